@@ -1,0 +1,201 @@
+//! Write batches: changes that become visible and durable together or not at all.
+
+use crate::error::{Error, Result};
+use crate::limits;
+use crate::seqno::{CfId, Kind};
+
+/// An ordered list of changes, applied as one. Later changes win over earlier ones of the same
+/// key.
+///
+/// All keys and values lie in one buffer: filling a batch allocates rarely and clearing it keeps
+/// the memory.
+#[derive(Debug, Clone, Default)]
+pub struct WriteBatch {
+    bytes: Vec<u8>,
+    entries: Vec<Raw>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Raw {
+    kind: Kind,
+    cf: CfId,
+    start: usize,
+    key_len: usize,
+    value_len: usize,
+}
+
+/// One change of a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BatchEntry<'a> {
+    /// What happens to the key.
+    pub kind: Kind,
+    /// The column family.
+    pub cf: CfId,
+    /// The user key.
+    pub key: &'a [u8],
+    /// The value; empty for a delete.
+    pub value: &'a [u8],
+}
+
+impl WriteBatch {
+    /// An empty batch.
+    pub fn new() -> WriteBatch {
+        WriteBatch::default()
+    }
+
+    /// Adds "`key` has `value`".
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if the key or value is longer than the limit, or the batch would
+    /// exceed [`limits::BATCH_BYTES_MAX`]; [`Error::Unsupported`] for a value over
+    /// [`limits::VALUE_INLINE_MAX`]. The batch is unchanged then.
+    pub fn put(&mut self, cf: CfId, key: &[u8], value: &[u8]) -> Result<()> {
+        check_key(key)?;
+        check_value(value)?;
+        self.push(Kind::Put, cf, key, value)
+    }
+
+    /// Adds "`key` has no value".
+    ///
+    /// # Errors
+    /// As [`WriteBatch::put`].
+    pub fn delete(&mut self, cf: CfId, key: &[u8]) -> Result<()> {
+        check_key(key)?;
+        self.push(Kind::Delete, cf, key, &[])
+    }
+
+    fn push(&mut self, kind: Kind, cf: CfId, key: &[u8], value: &[u8]) -> Result<()> {
+        let bytes = self.bytes.len() + key.len() + value.len() + 16 * (self.entries.len() + 1);
+        if bytes > limits::BATCH_BYTES_MAX {
+            return Err(Error::InvalidArgument(format!(
+                "a batch holds at most {} bytes; this one would have {bytes}",
+                limits::BATCH_BYTES_MAX
+            )));
+        }
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(key);
+        self.bytes.extend_from_slice(value);
+        self.entries.push(Raw {
+            kind,
+            cf,
+            start,
+            key_len: key.len(),
+            value_len: value.len(),
+        });
+        Ok(())
+    }
+
+    /// The changes, in order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = BatchEntry<'_>> + Clone {
+        self.entries.iter().map(|raw| {
+            let (key, rest) = self.bytes[raw.start..].split_at(raw.key_len);
+            BatchEntry {
+                kind: raw.kind,
+                cf: raw.cf,
+                key,
+                value: &rest[..raw.value_len],
+            }
+        })
+    }
+
+    /// Number of changes.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there are no changes.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Bytes of keys and values.
+    pub fn data_len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Removes all changes; keeps the memory.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.entries.clear();
+    }
+}
+
+/// Checks a key against its limit.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] with the limit and the length.
+pub fn check_key(key: &[u8]) -> Result<()> {
+    if key.len() > limits::KEY_LEN_MAX {
+        return Err(Error::InvalidArgument(format!(
+            "a key has at most {} bytes; this one has {}",
+            limits::KEY_LEN_MAX,
+            key.len()
+        )));
+    }
+    Ok(())
+}
+
+/// Checks a value against its limits.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] past [`limits::VALUE_LEN_MAX`], [`Error::Unsupported`] past
+/// [`limits::VALUE_INLINE_MAX`] until blob files exist.
+pub fn check_value(value: &[u8]) -> Result<()> {
+    if value.len() > limits::VALUE_LEN_MAX {
+        return Err(Error::InvalidArgument(format!(
+            "a value has at most {} bytes; this one has {}",
+            limits::VALUE_LEN_MAX,
+            value.len()
+        )));
+    }
+    if value.len() > limits::VALUE_INLINE_MAX {
+        return Err(Error::Unsupported(format!(
+            "a value over {} bytes needs blob files, which this version does not have; this one \
+             has {} bytes",
+            limits::VALUE_INLINE_MAX,
+            value.len()
+        )));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_come_back_in_order_and_whole() {
+        let mut batch = WriteBatch::new();
+        batch.put(CfId(3), b"", b"empty key").unwrap();
+        batch.delete(CfId::DEFAULT, b"gone").unwrap();
+        batch.put(CfId(3), b"k", b"").unwrap();
+        let entries: Vec<_> = batch
+            .iter()
+            .map(|e| (e.kind, e.cf.0, e.key, e.value))
+            .collect();
+        let expected: Vec<(Kind, u16, &[u8], &[u8])> = vec![
+            (Kind::Put, 3, b"", b"empty key"),
+            (Kind::Delete, 0, b"gone", b""),
+            (Kind::Put, 3, b"k", b""),
+        ];
+        assert_eq!(entries, expected);
+    }
+
+    #[test]
+    fn past_a_limit_nothing_is_added_and_the_limit_is_named() {
+        let mut batch = WriteBatch::new();
+        let long = vec![0u8; limits::KEY_LEN_MAX + 1];
+        let error = batch
+            .put(CfId::DEFAULT, &long, b"")
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("65535") && error.contains("65536"),
+            "{error}"
+        );
+        let big = vec![0u8; limits::VALUE_INLINE_MAX + 1];
+        let error = batch.put(CfId::DEFAULT, b"k", &big).unwrap_err();
+        assert_eq!(error.kind(), crate::ErrorKind::Unsupported);
+        assert!(batch.is_empty());
+    }
+}

@@ -1,0 +1,36 @@
+//! Checksums and hashes: CRC32C for bytes at rest, seeded by place so that a misplaced or stale
+//! block is caught, and a 64-bit hash for everything volatile.
+
+/// The CRC32C (Castagnoli) of `bytes`, continued from `crc`.
+///
+/// ```
+/// use thermocline_base::checksum::crc32c;
+/// assert_eq!(crc32c(0, b"123456789"), 0xe306_9283);
+/// assert_eq!(crc32c(crc32c(0, b"1234"), b"56789"), crc32c(0, b"123456789"));
+/// ```
+pub fn crc32c(crc: u32, bytes: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc, bytes)
+}
+
+/// Folds a seed and a place (an offset, a block number) into a CRC start value.
+///
+/// Both are mixed through all bits (the finaliser of splitmix64), so neighbouring places start
+/// from unrelated values.
+pub fn seeded(seed: u64, place: u64) -> u32 {
+    let mut z = seed ^ place.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^= z >> 31;
+    // The lower half of a 64-bit mix; cut on purpose.
+    (z & 0xffff_ffff) as u32
+}
+
+/// A 64-bit hash of `bytes` (XXH3). Not stable across versions of the format: never stored.
+pub fn hash64(bytes: &[u8]) -> u64 {
+    xxhash_rust::xxh3::xxh3_64(bytes)
+}
+
+/// A 64-bit hash of `bytes` (XXH3) under `seed`.
+pub fn hash64_seeded(bytes: &[u8], seed: u64) -> u64 {
+    xxhash_rust::xxh3::xxh3_64_with_seed(bytes, seed)
+}

@@ -1,0 +1,156 @@
+//! The one error type of the engine.
+//!
+//! Each layer could wrap the errors of the layer below in an enum of its own; but what a user needs
+//! is what the lowest layer knew (the file, the zone, the offset, the limit), unchanged, at the
+//! top. So all layers share one enum whose variants are the things a caller can act on.
+
+use std::path::{Path, PathBuf};
+
+/// The result of every fallible operation of the engine.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What went wrong, with what is needed to find and mend it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Bytes at rest are not what was written there. Never returned for an absent key.
+    #[error("corruption in {place} at offset {offset}: {what} (expected {expected}, got {got})")]
+    Corruption {
+        /// The structure that is damaged.
+        what: String,
+        /// The file or zone, by name.
+        place: String,
+        /// Byte offset within that file or region.
+        offset: u64,
+        /// What should have been there.
+        expected: String,
+        /// What is there.
+        got: String,
+    },
+    /// The operating system refused an operation.
+    #[error("cannot {op} {}{}: {source}", path.display(), at(*offset))]
+    Io {
+        /// The operation, as a verb ("read", "sync").
+        op: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// The offset in bytes, where the operation has one.
+        offset: Option<u64>,
+        /// The operating system's answer.
+        source: std::io::Error,
+    },
+    /// An argument or option breaks a rule; the message names it and the limit. Nothing was done.
+    #[error("invalid argument: {0}")]
+    InvalidArgument(String),
+    /// Another write came first (transactions).
+    #[error("conflict: {0}")]
+    Conflict(String),
+    /// The resource is in use; trying later can succeed.
+    #[error("busy: {0}")]
+    Busy(String),
+    /// The database is open in another handle or process.
+    #[error("{} is locked by process {pid}; close it there first", path.display())]
+    Locked {
+        /// The database's folder.
+        path: PathBuf,
+        /// The process that holds the lock, 0 if it left no name.
+        pid: u32,
+    },
+    /// An earlier persist failed, so what is durable is unknown: reads go on, writes fail until the
+    /// database is reopened.
+    #[error("the store is poisoned by an earlier failure and takes no writes until reopened: {0}")]
+    Poisoned(String),
+    /// A part that this version does not have.
+    #[error("not supported: {0}")]
+    Unsupported(String),
+    /// A budget is used up; the message names it, its size and the remedy.
+    #[error("out of space: {0}")]
+    OutOfSpace(String),
+}
+
+fn at(offset: Option<u64>) -> String {
+    offset
+        .map(|o| format!(" at offset {o}"))
+        .unwrap_or_default()
+}
+
+/// The kinds of [`Error`], for callers that only branch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// See [`Error::Corruption`].
+    Corruption,
+    /// See [`Error::Io`].
+    Io,
+    /// See [`Error::InvalidArgument`].
+    InvalidArgument,
+    /// See [`Error::Conflict`].
+    Conflict,
+    /// See [`Error::Busy`].
+    Busy,
+    /// See [`Error::Locked`].
+    Locked,
+    /// See [`Error::Poisoned`].
+    Poisoned,
+    /// See [`Error::Unsupported`].
+    Unsupported,
+    /// See [`Error::OutOfSpace`].
+    OutOfSpace,
+}
+
+impl Error {
+    /// The kind of this error.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Error::Corruption { .. } => ErrorKind::Corruption,
+            Error::Io { .. } => ErrorKind::Io,
+            Error::InvalidArgument(_) => ErrorKind::InvalidArgument,
+            Error::Conflict(_) => ErrorKind::Conflict,
+            Error::Busy(_) => ErrorKind::Busy,
+            Error::Locked { .. } => ErrorKind::Locked,
+            Error::Poisoned(_) => ErrorKind::Poisoned,
+            Error::Unsupported(_) => ErrorKind::Unsupported,
+            Error::OutOfSpace(_) => ErrorKind::OutOfSpace,
+        }
+    }
+
+    /// A corruption at `offset` of `place`.
+    #[cold]
+    pub fn corruption(
+        what: impl Into<String>,
+        place: impl Into<String>,
+        offset: u64,
+        expected: impl ToString,
+        got: impl ToString,
+    ) -> Error {
+        Error::Corruption {
+            what: what.into(),
+            place: place.into(),
+            offset,
+            expected: expected.to_string(),
+            got: got.to_string(),
+        }
+    }
+
+    /// An operating-system error of `op` on `path`.
+    #[cold]
+    pub fn io(op: &'static str, path: &Path, source: std::io::Error) -> Error {
+        Error::Io {
+            op,
+            path: path.to_path_buf(),
+            offset: None,
+            source,
+        }
+    }
+
+    /// An operating-system error of `op` on `path` at byte `offset`.
+    #[cold]
+    pub fn io_at(op: &'static str, path: &Path, offset: u64, source: std::io::Error) -> Error {
+        Error::Io {
+            op,
+            path: path.to_path_buf(),
+            offset: Some(offset),
+            source,
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! Words that every layer of Thermocline speaks: errors, sequence numbers, record kinds, write
+//! batches, options, limits, checksums, and the seams through which tests see the engine (the
+//! `sync` facade, the step counter of the simulators, planted bugs).
+//!
+//! Nothing here knows of files, persistent memory or threads. Every other crate may use it.
+#![forbid(unsafe_code)]
+
+pub mod batch;
+pub mod checksum;
+pub mod error;
+pub mod limits;
+pub mod options;
+pub mod planted;
+pub mod seqno;
+pub mod size;
+pub mod step;
+pub mod sync;
+
+pub use batch::{BatchEntry, WriteBatch};
+pub use error::{Error, ErrorKind, Result};
+pub use seqno::{CfId, Kind, SeqNo};
+pub use step::{Point, Site, Steps, When};

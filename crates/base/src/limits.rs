@@ -1,0 +1,20 @@
+//! Every limit of the public interface, one constant each. The API checks them and the documents
+//! quote them from here.
+
+/// Longest key, in bytes. A key may be empty.
+pub const KEY_LEN_MAX: usize = 65_535;
+
+/// Longest value, in bytes.
+pub const VALUE_LEN_MAX: usize = 256 << 20;
+
+/// Longest value that a memtable holds inline, in bytes; a longer one needs a blob file.
+pub const VALUE_INLINE_MAX: usize = 1 << 20;
+
+/// Most bytes (keys, values and headers) in one write batch.
+pub const BATCH_BYTES_MAX: usize = 1 << 30;
+
+/// Most column families of a database.
+pub const COLUMN_FAMILIES_MAX: usize = 65_535;
+
+/// Longest name of a column family, in bytes.
+pub const CF_NAME_LEN_MAX: usize = 255;

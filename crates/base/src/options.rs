@@ -1,0 +1,497 @@
+//! Options: one declarative table per group.
+//!
+//! A row of a table makes the field, its documentation, default, range, parser (`--set
+//! group.option=value`), printer and the random value for tests. A new option touches one place.
+
+use std::path::PathBuf;
+
+use crate::error::{Error, Result};
+use crate::size::{format_size, parse_size};
+
+/// How an option's value reads and prints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    /// A number of bytes (`64MiB`).
+    Bytes,
+    /// A plain number.
+    Count,
+    /// A number of milliseconds.
+    Millis,
+    /// `true` or `false`, kept as 1 or 0.
+    Flag,
+}
+
+/// One row of an option table.
+#[derive(Debug, Clone, Copy)]
+pub struct OptionRow {
+    /// `group.option`.
+    pub name: &'static str,
+    /// What it does.
+    pub doc: &'static str,
+    /// How it reads and prints.
+    pub unit: Unit,
+    /// The value unless set.
+    pub default: u64,
+    /// Smallest allowed value.
+    pub min: u64,
+    /// Largest allowed value.
+    pub max: u64,
+}
+
+impl OptionRow {
+    fn parse(&self, text: &str) -> Result<u64> {
+        let bad = || {
+            Error::InvalidArgument(format!(
+                "'{text}' is not a value for {}: {}",
+                self.name,
+                match self.unit {
+                    Unit::Bytes => "it takes a size like 64MiB",
+                    Unit::Count => "it takes a whole number",
+                    Unit::Millis => "it takes a whole number of milliseconds",
+                    Unit::Flag => "it takes true or false",
+                }
+            ))
+        };
+        let value = match (self.unit, text) {
+            (Unit::Bytes, _) => parse_size(text).map_err(|_| bad())?,
+            (Unit::Flag, "true") => 1,
+            (Unit::Flag, "false") => 0,
+            (Unit::Flag, _) => return Err(bad()),
+            (Unit::Count | Unit::Millis, _) => text.trim().parse().map_err(|_| bad())?,
+        };
+        self.check(value)?;
+        Ok(value)
+    }
+
+    fn print(&self, value: u64) -> String {
+        match self.unit {
+            // Exact, so that what was printed can be read back.
+            Unit::Bytes if value % 1024 == 0 && value > 0 => {
+                let power = (value.trailing_zeros() / 10).min(3);
+                let unit = ["B", "KiB", "MiB", "GiB"][power as usize];
+                format!("{}{unit}", value >> (10 * power))
+            }
+            Unit::Flag => (value != 0).to_string(),
+            Unit::Bytes | Unit::Count | Unit::Millis => value.to_string(),
+        }
+    }
+
+    fn check(&self, value: u64) -> Result<()> {
+        if value < self.min || value > self.max {
+            return Err(Error::InvalidArgument(format!(
+                "{} must lie between {} and {}; {} was given",
+                self.name,
+                self.print(self.min),
+                self.print(self.max),
+                self.print(value)
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// Declares a group of options from its table.
+macro_rules! option_group {
+    (
+        $(#[$meta:meta])* $group:ident, $prefix:literal {
+            $($(#[doc = $doc:literal])+
+              $field:ident: $unit:ident = $default:expr, $min:expr => $max:expr;)*
+        }
+    ) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        pub struct $group { $($(#[doc = $doc])+ pub $field: u64,)* }
+
+        impl Default for $group {
+            fn default() -> Self { $group { $($field: $default,)* } }
+        }
+
+        impl $group {
+            /// The table of this group.
+            pub const ROWS: &'static [OptionRow] = &[$(OptionRow {
+                name: concat!($prefix, ".", stringify!($field)),
+                doc: concat!($($doc,)+).trim_ascii(),
+                unit: Unit::$unit,
+                default: $default,
+                min: $min,
+                max: $max,
+            },)*];
+
+            fn values(&self) -> Vec<u64> { vec![$(self.$field,)*] }
+
+            fn field_mut(&mut self, name: &str) -> Option<&mut u64> {
+                match name {
+                    $(concat!($prefix, ".", stringify!($field)) => Some(&mut self.$field),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+option_group! {
+    /// Options of the write path.
+    MemtableOptions, "memtable" {
+        /// A memtable generation is sealed when its records and headers fill this much
+        /// persistent memory. 0 derives it from `pm`: an eighth, at least one zone and at
+        /// most 256 MiB.
+        bytes_max: Bytes = 0, 0 => 64 << 30;
+        /// An idle store appends an empty item after this time, so that its last
+        /// acknowledged write is covered by a later `published` (design §14). 0 switches
+        /// it off.
+        idle_ms: Millis = 1000, 0 => 3_600_000;
+        /// Threads that rebuild the index at open. 0 takes one for each core, at most 8.
+        replay_threads: Count = 0, 0 => 256;
+    }
+}
+
+option_group! {
+    /// Options of reading.
+    ReadOptions, "read" {
+        /// Check the checksum of every record that is returned.
+        verify_checksums: Flag = 1, 0 => 1;
+        /// How many records an iterator looks up ahead, at most.
+        readahead: Count = 64, 1 => 4096;
+    }
+}
+
+option_group! {
+    /// Options of the region of persistent memory.
+    PmOptions, "pm" {
+        /// Size of the first part of a new region; later parts double up to 64 MiB.
+        part_bytes_first: Bytes = 1 << 20, 256 << 10 => 64 << 20;
+        /// The region grows ahead of need while fewer than this many zones are free.
+        zones_ahead: Count = 4, 1 => 1024;
+    }
+}
+
+option_group! {
+    /// Options of the manifest.
+    ManifestOptions, "manifest" {
+        /// The manifest is rewritten as a snapshot in a new file when its log exceeds this.
+        bytes_max: Bytes = 1 << 20, 512 => 1 << 30;
+    }
+}
+
+/// The named sets of options (design §13).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Preset {
+    /// The engine as it is meant to be.
+    #[default]
+    Thermocline,
+}
+
+impl Preset {
+    /// The preset with this name.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for a preset whose parts are not built yet,
+    /// [`Error::InvalidArgument`] for any other name.
+    pub fn parse(name: &str) -> Result<Preset> {
+        let missing = match name {
+            "thermocline" => return Ok(Preset::Thermocline),
+            "pm-blade" => "PM tables",
+            "flat-lsm" => "the SSD levels",
+            "global-index" => "the global index",
+            "d-compaction" => "delayed compaction",
+            "trident" => "learned index blocks",
+            "leveled" => "the SSD levels",
+            _ => {
+                return Err(Error::InvalidArgument(format!(
+                    "there is no preset '{name}'; the presets are thermocline, pm-blade, flat-lsm, \
+                     global-index, d-compaction, trident and leveled"
+                )));
+            }
+        };
+        Err(Error::Unsupported(format!(
+            "preset '{name}' needs {missing}, which this version does not have; only preset \
+             'thermocline' works"
+        )))
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Preset::Thermocline => "thermocline",
+        }
+    }
+}
+
+/// What kind of region a user demands (design §3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RegionDemand {
+    /// Whatever the place of the region turns out to be.
+    #[default]
+    Any,
+    /// A DAX mapping: real persistent memory.
+    Dax,
+    /// An ordinary file, made durable by the operating system.
+    File,
+    /// A file on tmpfs: survives the process, not the machine.
+    Shm,
+}
+
+impl RegionDemand {
+    /// The demand with this name.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for an unknown name.
+    pub fn parse(name: &str) -> Result<RegionDemand> {
+        match name {
+            "any" => Ok(RegionDemand::Any),
+            "dax" => Ok(RegionDemand::Dax),
+            "file" => Ok(RegionDemand::File),
+            "shm" => Ok(RegionDemand::Shm),
+            _ => Err(Error::InvalidArgument(format!(
+                "there is no region kind '{name}'; the kinds are any, dax, file and shm"
+            ))),
+        }
+    }
+}
+
+/// What most users set: two budgets. Everything else derives from them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// Most DRAM the store uses for indexes and caches, in bytes. A limit, not a reservation.
+    pub dram: u64,
+    /// Most persistent memory the store uses, in bytes. A limit, not a reservation; it may change
+    /// at every open.
+    pub pm: u64,
+    /// Where the region lies: a file or a folder to make it in. `None` is the database's folder.
+    pub pm_path: Option<PathBuf>,
+    /// Refuse any other kind of region than this.
+    pub region: RegionDemand,
+    /// Make the database if there is none.
+    pub create_if_missing: bool,
+    /// Write nothing at all; see the facade's `Db::open`.
+    pub read_only: bool,
+    /// The named set that the other options start from.
+    pub preset: Preset,
+    /// The write path.
+    pub memtable: MemtableOptions,
+    /// Reading.
+    pub read: ReadOptions,
+    /// The region.
+    pub pm_region: PmOptions,
+    /// The manifest.
+    pub manifest: ManifestOptions,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            dram: 1 << 30,
+            pm: 4 << 30,
+            pm_path: None,
+            region: RegionDemand::Any,
+            create_if_missing: true,
+            read_only: false,
+            preset: Preset::Thermocline,
+            memtable: MemtableOptions::default(),
+            read: ReadOptions::default(),
+            pm_region: PmOptions::default(),
+            manifest: ManifestOptions::default(),
+        }
+    }
+}
+
+/// Smallest `dram`: one index node slab per generation and the write buffers.
+pub const DRAM_MIN: u64 = 1 << 20;
+/// Smallest `pm`: one part of the smallest size.
+pub const PM_MIN: u64 = 256 << 10;
+
+impl Options {
+    /// Sets one option from text, as `--set group.option=value` does.
+    ///
+    /// ```
+    /// use thermocline_base::options::Options;
+    /// let mut options = Options::default();
+    /// options.set("memtable.bytes_max", "64MiB").unwrap();
+    /// assert_eq!(options.memtable.bytes_max, 64 << 20);
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if there is no such option, or the value is not one of its unit
+    /// or lies outside its range.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<()> {
+        match name {
+            "dram" => self.dram = parse_size(value)?,
+            "pm" => self.pm = parse_size(value)?,
+            "region" => self.region = RegionDemand::parse(value)?,
+            "preset" => self.preset = Preset::parse(value)?,
+            _ => {
+                let row = Self::rows().find(|row| row.name == name).ok_or_else(|| {
+                    Error::InvalidArgument(format!(
+                        "there is no option '{name}'; the options are dram, pm, region, preset, {}",
+                        Self::rows()
+                            .map(|row| row.name)
+                            .collect::<Vec<_>>()
+                            .join(", ")
+                    ))
+                })?;
+                let parsed = row.parse(value)?;
+                if let Some(field) = self.field_mut(name) {
+                    *field = parsed;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The tables of all groups, row by row.
+    pub fn rows() -> impl Iterator<Item = &'static OptionRow> {
+        MemtableOptions::ROWS
+            .iter()
+            .chain(ReadOptions::ROWS)
+            .chain(PmOptions::ROWS)
+            .chain(ManifestOptions::ROWS)
+    }
+
+    fn field_mut(&mut self, name: &str) -> Option<&mut u64> {
+        self.memtable
+            .field_mut(name)
+            .or_else(|| self.read.field_mut(name))
+            .or_else(|| self.pm_region.field_mut(name))
+            .or_else(|| self.manifest.field_mut(name))
+    }
+
+    /// Every option and its effective value as text that [`Options::set`] reads back.
+    pub fn effective(&self) -> Vec<(&'static str, String)> {
+        let mut all = vec![
+            ("dram", format_exact(self.dram)),
+            ("pm", format_exact(self.pm)),
+            ("preset", self.preset.name().to_string()),
+        ];
+        let values = [
+            self.memtable.values(),
+            self.read.values(),
+            self.pm_region.values(),
+            self.manifest.values(),
+        ]
+        .concat();
+        all.extend(
+            Self::rows()
+                .zip(values)
+                .map(|(row, value)| (row.name, row.print(value))),
+        );
+        all
+    }
+
+    /// Checks every value and how they fit together.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] naming the option, its value and the limit it breaks.
+    pub fn validate(&self) -> Result<()> {
+        if self.dram < DRAM_MIN {
+            return Err(Error::InvalidArgument(format!(
+                "dram is at least {}; {} was given",
+                format_size(DRAM_MIN),
+                format_size(self.dram)
+            )));
+        }
+        if self.pm < PM_MIN || self.pm > 1 << 47 {
+            return Err(Error::InvalidArgument(format!(
+                "pm lies between {} and 128 TiB; {} was given",
+                format_size(PM_MIN),
+                format_size(self.pm)
+            )));
+        }
+        for (row, (_, value)) in Self::rows().zip(self.effective().into_iter().skip(3)) {
+            row.parse(&value)?;
+        }
+        let part = self.pm_region.part_bytes_first;
+        if !part.is_power_of_two() || part > self.pm {
+            return Err(Error::InvalidArgument(format!(
+                "pm.part_bytes_first must be a power of two not above pm ({}); {} was given",
+                format_size(self.pm),
+                format_size(part)
+            )));
+        }
+        Ok(())
+    }
+
+    /// The size at which a memtable generation is sealed, in bytes of persistent memory.
+    pub fn memtable_bytes(&self) -> u64 {
+        match self.memtable.bytes_max {
+            0 => (self.pm / 8).clamp(64 << 10, 256 << 20),
+            bytes => bytes,
+        }
+    }
+}
+
+fn format_exact(bytes: u64) -> String {
+    OptionRow {
+        name: "",
+        doc: "",
+        unit: Unit::Bytes,
+        default: 0,
+        min: 0,
+        max: 0,
+    }
+    .print(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_printed_reads_back() {
+        let mut options = Options {
+            dram: 3 << 20,
+            pm: (1 << 30) + 1,
+            ..Options::default()
+        };
+        options.memtable.bytes_max = 12_345;
+        options.read.verify_checksums = 0;
+        let mut again = Options::default();
+        for (name, value) in options.effective() {
+            again.set(name, &value).unwrap();
+        }
+        assert_eq!(options, again);
+    }
+
+    #[test]
+    fn nonsense_is_refused_with_the_limit() {
+        let mut options = Options::default();
+        for (name, value, says) in [
+            ("memtable.bytes", "1", "memtable.bytes_max"),
+            ("memtable.bytes_max", "12 apples", "64MiB"),
+            ("read.readahead", "0", "between 1 and 4096"),
+            ("read.verify_checksums", "yes", "true or false"),
+            ("preset", "flat-lsm", "SSD levels"),
+            ("preset", "rocks", "there is no preset"),
+            ("region", "optane", "dax"),
+        ] {
+            let error = options.set(name, value).unwrap_err().to_string();
+            assert!(error.contains(says), "{name}={value}: {error}");
+        }
+        assert_eq!(options, Options::default());
+        for bad in [
+            Options {
+                dram: 1,
+                ..Options::default()
+            },
+            Options {
+                pm: 1,
+                ..Options::default()
+            },
+            Options {
+                pm: 512 << 10,
+                ..Options::default()
+            },
+        ] {
+            assert!(bad.validate().is_err(), "{bad:?}");
+        }
+        Options::default().validate().unwrap();
+    }
+
+    #[test]
+    fn every_default_lies_in_its_range() {
+        for row in Options::rows() {
+            row.check(row.default).unwrap();
+            assert!(!row.doc.is_empty());
+        }
+    }
+}

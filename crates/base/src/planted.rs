@@ -1,0 +1,85 @@
+//! Bugs planted on purpose. A layer of tests counts only after it has caught one.
+//!
+//! The code that could go wrong asks [`active`]; without the feature `planted` (switched on by
+//! test targets only) that is the constant `false` and vanishes. A test chooses the bug at run
+//! time, for its own thread, so that tests can run side by side.
+
+macro_rules! bugs {
+    ($($(#[$meta:meta])* $name:ident,)*) => {
+        /// A planted bug, named after what it leaves out.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum Bug { $($(#[$meta])* $name,)* }
+
+        impl Bug {
+            /// Every planted bug.
+            pub const ALL: &[Bug] = &[$(Bug::$name,)*];
+        }
+    };
+}
+
+bugs! {
+    /// Write-back of an item is skipped before its fence.
+    SkipFlush,
+    /// The fence after an item is skipped.
+    SkipFence,
+    /// A write becomes visible and is acknowledged before it is persisted.
+    PublishBeforePersist,
+    /// The folder is not synced after a manifest switch.
+    ForgetDirFsync,
+    /// Recovery begins to write under the incarnation of the previous process.
+    KeepIncarnation,
+    /// A zone header or item of an earlier life of the zone is accepted.
+    StaleZoneGeneration,
+    /// Rule 1: the walk accepts an item whose first seqno is not the expected one.
+    WalkAcceptsGap,
+    /// Rule 2: a bad item below `published` or `floor` is cut like a torn tail.
+    CutBelowPublished,
+    /// Rule 3: recovery does not persist again what it keeps.
+    SkipRepersist,
+    /// Rule 4: writing starts before the manifest records the cut.
+    AcceptBeforeSeal,
+    /// Rule 5: the new incarnation begins right behind the cut.
+    ReuseSeqnos,
+    /// Rule 6: a write is acknowledged by its own persist, not by all before it.
+    AckOutOfOrder,
+}
+
+#[cfg(feature = "planted")]
+thread_local! {
+    static ACTIVE: std::cell::Cell<Option<Bug>> = const { std::cell::Cell::new(None) };
+}
+
+/// Whether `bug` is planted on this thread.
+#[inline]
+#[cfg(feature = "planted")]
+pub fn active(bug: Bug) -> bool {
+    ACTIVE.get() == Some(bug)
+}
+
+/// Whether `bug` is planted: never, in this build.
+#[inline]
+#[cfg(not(feature = "planted"))]
+pub fn active(_bug: Bug) -> bool {
+    false
+}
+
+/// Plants `bug` on this thread until the guard is dropped.
+#[cfg(feature = "planted")]
+#[must_use]
+pub fn plant(bug: Bug) -> Planted {
+    ACTIVE.set(Some(bug));
+    Planted(())
+}
+
+/// Keeps a bug planted; see [`plant`].
+#[cfg(feature = "planted")]
+#[derive(Debug)]
+pub struct Planted(());
+
+#[cfg(feature = "planted")]
+impl Drop for Planted {
+    fn drop(&mut self) {
+        ACTIVE.set(None);
+    }
+}

@@ -1,0 +1,2 @@
+//! For tests only: seeds and small generators that other crates' tests share.
+#![forbid(unsafe_code)]
