@@ -66,7 +66,7 @@ impl OptionRow {
     fn print(&self, value: u64) -> String {
         match self.unit {
             // Exact, so that what was printed can be read back.
-            Unit::Bytes if value % 1024 == 0 && value > 0 => {
+            Unit::Bytes if value.is_multiple_of(1024) && value > 0 => {
                 let power = (value.trailing_zeros() / 10).min(3);
                 let unit = ["B", "KiB", "MiB", "GiB"][power as usize];
                 format!("{}{unit}", value >> (10 * power))

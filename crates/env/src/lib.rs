@@ -1,1 +1,151 @@
-//! In the making.
+//! The outside world behind traits: files, the clock, randomness.
+//!
+//! Everything the engine asks of the operating system goes through an [`Env`], except the mapping
+//! of persistent memory, which `pm` does itself on a handle from here. So a test can put a file
+//! system in memory in its place that crashes or fails on purpose (`sim`, `fault`).
+//!
+//! What a [`Storage`] promises, and nothing more:
+//!
+//! 1. [`File::sync`] makes the file's data and size durable, not its name.
+//! 2. [`Storage::sync_dir`] makes the names in a folder durable: creations, renames, removals.
+//! 3. What was not synced may be lost, kept or torn, in any order.
+//! 4. After a failed sync nothing is known; the caller must not try again and trust the answer.
+#![forbid(unsafe_code)]
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use thermocline_base::{Result, Site};
+
+/// How [`Storage::open`] treats a file that is there or not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OpenMode {
+    /// The file must exist; only reading.
+    Read,
+    /// The file must exist; reading and writing.
+    ReadWrite,
+    /// The file must not exist; it is made, with mode 0600, empty.
+    CreateNew,
+}
+
+/// An open file. All methods may be called from several threads at once.
+pub trait File: Send + Sync + fmt::Debug {
+    /// The path by which it was opened.
+    fn path(&self) -> &Path;
+
+    /// Reads up to `buf.len()` bytes at `offset`; returns how many there were. Fewer than asked
+    /// means the end of the file.
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize>;
+
+    /// Writes all of `bytes` at `offset`, extending the file where needed.
+    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()>;
+
+    /// The file's length in bytes.
+    fn len(&self) -> Result<u64>;
+
+    /// Whether the file is empty.
+    fn is_empty(&self) -> Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    /// Cuts the file, or extends it by a hole.
+    fn set_len(&self, len: u64) -> Result<()>;
+
+    /// Reserves space on the device for `len` bytes at `offset`, so that later writes there cannot
+    /// run out of space; extends the file.
+    fn allocate(&self, offset: u64, len: u64) -> Result<()>;
+
+    /// Makes data and size durable. `site` names what becomes durable.
+    fn sync(&self, site: Site) -> Result<()>;
+
+    /// The file descriptor, for mapping. `None` where there is none (simulators).
+    fn raw_fd(&self) -> Option<i32>;
+}
+
+/// Keeps a lock file locked until dropped.
+pub trait LockGuard: Send + Sync + fmt::Debug {}
+
+/// What kind of file system a path lies on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FsKind {
+    /// Kept in memory by the kernel: survives a process, not the machine.
+    Tmpfs,
+    /// Anything else.
+    Ordinary,
+}
+
+/// A file system.
+pub trait Storage: Send + Sync + fmt::Debug {
+    /// Opens a file.
+    fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn File>>;
+
+    /// Whether something has this name.
+    fn exists(&self, path: &Path) -> Result<bool>;
+
+    /// Whether this is a folder.
+    fn is_dir(&self, path: &Path) -> Result<bool>;
+
+    /// The names in a folder, sorted.
+    fn list(&self, dir: &Path) -> Result<Vec<String>>;
+
+    /// Makes a folder (mode 0700) and its missing parents; fine if it exists. The new names are
+    /// durable on return.
+    fn create_dir_all(&self, dir: &Path) -> Result<()>;
+
+    /// Renames a file, replacing the target atomically.
+    fn rename(&self, from: &Path, to: &Path) -> Result<()>;
+
+    /// Removes a file.
+    fn remove(&self, path: &Path) -> Result<()>;
+
+    /// Makes the names in a folder durable. `site` names what becomes durable.
+    fn sync_dir(&self, dir: &Path, site: Site) -> Result<()>;
+
+    /// Locks the file `path` against every other handle, making it if needed, and writes the
+    /// process id into it.
+    ///
+    /// # Errors
+    /// [`thermocline_base::Error::Locked`] with the folder and the holder's process id.
+    fn lock(&self, path: &Path) -> Result<Box<dyn LockGuard>>;
+
+    /// What kind of file system `path` (which exists) lies on.
+    fn fs_kind(&self, path: &Path) -> Result<FsKind>;
+}
+
+/// Time.
+pub trait Clock: Send + Sync + fmt::Debug {
+    /// Nanoseconds since some fixed moment; never goes back.
+    fn now_ns(&self) -> u64;
+    /// Waits.
+    fn sleep_ms(&self, ms: u64);
+}
+
+/// Unpredictable bytes, for UUIDs and nonces.
+pub trait Random: Send + Sync + fmt::Debug {
+    /// Fills `buf`.
+    fn fill(&self, buf: &mut [u8]) -> Result<()>;
+}
+
+/// The outside world. Cloning shares it.
+#[derive(Debug, Clone)]
+pub struct Env {
+    /// Files.
+    pub storage: Arc<dyn Storage>,
+    /// The clock.
+    pub clock: Arc<dyn Clock>,
+    /// Randomness.
+    pub random: Arc<dyn Random>,
+}
+
+impl Env {
+    /// A random number.
+    ///
+    /// # Errors
+    /// Whatever the source of randomness says.
+    pub fn random_u64(&self) -> Result<u64> {
+        let mut bytes = [0; 8];
+        self.random.fill(&mut bytes)?;
+        Ok(u64::from_le_bytes(bytes))
+    }
+}
