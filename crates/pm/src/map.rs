@@ -1,0 +1,103 @@
+//! Reserving, mapping and syncing memory.
+//!
+//! Invariant **M1**: a [`Reservation`] owns its address range from `reserve` until drop; nothing
+//! else in the process maps there.
+#![expect(unsafe_code, reason = "mapping has no safe interface")]
+
+use std::io;
+
+/// An address range of `len` bytes, of which the front is mapped to a file.
+#[derive(Debug)]
+pub(crate) struct Reservation {
+    base: *mut u8,
+    len: usize,
+}
+
+// SAFETY: a plain address range; who may touch its bytes is governed by `region` (crate invariants
+// 1-3), not by which thread holds this struct.
+unsafe impl Send for Reservation {}
+// SAFETY: as above; `&self` methods only make system calls that the kernel serialises.
+unsafe impl Sync for Reservation {}
+
+/// The page size that everything here is a multiple of.
+pub(crate) const PAGE: usize = 4096;
+
+impl Reservation {
+    /// Reserves addresses without memory behind them.
+    pub fn reserve(len: usize) -> io::Result<Reservation> {
+        let len = len.next_multiple_of(PAGE);
+        // SAFETY: asks for fresh addresses anywhere; nothing existing is touched.
+        let base = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                len,
+                libc::PROT_NONE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Reservation { base: base.cast(), len })
+    }
+
+    /// Maps `[from, to)` of the file there. With `sync`, as `MAP_SYNC`, which only DAX gives.
+    pub fn map(&self, fd: i32, from: usize, to: usize, write: bool, sync: bool) -> io::Result<()> {
+        assert!(from < to && to <= self.len && from.is_multiple_of(PAGE) && to.is_multiple_of(PAGE));
+        let prot = if write { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_READ };
+        let flags =
+            if sync { libc::MAP_SHARED_VALIDATE | libc::MAP_SYNC } else { libc::MAP_SHARED };
+        let offset = libc::off_t::try_from(from).map_err(io::Error::other)?;
+        // SAFETY: M1: the range is ours, so MAP_FIXED replaces only our own pages.
+        let got = unsafe {
+            libc::mmap(
+                self.base.add(from).cast(),
+                to - from,
+                prot,
+                flags | libc::MAP_FIXED,
+                fd,
+                offset,
+            )
+        };
+        if got == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(())
+    }
+
+    /// Writes the pages of `[off, off + len)` to the device and waits.
+    pub fn sync(&self, off: usize, len: usize) -> io::Result<usize> {
+        let from = off / PAGE * PAGE;
+        let to = (off + len).next_multiple_of(PAGE).min(self.len);
+        // SAFETY: M1; msync changes no contents.
+        let rc = unsafe { libc::msync(self.base.add(from).cast(), to - from, libc::MS_SYNC) };
+        if rc == 0 { Ok(to - from) } else { Err(io::Error::last_os_error()) }
+    }
+
+    /// Asks for the pages of `[off, off + len)` to be present, so that the first touch of each
+    /// does not fault. A hint: failure is no error.
+    pub fn populate(&self, off: usize, len: usize, write: bool) {
+        let from = off / PAGE * PAGE;
+        let to = (off + len).next_multiple_of(PAGE).min(self.len);
+        let advice = if write { libc::MADV_POPULATE_WRITE } else { libc::MADV_POPULATE_READ };
+        // SAFETY: M1; populating changes no contents.
+        unsafe { libc::madvise(self.base.add(from).cast(), to - from, advice) };
+    }
+
+    pub fn base(&self) -> *mut u8 {
+        self.base
+    }
+
+    pub fn len(&self) -> usize {
+        self.len
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        // SAFETY: M1: the range is ours, and the owner is gone, so no slice of it is left.
+        unsafe { libc::munmap(self.base.cast(), self.len) };
+    }
+}

@@ -1,0 +1,616 @@
+//! A region: one mapped range of bytes that outlives the process. See the crate documentation for
+//! the invariants cited here.
+#![expect(unsafe_code, reason = "the one door to mapped bytes")]
+
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use thermocline_base::options::RegionDemand;
+use thermocline_base::size::format_size;
+use thermocline_base::{Error, Result, Site};
+use thermocline_env::{Env, File, FsKind, OpenMode};
+
+use crate::counters::{Counters, PmCounters};
+use crate::emulate::Emulation;
+use crate::map::{PAGE, Reservation};
+use crate::off::PmOff;
+use crate::sigbus::Watch;
+use crate::{SITE_CREATE, SITE_GROW, SimPm, cpu};
+
+/// What a region is, and so what survives what.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RegionKind {
+    /// Real persistent memory through a `MAP_SYNC` mapping.
+    Dax,
+    /// An ordinary file; every persist is an `msync`.
+    File,
+    /// A file on tmpfs: emulated persistence that survives the process, not the machine.
+    Shm,
+    /// The simulator.
+    Sim,
+}
+
+impl RegionKind {
+    /// Its name, as options and `stat` spell it.
+    pub fn name(self) -> &'static str {
+        match self {
+            RegionKind::Dax => "dax",
+            RegionKind::File => "file",
+            RegionKind::Shm => "shm",
+            RegionKind::Sim => "sim",
+        }
+    }
+
+    /// What persisted bytes survive, in words.
+    pub fn survives(self) -> &'static str {
+        match self {
+            RegionKind::Dax => "process crash, kernel crash, power loss",
+            RegionKind::File => "process crash, kernel crash, power loss (by msync)",
+            RegionKind::Shm => "process crash only (emulated)",
+            RegionKind::Sim => "simulated crashes",
+        }
+    }
+}
+
+/// Where a region lies.
+#[derive(Debug, Clone)]
+pub enum Place {
+    /// A file.
+    Path(PathBuf),
+    /// A simulator.
+    Sim(SimPm),
+}
+
+/// How to open a region.
+#[derive(Debug, Clone)]
+pub struct RegionSpec {
+    /// Files, clock.
+    pub env: Env,
+    /// Where it lies.
+    pub place: Place,
+    /// The kind that the user insists on.
+    pub demand: RegionDemand,
+    /// The size it may grow to.
+    pub capacity: u64,
+    /// Slow it down for an experiment.
+    pub emulation: Emulation,
+    /// Write nothing.
+    pub read_only: bool,
+}
+
+enum Backend {
+    /// Write-back and fence instructions (`dax`, `shm`).
+    Cpu,
+    /// `msync` (`file`).
+    Msync,
+    Sim(SimPm),
+}
+
+/// One mapped range of bytes that outlives the process. Cloning shares it.
+#[derive(Clone)]
+pub struct Region {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    kind: RegionKind,
+    backend: Backend,
+    base: *mut u8,
+    len: AtomicU64,
+    capacity: u64,
+    path: PathBuf,
+    env: Env,
+    emulation: Emulation,
+    read_only: bool,
+    counters: Counters,
+    file: Option<Arc<dyn File>>,
+    watch: Option<Watch>,
+    map: Option<Reservation>,
+}
+
+// SAFETY: `base` points into `map` (or the simulator's buffer), both owned by `Inner` and never
+// moved (invariant 4); what may be done to the bytes from several threads is invariant 3.
+unsafe impl Send for Inner {}
+// SAFETY: as above.
+unsafe impl Sync for Inner {}
+
+thread_local! {
+    /// Ranges flushed by this thread and not yet fenced, for `msync`: (region, offset, length).
+    static UNSYNCED: RefCell<Vec<(usize, u64, u64)>> = const { RefCell::new(Vec::new()) };
+}
+
+impl std::fmt::Debug for Region {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Region")
+            .field("kind", &self.inner.kind)
+            .field("path", &self.inner.path)
+            .field("len", &self.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Region {
+    /// Makes a new region of `len` bytes, all zero and durable, name included.
+    ///
+    /// # Errors
+    /// The file exists, cannot be made, or is not of the kind demanded.
+    pub fn create(spec: &RegionSpec, len: u64) -> Result<Region> {
+        if let Place::Path(path) = &spec.place {
+            let storage = &spec.env.storage;
+            let file = storage.open(path, OpenMode::CreateNew)?;
+            let made = Region::attach(spec, path, Some(file)).and_then(|region| {
+                region.grow(0, len)?;
+                storage.sync_dir(parent(path), SITE_CREATE)?;
+                Ok(region)
+            });
+            if made.is_err() {
+                // Leave no half-made file behind; the first error is the one that counts.
+                let _ = storage.remove(path);
+            }
+            made
+        } else {
+            let region = Region::open(spec)?;
+            region.grow(0, len)?;
+            Ok(region)
+        }
+    }
+
+    /// Opens an existing region with all bytes it has.
+    ///
+    /// # Errors
+    /// The file is missing, cannot be mapped, or is not of the kind demanded.
+    pub fn open(spec: &RegionSpec) -> Result<Region> {
+        match &spec.place {
+            Place::Path(path) => {
+                let mode = if spec.read_only { OpenMode::Read } else { OpenMode::ReadWrite };
+                let file = spec.env.storage.open(path, mode)?;
+                Region::attach(spec, path, Some(file))
+            }
+            Place::Sim(_) => Region::attach(spec, Path::new("sim"), None),
+        }
+    }
+
+    fn attach(spec: &RegionSpec, path: &Path, file: Option<Arc<dyn File>>) -> Result<Region> {
+        let env = spec.env.clone();
+        let (kind, backend, base, len, map, watch, capacity) = match (&spec.place, &file) {
+            (Place::Sim(sim), _) => {
+                let capacity = spec.capacity.min(sim.capacity());
+                let backend = Backend::Sim(sim.clone());
+                (RegionKind::Sim, backend, sim.base(), sim.len(), None, None, capacity)
+            }
+            (Place::Path(_), Some(file)) => {
+                let len = file.len()? / PAGE as u64 * PAGE as u64;
+                let capacity = spec.capacity.max(len).next_multiple_of(PAGE as u64);
+                let io = |e| Error::io("map", path, e);
+                let fd = file.raw_fd().ok_or_else(|| {
+                    Error::Unsupported(format!("{} cannot be mapped", path.display()))
+                })?;
+                let map = Reservation::reserve(to_usize(capacity)?).map_err(io)?;
+                let kind = detect(&env, path, spec.demand, fd, &map, len)?;
+                if len > 0 {
+                    let sync = kind == RegionKind::Dax;
+                    map.map(fd, 0, to_usize(len)?, !spec.read_only, sync).map_err(io)?;
+                }
+                let watch = Watch::new(map.base(), map.len()).ok_or_else(|| {
+                    Error::Busy("this process has too many regions open at once".into())
+                })?;
+                let backend =
+                    if kind == RegionKind::File { Backend::Msync } else { Backend::Cpu };
+                (kind, backend, map.base(), len, Some(map), Some(watch), capacity)
+            }
+            (Place::Path(_), None) => {
+                return Err(Error::InvalidArgument("a region on a path needs its file".into()));
+            }
+        };
+        Ok(Region {
+            inner: Arc::new(Inner {
+                kind,
+                backend,
+                base,
+                len: AtomicU64::new(len),
+                capacity,
+                path: path.to_path_buf(),
+                env,
+                emulation: spec.emulation,
+                read_only: spec.read_only,
+                counters: Counters::default(),
+                file,
+                watch,
+                map,
+            }),
+        })
+    }
+
+    /// Makes the bytes `[from, to)` part of the region, all zero and durable. `from` is the size
+    /// that is in use; leftovers of an interrupted growth behind it are overwritten.
+    ///
+    /// # Errors
+    /// [`Error::OutOfSpace`] if the device is full, with the region as it was.
+    pub fn grow(&self, from: u64, to: u64) -> Result<()> {
+        let inner = &*self.inner;
+        assert!(from < to && to <= inner.capacity, "growth is checked against pm by the caller");
+        if let Backend::Sim(sim) = &inner.backend {
+            sim.set_len(from, to, SITE_GROW);
+            inner.len.store(to, Ordering::Release);
+            return Ok(());
+        }
+        let (Some(file), Some(map)) = (&inner.file, &inner.map) else {
+            return Err(Error::Unsupported("this region cannot grow".into()));
+        };
+        let mapped = self.len();
+        if let Err(error) = self.initialise(file.as_ref(), from, to) {
+            // Give back what was taken; the mapping never covered it.
+            let _ = file.set_len(mapped);
+            return Err(match error {
+                Error::Io { source, .. } if source.raw_os_error() == Some(libc::ENOSPC) => {
+                    Error::OutOfSpace(format!(
+                        "the device of region {} is full: it cannot grow from {} to {}",
+                        inner.path.display(),
+                        format_size(from),
+                        format_size(to)
+                    ))
+                }
+                other => other,
+            });
+        }
+        if to > mapped {
+            let fd = file.raw_fd().unwrap_or(-1);
+            let sync = inner.kind == RegionKind::Dax;
+            map.map(fd, to_usize(mapped)?, to_usize(to)?, true, sync)
+                .map_err(|e| Error::io("map", &inner.path, e))?;
+            inner.len.store(to, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// Zeroes `[from, to)` of the file in writes of 4 KiB (larger ones make the page cache sync in
+    /// larger units, see the crate documentation) and syncs it.
+    fn initialise(&self, file: &dyn File, from: u64, to: u64) -> Result<()> {
+        const ZEROS: [u8; PAGE] = [0; PAGE];
+        let written = file.len()?;
+        file.allocate(from, to - from)?;
+        // tmpfs hands out zeroed pages; elsewhere unwritten extents would turn every first sync
+        // into a metadata write.
+        let zero_to = if self.inner.kind == RegionKind::Shm { written.min(to) } else { to };
+        let mut at = from;
+        while at < zero_to {
+            let n = (PAGE as u64).min(zero_to - at);
+            file.write_at(&ZEROS[..to_usize(n)?], at)?;
+            at += n;
+        }
+        if self.inner.kind == RegionKind::File {
+            self.inner.counters.device(to - from);
+        }
+        file.sync(SITE_GROW)
+    }
+
+    /// What it is.
+    pub fn kind(&self) -> RegionKind {
+        self.inner.kind
+    }
+
+    /// Its file; `sim` for the simulator.
+    pub fn path(&self) -> &Path {
+        &self.inner.path
+    }
+
+    /// Bytes mapped now.
+    #[inline]
+    pub fn len(&self) -> u64 {
+        self.inner.len.load(Ordering::Acquire)
+    }
+
+    /// Whether it has no bytes yet.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes it may grow to.
+    pub fn capacity(&self) -> u64 {
+        self.inner.capacity
+    }
+
+    /// The emulation profile in force.
+    pub fn emulation(&self) -> Emulation {
+        self.inner.emulation
+    }
+
+    /// Whether it was opened for reading only.
+    pub fn is_read_only(&self) -> bool {
+        self.inner.read_only
+    }
+
+    /// What was counted since it was opened.
+    pub fn counters(&self) -> PmCounters {
+        self.inner.counters.read()
+    }
+
+    /// The bytes `[off, off + len)`. They must have been published (invariant 3); check
+    /// [`Region::check_media`] before acting on what they say.
+    ///
+    /// # Errors
+    /// [`Error::Corruption`] if the range does not lie in the region: the offset came from damaged
+    /// bytes.
+    #[inline]
+    pub fn bytes(&self, off: PmOff, len: usize) -> Result<&[u8]> {
+        let inner = &*self.inner;
+        let end = off.0.checked_add(len as u64);
+        if end.is_none_or(|end| end > self.len()) {
+            return Err(self.out_of_bounds(off, len as u64));
+        }
+        if let Backend::Sim(sim) = &inner.backend {
+            sim.note_read(off.0, len as u64);
+        }
+        if inner.emulation != Emulation::None {
+            self.spin(inner.emulation.read_ns());
+        }
+        // SAFETY: invariants 2 (checked above), 3 and 4.
+        Ok(unsafe { std::slice::from_raw_parts(inner.base.add(index(off.0)), len) })
+    }
+
+    /// Asks the CPU to load the line at `off`, if there is one.
+    #[inline]
+    pub fn prefetch(&self, off: PmOff) {
+        if off.0 < self.len() {
+            // SAFETY: invariant 2, checked above.
+            cpu::prefetch(unsafe { self.inner.base.add(index(off.0)) });
+        }
+    }
+
+    /// Asks for the pages of a range to be present, so that touching them does not fault.
+    pub fn populate(&self, off: PmOff, len: u64, write: bool) {
+        if let Some(map) = &self.inner.map
+            && off.0 + len <= self.len()
+        {
+            map.populate(index(off.0), index(len), write);
+        }
+    }
+
+    /// Whether all bytes could be read so far.
+    ///
+    /// # Errors
+    /// [`Error::Corruption`] naming the first page that could not be read (invariant 5).
+    #[inline]
+    pub fn check_media(&self) -> Result<()> {
+        match self.inner.watch.as_ref().and_then(Watch::fault) {
+            None => Ok(()),
+            Some(offset) => Err(Error::corruption(
+                "a page cannot be read: the file was cut short or its medium failed",
+                self.inner.path.display().to_string(),
+                offset,
+                "a readable page",
+                "a bus error",
+            )),
+        }
+    }
+
+    /// The 8-byte word at `off`, atomically.
+    ///
+    /// # Errors
+    /// As [`Region::bytes`]; also if `off` is not a multiple of 8.
+    pub fn load_u64(&self, off: PmOff) -> Result<u64> {
+        if !off.0.is_multiple_of(8) || off.0 + 8 > self.len() {
+            return Err(self.out_of_bounds(off, 8));
+        }
+        if let Backend::Sim(sim) = &self.inner.backend {
+            sim.note_read(off.0, 8);
+        }
+        // SAFETY: invariants 2 and 4; the word is aligned, and changes only through `store_u64`.
+        let word = unsafe { &*self.inner.base.add(index(off.0)).cast::<AtomicU64>() };
+        Ok(u64::from_le(word.load(Ordering::Acquire)))
+    }
+
+    /// Stores an 8-byte word atomically. `site` names the fact it publishes.
+    pub fn store_u64(&self, off: PmOff, value: u64, site: Site) {
+        self.check_writable(off, 8);
+        assert!(off.0.is_multiple_of(8));
+        self.inner.counters.stored(8);
+        if let Backend::Sim(sim) = &self.inner.backend {
+            return sim.publish(off.0, value, site);
+        }
+        // SAFETY: as in `load_u64`.
+        let word = unsafe { &*self.inner.base.add(index(off.0)).cast::<AtomicU64>() };
+        word.store(value.to_le(), Ordering::Release);
+    }
+
+    /// Stores bytes through the cache; they need a flush and a fence. The range is not published.
+    pub fn write(&self, off: PmOff, bytes: &[u8]) {
+        self.check_writable(off, bytes.len() as u64);
+        self.inner.counters.stored(bytes.len() as u64);
+        if let Backend::Sim(sim) = &self.inner.backend {
+            return sim.store(off.0, bytes);
+        }
+        // SAFETY: invariant 2 (checked above) and 3: nobody reads an unpublished range.
+        unsafe {
+            self.inner.base.add(index(off.0)).copy_from(bytes.as_ptr(), bytes.len());
+        }
+    }
+
+    /// Stores whole lines past the cache, flushed at once; they need only a fence. For what is
+    /// written once: storing again into a line just written back costs about 155 ns.
+    pub fn write_nt(&self, off: PmOff, bytes: &[u8]) {
+        let len = bytes.len() as u64;
+        self.check_writable(off, len);
+        assert!(off.0.is_multiple_of(64) && len.is_multiple_of(64));
+        match &self.inner.backend {
+            Backend::Cpu => {
+                self.inner.counters.stored(len);
+                self.inner.counters.written_back(off.0, len);
+                self.throttle(len);
+                // SAFETY: invariant 2 (checked above) and 3; C1 of `cpu`.
+                unsafe { cpu::copy_nt(self.inner.base.add(index(off.0)), bytes) };
+            }
+            _ => {
+                self.write(off, bytes);
+                self.flush(off, len);
+            }
+        }
+    }
+
+    /// Starts writing back the lines of a range.
+    pub fn flush(&self, off: PmOff, len: u64) {
+        self.check_writable(off, len);
+        self.inner.counters.written_back(off.0, len);
+        match &self.inner.backend {
+            Backend::Cpu => {
+                self.throttle(len);
+                // SAFETY: invariant 2, checked above; C1 of `cpu`.
+                unsafe { cpu::flush(self.inner.base.add(index(off.0)), index(len)) };
+            }
+            Backend::Msync => {
+                let id = Arc::as_ptr(&self.inner) as usize;
+                UNSYNCED.with_borrow_mut(|ranges| ranges.push((id, off.0, len)));
+            }
+            Backend::Sim(sim) => sim.flush(off.0, len),
+        }
+    }
+
+    /// Waits until everything this thread flushed is durable. `site` names the fact that now holds.
+    ///
+    /// # Errors
+    /// The device failed, or a page is gone: what is durable is unknown, and the caller must poison
+    /// the store.
+    pub fn fence(&self, site: Site) -> Result<()> {
+        self.inner.counters.fenced();
+        match &self.inner.backend {
+            Backend::Cpu => cpu::fence(),
+            Backend::Msync => self.sync_flushed()?,
+            Backend::Sim(sim) => sim.fence(site)?,
+        }
+        self.check_media()
+    }
+
+    /// Flush and fence.
+    ///
+    /// # Errors
+    /// As [`Region::fence`].
+    pub fn persist(&self, off: PmOff, len: u64, site: Site) -> Result<()> {
+        self.flush(off, len);
+        self.fence(site)
+    }
+
+    fn sync_flushed(&self) -> Result<()> {
+        let id = Arc::as_ptr(&self.inner) as usize;
+        let mut ranges: Vec<(u64, u64)> = UNSYNCED.with_borrow_mut(|all| {
+            let mine =
+                all.iter().filter(|r| r.0 == id).map(|r| (r.1, r.1 + r.2)).collect();
+            all.retain(|r| r.0 != id);
+            mine
+        });
+        ranges.sort_unstable();
+        // Ranges on the same or neighbouring pages become one call.
+        let mut merged: Vec<(u64, u64)> = Vec::with_capacity(ranges.len());
+        for (from, to) in ranges {
+            match merged.last_mut() {
+                Some(last) if from <= last.1.next_multiple_of(PAGE as u64) => {
+                    last.1 = last.1.max(to);
+                }
+                _ => merged.push((from, to)),
+            }
+        }
+        let Some(map) = &self.inner.map else { return Ok(()) };
+        for (from, to) in merged {
+            let synced = map
+                .sync(index(from), index(to - from))
+                .map_err(|e| Error::io_at("sync", &self.inner.path, from, e))?;
+            self.inner.counters.device(synced as u64);
+        }
+        Ok(())
+    }
+
+    fn check_writable(&self, off: PmOff, len: u64) {
+        assert!(!self.inner.read_only, "a write to a region opened for reading only");
+        let end = off.0.checked_add(len);
+        assert!(
+            end.is_some_and(|end| end <= self.len()),
+            "a write of {len} bytes at {off} leaves the region of {} bytes",
+            self.len()
+        );
+    }
+
+    #[cold]
+    fn out_of_bounds(&self, off: PmOff, len: u64) -> Error {
+        Error::corruption(
+            "an offset points outside of the region",
+            self.inner.path.display().to_string(),
+            off.0,
+            format!("{len} bytes within {}", self.len()),
+            format!("an end at {}", u128::from(off.0) + u128::from(len)),
+        )
+    }
+
+    #[inline]
+    fn throttle(&self, len: u64) {
+        if self.inner.emulation != Emulation::None {
+            self.spin(self.inner.emulation.write_ns(len));
+        }
+    }
+
+    #[cold]
+    fn spin(&self, ns: u64) {
+        let clock = &self.inner.env.clock;
+        let end = clock.now_ns() + ns;
+        while clock.now_ns() < end {
+            std::hint::spin_loop();
+        }
+    }
+}
+
+/// What kind of region `path` gives, held against what the user demands.
+fn detect(
+    env: &Env,
+    path: &Path,
+    demand: RegionDemand,
+    fd: i32,
+    map: &Reservation,
+    len: u64,
+) -> Result<RegionKind> {
+    let tmpfs = env.storage.fs_kind(path)? == FsKind::Tmpfs;
+    // Only a DAX file system grants a MAP_SYNC mapping; an empty file is asked for one page.
+    let probe = if len == 0 { PAGE } else { to_usize(len)?.min(PAGE) };
+    let dax = !tmpfs && map.map(fd, 0, probe, false, true).is_ok();
+    let kind = match (dax, tmpfs) {
+        (true, _) => RegionKind::Dax,
+        (_, true) => RegionKind::Shm,
+        _ => RegionKind::File,
+    };
+    let wanted = match demand {
+        RegionDemand::Any => kind,
+        RegionDemand::Dax => RegionKind::Dax,
+        RegionDemand::File => RegionKind::File,
+        RegionDemand::Shm => RegionKind::Shm,
+    };
+    if wanted != kind {
+        return Err(Error::Unsupported(format!(
+            "{} lies on storage of kind '{}', but kind '{}' was demanded; choose another pm-path \
+             or drop the demand",
+            path.display(),
+            kind.name(),
+            wanted.name()
+        )));
+    }
+    Ok(kind)
+}
+
+fn parent(path: &Path) -> &Path {
+    match path.parent() {
+        Some(dir) if !dir.as_os_str().is_empty() => dir,
+        _ => Path::new("."),
+    }
+}
+
+fn to_usize(n: u64) -> Result<usize> {
+    usize::try_from(n)
+        .map_err(|_| Error::InvalidArgument(format!("{n} bytes do not fit this machine's memory")))
+}
+
+/// For offsets already checked against the mapped length.
+#[inline]
+fn index(n: u64) -> usize {
+    usize::try_from(n).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests;

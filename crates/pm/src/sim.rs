@@ -1,0 +1,329 @@
+//! Simulated persistent memory: forgets what was not persisted.
+//!
+//! A [`SimPm`] keeps, beside the bytes that the CPU sees, for every 8-byte word the value that is
+//! certainly durable and the values stored since (`Torn8`, see the crate documentation):
+//!
+//! - A store adds a possible value to its words.
+//! - A flush by a thread notes the lines and how far their stores had come.
+//! - A fence by **the same** thread makes what was noted certain and forgets older values.
+//!
+//! A crash may leave each word at its certain value or at any value stored since, independently of
+//! all other words. That allows more than real hardware does (x86 keeps the order of stores within
+//! a line), so what survives here does not lean on one vendor.
+//!
+//! [`SimPm::crash`] takes a [`CrashImage`]; the image counts the undecided words and builds a new
+//! simulator for any choice of their values. Two things keep exploration cheap: an image is a
+//! shared snapshot plus a list of undecided words, and [`SimPm::track_reads`] tells which words a
+//! recovery looked at, so that the others need not be varied.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use thermocline_base::checksum::{hash64, hash64_seeded};
+use thermocline_base::sync::{Mutex, lock};
+use thermocline_base::{Error, Result, Site, Steps, When};
+
+use crate::counters::thread_number;
+
+const WORD: u64 = 8;
+const WORDS_PER_LINE: u64 = 8;
+
+/// Simulated persistent memory. Cloning shares it.
+#[derive(Clone)]
+pub struct SimPm {
+    core: Arc<Core>,
+}
+
+struct Core {
+    /// What the CPU sees. Written under `state`'s lock; read freely.
+    words: Box<[AtomicU64]>,
+    steps: Steps,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Bytes that belong to the region; growing is atomic and durable.
+    len: u64,
+    /// Counts stores.
+    clock: u64,
+    pending: BTreeMap<u64, Word>,
+    flushed: HashMap<usize, Vec<(u64, u64)>>,
+    reads: Option<BTreeSet<u64>>,
+    sites: BTreeMap<Site, u64>,
+    fail_fence_in: Option<u64>,
+}
+
+struct Word {
+    durable: u64,
+    /// Clock and value of each store since `durable`, oldest first. Never empty.
+    stores: Vec<(u64, u64)>,
+}
+
+/// A word whose value after a crash is open.
+#[derive(Debug, Clone)]
+pub struct PendingWord {
+    /// Its offset in the region.
+    pub offset: u64,
+    /// What it may hold: the certain value first, the newest last. At least two, all different.
+    pub candidates: Vec<u64>,
+}
+
+/// The state of a [`SimPm`] at a crash, with the undecided words listed.
+#[derive(Clone)]
+pub struct CrashImage {
+    words: Arc<Vec<u64>>,
+    len: u64,
+    pending: Arc<Vec<PendingWord>>,
+    base_digest: u64,
+}
+
+impl std::fmt::Debug for SimPm {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let state = lock(&self.core.state);
+        f.debug_struct("SimPm")
+            .field("len", &state.len)
+            .field("pending_words", &state.pending.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl SimPm {
+    /// Empty memory that can grow to `capacity` bytes (a multiple of 64).
+    pub fn new(capacity: u64, steps: Steps) -> SimPm {
+        assert!(capacity.is_multiple_of(64));
+        let words = (0..capacity / WORD).map(|_| AtomicU64::new(0)).collect();
+        SimPm { core: Arc::new(Core { words, steps, state: Mutex::default() }) }
+    }
+
+    /// The step counter it reports to.
+    pub fn steps(&self) -> &Steps {
+        &self.core.steps
+    }
+
+    /// How often each site was fenced or stored at.
+    pub fn sites(&self) -> BTreeMap<Site, u64> {
+        lock(&self.core.state).sites.clone()
+    }
+
+    /// Lets the `n`-th fence from now (0 = the next) and all after it fail.
+    pub fn fail_fence_in(&self, n: u64) {
+        lock(&self.core.state).fail_fence_in = Some(n);
+    }
+
+    /// Begins (or ends) to note which words are read.
+    pub fn track_reads(&self, on: bool) {
+        lock(&self.core.state).reads = on.then(BTreeSet::new);
+    }
+
+    /// The offsets of the words read since tracking began.
+    pub fn reads(&self) -> BTreeSet<u64> {
+        lock(&self.core.state).reads.clone().unwrap_or_default()
+    }
+
+    /// Flips the bits of `mask` in the byte at `offset`, as bit rot does: durably and unnoticed.
+    pub fn rot(&self, offset: u64, mask: u8) {
+        let _state = lock(&self.core.state);
+        let word = &self.core.words[index(offset / WORD)];
+        let shift = (offset % WORD) * 8;
+        word.fetch_xor(u64::from(mask) << shift, Ordering::Relaxed);
+    }
+
+    /// The state now, as a crash would find it.
+    pub fn crash(&self) -> CrashImage {
+        let state = lock(&self.core.state);
+        let used = index(state.len.div_ceil(WORD));
+        let mut words: Vec<u64> =
+            self.core.words[..used].iter().map(|w| w.load(Ordering::Relaxed)).collect();
+        let mut pending = Vec::new();
+        for (&word, history) in &state.pending {
+            if index(word) >= used {
+                continue;
+            }
+            words[index(word)] = history.durable;
+            let mut candidates = vec![history.durable];
+            for &(_, value) in &history.stores {
+                candidates.retain(|&c| c != value);
+                candidates.push(value);
+            }
+            if let Some(at) = candidates.iter().position(|&c| c == history.durable) {
+                candidates[..=at].rotate_right(1);
+            }
+            if candidates.len() > 1 {
+                pending.push(PendingWord { offset: word * WORD, candidates });
+            }
+        }
+        let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+        CrashImage {
+            base_digest: hash64(&bytes),
+            words: Arc::new(words),
+            len: state.len,
+            pending: Arc::new(pending),
+        }
+    }
+
+    pub(crate) fn base(&self) -> *mut u8 {
+        self.core.words.as_ptr().cast::<u8>().cast_mut()
+    }
+
+    pub(crate) fn capacity(&self) -> u64 {
+        self.core.words.len() as u64 * WORD
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        lock(&self.core.state).len
+    }
+
+    pub(crate) fn set_len(&self, from: u64, to: u64, site: Site) {
+        self.core.steps.point(site, When::Before);
+        {
+            let mut state = lock(&self.core.state);
+            for word in &self.core.words[index(from / WORD)..index(to / WORD)] {
+                word.store(0, Ordering::Relaxed);
+            }
+            state.pending.retain(|&w, _| w < from / WORD);
+            state.len = to;
+            *state.sites.entry(site).or_default() += 1;
+        }
+        self.core.steps.point(site, When::After);
+    }
+
+    pub(crate) fn store(&self, off: u64, bytes: &[u8]) {
+        let mut state = lock(&self.core.state);
+        let mut at = 0;
+        while at < bytes.len() {
+            let byte = off + at as u64;
+            let skip = index(byte % WORD);
+            let n = (8 - skip).min(bytes.len() - at);
+            let cell = &self.core.words[index(byte / WORD)];
+            let old = cell.load(Ordering::Relaxed);
+            let mut word = old.to_le_bytes();
+            word[skip..skip + n].copy_from_slice(&bytes[at..at + n]);
+            state.store_word(byte / WORD, old, u64::from_le_bytes(word), cell);
+            at += n;
+        }
+    }
+
+    /// An atomic 8-byte store that others may act on: a crash point of its own.
+    pub(crate) fn publish(&self, off: u64, value: u64, site: Site) {
+        self.core.steps.point(site, When::Before);
+        {
+            let mut state = lock(&self.core.state);
+            let cell = &self.core.words[index(off / WORD)];
+            let old = cell.load(Ordering::Relaxed);
+            state.store_word(off / WORD, old, value, cell);
+        }
+        self.core.steps.point(site, When::After);
+    }
+
+    pub(crate) fn flush(&self, off: u64, len: u64) {
+        let mut state = lock(&self.core.state);
+        let clock = state.clock;
+        let lines = state.flushed.entry(thread_number()).or_default();
+        for line in off / 64..(off + len).div_ceil(64) {
+            lines.push((line, clock));
+        }
+    }
+
+    pub(crate) fn fence(&self, site: Site) -> Result<()> {
+        self.core.steps.point(site, When::Before);
+        {
+            let mut state = lock(&self.core.state);
+            if let Some(left) = state.fail_fence_in {
+                if left == 0 {
+                    return Err(Error::Poisoned("a simulated fence failed".into()));
+                }
+                state.fail_fence_in = Some(left - 1);
+            }
+            state.fence_thread(thread_number());
+            *state.sites.entry(site).or_default() += 1;
+        }
+        self.core.steps.point(site, When::After);
+        Ok(())
+    }
+
+    pub(crate) fn note_read(&self, off: u64, len: u64) {
+        let mut state = lock(&self.core.state);
+        if let Some(reads) = &mut state.reads {
+            reads.extend((off / WORD..(off + len).div_ceil(WORD)).map(|w| w * WORD));
+        }
+    }
+}
+
+impl State {
+    fn store_word(&mut self, word: u64, old: u64, new: u64, cell: &AtomicU64) {
+        self.clock += 1;
+        let clock = self.clock;
+        self.pending
+            .entry(word)
+            .or_insert_with(|| Word { durable: old, stores: Vec::new() })
+            .stores
+            .push((clock, new));
+        cell.store(new, Ordering::Release);
+    }
+
+    fn fence_thread(&mut self, thread: usize) {
+        for (line, clock) in self.flushed.remove(&thread).unwrap_or_default() {
+            for word in line * WORDS_PER_LINE..(line + 1) * WORDS_PER_LINE {
+                let Some(history) = self.pending.get_mut(&word) else { continue };
+                let done = history.stores.partition_point(|&(at, _)| at <= clock);
+                if done > 0 {
+                    history.durable = history.stores[done - 1].1;
+                    history.stores.drain(..done);
+                }
+                if history.stores.is_empty() {
+                    self.pending.remove(&word);
+                }
+            }
+        }
+    }
+}
+
+impl CrashImage {
+    /// The words whose value is open.
+    pub fn pending(&self) -> &[PendingWord] {
+        &self.pending
+    }
+
+    /// New memory in which pending word `i` has its candidate `choice(i, word)`; nothing is pending
+    /// there. It reports to `steps` and can grow to `capacity`.
+    pub fn build(
+        &self,
+        capacity: u64,
+        steps: Steps,
+        mut choice: impl FnMut(usize, &PendingWord) -> usize,
+    ) -> SimPm {
+        let sim = SimPm::new(capacity.max(self.len), steps);
+        for (cell, &word) in sim.core.words.iter().zip(self.words.iter()) {
+            cell.store(word, Ordering::Relaxed);
+        }
+        for (i, word) in self.pending.iter().enumerate() {
+            let value = word.candidates[choice(i, word)];
+            sim.core.words[index(word.offset / WORD)].store(value, Ordering::Relaxed);
+        }
+        lock(&sim.core.state).len = self.len;
+        sim
+    }
+
+    /// A hash of the image with these choices; different states have different ones.
+    pub fn digest(&self, mut choice: impl FnMut(usize, &PendingWord) -> usize) -> u64 {
+        let mut bytes = Vec::with_capacity(self.pending.len() * 16);
+        for (i, word) in self.pending.iter().enumerate() {
+            let chosen = choice(i, word);
+            if chosen != 0 {
+                bytes.extend_from_slice(&word.offset.to_le_bytes());
+                bytes.extend_from_slice(&word.candidates[chosen].to_le_bytes());
+            }
+        }
+        hash64_seeded(&bytes, self.base_digest)
+    }
+}
+
+/// Offsets in simulated memory fit `usize` because the memory exists.
+fn index(n: u64) -> usize {
+    usize::try_from(n).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests;
