@@ -10,13 +10,31 @@
 //! 2. [`Storage::sync_dir`] makes the names in a folder durable: creations, renames, removals.
 //! 3. What was not synced may be lost, kept or torn, in any order.
 //! 4. After a failed sync nothing is known; the caller must not try again and trust the answer.
-#![forbid(unsafe_code)]
+//!
+//! | module | what it puts behind the traits |
+//! |---|---|
+//! | [`real`] | the operating system |
+//! | [`sim`] | a file system in memory that can crash |
+//! | [`fault`] | any of them, with faults on purpose |
+//! | [`simulated`] | a clock that a test advances, randomness from a seed |
+#![deny(unsafe_code)]
+
+pub mod fault;
+pub mod real;
+pub mod sim;
+pub mod simulated;
+pub mod sites;
+#[expect(
+    unsafe_code,
+    reason = "the system calls that the standard library does not offer"
+)]
+mod sys;
 
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use thermocline_base::{Result, Site};
+use thermocline_base::{Error, Result, Site};
 
 /// How [`Storage::open`] treats a file that is there or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +55,24 @@ pub trait File: Send + Sync + fmt::Debug {
     /// Reads up to `buf.len()` bytes at `offset`; returns how many there were. Fewer than asked
     /// means the end of the file.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize>;
+
+    /// Fills `buf` from `offset`.
+    ///
+    /// # Errors
+    /// Those of [`File::read_at`]; [`thermocline_base::Error::Io`] of kind `UnexpectedEof` if the
+    /// file ends before. A caller that knows the file's length asks in this way, so that a read
+    /// that came up short is an error and not a shorter file.
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        let got = self.read_at(buf, offset)?;
+        if got < buf.len() {
+            let short = std::io::Error::new(
+                std::io::ErrorKind::UnexpectedEof,
+                format!("asked for {} bytes, got {got}", buf.len()),
+            );
+            return Err(Error::io_at("read", self.path(), offset, short));
+        }
+        Ok(())
+    }
 
     /// Writes all of `bytes` at `offset`, extending the file where needed.
     fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()>;
@@ -139,6 +175,30 @@ pub struct Env {
 }
 
 impl Env {
+    /// The operating system's files, clock and randomness.
+    ///
+    /// ```
+    /// let env = thermocline_env::Env::real();
+    /// assert!(env.clock.now_ns() <= env.clock.now_ns());
+    /// ```
+    pub fn real() -> Env {
+        Env {
+            storage: Arc::new(real::RealStorage::new()),
+            clock: Arc::new(real::RealClock::new()),
+            random: Arc::new(real::OsRandom),
+        }
+    }
+
+    /// A simulated file system with a clock that stands still until advanced and randomness from
+    /// `seed`: the same calls give the same world.
+    pub fn simulated(fs: sim::SimFs, seed: u64) -> Env {
+        Env {
+            storage: Arc::new(fs),
+            clock: Arc::new(simulated::SimClock::new()),
+            random: Arc::new(simulated::SeededRandom::new(seed)),
+        }
+    }
+
     /// A random number.
     ///
     /// # Errors

@@ -1,0 +1,513 @@
+//! Faults on purpose, over any [`Storage`].
+//!
+//! A [`FaultStorage`] passes every call on and counts it. A [`Plan`] makes one fault happen at the
+//! n-th call that the fault can befall, once or from there on. A test first runs without a plan,
+//! asks [`FaultStorage::calls_for`] how many places there are, and then runs once for each:
+//!
+//! ```
+//! use std::path::Path;
+//! use thermocline_base::Steps;
+//! use thermocline_env::fault::{Fault, FaultStorage, Plan, Repeat};
+//! use thermocline_env::{OpenMode, Storage, sim::SimFs};
+//!
+//! let work = |disk: &FaultStorage| disk.open(Path::new("/a"), OpenMode::CreateNew).map(drop);
+//! let counted = FaultStorage::over_sim(SimFs::new(Steps::new()));
+//! work(&counted).unwrap();
+//! for at in 0..counted.calls_for(Fault::Eio, None) {
+//!     let disk = FaultStorage::over_sim(SimFs::new(Steps::new()));
+//!     disk.arm(Plan { fault: Fault::Eio, op: None, at, repeat: Repeat::Once });
+//!     assert!(work(&disk).is_err());
+//! }
+//! ```
+//!
+//! Interrupted and partial transfers belong below the loops of [`crate::real`]: that is
+//! [`Choppy`], a [`Syscalls`] of its own.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use thermocline_base::sync::{Mutex, lock};
+use thermocline_base::{Error, Result, Site};
+
+use crate::real::{Kernel, Syscalls};
+use crate::sim::{FailedSync, SimFs};
+use crate::{File, FsKind, LockGuard, OpenMode, Storage};
+
+/// A kind of call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Op {
+    /// [`Storage::open`] of a file that exists.
+    Open,
+    /// [`Storage::open`] with [`OpenMode::CreateNew`].
+    Create,
+    /// [`Storage::exists`], [`Storage::is_dir`], [`Storage::fs_kind`] and [`File::len`].
+    LookUp,
+    /// [`Storage::list`].
+    List,
+    /// [`Storage::create_dir_all`].
+    CreateDir,
+    /// [`Storage::rename`].
+    Rename,
+    /// [`Storage::remove`].
+    Remove,
+    /// [`Storage::sync_dir`].
+    SyncDir,
+    /// [`Storage::lock`].
+    Lock,
+    /// [`File::read_at`].
+    Read,
+    /// [`File::write_at`].
+    Write,
+    /// [`File::set_len`].
+    SetLen,
+    /// [`File::allocate`].
+    Allocate,
+    /// [`File::sync`].
+    Sync,
+}
+
+impl Op {
+    /// Every kind of call.
+    pub const ALL: [Op; 14] = [
+        Op::Open,
+        Op::Create,
+        Op::LookUp,
+        Op::List,
+        Op::CreateDir,
+        Op::Rename,
+        Op::Remove,
+        Op::SyncDir,
+        Op::Lock,
+        Op::Read,
+        Op::Write,
+        Op::SetLen,
+        Op::Allocate,
+        Op::Sync,
+    ];
+}
+
+/// What goes wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// The call fails with EIO and does nothing. A sync makes nothing durable, but leaves its
+    /// changes for the next one; see [`Fault::SyncKept`] for what kernels do.
+    Eio,
+    /// A write writes the given number of bytes and fails with EIO.
+    ShortWrite(usize),
+    /// A call that needs space fails with ENOSPC and does nothing.
+    NoSpace,
+    /// A read returns at most the given number of bytes, as if the file ended there.
+    ShortRead(usize),
+    /// A read returns, with one bit wrong, what lies there: the bit of this number, counted from
+    /// the beginning of what was read, modulo its length.
+    FlipBit(u64),
+    /// A write reports success and does nothing.
+    LostWrite,
+    /// A write goes this many bytes behind its place.
+    Misdirected(u64),
+    /// A sync fails; over [`SimFs`] readers still see what will never be durable by itself.
+    SyncKept,
+    /// A sync fails; over [`SimFs`] readers see the durable content again.
+    SyncDropped,
+}
+
+impl Fault {
+    /// Whether this can befall `op`.
+    pub fn befalls(self, op: Op) -> bool {
+        match self {
+            Fault::Eio => true,
+            Fault::ShortWrite(_) | Fault::LostWrite | Fault::Misdirected(_) => op == Op::Write,
+            Fault::NoSpace => matches!(
+                op,
+                Op::Create
+                    | Op::CreateDir
+                    | Op::Rename
+                    | Op::Lock
+                    | Op::Write
+                    | Op::SetLen
+                    | Op::Allocate
+            ),
+            Fault::ShortRead(_) | Fault::FlipBit(_) => op == Op::Read,
+            Fault::SyncKept | Fault::SyncDropped => matches!(op, Op::Sync | Op::SyncDir),
+        }
+    }
+}
+
+/// How often a fault happens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Repeat {
+    /// At one call.
+    Once,
+    /// At that call and every later one that it can befall.
+    Forever,
+}
+
+/// Which fault happens when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Plan {
+    /// What goes wrong.
+    pub fault: Fault,
+    /// Only at calls of this kind, or at all that the fault can befall.
+    pub op: Option<Op>,
+    /// At which of those calls, counted from 0 since the storage was made.
+    pub at: u64,
+    /// Once or from there on.
+    pub repeat: Repeat,
+}
+
+#[derive(Debug, Default)]
+struct Faults {
+    plan: Option<Plan>,
+    /// Bytes by which files may still grow, if that is limited.
+    room: Option<u64>,
+    calls: [u64; Op::ALL.len()],
+    fired: u64,
+}
+
+impl Faults {
+    fn calls_for(&self, fault: Fault, op: Option<Op>) -> u64 {
+        Op::ALL
+            .into_iter()
+            .filter(|o| fault.befalls(*o) && op.is_none_or(|op| op == *o))
+            .map(|o| self.calls[o as usize])
+            .sum()
+    }
+
+    /// Counts a call; the fault that befalls it.
+    fn call(&mut self, op: Op) -> Option<Fault> {
+        let fault = self.plan.and_then(|plan| {
+            let meant = plan.fault.befalls(op) && plan.op.is_none_or(|o| o == op);
+            let index = self.calls_for(plan.fault, plan.op);
+            let now = match plan.repeat {
+                Repeat::Once => index == plan.at,
+                Repeat::Forever => index >= plan.at,
+            };
+            (meant && now).then_some(plan.fault)
+        });
+        self.calls[op as usize] += 1;
+        self.fired += u64::from(fault.is_some());
+        fault
+    }
+}
+
+/// A [`Storage`] with faults. Cloning shares it. See the module's documentation.
+#[derive(Debug, Clone)]
+pub struct FaultStorage {
+    inner: Arc<dyn Storage>,
+    sim: Option<SimFs>,
+    faults: Arc<Mutex<Faults>>,
+}
+
+impl FaultStorage {
+    /// Over any storage. Failed syncs sync nothing.
+    pub fn new(inner: Arc<dyn Storage>) -> FaultStorage {
+        FaultStorage {
+            inner,
+            sim: None,
+            faults: Arc::default(),
+        }
+    }
+
+    /// Over a simulated file system, where failed syncs leave behind what kernels do.
+    pub fn over_sim(sim: SimFs) -> FaultStorage {
+        FaultStorage {
+            sim: Some(sim.clone()),
+            ..FaultStorage::new(Arc::new(sim))
+        }
+    }
+
+    /// Sets the plan, in place of an earlier one.
+    pub fn arm(&self, plan: Plan) {
+        lock(&self.faults).plan = Some(plan);
+    }
+
+    /// From now on nothing goes wrong.
+    pub fn disarm(&self) {
+        let mut faults = lock(&self.faults);
+        faults.plan = None;
+        faults.room = None;
+    }
+
+    /// Lets files grow by `bytes` more in total; then ENOSPC. A write that crosses the limit writes
+    /// up to it first. What was allocated can be written, since it does not grow the file.
+    pub fn limit_space(&self, bytes: u64) {
+        lock(&self.faults).room = Some(bytes);
+    }
+
+    /// Calls so far.
+    pub fn calls(&self) -> u64 {
+        lock(&self.faults).calls.iter().sum()
+    }
+
+    /// Calls so far of one kind.
+    pub fn calls_of(&self, op: Op) -> u64 {
+        lock(&self.faults).calls[op as usize]
+    }
+
+    /// Calls so far at which a [`Plan`] of `fault` and `op` could strike.
+    pub fn calls_for(&self, fault: Fault, op: Option<Op>) -> u64 {
+        lock(&self.faults).calls_for(fault, op)
+    }
+
+    /// How often a fault has happened. A test that injects checks that this is not 0.
+    pub fn fired(&self) -> u64 {
+        lock(&self.faults).fired
+    }
+
+    fn call(&self, op: Op, what: &'static str, path: &Path) -> Result<Option<Fault>> {
+        match lock(&self.faults).call(op) {
+            Some(Fault::Eio) => Err(eio(what, path)),
+            Some(Fault::NoSpace) => Err(no_space(what, path)),
+            other => Ok(other),
+        }
+    }
+
+    /// A sync that may fail: `pass` does it.
+    fn sync_with(
+        &self,
+        op: Op,
+        what: &'static str,
+        path: &Path,
+        pass: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        let how = match self.call(op, what, path)? {
+            Some(Fault::SyncKept) => FailedSync::Kept,
+            Some(Fault::SyncDropped) => FailedSync::Dropped,
+            _ => return pass(),
+        };
+        match &self.sim {
+            Some(sim) => {
+                sim.fail_next_sync(how);
+                pass()
+            }
+            None => Err(eio(what, path)),
+        }
+    }
+
+    /// How far a file of `len` bytes may grow towards `end`; takes that room.
+    fn take_room(&self, len: u64, end: u64) -> u64 {
+        let mut faults = lock(&self.faults);
+        let Some(room) = faults.room else {
+            return end;
+        };
+        let growth = end.saturating_sub(len);
+        let granted = growth.min(room);
+        faults.room = Some(room - granted);
+        faults.fired += u64::from(granted < growth);
+        end - (growth - granted)
+    }
+}
+
+fn eio(what: &'static str, path: &Path) -> Error {
+    Error::io(what, path, io::Error::from_raw_os_error(libc::EIO))
+}
+
+fn no_space(what: &'static str, path: &Path) -> Error {
+    Error::io(what, path, io::Error::from_raw_os_error(libc::ENOSPC))
+}
+
+impl Storage for FaultStorage {
+    fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn File>> {
+        match mode {
+            OpenMode::CreateNew => self.call(Op::Create, "create", path)?,
+            _ => self.call(Op::Open, "open", path)?,
+        };
+        Ok(Arc::new(FaultFile {
+            inner: self.inner.open(path, mode)?,
+            path: path.to_path_buf(),
+            storage: self.clone(),
+        }))
+    }
+
+    fn exists(&self, path: &Path) -> Result<bool> {
+        self.call(Op::LookUp, "look up", path)?;
+        self.inner.exists(path)
+    }
+
+    fn is_dir(&self, path: &Path) -> Result<bool> {
+        self.call(Op::LookUp, "look up", path)?;
+        self.inner.is_dir(path)
+    }
+
+    fn list(&self, dir: &Path) -> Result<Vec<String>> {
+        self.call(Op::List, "list", dir)?;
+        self.inner.list(dir)
+    }
+
+    fn create_dir_all(&self, dir: &Path) -> Result<()> {
+        self.call(Op::CreateDir, "create folder", dir)?;
+        self.inner.create_dir_all(dir)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        self.call(Op::Rename, "rename", from)?;
+        self.inner.rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> Result<()> {
+        self.call(Op::Remove, "remove", path)?;
+        self.inner.remove(path)
+    }
+
+    fn sync_dir(&self, dir: &Path, site: Site) -> Result<()> {
+        self.sync_with(Op::SyncDir, "sync folder", dir, || {
+            self.inner.sync_dir(dir, site)
+        })
+    }
+
+    fn lock(&self, path: &Path) -> Result<Box<dyn LockGuard>> {
+        self.call(Op::Lock, "lock", path)?;
+        self.inner.lock(path)
+    }
+
+    fn fs_kind(&self, path: &Path) -> Result<FsKind> {
+        self.call(Op::LookUp, "look up the file system of", path)?;
+        self.inner.fs_kind(path)
+    }
+}
+
+#[derive(Debug)]
+struct FaultFile {
+    inner: Arc<dyn File>,
+    path: PathBuf,
+    storage: FaultStorage,
+}
+
+impl FaultFile {
+    fn call(&self, op: Op, what: &'static str) -> Result<Option<Fault>> {
+        self.storage.call(op, what, &self.path)
+    }
+
+    /// Grows the file as far as there is room; an error if that is not up to `end`.
+    fn grow(&self, what: &'static str, end: u64) -> Result<()> {
+        if self.storage.take_room(self.inner.len()?, end) < end {
+            return Err(no_space(what, &self.path));
+        }
+        Ok(())
+    }
+
+    fn write_part(&self, bytes: &[u8], len: u64, offset: u64) -> Result<()> {
+        let part = usize::try_from(len).map_or(bytes, |len| &bytes[..len.min(bytes.len())]);
+        self.inner.write_at(part, offset)
+    }
+}
+
+impl File for FaultFile {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
+        let fault = self.call(Op::Read, "read")?;
+        if let Some(Fault::ShortRead(most)) = fault {
+            let most = most.min(buf.len());
+            return self.inner.read_at(&mut buf[..most], offset);
+        }
+        let n = self.inner.read_at(buf, offset)?;
+        if let Some(Fault::FlipBit(bit)) = fault
+            && n > 0
+        {
+            let bit = bit % (n as u64 * 8);
+            let byte = usize::try_from(bit / 8).expect("it lies within the buffer");
+            buf[byte] ^= 1 << (bit % 8);
+        }
+        Ok(n)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        match self.call(Op::Write, "write")? {
+            Some(Fault::LostWrite) => return Ok(()),
+            Some(Fault::Misdirected(by)) => return self.inner.write_at(bytes, offset + by),
+            Some(Fault::ShortWrite(n)) => {
+                self.write_part(bytes, n as u64, offset)?;
+                return Err(eio("write", &self.path));
+            }
+            _ => {}
+        }
+        let end = offset.saturating_add(bytes.len() as u64);
+        let reach = self.storage.take_room(self.inner.len()?, end);
+        if reach < end {
+            self.write_part(bytes, reach.saturating_sub(offset), offset)?;
+            return Err(no_space("write", &self.path));
+        }
+        self.inner.write_at(bytes, offset)
+    }
+
+    fn len(&self) -> Result<u64> {
+        self.call(Op::LookUp, "look up the length of")?;
+        self.inner.len()
+    }
+
+    fn set_len(&self, len: u64) -> Result<()> {
+        self.call(Op::SetLen, "set the length of")?;
+        self.inner.set_len(len)
+    }
+
+    fn allocate(&self, offset: u64, len: u64) -> Result<()> {
+        self.call(Op::Allocate, "reserve space for")?;
+        self.grow("reserve space for", offset.saturating_add(len))?;
+        self.inner.allocate(offset, len)
+    }
+
+    fn sync(&self, site: Site) -> Result<()> {
+        self.storage
+            .sync_with(Op::Sync, "sync", &self.path, || self.inner.sync(site))
+    }
+
+    fn raw_fd(&self) -> Option<i32> {
+        self.inner.raw_fd()
+    }
+}
+
+/// A kernel that is interrupted before every transfer and then transfers only a little.
+#[derive(Debug)]
+pub struct Choppy {
+    bytes_max: usize,
+    calls: AtomicU64,
+}
+
+impl Choppy {
+    /// Transfers at most `bytes_max` bytes at a time.
+    pub fn new(bytes_max: usize) -> Choppy {
+        Choppy {
+            bytes_max,
+            calls: AtomicU64::new(0),
+        }
+    }
+
+    /// Transfers attempted so far.
+    pub fn calls(&self) -> u64 {
+        self.calls.load(Ordering::Relaxed)
+    }
+
+    fn interrupt(&self) -> io::Result<()> {
+        match self.calls.fetch_add(1, Ordering::Relaxed) % 2 {
+            0 => Err(io::ErrorKind::Interrupted.into()),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Syscalls for Choppy {
+    fn pread(&self, file: &fs::File, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.interrupt()?;
+        let most = self.bytes_max.min(buf.len());
+        Kernel.pread(file, &mut buf[..most], offset)
+    }
+
+    fn pwrite(&self, file: &fs::File, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        self.interrupt()?;
+        Kernel.pwrite(file, &bytes[..self.bytes_max.min(bytes.len())], offset)
+    }
+
+    fn fsync(&self, file: &fs::File) -> io::Result<()> {
+        self.interrupt()?;
+        Kernel.fsync(file)
+    }
+}
+
+#[cfg(test)]
+mod tests;

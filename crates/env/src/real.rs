@@ -1,0 +1,399 @@
+//! Files, clock and randomness of the operating system.
+//!
+//! All transfers go through [`Syscalls`], which may be interrupted or do only a part: the loops
+//! here finish the job, and a test puts a kernel of its own below them.
+//!
+//! Folders get mode 0700 and files 0600: a database is its owner's.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use thermocline_base::{Error, Result, Site};
+
+use crate::{Clock, File, FsKind, LockGuard, OpenMode, Random, Storage, sys};
+
+/// The transfers of the kernel, each of which may be interrupted or come up short.
+pub trait Syscalls: Send + Sync + std::fmt::Debug {
+    /// Reads up to `buf.len()` bytes; 0 at the end of the file.
+    fn pread(&self, file: &fs::File, buf: &mut [u8], offset: u64) -> io::Result<usize>;
+    /// Writes up to `bytes.len()` bytes.
+    fn pwrite(&self, file: &fs::File, bytes: &[u8], offset: u64) -> io::Result<usize>;
+    /// Makes data and size durable.
+    fn fsync(&self, file: &fs::File) -> io::Result<()>;
+}
+
+/// The kernel itself.
+#[derive(Debug, Clone, Copy)]
+pub struct Kernel;
+
+impl Syscalls for Kernel {
+    fn pread(&self, file: &fs::File, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        file.read_at(buf, offset)
+    }
+
+    fn pwrite(&self, file: &fs::File, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        file.write_at(bytes, offset)
+    }
+
+    fn fsync(&self, file: &fs::File) -> io::Result<()> {
+        file.sync_data()
+    }
+}
+
+/// The operating system's file system.
+#[derive(Debug, Clone)]
+pub struct RealStorage {
+    syscalls: Arc<dyn Syscalls>,
+}
+
+impl Default for RealStorage {
+    fn default() -> RealStorage {
+        RealStorage::new()
+    }
+}
+
+impl RealStorage {
+    /// Over the kernel.
+    pub fn new() -> RealStorage {
+        RealStorage::with_syscalls(Arc::new(Kernel))
+    }
+
+    /// Over `syscalls`, for tests of the loops.
+    pub fn with_syscalls(syscalls: Arc<dyn Syscalls>) -> RealStorage {
+        RealStorage { syscalls }
+    }
+
+    fn sync_folder(&self, dir: &Path) -> io::Result<()> {
+        // Opening a folder for reading is how its names are synced.
+        let folder = open_with(fs::OpenOptions::new().read(true), dir)?;
+        retry(|| folder.sync_all())
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this is the one place that opens files"
+)]
+fn open_with(options: &fs::OpenOptions, path: &Path) -> io::Result<fs::File> {
+    options.open(path)
+}
+
+fn retry<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            answer => return answer,
+        }
+    }
+}
+
+/// The folder whose names include `path`.
+fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
+        Some(parent) => parent,
+        None => path,
+    }
+}
+
+impl Storage for RealStorage {
+    fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn File>> {
+        let mut options = fs::OpenOptions::new();
+        let (op, options) = match mode {
+            OpenMode::Read => ("open", options.read(true)),
+            OpenMode::ReadWrite => ("open", options.read(true).write(true)),
+            OpenMode::CreateNew => (
+                "create",
+                options.read(true).write(true).create_new(true).mode(0o600),
+            ),
+        };
+        let file = open_with(options, path).map_err(|e| Error::io(op, path, e))?;
+        Ok(Arc::new(RealFile {
+            file,
+            path: path.to_path_buf(),
+            syscalls: Arc::clone(&self.syscalls),
+        }))
+    }
+
+    fn exists(&self, path: &Path) -> Result<bool> {
+        path.try_exists().map_err(|e| Error::io("look up", path, e))
+    }
+
+    fn is_dir(&self, path: &Path) -> Result<bool> {
+        match path.metadata() {
+            Ok(metadata) => Ok(metadata.is_dir()),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(e) => Err(Error::io("look up", path, e)),
+        }
+    }
+
+    /// Names that are not UTF-8 are not ours; they appear with replacement characters, so that a
+    /// caller sees that something is there.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this is the one place that lists folders"
+    )]
+    fn list(&self, dir: &Path) -> Result<Vec<String>> {
+        let failed = |e| Error::io("list", dir, e);
+        let mut names = Vec::new();
+        for entry in fs::read_dir(dir).map_err(failed)? {
+            let name = entry.map_err(failed)?.file_name();
+            names.push(name.to_string_lossy().into_owned());
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    /// Each level is durable before the next one is made. The deepest level that exists may have
+    /// been made by a process that was killed before it could sync the name, so that name is
+    /// synced too, where the permissions of the folder above it allow.
+    fn create_dir_all(&self, dir: &Path) -> Result<()> {
+        let failed = |path: &Path| {
+            let path = path.to_path_buf();
+            move |e| Error::io("create folder", &path, e)
+        };
+        let mut missing = Vec::new();
+        let mut there = dir;
+        while !self.is_dir(there)? {
+            missing.push(there);
+            there = folder_of(there);
+            if missing.len() > 1000 {
+                return Err(failed(dir)(io::ErrorKind::InvalidInput.into()));
+            }
+        }
+        match self.sync_folder(folder_of(there)) {
+            Err(e) if e.kind() != io::ErrorKind::PermissionDenied => return Err(failed(there)(e)),
+            _ => {}
+        }
+        for level in missing.into_iter().rev() {
+            match fs::DirBuilder::new().mode(0o700).create(level) {
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists && level.is_dir() => {}
+                answer => answer.map_err(failed(level))?,
+            }
+            self.sync_folder(folder_of(level)).map_err(failed(level))?;
+        }
+        Ok(())
+    }
+
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this is the one place that renames files"
+    )]
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        fs::rename(from, to).map_err(|e| Error::io("rename", from, e))
+    }
+
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this is the one place that removes files"
+    )]
+    fn remove(&self, path: &Path) -> Result<()> {
+        fs::remove_file(path).map_err(|e| Error::io("remove", path, e))
+    }
+
+    fn sync_dir(&self, dir: &Path, _site: Site) -> Result<()> {
+        let dir = if dir.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            dir
+        };
+        self.sync_folder(dir)
+            .map_err(|e| Error::io("sync folder", dir, e))
+    }
+
+    /// The lock belongs to the open file, so a second handle of the same process is refused too.
+    fn lock(&self, path: &Path) -> Result<Box<dyn LockGuard>> {
+        let mut options = fs::OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        let file =
+            open_with(options.mode(0o600), path).map_err(|e| Error::io("create", path, e))?;
+        match retry(|| match file.try_lock() {
+            Ok(()) => Ok(true),
+            Err(fs::TryLockError::WouldBlock) => Ok(false),
+            Err(fs::TryLockError::Error(e)) => Err(e),
+        }) {
+            Ok(true) => {}
+            Ok(false) => {
+                return Err(Error::Locked {
+                    path: folder_of(path).to_path_buf(),
+                    pid: read_pid(&file),
+                });
+            }
+            Err(e) => return Err(Error::io("lock", path, e)),
+        }
+        // First the new name, then the cut: whoever reads in between finds a whole number.
+        let pid = format!("{}\n", std::process::id());
+        file.write_all_at(pid.as_bytes(), 0)
+            .and_then(|()| file.set_len(pid.len() as u64))
+            .map_err(|e| Error::io("write", path, e))?;
+        Ok(Box::new(RealLock { _file: file }))
+    }
+
+    fn fs_kind(&self, path: &Path) -> Result<FsKind> {
+        sys::fs_kind(path).map_err(|e| Error::io("look up the file system of", path, e))
+    }
+}
+
+fn read_pid(file: &fs::File) -> u32 {
+    let mut text = [0; 16];
+    let len = file.read_at(&mut text, 0).unwrap_or(0);
+    std::str::from_utf8(&text[..len])
+        .ok()
+        .and_then(|text| text.lines().next()?.trim().parse().ok())
+        .unwrap_or(0)
+}
+
+/// Dropping it closes the file, which releases the lock. The lock file stays: removing it would
+/// let two processes lock two files of one name.
+#[derive(Debug)]
+struct RealLock {
+    _file: fs::File,
+}
+
+impl LockGuard for RealLock {}
+
+#[derive(Debug)]
+struct RealFile {
+    file: fs::File,
+    path: PathBuf,
+    syscalls: Arc<dyn Syscalls>,
+}
+
+/// How much of zeros is written at once where space cannot be reserved.
+const ZEROS: &[u8] = &[0; 64 << 10];
+
+impl File for RealFile {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
+        let mut done = 0;
+        while done < buf.len() {
+            let at = offset + done as u64;
+            let n = retry(|| self.syscalls.pread(&self.file, &mut buf[done..], at))
+                .map_err(|e| Error::io_at("read", &self.path, at, e))?;
+            if n == 0 {
+                break;
+            }
+            done += n;
+        }
+        Ok(done)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        let mut done = 0;
+        while done < bytes.len() {
+            let at = offset + done as u64;
+            let n = retry(|| self.syscalls.pwrite(&self.file, &bytes[done..], at))
+                .and_then(|n| match n {
+                    0 => Err(io::ErrorKind::WriteZero.into()),
+                    n => Ok(n),
+                })
+                .map_err(|e| Error::io_at("write", &self.path, at, e))?;
+            done += n;
+        }
+        Ok(())
+    }
+
+    fn len(&self) -> Result<u64> {
+        self.file
+            .metadata()
+            .map(|m| m.len())
+            .map_err(|e| Error::io("look up the length of", &self.path, e))
+    }
+
+    fn set_len(&self, len: u64) -> Result<()> {
+        retry(|| self.file.set_len(len))
+            .map_err(|e| Error::io_at("set the length of", &self.path, len, e))
+    }
+
+    /// Where the file system cannot reserve, zeros are written behind the end of the file; holes
+    /// before it stay holes, since filling them could overwrite another thread's write.
+    fn allocate(&self, offset: u64, len: u64) -> Result<()> {
+        let failed = |e| Error::io_at("reserve space for", &self.path, offset, e);
+        let end = offset
+            .checked_add(len)
+            .ok_or_else(|| failed(io::ErrorKind::InvalidInput.into()))?;
+        if len == 0 || sys::allocate(&self.file, offset, len).map_err(failed)? {
+            return Ok(());
+        }
+        let mut at = self.len()?;
+        while at < end {
+            let room = usize::try_from(end - at).unwrap_or(usize::MAX);
+            let zeros = &ZEROS[..room.min(ZEROS.len())];
+            self.write_at(zeros, at)?;
+            at += zeros.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn sync(&self, _site: Site) -> Result<()> {
+        retry(|| self.syscalls.fsync(&self.file)).map_err(|e| Error::io("sync", &self.path, e))
+    }
+
+    fn raw_fd(&self) -> Option<i32> {
+        use std::os::fd::AsRawFd;
+        Some(self.file.as_raw_fd())
+    }
+}
+
+/// The operating system's monotonic clock.
+#[derive(Debug)]
+pub struct RealClock {
+    start: Instant,
+}
+
+impl Default for RealClock {
+    fn default() -> RealClock {
+        RealClock::new()
+    }
+}
+
+impl RealClock {
+    /// A clock that counts from now.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this is the one place that reads the clock"
+    )]
+    pub fn new() -> RealClock {
+        RealClock {
+            start: Instant::now(),
+        }
+    }
+}
+
+impl Clock for RealClock {
+    /// Stays at 2^64 - 1 after 584 years.
+    fn now_ns(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    fn sleep_ms(&self, ms: u64) {
+        std::thread::sleep(Duration::from_millis(ms));
+    }
+}
+
+/// The operating system's randomness.
+#[derive(Debug, Clone, Copy)]
+pub struct OsRandom;
+
+impl Random for OsRandom {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this is the one place that draws randomness"
+    )]
+    fn fill(&self, buf: &mut [u8]) -> Result<()> {
+        getrandom::fill(buf).map_err(|e| {
+            let source = io::Error::other(e.to_string());
+            Error::io("draw random bytes from", Path::new("the system"), source)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

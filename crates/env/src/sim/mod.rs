@@ -1,0 +1,489 @@
+//! A file system in memory that can crash.
+//!
+//! It keeps apart what readers see and what is durable. A crash test asks at any instant for an
+//! *image*: an independent file system that holds the durable state and, of everything that was
+//! not synced, whatever the test chose.
+//!
+//! What a crash decides, each independently of all others:
+//!
+//! 1. For each 512-byte sector written since the file's last sync: the durable content or any later
+//!    one. So unsynced writes reorder and tear at will; a sector itself never tears.
+//! 2. For each file: the durable size or any later one. Bytes behind the size are gone; bytes that
+//!    were never written are zeros.
+//! 3. For each change of a name since the folder's last sync: kept or lost. The kept ones apply in
+//!    order; a rename is atomic and, kept without the creation before it, still names the file.
+//!    A file's sync says nothing about its name, nor the other way round.
+//!
+//! Folders are durable when [`crate::Storage::create_dir_all`] returns. A sync that a test makes fail
+//! ([`SimFs::fail_next_sync`]) leaves the changes undecided for ever: the kernel takes them for clean, so
+//! that a later sync that succeeds does not make them durable.
+//!
+//! Everything is deterministic. Before and after each sync and each change of a name the shared
+//! [`Steps`] are told, with no lock held, so that an observer can take images.
+//!
+//! ```
+//! use std::path::Path;
+//! use thermocline_base::{Site, Steps};
+//! use thermocline_env::{OpenMode, Storage, sim::SimFs};
+//!
+//! let fs = SimFs::new(Steps::new());
+//! let file = fs.open(Path::new("/a"), OpenMode::CreateNew).unwrap();
+//! file.write_at(b"hello", 0).unwrap();
+//! file.sync(Site("example")).unwrap();
+//! // The data is durable, the name is not.
+//! assert!(!fs.image_none(Steps::new()).exists(Path::new("/a")).unwrap());
+//! fs.sync_dir(Path::new("/"), Site("example")).unwrap();
+//! assert_eq!(fs.image_none(Steps::new()).contents(Path::new("/a")).unwrap(), b"hello");
+//! ```
+
+mod content;
+mod image;
+mod names;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use thermocline_base::sync::{Mutex, MutexGuard, lock};
+use thermocline_base::{Error, Result, Site, Steps, When};
+
+pub use content::FailedSync;
+use content::Inode;
+pub use image::{Choice, Pending, Undecided};
+use names::{Change, FileNo, Names};
+
+use crate::{File, FsKind, LockGuard, OpenMode, Storage, sites};
+
+/// The simulated file system. Cloning shares it. See the module's documentation.
+#[derive(Clone)]
+pub struct SimFs {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    state: Mutex<State>,
+    steps: Steps,
+}
+
+#[derive(Debug, Clone, Default)]
+struct State {
+    dirs: BTreeMap<PathBuf, Arc<Names>>,
+    inodes: BTreeMap<FileNo, Arc<Inode>>,
+    next_file: FileNo,
+    /// Handles per file: a file without names lives as long as it is open.
+    opens: BTreeMap<FileNo, usize>,
+    locks: BTreeSet<PathBuf>,
+    fail_sync: Option<FailedSync>,
+}
+
+/// `a//b/./c/` and `a/b/c` are one path.
+fn clean(path: &Path) -> PathBuf {
+    path.components()
+        .filter(|part| *part != std::path::Component::CurDir)
+        .collect()
+}
+
+fn no(kind: io::ErrorKind, op: &'static str, path: &Path) -> Error {
+    Error::io(op, path, kind.into())
+}
+
+impl State {
+    /// The folder and the last name of `path`.
+    fn locate(&self, op: &'static str, path: &Path) -> Result<(PathBuf, String)> {
+        let path = clean(path);
+        let name = path
+            .file_name()
+            .and_then(|name| name.to_str())
+            .ok_or_else(|| no(io::ErrorKind::InvalidInput, op, &path))?;
+        let dir = path.parent().unwrap_or(Path::new(""));
+        if !self.dirs.contains_key(dir) {
+            return Err(no(io::ErrorKind::NotFound, op, &path));
+        }
+        Ok((dir.to_path_buf(), name.to_string()))
+    }
+
+    fn find(&self, path: &Path) -> Option<FileNo> {
+        let (dir, name) = self.locate("look up", path).ok()?;
+        self.dirs[&dir].live.get(&name).copied()
+    }
+
+    fn dir_mut(&mut self, dir: &Path) -> &mut Names {
+        Arc::make_mut(self.dirs.get_mut(dir).expect("the folder was looked up"))
+    }
+
+    fn inode_mut(&mut self, file: FileNo) -> &mut Inode {
+        let inode = self.inodes.get_mut(&file);
+        Arc::make_mut(inode.expect("a file stays while it is open or has a name"))
+    }
+
+    fn add_inode(&mut self, inode: Inode) -> FileNo {
+        let file = self.next_file;
+        self.next_file += 1;
+        self.inodes.insert(file, Arc::new(inode));
+        file
+    }
+
+    /// Forgets files that have no name, can get none by a crash, and are not open.
+    fn forget_unnamed(&mut self) {
+        let named: BTreeSet<FileNo> = self
+            .dirs
+            .values()
+            .flat_map(|dir| dir.files())
+            .chain(self.opens.keys().copied())
+            .collect();
+        self.inodes.retain(|file, _| named.contains(file));
+    }
+}
+
+impl SimFs {
+    /// An empty file system whose only folder is the root, `/` (also written as the empty path, so
+    /// that relative paths work).
+    pub fn new(steps: Steps) -> SimFs {
+        let root = Arc::new(Names::default());
+        let state = State {
+            dirs: ["", "/"]
+                .map(|path| (PathBuf::from(path), Arc::clone(&root)))
+                .into(),
+            ..State::default()
+        };
+        SimFs::with_state(state, steps)
+    }
+
+    fn with_state(state: State, steps: Steps) -> SimFs {
+        SimFs {
+            inner: Arc::new(Inner {
+                state: Mutex::new(state),
+                steps,
+            }),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.inner.state)
+    }
+
+    /// The step counter to which this file system reports.
+    pub fn steps(&self) -> &Steps {
+        &self.inner.steps
+    }
+
+    /// Makes the next sync, of a file or a folder, fail with EIO and leave behind what `how` says.
+    /// Names are never dropped from memory.
+    pub fn fail_next_sync(&self, how: FailedSync) {
+        self.state().fail_sync = Some(how);
+    }
+
+    /// Puts a file in place, durably and without a crash point, replacing one of that name. For
+    /// tests that lay out or damage a folder.
+    ///
+    /// # Panics
+    /// If the folder does not exist.
+    pub fn install(&self, path: &Path, bytes: &[u8]) {
+        let mut state = self.state();
+        let (dir, name) = state.locate("install", path).expect("the folder exists");
+        let file = state.add_inode(Inode::from_bytes(bytes));
+        state.dir_mut(&dir).install(name, file);
+    }
+
+    /// What readers see in a file, or `None` if there is none.
+    pub fn contents(&self, path: &Path) -> Option<Vec<u8>> {
+        let state = self.state();
+        let content = state.inodes[&state.find(path)?].live();
+        let len = usize::try_from(content.len).expect("it lies in memory");
+        let mut bytes = vec![0; len];
+        content.read(&mut bytes, 0);
+        Some(bytes)
+    }
+
+    fn handle(&self, state: &mut State, path: &Path, file: FileNo, writes: bool) -> Arc<dyn File> {
+        *state.opens.entry(file).or_default() += 1;
+        Arc::new(SimFile {
+            fs: self.clone(),
+            path: path.to_path_buf(),
+            file,
+            writes,
+        })
+    }
+
+    /// One change of a name, with its crash points around it.
+    fn change_name<T>(
+        &self,
+        site: Site,
+        change: impl FnOnce(&mut State) -> Result<T>,
+    ) -> Result<T> {
+        self.inner.steps.point(site, When::Before);
+        let answer = change(&mut self.state());
+        self.inner.steps.point(site, When::After);
+        answer
+    }
+
+    fn create(&self, path: &Path) -> Result<Arc<dyn File>> {
+        self.change_name(sites::NAME_CREATED, |state| {
+            let (dir, name) = state.locate("create", path)?;
+            if state.dirs[&dir].live.contains_key(&name) || state.dirs.contains_key(&clean(path)) {
+                return Err(no(io::ErrorKind::AlreadyExists, "create", path));
+            }
+            let file = state.add_inode(Inode::default());
+            state.dir_mut(&dir).change(Change::Create(name, file));
+            Ok(self.handle(state, path, file, true))
+        })
+    }
+}
+
+impl fmt::Debug for SimFs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SimFs").finish_non_exhaustive()
+    }
+}
+
+impl Storage for SimFs {
+    fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn File>> {
+        if mode == OpenMode::CreateNew {
+            return self.create(path);
+        }
+        let mut state = self.state();
+        let file = state
+            .find(path)
+            .ok_or_else(|| no(io::ErrorKind::NotFound, "open", path))?;
+        Ok(self.handle(&mut state, path, file, mode == OpenMode::ReadWrite))
+    }
+
+    fn exists(&self, path: &Path) -> Result<bool> {
+        let state = self.state();
+        Ok(state.dirs.contains_key(&clean(path)) || state.find(path).is_some())
+    }
+
+    fn is_dir(&self, path: &Path) -> Result<bool> {
+        Ok(self.state().dirs.contains_key(&clean(path)))
+    }
+
+    fn list(&self, dir: &Path) -> Result<Vec<String>> {
+        let state = self.state();
+        let dir = clean(dir);
+        let names = state
+            .dirs
+            .get(&dir)
+            .ok_or_else(|| no(io::ErrorKind::NotFound, "list", &dir))?;
+        let folders = state
+            .dirs
+            .keys()
+            .filter(|path| path.parent() == Some(&*dir))
+            .filter_map(|path| path.file_name()?.to_str());
+        let mut all: Vec<String> = names.live.keys().cloned().collect();
+        all.extend(folders.map(str::to_string));
+        all.sort_unstable();
+        Ok(all)
+    }
+
+    fn create_dir_all(&self, dir: &Path) -> Result<()> {
+        let dir = clean(dir);
+        let levels: Vec<PathBuf> = dir.ancestors().map(Path::to_path_buf).collect();
+        for level in levels.into_iter().rev() {
+            if self.state().dirs.contains_key(&level) {
+                continue;
+            }
+            self.change_name(sites::FOLDER_CREATED, |state| {
+                if state.find(&level).is_some() {
+                    return Err(no(io::ErrorKind::AlreadyExists, "create folder", &level));
+                }
+                state.dirs.insert(level.clone(), Arc::default());
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Within one folder only: no caller needs more, and a rename over two folders would be two
+    /// changes that a crash could tear apart.
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        self.change_name(sites::NAME_CHANGED, |state| {
+            let (dir, from_name) = state.locate("rename", from)?;
+            let (to_dir, to_name) = state.locate("rename", to)?;
+            if to_dir != dir {
+                return Err(no(io::ErrorKind::CrossesDevices, "rename", from));
+            }
+            let file = state
+                .find(from)
+                .ok_or_else(|| no(io::ErrorKind::NotFound, "rename", from))?;
+            if from_name != to_name {
+                let change = Change::Rename(from_name, to_name, file);
+                state.dir_mut(&dir).change(change);
+            }
+            Ok(())
+        })
+    }
+
+    fn remove(&self, path: &Path) -> Result<()> {
+        self.change_name(sites::NAME_REMOVED, |state| {
+            let (dir, name) = state.locate("remove", path)?;
+            let file = state
+                .find(path)
+                .ok_or_else(|| no(io::ErrorKind::NotFound, "remove", path))?;
+            state.dir_mut(&dir).change(Change::Remove(name, file));
+            Ok(())
+        })
+    }
+
+    fn sync_dir(&self, dir: &Path, site: Site) -> Result<()> {
+        let dir = clean(dir);
+        self.inner.steps.point(site, When::Before);
+        let answer = {
+            let mut state = self.state();
+            if !state.dirs.contains_key(&dir) {
+                Err(no(io::ErrorKind::NotFound, "sync folder", &dir))
+            } else if state.fail_sync.take().is_some() {
+                state.dir_mut(&dir).fail_sync();
+                let eio = io::Error::from_raw_os_error(libc::EIO);
+                Err(Error::io("sync folder", &dir, eio))
+            } else {
+                state.dir_mut(&dir).sync();
+                state.forget_unnamed();
+                Ok(())
+            }
+        };
+        self.inner.steps.point(site, When::After);
+        answer
+    }
+
+    /// The lock file stays empty: a process id in it would make images differ from run to run.
+    fn lock(&self, path: &Path) -> Result<Box<dyn LockGuard>> {
+        if !self.exists(path)? {
+            self.create(path)?;
+        }
+        let path = clean(path);
+        if !self.state().locks.insert(path.clone()) {
+            return Err(Error::Locked {
+                path: path.parent().unwrap_or(Path::new("")).to_path_buf(),
+                pid: std::process::id(),
+            });
+        }
+        Ok(Box::new(SimLock {
+            fs: self.clone(),
+            path,
+        }))
+    }
+
+    fn fs_kind(&self, path: &Path) -> Result<FsKind> {
+        if self.exists(path)? {
+            Ok(FsKind::Ordinary)
+        } else {
+            let op = "look up the file system of";
+            Err(no(io::ErrorKind::NotFound, op, path))
+        }
+    }
+}
+
+#[derive(Debug)]
+struct SimLock {
+    fs: SimFs,
+    path: PathBuf,
+}
+
+impl LockGuard for SimLock {}
+
+impl Drop for SimLock {
+    fn drop(&mut self) {
+        self.fs.state().locks.remove(&self.path);
+    }
+}
+
+#[derive(Debug)]
+struct SimFile {
+    fs: SimFs,
+    path: PathBuf,
+    file: FileNo,
+    writes: bool,
+}
+
+impl SimFile {
+    fn writable(&self, op: &'static str, end: Option<u64>) -> Result<MutexGuard<'_, State>> {
+        if !self.writes {
+            return Err(no(io::ErrorKind::PermissionDenied, op, &self.path));
+        }
+        // The limit of real files, which also keeps offsets far from overflow.
+        if end.is_none_or(|end| end > i64::MAX as u64) {
+            return Err(no(io::ErrorKind::FileTooLarge, op, &self.path));
+        }
+        Ok(self.fs.state())
+    }
+}
+
+impl Drop for SimFile {
+    fn drop(&mut self) {
+        let mut state = self.fs.state();
+        let left = state.opens.get_mut(&self.file).map(|n| {
+            *n -= 1;
+            *n
+        });
+        if left == Some(0) {
+            state.opens.remove(&self.file);
+            state.forget_unnamed();
+        }
+    }
+}
+
+impl File for SimFile {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
+        Ok(self.fs.state().inodes[&self.file].live().read(buf, offset))
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        let end = offset.checked_add(bytes.len() as u64);
+        let mut state = self.writable("write", end)?;
+        state.inode_mut(self.file).write(bytes, offset);
+        Ok(())
+    }
+
+    fn len(&self) -> Result<u64> {
+        Ok(self.fs.state().inodes[&self.file].live().len)
+    }
+
+    fn set_len(&self, len: u64) -> Result<()> {
+        let mut state = self.writable("set the length of", Some(len))?;
+        state.inode_mut(self.file).set_len(len);
+        Ok(())
+    }
+
+    /// Space never runs out here (see [`crate::fault`]); the file is extended by zeros.
+    fn allocate(&self, offset: u64, len: u64) -> Result<()> {
+        let end = offset.checked_add(len);
+        let mut state = self.writable("reserve space for", end)?;
+        let inode = state.inode_mut(self.file);
+        let end = end.unwrap_or(0).max(inode.live().len);
+        inode.set_len(end);
+        Ok(())
+    }
+
+    fn sync(&self, site: Site) -> Result<()> {
+        self.fs.inner.steps.point(site, When::Before);
+        let answer = {
+            let mut state = self.fs.state();
+            match state.fail_sync.take() {
+                Some(how) => {
+                    state.inode_mut(self.file).fail_sync(how);
+                    let eio = io::Error::from_raw_os_error(libc::EIO);
+                    Err(Error::io("sync", &self.path, eio))
+                }
+                None => {
+                    state.inode_mut(self.file).sync();
+                    Ok(())
+                }
+            }
+        };
+        self.fs.inner.steps.point(site, When::After);
+        answer
+    }
+
+    fn raw_fd(&self) -> Option<i32> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,117 @@
+//! A clock that a test advances and randomness from a seed.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use thermocline_base::Result;
+
+use crate::{Clock, Random};
+
+/// A clock that stands still until [`SimClock::advance_ns`] or [`Clock::sleep_ms`] moves it.
+#[derive(Debug, Default)]
+pub struct SimClock {
+    now_ns: AtomicU64,
+}
+
+impl SimClock {
+    /// A clock at zero.
+    pub fn new() -> SimClock {
+        SimClock::default()
+    }
+
+    /// Moves the clock forward.
+    pub fn advance_ns(&self, ns: u64) {
+        self.now_ns.fetch_add(ns, Ordering::SeqCst);
+    }
+}
+
+impl Clock for SimClock {
+    fn now_ns(&self) -> u64 {
+        self.now_ns.load(Ordering::SeqCst)
+    }
+
+    /// Returns at once; the time has passed.
+    fn sleep_ms(&self, ms: u64) {
+        self.advance_ns(ms.saturating_mul(1_000_000));
+    }
+}
+
+/// The splitmix64 sequence of a seed. Not for secrets.
+///
+/// ```
+/// use thermocline_env::{Random, simulated::SeededRandom};
+/// let (mut a, mut b) = ([0; 20], [0; 20]);
+/// SeededRandom::new(7).fill(&mut a).unwrap();
+/// SeededRandom::new(7).fill(&mut b).unwrap();
+/// assert_eq!(a, b);
+/// ```
+#[derive(Debug)]
+pub struct SeededRandom {
+    state: AtomicU64,
+}
+
+impl SeededRandom {
+    /// The sequence of `seed`.
+    pub fn new(seed: u64) -> SeededRandom {
+        SeededRandom {
+            state: AtomicU64::new(seed),
+        }
+    }
+
+    /// The next number.
+    pub fn next_u64(&self) -> u64 {
+        const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+        let mut z = self
+            .state
+            .fetch_add(STEP, Ordering::SeqCst)
+            .wrapping_add(STEP);
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `bound`, which is not 0. Slightly uneven for bounds near 2^64.
+    ///
+    /// # Panics
+    /// If `bound` is 0.
+    pub fn below(&self, bound: u64) -> u64 {
+        self.next_u64() % bound
+    }
+}
+
+impl Random for SeededRandom {
+    fn fill(&self, buf: &mut [u8]) -> Result<()> {
+        for chunk in buf.chunks_mut(8) {
+            chunk.copy_from_slice(&self.next_u64().to_le_bytes()[..chunk.len()]);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_moves_only_when_told() {
+        let clock = SimClock::new();
+        assert_eq!(clock.now_ns(), 0);
+        clock.advance_ns(5);
+        clock.sleep_ms(2);
+        assert_eq!(clock.now_ns(), 2_000_005);
+        assert_eq!(clock.now_ns(), 2_000_005);
+    }
+
+    #[test]
+    fn a_seed_gives_one_sequence_and_another_seed_another() {
+        let draw = |seed| {
+            let random = SeededRandom::new(seed);
+            (0..100).map(|_| random.next_u64()).collect::<Vec<_>>()
+        };
+        assert_eq!(draw(1), draw(1));
+        assert_ne!(draw(1), draw(2));
+        let mut sorted = draw(3);
+        sorted.sort_unstable();
+        sorted.dedup();
+        assert_eq!(sorted.len(), 100);
+    }
+}
