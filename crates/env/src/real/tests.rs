@@ -1,1 +1,191 @@
+use std::os::unix::fs::PermissionsExt;
 
+use super::*;
+use crate::fault::Choppy;
+use crate::sim::SimFs;
+use thermocline_base::{ErrorKind, Steps};
+
+const SITE: Site = Site("test: durable");
+
+/// What every [`Storage`] promises; the simulator must not differ from the operating system.
+fn keeps_its_promises(storage: &dyn Storage, dir: &Path) {
+    let inner = dir.join("x/y");
+    storage.create_dir_all(&inner).unwrap();
+    storage.create_dir_all(&inner).unwrap();
+    assert!(storage.is_dir(&inner).unwrap() && storage.exists(&inner).unwrap());
+    let (a, b, gone) = (inner.join("a"), inner.join("b"), inner.join("gone"));
+    for mode in [OpenMode::Read, OpenMode::ReadWrite] {
+        assert_eq!(kind_of(storage.open(&gone, mode)), io::ErrorKind::NotFound);
+    }
+    let file = storage.open(&a, OpenMode::CreateNew).unwrap();
+    let again = storage.open(&a, OpenMode::CreateNew);
+    assert_eq!(kind_of(again), io::ErrorKind::AlreadyExists);
+    assert!(file.is_empty().unwrap());
+    file.write_at(&[7; 10_000], 5).unwrap();
+    assert_eq!(file.len().unwrap(), 10_005);
+    let mut buf = vec![1; 20_000];
+    assert_eq!(file.read_at(&mut buf, 0).unwrap(), 10_005);
+    assert!(buf[..5] == [0; 5] && buf[5..10_005].iter().all(|b| *b == 7));
+    assert_eq!(file.read_at(&mut buf, 10_005).unwrap(), 0);
+    assert_eq!(file.read_at(&mut buf, 1 << 40).unwrap(), 0);
+    let short = file.read_exact_at(&mut buf, 0);
+    assert_eq!(kind_of(short), io::ErrorKind::UnexpectedEof);
+    file.set_len(3).unwrap();
+    file.allocate(0, 9000).unwrap();
+    assert_eq!(file.len().unwrap(), 9000);
+    file.allocate(0, 10).unwrap();
+    assert_eq!(file.len().unwrap(), 9000, "allocating never cuts");
+    file.read_exact_at(&mut buf[..9000], 0).unwrap();
+    assert!(buf[..9000].iter().all(|b| *b == 0));
+    file.sync(SITE).unwrap();
+    storage.sync_dir(&inner, SITE).unwrap();
+
+    storage.open(&b, OpenMode::CreateNew).unwrap();
+    assert_eq!(storage.list(&inner).unwrap(), ["a", "b"]);
+    storage.rename(&a, &b).unwrap();
+    assert_eq!(storage.list(&inner).unwrap(), ["b"]);
+    assert_eq!(storage.list(&dir.join("x")).unwrap(), ["y"]);
+    let read = storage.open(&b, OpenMode::Read).unwrap();
+    assert_eq!(read.len().unwrap(), 9000);
+    assert!(read.write_at(b"x", 0).is_err(), "it was opened for reading");
+    storage.remove(&b).unwrap();
+    assert_eq!(kind_of(storage.remove(&b)), io::ErrorKind::NotFound);
+    assert_eq!(kind_of(storage.rename(&a, &b)), io::ErrorKind::NotFound);
+    assert_eq!(kind_of(storage.list(&gone)), io::ErrorKind::NotFound);
+    assert_eq!(
+        kind_of(storage.sync_dir(&gone, SITE)),
+        io::ErrorKind::NotFound
+    );
+    assert!(!storage.exists(&b).unwrap() && !storage.is_dir(&b).unwrap());
+    assert_eq!(kind_of(storage.fs_kind(&gone)), io::ErrorKind::NotFound);
+
+    let lock_file = inner.join("LOCK");
+    let guard = storage.lock(&lock_file).unwrap();
+    match storage.lock(&lock_file) {
+        Err(Error::Locked { path, pid }) => {
+            assert_eq!((path, pid), (inner.clone(), std::process::id()));
+        }
+        other => panic!("{other:?}"),
+    }
+    drop(guard);
+    drop(storage.lock(&lock_file).unwrap());
+}
+
+fn kind_of<T>(answer: Result<T>) -> io::ErrorKind {
+    match answer.map(|_| ()).unwrap_err() {
+        Error::Io { source, .. } => source.kind(),
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn the_operating_system_keeps_the_promises() {
+    let dir = tempfile::tempdir().unwrap();
+    keeps_its_promises(&RealStorage::new(), dir.path());
+}
+
+#[test]
+fn interruptions_and_partial_transfers_change_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let choppy = Arc::new(Choppy::new(333));
+    keeps_its_promises(&RealStorage::with_syscalls(choppy.clone()), dir.path());
+    assert!(choppy.calls() > 200, "{}", choppy.calls());
+}
+
+#[test]
+fn the_simulator_keeps_the_promises() {
+    keeps_its_promises(&SimFs::new(Steps::new()), Path::new("/t"));
+    keeps_its_promises(&SimFs::new(Steps::new()), Path::new("t"));
+}
+
+#[test]
+fn folders_and_files_are_their_owners_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let storage = RealStorage::new();
+    let inner = dir.path().join("x/y");
+    storage.create_dir_all(&inner).unwrap();
+    let file = inner.join("a");
+    storage.open(&file, OpenMode::CreateNew).unwrap();
+    let lock_file = inner.join("LOCK");
+    let _guard = storage.lock(&lock_file).unwrap();
+    for (path, mode) in [
+        (dir.path().join("x"), 0o700),
+        (inner, 0o700),
+        (file, 0o600),
+        (lock_file, 0o600),
+    ] {
+        let got = path.metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!(got, mode, "{}", path.display());
+    }
+}
+
+#[test]
+fn a_file_where_a_folder_should_be_is_an_error_that_names_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let storage = RealStorage::new();
+    let file = dir.path().join("a");
+    storage.open(&file, OpenMode::CreateNew).unwrap();
+    for path in [file.clone(), file.join("b")] {
+        let error = storage.create_dir_all(&path).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Io);
+        assert!(error.to_string().contains("/a"), "{error}");
+    }
+}
+
+#[test]
+fn errors_name_operation_path_and_offset() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a");
+    let storage = RealStorage::new();
+    storage.open(&path, OpenMode::CreateNew).unwrap();
+    let file = storage.open(&path, OpenMode::Read).unwrap();
+    let text = file.write_at(b"x", 42).unwrap_err().to_string();
+    let place = format!("cannot write {} at offset 42: ", path.display());
+    assert!(text.starts_with(&place), "{text}");
+    assert!(file.raw_fd().is_some());
+}
+
+#[test]
+fn a_lock_names_another_holder_and_survives_a_stale_or_foreign_pid() {
+    let dir = tempfile::tempdir().unwrap();
+    let storage = RealStorage::new();
+    let path = dir.path().join("LOCK");
+    // Left by a process that is gone: longer than any new number.
+    let stale = storage.open(&path, OpenMode::CreateNew).unwrap();
+    stale.write_at(b"99999999999999\nmore", 0).unwrap();
+    let _guard = storage.lock(&path).unwrap();
+    let mut text = vec![0; usize::try_from(stale.len().unwrap()).unwrap()];
+    stale.read_exact_at(&mut text, 0).unwrap();
+    assert_eq!(text, format!("{}\n", std::process::id()).as_bytes());
+    // Whatever the file says, the loser gets an answer.
+    for (bytes, expected) in [(&b"4711\n"[..], 4711), (b"\xff\xff", 0), (b"", 0)] {
+        stale.set_len(0).unwrap();
+        stale.write_at(bytes, 0).unwrap();
+        match storage.lock(&path) {
+            Err(Error::Locked { pid, .. }) => assert_eq!(pid, expected),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_memory_file_system_is_told_from_others() {
+    let storage = RealStorage::new();
+    let shm = Path::new("/dev/shm");
+    if cfg!(target_os = "linux") && shm.is_dir() {
+        assert_eq!(storage.fs_kind(shm).unwrap(), FsKind::Tmpfs);
+    }
+    assert_eq!(
+        storage.fs_kind(Path::new("/proc")).unwrap(),
+        FsKind::Ordinary
+    );
+}
+
+#[test]
+fn clock_and_randomness_work() {
+    let env = crate::Env::real();
+    let before = env.clock.now_ns();
+    env.clock.sleep_ms(1);
+    assert!(env.clock.now_ns() >= before + 1_000_000);
+    assert_ne!(env.random_u64().unwrap(), env.random_u64().unwrap());
+}

@@ -1,1 +1,351 @@
+//! The simulator must really lose what was not synced, and nothing else.
 
+use std::collections::BTreeSet;
+
+use super::*;
+use crate::simulated::SeededRandom;
+
+const SITE: Site = Site("test: durable");
+
+fn path(text: &str) -> &Path {
+    Path::new(text)
+}
+
+fn fresh() -> SimFs {
+    let fs = SimFs::new(Steps::new());
+    fs.create_dir_all(path("/db")).unwrap();
+    fs
+}
+
+/// `/db/name` with durable name and content.
+fn durable_file(fs: &SimFs, name: &str, bytes: &[u8]) -> Arc<dyn File> {
+    let file = fs.open(path(name), OpenMode::CreateNew).unwrap();
+    file.write_at(bytes, 0).unwrap();
+    file.sync(SITE).unwrap();
+    fs.sync_dir(path("/db"), SITE).unwrap();
+    file
+}
+
+/// What every possible crash leaves in `name`.
+fn outcomes(fs: &SimFs, name: &str) -> BTreeSet<Option<Vec<u8>>> {
+    let pending = fs.pending();
+    assert!(pending.outcomes() <= 100_000, "{pending:?}");
+    pending
+        .explore(100_000, 0, 0)
+        .iter()
+        .map(|choices| fs.image(choices, Steps::new()).contents(path(name)))
+        .collect()
+}
+
+#[test]
+fn data_without_fsync_tears_by_sector_in_every_combination() {
+    let fs = fresh();
+    let file = durable_file(&fs, "/db/a", &[1; 3 * 512]);
+    file.write_at(&[2; 3 * 512], 0).unwrap();
+    let expected: BTreeSet<_> = (0..8u8)
+        .map(|mask| {
+            let sector = |i: u8| [1 + (mask >> i & 1); 512];
+            Some([sector(0), sector(1), sector(2)].concat())
+        })
+        .collect();
+    assert_eq!(outcomes(&fs, "/db/a"), expected);
+    file.sync(SITE).unwrap();
+    assert_eq!(
+        outcomes(&fs, "/db/a"),
+        BTreeSet::from([Some(vec![2; 3 * 512])])
+    );
+}
+
+#[test]
+fn a_sector_may_keep_any_of_its_contents_since_the_sync() {
+    let fs = fresh();
+    let file = durable_file(&fs, "/db/a", &[1; 8]);
+    for byte in 2..5 {
+        file.write_at(&[byte; 8], 0).unwrap();
+    }
+    let expected: BTreeSet<_> = (1..5).map(|byte| Some(vec![byte; 8])).collect();
+    assert_eq!(outcomes(&fs, "/db/a"), expected);
+}
+
+#[test]
+fn size_and_data_survive_apart() {
+    let fs = fresh();
+    let file = durable_file(&fs, "/db/a", &[]);
+    file.write_at(&[7; 4], 0).unwrap();
+    let expected = [vec![], vec![0; 4], vec![7; 4]].map(Some);
+    assert_eq!(outcomes(&fs, "/db/a"), BTreeSet::from(expected));
+}
+
+#[test]
+fn what_was_cut_off_reads_as_zeros_when_the_file_grows_again() {
+    let fs = fresh();
+    let file = durable_file(&fs, "/db/a", &[9; 1500]);
+    file.set_len(100).unwrap();
+    file.set_len(1500).unwrap();
+    let expected = [vec![9; 100], vec![0; 1400]].concat();
+    assert_eq!(fs.contents(path("/db/a")).unwrap(), expected);
+    file.sync(SITE).unwrap();
+    assert_eq!(outcomes(&fs, "/db/a"), BTreeSet::from([Some(expected)]));
+}
+
+#[test]
+fn a_file_sync_does_not_keep_the_name_and_a_folder_sync_not_the_data() {
+    let fs = fresh();
+    let file = fs.open(path("/db/a"), OpenMode::CreateNew).unwrap();
+    file.write_at(b"x", 0).unwrap();
+    file.sync(SITE).unwrap();
+    let lost_or_whole = BTreeSet::from([None, Some(b"x".to_vec())]);
+    assert_eq!(outcomes(&fs, "/db/a"), lost_or_whole);
+
+    let file = fs.open(path("/db/b"), OpenMode::CreateNew).unwrap();
+    file.write_at(b"y", 0).unwrap();
+    fs.sync_dir(path("/db"), SITE).unwrap();
+    let empty_torn_or_whole = [vec![], vec![0], b"y".to_vec()].map(Some);
+    assert_eq!(outcomes(&fs, "/db/b"), BTreeSet::from(empty_torn_or_whole));
+}
+
+#[test]
+fn a_rename_without_folder_sync_is_lost_in_some_image_and_never_half_done() {
+    let fs = fresh();
+    durable_file(&fs, "/db/live", b"old");
+    durable_file(&fs, "/db/temp", b"new");
+    fs.rename(path("/db/temp"), path("/db/live")).unwrap();
+    assert_eq!(fs.contents(path("/db/live")).unwrap(), b"new");
+    let images: BTreeSet<_> = fs
+        .pending()
+        .explore(100, 0, 0)
+        .iter()
+        .map(|choices| {
+            let image = fs.image(choices, Steps::new());
+            let live = image.contents(path("/db/live")).unwrap();
+            (live, image.exists(path("/db/temp")).unwrap())
+        })
+        .collect();
+    let expected = [(b"old".to_vec(), true), (b"new".to_vec(), false)];
+    assert_eq!(images, BTreeSet::from(expected));
+    fs.sync_dir(path("/db"), SITE).unwrap();
+    assert_eq!(fs.pending().outcomes(), 1);
+}
+
+#[test]
+fn name_changes_survive_in_any_combination() {
+    let fs = fresh();
+    durable_file(&fs, "/db/old", b"o");
+    fs.open(path("/db/new"), OpenMode::CreateNew).unwrap();
+    fs.rename(path("/db/new"), path("/db/current")).unwrap();
+    fs.remove(path("/db/old")).unwrap();
+    let images: BTreeSet<_> = fs
+        .pending()
+        .explore(100, 0, 0)
+        .iter()
+        .map(|choices| fs.image(choices, Steps::new()).list(path("/db")).unwrap())
+        .collect();
+    let expected: [&[&str]; 6] = [
+        &["old"],
+        &["new", "old"],
+        &["current", "old"],
+        &[],
+        &["new"],
+        &["current"],
+    ];
+    let expected = expected.map(|names| names.iter().map(ToString::to_string).collect::<Vec<_>>());
+    assert_eq!(images, BTreeSet::from(expected));
+}
+
+#[test]
+fn after_a_failed_sync_a_later_one_that_succeeds_proves_nothing() {
+    for how in [FailedSync::Kept, FailedSync::Dropped] {
+        let fs = fresh();
+        let file = durable_file(&fs, "/db/a", b"old");
+        file.write_at(b"new", 0).unwrap();
+        fs.fail_next_sync(how);
+        assert!(file.sync(SITE).is_err());
+        file.sync(SITE).unwrap();
+        let seen = fs.contents(path("/db/a")).unwrap();
+        let left = outcomes(&fs, "/db/a");
+        match how {
+            FailedSync::Kept => {
+                assert_eq!(seen, b"new");
+                let either = [b"old".to_vec(), b"new".to_vec()].map(Some);
+                assert_eq!(left, BTreeSet::from(either));
+            }
+            FailedSync::Dropped => {
+                assert_eq!(seen, b"old");
+                assert_eq!(left, BTreeSet::from([Some(b"old".to_vec())]));
+            }
+        }
+        // Written again it is synced again.
+        file.write_at(b"now", 0).unwrap();
+        file.sync(SITE).unwrap();
+        assert_eq!(outcomes(&fs, "/db/a"), [Some(b"now".to_vec())].into());
+    }
+}
+
+#[test]
+fn after_a_failed_folder_sync_names_stay_doubtful_and_later_ones_apply_after_them() {
+    let fs = fresh();
+    durable_file(&fs, "/db/a", b"a");
+    durable_file(&fs, "/db/b", b"b");
+    fs.rename(path("/db/a"), path("/db/live")).unwrap();
+    fs.fail_next_sync(FailedSync::Kept);
+    assert!(fs.sync_dir(path("/db"), SITE).is_err());
+    fs.sync_dir(path("/db"), SITE).unwrap();
+    assert_eq!(
+        outcomes(&fs, "/db/live"),
+        BTreeSet::from([None, Some(b"a".to_vec())])
+    );
+    fs.rename(path("/db/b"), path("/db/live")).unwrap();
+    fs.sync_dir(path("/db"), SITE).unwrap();
+    assert_eq!(outcomes(&fs, "/db/live"), [Some(b"b".to_vec())].into());
+}
+
+#[test]
+fn a_killed_process_loses_nothing_and_syncs_nothing() {
+    let fs = fresh();
+    let _lock = fs.lock(path("/db/LOCK")).unwrap();
+    let file = fs.open(path("/db/a"), OpenMode::CreateNew).unwrap();
+    file.write_at(b"x", 0).unwrap();
+    let killed = fs.image_killed(Steps::new());
+    assert_eq!(killed.contents(path("/db/a")).unwrap(), b"x");
+    assert!(killed.lock(path("/db/LOCK")).is_ok());
+    let after_power_cut = killed.image_none(Steps::new());
+    assert_eq!(after_power_cut.list(path("/db")).unwrap().len(), 0);
+}
+
+#[test]
+fn images_share_nothing_that_either_side_changes() {
+    let fs = fresh();
+    let file = durable_file(&fs, "/db/a", &[1; 5000]);
+    let image = fs.image_all(Steps::new());
+    let before = image.digest();
+    assert_eq!(before, fs.digest());
+    file.write_at(&[2; 5000], 0).unwrap();
+    file.sync(SITE).unwrap();
+    assert_eq!(image.digest(), before);
+    assert_ne!(fs.digest(), before);
+    let other = image.open(path("/db/a"), OpenMode::ReadWrite).unwrap();
+    other.write_at(&[3; 10], 0).unwrap();
+    assert_eq!(fs.contents(path("/db/a")).unwrap(), [2; 5000]);
+}
+
+#[test]
+fn a_removed_file_stays_readable_while_open_and_is_forgotten_after() {
+    let fs = fresh();
+    let file = durable_file(&fs, "/db/a", b"here");
+    fs.remove(path("/db/a")).unwrap();
+    fs.sync_dir(path("/db"), SITE).unwrap();
+    let mut buf = [0; 4];
+    file.read_exact_at(&mut buf, 0).unwrap();
+    assert_eq!(&buf, b"here");
+    drop(file);
+    assert!(fs.state().inodes.is_empty());
+}
+
+#[test]
+fn every_sync_and_name_change_is_a_point_at_which_images_can_be_taken() {
+    let fs = fresh();
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let (log, world) = (Arc::clone(&seen), fs.clone());
+    fs.steps().observe(Some(Arc::new(move |point| {
+        let outcomes = world.pending().outcomes();
+        lock(&log).push((point.site.0, point.when, outcomes));
+    })));
+    let file = fs.open(path("/db/a"), OpenMode::CreateNew).unwrap();
+    file.write_at(b"x", 0).unwrap();
+    file.sync(Site("data")).unwrap();
+    fs.rename(path("/db/a"), path("/db/b")).unwrap();
+    fs.remove(path("/db/b")).unwrap();
+    fs.sync_dir(path("/db"), Site("names")).unwrap();
+    fs.steps().observe(None);
+    use When::{After, Before};
+    let expected = [
+        ("env: name created", Before, 1),
+        ("env: name created", After, 2),
+        ("data", Before, 8),
+        ("data", After, 2),
+        ("env: name changed", Before, 2),
+        ("env: name changed", After, 4),
+        ("env: name removed", Before, 4),
+        ("env: name removed", After, 8),
+        ("names", Before, 8),
+        ("names", After, 1),
+    ];
+    assert_eq!(*lock(&seen), expected);
+}
+
+#[test]
+fn exploring_a_large_set_tries_none_all_each_alone_all_but_each_and_random_ones() {
+    let fs = fresh();
+    let file = durable_file(&fs, "/db/a", &[1; 20 * 512]);
+    file.write_at(&[2; 20 * 512], 0).unwrap();
+    let pending = fs.pending();
+    assert_eq!(pending.outcomes(), 1 << 20);
+    let tried = pending.explore(1000, 30, 5);
+    assert_eq!(tried.len(), 2 + 2 * 20 + 30);
+    assert_eq!(tried, pending.explore(1000, 30, 5), "the same seed");
+    let digests: BTreeSet<u64> = tried
+        .iter()
+        .map(|choices| fs.image(choices, Steps::new()).digest())
+        .collect();
+    assert!(digests.len() > 60, "{}", digests.len());
+}
+
+/// Random calls on one file against a plain vector and the history of all its contents.
+#[test]
+fn random_runs_agree_with_a_plain_model() {
+    for seed in 0..200 {
+        let random = SeededRandom::new(seed);
+        let pick = |bound: u64| usize::try_from(random.below(bound)).unwrap();
+        let fs = fresh();
+        let file = durable_file(&fs, "/db/a", &[]);
+        let mut model: Vec<u8> = Vec::new();
+        // Everything that the file has held since the last sync, the synced content first.
+        let mut history = vec![model.clone()];
+        for step in 0..30u8 {
+            match random.below(10) {
+                0..6 => {
+                    let (at, len) = (pick(9000), pick(1500));
+                    file.write_at(&vec![step + 1; len], at as u64).unwrap();
+                    if len > 0 {
+                        model.resize(model.len().max(at + len), 0);
+                        model[at..at + len].fill(step + 1);
+                    }
+                }
+                6..8 => {
+                    model.resize(pick(10_000), 0);
+                    file.set_len(model.len() as u64).unwrap();
+                }
+                8 => {
+                    file.sync(SITE).unwrap();
+                    history.clear();
+                }
+                _ => {}
+            }
+            history.push(model.clone());
+            assert_eq!(
+                fs.contents(path("/db/a")).unwrap(),
+                model,
+                "seed {seed} step {step}"
+            );
+            if history.len() == 1 {
+                assert_eq!(fs.pending().outcomes(), 1, "seed {seed} step {step}");
+            }
+            let image = fs.image_random(random.next_u64(), Steps::new());
+            let got = image.contents(path("/db/a")).unwrap();
+            let at = |bytes: &[u8], i: usize| bytes.get(i).copied().unwrap_or(0);
+            assert!(history.iter().any(|old| old.len() == got.len()));
+            for sector in 0..got.len().div_ceil(512) {
+                // The part of the sector that lies within the size that this image took.
+                let within = sector * 512..got.len().min((sector + 1) * 512);
+                assert!(
+                    history
+                        .iter()
+                        .any(|old| within.clone().all(|i| at(&got, i) == at(old, i))),
+                    "seed {seed} step {step}: sector {sector} never looked like this"
+                );
+            }
+            let all = fs.image_all(Steps::new()).contents(path("/db/a")).unwrap();
+            assert_eq!(all, model, "seed {seed} step {step}");
+        }
+    }
+}
