@@ -61,3 +61,18 @@ pub fn format_size(bytes: u64) -> String {
         format!("{value:.1} {unit}")
     }
 }
+
+const _: () = assert!(
+    usize::BITS == 64,
+    "offsets of 64 bits index memory directly"
+);
+
+/// A 64-bit offset or length as an index. The engine runs on 64-bit machines only.
+#[inline]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "usize has 64 bits, asserted above"
+)]
+pub const fn index(n: u64) -> usize {
+    n as usize
+}

@@ -1,1 +1,71 @@
-//! In the making.
+//! Space in persistent memory (design §4; LogFree §3.4 calls it Halloc).
+//!
+//! Two pools, because a storage engine has two kinds of persistent allocation:
+//!
+//! - **Zones** ([`Space`]): large pieces of fixed size, attached to an owner, filled front to back,
+//!   released all at once. All records live in zones.
+//! - **Object pools** ([`ObjectPool`]): arrays of small fixed-size objects with a persistent free
+//!   list that needs no log: get → initialise and persist → commit.
+//!
+//! # Who decides what exists
+//! The manifest alone. A zone header says whom the zone was last attached to; whether that owner
+//! still exists, only the caller knows. So releasing a zone writes nothing: an owner that the
+//! manifest no longer names owns nothing, and opening returns its zones to the free ones.
+//!
+//! # Invariants
+//! 1. **Attach before grant.** Both copies of a zone's header, and through them the attachment, are
+//!    durable before the first byte of the zone is granted. A lost header would lose what was
+//!    acknowledged in it.
+//! 2. **Generations only rise.** Each attachment has a generation above every earlier one of the
+//!    region, so bytes of an earlier life of the zone are never taken for a record: items carry it.
+//!    Of two valid copies the newer is right (a crash between writing them leaves the older
+//!    behind).
+//! 3. **Disjoint.** Live zones never overlap: an attachment of several adjacent zones (a *run*) owns
+//!    them all, and whatever headers lie inside a run are its owner's bytes, never headers.
+//! 4. **Parts are counted last.** A part of the region exists when the superblock's part word counts
+//!    it; the word is written, in two copies, after the part's bytes and header are durable.
+//! 5. **A free object is never committed and a committed one never free.** The commit bit and the
+//!    free-list link of an object share one 8-byte word, so both change in one atomic store. An
+//!    object that is neither committed nor reachable from the list was being allocated or released
+//!    at the crash; opening returns it.
+//! 6. **Reserve.** Ordinary attachments leave one zone free, for deletes and seals when the region
+//!    is full.
+//!
+//! # Crash argument
+//! *Attach*: (a) header copy A durable, (b) copy B durable, then the caller grants. Before (a) the
+//! zone has its old header, whose owner the manifest does not name (or none). Between (a) and (b)
+//! the newer copy wins; nothing was granted yet, the zone is empty, the owner has one empty zone
+//! more. *Grow*: `pm` makes zeroed bytes durable, then the part header's copies, then the part word
+//! A, then B; the larger valid word wins, and with word A torn, B still says the old count: the part
+//! does not exist and is made again. *Object pools*: see `pool`.
+#![forbid(unsafe_code)]
+
+mod format;
+mod pool;
+mod space;
+
+pub use format::{FORMAT_VERSION, META_BYTES_MIN, ZONE_HEADER_BYTES};
+pub use pool::ObjectPool;
+pub use space::{Reserve, Space, SpaceSpec, SpaceUse, Zone};
+
+thermocline_base::sites! {
+    /// The superblock and the empty pools are durable.
+    SITE_FORMAT = "halloc: region formatted";
+    /// The header of a new part is durable.
+    SITE_PART = "halloc: part header durable";
+    /// The part word counts a new part.
+    SITE_PARTS_WORD = "halloc: part counted";
+    /// One copy of a zone header is durable: the zone belongs to its owner.
+    SITE_ATTACH = "halloc: zone attached";
+    /// The free list begins behind the object that was taken.
+    SITE_POOL_GET = "halloc: object taken";
+    /// An object is committed.
+    SITE_POOL_COMMIT = "halloc: object committed";
+    /// An object is no longer committed.
+    SITE_POOL_RELEASE = "halloc: object released";
+    /// A released object is back on the free list.
+    SITE_POOL_LINK = "halloc: object linked";
+}
+
+/// Every durability site of this crate.
+pub const SITES: &[thermocline_base::Site] = ALL;

@@ -5,8 +5,14 @@
 //! ```text
 //! cargo run --release -p thermocline-pm --example persist_spike -- FOLDER
 //! ```
-#![expect(clippy::disallowed_methods, reason = "measures the system calls themselves")]
-#![expect(clippy::cast_possible_truncation, reason = "a measurement with fixed small sizes")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "measures the system calls themselves"
+)]
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "a measurement with fixed small sizes"
+)]
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;
@@ -20,17 +26,28 @@ const APPENDS: usize = 5000;
 
 fn device_bytes_written() -> u64 {
     let io = std::fs::read_to_string("/proc/self/io").unwrap_or_default();
-    let line = io.lines().find(|l| l.starts_with("write_bytes")).unwrap_or("x: 0");
-    line.rsplit(' ').next().and_then(|n| n.parse().ok()).unwrap_or(0)
+    let line = io
+        .lines()
+        .find(|l| l.starts_with("write_bytes"))
+        .unwrap_or("x: 0");
+    line.rsplit(' ')
+        .next()
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(0)
 }
 
 fn init(path: &Path, chunk: usize) -> File {
     let _ = std::fs::remove_file(path);
-    let file =
-        OpenOptions::new().read(true).write(true).create_new(true).open(path).expect("create");
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .open(path)
+        .expect("create");
     let zeros = vec![0u8; chunk];
     for i in 0..FILE / chunk {
-        file.write_all_at(&zeros, (i * chunk) as u64).expect("write");
+        file.write_all_at(&zeros, (i * chunk) as u64)
+            .expect("write");
     }
     file.sync_all().expect("fsync");
     file
@@ -92,26 +109,38 @@ fn drop_cache(file: &File) {
 }
 
 fn main() {
-    let dir = std::env::args().nth(1).expect("usage: persist_spike FOLDER");
+    let dir = std::env::args()
+        .nth(1)
+        .expect("usage: persist_spike FOLDER");
     let path = Path::new(&dir).join("persist-spike.tmp");
     let file = init(&path, 4096);
-    report("mmap + msync, initialised in 4 KiB writes", || mmap_msync(&file, false, false));
+    report("mmap + msync, initialised in 4 KiB writes", || {
+        mmap_msync(&file, false, false)
+    });
     let file = init(&path, 1 << 20);
-    report("mmap + msync, initialised in 1 MiB writes", || mmap_msync(&file, false, false));
+    report("mmap + msync, initialised in 1 MiB writes", || {
+        mmap_msync(&file, false, false)
+    });
     for (name, random) in [("", false), (", MADV_RANDOM", true)] {
         let file = init(&path, 4096);
         drop_cache(&file);
-        report(&format!("mmap + msync, reopened cold{name}"), || mmap_msync(&file, random, false));
+        report(&format!("mmap + msync, reopened cold{name}"), || {
+            mmap_msync(&file, random, false)
+        });
         let file = init(&path, 4096);
         drop_cache(&file);
-        report(&format!("mmap + msync, reopened and read through{name}"), || {
-            mmap_msync(&file, random, true);
-        });
+        report(
+            &format!("mmap + msync, reopened and read through{name}"),
+            || {
+                mmap_msync(&file, random, true);
+            },
+        );
     }
     let file = init(&path, 4096);
     report("pwrite + fdatasync", || {
         for i in 0..APPENDS {
-            file.write_all_at(&[7u8; ITEM], (i * ITEM) as u64).expect("write");
+            file.write_all_at(&[7u8; ITEM], (i * ITEM) as u64)
+                .expect("write");
             file.sync_data().expect("fdatasync");
         }
     });
@@ -126,14 +155,19 @@ fn main() {
         // SAFETY: a zeroed image of the file, never freed: the process ends soon.
         let image =
             unsafe { std::slice::from_raw_parts_mut(std::alloc::alloc_zeroed(layout), FILE) };
-        report(&format!("DRAM image + O_DIRECT|O_DSYNC, {name} blocks"), || {
-            for i in 0..APPENDS {
-                let off = i * ITEM;
-                image[off..off + ITEM].fill(7);
-                let (from, to) = (off / align * align, (off + ITEM).next_multiple_of(align));
-                direct.write_all_at(&image[from..to], from as u64).expect("direct write");
-            }
-        });
+        report(
+            &format!("DRAM image + O_DIRECT|O_DSYNC, {name} blocks"),
+            || {
+                for i in 0..APPENDS {
+                    let off = i * ITEM;
+                    image[off..off + ITEM].fill(7);
+                    let (from, to) = (off / align * align, (off + ITEM).next_multiple_of(align));
+                    direct
+                        .write_all_at(&image[from..to], from as u64)
+                        .expect("direct write");
+                }
+            },
+        );
     }
     let _ = std::fs::remove_file(&path);
 }

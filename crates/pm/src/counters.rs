@@ -69,7 +69,9 @@ impl Counters {
         let span = |unit: u64| (off + len).div_ceil(unit) - off / unit;
         let shard = self.mine();
         shard.lines.fetch_add(span(64), Ordering::Relaxed);
-        shard.media.fetch_add(span(MEDIA_UNIT) * MEDIA_UNIT, Ordering::Relaxed);
+        shard
+            .media
+            .fetch_add(span(MEDIA_UNIT) * MEDIA_UNIT, Ordering::Relaxed);
     }
 
     pub fn fenced(&self) {
@@ -82,7 +84,10 @@ impl Counters {
 
     pub fn read(&self) -> PmCounters {
         let sum = |field: fn(&Shard) -> &AtomicU64| {
-            self.shards.iter().map(|s| field(s).load(Ordering::Relaxed)).sum()
+            self.shards
+                .iter()
+                .map(|s| field(s).load(Ordering::Relaxed))
+                .sum()
         };
         PmCounters {
             bytes_stored: sum(|s| &s.stored),

@@ -29,7 +29,11 @@ pub(crate) fn write_back() -> WriteBack {
 #[cfg(target_arch = "x86_64")]
 fn detect() -> WriteBack {
     use std::arch::x86_64::{__cpuid, __cpuid_count};
-    let leaf7 = if __cpuid(0).eax >= 7 { __cpuid_count(7, 0).ebx } else { 0 };
+    let leaf7 = if __cpuid(0).eax >= 7 {
+        __cpuid_count(7, 0).ebx
+    } else {
+        0
+    };
     if leaf7 & (1 << 24) != 0 {
         WriteBack::Clwb
     } else if leaf7 & (1 << 23) != 0 {

@@ -40,15 +40,27 @@ impl Reservation {
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        Ok(Reservation { base: base.cast(), len })
+        Ok(Reservation {
+            base: base.cast(),
+            len,
+        })
     }
 
     /// Maps `[from, to)` of the file there. With `sync`, as `MAP_SYNC`, which only DAX gives.
     pub fn map(&self, fd: i32, from: usize, to: usize, write: bool, sync: bool) -> io::Result<()> {
-        assert!(from < to && to <= self.len && from.is_multiple_of(PAGE) && to.is_multiple_of(PAGE));
-        let prot = if write { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_READ };
-        let flags =
-            if sync { libc::MAP_SHARED_VALIDATE | libc::MAP_SYNC } else { libc::MAP_SHARED };
+        assert!(
+            from < to && to <= self.len && from.is_multiple_of(PAGE) && to.is_multiple_of(PAGE)
+        );
+        let prot = if write {
+            libc::PROT_READ | libc::PROT_WRITE
+        } else {
+            libc::PROT_READ
+        };
+        let flags = if sync {
+            libc::MAP_SHARED_VALIDATE | libc::MAP_SYNC
+        } else {
+            libc::MAP_SHARED
+        };
         let offset = libc::off_t::try_from(from).map_err(io::Error::other)?;
         // SAFETY: M1: the range is ours, so MAP_FIXED replaces only our own pages.
         let got = unsafe {
@@ -73,7 +85,11 @@ impl Reservation {
         let to = (off + len).next_multiple_of(PAGE).min(self.len);
         // SAFETY: M1; msync changes no contents.
         let rc = unsafe { libc::msync(self.base.add(from).cast(), to - from, libc::MS_SYNC) };
-        if rc == 0 { Ok(to - from) } else { Err(io::Error::last_os_error()) }
+        if rc == 0 {
+            Ok(to - from)
+        } else {
+            Err(io::Error::last_os_error())
+        }
     }
 
     /// Asks for the pages of `[off, off + len)` to be present, so that the first touch of each
@@ -81,7 +97,11 @@ impl Reservation {
     pub fn populate(&self, off: usize, len: usize, write: bool) {
         let from = off / PAGE * PAGE;
         let to = (off + len).next_multiple_of(PAGE).min(self.len);
-        let advice = if write { libc::MADV_POPULATE_WRITE } else { libc::MADV_POPULATE_READ };
+        let advice = if write {
+            libc::MADV_POPULATE_WRITE
+        } else {
+            libc::MADV_POPULATE_READ
+        };
         // SAFETY: M1; populating changes no contents.
         unsafe { libc::madvise(self.base.add(from).cast(), to - from, advice) };
     }

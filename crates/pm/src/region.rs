@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use thermocline_base::options::RegionDemand;
-use thermocline_base::size::format_size;
+use thermocline_base::size::{format_size, index};
 use thermocline_base::{Error, Result, Site};
 use thermocline_env::{Env, File, FsKind, OpenMode};
 
@@ -164,7 +164,11 @@ impl Region {
     pub fn open(spec: &RegionSpec) -> Result<Region> {
         match &spec.place {
             Place::Path(path) => {
-                let mode = if spec.read_only { OpenMode::Read } else { OpenMode::ReadWrite };
+                let mode = if spec.read_only {
+                    OpenMode::Read
+                } else {
+                    OpenMode::ReadWrite
+                };
                 let file = spec.env.storage.open(path, mode)?;
                 Region::attach(spec, path, Some(file))
             }
@@ -178,7 +182,15 @@ impl Region {
             (Place::Sim(sim), _) => {
                 let capacity = spec.capacity.min(sim.capacity());
                 let backend = Backend::Sim(sim.clone());
-                (RegionKind::Sim, backend, sim.base(), sim.len(), None, None, capacity)
+                (
+                    RegionKind::Sim,
+                    backend,
+                    sim.base(),
+                    sim.len(),
+                    None,
+                    None,
+                    capacity,
+                )
             }
             (Place::Path(_), Some(file)) => {
                 let len = file.len()? / PAGE as u64 * PAGE as u64;
@@ -187,21 +199,35 @@ impl Region {
                 let fd = file.raw_fd().ok_or_else(|| {
                     Error::Unsupported(format!("{} cannot be mapped", path.display()))
                 })?;
-                let map = Reservation::reserve(to_usize(capacity)?).map_err(io)?;
+                let map = Reservation::reserve(index(capacity)).map_err(io)?;
                 let kind = detect(&env, path, spec.demand, fd, &map, len)?;
                 if len > 0 {
                     let sync = kind == RegionKind::Dax;
-                    map.map(fd, 0, to_usize(len)?, !spec.read_only, sync).map_err(io)?;
+                    map.map(fd, 0, index(len), !spec.read_only, sync)
+                        .map_err(io)?;
                 }
                 let watch = Watch::new(map.base(), map.len()).ok_or_else(|| {
                     Error::Busy("this process has too many regions open at once".into())
                 })?;
-                let backend =
-                    if kind == RegionKind::File { Backend::Msync } else { Backend::Cpu };
-                (kind, backend, map.base(), len, Some(map), Some(watch), capacity)
+                let backend = if kind == RegionKind::File {
+                    Backend::Msync
+                } else {
+                    Backend::Cpu
+                };
+                (
+                    kind,
+                    backend,
+                    map.base(),
+                    len,
+                    Some(map),
+                    Some(watch),
+                    capacity,
+                )
             }
             (Place::Path(_), None) => {
-                return Err(Error::InvalidArgument("a region on a path needs its file".into()));
+                return Err(Error::InvalidArgument(
+                    "a region on a path needs its file".into(),
+                ));
             }
         };
         Ok(Region {
@@ -230,7 +256,10 @@ impl Region {
     /// [`Error::OutOfSpace`] if the device is full, with the region as it was.
     pub fn grow(&self, from: u64, to: u64) -> Result<()> {
         let inner = &*self.inner;
-        assert!(from < to && to <= inner.capacity, "growth is checked against pm by the caller");
+        assert!(
+            from < to && to <= inner.capacity,
+            "growth is checked against pm by the caller"
+        );
         if let Backend::Sim(sim) = &inner.backend {
             sim.set_len(from, to, SITE_GROW);
             inner.len.store(to, Ordering::Release);
@@ -258,7 +287,7 @@ impl Region {
         if to > mapped {
             let fd = file.raw_fd().unwrap_or(-1);
             let sync = inner.kind == RegionKind::Dax;
-            map.map(fd, to_usize(mapped)?, to_usize(to)?, true, sync)
+            map.map(fd, index(mapped), index(to), true, sync)
                 .map_err(|e| Error::io("map", &inner.path, e))?;
             inner.len.store(to, Ordering::Release);
         }
@@ -273,11 +302,15 @@ impl Region {
         file.allocate(from, to - from)?;
         // tmpfs hands out zeroed pages; elsewhere unwritten extents would turn every first sync
         // into a metadata write.
-        let zero_to = if self.inner.kind == RegionKind::Shm { written.min(to) } else { to };
+        let zero_to = if self.inner.kind == RegionKind::Shm {
+            written.min(to)
+        } else {
+            to
+        };
         let mut at = from;
         while at < zero_to {
             let n = (PAGE as u64).min(zero_to - at);
-            file.write_at(&ZEROS[..to_usize(n)?], at)?;
+            file.write_at(&ZEROS[..index(n)], at)?;
             at += n;
         }
         if self.inner.kind == RegionKind::File {
@@ -424,7 +457,10 @@ impl Region {
         }
         // SAFETY: invariant 2 (checked above) and 3: nobody reads an unpublished range.
         unsafe {
-            self.inner.base.add(index(off.0)).copy_from(bytes.as_ptr(), bytes.len());
+            self.inner
+                .base
+                .add(index(off.0))
+                .copy_from(bytes.as_ptr(), bytes.len());
         }
     }
 
@@ -494,8 +530,11 @@ impl Region {
     fn sync_flushed(&self) -> Result<()> {
         let id = Arc::as_ptr(&self.inner) as usize;
         let mut ranges: Vec<(u64, u64)> = UNSYNCED.with_borrow_mut(|all| {
-            let mine =
-                all.iter().filter(|r| r.0 == id).map(|r| (r.1, r.1 + r.2)).collect();
+            let mine = all
+                .iter()
+                .filter(|r| r.0 == id)
+                .map(|r| (r.1, r.1 + r.2))
+                .collect();
             all.retain(|r| r.0 != id);
             mine
         });
@@ -510,7 +549,9 @@ impl Region {
                 _ => merged.push((from, to)),
             }
         }
-        let Some(map) = &self.inner.map else { return Ok(()) };
+        let Some(map) = &self.inner.map else {
+            return Ok(());
+        };
         for (from, to) in merged {
             let synced = map
                 .sync(index(from), index(to - from))
@@ -521,7 +562,10 @@ impl Region {
     }
 
     fn check_writable(&self, off: PmOff, len: u64) {
-        assert!(!self.inner.read_only, "a write to a region opened for reading only");
+        assert!(
+            !self.inner.read_only,
+            "a write to a region opened for reading only"
+        );
         let end = off.0.checked_add(len);
         assert!(
             end.is_some_and(|end| end <= self.len()),
@@ -569,7 +613,7 @@ fn detect(
 ) -> Result<RegionKind> {
     let tmpfs = env.storage.fs_kind(path)? == FsKind::Tmpfs;
     // Only a DAX file system grants a MAP_SYNC mapping; an empty file is asked for one page.
-    let probe = if len == 0 { PAGE } else { to_usize(len)?.min(PAGE) };
+    let probe = if len == 0 { PAGE } else { index(len).min(PAGE) };
     let dax = !tmpfs && map.map(fd, 0, probe, false, true).is_ok();
     let kind = match (dax, tmpfs) {
         (true, _) => RegionKind::Dax,
@@ -599,17 +643,6 @@ fn parent(path: &Path) -> &Path {
         Some(dir) if !dir.as_os_str().is_empty() => dir,
         _ => Path::new("."),
     }
-}
-
-fn to_usize(n: u64) -> Result<usize> {
-    usize::try_from(n)
-        .map_err(|_| Error::InvalidArgument(format!("{n} bytes do not fit this machine's memory")))
-}
-
-/// For offsets already checked against the mapped length.
-#[inline]
-fn index(n: u64) -> usize {
-    usize::try_from(n).unwrap_or(usize::MAX)
 }
 
 #[cfg(test)]

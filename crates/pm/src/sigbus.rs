@@ -47,7 +47,9 @@ impl Watch {
     pub fn new(base: *const u8, len: usize) -> Option<Watch> {
         install();
         let slot = TABLE.iter().find(|slot| {
-            slot.taken.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+            slot.taken
+                .compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
         })?;
         slot.fault.store(NO_FAULT, Ordering::Relaxed);
         slot.len.store(len, Ordering::Relaxed);
@@ -96,11 +98,7 @@ fn install() {
     });
 }
 
-extern "C" fn handler(
-    signal: libc::c_int,
-    info: *mut libc::siginfo_t,
-    context: *mut libc::c_void,
-) {
+extern "C" fn handler(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: the kernel passes a valid siginfo for SIGBUS.
     let address = unsafe { (*info).si_addr() } as usize;
     for slot in &TABLE {
@@ -123,12 +121,9 @@ extern "C" fn handler(
         };
         if got != libc::MAP_FAILED {
             let offset = (page - base) as u64;
-            let _ = slot.fault.compare_exchange(
-                NO_FAULT,
-                offset,
-                Ordering::Release,
-                Ordering::Relaxed,
-            );
+            let _ =
+                slot.fault
+                    .compare_exchange(NO_FAULT, offset, Ordering::Release, Ordering::Relaxed);
             return;
         }
     }

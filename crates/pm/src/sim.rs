@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use thermocline_base::checksum::{hash64, hash64_seeded};
+use thermocline_base::size::index;
 use thermocline_base::sync::{Mutex, lock};
 use thermocline_base::{Error, Result, Site, Steps, When};
 
@@ -94,7 +95,13 @@ impl SimPm {
     pub fn new(capacity: u64, steps: Steps) -> SimPm {
         assert!(capacity.is_multiple_of(64));
         let words = (0..capacity / WORD).map(|_| AtomicU64::new(0)).collect();
-        SimPm { core: Arc::new(Core { words, steps, state: Mutex::default() }) }
+        SimPm {
+            core: Arc::new(Core {
+                words,
+                steps,
+                state: Mutex::default(),
+            }),
+        }
     }
 
     /// The step counter it reports to.
@@ -134,8 +141,10 @@ impl SimPm {
     pub fn crash(&self) -> CrashImage {
         let state = lock(&self.core.state);
         let used = index(state.len.div_ceil(WORD));
-        let mut words: Vec<u64> =
-            self.core.words[..used].iter().map(|w| w.load(Ordering::Relaxed)).collect();
+        let mut words: Vec<u64> = self.core.words[..used]
+            .iter()
+            .map(|w| w.load(Ordering::Relaxed))
+            .collect();
         let mut pending = Vec::new();
         for (&word, history) in &state.pending {
             if index(word) >= used {
@@ -151,7 +160,10 @@ impl SimPm {
                 candidates[..=at].rotate_right(1);
             }
             if candidates.len() > 1 {
-                pending.push(PendingWord { offset: word * WORD, candidates });
+                pending.push(PendingWord {
+                    offset: word * WORD,
+                    candidates,
+                });
             }
         }
         let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
@@ -257,7 +269,10 @@ impl State {
         let clock = self.clock;
         self.pending
             .entry(word)
-            .or_insert_with(|| Word { durable: old, stores: Vec::new() })
+            .or_insert_with(|| Word {
+                durable: old,
+                stores: Vec::new(),
+            })
             .stores
             .push((clock, new));
         cell.store(new, Ordering::Release);
@@ -266,7 +281,9 @@ impl State {
     fn fence_thread(&mut self, thread: usize) {
         for (line, clock) in self.flushed.remove(&thread).unwrap_or_default() {
             for word in line * WORDS_PER_LINE..(line + 1) * WORDS_PER_LINE {
-                let Some(history) = self.pending.get_mut(&word) else { continue };
+                let Some(history) = self.pending.get_mut(&word) else {
+                    continue;
+                };
                 let done = history.stores.partition_point(|&(at, _)| at <= clock);
                 if done > 0 {
                     history.durable = history.stores[done - 1].1;
@@ -318,11 +335,6 @@ impl CrashImage {
         }
         hash64_seeded(&bytes, self.base_digest)
     }
-}
-
-/// Offsets in simulated memory fit `usize` because the memory exists.
-fn index(n: u64) -> usize {
-    usize::try_from(n).unwrap_or(usize::MAX)
 }
 
 #[cfg(test)]

@@ -69,7 +69,12 @@ fn a_file_cut_short_under_the_mapping_is_an_error_not_a_death() {
         let path = dir.path().join("r");
         let region = Region::create(&spec(&path, 1 << 20), 1 << 20).unwrap();
         region.check_media().unwrap();
-        Env::real().storage.open(&path, OpenMode::ReadWrite).unwrap().set_len(4096).unwrap();
+        Env::real()
+            .storage
+            .open(&path, OpenMode::ReadWrite)
+            .unwrap()
+            .set_len(4096)
+            .unwrap();
         let bytes = region.bytes(PmOff(512 << 10), 8).unwrap().to_vec();
         assert_eq!(bytes, [0; 8]);
         let error = region.check_media().unwrap_err().to_string();

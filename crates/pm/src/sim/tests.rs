@@ -20,7 +20,11 @@ fn a_store_may_be_lost_word_by_word_until_flushed_and_fenced() {
     sim.store(0, &[1; 24]);
     assert_eq!(sim.crash().pending().len(), 3);
     sim.flush(0, 24);
-    assert_eq!(sim.crash().pending().len(), 3, "flushed but not fenced is not durable");
+    assert_eq!(
+        sim.crash().pending().len(),
+        3,
+        "flushed but not fenced is not durable"
+    );
     sim.fence(SITE).unwrap();
     assert_eq!(sim.crash().pending().len(), 0);
 }
@@ -33,7 +37,11 @@ fn a_fence_covers_only_its_own_thread_and_only_what_was_stored_before_the_flush(
         s.spawn(|| sim.flush(0, 8));
     });
     sim.fence(SITE).unwrap();
-    assert_eq!(sim.crash().pending().len(), 1, "another thread's flush does not count");
+    assert_eq!(
+        sim.crash().pending().len(),
+        1,
+        "another thread's flush does not count"
+    );
     sim.flush(0, 8);
     sim.store(0, &[2; 8]);
     sim.fence(SITE).unwrap();
@@ -50,7 +58,11 @@ fn every_value_since_the_last_persist_is_possible() {
         sim.store(8, &[n; 8]);
     }
     let image = sim.crash();
-    let values: Vec<u8> = image.pending()[0].candidates.iter().map(|c| c.to_le_bytes()[0]).collect();
+    let values: Vec<u8> = image.pending()[0]
+        .candidates
+        .iter()
+        .map(|c| c.to_le_bytes()[0])
+        .collect();
     assert_eq!(values, vec![0, 1, 3, 2]);
     let built = image.build(4096, Steps::new(), |_, _| 2);
     assert_eq!(word(&built, 8).to_le_bytes(), [3; 8]);

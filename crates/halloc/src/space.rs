@@ -1,0 +1,613 @@
+//! Zones: large pieces of the region, attached to owners and released in batches.
+
+use thermocline_base::planted::{Bug, active};
+use thermocline_base::size::{format_size, index};
+use thermocline_base::sync::{Mutex, lock};
+use thermocline_base::{Error, Result};
+use thermocline_pm::{PmOff, Region};
+
+use crate::format::{
+    self, GENERATION_POOL, META_BYTES_MIN, PART_HEADER_SPAN, PARTS_WORD_COPIES, PartHeader,
+    RegionId, SUPERBLOCK_COPIES, SuperblockCopy, ZONE_HEADER_BYTES, ZoneHeader, checked_word,
+    damaged, narrow, read_checked_word, region_seed,
+};
+use crate::pool::{ObjectPool, PoolPlace};
+use crate::{SITE_ATTACH, SITE_FORMAT, SITE_PART, SITE_PARTS_WORD};
+
+/// Largest part and, below it, how parts double.
+const PART_BYTES_MAX: u64 = 64 << 20;
+/// Zones per part, where that gives zones of allowed sizes.
+const ZONES_PER_PART: u64 = 16;
+const ZONE_BYTES_MAX: u64 = 4 << 20;
+
+const GENERATION_OBJECTS: u32 = 64;
+const GENERATION_OBJECT_BYTES: u64 = 192;
+
+/// How a space is laid out and limited.
+#[derive(Debug, Clone, Copy)]
+pub struct SpaceSpec {
+    /// Size of the first part of a new region: a power of two.
+    pub part_bytes_first: u64,
+    /// Most bytes of the region.
+    pub pm: u64,
+}
+
+/// Whether an attachment may take the zone that is kept back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reserve {
+    /// Leave it.
+    Keep,
+    /// Take it if nothing else is free: deletes and seals.
+    Use,
+}
+
+/// An attached zone (or run of adjacent ones).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Zone {
+    /// Whom it belongs to. Ids of owners are never reused.
+    pub owner: u64,
+    /// Rises with every attachment of the region.
+    pub generation: u64,
+    /// Position among the owner's zones, from 0.
+    pub ordinal: u32,
+    /// First byte for data; on a line.
+    pub data: PmOff,
+    /// Behind its last byte.
+    pub end: PmOff,
+    part: u32,
+    first: u32,
+    run: u32,
+}
+
+/// How much of a region is used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SpaceUse {
+    /// Bytes of the region now.
+    pub region_bytes: u64,
+    /// Bytes of zones that are attached, headers included.
+    pub attached_bytes: u64,
+    /// Bytes of zones that are free.
+    pub free_bytes: u64,
+    /// Zones attached.
+    pub zones_attached: u64,
+    /// Zones free.
+    pub zones_free: u64,
+    /// Most bytes the region may have.
+    pub limit_bytes: u64,
+}
+
+/// All space of one region.
+#[derive(Debug)]
+pub struct Space {
+    region: Region,
+    seed: u64,
+    spec: SpaceSpec,
+    generations: ObjectPool,
+    state: Mutex<State>,
+    /// Held while the region grows, which takes long; never together with `state` by its waiters.
+    growing: Mutex<()>,
+}
+
+#[derive(Debug)]
+struct State {
+    parts: Vec<Part>,
+    /// The highest zone generation seen or given.
+    generation: u64,
+}
+
+#[derive(Debug)]
+struct Part {
+    header: PartHeader,
+    /// One flag a zone: attached, or the meta zone.
+    taken: Vec<bool>,
+    free: usize,
+}
+
+impl Part {
+    fn new(header: PartHeader) -> Part {
+        let zones = index(header.bytes / header.zone_bytes);
+        let mut part = Part {
+            header,
+            taken: vec![false; zones],
+            free: zones,
+        };
+        if header.index == 0 {
+            part.take(0, 1);
+        }
+        part
+    }
+
+    fn take(&mut self, first: usize, run: usize) {
+        for taken in &mut self.taken[first..first + run] {
+            assert!(!*taken, "a zone is attached twice");
+            *taken = true;
+        }
+        self.free -= run;
+    }
+
+    /// The header offset of zone `i`.
+    fn header_at(&self, i: usize) -> PmOff {
+        let start = self.header.offset + i as u64 * self.header.zone_bytes;
+        PmOff(if i == 0 {
+            start + PART_HEADER_SPAN
+        } else {
+            start
+        })
+    }
+
+    /// The first run of `min_bytes` of data in free zones: its first zone and length.
+    fn find(&self, min_bytes: u64) -> Option<(usize, usize)> {
+        let mut start = 0;
+        let mut len = 0;
+        for (i, &taken) in self.taken.iter().enumerate() {
+            if taken {
+                len = 0;
+                continue;
+            }
+            if len == 0 {
+                start = i;
+            }
+            len += 1;
+            let end = self.header.offset + (start + len) as u64 * self.header.zone_bytes;
+            if end - self.header_at(start).0 - ZONE_HEADER_BYTES >= min_bytes {
+                return Some((start, len));
+            }
+        }
+        None
+    }
+}
+
+impl Space {
+    /// Formats an empty region (its first part exists, zeroed).
+    ///
+    /// # Errors
+    /// A failed persist.
+    pub fn create(region: Region, id: &RegionId, spec: SpaceSpec) -> Result<Space> {
+        let seed = region_seed(id);
+        let header = PartHeader {
+            offset: 0,
+            bytes: region.len(),
+            zone_bytes: zone_bytes(region.len()),
+            index: 0,
+        };
+        write_part_header(&region, seed, &header)?;
+        ObjectPool::format(&region, seed, generation_pool())?;
+        write_parts_word(&region, seed, 1)?;
+        // The superblock last: with it the region is one.
+        for at in SUPERBLOCK_COPIES {
+            region.write(PmOff(at), &format::encode_superblock(id));
+            region.persist(PmOff(at), 64, SITE_FORMAT)?;
+        }
+        let generations = ObjectPool::open(&region, seed, generation_pool())?;
+        let state = State {
+            parts: vec![Part::new(header)],
+            generation: 0,
+        };
+        Ok(Space {
+            region,
+            seed,
+            spec,
+            generations,
+            state: Mutex::new(state),
+            growing: Mutex::new(()),
+        })
+    }
+
+    /// Bytes that a new region must have before [`Space::create`].
+    pub fn first_part_bytes(spec: &SpaceSpec) -> u64 {
+        spec.part_bytes_first.min(spec.pm)
+    }
+
+    /// Reads the id of a region, without opening it further.
+    ///
+    /// # Errors
+    /// [`Error::Corruption`] if it is not a region, or both superblocks are damaged;
+    /// [`Error::Unsupported`] if a newer version wrote it.
+    pub fn region_id(region: &Region) -> Result<RegionId> {
+        let mut newer = None;
+        for at in SUPERBLOCK_COPIES {
+            if at + 64 > region.len() {
+                break;
+            }
+            match format::decode_superblock(region.bytes(PmOff(at), 64)?) {
+                SuperblockCopy::Valid(id) => return Ok(id),
+                SuperblockCopy::Newer(version) => newer = Some(version),
+                SuperblockCopy::Invalid => {}
+            }
+        }
+        region.check_media()?;
+        match newer {
+            Some(version) => Err(Error::Unsupported(format!(
+                "region {} has format {version}; this version reads up to {}",
+                region.path().display(),
+                format::FORMAT_VERSION
+            ))),
+            None => Err(Error::corruption(
+                "this is not a Thermocline region, or both its superblocks are damaged",
+                region.path().display().to_string(),
+                0,
+                "a superblock",
+                "none",
+            )),
+        }
+    }
+
+    /// Opens a region. `live` says which owners exist; the zones of all others are free. Returns the
+    /// live zones, by owner and ordinal.
+    ///
+    /// # Errors
+    /// [`Error::Corruption`] if the region belongs to another database, is damaged or cut short.
+    pub fn open(
+        region: Region,
+        id: &RegionId,
+        spec: SpaceSpec,
+        live: impl Fn(u64) -> bool,
+    ) -> Result<(Space, Vec<Zone>)> {
+        let found = Space::region_id(&region)?;
+        if found != *id {
+            return Err(Error::corruption(
+                "the region belongs to another database",
+                region.path().display().to_string(),
+                SUPERBLOCK_COPIES[0],
+                hex(id),
+                hex(&found),
+            ));
+        }
+        let seed = region_seed(id);
+        let mut parts = read_parts(&region, seed)?;
+        let mut generation = 0;
+        let mut zones = Vec::new();
+        for part in &mut parts {
+            scan_part(&region, seed, part, &live, &mut generation, &mut zones)?;
+        }
+        region.check_media()?;
+        zones.sort_unstable_by_key(|z| (z.owner, z.ordinal));
+        if let Some(pair) = zones
+            .windows(2)
+            .find(|p| p[0].owner == p[1].owner && p[0].ordinal == p[1].ordinal)
+        {
+            return Err(Error::corruption(
+                "two zones claim the same place of one owner",
+                region.path().display().to_string(),
+                pair[1].data.0,
+                format!("one zone {} of owner {}", pair[0].ordinal, pair[0].owner),
+                "two",
+            ));
+        }
+        let generations = ObjectPool::open(&region, seed, generation_pool())?;
+        let state = Mutex::new(State { parts, generation });
+        let space = Space {
+            region,
+            seed,
+            spec,
+            generations,
+            state,
+            growing: Mutex::new(()),
+        };
+        Ok((space, zones))
+    }
+
+    /// The region.
+    pub fn region(&self) -> &Region {
+        &self.region
+    }
+
+    /// The pool of generation descriptors.
+    pub fn generations(&self) -> &ObjectPool {
+        &self.generations
+    }
+
+    /// Attaches a zone with at least `min_bytes` for data to `owner`, as its `ordinal`-th. The
+    /// attachment is durable on return (invariant 1). Grows the region where needed.
+    ///
+    /// # Errors
+    /// [`Error::OutOfSpace`] naming the region and its size; a failed persist.
+    pub fn attach(
+        &self,
+        owner: u64,
+        ordinal: u32,
+        min_bytes: u64,
+        reserve: Reserve,
+    ) -> Result<Zone> {
+        loop {
+            if let Some(zone) = self.try_attach(owner, ordinal, min_bytes, reserve)? {
+                return Ok(zone);
+            }
+            let before = self.region_bytes();
+            if !self.grow(before)? {
+                return Err(Error::OutOfSpace(format!(
+                    "persistent memory region {} is full: {} of {} in use, and {} more with one \
+                     zone in reserve do not fit; raise pm, or delete and compact",
+                    self.region.path().display(),
+                    format_size(self.usage().attached_bytes),
+                    format_size(self.spec.pm.min(self.region.capacity())),
+                    format_size(min_bytes)
+                )));
+            }
+        }
+    }
+
+    fn try_attach(
+        &self,
+        owner: u64,
+        ordinal: u32,
+        min_bytes: u64,
+        reserve: Reserve,
+    ) -> Result<Option<Zone>> {
+        let mut state = lock(&self.state);
+        let free: usize = state.parts.iter().map(|p| p.free).sum();
+        let found = state.parts.iter().enumerate().find_map(|(p, part)| {
+            if part.free == 0 {
+                return None;
+            }
+            part.find(min_bytes).map(|(first, run)| (p, first, run))
+        });
+        let Some((p, first, run)) = found else {
+            return Ok(None);
+        };
+        if reserve == Reserve::Keep && free - run < 1 {
+            return Ok(None);
+        }
+        let header = ZoneHeader {
+            owner,
+            generation: state.generation + 1,
+            ordinal,
+            run: narrow(run as u64)?,
+        };
+        let part = &mut state.parts[p];
+        let at = part.header_at(first);
+        let block = header.encode(self.seed, at);
+        // One copy after the other, so that a torn write leaves the other one whole.
+        for copy in [at, at.plus(64)] {
+            self.region.write(copy, &block);
+            self.region.persist(copy, 64, SITE_ATTACH)?;
+        }
+        part.take(first, run);
+        let zone = zone(part, first, &header)?;
+        state.generation += 1;
+        Ok(Some(zone))
+    }
+
+    /// Frees zones whose owner the manifest no longer names, durably. Nobody may hold their bytes.
+    pub fn release(&self, zones: &[Zone]) {
+        let mut state = lock(&self.state);
+        for zone in zones {
+            let part = &mut state.parts[zone.part as usize];
+            for taken in &mut part.taken[zone.first as usize..][..zone.run as usize] {
+                assert!(*taken, "a zone is released twice");
+                *taken = false;
+            }
+            part.free += zone.run as usize;
+        }
+    }
+
+    /// Whether fewer than `zones` zones are free and the region can still grow.
+    pub fn wants_growth(&self, zones: u64) -> bool {
+        let state = lock(&self.state);
+        let free: usize = state.parts.iter().map(|p| p.free).sum();
+        (free as u64) < zones && self.next_part(&state).is_some()
+    }
+
+    /// Adds a part, unless somebody did since the region had `seen` bytes. `false` if the region
+    /// has reached its limit.
+    ///
+    /// # Errors
+    /// [`Error::OutOfSpace`] if the device is full; a failed persist.
+    pub fn grow(&self, seen: u64) -> Result<bool> {
+        let _growing = lock(&self.growing);
+        if self.region_bytes() != seen {
+            return Ok(true);
+        }
+        let next = self.next_part(&lock(&self.state));
+        let Some(header) = next else { return Ok(false) };
+        self.region
+            .grow(header.offset, header.offset + header.bytes)?;
+        write_part_header(&self.region, self.seed, &header)?;
+        write_parts_word(&self.region, self.seed, header.index + 1)?;
+        lock(&self.state).parts.push(Part::new(header));
+        Ok(true)
+    }
+
+    /// Bytes of the region in use as parts.
+    pub fn region_bytes(&self) -> u64 {
+        end_of(&lock(&self.state).parts)
+    }
+
+    fn next_part(&self, state: &State) -> Option<PartHeader> {
+        let offset = end_of(&state.parts);
+        let last = state
+            .parts
+            .iter()
+            .map(|p| p.header.bytes)
+            .max()
+            .unwrap_or(0);
+        let wanted = (last * 2).clamp(self.spec.part_bytes_first, PART_BYTES_MAX);
+        let limit = self.spec.pm.min(self.region.capacity());
+        let bytes = wanted.min(limit.saturating_sub(offset)) / META_BYTES_MIN * META_BYTES_MIN;
+        let number = u32::try_from(state.parts.len()).ok()?;
+        // A remainder too small for a few zones is not worth a part.
+        (bytes >= 4 * META_BYTES_MIN).then(|| PartHeader {
+            offset,
+            bytes,
+            zone_bytes: zone_bytes(bytes),
+            index: number,
+        })
+    }
+
+    /// How much is used.
+    pub fn usage(&self) -> SpaceUse {
+        let state = lock(&self.state);
+        let mut usage = SpaceUse {
+            region_bytes: end_of(&state.parts),
+            limit_bytes: self.spec.pm.min(self.region.capacity()),
+            ..SpaceUse::default()
+        };
+        for part in &state.parts {
+            let free = part.free as u64;
+            let taken = part.taken.len() as u64 - free - u64::from(part.header.index == 0);
+            usage.zones_free += free;
+            usage.free_bytes += free * part.header.zone_bytes;
+            usage.zones_attached += taken;
+            usage.attached_bytes += taken * part.header.zone_bytes;
+        }
+        usage
+    }
+
+    /// Makes the headers of `zones` durable again (design §14, rule 3): after a kill they may have
+    /// been readable without ever having been persisted.
+    ///
+    /// # Errors
+    /// A failed persist.
+    pub fn repersist(&self, zones: &[Zone]) -> Result<()> {
+        for zone in zones {
+            self.region
+                .flush(PmOff(zone.data.0 - ZONE_HEADER_BYTES), ZONE_HEADER_BYTES);
+        }
+        self.region.fence(SITE_ATTACH)
+    }
+}
+
+fn end_of(parts: &[Part]) -> u64 {
+    parts.last().map_or(0, |p| p.header.offset + p.header.bytes)
+}
+
+fn zone(part: &Part, first: usize, header: &ZoneHeader) -> Result<Zone> {
+    let end = part.header.offset + (first as u64 + u64::from(header.run)) * part.header.zone_bytes;
+    Ok(Zone {
+        owner: header.owner,
+        generation: header.generation,
+        ordinal: header.ordinal,
+        data: part.header_at(first).plus(ZONE_HEADER_BYTES),
+        end: PmOff(end),
+        part: part.header.index,
+        first: narrow(first as u64)?,
+        run: header.run,
+    })
+}
+
+fn generation_pool() -> PoolPlace {
+    PoolPlace {
+        head: GENERATION_POOL,
+        objects: 2048,
+        object_bytes: GENERATION_OBJECT_BYTES,
+        count: GENERATION_OBJECTS,
+    }
+}
+
+const _: () = assert!(GENERATION_POOL + 64 + 8 * GENERATION_OBJECTS as u64 <= 2048);
+const _: () = assert!(2048 + GENERATION_OBJECTS as u64 * GENERATION_OBJECT_BYTES <= META_BYTES_MIN);
+
+/// The zone size of a part: a power of two that gives about [`ZONES_PER_PART`] zones.
+fn zone_bytes(part_bytes: u64) -> u64 {
+    let wanted = (part_bytes / ZONES_PER_PART).max(1);
+    let power = 1 << wanted.ilog2();
+    u64::clamp(power, META_BYTES_MIN, ZONE_BYTES_MAX)
+}
+
+fn write_part_header(region: &Region, seed: u64, header: &PartHeader) -> Result<()> {
+    let at = PartHeader::place(header.index, header.offset);
+    let block = header.encode(seed);
+    for copy in [at, at + 64] {
+        region.write(PmOff(copy), &block);
+        region.persist(PmOff(copy), 64, SITE_PART)?;
+    }
+    Ok(())
+}
+
+fn write_parts_word(region: &Region, seed: u64, parts: u32) -> Result<()> {
+    for at in PARTS_WORD_COPIES {
+        region.store_u64(PmOff(at), checked_word(parts, seed, at), SITE_PARTS_WORD);
+        region.persist(PmOff(at), 8, SITE_PARTS_WORD)?;
+    }
+    Ok(())
+}
+
+fn read_parts(region: &Region, seed: u64) -> Result<Vec<Part>> {
+    let mut count = None;
+    for at in PARTS_WORD_COPIES {
+        count = count.max(read_checked_word(region.load_u64(PmOff(at))?, seed, at));
+    }
+    let count = count
+        .filter(|&n| n > 0)
+        .ok_or_else(|| damaged("the part word", region.path(), PARTS_WORD_COPIES[0]))?;
+    let mut parts: Vec<Part> = Vec::new();
+    for index in 0..count {
+        let offset = end_of(&parts);
+        let at = PartHeader::place(index, offset);
+        let mut header = None;
+        for copy in [at, at + 64] {
+            let block = region
+                .bytes(PmOff(copy), 64)
+                .map_err(|_| cut_short(region, offset))?;
+            header = header.or(PartHeader::decode(block, seed, index, offset));
+        }
+        let header = header.ok_or_else(|| damaged("a part header", region.path(), at))?;
+        if offset + header.bytes > region.len() {
+            return Err(cut_short(region, offset + header.bytes));
+        }
+        parts.push(Part::new(header));
+    }
+    Ok(parts)
+}
+
+#[cold]
+fn cut_short(region: &Region, needed: u64) -> Error {
+    Error::corruption(
+        "the region is shorter than its parts: it was cut short",
+        region.path().display().to_string(),
+        region.len(),
+        format!("at least {needed} bytes"),
+        format!("{} bytes", region.len()),
+    )
+}
+
+/// Reads the zone headers of a part (invariants 2 and 3).
+fn scan_part(
+    region: &Region,
+    seed: u64,
+    part: &mut Part,
+    live: &impl Fn(u64) -> bool,
+    generation: &mut u64,
+    zones: &mut Vec<Zone>,
+) -> Result<()> {
+    let mut i = usize::from(part.header.index == 0);
+    while i < part.taken.len() {
+        let at = part.header_at(i);
+        let copies = [at, at.plus(64)].map(|copy| {
+            region
+                .bytes(copy, 64)
+                .map(|block| ZoneHeader::decode(block, seed, at))
+        });
+        let [a, b] = copies;
+        let stale_first = active(Bug::StaleZoneGeneration);
+        let newest = [a?, b?].into_iter().flatten().reduce(|a, b| {
+            if (b.generation > a.generation) != stale_first {
+                b
+            } else {
+                a
+            }
+        });
+        let mut step = 1;
+        if let Some(header) = newest {
+            *generation = (*generation).max(header.generation);
+            if live(header.owner) {
+                let run = header.run as usize;
+                if run == 0 || i + run > part.taken.len() {
+                    return Err(damaged("a zone header", region.path(), at.0));
+                }
+                zones.push(zone(part, i, &header)?);
+                part.take(i, run);
+                step = run;
+            }
+        }
+        i += step;
+    }
+    Ok(())
+}
+
+fn hex(id: &RegionId) -> String {
+    id.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests;
