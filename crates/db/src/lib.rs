@@ -1,1 +1,52 @@
-//! In the making.
+//! An embeddable, ordered key-value store over DRAM, persistent memory and SSD.
+//!
+//! This crate is the whole public interface. A [`Db`] is a folder; it holds column families, each
+//! an ordered map from byte strings to byte strings. A write is acknowledged when it is durable.
+//!
+//! ```
+//! use thermocline::{Db, Durability, Options};
+//! # let folder = tempfile::tempdir().unwrap();
+//! # let path = folder.path().join("orders.db");
+//! let db = Db::open(&path, Options::default())?;
+//! db.put(b"order:42", b"paid")?;
+//! assert_eq!(db.get(b"order:42")?.as_deref(), Some(b"paid".as_slice()));
+//!
+//! let mut batch = db.batch();
+//! batch.put(b"order:43", b"open");
+//! batch.delete(b"order:42");
+//! batch.commit(Durability::Immediate)?;
+//!
+//! for entry in db.prefix(b"order:") {
+//!     let (key, value) = entry?;
+//!     assert_eq!((key.as_slice(), &*value), (b"order:43".as_slice(), b"open".as_slice()));
+//! }
+//! db.close()?;
+//! # Ok::<(), thermocline::Error>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod metrics;
+mod report;
+mod standin;
+
+pub use metrics::{GenerationMetrics, Hits, Metrics, RecoveryMetrics};
+pub use report::{Fault, VerifyReport};
+pub use standin::{Batch, ColumnFamily, Cursor, Db, Scan, Value};
+pub use thermocline_base::options::{self, Options};
+pub use thermocline_base::{Error, ErrorKind, Result, limits, size};
+
+/// When a write counts as done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Durability {
+    /// When it, and every write before it, survives a crash.
+    #[default]
+    Immediate,
+    /// When it is visible. It becomes durable soon after; a crash loses such writes only from the
+    /// end, never with a gap.
+    Buffered,
+}
+
+/// Options of one column family. There are none yet.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct CfOptions {}

@@ -1,0 +1,117 @@
+//! What a store says about itself: the numbers that `stat` prints and benchmarks report.
+
+use std::path::PathBuf;
+
+/// A reading of a store's accounting. Counters count since the store was opened.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Metrics {
+    /// The preset that the options started from.
+    pub preset: String,
+    /// `file`, `shm`, `dax` or `sim`.
+    pub region_kind: &'static str,
+    /// What data in this kind of region survives, as words that follow "survives".
+    pub region_survives: &'static str,
+    /// The file or folder of the region.
+    pub region_path: PathBuf,
+    /// Size of the region now, in bytes.
+    pub region_bytes: u64,
+    /// Most persistent memory that the store may use, in bytes.
+    pub pm_limit_bytes: u64,
+    /// Persistent memory in zones with an owner, in bytes.
+    pub pm_attached_bytes: u64,
+    /// Persistent memory in free zones, in bytes.
+    pub pm_free_bytes: u64,
+    /// Zones with an owner.
+    pub zones_attached: u64,
+    /// Free zones.
+    pub zones_free: u64,
+    /// DRAM of the indexes, in bytes.
+    pub dram_index_bytes: u64,
+    /// Most DRAM that the store may use, in bytes.
+    pub dram_limit_bytes: u64,
+    /// The memtable generations, oldest first; the last one takes the writes.
+    pub generations: Vec<GenerationMetrics>,
+    /// The last sequence number that readers see.
+    pub seqno_visible: u64,
+    /// The last sequence number that survives a crash.
+    pub seqno_durable: u64,
+    /// Bytes of keys and values that callers wrote.
+    pub user_bytes_written: u64,
+    /// Bytes stored in persistent memory.
+    pub pm_bytes_written: u64,
+    /// Bytes of 256-byte media units touched by write-backs.
+    pub pm_media_bytes_written: u64,
+    /// Lines of 64 bytes written back, non-temporal ones included.
+    pub pm_lines_written_back: u64,
+    /// Fences.
+    pub pm_fences: u64,
+    /// Bytes written to SSD files, and to the device for a region of kind `file`.
+    pub ssd_bytes_written: u64,
+    /// Bytes read from SSD files.
+    pub ssd_bytes_read: u64,
+    /// Puts, those of batches included.
+    pub puts: u64,
+    /// Deletes, those of batches included.
+    pub deletes: u64,
+    /// Point reads.
+    pub gets: u64,
+    /// Point reads that found their key.
+    pub gets_found: u64,
+    /// Delay that the engine itself put on writers, in milliseconds.
+    pub stall_ms: f64,
+    /// The longest single delay, in milliseconds.
+    pub stall_ms_max: f64,
+    /// How many writes were delayed.
+    pub stall_count: u64,
+    /// Where point reads found their keys.
+    pub hits: Hits,
+    /// What the last open had to do.
+    pub recovery: RecoveryMetrics,
+    /// Every option with its effective value, as text that `--set` reads.
+    pub effective_options: Vec<(String, String)>,
+    /// The emulation profile: `none`, `optane` or `cxl`.
+    pub emulate: String,
+}
+
+/// One memtable generation.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct GenerationMetrics {
+    /// Its number; later generations have higher ones.
+    pub id: u64,
+    /// Whether it takes no more writes.
+    pub sealed: bool,
+    /// Records in it, older versions and tombstones included.
+    pub records: u64,
+    /// Persistent memory of its records and headers, in bytes.
+    pub bytes: u64,
+    /// DRAM of its index, in bytes.
+    pub index_bytes: u64,
+}
+
+/// Where point reads found their keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Hits {
+    /// In a memtable generation.
+    pub memtable: u64,
+    /// Through the global index.
+    pub global_index: u64,
+    /// In a table in persistent memory.
+    pub pm_table: u64,
+    /// In a block that was in DRAM.
+    pub block_cache: u64,
+    /// In a block that was read from the SSD.
+    pub ssd: u64,
+}
+
+/// What an open had to do to bring the store back.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct RecoveryMetrics {
+    /// Records indexed again.
+    pub records: u64,
+    /// Chains of zones walked.
+    pub chains: u64,
+    /// Bytes of unfinished writes cut off at the end.
+    pub cut_bytes: u64,
+    /// Time from the start of open until the store took requests, in seconds.
+    pub seconds: f64,
+}

@@ -1,0 +1,23 @@
+//! What `verify` finds.
+
+/// One thing that is wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// The file or zone.
+    pub place: String,
+    /// The offset in it, in bytes.
+    pub offset: u64,
+    /// What is wrong, and what should have been there.
+    pub what: String,
+}
+
+/// The answer of `Db::verify`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct VerifyReport {
+    /// Everything that is wrong; empty for a sound database.
+    pub faults: Vec<Fault>,
+    /// Records whose checksums were checked.
+    pub records: u64,
+    /// Bytes read and checked.
+    pub bytes: u64,
+}
