@@ -337,5 +337,8 @@ impl CrashImage {
     }
 }
 
+mod choose;
+pub use choose::{Choice, EXHAUSTIVE_MAX};
+
 #[cfg(test)]
 mod tests;

@@ -1,1 +1,272 @@
+//! Space under crashes at every point, in every state that the model allows.
 
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+
+use thermocline_base::options::RegionDemand;
+use thermocline_base::planted::plant;
+use thermocline_base::{ErrorKind, Point, Steps};
+use thermocline_env::Env;
+use thermocline_pm::sim::CrashImage;
+use thermocline_pm::{Emulation, Place, RegionSpec, SimPm};
+
+use super::*;
+
+const ID: RegionId = [7; 16];
+const PM: u64 = 1 << 20;
+const SPEC: SpaceSpec = SpaceSpec {
+    part_bytes_first: 256 << 10,
+    pm: PM,
+};
+
+fn region_spec(sim: &SimPm) -> RegionSpec {
+    RegionSpec {
+        env: Env::real(),
+        place: Place::Sim(sim.clone()),
+        demand: RegionDemand::Any,
+        capacity: PM,
+        emulation: Emulation::None,
+        read_only: false,
+    }
+}
+
+fn create(sim: &SimPm) -> Space {
+    let spec = region_spec(sim);
+    let region = Region::create(&spec, Space::first_part_bytes(&SPEC)).unwrap();
+    Space::create(region, &ID, SPEC).unwrap()
+}
+
+fn open(sim: &SimPm, live: &[u64]) -> Result<(Space, Vec<Zone>)> {
+    let region = Region::open(&region_spec(sim)).unwrap();
+    Space::open(region, &ID, SPEC, |owner| live.contains(&owner))
+}
+
+/// Runs `work` and collects the crash image at every point of it.
+fn images(sim: &SimPm, work: impl FnOnce()) -> Vec<(Point, CrashImage)> {
+    let found = Arc::new(Mutex::new(Vec::new()));
+    let (sink, watched) = (found.clone(), sim.clone());
+    sim.steps().observe(Some(Arc::new(move |point| {
+        sink.lock().unwrap().push((point, watched.crash()));
+    })));
+    work();
+    sim.steps().observe(None);
+    Arc::into_inner(found)
+        .unwrap_or_else(|| unreachable!("the observer is gone"))
+        .into_inner()
+        .unwrap()
+}
+
+fn each_state(images: &[(Point, CrashImage)], mut check: impl FnMut(Point, SimPm)) -> usize {
+    let mut seen = BTreeSet::new();
+    for (point, image) in images {
+        for choice in image.choices(4096, 64, point.step, |_| true) {
+            if seen.insert((point.step, image.digest(|i, _| choice[i]))) {
+                check(*point, image.build(PM, Steps::new(), |i, _| choice[i]));
+            }
+        }
+    }
+    seen.len()
+}
+
+#[test]
+fn zones_are_found_again_by_owner_and_order() {
+    let sim = SimPm::new(PM, Steps::new());
+    let space = create(&sim);
+    let mut given = Vec::new();
+    for (owner, ordinal) in [(5, 0), (9, 0), (5, 1), (5, 2)] {
+        given.push(space.attach(owner, ordinal, 1000, Reserve::Keep).unwrap());
+    }
+    let big = space.attach(9, 1, 40 << 10, Reserve::Keep).unwrap();
+    assert!(big.end.0 - big.data.0 >= 40 << 10);
+    let (reopened, zones) = open(&sim, &[5]).unwrap();
+    let expected: Vec<Zone> = given.iter().copied().filter(|z| z.owner == 5).collect();
+    assert_eq!(zones, expected);
+    assert_eq!(reopened.usage().zones_attached, 3);
+    let next = reopened.attach(6, 0, 1000, Reserve::Keep).unwrap();
+    assert!(next.generation > big.generation, "generations only rise");
+    let (_, zones) = open(&sim, &[6, 9]).unwrap();
+    assert!(zones.iter().any(|z| *z == next));
+}
+
+#[test]
+fn a_full_region_says_so_and_keeps_one_zone_for_deletes() {
+    let sim = SimPm::new(PM, Steps::new());
+    let space = create(&sim);
+    let mut n = 0;
+    let error = loop {
+        match space.attach(1, n, 1000, Reserve::Keep) {
+            Ok(_) => n += 1,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.kind(), ErrorKind::OutOfSpace);
+    assert!(error.to_string().contains("1 MiB"), "{error}");
+    assert_eq!(space.usage().region_bytes, PM);
+    assert_eq!(space.usage().zones_free, 1);
+    space.attach(1, n, 1000, Reserve::Use).unwrap();
+    assert!(space.attach(1, n + 1, 1000, Reserve::Use).is_err());
+    let (_, zones) = open(&sim, &[1]).unwrap();
+    assert_eq!(zones.len() as u64, space.usage().zones_attached);
+    space.release(&zones);
+    assert_eq!(space.usage().zones_attached, 0);
+}
+
+#[test]
+fn attaching_and_growing_survive_every_crash() {
+    let sim = SimPm::new(PM, Steps::new());
+    let space = create(&sim);
+    let owned = Arc::new(Mutex::new(Vec::new()));
+    let found = images(&sim, || {
+        for ordinal in 0..40 {
+            let zone = space.attach(3, ordinal, 9000, Reserve::Keep).unwrap();
+            owned.lock().unwrap().push(zone);
+        }
+    });
+    let states = each_state(&found, |point, sim| {
+        let (again, zones) = open(&sim, &[3]).unwrap_or_else(|e| panic!("at {point:?}: {e}"));
+        let all = owned.lock().unwrap();
+        assert!(all.starts_with(&zones), "at {point:?}");
+        let usage = again.usage();
+        assert_eq!(usage.zones_attached, zones.len() as u64);
+        // What is free can be attached, and nothing overlaps.
+        let ordinal = u32::try_from(zones.len()).unwrap();
+        again.attach(3, ordinal, 9000, Reserve::Keep).unwrap();
+        let (_, zones) = open(&sim, &[3]).unwrap();
+        assert_eq!(zones.len() as u64, u64::from(ordinal) + 1, "at {point:?}");
+    });
+    assert!(states > 300, "{states} states");
+}
+
+#[test]
+fn formatting_survives_every_crash_or_says_that_it_is_no_region() {
+    let sim = SimPm::new(PM, Steps::new());
+    let found = images(&sim, || drop(create(&sim)));
+    each_state(&found, |point, sim| match open(&sim, &[]) {
+        Ok((space, zones)) => {
+            assert!(zones.is_empty());
+            space.attach(1, 0, 100, Reserve::Keep).unwrap();
+        }
+        Err(error) => {
+            assert_eq!(error.kind(), ErrorKind::Corruption, "at {point:?}: {error}");
+        }
+    });
+}
+
+#[test]
+fn objects_are_whole_or_free_after_every_crash() {
+    let sim = SimPm::new(PM, Steps::new());
+    let space = create(&sim);
+    let pool = space.generations();
+    let first = pool.get().unwrap().unwrap();
+    pool.commit(first).unwrap();
+    let found = images(&sim, || {
+        let second = pool.get().unwrap().unwrap();
+        space.region().write(pool.object(second), &[9; 128]);
+        space
+            .region()
+            .persist(pool.object(second), 128, SITE_FORMAT)
+            .unwrap();
+        pool.commit(second).unwrap();
+        pool.release(first).unwrap();
+        let third = pool.get().unwrap().unwrap();
+        pool.commit(third).unwrap();
+    });
+    let states = each_state(&found, |point, sim| {
+        let (space, _) = open(&sim, &[]).unwrap_or_else(|e| panic!("at {point:?}: {e}"));
+        let pool = space.generations();
+        let committed = pool.committed();
+        assert_eq!(pool.free() + committed.len(), 64, "a leak at {point:?}");
+        if committed.contains(&1) {
+            assert_eq!(space.region().bytes(pool.object(1), 128).unwrap(), [9; 128]);
+        }
+        while let Some(index) = pool.get().unwrap() {
+            assert!(!pool.check(index) && !committed.contains(&index));
+        }
+    });
+    assert!(states > 30, "{states} states");
+}
+
+#[test]
+fn every_flipped_byte_of_the_meta_zone_is_reported_or_unused() {
+    let sim = SimPm::new(PM, Steps::new());
+    let space = create(&sim);
+    let object = space.generations().get().unwrap().unwrap();
+    space.generations().commit(object).unwrap();
+    let zone = space.attach(4, 0, 100, Reserve::Keep).unwrap();
+    let image = sim.crash();
+    for at in 0..2048 {
+        let sim = image.build(PM, Steps::new(), |_, _| 0);
+        sim.rot(at, 0x10);
+        match open(&sim, &[4]) {
+            Ok((space, zones)) => {
+                assert_eq!(zones, vec![zone], "byte {at}");
+                assert_eq!(space.generations().committed(), vec![object], "byte {at}");
+            }
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Corruption, "byte {at}: {error}"),
+        }
+    }
+    for at in zone.data.0 - ZONE_HEADER_BYTES..zone.data.0 {
+        let sim = image.build(PM, Steps::new(), |_, _| 0);
+        sim.rot(at, 1);
+        assert_eq!(
+            open(&sim, &[4]).unwrap().1,
+            vec![zone],
+            "the other copy serves, byte {at}"
+        );
+    }
+}
+
+#[test]
+fn a_stale_zone_header_is_not_believed() {
+    // A zone lived once, was released, and lives again: the crash after copy A of its new header
+    // leaves two valid copies with different owners.
+    let run = || {
+        let sim = SimPm::new(PM, Steps::new());
+        let space = create(&sim);
+        let old = space.attach(1, 0, 100, Reserve::Keep).unwrap();
+        space.release(&[old]);
+        let found = images(&sim, || {
+            space.attach(2, 0, 100, Reserve::Keep).unwrap();
+        });
+        let mut wrong = 0;
+        each_state(&found, |_, sim| {
+            let (_, zones) = open(&sim, &[2]).unwrap();
+            let full = sim.crash();
+            let copies = [0, 64].map(|c| {
+                let at = PmOff(old.data.0 - ZONE_HEADER_BYTES);
+                let region = Region::open(&region_spec(&sim)).unwrap();
+                let block = region.bytes(at.plus(c), 64).unwrap().to_vec();
+                ZoneHeader::decode(&block, region_seed(&ID), at)
+            });
+            let newest = copies
+                .iter()
+                .flatten()
+                .max_by_key(|h| h.generation)
+                .unwrap();
+            wrong += usize::from(zones.is_empty() == (newest.owner == 2));
+            assert!(full.pending().is_empty());
+        });
+        wrong
+    };
+    assert_eq!(run(), 0);
+    let _planted = plant(Bug::StaleZoneGeneration);
+    assert!(run() > 0, "the planted bug was not caught");
+}
+
+#[test]
+fn strangers_and_damage_are_told_apart() {
+    let sim = SimPm::new(PM, Steps::new());
+    drop(create(&sim));
+    let region = Region::open(&region_spec(&sim)).unwrap();
+    let error = Space::open(region, &[8; 16], SPEC, |_| true)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("another database") && error.contains(&"07".repeat(16)),
+        "{error}"
+    );
+    let blank = SimPm::new(PM, Steps::new());
+    Region::create(&region_spec(&blank), 256 << 10).unwrap();
+    let error = open(&blank, &[]).unwrap_err().to_string();
+    assert!(error.contains("not a Thermocline region"), "{error}");
+}

@@ -79,3 +79,20 @@ fn a_word_that_returned_to_its_durable_value_can_still_be_found_changed() {
     assert_eq!(image.pending()[0].candidates.len(), 2);
     assert_eq!(image.pending()[0].candidates[0], 0);
 }
+
+#[test]
+fn few_states_are_tried_exhaustively_and_many_by_sampling() {
+    let sim = sim();
+    sim.store(0, &[1; 24]);
+    sim.store(0, &[2; 8]);
+    let image = sim.crash();
+    let all = image.choices(EXHAUSTIVE_MAX, 0, 0, |_| true);
+    let distinct: BTreeSet<u64> = all.iter().map(|c| image.digest(|i, _| c[i])).collect();
+    assert_eq!((all.len(), distinct.len()), (3 * 2 * 2, 12));
+    let pruned = image.choices(EXHAUSTIVE_MAX, 0, 0, |w| w.offset == 8);
+    assert_eq!(pruned.len(), 2);
+    sim.store(64, &[3; 800]);
+    let image = sim.crash();
+    let some = image.choices(EXHAUSTIVE_MAX, 10, 7, |_| true);
+    assert_eq!(some.len(), 2 + 2 * image.pending().len() + 10);
+}

@@ -1,0 +1,170 @@
+//! Appending items to a chain, by one writer at a time.
+
+use std::sync::Arc;
+
+use thermocline_base::planted::{Bug, active};
+use thermocline_base::size::index;
+use thermocline_base::checksum::crc32c;
+use thermocline_base::{BatchEntry, Error, Result};
+use thermocline_halloc::{Reserve, Space, Zone};
+use thermocline_pm::PmOff;
+
+use crate::SITE_ITEM;
+use crate::chain::{Chain, Segment};
+use crate::format::{
+    ITEM_HEADER, ItemHeader, RECORD_HEADER, item_crc_start, push_record, record_bytes,
+};
+
+/// Builds an item in DRAM, so that each of its lines is stored to persistent memory once.
+#[derive(Debug, Default)]
+pub struct ItemBuilder {
+    bytes: Vec<u8>,
+    offsets: Vec<PmOff>,
+}
+
+/// Appends items to one chain.
+#[derive(Debug)]
+pub struct ChainWriter {
+    chain: Chain,
+    space: Arc<Space>,
+    segment: Option<Segment>,
+    at: PmOff,
+    /// Zones of the chain's own, attached so far.
+    zones: u32,
+    builder: ItemBuilder,
+}
+
+/// What a chain writer holds, for metrics and tests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WriterState {
+    /// Where the next item goes, if it fits there.
+    pub at: PmOff,
+    /// Bytes left in the current zone.
+    pub left: u64,
+}
+
+impl ChainWriter {
+    /// A writer of a new chain that begins in `start`, the unused rest of an older chain's zone,
+    /// or with a zone of its own.
+    pub fn new(space: Arc<Space>, chain: Chain, start: Option<Segment>) -> ChainWriter {
+        ChainWriter {
+            chain,
+            space,
+            at: start.map_or(PmOff(0), |s| s.from),
+            segment: start,
+            zones: 0,
+            builder: ItemBuilder::default(),
+        }
+    }
+
+    /// The chain.
+    pub fn chain(&self) -> &Chain {
+        &self.chain
+    }
+
+    /// Where it stands.
+    pub fn state(&self) -> WriterState {
+        WriterState { at: self.at, left: self.segment.map_or(0, |s| s.to.0 - self.at.0) }
+    }
+
+    /// Where a later chain may begin: the unused rest of the current zone.
+    pub fn rest(&self) -> Option<Segment> {
+        self.segment.map(|s| Segment { from: self.at, ..s })
+    }
+
+    /// Makes room for an item of `bytes` bytes (whole lines). Returns the zone that was attached,
+    /// if one was.
+    ///
+    /// # Errors
+    /// [`Error::OutOfSpace`]; nothing changed then.
+    pub fn ensure(&mut self, bytes: u64, reserve: Reserve) -> Result<Option<Zone>> {
+        if self.state().left >= bytes {
+            return Ok(None);
+        }
+        let zone = self.space.attach(self.chain.id, self.zones, bytes, reserve)?;
+        self.space.region().populate(zone.data, zone.end.0 - zone.data.0, true);
+        self.zones += 1;
+        self.at = zone.data;
+        self.segment =
+            Some(Segment { from: zone.data, to: zone.end, zone_generation: zone.generation });
+        Ok(Some(zone))
+    }
+
+    /// Appends and persists one item with `entries` at `first_seqno`, into the room that
+    /// [`ChainWriter::ensure`] made. Returns the offset of each record.
+    ///
+    /// # Errors
+    /// A failed persist: the item may or may not be there, and the store must be poisoned.
+    pub fn append<'a>(
+        &mut self,
+        entries: impl Iterator<Item = BatchEntry<'a>> + Clone,
+        first_seqno: u64,
+        published: u64,
+    ) -> Result<&[PmOff]> {
+        let Some(segment) = self.segment else {
+            return Err(Error::OutOfSpace("no zone is attached to the chain".into()));
+        };
+        let at = self.at;
+        self.builder.build(&self.chain, &segment, at, entries, first_seqno, published)?;
+        let bytes = &self.builder.bytes;
+        assert!(bytes.len() as u64 <= self.state().left, "ensure made room");
+        let region = self.space.region();
+        if active(Bug::SkipFlush) {
+            region.write(at, bytes);
+        } else {
+            region.write_nt(at, bytes);
+        }
+        if !active(Bug::SkipFence) {
+            region.fence(SITE_ITEM)?;
+        }
+        self.at = at.plus(bytes.len() as u64);
+        Ok(&self.builder.offsets)
+    }
+}
+
+impl ItemBuilder {
+    fn build<'a>(
+        &mut self,
+        chain: &Chain,
+        segment: &Segment,
+        at: PmOff,
+        entries: impl Iterator<Item = BatchEntry<'a>> + Clone,
+        first_seqno: u64,
+        published: u64,
+    ) -> Result<()> {
+        let too_big = |n: usize| {
+            Error::InvalidArgument(format!("{n} is more than one item of a memtable can hold"))
+        };
+        self.offsets.clear();
+        self.bytes.clear();
+        self.bytes.resize(ITEM_HEADER, 0);
+        let mut seqno = first_seqno;
+        for entry in entries.clone() {
+            let record_at = at.plus(self.bytes.len() as u64);
+            push_record(&mut self.bytes, &entry, seqno, chain.seed, record_at.0);
+            self.offsets.push(record_at);
+            seqno += 1;
+        }
+        let header = ItemHeader {
+            length: u32::try_from(self.bytes.len()).map_err(|_| too_big(self.bytes.len()))?,
+            first_seqno,
+            published,
+            count: u32::try_from(self.offsets.len()).map_err(|_| too_big(self.offsets.len()))?,
+            incarnation: chain.incarnation,
+            zone_generation: segment.zone_generation,
+            chain: chain.id,
+        };
+        header.encode(&mut self.bytes);
+        let mut crc =
+            crc32c(item_crc_start(chain.seed, at.0), &self.bytes[4..ITEM_HEADER]);
+        let mut record = ITEM_HEADER;
+        for entry in entries {
+            crc = crc32c(crc, &self.bytes[record..][..RECORD_HEADER + entry.key.len()]);
+            record += record_bytes(entry.key.len(), entry.value.len());
+        }
+        self.bytes[..4].copy_from_slice(&crc.to_le_bytes());
+        let padded = index(header.padded());
+        self.bytes.resize(padded, 0);
+        Ok(())
+    }
+}

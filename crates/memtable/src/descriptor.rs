@@ -1,0 +1,110 @@
+//! Generation descriptors: one object of the generation pool for every generation that exists.
+//!
+//! A descriptor holds the generation's id, written once, and its **floor**: the generation's last
+//! seqno, written when it is sealed and only after `durable` has reached it. An item at or below the
+//! floor that is missing or bad is corruption; without the floor the end of the last chain could be
+//! mistaken for a torn tail. Two copies on lines of their own, persisted one after the other, so
+//! that one survives a torn write and a rotten line.
+
+use thermocline_base::Result;
+use thermocline_base::checksum::hash64;
+use thermocline_halloc::{ObjectPool, Space};
+use thermocline_pm::Region;
+
+use crate::format::{
+    FLOOR_COPIES, decode_descriptor, decode_floor, encode_descriptor, encode_floor,
+};
+use crate::{SITE_DESCRIPTOR, SITE_FLOOR};
+
+/// The descriptor of a live generation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Descriptor {
+    /// The generation.
+    pub generation: u64,
+    /// Its last seqno, if it is sealed.
+    pub floor: Option<u64>,
+    index: u32,
+    seed: u64,
+}
+
+impl Descriptor {
+    /// Makes the descriptor of a generation that the manifest names. `None` if the pool is full.
+    ///
+    /// # Errors
+    /// A failed persist.
+    pub fn create(space: &Space, db_id: &[u8; 16], generation: u64) -> Result<Option<Descriptor>> {
+        let pool = space.generations();
+        let Some(index) = pool.get()? else { return Ok(None) };
+        let seed = hash64(db_id);
+        let at = pool.object(index);
+        let mut object = vec![0; thermocline_base::size::index(pool.object_bytes())];
+        object[..64].copy_from_slice(&encode_descriptor(generation, seed, at.0));
+        space.region().write(at, &object);
+        space.region().persist(at, pool.object_bytes(), SITE_DESCRIPTOR)?;
+        pool.commit(index)?;
+        Ok(Some(Descriptor { generation, floor: None, index, seed }))
+    }
+
+    /// Reads all committed descriptors.
+    ///
+    /// # Errors
+    /// Corruption, naming the region and offset.
+    pub fn read_all(space: &Space, db_id: &[u8; 16]) -> Result<Vec<Descriptor>> {
+        let pool = space.generations();
+        pool.committed().into_iter().map(|i| Descriptor::read(space.region(), pool, i, db_id)).collect()
+    }
+
+    fn read(region: &Region, pool: &ObjectPool, index: u32, db_id: &[u8; 16]) -> Result<Descriptor> {
+        let seed = hash64(db_id);
+        let at = pool.object(index);
+        let damaged = |what: &str, at: u64| {
+            thermocline_base::Error::corruption(
+                format!("{what} of a memtable generation is damaged"),
+                region.path().display().to_string(),
+                at,
+                "a matching checksum",
+                "none",
+            )
+        };
+        let generation = decode_descriptor(region.bytes(at, 64)?, seed, at.0)
+            .ok_or_else(|| damaged("the descriptor", at.0))?;
+        let mut floor = None;
+        let mut torn = 0;
+        for copy in FLOOR_COPIES.map(|c| at.plus(c)) {
+            let bytes = region.bytes(copy, 64)?;
+            match decode_floor(bytes, seed, copy.0) {
+                Some(found) => floor = floor.max(Some(found)),
+                None if bytes[..16].iter().all(|&b| b == 0) => {}
+                None => torn += 1,
+            }
+        }
+        // One torn copy is a crash while the floor was written: copy A torn and B not begun. Both
+        // damaged is not a crash.
+        if floor.is_none() && torn == FLOOR_COPIES.len() {
+            return Err(damaged("the floor", at.0 + FLOOR_COPIES[0]));
+        }
+        Ok(Descriptor { generation, floor, index, seed })
+    }
+
+    /// Records the generation's last seqno, which must be durable.
+    ///
+    /// # Errors
+    /// A failed persist.
+    pub fn set_floor(&mut self, space: &Space, floor: u64) -> Result<()> {
+        let at = space.generations().object(self.index);
+        for copy in FLOOR_COPIES.map(|c| at.plus(c)) {
+            space.region().write(copy, &encode_floor(floor, self.seed, copy.0));
+            space.region().persist(copy, 16, SITE_FLOOR)?;
+        }
+        self.floor = Some(floor);
+        Ok(())
+    }
+
+    /// Gives the descriptor back: the manifest no longer names its generation.
+    ///
+    /// # Errors
+    /// A failed persist.
+    pub fn release(self, space: &Space) -> Result<()> {
+        space.generations().release(self.index)
+    }
+}

@@ -1,0 +1,377 @@
+//! Finding again what was committed (design §14, rules 1 and 2).
+//!
+//! The walk takes the chains of one incarnation, in order, and answers: which items are there, where
+//! is the cut, and is what is missing a torn tail or corruption?
+//!
+//! # How
+//! Every segment is first scanned on its own, in parallel: from its start, item after item, as long
+//! as headers and keys verify and each item follows the one before. Then the scans are joined in
+//! order: a segment's items count only if its first one has exactly the expected seqno (rule 1).
+//! What is not reached that way is cut.
+//!
+//! # Cut or corruption
+//! An item is *known durable* if its seqno is at or below the chain's recorded cut, its generation's
+//! floor, or the `published` of any valid item of the incarnation, wherever it lies: behind the
+//! first gap every 64-byte line is tried, since a bad header gives no length. If the first missing
+//! seqno is known durable, that is corruption, reported with its place. Otherwise it is the torn
+//! tail. Of items that are there but not known durable also the values are verified; the first bad
+//! one is the cut. (Rule 2; values of items known durable are verified when they are read.)
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use thermocline_base::checksum::crc32c;
+use thermocline_base::planted::{Bug, active};
+use thermocline_base::size::index;
+use thermocline_base::{Error, Result};
+use thermocline_pm::{LINE, PmOff, Region};
+
+use crate::chain::{Chain, ChainPlan, Segment};
+use crate::format::{
+    ITEM_HEADER, ItemHeader, RECORD_HEADER, RecordHeader, item_crc_start, record_crc, stored_crc,
+};
+
+/// A valid item.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ItemRef {
+    /// Where it begins.
+    pub at: PmOff,
+    /// Its length on whole lines.
+    pub bytes: u32,
+    /// Its records.
+    pub count: u32,
+    /// Seqno of its first record.
+    pub first_seqno: u64,
+}
+
+impl ItemRef {
+    /// The seqno behind its last record.
+    pub fn next_seqno(&self) -> u64 {
+        self.first_seqno + u64::from(self.count)
+    }
+}
+
+/// How far a chain reaches.
+#[derive(Debug, Clone, Default)]
+pub struct ChainEnd {
+    /// Its accepted items, in order, by segment.
+    pub items: Vec<Vec<ItemRef>>,
+    /// Its last seqno; the one before its first if it has no record.
+    pub last_seqno: u64,
+    /// Behind its last item, and the segment that this lies in; `None` if it has no item.
+    pub end: Option<(usize, PmOff)>,
+}
+
+/// What the walk of an incarnation found.
+#[derive(Debug, Clone, Default)]
+pub struct WalkOutcome {
+    /// One for each plan.
+    pub chains: Vec<ChainEnd>,
+    /// The last accepted seqno.
+    pub last_seqno: u64,
+    /// Every seqno up to this one is known to have been durable before the crash.
+    pub known_durable: u64,
+    /// The highest seqno that any valid item in the chains' space carries, accepted or not.
+    pub seqno_seen: u64,
+    /// Bytes behind the accepted items in zones of chains without a recorded cut.
+    pub unsealed_bytes: u64,
+}
+
+/// One segment scanned on its own.
+#[derive(Debug, Default)]
+struct Scan {
+    items: Vec<ItemRef>,
+    published: u64,
+    stop: PmOff,
+}
+
+/// Walks the chains of one incarnation. `base` is the seqno of its first record.
+///
+/// # Errors
+/// [`Error::Corruption`] with region and offset of the first item that is missing although it is
+/// known to have been durable.
+pub fn walk_incarnation(
+    region: &Region,
+    plans: &[ChainPlan],
+    base: u64,
+    threads: usize,
+) -> Result<WalkOutcome> {
+    let scans = scan_all(region, plans, threads)?;
+    region.check_media()?;
+    let mut outcome = WalkOutcome { last_seqno: base - 1, ..WalkOutcome::default() };
+    let mut gap = None;
+    for (plan, scans) in plans.iter().zip(scans) {
+        join(region, plan, scans, &mut outcome, &mut gap)?;
+    }
+    outcome.seqno_seen = outcome.seqno_seen.max(outcome.last_seqno);
+    if let Some(at) = gap
+        && outcome.known_durable > outcome.last_seqno
+        && !active(Bug::CutBelowPublished)
+    {
+        return Err(missing(region, at, outcome.last_seqno + 1, outcome.known_durable));
+    }
+    verify_tail(region, plans, &mut outcome)?;
+    Ok(outcome)
+}
+
+/// Adds one chain to what was found so far.
+fn join(
+    region: &Region,
+    plan: &ChainPlan,
+    scans: Vec<Scan>,
+    outcome: &mut WalkOutcome,
+    gap: &mut Option<PmOff>,
+) -> Result<()> {
+    let mut end = ChainEnd { last_seqno: outcome.last_seqno, ..ChainEnd::default() };
+    for (i, (mut scan, segment)) in scans.into_iter().zip(&plan.segments).enumerate() {
+        let expected = outcome.last_seqno + 1;
+        let first = scan.items.first().map(|item| item.first_seqno);
+        if let Some(cut) = plan.cut {
+            // What lies behind a recorded cut was cut by an earlier recovery.
+            scan.items.retain(|item| item.next_seqno() <= cut + 1);
+        }
+        let follows = first.is_some_and(|f| f == expected || active(Bug::WalkAcceptsGap));
+        let mut behind = segment.from;
+        if follows {
+            outcome.known_durable = outcome.known_durable.max(scan.published);
+            if let Some(last) = scan.items.last() {
+                outcome.last_seqno = last.next_seqno() - 1;
+                behind = last.at.plus(u64::from(last.bytes));
+                end.end = Some((i, behind));
+            }
+        } else {
+            scan.items.clear();
+        }
+        if behind < segment.to {
+            *gap = Some(if follows { scan.stop } else { gap.unwrap_or(behind) });
+        }
+        if plan.cut.is_none() {
+            outcome.unsealed_bytes += segment.to.0 - behind.0;
+            let (published, seen) = try_every_line(region, &plan.chain, segment, behind)?;
+            outcome.known_durable = outcome.known_durable.max(published);
+            outcome.seqno_seen = outcome.seqno_seen.max(seen);
+        }
+        end.items.push(scan.items);
+    }
+    end.last_seqno = outcome.last_seqno;
+    let due = plan.cut.into_iter().chain(plan.floor).max().unwrap_or(0);
+    if due > outcome.last_seqno {
+        let at = gap.or(plan.segments.last().map(|s| s.to)).unwrap_or_default();
+        if !(active(Bug::CutBelowPublished) && plan.cut.is_none()) {
+            return Err(missing(region, at, outcome.last_seqno + 1, due));
+        }
+    }
+    // Everything up to a cut or floor was durable when that was written.
+    outcome.known_durable = outcome.known_durable.max(due);
+    outcome.chains.push(end);
+    Ok(())
+}
+
+/// Verifies the values of items that are not known to be durable, and cuts at the first bad one.
+fn verify_tail(region: &Region, plans: &[ChainPlan], outcome: &mut WalkOutcome) -> Result<()> {
+    for c in 0..outcome.chains.len() {
+        for s in 0..outcome.chains[c].items.len() {
+            let from = outcome.chains[c].items[s]
+                .partition_point(|item| item.next_seqno() <= outcome.known_durable + 1);
+            for i in from..outcome.chains[c].items[s].len() {
+                let item = outcome.chains[c].items[s][i];
+                if values_hold(region, &plans[c].chain, &item)? {
+                    continue;
+                }
+                cut_at(outcome, c, s, i, &plans[c].segments);
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Drops item `i` of segment `s` of chain `c` and everything after it.
+fn cut_at(outcome: &mut WalkOutcome, c: usize, s: usize, i: usize, segments: &[Segment]) {
+    let item = outcome.chains[c].items[s][i];
+    outcome.last_seqno = item.first_seqno - 1;
+    outcome.unsealed_bytes += segments[s].to.0 - item.at.0;
+    for (later, chain) in outcome.chains.iter_mut().enumerate().skip(c) {
+        for (segment, items) in chain.items.iter_mut().enumerate() {
+            if later > c || segment > s {
+                items.clear();
+            } else if segment == s {
+                items.truncate(i);
+            }
+        }
+        chain.last_seqno = outcome.last_seqno;
+        chain.end = chain.items.iter().enumerate().rev().find_map(|(s, items)| {
+            items.last().map(|last| (s, last.at.plus(u64::from(last.bytes))))
+        });
+    }
+}
+
+fn scan_all(region: &Region, plans: &[ChainPlan], threads: usize) -> Result<Vec<Vec<Scan>>> {
+    let work: Vec<(usize, usize)> = plans
+        .iter()
+        .enumerate()
+        .flat_map(|(p, plan)| (0..plan.segments.len()).map(move |s| (p, s)))
+        .collect();
+    let mut scans: Vec<Vec<Scan>> =
+        plans.iter().map(|p| p.segments.iter().map(|_| Scan::default()).collect()).collect();
+    let scan = |&(p, s): &(usize, usize)| {
+        scan_segment(region, &plans[p].chain, &plans[p].segments[s])
+    };
+    if threads <= 1 || work.len() <= 1 {
+        for job in &work {
+            scans[job.0][job.1] = scan(job)?;
+        }
+        return Ok(scans);
+    }
+    let next = AtomicUsize::new(0);
+    let done = Mutex::new(Vec::with_capacity(work.len()));
+    std::thread::scope(|scope| {
+        for _ in 0..threads.min(work.len()) {
+            scope.spawn(|| {
+                while let Some(job) = work.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let result = scan(job);
+                    done.lock().unwrap_or_else(PoisonError::into_inner).push((*job, result));
+                }
+            });
+        }
+    });
+    for ((p, s), result) in done.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        scans[p][s] = result?;
+    }
+    Ok(scans)
+}
+
+fn scan_segment(region: &Region, chain: &Chain, segment: &Segment) -> Result<Scan> {
+    region.populate(segment.from, segment.to.0 - segment.from.0, false);
+    let mut scan = Scan { stop: segment.from, ..Scan::default() };
+    while let Some((item, published)) = item_at(region, chain, segment, scan.stop)? {
+        if scan.items.last().is_some_and(|last| last.next_seqno() != item.first_seqno)
+            && !active(Bug::WalkAcceptsGap)
+        {
+            break;
+        }
+        scan.published = scan.published.max(published);
+        scan.stop = item.at.plus(u64::from(item.bytes));
+        scan.items.push(item);
+        // Records are often alike in size: the one after the next is about as far again.
+        let ahead = scan.stop.plus(2 * u64::from(item.bytes));
+        region.prefetch(ahead);
+        region.prefetch(ahead.plus(LINE));
+    }
+    Ok(scan)
+}
+
+/// The item at `at`, with its `published`, if header and keys verify.
+fn item_at(
+    region: &Region,
+    chain: &Chain,
+    segment: &Segment,
+    at: PmOff,
+) -> Result<Option<(ItemRef, u64)>> {
+    let left = segment.to.0 - at.0;
+    if left < LINE {
+        return Ok(None);
+    }
+    let header_bytes = region.bytes(at, ITEM_HEADER)?;
+    let header = ItemHeader::decode(header_bytes);
+    let length = u64::from(header.length);
+    let generation_ok = header.zone_generation == segment.zone_generation
+        || active(Bug::StaleZoneGeneration);
+    if header.chain != chain.id
+        || header.incarnation != chain.incarnation
+        || !generation_ok
+        || length < ITEM_HEADER as u64
+        || header.padded() > left
+        || u64::from(header.count) > (length - ITEM_HEADER as u64) / RECORD_HEADER as u64
+        || header.first_seqno == 0
+        || header.first_seqno.checked_add(u64::from(header.count)).is_none()
+    {
+        return Ok(None);
+    }
+    let mut crc = crc32c(item_crc_start(chain.seed, at.0), &header_bytes[4..]);
+    let mut record = at.plus(ITEM_HEADER as u64);
+    let end = at.plus(length);
+    for _ in 0..header.count {
+        if record.0 + RECORD_HEADER as u64 > end.0 {
+            return Ok(None);
+        }
+        let head = RecordHeader::decode(region.bytes(record, RECORD_HEADER)?);
+        if record.0 + head.padded() as u64 > end.0 || head.kind().is_none() {
+            return Ok(None);
+        }
+        crc = crc32c(crc, region.bytes(record, head.head_len())?);
+        record = record.plus(head.padded() as u64);
+    }
+    if record != end || crc != stored_crc(header_bytes) {
+        return Ok(None);
+    }
+    let bytes = u32::try_from(header.padded()).unwrap_or(u32::MAX);
+    let item = ItemRef { at, bytes, count: header.count, first_seqno: header.first_seqno };
+    Ok(Some((item, header.published)))
+}
+
+/// Tries every line of a segment from `from` on: the highest `published` and the highest seqno of
+/// the valid items there, 0 if there is none.
+fn try_every_line(
+    region: &Region,
+    chain: &Chain,
+    segment: &Segment,
+    from: PmOff,
+) -> Result<(u64, u64)> {
+    let mut found = (0, 0);
+    let mut at = from.line_up();
+    while at.0 + LINE <= segment.to.0 {
+        if let Some((item, published)) = item_at(region, chain, segment, at)? {
+            found.0 = found.0.max(published);
+            found.1 = found.1.max(item.next_seqno() - 1);
+        }
+        at = at.plus(LINE);
+    }
+    Ok(found)
+}
+
+/// Whether all records of an item verify, values included.
+fn values_hold(region: &Region, chain: &Chain, item: &ItemRef) -> Result<bool> {
+    let mut at = item.at.plus(ITEM_HEADER as u64);
+    for _ in 0..item.count {
+        let head = RecordHeader::decode(region.bytes(at, RECORD_HEADER)?);
+        let bytes = region.bytes(at, head.len())?;
+        if record_crc(chain.seed, at.0, bytes) != head.crc {
+            return Ok(false);
+        }
+        at = at.plus(head.padded() as u64);
+    }
+    Ok(true)
+}
+
+/// Calls `visit` with the offset and header of each record of a valid item.
+pub(crate) fn each_record(
+    region: &Region,
+    item: &ItemRef,
+    mut visit: impl FnMut(PmOff, RecordHeader, u64) -> Result<()>,
+) -> Result<()> {
+    let mut at = item.at.plus(ITEM_HEADER as u64);
+    for i in 0..u64::from(item.count) {
+        let head = RecordHeader::decode(region.bytes(at, RECORD_HEADER)?);
+        visit(at, head, item.first_seqno + i)?;
+        at = at.plus(head.padded() as u64);
+    }
+    Ok(())
+}
+
+#[cold]
+fn missing(region: &Region, at: PmOff, seqno: u64, durable: u64) -> Error {
+    Error::corruption(
+        format!("the item with seqno {seqno} is missing or damaged, though it was durable"),
+        region.path().display().to_string(),
+        at.0,
+        format!("all items up to seqno {durable}"),
+        format!("items up to seqno {}", seqno - 1),
+    )
+}
+
+/// An index of a count, for callers that size buffers.
+pub(crate) fn record_count(chains: &[ChainEnd]) -> usize {
+    let items = chains.iter().flat_map(|c| c.items.iter().flatten());
+    index(items.map(|item| u64::from(item.count)).sum())
+}
