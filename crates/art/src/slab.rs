@@ -1,0 +1,292 @@
+//! The default node memory: slabs.
+//!
+//! Blocks of one size class come from *chunks* of 16 KiB, which begin with a header and are
+//! aligned to their size, so that a block finds its chunk by masking its address. Chunks come from
+//! a *pool* common to all classes, and the pool takes *extents* of several chunks from the system.
+//!
+//! Why chunks change class: under uniform keys all nodes of one kind outgrow it at nearly the same
+//! time (at five million random keys nearly every 48-child node has become a 128-child node). A
+//! free list per class would then hold that memory for ever; here an empty chunk goes back to the
+//! pool, and the pool returns extents to the system beyond a little hysteresis.
+//!
+//! The chunk size is a compromise: 16,320 bytes after the header are a multiple of the commonest
+//! blocks (48, 160) and lose at most 11 % to the largest node, while a small store pays one chunk
+//! per kind of node it has.
+//!
+//! # Invariants
+//! - **S1** A chunk is owned either by one class (its header is protected by that class's lock) or
+//!   by the pool (protected by the pool's lock). It changes hands under both.
+//! - **S2** The `partial` list of a class holds exactly its chunks with at least one free block.
+//! - **S3** In a chunk, the blocks below `bump` are given out or on the free list, those from
+//!   `bump` on have never been given out; `live` counts those given out.
+//! - **S4** An extent is returned to the system only when all its chunks are owned by the pool.
+//!
+//! Lock order: class, then pool.
+
+use std::alloc::{Layout, alloc, dealloc};
+use std::ptr::NonNull;
+
+use thermocline_base::sync::{AtomicU64, Mutex, Ordering, lock};
+use thermocline_base::{Error, Result};
+
+use crate::memory::{NodeMemory, Usage};
+use pool::{CHUNK, ChunkPtr, Pool};
+
+mod pool;
+
+/// Bytes of a chunk that its header takes.
+const HEADER: usize = 64;
+
+/// Block sizes. The node kinds have exact classes; the others serve version lists.
+const CLASSES: [usize; 16] = [
+    48, 64, 80, 96, 128, 160, 240, 320, 480, 656, 1024, 1296, 2080, 3264, 4080, BLOCK_MAX,
+];
+
+/// The largest block that comes from a chunk; larger ones come from the system directly.
+const BLOCK_MAX: usize = (CHUNK - HEADER) / 2;
+
+/// Alignment of every block.
+const ALIGN: usize = 16;
+
+/// The class of each size, by size in units of [`ALIGN`], rounded up.
+const CLASS_OF: [u8; BLOCK_MAX / ALIGN + 1] = {
+    let mut table = [0; BLOCK_MAX / ALIGN + 1];
+    let (mut units, mut class) = (0, 0u8);
+    while units < table.len() {
+        if units * ALIGN > CLASSES[class as usize] {
+            class += 1;
+        }
+        table[units] = class;
+        units += 1;
+    }
+    table
+};
+
+const _: () = assert!(size_of::<Chunk>() <= HEADER);
+
+/// The header of a chunk (S1, S3). Offsets count from the chunk's start; 0 is none.
+#[repr(C)]
+pub(super) struct Chunk {
+    next: Option<ChunkPtr>,
+    prev: Option<ChunkPtr>,
+    extent: usize,
+    free: usize,
+    bump: usize,
+    live: usize,
+}
+
+/// The chunks of one size class.
+struct Class {
+    partial: Option<ChunkPtr>,
+}
+
+// SAFETY: S1: the pointers lead to chunks that only the holder of this class's lock touches.
+unsafe impl Send for Class {}
+
+/// See the module's text.
+pub struct Slab {
+    classes: [Mutex<Class>; CLASSES.len()],
+    /// Bytes given out per class; written under the class's lock.
+    used: [AtomicU64; CLASSES.len()],
+    /// Bytes of blocks over [`BLOCK_MAX`].
+    large: AtomicU64,
+    pool: Mutex<Pool>,
+    /// Bytes of all extents; written under the pool's lock.
+    extents: AtomicU64,
+}
+
+impl Default for Slab {
+    fn default() -> Slab {
+        Slab::new()
+    }
+}
+
+impl std::fmt::Debug for Slab {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Slab")
+            .field("usage", &self.usage())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Slab {
+    /// An empty memory; it takes nothing from the system until the first block.
+    pub fn new() -> Slab {
+        Slab {
+            classes: std::array::from_fn(|_| Mutex::new(Class { partial: None })),
+            used: std::array::from_fn(|_| AtomicU64::new(0)),
+            large: AtomicU64::new(0),
+            pool: Mutex::new(Pool::default()),
+            extents: AtomicU64::new(0),
+        }
+    }
+
+    fn class_of(bytes: usize) -> Option<usize> {
+        CLASS_OF.get(bytes.div_ceil(ALIGN)).map(|&c| usize::from(c))
+    }
+
+    fn large_layout(bytes: usize) -> Result<Layout> {
+        Layout::from_size_align(bytes, ALIGN)
+            .map_err(|_| Error::OutOfSpace(format!("no address space for {bytes} bytes of index")))
+    }
+
+    fn allocate_large(&self, bytes: usize) -> Result<NonNull<u8>> {
+        let layout = Slab::large_layout(bytes)?;
+        // SAFETY: the layout is larger than BLOCK_MAX, so not empty.
+        let block = NonNull::new(unsafe { alloc(layout) }).ok_or_else(|| refused(bytes))?;
+        self.large.fetch_add(bytes as u64, Ordering::Relaxed);
+        Ok(block)
+    }
+
+    /// Runs `change` on the pool and notes how many bytes it holds then.
+    fn with_pool<T>(&self, change: impl FnOnce(&mut Pool) -> T) -> T {
+        let mut pool = lock(&self.pool);
+        let result = change(&mut pool);
+        self.extents.store(pool.bytes(), Ordering::Relaxed);
+        result
+    }
+
+    /// Adds to a class's count; the caller holds the class's lock, so no addition is lost.
+    fn count(&self, class: usize, bytes: u64) {
+        let used = self.used[class].load(Ordering::Relaxed);
+        self.used[class].store(used.wrapping_add(bytes), Ordering::Relaxed);
+    }
+}
+
+#[cold]
+fn refused(bytes: usize) -> Error {
+    Error::OutOfSpace(format!(
+        "the system refused {bytes} bytes of memory for the index; lower `dram`"
+    ))
+}
+
+impl Class {
+    /// Gives out one block of the first chunk with room.
+    fn take(&mut self, chunk: ChunkPtr, bytes: usize) -> NonNull<u8> {
+        // SAFETY: S1: the chunk is this class's, and `&mut self` stands for its lock.
+        let head = unsafe { chunk.header() };
+        let offset = if head.free != 0 {
+            let offset = head.free;
+            // SAFETY: S3: the free list holds free blocks of this chunk, each of which begins
+            // with the offset of the next; blocks are aligned to 16 bytes.
+            head.free = unsafe { chunk.at(offset).cast::<usize>().read() };
+            offset
+        } else {
+            let offset = head.bump;
+            head.bump += bytes;
+            offset
+        };
+        head.live += 1;
+        if head.free == 0 && head.bump + bytes > CHUNK {
+            self.unlink(chunk); // S2
+        }
+        chunk.at(offset)
+    }
+
+    fn link(&mut self, chunk: ChunkPtr) {
+        // SAFETY: S1, as in `take`; the list's chunks are this class's too.
+        unsafe {
+            chunk.header().next = self.partial;
+            chunk.header().prev = None;
+            if let Some(next) = self.partial {
+                next.header().prev = Some(chunk);
+            }
+        }
+        self.partial = Some(chunk);
+    }
+
+    fn unlink(&mut self, chunk: ChunkPtr) {
+        // SAFETY: S1, as in `take`; the neighbours are this class's too.
+        unsafe {
+            let (prev, next) = (chunk.header().prev, chunk.header().next);
+            if let Some(next) = next {
+                next.header().prev = prev;
+            }
+            match prev {
+                Some(prev) => prev.header().next = next,
+                None => self.partial = next,
+            }
+        }
+    }
+}
+
+// SAFETY: S3: a block below `bump` that is not on the free list is given out exactly once, lies
+// within its chunk behind the header, and blocks are multiples of 16 bytes from an aligned start.
+// The pool checks that extents lie below 2^48.
+unsafe impl NodeMemory for Slab {
+    fn allocate(&self, bytes: usize) -> Result<NonNull<u8>> {
+        let Some(index) = Slab::class_of(bytes) else {
+            return self.allocate_large(bytes);
+        };
+        let size = CLASSES[index];
+        let mut class = lock(&self.classes[index]);
+        let chunk = match class.partial {
+            Some(chunk) => chunk,
+            None => {
+                let chunk = self.with_pool(Pool::take)?;
+                // SAFETY: S1: the pool has just handed the chunk over.
+                let head = unsafe { chunk.header() };
+                (head.free, head.bump, head.live) = (0, HEADER, 0);
+                class.link(chunk);
+                chunk
+            }
+        };
+        self.count(index, size as u64);
+        Ok(class.take(chunk, size))
+    }
+
+    unsafe fn release(&self, block: NonNull<u8>, bytes: usize) {
+        let Some(index) = Slab::class_of(bytes) else {
+            let layout = Slab::large_layout(bytes).expect("it was allocated with this layout");
+            // SAFETY: by contract the block came from `allocate_large` with this layout.
+            unsafe { dealloc(block.as_ptr(), layout) };
+            self.large.fetch_sub(bytes as u64, Ordering::Relaxed);
+            return;
+        };
+        let size = CLASSES[index];
+        let mut class = lock(&self.classes[index]);
+        let (chunk, offset) = ChunkPtr::of_block(block);
+        // SAFETY: S1: by contract the block is of this class, so its chunk is too.
+        let head = unsafe { chunk.header() };
+        let was_full = head.free == 0 && head.bump + size > CHUNK;
+        // SAFETY: by contract nobody uses the block any more; it is aligned and large enough.
+        unsafe { block.cast::<usize>().write(head.free) };
+        head.free = offset;
+        head.live -= 1;
+        let empty = head.live == 0;
+        if was_full {
+            class.link(chunk); // S2
+        }
+        if empty {
+            class.unlink(chunk);
+            self.with_pool(|pool| pool.give(chunk));
+        }
+        self.count(index, (size as u64).wrapping_neg());
+    }
+
+    fn block_bytes(&self, bytes: usize) -> usize {
+        Slab::class_of(bytes).map_or(bytes, |class| CLASSES[class])
+    }
+
+    fn slack_bytes(&self) -> u64 {
+        // A new chunk per node kind and for one class of lists, and the extent they come from.
+        let extents = self.extents.load(Ordering::Relaxed);
+        (6 * CHUNK) as u64 + Pool::extent_bytes(extents)
+    }
+
+    fn frees_all_on_drop(&self) -> bool {
+        self.large.load(Ordering::Relaxed) == 0
+    }
+
+    fn usage(&self) -> Usage {
+        let large = self.large.load(Ordering::Relaxed);
+        let used: u64 = self.used.iter().map(|u| u.load(Ordering::Relaxed)).sum();
+        Usage {
+            used_bytes: used + large,
+            reserved_bytes: self.extents.load(Ordering::Relaxed) + large,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

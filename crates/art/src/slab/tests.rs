@@ -1,0 +1,74 @@
+use super::*;
+
+/// Fills a block so that overlapping blocks would show.
+fn fill(block: NonNull<u8>, bytes: usize, tag: u8) {
+    // SAFETY: the test allocated the block with this size.
+    unsafe { block.write_bytes(tag, bytes) };
+}
+
+fn holds(block: NonNull<u8>, bytes: usize, tag: u8) -> bool {
+    // SAFETY: as in `fill`; the block was written.
+    (0..bytes).all(|i| unsafe { block.add(i).read() } == tag)
+}
+
+#[test]
+fn blocks_do_not_overlap_and_are_counted() {
+    let slab = Slab::new();
+    let mut blocks = Vec::new();
+    let mut used = 0;
+    for round in 0..3000usize {
+        let bytes = [
+            1, 40, 48, 49, 160, 656, 1296, 2072, 5000, 8160, 8161, 20_000,
+        ][round % 12];
+        let block = slab.allocate(bytes).unwrap();
+        assert_eq!(block.addr().get() % ALIGN, 0);
+        let tag = (round % 251) as u8;
+        fill(block, bytes, tag);
+        used += slab.block_bytes(bytes) as u64;
+        blocks.push((block, bytes, tag));
+        if round % 3 == 2 {
+            let (block, bytes, tag) = blocks.swap_remove(round * 7 % blocks.len());
+            assert!(holds(block, bytes, tag));
+            used -= slab.block_bytes(bytes) as u64;
+            // SAFETY: allocated above and removed from the list.
+            unsafe { slab.release(block, bytes) };
+        }
+        let usage = slab.usage();
+        assert_eq!(usage.used_bytes, used);
+        assert!(usage.reserved_bytes >= used);
+    }
+    for (block, bytes, tag) in blocks {
+        assert!(holds(block, bytes, tag));
+        // SAFETY: allocated above, released once.
+        unsafe { slab.release(block, bytes) };
+    }
+    let usage = slab.usage();
+    assert_eq!(usage.used_bytes, 0);
+    assert!(usage.reserved_bytes <= 2 << 20, "{usage:?}");
+}
+
+#[test]
+fn chunks_of_one_class_serve_another() {
+    let slab = Slab::new();
+    let small: Vec<_> = (0..20_000).map(|_| slab.allocate(48).unwrap()).collect();
+    let before = slab.usage();
+    for block in small {
+        // SAFETY: allocated above, released once.
+        unsafe { slab.release(block, 48) };
+    }
+    let free = slab.usage();
+    assert!(free.reserved_bytes < before.reserved_bytes / 2, "{free:?}");
+    for _ in 0..before.used_bytes / 700 {
+        slab.allocate(656).unwrap();
+    }
+    assert!(slab.usage().reserved_bytes <= before.reserved_bytes + (256 << 10));
+}
+
+#[test]
+fn every_size_has_the_smallest_class_that_fits() {
+    for bytes in 1..=BLOCK_MAX {
+        let class = Slab::class_of(bytes).unwrap();
+        assert!(CLASSES[class] >= bytes && (class == 0 || CLASSES[class - 1] < bytes));
+    }
+    assert_eq!(Slab::class_of(BLOCK_MAX + 1), None);
+}
