@@ -7,6 +7,7 @@
 
 pub mod batch;
 pub mod checksum;
+pub mod counter;
 pub mod error;
 pub mod limits;
 pub mod options;

@@ -250,6 +250,44 @@ impl RegionDemand {
     }
 }
 
+/// How a region on DRAM is slowed down to behave like other media, for experiments only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Emulation {
+    /// As fast as the memory is.
+    #[default]
+    None,
+    /// Like Optane DCPMM.
+    Optane,
+    /// Like memory behind CXL.
+    Cxl,
+}
+
+impl Emulation {
+    /// The profile with this name.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for an unknown name.
+    pub fn parse(name: &str) -> Result<Emulation> {
+        match name {
+            "none" => Ok(Emulation::None),
+            "optane" => Ok(Emulation::Optane),
+            "cxl" => Ok(Emulation::Cxl),
+            _ => Err(Error::InvalidArgument(format!(
+                "there is no emulation profile '{name}'; the profiles are none, optane and cxl"
+            ))),
+        }
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Emulation::None => "none",
+            Emulation::Optane => "optane",
+            Emulation::Cxl => "cxl",
+        }
+    }
+}
+
 /// What most users set: two budgets. Everything else derives from them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
@@ -262,6 +300,8 @@ pub struct Options {
     pub pm_path: Option<PathBuf>,
     /// Refuse any other kind of region than this.
     pub region: RegionDemand,
+    /// Slow the region down for an experiment.
+    pub emulate: Emulation,
     /// Make the database if there is none.
     pub create_if_missing: bool,
     /// Write nothing at all; see the facade's `Db::open`.
@@ -285,6 +325,7 @@ impl Default for Options {
             pm: 4 << 30,
             pm_path: None,
             region: RegionDemand::Any,
+            emulate: Emulation::None,
             create_if_missing: true,
             read_only: false,
             preset: Preset::Thermocline,
@@ -319,11 +360,12 @@ impl Options {
             "dram" => self.dram = parse_size(value)?,
             "pm" => self.pm = parse_size(value)?,
             "region" => self.region = RegionDemand::parse(value)?,
+            "emulate" => self.emulate = Emulation::parse(value)?,
             "preset" => self.preset = Preset::parse(value)?,
             _ => {
                 let row = Self::rows().find(|row| row.name == name).ok_or_else(|| {
                     Error::InvalidArgument(format!(
-                        "there is no option '{name}'; the options are dram, pm, region, preset, {}",
+                        "there is no option '{name}'; the options are dram, pm, region, emulate, preset, {}",
                         Self::rows()
                             .map(|row| row.name)
                             .collect::<Vec<_>>()

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use thermocline_base::checksum::crc32c;
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::size::index;
-use thermocline_base::checksum::crc32c;
 use thermocline_base::{BatchEntry, Error, Result};
 use thermocline_halloc::{Reserve, Space, Zone};
 use thermocline_pm::PmOff;
@@ -64,7 +64,10 @@ impl ChainWriter {
 
     /// Where it stands.
     pub fn state(&self) -> WriterState {
-        WriterState { at: self.at, left: self.segment.map_or(0, |s| s.to.0 - self.at.0) }
+        WriterState {
+            at: self.at,
+            left: self.segment.map_or(0, |s| s.to.0 - self.at.0),
+        }
     }
 
     /// Where a later chain may begin: the unused rest of the current zone.
@@ -81,12 +84,19 @@ impl ChainWriter {
         if self.state().left >= bytes {
             return Ok(None);
         }
-        let zone = self.space.attach(self.chain.id, self.zones, bytes, reserve)?;
-        self.space.region().populate(zone.data, zone.end.0 - zone.data.0, true);
+        let zone = self
+            .space
+            .attach(self.chain.id, self.zones, bytes, reserve)?;
+        self.space
+            .region()
+            .populate(zone.data, zone.end.0 - zone.data.0, true);
         self.zones += 1;
         self.at = zone.data;
-        self.segment =
-            Some(Segment { from: zone.data, to: zone.end, zone_generation: zone.generation });
+        self.segment = Some(Segment {
+            from: zone.data,
+            to: zone.end,
+            zone_generation: zone.generation,
+        });
         Ok(Some(zone))
     }
 
@@ -105,7 +115,8 @@ impl ChainWriter {
             return Err(Error::OutOfSpace("no zone is attached to the chain".into()));
         };
         let at = self.at;
-        self.builder.build(&self.chain, &segment, at, entries, first_seqno, published)?;
+        self.builder
+            .build(&self.chain, &segment, at, entries, first_seqno, published)?;
         let bytes = &self.builder.bytes;
         assert!(bytes.len() as u64 <= self.state().left, "ensure made room");
         let region = self.space.region();
@@ -155,11 +166,16 @@ impl ItemBuilder {
             chain: chain.id,
         };
         header.encode(&mut self.bytes);
-        let mut crc =
-            crc32c(item_crc_start(chain.seed, at.0), &self.bytes[4..ITEM_HEADER]);
+        let mut crc = crc32c(
+            item_crc_start(chain.seed, at.0),
+            &self.bytes[4..ITEM_HEADER],
+        );
         let mut record = ITEM_HEADER;
         for entry in entries {
-            crc = crc32c(crc, &self.bytes[record..][..RECORD_HEADER + entry.key.len()]);
+            crc = crc32c(
+                crc,
+                &self.bytes[record..][..RECORD_HEADER + entry.key.len()],
+            );
             record += record_bytes(entry.key.len(), entry.value.len());
         }
         self.bytes[..4].copy_from_slice(&crc.to_le_bytes());

@@ -32,7 +32,12 @@ pub struct Chain {
 impl Chain {
     /// The chain with this identity.
     pub fn new(db_id: &[u8; 16], id: u64, incarnation: u32, nonce: u64, base: u64) -> Chain {
-        Chain { id, incarnation, seed: chain_seed(db_id, id, incarnation, nonce), base }
+        Chain {
+            id,
+            incarnation,
+            seed: chain_seed(db_id, id, incarnation, nonce),
+            base,
+        }
     }
 }
 

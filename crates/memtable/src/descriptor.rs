@@ -34,15 +34,24 @@ impl Descriptor {
     /// A failed persist.
     pub fn create(space: &Space, db_id: &[u8; 16], generation: u64) -> Result<Option<Descriptor>> {
         let pool = space.generations();
-        let Some(index) = pool.get()? else { return Ok(None) };
+        let Some(index) = pool.get()? else {
+            return Ok(None);
+        };
         let seed = hash64(db_id);
         let at = pool.object(index);
         let mut object = vec![0; thermocline_base::size::index(pool.object_bytes())];
         object[..64].copy_from_slice(&encode_descriptor(generation, seed, at.0));
         space.region().write(at, &object);
-        space.region().persist(at, pool.object_bytes(), SITE_DESCRIPTOR)?;
+        space
+            .region()
+            .persist(at, pool.object_bytes(), SITE_DESCRIPTOR)?;
         pool.commit(index)?;
-        Ok(Some(Descriptor { generation, floor: None, index, seed }))
+        Ok(Some(Descriptor {
+            generation,
+            floor: None,
+            index,
+            seed,
+        }))
     }
 
     /// Reads all committed descriptors.
@@ -51,10 +60,18 @@ impl Descriptor {
     /// Corruption, naming the region and offset.
     pub fn read_all(space: &Space, db_id: &[u8; 16]) -> Result<Vec<Descriptor>> {
         let pool = space.generations();
-        pool.committed().into_iter().map(|i| Descriptor::read(space.region(), pool, i, db_id)).collect()
+        pool.committed()
+            .into_iter()
+            .map(|i| Descriptor::read(space.region(), pool, i, db_id))
+            .collect()
     }
 
-    fn read(region: &Region, pool: &ObjectPool, index: u32, db_id: &[u8; 16]) -> Result<Descriptor> {
+    fn read(
+        region: &Region,
+        pool: &ObjectPool,
+        index: u32,
+        db_id: &[u8; 16],
+    ) -> Result<Descriptor> {
         let seed = hash64(db_id);
         let at = pool.object(index);
         let damaged = |what: &str, at: u64| {
@@ -83,7 +100,12 @@ impl Descriptor {
         if floor.is_none() && torn == FLOOR_COPIES.len() {
             return Err(damaged("the floor", at.0 + FLOOR_COPIES[0]));
         }
-        Ok(Descriptor { generation, floor, index, seed })
+        Ok(Descriptor {
+            generation,
+            floor,
+            index,
+            seed,
+        })
     }
 
     /// Records the generation's last seqno, which must be durable.
@@ -93,7 +115,9 @@ impl Descriptor {
     pub fn set_floor(&mut self, space: &Space, floor: u64) -> Result<()> {
         let at = space.generations().object(self.index);
         for copy in FLOOR_COPIES.map(|c| at.plus(c)) {
-            space.region().write(copy, &encode_floor(floor, self.seed, copy.0));
+            space
+                .region()
+                .write(copy, &encode_floor(floor, self.seed, copy.0));
             space.region().persist(copy, 16, SITE_FLOOR)?;
         }
         self.floor = Some(floor);

@@ -56,7 +56,9 @@ pub(crate) fn record_bytes(key_len: usize, value_len: usize) -> usize {
 
 /// Bytes of persistent memory that an item with these entries takes, whole lines.
 pub fn item_bytes<'a>(entries: impl Iterator<Item = BatchEntry<'a>>) -> u64 {
-    let records: usize = entries.map(|e| record_bytes(e.key.len(), e.value.len())).sum();
+    let records: usize = entries
+        .map(|e| record_bytes(e.key.len(), e.value.len()))
+        .sum();
     (ITEM_HEADER + records).next_multiple_of(64) as u64
 }
 
@@ -103,11 +105,6 @@ impl ItemHeader {
             zone_generation: u64_at(bytes, 32),
             chain: u64_at(bytes, 40),
         }
-    }
-
-    /// The seqno behind the last record.
-    pub fn next_seqno(&self) -> u64 {
-        self.first_seqno.wrapping_add(u64::from(self.count))
     }
 
     /// Bytes on whole lines.

@@ -22,7 +22,6 @@ use std::sync::{Mutex, PoisonError};
 
 use thermocline_base::checksum::crc32c;
 use thermocline_base::planted::{Bug, active};
-use thermocline_base::size::index;
 use thermocline_base::{Error, Result};
 use thermocline_pm::{LINE, PmOff, Region};
 
@@ -98,7 +97,10 @@ pub fn walk_incarnation(
 ) -> Result<WalkOutcome> {
     let scans = scan_all(region, plans, threads)?;
     region.check_media()?;
-    let mut outcome = WalkOutcome { last_seqno: base - 1, ..WalkOutcome::default() };
+    let mut outcome = WalkOutcome {
+        last_seqno: base - 1,
+        ..WalkOutcome::default()
+    };
     let mut gap = None;
     for (plan, scans) in plans.iter().zip(scans) {
         join(region, plan, scans, &mut outcome, &mut gap)?;
@@ -108,7 +110,12 @@ pub fn walk_incarnation(
         && outcome.known_durable > outcome.last_seqno
         && !active(Bug::CutBelowPublished)
     {
-        return Err(missing(region, at, outcome.last_seqno + 1, outcome.known_durable));
+        return Err(missing(
+            region,
+            at,
+            outcome.last_seqno + 1,
+            outcome.known_durable,
+        ));
     }
     verify_tail(region, plans, &mut outcome)?;
     Ok(outcome)
@@ -122,7 +129,10 @@ fn join(
     outcome: &mut WalkOutcome,
     gap: &mut Option<PmOff>,
 ) -> Result<()> {
-    let mut end = ChainEnd { last_seqno: outcome.last_seqno, ..ChainEnd::default() };
+    let mut end = ChainEnd {
+        last_seqno: outcome.last_seqno,
+        ..ChainEnd::default()
+    };
     for (i, (mut scan, segment)) in scans.into_iter().zip(&plan.segments).enumerate() {
         let expected = outcome.last_seqno + 1;
         let first = scan.items.first().map(|item| item.first_seqno);
@@ -143,7 +153,11 @@ fn join(
             scan.items.clear();
         }
         if behind < segment.to {
-            *gap = Some(if follows { scan.stop } else { gap.unwrap_or(behind) });
+            *gap = Some(if follows {
+                scan.stop
+            } else {
+                gap.unwrap_or(behind)
+            });
         }
         if plan.cut.is_none() {
             outcome.unsealed_bytes += segment.to.0 - behind.0;
@@ -156,7 +170,9 @@ fn join(
     end.last_seqno = outcome.last_seqno;
     let due = plan.cut.into_iter().chain(plan.floor).max().unwrap_or(0);
     if due > outcome.last_seqno {
-        let at = gap.or(plan.segments.last().map(|s| s.to)).unwrap_or_default();
+        let at = gap
+            .or(plan.segments.last().map(|s| s.to))
+            .unwrap_or_default();
         if !(active(Bug::CutBelowPublished) && plan.cut.is_none()) {
             return Err(missing(region, at, outcome.last_seqno + 1, due));
         }
@@ -201,7 +217,9 @@ fn cut_at(outcome: &mut WalkOutcome, c: usize, s: usize, i: usize, segments: &[S
         }
         chain.last_seqno = outcome.last_seqno;
         chain.end = chain.items.iter().enumerate().rev().find_map(|(s, items)| {
-            items.last().map(|last| (s, last.at.plus(u64::from(last.bytes))))
+            items
+                .last()
+                .map(|last| (s, last.at.plus(u64::from(last.bytes))))
         });
     }
 }
@@ -212,11 +230,12 @@ fn scan_all(region: &Region, plans: &[ChainPlan], threads: usize) -> Result<Vec<
         .enumerate()
         .flat_map(|(p, plan)| (0..plan.segments.len()).map(move |s| (p, s)))
         .collect();
-    let mut scans: Vec<Vec<Scan>> =
-        plans.iter().map(|p| p.segments.iter().map(|_| Scan::default()).collect()).collect();
-    let scan = |&(p, s): &(usize, usize)| {
-        scan_segment(region, &plans[p].chain, &plans[p].segments[s])
-    };
+    let mut scans: Vec<Vec<Scan>> = plans
+        .iter()
+        .map(|p| p.segments.iter().map(|_| Scan::default()).collect())
+        .collect();
+    let scan =
+        |&(p, s): &(usize, usize)| scan_segment(region, &plans[p].chain, &plans[p].segments[s]);
     if threads <= 1 || work.len() <= 1 {
         for job in &work {
             scans[job.0][job.1] = scan(job)?;
@@ -230,7 +249,9 @@ fn scan_all(region: &Region, plans: &[ChainPlan], threads: usize) -> Result<Vec<
             scope.spawn(|| {
                 while let Some(job) = work.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let result = scan(job);
-                    done.lock().unwrap_or_else(PoisonError::into_inner).push((*job, result));
+                    done.lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .push((*job, result));
                 }
             });
         }
@@ -243,9 +264,15 @@ fn scan_all(region: &Region, plans: &[ChainPlan], threads: usize) -> Result<Vec<
 
 fn scan_segment(region: &Region, chain: &Chain, segment: &Segment) -> Result<Scan> {
     region.populate(segment.from, segment.to.0 - segment.from.0, false);
-    let mut scan = Scan { stop: segment.from, ..Scan::default() };
+    let mut scan = Scan {
+        stop: segment.from,
+        ..Scan::default()
+    };
     while let Some((item, published)) = item_at(region, chain, segment, scan.stop)? {
-        if scan.items.last().is_some_and(|last| last.next_seqno() != item.first_seqno)
+        if scan
+            .items
+            .last()
+            .is_some_and(|last| last.next_seqno() != item.first_seqno)
             && !active(Bug::WalkAcceptsGap)
         {
             break;
@@ -275,8 +302,8 @@ fn item_at(
     let header_bytes = region.bytes(at, ITEM_HEADER)?;
     let header = ItemHeader::decode(header_bytes);
     let length = u64::from(header.length);
-    let generation_ok = header.zone_generation == segment.zone_generation
-        || active(Bug::StaleZoneGeneration);
+    let generation_ok =
+        header.zone_generation == segment.zone_generation || active(Bug::StaleZoneGeneration);
     if header.chain != chain.id
         || header.incarnation != chain.incarnation
         || !generation_ok
@@ -284,7 +311,10 @@ fn item_at(
         || header.padded() > left
         || u64::from(header.count) > (length - ITEM_HEADER as u64) / RECORD_HEADER as u64
         || header.first_seqno == 0
-        || header.first_seqno.checked_add(u64::from(header.count)).is_none()
+        || header
+            .first_seqno
+            .checked_add(u64::from(header.count))
+            .is_none()
     {
         return Ok(None);
     }
@@ -306,7 +336,12 @@ fn item_at(
         return Ok(None);
     }
     let bytes = u32::try_from(header.padded()).unwrap_or(u32::MAX);
-    let item = ItemRef { at, bytes, count: header.count, first_seqno: header.first_seqno };
+    let item = ItemRef {
+        at,
+        bytes,
+        count: header.count,
+        first_seqno: header.first_seqno,
+    };
     Ok(Some((item, header.published)))
 }
 
@@ -368,10 +403,4 @@ fn missing(region: &Region, at: PmOff, seqno: u64, durable: u64) -> Error {
         format!("all items up to seqno {durable}"),
         format!("items up to seqno {}", seqno - 1),
     )
-}
-
-/// An index of a count, for callers that size buffers.
-pub(crate) fn record_count(chains: &[ChainEnd]) -> usize {
-    let items = chains.iter().flat_map(|c| c.items.iter().flatten());
-    index(items.map(|item| u64::from(item.count)).sum())
 }

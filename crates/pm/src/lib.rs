@@ -56,10 +56,10 @@ mod sigbus;
 pub mod sim;
 
 pub use counters::PmCounters;
-pub use emulate::Emulation;
 pub use off::{LINE, PmOff};
 pub use region::{Place, Region, RegionKind, RegionSpec};
 pub use sim::SimPm;
+pub use thermocline_base::options::Emulation;
 
 thermocline_base::sites! {
     /// The region's file exists under its name, with its first bytes initialised.

@@ -13,11 +13,10 @@ use thermocline_base::{Error, Result, Site};
 use thermocline_env::{Env, File, FsKind, OpenMode};
 
 use crate::counters::{Counters, PmCounters};
-use crate::emulate::Emulation;
 use crate::map::{PAGE, Reservation};
 use crate::off::PmOff;
 use crate::sigbus::Watch;
-use crate::{SITE_CREATE, SITE_GROW, SimPm, cpu};
+use crate::{Emulation, SITE_CREATE, SITE_GROW, SimPm, cpu, emulate};
 
 /// What a region is, and so what survives what.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -377,7 +376,7 @@ impl Region {
             sim.note_read(off.0, len as u64);
         }
         if inner.emulation != Emulation::None {
-            self.spin(inner.emulation.read_ns());
+            self.spin(emulate::read_ns(inner.emulation));
         }
         // SAFETY: invariants 2 (checked above), 3 and 4.
         Ok(unsafe { std::slice::from_raw_parts(inner.base.add(index(off.0)), len) })
@@ -588,7 +587,7 @@ impl Region {
     #[inline]
     fn throttle(&self, len: u64) {
         if self.inner.emulation != Emulation::None {
-            self.spin(self.inner.emulation.write_ns(len));
+            self.spin(emulate::write_ns(self.inner.emulation, len));
         }
     }
 

@@ -21,11 +21,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use thermocline_base::checksum::{hash64, hash64_seeded};
+use thermocline_base::counter::thread_number;
 use thermocline_base::size::index;
 use thermocline_base::sync::{Mutex, lock};
 use thermocline_base::{Error, Result, Site, Steps, When};
-
-use crate::counters::thread_number;
 
 const WORD: u64 = 8;
 const WORDS_PER_LINE: u64 = 8;
@@ -56,6 +55,7 @@ struct State {
     fail_fence_in: Option<u64>,
 }
 
+#[derive(Clone)]
 struct Word {
     durable: u64,
     /// Clock and value of each store since `durable`, oldest first. Never empty.
@@ -135,6 +135,32 @@ impl SimPm {
         let word = &self.core.words[index(offset / WORD)];
         let shift = (offset % WORD) * 8;
         word.fetch_xor(u64::from(mask) << shift, Ordering::Relaxed);
+    }
+
+    /// Memory in the same state, pending stores included, as a killed process leaves it to the next:
+    /// everything stored is readable, and what was not persisted may still be lost. Flushes that
+    /// were not fenced are forgotten.
+    pub fn fork(&self, steps: Steps) -> SimPm {
+        let state = lock(&self.core.state);
+        let words = self
+            .core
+            .words
+            .iter()
+            .map(|w| AtomicU64::new(w.load(Ordering::Relaxed)))
+            .collect();
+        let copy = State {
+            len: state.len,
+            clock: state.clock,
+            pending: state.pending.clone(),
+            ..State::default()
+        };
+        SimPm {
+            core: Arc::new(Core {
+                words,
+                steps,
+                state: Mutex::new(copy),
+            }),
+        }
     }
 
     /// The state now, as a crash would find it.

@@ -1,0 +1,108 @@
+//! Filling indexes: from the write path, and from the items that a walk found.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use thermocline_art::{Leaf, NewEntry};
+use thermocline_base::{CfId, Result, SeqNo};
+use thermocline_pm::{LINE, PmOff};
+
+use crate::format::RECORD_HEADER;
+use crate::table::Memtable;
+use crate::walk::{ItemRef, each_record};
+
+impl Memtable {
+    /// Puts a durable record into the index of its family. `readers` are the seqnos, ascending,
+    /// at which somebody may still read, `visible` among them.
+    ///
+    /// # Errors
+    /// Corruption of another record whose key had to be read.
+    pub fn insert(
+        &self,
+        cf: CfId,
+        key: &[u8],
+        at: PmOff,
+        seqno: SeqNo,
+        readers: &[SeqNo],
+    ) -> Result<()> {
+        let tree = self.tree_or_new(cf);
+        let guard = tree.pin();
+        let leaf = Leaf::of(key, at.0);
+        tree.update(&guard, key, self.records(), |present| {
+            let Some(entry) = present else {
+                return Ok(Some(NewEntry::from(leaf)));
+            };
+            let present = || {
+                Ok(self
+                    .records()
+                    .read(PmOff(entry.leaf().offset()), false)?
+                    .seqno)
+            };
+            entry.with_version(seqno, leaf, present, readers).map(Some)
+        })?;
+        Ok(())
+    }
+
+    /// Puts the records of valid items into the indexes, by `threads` threads. Of each key the
+    /// newest record stays, in whatever order they come: nobody reads the past of a store that is
+    /// being opened.
+    ///
+    /// # Errors
+    /// Corruption of a record whose key had to be read.
+    pub fn replay(&self, items: &[ItemRef], threads: usize) -> Result<()> {
+        const STEP: usize = 256;
+        let next = AtomicUsize::new(0);
+        let work = || -> Result<()> {
+            loop {
+                let from = next.fetch_add(STEP, Ordering::Relaxed);
+                if from >= items.len() {
+                    return Ok(());
+                }
+                let to = (from + STEP).min(items.len());
+                for (i, item) in items[from..to].iter().enumerate() {
+                    if let Some(ahead) = items.get(from + i + 4) {
+                        self.records().region.prefetch(ahead.at);
+                        self.records().region.prefetch(ahead.at.plus(LINE));
+                    }
+                    self.replay_item(item)?;
+                }
+            }
+        };
+        if threads <= 1 || items.len() <= STEP {
+            return work();
+        }
+        let failed = Mutex::new(Ok(()));
+        std::thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| {
+                    if let Err(error) = work() {
+                        *failed.lock().unwrap_or_else(PoisonError::into_inner) = Err(error);
+                        // The others stop at their next step.
+                        next.store(items.len(), Ordering::Relaxed);
+                    }
+                });
+            }
+        });
+        failed.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn replay_item(&self, item: &ItemRef) -> Result<()> {
+        let region = &self.records().region;
+        self.count_item(u64::from(item.bytes), u64::from(item.count));
+        each_record(region, item, |at, head, seqno| {
+            let key = &region.bytes(at, head.head_len())?[RECORD_HEADER..];
+            let tree = self.tree_or_new(CfId(head.cf));
+            let guard = tree.pin();
+            let leaf = Leaf::of(key, at.0);
+            tree.update(&guard, key, self.records(), |present| match present {
+                None => Ok(Some(NewEntry::from(leaf))),
+                Some(entry) => {
+                    let there = PmOff(entry.leaf().offset());
+                    let newer = self.records().read(there, false)?.seqno > SeqNo(seqno);
+                    Ok((!newer).then(|| NewEntry::from(leaf)))
+                }
+            })?;
+            Ok(())
+        })
+    }
+}

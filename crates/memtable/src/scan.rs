@@ -1,0 +1,58 @@
+//! Reading in key order, some records at a time.
+//!
+//! An iterator outlives any single call, but an epoch guard must not: so a scan hands out chunks
+//! and goes on behind the last key. Records do not move, hence what a chunk names can be read for
+//! as long as the memtable lives.
+
+use std::ops::{Bound, ControlFlow};
+
+pub use thermocline_art::Direction;
+use thermocline_base::{CfId, Result, SeqNo};
+use thermocline_pm::PmOff;
+
+use crate::table::Memtable;
+
+/// A record that a scan met, tombstones included.
+#[derive(Debug, Clone, Copy)]
+pub struct ScanEntry {
+    /// Where the record lies.
+    pub at: PmOff,
+}
+
+impl Memtable {
+    /// Appends up to `limit` records of family `cf` to `out`, of each key the newest that a reader
+    /// at `seqno` may see, in the order of `direction` from the bound on. Returns whether there
+    /// may be more. Checksums are left to whoever uses the records.
+    ///
+    /// # Errors
+    /// [`thermocline_base::Error::Corruption`] with region and offset.
+    pub fn scan(
+        &self,
+        cf: CfId,
+        from: Bound<&[u8]>,
+        direction: Direction,
+        seqno: SeqNo,
+        limit: usize,
+        out: &mut Vec<ScanEntry>,
+    ) -> Result<bool> {
+        let Some(tree) = self.tree(cf) else {
+            return Ok(false);
+        };
+        let guard = tree.pin();
+        let full = out.len() + limit;
+        tree.scan(&guard, from, direction, self.records(), |entry| {
+            if let Some(leaf) = entry.at(seqno) {
+                let at = PmOff(leaf.offset());
+                if entry.list().is_some() || self.record(at, false)?.seqno <= seqno {
+                    out.push(ScanEntry { at });
+                }
+            }
+            Ok(if out.len() < full {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            })
+        })?;
+        Ok(out.len() == full)
+    }
+}

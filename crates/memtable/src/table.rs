@@ -1,0 +1,295 @@
+//! A memtable generation: the records of a stretch of seqnos, and one index for each column family.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use thermocline_art::{Entry, KeySource, Leaf, NodeMemory, Slab, Tree};
+use thermocline_base::{CfId, Error, Kind, Result, SeqNo};
+use thermocline_pm::{PmOff, Region};
+
+use crate::chain::Chain;
+use crate::format::{RECORD_HEADER, RecordHeader, full_seqno, record_crc};
+
+/// A record where it lies.
+#[derive(Debug, Clone, Copy)]
+pub struct RecordRef<'a> {
+    /// Where it begins.
+    pub at: PmOff,
+    /// Its place in the order of writes.
+    pub seqno: SeqNo,
+    /// Put or delete.
+    pub kind: Kind,
+    /// The user key.
+    pub key: &'a [u8],
+    /// The value; empty for a delete.
+    pub value: &'a [u8],
+}
+
+/// What a memtable knows of a key.
+#[derive(Debug, Clone, Copy)]
+pub enum Lookup<'a> {
+    /// Nothing that the reader may see: ask older data.
+    Absent,
+    /// A put or a delete: the answer.
+    Record(RecordRef<'a>),
+}
+
+const PAGE: usize = 256;
+type TreePage = Box<[OnceLock<Tree>]>;
+
+/// One generation: its chains, and for each column family an index of its records.
+#[derive(Debug)]
+pub struct Memtable {
+    generation: u64,
+    records: Records,
+    memory: Arc<Slab>,
+    /// Index by column family, in two levels, so that looking one up takes no lock.
+    trees: Box<[OnceLock<TreePage>]>,
+    bytes: AtomicU64,
+    count: AtomicU64,
+    sealed: AtomicBool,
+}
+
+/// Reads records of one generation. The key source of its indexes.
+#[derive(Debug)]
+pub(crate) struct Records {
+    pub(crate) region: Region,
+    /// By base seqno, ascending. The first one's base is the lowest seqno of the generation.
+    chains: Vec<Chain>,
+}
+
+impl Records {
+    fn header(&self, at: PmOff) -> Result<RecordHeader> {
+        Ok(RecordHeader::decode(self.region.bytes(at, RECORD_HEADER)?))
+    }
+
+    fn seqno(&self, header: &RecordHeader) -> SeqNo {
+        SeqNo(full_seqno(self.chains[0].base, header.seqno_low))
+    }
+
+    /// The record at `at`, with its checksum verified if `verify`.
+    pub(crate) fn read(&self, at: PmOff, verify: bool) -> Result<RecordRef<'_>> {
+        let header = self.header(at)?;
+        let seqno = self.seqno(&header);
+        let bytes = self.region.bytes(at, header.len())?;
+        if verify {
+            self.verify(at, &header, seqno, bytes)?;
+        }
+        let kind = header
+            .kind()
+            .ok_or_else(|| self.bad(at, "a record kind", "another number"))?;
+        let (key, value) = bytes[RECORD_HEADER..].split_at(usize::from(header.key_len));
+        Ok(RecordRef {
+            at,
+            seqno,
+            kind,
+            key,
+            value,
+        })
+    }
+
+    fn verify(&self, at: PmOff, header: &RecordHeader, seqno: SeqNo, bytes: &[u8]) -> Result<()> {
+        let after = self.chains.partition_point(|chain| chain.base <= seqno.0);
+        let seed = self.chains[after.saturating_sub(1)].seed;
+        let crc = record_crc(seed, at.0, bytes);
+        if crc != header.crc {
+            return Err(self.bad(at, format!("{crc:#010x}"), format!("{:#010x}", header.crc)));
+        }
+        self.region.check_media()
+    }
+
+    #[cold]
+    fn bad(&self, at: PmOff, expected: impl ToString, got: impl ToString) -> Error {
+        let place = self.region.path().display().to_string();
+        // A page that is gone reads as zeros: name the cause, not the symptom.
+        self.region.check_media().err().unwrap_or_else(|| {
+            Error::corruption(
+                "a record's checksum does not match",
+                place,
+                at.0,
+                expected,
+                got,
+            )
+        })
+    }
+
+    fn at(leaf: Leaf) -> PmOff {
+        PmOff(leaf.offset())
+    }
+}
+
+impl KeySource for Records {
+    fn key(&self, leaf: Leaf) -> Result<&[u8]> {
+        let at = Records::at(leaf);
+        let header = self.header(at)?;
+        let bytes = self.region.bytes(at, header.head_len())?;
+        Ok(&bytes[RECORD_HEADER..])
+    }
+
+    fn prefetch(&self, leaf: Leaf) {
+        let at = Records::at(leaf);
+        self.region.prefetch(at);
+        self.region.prefetch(at.plus(64));
+    }
+
+    fn check(&self, leaf: Leaf) -> Result<()> {
+        self.read(Records::at(leaf), true).map(drop)
+    }
+}
+
+impl Memtable {
+    /// An empty memtable whose records lie in `chains`, in order of their bases.
+    ///
+    /// # Panics
+    /// If there is no chain.
+    pub fn new(region: Region, generation: u64, chains: Vec<Chain>) -> Memtable {
+        assert!(!chains.is_empty(), "a generation begins with a chain");
+        Memtable {
+            generation,
+            records: Records { region, chains },
+            memory: Arc::new(Slab::new()),
+            trees: (0..PAGE).map(|_| OnceLock::new()).collect(),
+            bytes: AtomicU64::new(0),
+            count: AtomicU64::new(0),
+            sealed: AtomicBool::new(false),
+        }
+    }
+
+    /// Its number.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// The lowest seqno that it may hold.
+    pub fn base(&self) -> SeqNo {
+        SeqNo(self.records.chains[0].base)
+    }
+
+    /// Bytes of its items in persistent memory.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Records in it, older versions and tombstones included.
+    pub fn len(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// Whether it has no records.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Counts an item of `bytes` bytes with `records` records.
+    pub fn count_item(&self, bytes: u64, records: u64) {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.count.fetch_add(records, Ordering::Relaxed);
+    }
+
+    /// Whether it takes no more writes.
+    pub fn is_sealed(&self) -> bool {
+        self.sealed.load(Ordering::Acquire)
+    }
+
+    /// Marks it as taking no more writes.
+    pub fn seal(&self) {
+        self.sealed.store(true, Ordering::Release);
+    }
+
+    /// DRAM of its indexes in bytes, free blocks included.
+    pub fn index_bytes(&self) -> u64 {
+        self.memory.usage().reserved_bytes
+    }
+
+    /// Most DRAM in bytes that `updates` more writes into family `cf` may take.
+    pub fn reserve_bound(&self, cf: CfId, updates: u64, readers: usize) -> u64 {
+        self.tree(cf)
+            .map_or(4096, |tree| tree.reserve_bound(updates, Some(readers)))
+    }
+
+    pub(crate) fn records(&self) -> &Records {
+        &self.records
+    }
+
+    pub(crate) fn tree(&self, cf: CfId) -> Option<&Tree> {
+        self.trees[usize::from(cf.0) / PAGE].get()?[usize::from(cf.0) % PAGE].get()
+    }
+
+    pub(crate) fn tree_or_new(&self, cf: CfId) -> &Tree {
+        let page = self.trees[usize::from(cf.0) / PAGE]
+            .get_or_init(|| (0..PAGE).map(|_| OnceLock::new()).collect());
+        page[usize::from(cf.0) % PAGE]
+            .get_or_init(|| Tree::with_memory(self.memory.clone() as Arc<dyn NodeMemory>))
+    }
+
+    /// The newest record of `key` that a reader at `seqno` may see.
+    ///
+    /// # Errors
+    /// [`Error::Corruption`] if the record, or the one that may be the key's, is damaged.
+    pub fn get(&self, cf: CfId, key: &[u8], seqno: SeqNo, verify: bool) -> Result<Lookup<'_>> {
+        let Some(tree) = self.tree(cf) else {
+            return Ok(Lookup::Absent);
+        };
+        let guard = tree.pin();
+        let Some(entry) = tree.get(&guard, key, &self.records)? else {
+            return Ok(Lookup::Absent);
+        };
+        self.resolve(entry, seqno, verify)
+    }
+
+    /// As [`Memtable::get`], for a reader that takes whatever is visible: `visible` is asked again
+    /// where the versions it first allowed have been trimmed meanwhile.
+    ///
+    /// # Errors
+    /// As [`Memtable::get`].
+    pub fn get_latest(
+        &self,
+        cf: CfId,
+        key: &[u8],
+        visible: &AtomicU64,
+        verify: bool,
+    ) -> Result<Lookup<'_>> {
+        let Some(tree) = self.tree(cf) else {
+            return Ok(Lookup::Absent);
+        };
+        let guard = tree.pin();
+        // Partner: the release store after the last index insert of a group.
+        let mut seqno = visible.load(Ordering::Acquire);
+        loop {
+            let Some(entry) = tree.get(&guard, key, &self.records)? else {
+                return Ok(Lookup::Absent);
+            };
+            match self.resolve(entry, SeqNo(seqno), verify)? {
+                Lookup::Absent => {}
+                found => return Ok(found),
+            }
+            // All versions found are newer than what was visible. Unless a group is just being
+            // published, newer ones have become visible, and trimming went by that.
+            let now = visible.load(Ordering::Acquire);
+            if now == seqno {
+                return Ok(Lookup::Absent);
+            }
+            seqno = now;
+        }
+    }
+
+    fn resolve(&self, entry: Entry<'_>, seqno: SeqNo, verify: bool) -> Result<Lookup<'_>> {
+        let Some(leaf) = entry.at(seqno) else {
+            return Ok(Lookup::Absent);
+        };
+        let record = self.records.read(Records::at(leaf), verify)?;
+        Ok(if record.seqno <= seqno {
+            Lookup::Record(record)
+        } else {
+            Lookup::Absent
+        })
+    }
+
+    /// The record at an offset that a scan returned, its checksum verified if `verify`.
+    ///
+    /// # Errors
+    /// [`Error::Corruption`] with region and offset.
+    pub fn record(&self, at: PmOff, verify: bool) -> Result<RecordRef<'_>> {
+        self.records.read(at, verify)
+    }
+}
