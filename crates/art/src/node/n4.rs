@@ -82,15 +82,15 @@ impl Body for N4 {
 
     fn fill<'g>(&'g self, window: &mut Window<'g>) {
         let meta = self.head.meta();
-        let mut found = [0usize; SLOTS];
+        let mut found = [0u64; SLOTS];
         let mut len = 0;
         if meta & HAS_END != 0 {
-            found[0] = SLOTS - 1;
+            found[0] = SLOTS as u64 - 1;
             len = 1;
         }
         for i in 0..count(meta).min(SLOTS - len) {
-            let symbol = crate::word::index(meta >> (8 * i) & 0xff) + 1;
-            found[len] = symbol << 8 | i;
+            let symbol = (meta >> (8 * i) & 0xff) + 1;
+            found[len] = symbol << 8 | i as u64;
             len += 1;
         }
         window.push_unsorted(&mut found[..len], |i| self.slots[i].load());

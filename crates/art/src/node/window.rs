@@ -1,7 +1,7 @@
 //! A few neighbouring children of a node, in order: how scans and copies look at nodes.
 
 use super::Link;
-use crate::word::{SYMBOLS, Symbol};
+use crate::word::{SYMBOLS, Symbol, index};
 
 /// The order of a scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,12 +107,12 @@ impl<'g> Window<'g> {
     }
 
     /// Adds children that lie in slots in any order: `found` holds `symbol << 8 | slot` of each.
-    pub(super) fn push_unsorted(&mut self, found: &mut [usize], slot: impl Fn(usize) -> Link<'g>) {
+    pub(super) fn push_unsorted(&mut self, found: &mut [u64], slot: impl Fn(usize) -> Link<'g>) {
         let (from, until, reverse) = self.range();
         found.sort_unstable();
-        let mut push = |&item: &usize| {
+        let mut push = |&item: &u64| {
             let symbol = (item >> 8 & 0x1ff) as Symbol;
-            symbol < from || symbol >= until || self.push(symbol, slot(item & 0xff))
+            symbol < from || symbol >= until || self.push(symbol, slot(index(item & 0xff)))
         };
         if reverse {
             found.iter().rev().all(&mut push);

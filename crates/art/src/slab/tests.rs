@@ -22,7 +22,7 @@ fn blocks_do_not_overlap_and_are_counted() {
         ][round % 12];
         let block = slab.allocate(bytes).unwrap();
         assert_eq!(block.addr().get() % ALIGN, 0);
-        let tag = (round % 251) as u8;
+        let tag = (round as u64 & 0xff) as u8;
         fill(block, bytes, tag);
         used += slab.block_bytes(bytes) as u64;
         blocks.push((block, bytes, tag));

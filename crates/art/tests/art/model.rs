@@ -1,11 +1,9 @@
 //! The tree against a sorted map, on hostile keys, from one thread.
 
-mod records;
-
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 
-use records::{Random, Records, hostile_keys};
+use crate::records::{Random, Records, hostile_keys};
 use thermocline_art::{Direction, Entry, Tree};
 use thermocline_base::{Error, limits};
 

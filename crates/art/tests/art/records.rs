@@ -1,5 +1,4 @@
 //! The records that the tests index: keys in memory, several versions of each, and ways to break.
-#![expect(dead_code, reason = "each test file uses a part of it")]
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,0 +1,12 @@
+//! The tree from outside: one binary, so that it links once.
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "test data is cut out of random numbers"
+)]
+
+mod faults;
+mod memory;
+mod model;
+mod records;
+mod threads;
+mod versions;

@@ -1,0 +1,125 @@
+//! The memory bound: at most 40 bytes of live and retained memory per key.
+
+use std::ops::Bound;
+
+use crate::records::{Random, Records, hostile_keys};
+use thermocline_art::{Direction, KeySource, Leaf, Tree};
+use thermocline_base::Result;
+
+/// Keys of 16 bytes in one run of memory, numbered.
+struct Flat(Vec<[u8; 16]>);
+
+impl KeySource for Flat {
+    fn key(&self, leaf: Leaf) -> Result<&[u8]> {
+        Ok(&self.0[(leaf.offset() / 8) as usize])
+    }
+
+    fn check(&self, _leaf: Leaf) -> Result<()> {
+        Ok(())
+    }
+}
+
+fn holds_the_bound(make: fn(&mut Random) -> [u8; 16]) {
+    let mut random = Random(11);
+    let source = Flat((0..5_000_000).map(|_| make(&mut random)).collect());
+    let tree = Tree::new();
+    for (i, key) in source.0.iter().enumerate() {
+        let leaf = Leaf::of(key, 8 * i as u64);
+        let guard = tree.pin();
+        tree.update(&guard, key, &source, |_| Ok(Some(leaf.into())))
+            .unwrap();
+        drop(guard);
+        let count = i + 1;
+        // All through, not only at the counts that the bound names.
+        if count % 100_000 == 0 {
+            let memory = tree.memory();
+            let per_key = (memory.live_bytes + memory.retained_bytes) as f64 / tree.len() as f64;
+            assert!(
+                per_key <= 40.0,
+                "{per_key} bytes per key at {count}: {memory:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn random_keys_take_at_most_40_bytes() {
+    holds_the_bound(|random| {
+        let (a, b) = (random.next(), random.next());
+        (u128::from(a) << 64 | u128::from(b)).to_be_bytes()
+    });
+}
+
+#[test]
+fn random_digits_take_at_most_40_bytes() {
+    holds_the_bound(|random| {
+        let (a, b) = (random.next(), random.next());
+        std::array::from_fn(|i| b'0' + ((if i < 8 { a } else { b } >> (8 * (i % 8))) % 10) as u8)
+    });
+}
+
+#[test]
+fn growing_stays_within_the_reserved_bound() {
+    for (seed, step) in [(1, 1), (2, 10), (3, 300), (4, 5000)] {
+        let mut random = Random(seed);
+        let mut keys = hostile_keys(&mut random);
+        keys.extend((0..20_000).map(|_| random.next().to_be_bytes()[..6].to_vec()));
+        keys.sort();
+        keys.dedup();
+        let mut order: Vec<usize> = (0..keys.len()).collect();
+        random.shuffle(&mut order);
+        let records = Records::new(keys);
+        let tree = Tree::new();
+        let total = || tree.memory().live_bytes + tree.memory().retained_bytes;
+        for some in order.chunks(step) {
+            let limit = total() + tree.reserve_bound(some.len() as u64, None);
+            let _held = tree.pin();
+            for &key in some {
+                let guard = tree.pin();
+                let leaf = records.leaf(key, 0);
+                tree.update(&guard, &records.keys[key], &records, |_| {
+                    Ok(Some(leaf.into()))
+                })
+                .unwrap();
+            }
+            assert!(total() <= limit, "{} > {limit}", total());
+        }
+    }
+}
+
+#[test]
+fn an_empty_tree_costs_little_and_a_dropped_guard_frees() {
+    let tree = Tree::new();
+    assert!(tree.memory().live_bytes + tree.memory().retained_bytes < 4096);
+    let records = Records::new((0..=255).map(|b| vec![b]).collect());
+    let held = tree.pin();
+    for key in 0..256 {
+        let guard = tree.pin();
+        let leaf = records.leaf(key, 0);
+        tree.update(&guard, &records.keys[key], &records, |_| {
+            Ok(Some(leaf.into()))
+        })
+        .unwrap();
+    }
+    assert_eq!(tree.memory().nodes, [0, 0, 0, 0, 1]);
+    tree.collect();
+    let kept = tree.memory().retained_bytes;
+    drop(held);
+    tree.collect();
+    // Three smaller nodes: their chunks are free, and at least the smallest extent is retained.
+    assert!(tree.memory().retained_bytes <= kept);
+    let guard = tree.pin();
+    let mut count = 0;
+    tree.scan(
+        &guard,
+        Bound::Unbounded,
+        Direction::Forward,
+        &records,
+        |_| {
+            count += 1;
+            Ok(std::ops::ControlFlow::Continue(()))
+        },
+    )
+    .unwrap();
+    assert_eq!(count, 256);
+}
