@@ -198,6 +198,8 @@ impl Inode {
         if self.live.len != len {
             self.sizes.push(self.live.len);
         }
+        // Any write has the file's metadata written with it, the size included.
+        self.sizes.clean = false;
     }
 
     pub(super) fn set_len(&mut self, len: u64) {

@@ -1,0 +1,113 @@
+//! Edits: what changes, in words. The bytes are in [`crate::format`].
+
+/// One thing that changes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// The database exists. The first change of all, and only that.
+    Created {
+        /// The database's id, which seeds its checksums.
+        db_id: [u8; 16],
+        /// The id of the persistent-memory region that belongs to it.
+        region_id: [u8; 16],
+    },
+    /// The effective options, in place of the earlier ones.
+    Options(Vec<(String, String)>),
+    /// A column family exists.
+    ColumnFamilyCreated {
+        /// Never used before.
+        id: u16,
+        /// Not the name of another family that exists.
+        name: String,
+    },
+    /// A column family does not exist any more. Not the default one.
+    ColumnFamilyDropped {
+        /// Its id.
+        id: u16,
+    },
+    /// A memtable generation exists, before its first grant.
+    GenerationCreated {
+        /// Larger than any before.
+        id: u64,
+    },
+    /// A memtable generation is not needed any more, nor are its chains. Where a later chain
+    /// follows one of them without a base seqno of its own, that one must have been cut: the cut
+    /// becomes the later chain's base.
+    GenerationDropped {
+        /// Its id.
+        id: u64,
+    },
+    /// A chain of zones begins.
+    ChainOpened {
+        /// Larger than any before; seeds the checksums of its items.
+        chain: u64,
+        /// The generation whose records it holds.
+        generation: u64,
+        /// The life of the process that writes it; never below an earlier chain's.
+        incarnation: u32,
+        /// The random value of that incarnation, which seeds checksums too.
+        nonce: u64,
+        /// The seqno of its first record; 0: the one after the previous chain's last.
+        base_seqno: u64,
+        /// Where in the region it begins; `None`: at its own first zone.
+        start: Option<u64>,
+    },
+    /// A chain ends here, by seal or by recovery; whatever lies behind is not part of it.
+    ChainCut {
+        /// The chain.
+        chain: u64,
+        /// The seqno of its last record.
+        last_seqno: u64,
+        /// The region's offset behind its last item.
+        end: u64,
+    },
+    /// No id below these will be given out. Each is at least what it was.
+    NextIds(NextIds),
+}
+
+/// The smallest ids that were never used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct NextIds {
+    /// Of chains.
+    pub chain: u64,
+    /// Of memtable generations.
+    pub generation: u64,
+    /// Of column families; 65,536 when all are used up.
+    pub cf: u32,
+    /// Of incarnations.
+    pub incarnation: u32,
+}
+
+/// Changes that happen in order, all or none.
+///
+/// ```
+/// use thermocline_version::{Change, VersionEdit};
+/// let edit = VersionEdit::new()
+///     .with(Change::GenerationCreated { id: 7 })
+///     .with(Change::GenerationDropped { id: 6 });
+/// assert_eq!(edit.changes.len(), 2);
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct VersionEdit {
+    /// The changes, in order.
+    pub changes: Vec<Change>,
+}
+
+impl VersionEdit {
+    /// An edit that changes nothing.
+    pub fn new() -> VersionEdit {
+        VersionEdit::default()
+    }
+
+    /// This edit and `change` after it.
+    #[must_use]
+    pub fn with(mut self, change: Change) -> VersionEdit {
+        self.changes.push(change);
+        self
+    }
+}
+
+impl From<Change> for VersionEdit {
+    fn from(change: Change) -> VersionEdit {
+        VersionEdit::new().with(change)
+    }
+}

@@ -1,0 +1,314 @@
+//! The manifest: a log of edits, and `CURRENT`, which names the live log.
+//!
+//! # Vocabulary
+//! - An **append** adds one record (one edit) to the live file.
+//! - A **switch** writes the state as a snapshot into a new file and makes that one live.
+//! - The **durable length** of a file, in its header, is the end of that snapshot.
+//!
+//! # Invariants
+//! 1. `CURRENT` names a file whose name, header and snapshot are durable.
+//! 2. Behind the snapshot at most one record, the last, may not be durable: the next append
+//!    begins only after the sync of the one before.
+//! 3. A file is removed only after a durable `CURRENT` names another one.
+//! 4. After any failure while writing nothing is written any more (`Poisoned`): what the failed
+//!    call left behind is unknown until the next open.
+//!
+//! # The crash argument
+//! *Append*: write the record, sync the file, acknowledge. A crash before the sync leaves the record
+//! whole, torn or absent, and the edit was in flight: either answer is right.
+//!
+//! *Switch* (and creation, which is a switch from nothing):
+//!
+//! | step | durable after it |
+//! |---|---|
+//! | write the new file, sync it | header and snapshot, without a name |
+//! | write `CURRENT.tmp`, sync it | the new content of `CURRENT`, without a name |
+//! | sync the folder | both names; so a rename that survives names files that exist |
+//! | rename `CURRENT.tmp` to `CURRENT` | nothing yet: a crash leaves the old or the new `CURRENT` |
+//! | sync the folder | the switch; only now is it acknowledged |
+//! | remove what is not live | nothing needed: the next open removes it again |
+//!
+//! Until the last sync the old file is complete, and nobody appends to either. The edit that caused the
+//! switch is part of the snapshot and in flight until then.
+//!
+//! *Open for writing* decides on what it reads, and that need not be durable: the process before may have
+//! been killed, or have seen a sync fail, between its write and now, and a kernel takes pages for clean
+//! after a failed sync, so that syncing them again would prove nothing. So before it answers, an
+//! open cuts a torn tail, writes the last record once more and syncs the file, and writes `CURRENT` once
+//! more by the steps above. All earlier records are durable by invariant 2. A crash in between
+//! leaves what an open finds again.
+//!
+//! # Torn tail or corruption
+//! A record that does not check is a torn append, and is cut, if it lies behind the durable length, if there
+//! is no more behind it than one record can have, and if no whole record begins anywhere
+//! behind it. Anything else is corruption: cutting there would lose acknowledged edits. Rot in the very
+//! last record looks like a torn append; nothing else does. Before cutting, the file is read a second
+//! time, so that a read that went wrong once does not cut what is there.
+//!
+//! # Rejected
+//! - *Appending first and switching after*: a switch that fails would leave an edit that is durable
+//!   and an error.
+//! - *Trusting the order of a journalling file system* instead of the sync between the new names and the
+//!   rename: POSIX does not promise it, and one sync per switch costs nothing.
+
+mod replay;
+mod switch;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use thermocline_base::{Error, Result};
+use thermocline_env::{File, OpenMode, Storage};
+
+use crate::edit::VersionEdit;
+use crate::format::{self, Header};
+use crate::sites;
+use crate::state::State;
+
+/// The log may grow to this many bytes before a switch, unless set otherwise.
+pub const BYTES_MAX_DEFAULT: u64 = 1 << 20;
+
+/// An open manifest.
+///
+/// ```
+/// use std::{path::Path, sync::Arc};
+/// use thermocline_base::Steps;
+/// use thermocline_env::{Storage, sim::SimFs};
+/// use thermocline_version::{Change, Manifest, VersionEdit};
+///
+/// let storage: Arc<dyn Storage> = Arc::new(SimFs::new(Steps::new()));
+/// let dir = Path::new("/db");
+/// storage.create_dir_all(dir).unwrap();
+/// let created = Change::Created { db_id: [1; 16], region_id: [2; 16] };
+/// let mut manifest = Manifest::create(Arc::clone(&storage), dir, &created.into()).unwrap();
+/// manifest.append(&Change::GenerationCreated { id: 1 }.into()).unwrap();
+/// drop(manifest);
+/// let (_, state) = Manifest::open(storage, dir, false).unwrap();
+/// assert!(state.generations().contains_key(&1));
+/// ```
+#[derive(Debug)]
+pub struct Manifest {
+    storage: Arc<dyn Storage>,
+    dir: PathBuf,
+    file: Arc<dyn File>,
+    header: Header,
+    /// Where the next record goes.
+    len: u64,
+    state: State,
+    bytes_max: u64,
+    read_only: bool,
+    poisoned: Option<String>,
+}
+
+impl Manifest {
+    /// Whether `dir` holds a database: whether something there is called `CURRENT`.
+    ///
+    /// # Errors
+    /// Those of the storage.
+    pub fn exists(storage: &dyn Storage, dir: &Path) -> Result<bool> {
+        storage.exists(&dir.join(format::CURRENT))
+    }
+
+    /// Makes the manifest of a new database in the folder `dir`, which exists. `first` begins with
+    /// [`crate::Change::Created`]. The database exists, durably, on return; after a failure it may
+    /// or may not.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if there is one already or `first` cannot be the first edit; those
+    /// of the storage.
+    pub fn create(storage: Arc<dyn Storage>, dir: &Path, first: &VersionEdit) -> Result<Manifest> {
+        if Manifest::exists(&*storage, dir)? {
+            return Err(Error::InvalidArgument(format!(
+                "{} already holds a database",
+                dir.display()
+            )));
+        }
+        let mut state = State::default();
+        check_and_apply(&mut state, first)?;
+        let db_id = state.db_id().ok_or_else(|| {
+            Error::InvalidArgument("a manifest's first edit says that it is created".into())
+        })?;
+        let (file, header) = switch::to_new_file(&*storage, dir, db_id, &state)?;
+        switch::remove_obsolete(&*storage, dir, header.file_no);
+        Ok(Manifest {
+            storage,
+            dir: dir.to_path_buf(),
+            file,
+            header,
+            len: header.durable_len,
+            state,
+            bytes_max: BYTES_MAX_DEFAULT,
+            read_only: false,
+            poisoned: None,
+        })
+    }
+
+    /// Opens the manifest of the database in `dir` and gives its state. Unless `read_only`, which
+    /// writes nothing, everything in that state is durable on return.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if there is no `CURRENT`; [`Error::Corruption`] naming file and
+    /// offset; [`Error::Unsupported`] if a newer version wrote it; those of the storage.
+    pub fn open(
+        storage: Arc<dyn Storage>,
+        dir: &Path,
+        read_only: bool,
+    ) -> Result<(Manifest, State)> {
+        if !Manifest::exists(&*storage, dir)? {
+            return Err(Error::InvalidArgument(format!(
+                "{} holds no database: there is no {} in it",
+                dir.display(),
+                format::CURRENT
+            )));
+        }
+        let (file_no, db_id) = replay::read_current(&*storage, dir)?;
+        let path = dir.join(format::manifest_name(file_no));
+        let mode = if read_only {
+            OpenMode::Read
+        } else {
+            OpenMode::ReadWrite
+        };
+        let file = replay::open_named(&*storage, dir, &path, mode)?;
+        let replayed = replay::replay(&*file, file_no, db_id)?;
+        let manifest = Manifest {
+            storage,
+            dir: dir.to_path_buf(),
+            file,
+            header: replayed.header,
+            len: replayed.len,
+            state: replayed.state.clone(),
+            bytes_max: BYTES_MAX_DEFAULT,
+            read_only,
+            poisoned: None,
+        };
+        if !read_only {
+            manifest.make_durable(&replayed.last_record, replayed.torn)?;
+        }
+        Ok((manifest, replayed.state))
+    }
+
+    /// Makes everything durable that the open has accepted (see the crash argument).
+    fn make_durable(&self, last_record: &[u8], torn: bool) -> Result<()> {
+        if torn {
+            let path = self.file.path();
+            let again = replay::replay(&*self.file, self.header.file_no, self.header.db_id)?;
+            if (again.len, &again.state) != (self.len, &self.state) {
+                return Err(Error::corruption(
+                    "two reads of the last record disagree",
+                    path.display().to_string(),
+                    self.len,
+                    self.len,
+                    again.len,
+                ));
+            }
+            self.file.set_len(self.len)?;
+        }
+        // The bytes that were checked, not a second reading of them, which could differ.
+        let at = self.len - last_record.len() as u64;
+        self.file.write_at(last_record, at)?;
+        self.file.sync(sites::ACCEPTED_DURABLE)?;
+        switch::name_live(&*self.storage, &self.dir, &self.header)?;
+        switch::remove_obsolete(&*self.storage, &self.dir, self.header.file_no);
+        Ok(())
+    }
+
+    /// Lets the log grow to `bytes_max` before a switch, or to twice the snapshot where that is
+    /// more.
+    pub fn set_bytes_max(&mut self, bytes_max: u64) {
+        self.bytes_max = bytes_max;
+    }
+
+    /// The state after the last edit that was acknowledged.
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// The path of the live file.
+    pub fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    /// Bytes of the live file.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Never: the header is always there.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Whether an earlier failure stops all appends.
+    pub fn is_poisoned(&self) -> bool {
+        self.poisoned.is_some()
+    }
+
+    /// Makes an edit durable, all of it or nothing, and applies it to the state.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for an edit that is empty, too long or cannot be, and if the
+    /// manifest was opened read-only; nothing has happened then. Any other error means that the
+    /// edit's fate is unknown and poisons the manifest: every further append fails with
+    /// [`Error::Poisoned`].
+    pub fn append(&mut self, edit: &VersionEdit) -> Result<()> {
+        if let Some(cause) = &self.poisoned {
+            return Err(Error::Poisoned(cause.clone()));
+        }
+        if self.read_only {
+            return Err(Error::InvalidArgument(
+                "the manifest was opened read-only".into(),
+            ));
+        }
+        let mut next = self.state.clone();
+        let payload = check_and_apply(&mut next, edit)?;
+        let written = self.write(&payload, &next);
+        match written {
+            Ok(()) => self.state = next,
+            Err(ref cause) => self.poisoned = Some(cause.to_string()),
+        }
+        written
+    }
+
+    fn write(&mut self, payload: &[u8], next: &State) -> Result<()> {
+        let record = self.header.encode_record(payload, self.len);
+        let len = self.len + record.len() as u64;
+        let snapshot_len = self.header.durable_len;
+        if len > self.bytes_max.max(2 * snapshot_len) {
+            return self.switch(next);
+        }
+        self.file.write_at(&record, self.len)?;
+        self.file.sync(sites::EDIT_DURABLE)?;
+        self.len = len;
+        Ok(())
+    }
+
+    fn switch(&mut self, next: &State) -> Result<()> {
+        let (file, header) =
+            switch::to_new_file(&*self.storage, &self.dir, self.header.db_id, next)?;
+        self.file = file;
+        self.header = header;
+        self.len = header.durable_len;
+        switch::remove_obsolete(&*self.storage, &self.dir, header.file_no);
+        Ok(())
+    }
+}
+
+/// Applies an edit that a caller made up, and encodes it.
+fn check_and_apply(state: &mut State, edit: &VersionEdit) -> Result<Vec<u8>> {
+    let refused = |why: String| Err(Error::InvalidArgument(why));
+    let payload = format::encode_edit(edit);
+    if payload.is_empty() || payload.len() > format::PAYLOAD_LEN_MAX {
+        return refused(format!(
+            "an edit takes between 1 and {} bytes; this one takes {}",
+            format::PAYLOAD_LEN_MAX,
+            payload.len()
+        ));
+    }
+    if let Err(e) = state.apply_in_place(edit) {
+        let (what, expected, got) = (e.what, e.expected, e.got);
+        return refused(format!(
+            "impossible edit: {what} (expected {expected}, got {got})"
+        ));
+    }
+    Ok(payload)
+}

@@ -1,0 +1,213 @@
+//! Reading: `CURRENT`, then the edits of the file that it names. Nothing here writes.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use thermocline_base::{Error, Result};
+use thermocline_env::{File, OpenMode, Storage};
+
+use crate::format::{self, Header, Unreadable};
+use crate::state::State;
+
+/// What a manifest says.
+pub(super) struct Replayed {
+    pub(super) header: Header,
+    pub(super) state: State,
+    /// The end of the last whole record.
+    pub(super) len: u64,
+    /// That record's bytes, as they were checked.
+    pub(super) last_record: Vec<u8>,
+    /// Whether there is a torn append behind it.
+    pub(super) torn: bool,
+}
+
+/// An error about `path`, whose unreadable part begins at `offset`.
+fn unreadable(path: &Path, offset: u64, why: Unreadable) -> Error {
+    match why {
+        Unreadable::Damaged {
+            what,
+            at,
+            expected,
+            got,
+        } => {
+            let place = path.display().to_string();
+            Error::corruption(what, place, offset + at as u64, expected, got)
+        }
+        Unreadable::Newer(text) => Error::Unsupported(format!("{}: {text}", path.display())),
+    }
+}
+
+fn corrupt(
+    file: &dyn File,
+    what: &str,
+    at: u64,
+    expected: impl ToString,
+    got: impl ToString,
+) -> Error {
+    let place = file.path().display().to_string();
+    Error::corruption(what, place, at, expected, got)
+}
+
+/// The bytes of `file` from `start` up to `end`.
+fn read(file: &dyn File, start: u64, end: u64) -> Result<Vec<u8>> {
+    let len = usize::try_from(end - start).expect("callers ask for at most a record");
+    let mut bytes = vec![0; len];
+    file.read_exact_at(&mut bytes, start)?;
+    Ok(bytes)
+}
+
+/// The live manifest's number and the database's id.
+pub(super) fn read_current(storage: &dyn Storage, dir: &Path) -> Result<(u64, [u8; 16])> {
+    let path = dir.join(format::CURRENT);
+    let file = storage.open(&path, OpenMode::Read)?;
+    let len = file.len()?;
+    if len > format::CURRENT_LEN_MAX as u64 {
+        let most = format!("at most {} bytes", format::CURRENT_LEN_MAX);
+        return Err(corrupt(&*file, "length", 0, most, len));
+    }
+    let bytes = read(&*file, 0, len)?;
+    format::decode_current(&bytes).map_err(|why| unreadable(&path, 0, why))
+}
+
+/// Opens the file that `CURRENT` names.
+pub(super) fn open_named(
+    storage: &dyn Storage,
+    dir: &Path,
+    path: &Path,
+    mode: OpenMode,
+) -> Result<Arc<dyn File>> {
+    if storage.exists(path)? {
+        return storage.open(path, mode);
+    }
+    let current = dir.join(format::CURRENT).display().to_string();
+    Err(Error::corruption(
+        "the manifest that it names is missing",
+        current,
+        0,
+        path.display(),
+        "no such file",
+    ))
+}
+
+/// Reads the whole manifest.
+pub(super) fn replay(file: &dyn File, file_no: u64, db_id: [u8; 16]) -> Result<Replayed> {
+    let file_len = file.len()?;
+    let header = read_header(file, file_len, file_no, db_id)?;
+    let mut replayed = Replayed {
+        header,
+        state: State::default(),
+        len: format::HEADER_LEN as u64,
+        last_record: Vec::new(),
+        torn: false,
+    };
+    while replayed.len < file_len {
+        let at = replayed.len;
+        let Some(record) = read_record(file, at, file_len)? else {
+            check_torn(file, &header, at, file_len)?;
+            replayed.torn = true;
+            break;
+        };
+        let Some((payload, len)) = header.decode_record(&record, at) else {
+            check_torn(file, &header, at, file_len)?;
+            replayed.torn = true;
+            break;
+        };
+        let edit = format::decode_edit(payload)
+            .map_err(|why| unreadable(file.path(), at + format::RECORD_HEADER_LEN as u64, why))?;
+        replayed
+            .state
+            .apply_in_place(&edit)
+            .map_err(|e| corrupt(file, e.what, at, e.expected, e.got))?;
+        replayed.len = at + len as u64;
+        replayed.last_record = record;
+    }
+    if replayed.len < header.durable_len {
+        let what = "the file ends within its snapshot";
+        return Err(corrupt(
+            file,
+            what,
+            replayed.len,
+            header.durable_len,
+            file_len,
+        ));
+    }
+    if replayed.state.db_id() != Some(db_id) {
+        let what = "database id in the first edit";
+        let at = format::HEADER_LEN as u64;
+        let got = replayed.state.db_id().map(u128::from_be_bytes);
+        let got = got.map_or("none".to_string(), |id| format!("{id:032x}"));
+        let expected = format!("{:032x}", u128::from_be_bytes(db_id));
+        return Err(corrupt(file, what, at, expected, got));
+    }
+    Ok(replayed)
+}
+
+fn read_header(file: &dyn File, file_len: u64, file_no: u64, db_id: [u8; 16]) -> Result<Header> {
+    let mut bytes = [0; format::HEADER_LEN];
+    if file_len < bytes.len() as u64 {
+        return Err(corrupt(file, "length", 0, bytes.len(), file_len));
+    }
+    file.read_exact_at(&mut bytes, 0)?;
+    let header = Header::decode(&bytes).map_err(|why| unreadable(file.path(), 0, why))?;
+    if header.file_no != file_no {
+        return Err(corrupt(file, "file number", 16, file_no, header.file_no));
+    }
+    if header.db_id != db_id {
+        let [expected, got] = [db_id, header.db_id].map(|id| {
+            let id = u128::from_be_bytes(id);
+            format!("{id:032x}")
+        });
+        return Err(corrupt(file, "database id", 24, expected, got));
+    }
+    Ok(header)
+}
+
+/// The bytes that the record at `at` claims, if it can be one and lies within the file.
+fn read_record(file: &dyn File, at: u64, file_len: u64) -> Result<Option<Vec<u8>>> {
+    if file_len - at < format::RECORD_HEADER_LEN as u64 {
+        return Ok(None);
+    }
+    let head = read(file, at, at + format::RECORD_HEADER_LEN as u64)?;
+    match format::record_len_of(&head) {
+        Some(len) if len as u64 <= file_len - at => read(file, at, at + len as u64).map(Some),
+        _ => Ok(None),
+    }
+}
+
+/// Whether the bad record at `at` may be what a crash left of one append; otherwise an error.
+fn check_torn(file: &dyn File, header: &Header, at: u64, file_len: u64) -> Result<()> {
+    if at < header.durable_len {
+        let what = "damaged record in the snapshot";
+        return Err(corrupt(
+            file,
+            what,
+            at,
+            "a whole record",
+            "another checksum",
+        ));
+    }
+    let most = format::RECORD_LEN_MAX as u64;
+    if file_len - at > most {
+        let what = "damaged record with more behind it than one append";
+        let got = file_len - at;
+        return Err(corrupt(
+            file,
+            what,
+            at,
+            format!("at most {most} bytes"),
+            got,
+        ));
+    }
+    let tail = read(file, at, file_len)?;
+    let mut skipped = format::RECORD_ALIGN;
+    while skipped < tail.len() {
+        let place = at + skipped as u64;
+        if header.decode_record(&tail[skipped..], place).is_some() {
+            let what = "damaged record before a whole one";
+            let got = format!("a whole one at offset {place}");
+            return Err(corrupt(file, what, at, "a whole record", got));
+        }
+        skipped += format::RECORD_ALIGN;
+    }
+    Ok(())
+}

@@ -1,0 +1,97 @@
+//! Writing a new manifest, naming it in `CURRENT`, and removing what is not live.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use thermocline_base::planted::{self, Bug};
+use thermocline_base::{Error, Result};
+use thermocline_env::{File, OpenMode, Storage};
+
+use crate::format::{self, Header};
+use crate::sites;
+use crate::state::State;
+
+/// Writes `state` into a new manifest and makes it the live one, durably. The old one stays.
+pub(super) fn to_new_file(
+    storage: &dyn Storage,
+    dir: &Path,
+    db_id: [u8; 16],
+    state: &State,
+) -> Result<(Arc<dyn File>, Header)> {
+    let mut header = Header {
+        file_no: free_no(storage, dir)?,
+        db_id,
+        durable_len: 0,
+    };
+    let mut records = Vec::new();
+    let mut at = format::HEADER_LEN as u64;
+    for edit in state.snapshot() {
+        let record = header.encode_record(&format::encode_edit(&edit), at);
+        at += record.len() as u64;
+        records.extend_from_slice(&record);
+    }
+    header.durable_len = at;
+    let path = dir.join(format::manifest_name(header.file_no));
+    let file = storage.open(&path, OpenMode::CreateNew)?;
+    file.write_at(&header.encode(), 0)?;
+    file.write_at(&records, format::HEADER_LEN as u64)?;
+    file.sync(sites::NEW_FILE_DURABLE)?;
+    name_live(storage, dir, &header)?;
+    Ok((file, header))
+}
+
+/// A number above every manifest's in the folder, so that no name is used twice at a time.
+fn free_no(storage: &dyn Storage, dir: &Path) -> Result<u64> {
+    let names = storage.list(dir)?;
+    let last = names.iter().filter_map(|name| format::manifest_no(name));
+    last.max().unwrap_or(0).checked_add(1).ok_or_else(|| {
+        let name = format::manifest_name(u64::MAX);
+        Error::InvalidArgument(format!(
+            "{} has the last number there is; move it away",
+            dir.join(name).display()
+        ))
+    })
+}
+
+/// Makes `CURRENT` name the manifest of `header`, durably.
+pub(super) fn name_live(storage: &dyn Storage, dir: &Path, header: &Header) -> Result<()> {
+    let temp = dir.join(format::CURRENT_TEMP);
+    if storage.exists(&temp)? {
+        storage.remove(&temp)?;
+    }
+    let file = storage.open(&temp, OpenMode::CreateNew)?;
+    file.write_at(&format::encode_current(header.file_no, &header.db_id), 0)?;
+    file.sync(sites::TEMP_DURABLE)?;
+    storage.sync_dir(dir, sites::NEW_NAMES_DURABLE)?;
+    storage.rename(&temp, &dir.join(format::CURRENT))?;
+    if planted::active(Bug::ForgetDirFsync) {
+        return Ok(());
+    }
+    storage.sync_dir(dir, sites::SWITCH_DURABLE)
+}
+
+/// Removes manifests that are not live and a temporary file left by a crash; nothing else, and of
+/// files with a manifest's name only those that can be one.
+///
+/// A failure is passed over on purpose: the files do no harm, and the next switch or open tries
+/// again.
+pub(super) fn remove_obsolete(storage: &dyn Storage, dir: &Path, live: u64) {
+    let names = storage.list(dir).unwrap_or_default();
+    for name in names {
+        let path = dir.join(&name);
+        let obsolete = match format::manifest_no(&name) {
+            Some(file_no) => file_no != live && is_manifest(storage, &path).unwrap_or(false),
+            None => name == format::CURRENT_TEMP,
+        };
+        if obsolete {
+            let _ = storage.remove(&path);
+        }
+    }
+}
+
+fn is_manifest(storage: &dyn Storage, path: &Path) -> Result<bool> {
+    let mut start = [0; format::MAGIC_LEN];
+    let file = storage.open(path, OpenMode::Read)?;
+    let len = file.read_at(&mut start, 0)?;
+    Ok(format::may_be_manifest(&start[..len]))
+}

@@ -1,0 +1,444 @@
+//! The sum of all edits.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use thermocline_base::{Error, Result, limits};
+
+use crate::edit::{Change, NextIds, VersionEdit};
+use crate::format;
+
+/// What exists, after some edits.
+///
+/// ```
+/// use thermocline_version::{Change, State, VersionEdit};
+/// let mut state = State::default();
+/// let first = VersionEdit::new()
+///     .with(Change::Created { db_id: [1; 16], region_id: [2; 16] })
+///     .with(Change::ColumnFamilyCreated { id: 0, name: "default".into() });
+/// state.apply(&first).unwrap();
+/// assert_eq!(state.family_id("default"), Some(0));
+/// // What cannot be is refused, and nothing has changed.
+/// assert!(state.apply(&first).is_err());
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct State {
+    identity: Option<([u8; 16], [u8; 16])>,
+    options: Vec<(String, String)>,
+    families: BTreeMap<u16, String>,
+    family_ids: BTreeMap<String, u16>,
+    generations: BTreeMap<u64, Generation>,
+    /// The generation of each chain.
+    chain_generations: BTreeMap<u64, u64>,
+    next: NextIds,
+}
+
+/// A memtable generation.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Generation {
+    /// Its chains, oldest first.
+    pub chains: Vec<Chain>,
+}
+
+/// A chain of zones. See [`Change::ChainOpened`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Chain {
+    /// Its id.
+    pub id: u64,
+    /// Who writes it.
+    pub incarnation: u32,
+    /// The random value of that incarnation.
+    pub nonce: u64,
+    /// The seqno of its first record; 0: the one after the previous chain's last.
+    pub base_seqno: u64,
+    /// Where it begins; `None`: at its own first zone.
+    pub start: Option<u64>,
+    /// Where recovery found its end, if it was cut.
+    pub cut: Option<Cut>,
+}
+
+/// The end of a chain. See [`Change::ChainCut`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cut {
+    /// The seqno of the last record.
+    pub last_seqno: u64,
+    /// The region's offset behind the last item.
+    pub end: u64,
+}
+
+/// Why a change cannot be.
+#[derive(Debug)]
+pub(crate) struct Impossible {
+    pub(crate) what: &'static str,
+    pub(crate) expected: String,
+    pub(crate) got: String,
+}
+
+fn must(
+    holds: bool,
+    what: &'static str,
+    expected: impl ToString,
+    got: impl ToString,
+) -> Result<(), Impossible> {
+    if holds {
+        return Ok(());
+    }
+    Err(Impossible {
+        what,
+        expected: expected.to_string(),
+        got: got.to_string(),
+    })
+}
+
+impl State {
+    /// The database's id, once it was created.
+    pub fn db_id(&self) -> Option<[u8; 16]> {
+        self.identity.map(|(db_id, _)| db_id)
+    }
+
+    /// The id of the database's region, once it was created.
+    pub fn region_id(&self) -> Option<[u8; 16]> {
+        self.identity.map(|(_, region_id)| region_id)
+    }
+
+    /// The effective options that were stored last.
+    pub fn options(&self) -> &[(String, String)] {
+        &self.options
+    }
+
+    /// The column families that exist, by id.
+    pub fn families(&self) -> &BTreeMap<u16, String> {
+        &self.families
+    }
+
+    /// The id of the family of this name.
+    pub fn family_id(&self, name: &str) -> Option<u16> {
+        self.family_ids.get(name).copied()
+    }
+
+    /// The memtable generations that exist, by id, which is oldest first.
+    pub fn generations(&self) -> &BTreeMap<u64, Generation> {
+        &self.generations
+    }
+
+    /// All chains, oldest first, each with its generation.
+    pub fn chains(&self) -> impl Iterator<Item = (u64, &Chain)> {
+        self.chain_generations.iter().map(|(chain, generation)| {
+            let found = self.chain(*generation, *chain);
+            (*generation, found.expect("both maps name the same chains"))
+        })
+    }
+
+    fn chain(&self, generation: u64, chain: u64) -> Option<&Chain> {
+        let chains = &self.generations.get(&generation)?.chains;
+        chains.iter().find(|c| c.id == chain)
+    }
+
+    fn chain_mut(&mut self, chain: u64) -> Option<&mut Chain> {
+        let generation = self.chain_generations.get(&chain)?;
+        let chains = &mut self.generations.get_mut(generation)?.chains;
+        chains.iter_mut().find(|c| c.id == chain)
+    }
+
+    /// The smallest ids that were never used.
+    pub fn next_ids(&self) -> NextIds {
+        self.next
+    }
+
+    /// Applies an edit, all of it or, if a part of it cannot be, nothing.
+    ///
+    /// # Errors
+    /// [`Error::Corruption`] saying what cannot be: an id twice, a generation that does not exist,
+    /// a number that goes back.
+    pub fn apply(&mut self, edit: &VersionEdit) -> Result<()> {
+        let mut next = self.clone();
+        next.apply_in_place(edit)
+            .map_err(|e| Error::corruption(e.what, "the manifest", 0, e.expected, e.got))?;
+        *self = next;
+        Ok(())
+    }
+
+    /// Applies an edit; after an error some of it is applied.
+    pub(crate) fn apply_in_place(&mut self, edit: &VersionEdit) -> Result<(), Impossible> {
+        edit.changes.iter().try_for_each(|c| self.apply_change(c))
+    }
+
+    fn apply_change(&mut self, change: &Change) -> Result<(), Impossible> {
+        if !matches!(change, Change::Created { .. }) {
+            must(
+                self.identity.is_some(),
+                "first change",
+                "Created",
+                "another",
+            )?;
+        }
+        match change {
+            Change::Created { db_id, region_id } => {
+                must(self.identity.is_none(), "creation", "one", "a second one")?;
+                self.identity = Some((*db_id, *region_id));
+            }
+            Change::Options(options) => self.options.clone_from(options),
+            Change::ColumnFamilyCreated { id, name } => self.create_family(*id, name)?,
+            Change::ColumnFamilyDropped { id } => {
+                must(*id != 0, "dropped column family", "not the default one", id)?;
+                let name = self.families.remove(id);
+                let what = "dropped column family";
+                must(name.is_some(), what, "one that exists", id)?;
+                self.family_ids.retain(|_, other| other != id);
+            }
+            Change::GenerationCreated { id } => {
+                let next = self.next.generation;
+                must(*id >= next, "generation id", at_least(next), id)?;
+                self.next.generation = next_of(*id, "generation id")?;
+                self.generations.insert(*id, Generation::default());
+            }
+            Change::GenerationDropped { id } => self.drop_generation(*id)?,
+            Change::ChainOpened {
+                chain,
+                generation,
+                incarnation,
+                nonce,
+                base_seqno,
+                start,
+            } => {
+                let opened = Chain {
+                    id: *chain,
+                    incarnation: *incarnation,
+                    nonce: *nonce,
+                    base_seqno: *base_seqno,
+                    start: *start,
+                    cut: None,
+                };
+                self.open_chain(*generation, opened)?;
+            }
+            Change::ChainCut {
+                chain,
+                last_seqno,
+                end,
+            } => self.cut_chain(*chain, *last_seqno, *end)?,
+            Change::NextIds(next) => self.raise(*next)?,
+        }
+        Ok(())
+    }
+
+    fn create_family(&mut self, id: u16, name: &str) -> Result<(), Impossible> {
+        let next = self.next.cf;
+        must(
+            u32::from(id) >= next,
+            "column family id",
+            at_least(next),
+            id,
+        )?;
+        let len = name.len();
+        let most = limits::CF_NAME_LEN_MAX;
+        must(len <= most, "length of a column family's name", most, len)?;
+        let twice = self.family_ids.contains_key(name);
+        must(!twice, "column family's name", "one that is free", name)?;
+        self.next.cf = u32::from(id) + 1;
+        self.families.insert(id, name.to_string());
+        self.family_ids.insert(name.to_string(), id);
+        Ok(())
+    }
+
+    /// The chain after a dropped one may only be known to follow it (base seqno 0). It takes along
+    /// where the dropped one ended, which must be known by now: the manifest would forget with
+    /// which seqno it begins.
+    fn drop_generation(&mut self, id: u64) -> Result<(), Impossible> {
+        let what = "dropped generation";
+        let Some(dropped) = self.generations.remove(&id) else {
+            return must(false, what, "one that exists", id);
+        };
+        for chain in &dropped.chains {
+            self.chain_generations.remove(&chain.id);
+        }
+        for (index, chain) in dropped.chains.iter().enumerate() {
+            let Some(follower) = self.follower_mut(chain.id) else {
+                continue;
+            };
+            let within = dropped.chains.get(index + 1);
+            if follower.base_seqno != 0 || within.is_some_and(|next| next.id < follower.id) {
+                continue;
+            }
+            let Some(cut) = chain.cut else {
+                let expected = format!("a cut of chain {}, which a later one follows", chain.id);
+                return must(false, what, expected, "none");
+            };
+            follower.base_seqno = cut.last_seqno + 1;
+        }
+        Ok(())
+    }
+
+    /// The chain opened after `chain`, among those that exist.
+    fn follower_mut(&mut self, chain: u64) -> Option<&mut Chain> {
+        let later = (Bound::Excluded(chain), Bound::Unbounded);
+        let (follower, _) = self.chain_generations.range(later).next()?;
+        self.chain_mut(*follower)
+    }
+
+    fn open_chain(&mut self, generation: u64, chain: Chain) -> Result<(), Impossible> {
+        let next = self.next;
+        must(
+            chain.id >= next.chain,
+            "chain id",
+            at_least(next.chain),
+            chain.id,
+        )?;
+        // Chains of the incarnation that was used last may still be opened.
+        let oldest = next.incarnation.saturating_sub(1);
+        let incarnation = chain.incarnation;
+        must(
+            incarnation >= oldest,
+            "incarnation",
+            at_least(oldest),
+            incarnation,
+        )?;
+        let next_incarnation = incarnation.checked_add(1);
+        let Some(next_incarnation) = next_incarnation else {
+            return must(false, "incarnation", "below 2^32 - 1", incarnation);
+        };
+        let next_chain = next_of(chain.id, "chain id")?;
+        let Some(of) = self.generations.get_mut(&generation) else {
+            return must(
+                false,
+                "generation of a chain",
+                "one that exists",
+                generation,
+            );
+        };
+        self.next.chain = next_chain;
+        self.next.incarnation = next.incarnation.max(next_incarnation);
+        self.chain_generations.insert(chain.id, generation);
+        of.chains.push(chain);
+        Ok(())
+    }
+
+    fn cut_chain(&mut self, id: u64, last_seqno: u64, end: u64) -> Result<(), Impossible> {
+        next_of(last_seqno, "last seqno of a chain")?;
+        let before = self.chain_generations.range(..id).next_back();
+        let before = before.and_then(|(chain, generation)| self.chain(*generation, *chain)?.cut);
+        if let Some(follower) = self.follower_mut(id)
+            && let (0, Some(cut)) = (follower.base_seqno, follower.cut)
+        {
+            let (what, most) = ("last seqno of a chain", cut.last_seqno);
+            must(
+                last_seqno <= most,
+                what,
+                format!("at most {most}"),
+                last_seqno,
+            )?;
+        }
+        let Some(chain) = self.chain_mut(id) else {
+            return must(false, "cut chain", "one that exists", id);
+        };
+        must(chain.cut.is_none(), "cut of a chain", "one", "a second one")?;
+        let least = match chain.base_seqno {
+            0 => before.map_or(0, |cut| cut.last_seqno),
+            base => base - 1,
+        };
+        let what = "last seqno of a chain";
+        must(last_seqno >= least, what, at_least(least), last_seqno)?;
+        chain.cut = Some(Cut { last_seqno, end });
+        Ok(())
+    }
+
+    fn raise(&mut self, to: NextIds) -> Result<(), Impossible> {
+        let from = self.next;
+        let most = 1 << 16;
+        must(
+            to.chain >= from.chain,
+            "next chain id",
+            at_least(from.chain),
+            to.chain,
+        )?;
+        must(
+            to.generation >= from.generation,
+            "next generation id",
+            at_least(from.generation),
+            to.generation,
+        )?;
+        let what = "next column family id";
+        must(to.cf >= from.cf, what, at_least(from.cf), to.cf)?;
+        must(to.cf <= most, what, format!("at most {most}"), to.cf)?;
+        must(
+            to.incarnation >= from.incarnation,
+            "next incarnation",
+            at_least(from.incarnation),
+            to.incarnation,
+        )?;
+        self.next = to;
+        Ok(())
+    }
+
+    /// Edits that, applied to an empty state, give this one; each fits in a record.
+    pub fn snapshot(&self) -> Vec<VersionEdit> {
+        let mut edits = Vec::new();
+        let mut edit = VersionEdit::new();
+        let mut len = 0;
+        for change in self.snapshot_changes() {
+            let mut bytes = Vec::new();
+            format::encode_change(&change, &mut bytes);
+            if len + bytes.len() > format::PAYLOAD_LEN_MAX && len > 0 {
+                edits.push(std::mem::take(&mut edit));
+                len = 0;
+            }
+            len += bytes.len();
+            edit.changes.push(change);
+        }
+        if !edit.changes.is_empty() {
+            edits.push(edit);
+        }
+        edits
+    }
+
+    /// Ids rise within each kind, as they did when they were first applied.
+    fn snapshot_changes(&self) -> Vec<Change> {
+        let Some((db_id, region_id)) = self.identity else {
+            return Vec::new();
+        };
+        let mut changes = vec![Change::Created { db_id, region_id }];
+        if !self.options.is_empty() {
+            changes.push(Change::Options(self.options.clone()));
+        }
+        let families = self.families.iter();
+        changes.extend(families.map(|(id, name)| Change::ColumnFamilyCreated {
+            id: *id,
+            name: name.clone(),
+        }));
+        let generations = self.generations.keys();
+        changes.extend(generations.map(|id| Change::GenerationCreated { id: *id }));
+        for (generation, chain) in self.chains() {
+            changes.push(Change::ChainOpened {
+                chain: chain.id,
+                generation,
+                incarnation: chain.incarnation,
+                nonce: chain.nonce,
+                base_seqno: chain.base_seqno,
+                start: chain.start,
+            });
+            if let Some(cut) = chain.cut {
+                changes.push(Change::ChainCut {
+                    chain: chain.id,
+                    last_seqno: cut.last_seqno,
+                    end: cut.end,
+                });
+            }
+        }
+        changes.push(Change::NextIds(self.next));
+        changes
+    }
+}
+
+fn at_least(n: impl std::fmt::Display) -> String {
+    format!("at least {n}")
+}
+
+/// The number after `id`, which must exist: the largest number of all is never given out.
+fn next_of(id: u64, what: &'static str) -> Result<u64, Impossible> {
+    match id.checked_add(1) {
+        Some(next) => Ok(next),
+        None => must(false, what, "below 2^64 - 1", id).map(|()| id),
+    }
+}
+
+#[cfg(test)]
+mod tests;

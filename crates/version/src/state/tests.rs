@@ -1,0 +1,209 @@
+use super::*;
+
+fn created() -> Change {
+    Change::Created {
+        db_id: [1; 16],
+        region_id: [2; 16],
+    }
+}
+
+fn family(id: u16, name: &str) -> Change {
+    Change::ColumnFamilyCreated {
+        id,
+        name: name.into(),
+    }
+}
+
+fn chain(chain: u64, generation: u64, incarnation: u32, base_seqno: u64) -> Change {
+    Change::ChainOpened {
+        chain,
+        generation,
+        incarnation,
+        nonce: 9,
+        base_seqno,
+        start: None,
+    }
+}
+
+fn cut(chain: u64, last_seqno: u64) -> Change {
+    Change::ChainCut {
+        chain,
+        last_seqno,
+        end: 77,
+    }
+}
+
+fn next(chain: u64, generation: u64, cf: u32, incarnation: u32) -> Change {
+    Change::NextIds(NextIds {
+        chain,
+        generation,
+        cf,
+        incarnation,
+    })
+}
+
+fn after(changes: &[Change]) -> State {
+    let mut state = State::default();
+    for change in changes {
+        state.apply(&change.clone().into()).unwrap();
+    }
+    state
+}
+
+/// Families 0 and 5, generations 3 and 4, chains 10 (cut at 100) and 11 in 3, 12 in 4.
+fn example() -> State {
+    after(&[
+        created(),
+        family(0, "default"),
+        family(3, "gone"),
+        family(5, "orders"),
+        Change::ColumnFamilyDropped { id: 3 },
+        Change::GenerationCreated { id: 3 },
+        chain(10, 3, 1, 1),
+        cut(10, 100),
+        chain(11, 3, 2, 0),
+        Change::GenerationCreated { id: 4 },
+        chain(12, 4, 2, 0),
+    ])
+}
+
+#[test]
+fn the_state_is_the_sum_of_the_edits() {
+    let state = example();
+    assert_eq!(state.db_id(), Some([1; 16]));
+    assert_eq!(state.region_id(), Some([2; 16]));
+    let families: Vec<_> = state.families().iter().collect();
+    assert_eq!(
+        families,
+        [(&0, &"default".to_string()), (&5, &"orders".to_string())]
+    );
+    assert_eq!(state.family_id("orders"), Some(5));
+    assert_eq!(state.family_id("gone"), None);
+    let chains: Vec<_> = state.chains().map(|(g, c)| (g, c.id, c.cut)).collect();
+    let end = Some(Cut {
+        last_seqno: 100,
+        end: 77,
+    });
+    assert_eq!(chains, [(3, 10, end), (3, 11, None), (4, 12, None)]);
+    let expected = NextIds {
+        chain: 13,
+        generation: 5,
+        cf: 6,
+        incarnation: 3,
+    };
+    assert_eq!(state.next_ids(), expected);
+}
+
+#[test]
+fn what_cannot_be_is_refused_and_changes_nothing() {
+    let cases: Vec<(&str, Change)> = vec![
+        ("creation", created()),
+        ("column family id", family(5, "other")),
+        ("column family id", family(3, "dropped before")),
+        ("column family's name", family(6, "orders")),
+        (
+            "length of a column family's name",
+            family(6, &"x".repeat(256)),
+        ),
+        (
+            "dropped column family",
+            Change::ColumnFamilyDropped { id: 3 },
+        ),
+        (
+            "dropped column family",
+            Change::ColumnFamilyDropped { id: 0 },
+        ),
+        ("generation id", Change::GenerationCreated { id: 4 }),
+        ("generation id", Change::GenerationCreated { id: u64::MAX }),
+        ("dropped generation", Change::GenerationDropped { id: 2 }),
+        ("dropped generation", Change::GenerationDropped { id: 3 }),
+        ("chain id", chain(12, 4, 2, 0)),
+        ("chain id", chain(u64::MAX, 4, 2, 0)),
+        ("generation of a chain", chain(13, 5, 2, 0)),
+        ("incarnation", chain(13, 4, 1, 0)),
+        ("incarnation", chain(13, 4, u32::MAX, 0)),
+        ("cut chain", cut(13, 5)),
+        ("cut chain", cut(u64::MAX, 5)),
+        ("cut of a chain", cut(10, 100)),
+        ("last seqno of a chain", cut(11, 99)),
+        ("last seqno of a chain", cut(11, u64::MAX)),
+        ("next chain id", next(12, 5, 6, 3)),
+        ("next generation id", next(13, 4, 6, 3)),
+        ("next column family id", next(13, 5, 5, 3)),
+        ("next column family id", next(13, 5, 65_537, 3)),
+        ("next incarnation", next(13, 5, 6, 2)),
+    ];
+    let state = example();
+    for (what, change) in cases {
+        let mut touched = state.clone();
+        // Behind a change that can be, so that half an edit would show.
+        let edit = VersionEdit::from(Change::Options(vec![("a".into(), "b".into())]));
+        let error = touched.apply(&edit.with(change.clone())).unwrap_err();
+        let text = error.to_string();
+        let begins = format!("corruption in the manifest at offset 0: {what} (");
+        assert!(text.starts_with(&begins), "{change:?}: {text}");
+        assert_eq!(touched, state, "{change:?}");
+    }
+    let mut empty = State::default();
+    assert!(empty.apply(&family(0, "default").into()).is_err());
+}
+
+#[test]
+fn used_ids_stay_used_after_a_snapshot() {
+    let mut state = example();
+    for change in [
+        cut(11, 200),
+        Change::ColumnFamilyDropped { id: 5 },
+        Change::GenerationDropped { id: 3 },
+        cut(12, 300),
+        Change::GenerationDropped { id: 4 },
+    ] {
+        state.apply(&change.into()).unwrap();
+    }
+    let mut again = State::default();
+    for edit in state.snapshot() {
+        again.apply(&edit).unwrap();
+    }
+    assert_eq!(again, state);
+    for reuse in [
+        family(5, "orders"),
+        Change::GenerationCreated { id: 4 },
+        chain(12, 4, 2, 0),
+    ] {
+        assert!(again.apply(&reuse.into()).is_err());
+    }
+}
+
+#[test]
+fn a_chain_inherits_where_the_one_before_it_ended() {
+    let mut state = example();
+    let edit = VersionEdit::from(cut(11, 250)).with(Change::GenerationDropped { id: 3 });
+    state.apply(&edit).unwrap();
+    let chains: Vec<_> = state.chains().map(|(_, c)| (c.id, c.base_seqno)).collect();
+    assert_eq!(chains, [(12, 251)]);
+    // Nobody follows the last chain.
+    state
+        .apply(&Change::GenerationDropped { id: 4 }.into())
+        .unwrap();
+    assert_eq!(state.chains().count(), 0);
+}
+
+#[test]
+fn a_large_state_takes_several_records_each_within_the_limit() {
+    let mut state = example();
+    for id in 6..3000 {
+        let name = format!("{id}-{}", "x".repeat(200));
+        let edit = VersionEdit::from(family(id, &name));
+        state.apply_in_place(&edit).unwrap();
+    }
+    let snapshot = state.snapshot();
+    assert!(snapshot.len() > 2);
+    let mut again = State::default();
+    for edit in snapshot {
+        let len = format::encode_edit(&edit).len();
+        assert!((1..=format::PAYLOAD_LEN_MAX).contains(&len));
+        again.apply_in_place(&edit).unwrap();
+    }
+    assert_eq!(again, state);
+    assert!(State::default().snapshot().is_empty());
+}

@@ -1,0 +1,115 @@
+//! What the tests of the manifest share: a folder, and edits that can be.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use thermocline_base::Steps;
+use thermocline_env::Storage;
+use thermocline_env::sim::SimFs;
+use thermocline_env::simulated::SeededRandom;
+use thermocline_version::{Change, NextIds, State, VersionEdit};
+
+pub const DB_ID: [u8; 16] = *b"0123456789abcdef";
+pub const REGION_ID: [u8; 16] = *b"fedcba9876543210";
+
+pub fn dir() -> &'static Path {
+    Path::new("/db")
+}
+
+/// A file system with the empty folder.
+pub fn fresh() -> SimFs {
+    let fs = SimFs::new(Steps::new());
+    fs.create_dir_all(dir()).unwrap();
+    fs
+}
+
+pub fn storage(fs: &SimFs) -> Arc<dyn Storage> {
+    Arc::new(fs.clone())
+}
+
+/// The edit that creates a database.
+pub fn created() -> VersionEdit {
+    VersionEdit::new()
+        .with(Change::Created {
+            db_id: DB_ID,
+            region_id: REGION_ID,
+        })
+        .with(Change::Options(vec![("pm".into(), "4 GiB".into())]))
+        .with(Change::ColumnFamilyCreated {
+            id: 0,
+            name: "default".into(),
+        })
+}
+
+/// A random edit of one to three changes that `state` takes.
+pub fn next_edit(state: &State, random: &SeededRandom) -> VersionEdit {
+    let mut after = state.clone();
+    let mut edit = VersionEdit::new();
+    for _ in 0..=random.below(3) {
+        // Some guesses are refused: seqnos that go back, a drop before its cut.
+        let change = loop {
+            let guess = next_change(&after, random);
+            if after.apply(&guess.clone().into()).is_ok() {
+                break guess;
+            }
+        };
+        edit = edit.with(change);
+    }
+    edit
+}
+
+fn any<T: Copy>(of: &[T], random: &SeededRandom) -> Option<T> {
+    let index = random.below(of.len().max(1) as u64);
+    of.get(usize::try_from(index).unwrap()).copied()
+}
+
+fn next_change(state: &State, random: &SeededRandom) -> Change {
+    let next = state.next_ids();
+    let generations: Vec<u64> = state.generations().keys().copied().collect();
+    let uncut: Vec<(u64, u64)> = state
+        .chains()
+        .filter(|(_, chain)| chain.cut.is_none())
+        .map(|(_, chain)| (chain.id, chain.base_seqno))
+        .collect();
+    let families: Vec<u16> = state
+        .families()
+        .keys()
+        .copied()
+        .filter(|id| *id > 0)
+        .collect();
+    let lot = random.below(10);
+    let change = match lot {
+        0 | 1 => u16::try_from(next.cf).ok().map(|id| {
+            let filler = "n".repeat(usize::try_from(random.below(200)).unwrap());
+            let name = format!("cf-{id}-{filler}");
+            Change::ColumnFamilyCreated { id, name }
+        }),
+        2 => any(&families, random).map(|id| Change::ColumnFamilyDropped { id }),
+        3 | 4 => any(&generations, random).map(|generation| Change::ChainOpened {
+            chain: next.chain + random.below(2),
+            generation,
+            incarnation: next.incarnation.saturating_sub(1) + u32::from(random.below(2) == 1),
+            nonce: random.next_u64(),
+            base_seqno: random.below(3) * 1000,
+            start: (random.below(2) == 1).then(|| random.below(1 << 40)),
+        }),
+        5 => any(&uncut, random).map(|(chain, base)| Change::ChainCut {
+            chain,
+            last_seqno: base + random.below(1000),
+            end: random.next_u64(),
+        }),
+        6 => any(&generations, random).map(|id| Change::GenerationDropped { id }),
+        7 => Some(Change::NextIds(NextIds {
+            chain: next.chain + random.below(3),
+            ..next
+        })),
+        8 => {
+            let value = random.below(1000).to_string();
+            Some(Change::Options(vec![("memtable.bytes_max".into(), value)]))
+        }
+        _ => None,
+    };
+    change.unwrap_or(Change::GenerationCreated {
+        id: next.generation + random.below(2),
+    })
+}

@@ -1,0 +1,294 @@
+//! Random edits, possible and impossible, against a model that is written differently: plain lists
+//! and flags, no maps by id, no shortcuts.
+
+use proptest::prelude::*;
+use thermocline_base::{ErrorKind, Steps};
+use thermocline_env::Storage;
+use thermocline_version::{Change, Manifest, NextIds, State, VersionEdit, format};
+
+use crate::common::{created, dir, fresh, storage};
+
+#[derive(Clone, Default)]
+struct Model {
+    families: Vec<(u16, String, bool)>,
+    generations: Vec<(u64, bool)>,
+    chains: Vec<ModelChain>,
+    /// What `NextIds` has set, apart from what was used.
+    reserved: NextIds,
+}
+
+#[derive(Clone)]
+struct ModelChain {
+    id: u64,
+    generation: u64,
+    incarnation: u32,
+    base: u64,
+    cut: Option<u64>,
+}
+
+impl Model {
+    fn next(&self) -> NextIds {
+        let after = |ids: &mut dyn Iterator<Item = u64>| ids.map(|id| id + 1).max().unwrap_or(0);
+        let r = self.reserved;
+        let cf = after(&mut self.families.iter().map(|f| u64::from(f.0)));
+        let incarnation = after(&mut self.chains.iter().map(|c| u64::from(c.incarnation)));
+        NextIds {
+            chain: r.chain.max(after(&mut self.chains.iter().map(|c| c.id))),
+            generation: r
+                .generation
+                .max(after(&mut self.generations.iter().map(|g| g.0))),
+            cf: r.cf.max(u32::try_from(cf).unwrap()),
+            incarnation: r.incarnation.max(u32::try_from(incarnation).unwrap()),
+        }
+    }
+
+    fn alive(&self, generation: u64) -> bool {
+        self.generations.contains(&(generation, true))
+    }
+
+    /// Applies a change; `None` if it cannot be.
+    fn apply(mut self, change: &Change) -> Option<Model> {
+        let next = self.next();
+        let possible = match change {
+            Change::Created { .. } => false,
+            Change::Options(_) => true,
+            Change::ColumnFamilyCreated { id, name } => {
+                let taken = self
+                    .families
+                    .iter()
+                    .any(|(_, n, alive)| *alive && n == name);
+                self.families.push((*id, name.clone(), true));
+                u32::from(*id) >= next.cf && !taken
+            }
+            Change::ColumnFamilyDropped { id } => {
+                let found = self.families.iter_mut().find(|f| f.0 == *id && f.2);
+                let found = found.filter(|_| *id != 0).map(|f| f.2 = false);
+                found.is_some()
+            }
+            Change::GenerationCreated { id } => {
+                self.generations.push((*id, true));
+                *id >= next.generation
+            }
+            Change::GenerationDropped { id } => self.drop_generation(*id),
+            Change::ChainOpened {
+                chain,
+                generation,
+                incarnation,
+                base_seqno,
+                ..
+            } => {
+                let alive = self.alive(*generation);
+                self.chains.push(ModelChain {
+                    id: *chain,
+                    generation: *generation,
+                    incarnation: *incarnation,
+                    base: *base_seqno,
+                    cut: None,
+                });
+                alive && *chain >= next.chain && incarnation + 1 >= next.incarnation
+            }
+            Change::ChainCut {
+                chain, last_seqno, ..
+            } => self.cut(*chain, *last_seqno),
+            Change::NextIds(to) => {
+                self.reserved = *to;
+                to.chain >= next.chain
+                    && to.generation >= next.generation
+                    && to.cf >= next.cf
+                    && to.cf <= 65_536
+                    && to.incarnation >= next.incarnation
+            }
+        };
+        possible.then_some(self)
+    }
+
+    fn drop_generation(&mut self, id: u64) -> bool {
+        let Some(at) = self.generations.iter().position(|g| *g == (id, true)) else {
+            return false;
+        };
+        self.generations[at].1 = false;
+        let alive: Vec<bool> = self
+            .chains
+            .iter()
+            .map(|c| self.alive(c.generation))
+            .collect();
+        // Each survivor directly behind a chain that goes now.
+        let older = self.chains.clone();
+        let pairs = older.iter().zip(self.chains.iter_mut().zip(alive).skip(1));
+        for (before, (chain, alive)) in pairs {
+            if before.generation == id && alive && chain.base == 0 {
+                match before.cut {
+                    Some(cut) => chain.base = cut + 1,
+                    None => return false,
+                }
+            }
+        }
+        true
+    }
+
+    fn cut(&mut self, id: u64, last: u64) -> bool {
+        let Some(at) = self.chains.iter().position(|c| c.id == id) else {
+            return false;
+        };
+        let alive: Vec<bool> = self
+            .chains
+            .iter()
+            .map(|c| self.alive(c.generation))
+            .collect();
+        let before = at
+            .checked_sub(1)
+            .map(|i| self.chains[i].cut.filter(|_| alive[i]));
+        let least = match self.chains[at].base {
+            0 => before.flatten().unwrap_or(0),
+            base => base - 1,
+        };
+        let most = self.chains.get(at + 1).filter(|c| c.base == 0);
+        let most = most.and_then(|c| c.cut).unwrap_or(u64::MAX - 1);
+        let possible = alive[at] && self.chains[at].cut.is_none() && last >= least && last <= most;
+        self.chains[at].cut = Some(last);
+        possible
+    }
+
+    fn agrees(&self, state: &State) -> bool {
+        let families: Vec<_> = self.families.iter().filter(|f| f.2).collect();
+        let families = families.iter().map(|f| (f.0, f.1.clone()));
+        let chains: Vec<_> = self
+            .chains
+            .iter()
+            .filter(|c| self.alive(c.generation))
+            .collect();
+        let chains = chains
+            .iter()
+            .map(|c| (c.generation, c.id, c.incarnation, c.base, c.cut));
+        let got = state.chains().map(|(generation, c)| {
+            let cut = c.cut.map(|cut| cut.last_seqno);
+            (generation, c.id, c.incarnation, c.base_seqno, cut)
+        });
+        let alive = self.generations.iter().filter(|g| g.1).map(|g| g.0);
+        let named = state
+            .families()
+            .iter()
+            .map(|(id, name)| (*id, name.clone()));
+        families.eq(named)
+            && chains.eq(got)
+            && alive.eq(state.generations().keys().copied())
+            && self.next() == state.next_ids()
+    }
+}
+
+/// Small numbers, so that collisions are common.
+fn change() -> impl Strategy<Value = Change> {
+    let name = "[ab]{1,2}";
+    prop_oneof![
+        1 => Just(created().changes[0].clone()),
+        2 => prop::collection::vec((name, name), 0..3).prop_map(Change::Options),
+        6 => (0u16..20, name).prop_map(|(id, name)| Change::ColumnFamilyCreated { id, name }),
+        3 => (0u16..20).prop_map(|id| Change::ColumnFamilyDropped { id }),
+        8 => (0u64..20).prop_map(|id| Change::GenerationCreated { id }),
+        4 => (0u64..20).prop_map(|id| Change::GenerationDropped { id }),
+        14 => (0u64..30, 0u64..20, 0u32..6, 0u64..3, any::<(u64, Option<u64>)>()).prop_map(
+            |(chain, generation, incarnation, base_seqno, (nonce, start))| Change::ChainOpened {
+                chain,
+                generation,
+                incarnation,
+                nonce,
+                base_seqno,
+                start,
+            }
+        ),
+        8 => (0u64..30, 0u64..6, any::<u64>()).prop_map(|(chain, last_seqno, end)| {
+            Change::ChainCut {
+                chain,
+                last_seqno,
+                end,
+            }
+        }),
+        1 => (0u64..30, 0u64..20, 0u32..20, 0u32..6).prop_map(
+            |(chain, generation, cf, incarnation)| {
+                Change::NextIds(NextIds {
+                    chain,
+                    generation,
+                    cf,
+                    incarnation,
+                })
+            }
+        ),
+    ]
+}
+
+fn edits() -> impl Strategy<Value = Vec<VersionEdit>> {
+    let edit = prop::collection::vec(change(), 1..3);
+    prop::collection::vec(edit.prop_map(|changes| VersionEdit { changes }), 1..60)
+}
+
+fn config(cases: u32) -> ProptestConfig {
+    ProptestConfig {
+        cases,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
+}
+
+proptest! {
+    #![proptest_config(config(1500))]
+
+    #[test]
+    fn the_state_takes_and_refuses_what_the_model_does(edits in edits()) {
+        let mut state = State::default();
+        state.apply(&created()).unwrap();
+        let mut model = Model::default();
+        model.families.push((0, "default".into(), true));
+        for edit in &edits {
+            let decoded = format::decode_edit(&format::encode_edit(edit)).unwrap();
+            prop_assert_eq!(&decoded, edit);
+            let before = state.clone();
+            let expected = edit.changes.iter().try_fold(model.clone(), Model::apply);
+            let taken = state.apply(edit).is_ok();
+            prop_assert_eq!(taken, expected.is_some(), "{:?}", edit);
+            match expected {
+                Some(next) => model = next,
+                None => prop_assert_eq!(&state, &before),
+            }
+            prop_assert!(model.agrees(&state), "{:?}", edit);
+            let mut again = State::default();
+            for part in state.snapshot() {
+                again.apply(&part).unwrap();
+            }
+            prop_assert_eq!(&again, &state);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(config(300))]
+
+    #[test]
+    fn the_manifest_keeps_every_edit_that_it_took(edits in edits(), bytes_max in 300u64..3000) {
+        let fs = fresh();
+        let mut manifest = Manifest::create(storage(&fs), dir(), &created()).unwrap();
+        manifest.set_bytes_max(bytes_max);
+        let mut state = manifest.state().clone();
+        for (n, edit) in edits.iter().enumerate() {
+            match state.apply(edit) {
+                Ok(()) => manifest.append(edit).unwrap(),
+                Err(_) => {
+                    let error = manifest.append(edit).unwrap_err();
+                    prop_assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+                }
+            }
+            prop_assert_eq!(manifest.state(), &state);
+            if n % 8 == 7 {
+                let cut = fs.image_none(Steps::new());
+                let (_, read) = Manifest::open(storage(&cut), dir(), true).unwrap();
+                prop_assert_eq!(&read, &state);
+                drop(manifest);
+                let opened = Manifest::open(storage(&fs), dir(), false).unwrap();
+                prop_assert_eq!(&opened.1, &state);
+                manifest = opened.0;
+                manifest.set_bytes_max(bytes_max);
+            }
+        }
+        // Two names: the log and CURRENT.
+        prop_assert_eq!(fs.list(dir()).unwrap().len(), 2);
+    }
+}
