@@ -1,1 +1,50 @@
-//! In the making.
+//! The workloads of db_bench and YCSB over the facade, as a library.
+//!
+//! A run is described by a [`Plan`], executed by [`run`], and answered by a [`Report`], which
+//! serialises to the JSON object that the command line prints. A [`Watch`] lets another thread
+//! follow the run and stop it.
+//!
+//! # What a run does
+//! 1. It opens the store: a new one in a temporary folder, a new one in a named folder, or one
+//!    that is there. It never empties a folder.
+//! 2. A workload that reads loads `num` distinct keys first, in random order, unless it is told to
+//!    use what is there. The load is not counted.
+//! 3. It reads the store's counters, runs the threads between two barriers, and reads the counters
+//!    again. Every number in the report is a difference of the two, except those about memory.
+//!
+//! # Keys, values, order
+//! A key is its index as 8 bytes, most significant first, padded with `0` to the key size. Random
+//! order is a seeded bijection ([`keys::Permutation`]), so no table of keys lies in memory beside
+//! the store. Values are slices of one buffer of pseudo-random bytes ([`values::Values`]).
+//!
+//! # Time
+//! A thread reads the clock once for each operation: the end of one is the start of the next, so
+//! an operation's latency includes making its key and value. The sequential reads take a few tens
+//! of nanoseconds for each entry, less than the clock; they are timed in groups
+//! ([`Report::latency_group`]).
+#![deny(unsafe_code)]
+
+pub mod clock;
+pub mod distribution;
+pub mod keys;
+mod load;
+mod plan;
+mod report;
+mod rng;
+mod run;
+pub mod scratch;
+mod threads;
+#[expect(
+    unsafe_code,
+    reason = "getrusage has no safe form in the standard library"
+)]
+mod usage;
+pub mod values;
+mod watch;
+mod workload;
+
+pub use distribution::Distribution;
+pub use plan::{Plan, Workload};
+pub use report::{Drained, HitCounts, Latency, Report, grouped};
+pub use run::run;
+pub use watch::{Snapshot, Watch};

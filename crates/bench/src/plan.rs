@@ -1,0 +1,285 @@
+//! What to run.
+
+use std::path::PathBuf;
+
+use thermocline::{Durability, Error, Options, Result, limits};
+
+use crate::distribution::Distribution;
+use crate::keys::INDEX_BYTES;
+
+/// Most threads of a run.
+const THREADS_MAX: usize = 1024;
+
+/// The workloads, with the names and meanings of db_bench.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Workload {
+    /// Writes every key once, in key order.
+    FillSeq,
+    /// Writes every key once, in random order.
+    FillRandom,
+    /// Writes keys drawn with replacement.
+    Overwrite,
+    /// Reads existing keys.
+    ReadRandom,
+    /// Reads keys that do not exist, each next to one that does.
+    ReadMissing,
+    /// Reads entries in key order.
+    ReadSeq,
+    /// Reads entries against key order.
+    ReadReverse,
+    /// Seeks an existing key and reads the entries from there.
+    SeekRandom,
+}
+
+/// Names that exist but whose parts are missing, with those parts.
+const MISSING: &[(&[&str], &str)] = &[
+    (
+        &[
+            "readwhilewriting",
+            "readrandomwriterandom",
+            "updaterandom",
+            "deleterandom",
+        ],
+        "workloads of several kinds of operations",
+    ),
+    (&["multireadrandom"], "reads of many keys at once"),
+    (
+        &[
+            "ycsb-load",
+            "ycsb-a",
+            "ycsb-b",
+            "ycsb-c",
+            "ycsb-d",
+            "ycsb-e",
+            "ycsb-f",
+        ],
+        "workloads of several kinds of operations",
+    ),
+    (&["tpcc", "orders"], "transactions"),
+];
+
+impl Workload {
+    /// Every workload that runs.
+    pub const ALL: [Workload; 8] = [
+        Workload::FillSeq,
+        Workload::FillRandom,
+        Workload::Overwrite,
+        Workload::ReadRandom,
+        Workload::ReadMissing,
+        Workload::ReadSeq,
+        Workload::ReadReverse,
+        Workload::SeekRandom,
+    ];
+
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Workload::FillSeq => "fillseq",
+            Workload::FillRandom => "fillrandom",
+            Workload::Overwrite => "overwrite",
+            Workload::ReadRandom => "readrandom",
+            Workload::ReadMissing => "readmissing",
+            Workload::ReadSeq => "readseq",
+            Workload::ReadReverse => "readreverse",
+            Workload::SeekRandom => "seekrandom",
+        }
+    }
+
+    /// The workload with this name.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for one whose parts are not built yet, [`Error::InvalidArgument`] for
+    /// any other name.
+    pub fn parse(name: &str) -> Result<Workload> {
+        if let Some(workload) = Workload::ALL.into_iter().find(|w| w.name() == name) {
+            return Ok(workload);
+        }
+        let names = Workload::ALL.map(Workload::name).join(", ");
+        match MISSING.iter().find(|(names, _)| names.contains(&name)) {
+            Some((_, part)) => Err(Error::Unsupported(format!(
+                "workload '{name}' needs {part}, which this version does not have; it has {names}"
+            ))),
+            None => Err(Error::InvalidArgument(format!(
+                "there is no workload '{name}'; there are {names}"
+            ))),
+        }
+    }
+
+    /// Whether its operations are reads.
+    pub fn reads(self) -> bool {
+        !matches!(
+            self,
+            Workload::FillSeq | Workload::FillRandom | Workload::Overwrite
+        )
+    }
+}
+
+/// One run, described.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    /// What to do.
+    pub workload: Workload,
+    /// The database's folder; `None` for a temporary one that goes after the run.
+    pub db: Option<PathBuf>,
+    /// Use the database and the keys that are there.
+    pub use_existing: bool,
+    /// Distinct keys; for the writing workloads also the number of writes.
+    pub num: u64,
+    /// Operations of a reading workload; `None` for `num`.
+    pub reads: Option<u64>,
+    /// Run for so many seconds instead of a number of operations. The fills end early if they have
+    /// written every key.
+    pub duration: Option<f64>,
+    /// Threads that share the operations.
+    pub threads: usize,
+    /// Bytes of a key.
+    pub key_size: usize,
+    /// Bytes of a value.
+    pub value_size: usize,
+    /// When a write counts as done.
+    pub durability: Durability,
+    /// Writes committed together.
+    pub batch: usize,
+    /// Reads that one thread keeps in flight.
+    pub async_depth: usize,
+    /// How keys are chosen; `None` for what the workload does by itself.
+    pub distribution: Option<Distribution>,
+    /// The seed of everything random.
+    pub seed: u64,
+    /// Entries that a scan reads.
+    pub scan_length: u64,
+    /// Wait for background work at the end, and count that time and work.
+    pub drain: bool,
+    /// The emulation profile: `none`, `optane` or `cxl`.
+    pub emulate: String,
+    /// The part of its size that a value compresses to; 1 is incompressible.
+    pub compressible: f64,
+    /// Options of the store.
+    pub options: Options,
+}
+
+impl Plan {
+    /// The plan for `workload` with every default.
+    pub fn new(workload: Workload) -> Plan {
+        Plan {
+            workload,
+            db: None,
+            use_existing: false,
+            num: 100_000,
+            reads: None,
+            duration: None,
+            threads: 1,
+            key_size: 16,
+            value_size: 100,
+            durability: Durability::Immediate,
+            batch: 1,
+            async_depth: 1,
+            distribution: None,
+            seed: 42,
+            scan_length: 50,
+            drain: false,
+            emulate: "none".to_string(),
+            compressible: 1.0,
+            options: Options::default(),
+        }
+    }
+
+    /// How this run chooses keys.
+    pub fn effective_distribution(&self) -> Distribution {
+        match self.workload {
+            Workload::FillSeq | Workload::ReadSeq | Workload::ReadReverse => {
+                Distribution::Sequential
+            }
+            Workload::FillRandom => Distribution::Uniform,
+            _ => self.distribution.unwrap_or_default(),
+        }
+    }
+
+    /// Operations of this run, if nothing ends it early.
+    pub fn operations(&self) -> u64 {
+        if self.workload.reads() {
+            self.reads.unwrap_or(self.num)
+        } else {
+            self.num
+        }
+    }
+
+    /// Checks every value.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] naming the option and its limit, [`Error::Unsupported`] naming
+    /// the part that is missing.
+    pub fn validate(&self) -> Result<()> {
+        within("num", self.num, 1, u64::MAX >> 1)?;
+        within("reads", self.operations(), 1, u64::MAX >> 1)?;
+        within("threads", self.threads as u64, 1, THREADS_MAX as u64)?;
+        let key_max = limits::KEY_LEN_MAX as u64;
+        within(
+            "key-size",
+            self.key_size as u64,
+            INDEX_BYTES as u64,
+            key_max,
+        )?;
+        let value_max = limits::VALUE_LEN_MAX as u64;
+        within("value-size", self.value_size as u64, 0, value_max)?;
+        within("batch", self.batch as u64, 1, 1 << 20)?;
+        within("scan-length", self.scan_length, 1, u64::MAX >> 1)?;
+        within("async-depth", self.async_depth as u64, 1, 1 << 16)?;
+        if !(self.compressible > 0.0 && self.compressible <= 1.0) {
+            return Err(Error::InvalidArgument(format!(
+                "compressible is the part of its size that a value compresses to, above 0 and at \
+                 most 1; {} was given",
+                self.compressible
+            )));
+        }
+        if self
+            .duration
+            .is_some_and(|seconds| !(seconds > 0.0 && seconds < 1e9))
+        {
+            return Err(Error::InvalidArgument(
+                "duration is a number of seconds above 0".to_string(),
+            ));
+        }
+        if self.use_existing && self.db.is_none() {
+            return Err(Error::InvalidArgument(
+                "use-existing needs the database's folder: add --db DIR".to_string(),
+            ));
+        }
+        if self
+            .distribution
+            .is_some_and(|d| d != self.effective_distribution())
+        {
+            return Err(Error::InvalidArgument(format!(
+                "{} always chooses keys in the way '{}'; leave distribution out",
+                self.workload.name(),
+                self.effective_distribution()
+            )));
+        }
+        if self.async_depth > 1 {
+            return Err(Error::Unsupported(
+                "async-depth above 1 needs asynchronous reads, which this version does not have"
+                    .to_string(),
+            ));
+        }
+        match self.emulate.as_str() {
+            "none" => Ok(()),
+            "optane" | "cxl" => Err(Error::Unsupported(format!(
+                "emulation profile '{}' needs an option of the store that this version does not \
+                 have; use none",
+                self.emulate
+            ))),
+            other => Err(Error::InvalidArgument(format!(
+                "there is no emulation profile '{other}'; the profiles are none, optane and cxl"
+            ))),
+        }
+    }
+}
+
+fn within(name: &str, value: u64, min: u64, max: u64) -> Result<()> {
+    if (min..=max).contains(&value) {
+        return Ok(());
+    }
+    Err(Error::InvalidArgument(format!(
+        "{name} lies between {min} and {max}; {value} was given"
+    )))
+}

@@ -1,0 +1,311 @@
+//! What a run found: the fields of the contract in `interface.md`, in its order, and a table.
+
+use std::fmt::Write as _;
+
+use hdrhistogram::Histogram;
+use serde::Serialize;
+use thermocline::size::format_size;
+
+/// The result of one run. All counters count the measured part only.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Report {
+    /// The workload's name.
+    pub workload: &'static str,
+    /// The preset of the store.
+    pub preset: String,
+    /// `immediate` or `buffered`.
+    pub durability: &'static str,
+    /// Threads.
+    pub threads: usize,
+    /// Distinct keys.
+    pub num: u64,
+    /// Bytes of a key.
+    pub key_size: usize,
+    /// Bytes of a value.
+    pub value_size: usize,
+    /// How keys were chosen.
+    pub distribution: String,
+    /// The kind of the region.
+    pub region_kind: &'static str,
+    /// The emulation profile.
+    pub emulate: String,
+    /// The seed.
+    pub seed: u64,
+    /// Writes committed together.
+    pub batch: usize,
+    /// Operations done: writes, point reads, seeks, or entries of a sequential read.
+    pub ops: u64,
+    /// Time of the measured part, in seconds.
+    pub seconds: f64,
+    /// Operations a second, over all threads.
+    pub ops_per_sec: f64,
+    /// Latencies in microseconds; of one commit where writes are batched.
+    pub latency_us: Latency,
+    /// Operations that were timed together and count with their mean.
+    pub latency_group: u64,
+    /// For reads: how many keys were found.
+    pub found: Option<u64>,
+    /// For seeks: how many entries were read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub entries: Option<u64>,
+    /// Bytes of keys and values written.
+    pub user_bytes_written: u64,
+    /// Bytes stored in persistent memory.
+    pub pm_bytes_written: u64,
+    /// Bytes of 256-byte media units touched.
+    pub pm_media_bytes_written: u64,
+    /// Lines of 64 bytes written back.
+    pub pm_lines_written_back: u64,
+    /// Fences.
+    pub pm_fences: u64,
+    /// Bytes written to the SSD.
+    pub ssd_bytes_written: u64,
+    /// Bytes read from the SSD.
+    pub ssd_bytes_read: u64,
+    /// SSD bytes for each user byte; 0 where nothing was written.
+    pub write_amplification_ssd: f64,
+    /// Persistent-memory bytes for each user byte; 0 where nothing was written.
+    pub write_amplification_pm: f64,
+    /// Background work at the end.
+    pub drained: Drained,
+    /// Delay that the engine put on writers, in milliseconds.
+    pub stall_ms: f64,
+    /// The longest single delay since the store was opened, in milliseconds.
+    pub stall_ms_max: f64,
+    /// How many writes were delayed.
+    pub stall_count: u64,
+    /// Processor time of the process, in seconds.
+    pub cpu_seconds: f64,
+    /// Most resident memory of the process at any time, in bytes.
+    pub rss_bytes_max: u64,
+    /// DRAM of the indexes at the end, in bytes.
+    pub dram_index_bytes: u64,
+    /// Where point reads found their keys.
+    pub hits: HitCounts,
+    /// Whether the run was ended early.
+    pub interrupted: bool,
+    /// Whether the numbers can be trusted.
+    pub valid: bool,
+    /// Why not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub invalid_reason: Option<String>,
+}
+
+/// Latencies in microseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Latency {
+    /// The mean.
+    pub avg: f64,
+    /// The median.
+    pub p50: f64,
+    /// Nine of ten are not above this.
+    pub p90: f64,
+    /// 99 of 100 are not above this.
+    pub p99: f64,
+    /// 999 of 1000 are not above this.
+    pub p999: f64,
+    /// The longest.
+    pub max: f64,
+}
+
+impl Latency {
+    pub(crate) fn of(nanos: &Histogram<u64>) -> Latency {
+        let at = |quantile: f64| nanos.value_at_quantile(quantile) as f64 / 1000.0;
+        Latency {
+            avg: nanos.mean() / 1000.0,
+            p50: at(0.5),
+            p90: at(0.9),
+            p99: at(0.99),
+            p999: at(0.999),
+            max: nanos.max() as f64 / 1000.0,
+        }
+    }
+}
+
+/// Background work at the end of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Drained {
+    /// Whether it was waited for.
+    pub waited: bool,
+    /// Bytes in level 0 at the end.
+    pub level0_bytes: u64,
+}
+
+/// Where point reads found their keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct HitCounts {
+    /// In a memtable generation.
+    pub memtable: u64,
+    /// Through the global index.
+    pub global_index: u64,
+    /// In a table in persistent memory.
+    pub pm_table: u64,
+    /// In a block that was in DRAM.
+    pub block_cache: u64,
+    /// In a block that was read from the SSD.
+    pub ssd: u64,
+}
+
+/// Why a run that stored `bytes` in persistent memory and wrote back `lines` cannot be trusted.
+pub(crate) fn invalid_reason(lines: u64, bytes: u64) -> Option<String> {
+    (lines.saturating_mul(64) < bytes).then(|| {
+        format!(
+            "{bytes} bytes were stored in persistent memory but only {lines} lines of 64 bytes \
+             written back, so not every write was made durable"
+        )
+    })
+}
+
+impl std::fmt::Display for Report {
+    /// A short table for people.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut rows: Vec<(&str, String)> = Vec::new();
+        let mut row = |name, text| rows.push((name, text));
+        row(
+            "operations",
+            format!("{} in {:.3} s", grouped(self.ops), self.seconds),
+        );
+        row("per second", grouped(whole(self.ops_per_sec)));
+        if let Some(found) = self.found {
+            row("found", grouped(found));
+        }
+        if let Some(entries) = self.entries {
+            row("entries read", grouped(entries));
+        }
+        let l = &self.latency_us;
+        row(
+            "latency, µs",
+            format!(
+                "mean {}   p50 {}   p90 {}   p99 {}   p99.9 {}   max {}",
+                brief(l.avg),
+                brief(l.p50),
+                brief(l.p90),
+                brief(l.p99),
+                brief(l.p999),
+                brief(l.max)
+            ),
+        );
+        if self.user_bytes_written > 0 {
+            row("keys and values", format_size(self.user_bytes_written));
+            row(
+                "persistent memory",
+                format!(
+                    "{} stored ({:.2} for each byte), {} lines written back, {} fences",
+                    format_size(self.pm_bytes_written),
+                    self.write_amplification_pm,
+                    grouped(self.pm_lines_written_back),
+                    grouped(self.pm_fences)
+                ),
+            );
+        }
+        if self.ssd_bytes_written + self.ssd_bytes_read > 0 {
+            row(
+                "SSD",
+                format!(
+                    "{} written ({:.2} for each byte), {} read",
+                    format_size(self.ssd_bytes_written),
+                    self.write_amplification_ssd,
+                    format_size(self.ssd_bytes_read)
+                ),
+            );
+        }
+        if self.stall_count > 0 {
+            row(
+                "writers held back",
+                format!(
+                    "{} times, {:.1} ms in all, {:.1} ms at most",
+                    grouped(self.stall_count),
+                    self.stall_ms,
+                    self.stall_ms_max
+                ),
+            );
+        }
+        row(
+            "this process",
+            format!(
+                "{:.2} s of processor time, {} of memory at most, {} of it index",
+                self.cpu_seconds,
+                format_size(self.rss_bytes_max),
+                format_size(self.dram_index_bytes)
+            ),
+        );
+        if self.interrupted {
+            row("interrupted", "the run was ended early".to_string());
+        }
+        if let Some(reason) = &self.invalid_reason {
+            row("INVALID", reason.clone());
+        }
+        let mut text = format!(
+            "{}: {} keys of {} bytes, values of {} bytes, {}, {} thread{}, {}, region of kind {}\n",
+            self.workload,
+            grouped(self.num),
+            self.key_size,
+            self.value_size,
+            self.distribution,
+            self.threads,
+            if self.threads == 1 { "" } else { "s" },
+            self.durability,
+            self.region_kind
+        );
+        for (name, value) in rows {
+            writeln!(text, "  {name:<18} {value}")?;
+        }
+        f.write_str(text.trim_end())
+    }
+}
+
+/// A number with its digits in groups of three.
+///
+/// ```
+/// assert_eq!(thermocline_bench::grouped(1234567), "1,234,567");
+/// ```
+pub fn grouped(n: u64) -> String {
+    let digits = n.to_string();
+    let mut text = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "a rate for people, rounded; a float beyond the range saturates"
+)]
+fn whole(x: f64) -> u64 {
+    x.round() as u64
+}
+
+fn brief(micros: f64) -> String {
+    if micros < 10.0 {
+        format!("{micros:.2}")
+    } else if micros < 100.0 {
+        format!("{micros:.1}")
+    } else {
+        grouped(whole(micros))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_that_skipped_write_backs_says_so() {
+        assert_eq!(invalid_reason(2, 128), None);
+        assert!(invalid_reason(2, 129).is_some_and(|r| r.contains("129 bytes")));
+        assert_eq!(invalid_reason(0, 0), None);
+    }
+
+    #[test]
+    fn numbers_read_well() {
+        assert_eq!(
+            [0, 999, 1000, 1_000_000].map(grouped),
+            ["0", "999", "1,000", "1,000,000"]
+        );
+        assert_eq!([0.123, 12.34, 1234.5].map(brief), ["0.12", "12.3", "1,235"]);
+    }
+}

@@ -1,0 +1,165 @@
+//! One run, from the open to the report.
+
+use std::path::Path;
+
+use thermocline::{Db, Durability, Error, Metrics, Options, Result};
+
+use crate::load::{Writer, load};
+use crate::plan::Plan;
+use crate::report::{Drained, HitCounts, Latency, Report, invalid_reason};
+use crate::scratch::Scratch;
+use crate::threads::{Tally, spread};
+use crate::usage::{Usage, usage};
+use crate::watch::Watch;
+use crate::workload::{Reader, SEQUENTIAL_GROUP};
+use crate::{Distribution, Workload};
+
+/// Executes `plan`. `watch` follows it and can end it early.
+///
+/// # Errors
+/// As [`Plan::validate`]; [`Error::InvalidArgument`] if the named folder holds a database and the
+/// plan does not say to use it; every error of the store.
+pub fn run(plan: &Plan, watch: &Watch) -> Result<Report> {
+    plan.validate()?;
+    match &plan.db {
+        Some(path) => run_in(path, plan, watch),
+        None => {
+            let scratch = Scratch::new("thermocline-bench")?;
+            let report = run_in(scratch.path(), plan, watch)?;
+            scratch.remove()?;
+            Ok(report)
+        }
+    }
+}
+
+fn run_in(path: &Path, plan: &Plan, watch: &Watch) -> Result<Report> {
+    let there = Db::stored_options(path)?.is_some();
+    if there && !plan.use_existing {
+        return Err(Error::InvalidArgument(format!(
+            "{} already holds a database; add --use-existing to use it, or name a new folder",
+            path.display()
+        )));
+    }
+    let options = Options {
+        create_if_missing: !plan.use_existing,
+        read_only: false,
+        ..plan.options.clone()
+    };
+    let db = Db::open(path, options)?;
+    if plan.workload.reads() && !plan.use_existing {
+        load(&db, plan, watch)?;
+    }
+    let total = match plan.duration {
+        Some(_) => 0,
+        None => plan.operations(),
+    };
+    watch.begin(plan.workload.name(), total);
+    let (metrics, used) = (db.metrics(), usage());
+    let (tally, seconds) = measure(&db, plan, watch)?;
+    let report = answer(
+        plan,
+        watch,
+        &tally,
+        seconds,
+        (&metrics, &db.metrics()),
+        (used, usage()),
+    );
+    db.close()?;
+    Ok(report)
+}
+
+fn measure(db: &Db, plan: &Plan, watch: &Watch) -> Result<(Tally, f64)> {
+    let threads = 0..plan.threads as u64;
+    if plan.workload.reads() {
+        let readers = threads.map(|thread| Reader::new(plan, thread)).collect();
+        spread(readers, plan.duration, watch, |reader: Reader, pace| {
+            reader.read(db, pace)
+        })
+    } else {
+        let writers = threads
+            .map(|thread| Writer::of_workload(plan, thread))
+            .collect();
+        spread(writers, plan.duration, watch, |writer: Writer, pace| {
+            writer.write(db, pace)
+        })
+    }
+}
+
+fn answer(
+    plan: &Plan,
+    watch: &Watch,
+    tally: &Tally,
+    seconds: f64,
+    (before, after): (&Metrics, &Metrics),
+    (used, uses): (Usage, Usage),
+) -> Report {
+    let since = |field: fn(&Metrics) -> u64| field(after).saturating_sub(field(before));
+    let user_bytes = since(|m| m.user_bytes_written);
+    let pm_bytes = since(|m| m.pm_bytes_written);
+    let ssd_bytes = since(|m| m.ssd_bytes_written);
+    let lines = since(|m| m.pm_lines_written_back);
+    let reason = invalid_reason(lines, pm_bytes);
+    let sequential = matches!(plan.workload, Workload::ReadSeq | Workload::ReadReverse);
+    let distribution: Distribution = plan.effective_distribution();
+    Report {
+        workload: plan.workload.name(),
+        preset: after.preset.clone(),
+        durability: match plan.durability {
+            Durability::Immediate => "immediate",
+            Durability::Buffered => "buffered",
+        },
+        threads: plan.threads,
+        num: plan.num,
+        key_size: plan.key_size,
+        value_size: plan.value_size,
+        distribution: distribution.to_string(),
+        region_kind: after.region_kind,
+        emulate: after.emulate.clone(),
+        seed: plan.seed,
+        batch: plan.batch,
+        ops: tally.ops,
+        seconds,
+        ops_per_sec: tally.ops as f64 / seconds.max(1e-9),
+        latency_us: Latency::of(&tally.latency_ns),
+        latency_group: if sequential { SEQUENTIAL_GROUP } else { 1 },
+        found: plan.workload.reads().then_some(tally.found),
+        entries: (plan.workload == Workload::SeekRandom).then_some(tally.entries),
+        user_bytes_written: user_bytes,
+        pm_bytes_written: pm_bytes,
+        pm_media_bytes_written: since(|m| m.pm_media_bytes_written),
+        pm_lines_written_back: lines,
+        pm_fences: since(|m| m.pm_fences),
+        ssd_bytes_written: ssd_bytes,
+        ssd_bytes_read: since(|m| m.ssd_bytes_read),
+        write_amplification_ssd: amplification(ssd_bytes, user_bytes),
+        write_amplification_pm: amplification(pm_bytes, user_bytes),
+        drained: Drained {
+            // This version has no background work, so there is nothing to wait for.
+            waited: plan.drain,
+            level0_bytes: 0,
+        },
+        stall_ms: (after.stall_ms - before.stall_ms).max(0.0),
+        stall_ms_max: after.stall_ms_max,
+        stall_count: since(|m| m.stall_count),
+        cpu_seconds: (uses.cpu_seconds - used.cpu_seconds).max(0.0),
+        rss_bytes_max: uses.rss_bytes_max,
+        dram_index_bytes: after.dram_index_bytes,
+        hits: HitCounts {
+            memtable: since(|m| m.hits.memtable),
+            global_index: since(|m| m.hits.global_index),
+            pm_table: since(|m| m.hits.pm_table),
+            block_cache: since(|m| m.hits.block_cache),
+            ssd: since(|m| m.hits.ssd),
+        },
+        interrupted: watch.is_stopped(),
+        valid: reason.is_none(),
+        invalid_reason: reason,
+    }
+}
+
+fn amplification(written: u64, user: u64) -> f64 {
+    if user == 0 {
+        return 0.0;
+    }
+    written as f64 / user as f64
+}

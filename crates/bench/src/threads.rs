@@ -1,0 +1,176 @@
+//! Threads that work on shares of one job, and their clock.
+
+use hdrhistogram::Histogram;
+use thermocline::{Error, Result};
+
+use crate::clock::{Duration, Instant, now};
+use crate::watch::Watch;
+
+/// Longest latency that is told apart, in nanoseconds; a longer one counts as this.
+const LATENCY_NS_MAX: u64 = 3_600_000_000_000;
+
+/// Operations between two looks at the watch.
+const REPORT_OPS: u64 = 64;
+
+/// What a thread, or all of them, did.
+pub(crate) struct Tally {
+    pub latency_ns: Histogram<u64>,
+    pub ops: u64,
+    pub found: u64,
+    pub entries: u64,
+}
+
+impl Tally {
+    fn new() -> Result<Tally> {
+        let latency_ns = Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3)
+            .map_err(|e| Error::InvalidArgument(format!("the latency histogram: {e}")))?;
+        Ok(Tally {
+            latency_ns,
+            ops: 0,
+            found: 0,
+            entries: 0,
+        })
+    }
+}
+
+/// A thread's share: operations `from..until` of a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Share {
+    pub thread: u64,
+    pub from: u64,
+    pub until: u64,
+}
+
+impl Share {
+    /// The share of `thread` in `total` operations over `threads`.
+    pub fn of(total: u64, thread: u64, threads: u64) -> Share {
+        let edge = |t: u64| {
+            let place = u128::from(total) * u128::from(t) / u128::from(threads);
+            u64::try_from(place).unwrap_or(total)
+        };
+        Share {
+            thread,
+            from: edge(thread),
+            until: edge(thread + 1),
+        }
+    }
+}
+
+/// The stopwatch of one thread.
+pub(crate) struct Pace<'a> {
+    watch: &'a Watch,
+    last: Instant,
+    deadline: Option<Instant>,
+    unreported: u64,
+    pub tally: Tally,
+}
+
+impl Pace<'_> {
+    /// Ends `ops` operations that are worth `samples` entries in the histogram and begins the next.
+    /// Answers whether to go on.
+    #[inline]
+    pub fn lap(&mut self, ops: u64, samples: u64) -> bool {
+        let time = now();
+        let nanos = u64::try_from((time - self.last).as_nanos()).unwrap_or(LATENCY_NS_MAX);
+        self.last = time;
+        let each = (nanos / samples).clamp(1, LATENCY_NS_MAX);
+        self.tally.latency_ns.saturating_record_n(each, samples);
+        self.tally.ops += ops;
+        self.unreported += ops;
+        if self.unreported >= REPORT_OPS {
+            self.watch.add(self.unreported);
+            self.unreported = 0;
+            if self.watch.is_stopped() {
+                return false;
+            }
+        }
+        self.deadline.is_none_or(|end| time < end)
+    }
+}
+
+/// Runs one thread for each of `workers` and adds up what they did; also the seconds from the
+/// common start to the last one's end. A thread that fails stops the others.
+pub(crate) fn spread<W: Send>(
+    workers: Vec<W>,
+    duration: Option<f64>,
+    watch: &Watch,
+    work: impl Fn(W, &mut Pace<'_>) -> Result<()> + Sync,
+) -> Result<(Tally, f64)> {
+    let start = std::sync::Barrier::new(workers.len() + 1);
+    let run_one = |worker: W| -> Result<Tally> {
+        let tally = Tally::new();
+        start.wait();
+        let begun = now();
+        let mut pace = Pace {
+            watch,
+            last: begun,
+            deadline: duration.map(|seconds| begun + Duration::from_secs_f64(seconds)),
+            unreported: 0,
+            tally: tally?,
+        };
+        let result = work(worker, &mut pace);
+        watch.add(pace.unreported);
+        if result.is_err() {
+            watch.stop();
+        }
+        result.map(|()| pace.tally)
+    };
+    std::thread::scope(|scope| {
+        let handles: Vec<_> = workers
+            .into_iter()
+            .map(|worker| scope.spawn(|| run_one(worker)))
+            .collect();
+        start.wait();
+        let begun = now();
+        let results: Vec<_> = handles
+            .into_iter()
+            .map(|handle| match handle.join() {
+                Ok(result) => result,
+                Err(panic) => std::panic::resume_unwind(panic),
+            })
+            .collect();
+        let seconds = (now() - begun).as_secs_f64();
+        let mut sum = Tally::new()?;
+        for result in results {
+            let one = result?;
+            sum.latency_ns += one.latency_ns;
+            sum.ops += one.ops;
+            sum.found += one.found;
+            sum.entries += one.entries;
+        }
+        Ok((sum, seconds))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_cover_everything_once() {
+        for (total, threads) in [(10, 3), (1, 4), (1000, 7), (u64::MAX >> 1, 5)] {
+            let mut next = 0;
+            for thread in 0..threads {
+                let share = Share::of(total, thread, threads);
+                assert_eq!(share.from, next);
+                next = share.until;
+            }
+            assert_eq!(next, total);
+        }
+    }
+
+    #[test]
+    fn one_failure_stops_all() {
+        let watch = Watch::new();
+        let result = spread(vec![0u64, 1, 2], None, &watch, |worker, pace| {
+            if worker == 1 {
+                return Err(Error::InvalidArgument("planted".to_string()));
+            }
+            while pace.lap(1, 1) {
+                std::thread::yield_now();
+            }
+            Ok(())
+        });
+        assert!(result.is_err_and(|e| e.to_string().contains("planted")));
+    }
+}

@@ -1,0 +1,63 @@
+//! Following a run from another thread, and stopping it.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// How far a run is. One thread runs, any other may look or stop it.
+#[derive(Debug, Default)]
+pub struct Watch {
+    phase: Mutex<&'static str>,
+    done: AtomicU64,
+    total: AtomicU64,
+    stop: AtomicBool,
+}
+
+/// What a [`Watch`] shows at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Snapshot {
+    /// What is going on; empty before the start.
+    pub phase: &'static str,
+    /// Operations done in this phase.
+    pub done: u64,
+    /// Operations of this phase; 0 where time is the limit.
+    pub total: u64,
+}
+
+impl Watch {
+    /// A watch at the start.
+    pub fn new() -> Watch {
+        Watch::default()
+    }
+
+    /// How far the run is.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot {
+            phase: *self.phase.lock().unwrap_or_else(PoisonError::into_inner),
+            done: self.done.load(Ordering::Relaxed),
+            total: self.total.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Asks the run to end early. It then reports what it did so far.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the run was asked to end.
+    pub fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Begins a phase of `total` operations.
+    pub fn begin(&self, phase: &'static str, total: u64) {
+        self.done.store(0, Ordering::Relaxed);
+        self.total.store(total, Ordering::Relaxed);
+        *self.phase.lock().unwrap_or_else(PoisonError::into_inner) = phase;
+    }
+
+    /// Counts operations of the current phase.
+    #[inline]
+    pub fn add(&self, done: u64) {
+        self.done.fetch_add(done, Ordering::Relaxed);
+    }
+}

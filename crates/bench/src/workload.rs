@@ -1,0 +1,148 @@
+//! The reading workloads.
+
+use std::hint::black_box;
+
+use thermocline::{Cursor, Db, Error, Result};
+
+use crate::distribution::Draw;
+use crate::keys::KeyMaker;
+use crate::plan::{Plan, Workload};
+use crate::threads::{Pace, Share};
+
+/// Entries of a sequential read that share one reading of the clock.
+pub(crate) const SEQUENTIAL_GROUP: u64 = 32;
+
+/// One reading thread.
+pub(crate) struct Reader {
+    workload: Workload,
+    share: Share,
+    draw: Draw,
+    keys: KeyMaker,
+    scan_length: u64,
+    first: u64,
+    last: u64,
+}
+
+impl Reader {
+    /// The reader of `plan`'s workload for thread `thread`.
+    pub fn new(plan: &Plan, thread: u64) -> Reader {
+        let threads = plan.threads as u64;
+        let mut share = Share::of(plan.operations(), thread, threads);
+        if plan.duration.is_some() {
+            share.until = u64::MAX;
+        }
+        let keys = Share::of(plan.num, thread, threads);
+        let what = plan.effective_distribution();
+        Reader {
+            workload: plan.workload,
+            share,
+            draw: Draw::new(what, plan.num, plan.seed, thread, keys.from),
+            keys: match plan.workload {
+                Workload::ReadMissing => KeyMaker::missing(plan.key_size),
+                _ => KeyMaker::new(plan.key_size),
+            },
+            scan_length: plan.scan_length,
+            first: keys.from,
+            last: keys.until.max(1) - 1,
+        }
+    }
+
+    /// Reads the share.
+    pub fn read(self, db: &Db, pace: &mut Pace<'_>) -> Result<()> {
+        match self.workload {
+            Workload::ReadSeq => self.sequence(db, pace, false),
+            Workload::ReadReverse => self.sequence(db, pace, true),
+            Workload::SeekRandom => self.seeks(db, pace),
+            _ => self.points(db, pace),
+        }
+    }
+
+    fn points(mut self, db: &Db, pace: &mut Pace<'_>) -> Result<()> {
+        for _ in self.share.from..self.share.until {
+            let found = db.get(self.keys.key(self.draw.index()))?;
+            if let Some(value) = found {
+                black_box(value.len());
+                pace.tally.found += 1;
+            }
+            if !pace.lap(1, 1) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn seeks(mut self, db: &Db, pace: &mut Pace<'_>) -> Result<()> {
+        let mut cursor = db.cursor()?;
+        for _ in self.share.from..self.share.until {
+            let key = self.keys.key(self.draw.index());
+            let mut valid = cursor.seek(key)?;
+            pace.tally.found += u64::from(valid && cursor.key() == key);
+            let mut entries = 0;
+            while valid {
+                touch(&cursor);
+                entries += 1;
+                if entries == self.scan_length {
+                    break;
+                }
+                valid = cursor.next()?;
+            }
+            pace.tally.entries += entries;
+            if !pace.lap(1, 1) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn sequence(mut self, db: &Db, pace: &mut Pace<'_>, back: bool) -> Result<()> {
+        let mut cursor = db.cursor()?;
+        let mut valid = if back {
+            cursor.seek_for_prev(self.keys.key(self.last))?
+        } else {
+            cursor.seek(self.keys.key(self.first))?
+        };
+        let mut group = 0;
+        for _ in self.share.from..self.share.until {
+            if !valid {
+                around(&mut cursor, back)?;
+            }
+            touch(&cursor);
+            group += 1;
+            valid = if back { cursor.prev()? } else { cursor.next()? };
+            if group == SEQUENTIAL_GROUP {
+                pace.tally.found += group;
+                group = 0;
+                if !pace.lap(SEQUENTIAL_GROUP, SEQUENTIAL_GROUP) {
+                    break;
+                }
+            }
+        }
+        if group > 0 {
+            pace.tally.found += group;
+            pace.lap(group, group);
+        }
+        Ok(())
+    }
+}
+
+/// Begins again at the other end.
+fn around(cursor: &mut Cursor, back: bool) -> Result<()> {
+    let valid = if back {
+        cursor.seek_to_last()?
+    } else {
+        cursor.seek_to_first()?
+    };
+    if !valid {
+        return Err(Error::InvalidArgument(
+            "the database holds no keys; leave out use-existing to load some".to_string(),
+        ));
+    }
+    Ok(())
+}
+
+/// Reads from the key and the value, so that neither can be skipped.
+#[inline]
+fn touch(cursor: &Cursor) {
+    black_box(cursor.key().last());
+    black_box(cursor.value().last());
+}
