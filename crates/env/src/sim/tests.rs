@@ -197,6 +197,53 @@ fn after_a_failed_folder_sync_names_stay_doubtful_and_later_ones_apply_after_the
     fs.rename(path("/db/b"), path("/db/live")).unwrap();
     fs.sync_dir(path("/db"), SITE).unwrap();
     assert_eq!(outcomes(&fs, "/db/live"), [Some(b"b".to_vec())].into());
+    // The first rename is as doubtful as ever.
+    let a = BTreeSet::from([None, Some(b"a".to_vec())]);
+    assert_eq!(outcomes(&fs, "/db/a"), a);
+}
+
+#[test]
+fn a_removal_without_the_rename_before_it_spares_the_file_that_had_the_name() {
+    let fs = fresh();
+    durable_file(&fs, "/db/a", b"a");
+    durable_file(&fs, "/db/b", b"b");
+    fs.rename(path("/db/b"), path("/db/a")).unwrap();
+    fs.remove(path("/db/a")).unwrap();
+    assert!(!fs.exists(path("/db/a")).unwrap());
+    let left = [None, Some(b"a".to_vec()), Some(b"b".to_vec())];
+    assert_eq!(outcomes(&fs, "/db/a"), BTreeSet::from(left));
+    let only_removed = fs.image(&[0, 1], Steps::new());
+    assert_eq!(only_removed.contents(path("/db/a")).unwrap(), b"a");
+}
+
+#[test]
+fn bytes_behind_the_size_that_survived_are_gone() {
+    let fs = fresh();
+    let file = durable_file(&fs, "/db/a", b"12");
+    file.write_at(b"345678", 2).unwrap();
+    for choices in fs.pending().explore(100, 0, 0) {
+        let image = fs.image(&choices, Steps::new());
+        let len = image.contents(path("/db/a")).unwrap().len();
+        let grown = image.open(path("/db/a"), OpenMode::ReadWrite).unwrap();
+        grown.set_len(1000).unwrap();
+        let bytes = image.contents(path("/db/a")).unwrap();
+        assert!(bytes[len..].iter().all(|b| *b == 0), "{choices:?}");
+    }
+}
+
+#[test]
+fn writing_the_same_bytes_again_after_a_failed_sync_makes_them_durable() {
+    for how in [FailedSync::Kept, FailedSync::Dropped] {
+        let fs = fresh();
+        let file = durable_file(&fs, "/db/a", b"old");
+        file.write_at(b"longer than before", 0).unwrap();
+        fs.fail_next_sync(how);
+        assert!(file.sync(SITE).is_err());
+        file.write_at(b"longer than before", 0).unwrap();
+        file.sync(SITE).unwrap();
+        let expected = Some(b"longer than before".to_vec());
+        assert_eq!(outcomes(&fs, "/db/a"), [expected].into());
+    }
 }
 
 #[test]
@@ -348,4 +395,44 @@ fn random_runs_agree_with_a_plain_model() {
             assert_eq!(all, model, "seed {seed} step {step}");
         }
     }
+}
+
+#[test]
+fn random_images_hold_old_new_and_torn_pages() {
+    let fs = fresh();
+    let file = durable_file(&fs, "/db/a", &[1; 4 * 4096]);
+    file.write_at(&[2; 4 * 4096], 0).unwrap();
+    let [mut old, mut new, mut torn] = [0; 3];
+    for seed in 0..100 {
+        let image = fs.image_random(seed, Steps::new());
+        assert_eq!(image.digest(), fs.image_random(seed, Steps::new()).digest());
+        for page in image.contents(path("/db/a")).unwrap().chunks(4096) {
+            match (page.contains(&1), page.contains(&2)) {
+                (true, false) => old += 1,
+                (false, _) => new += 1,
+                (true, true) => torn += 1,
+            }
+        }
+    }
+    assert!(old > 80 && new > 80 && torn > 80, "{old} {new} {torn}");
+}
+
+#[test]
+fn digests_tell_names_sizes_bytes_and_folders_apart() {
+    let make = |dir: &str, name: &str, bytes: &[u8]| {
+        let fs = SimFs::new(Steps::new());
+        fs.create_dir_all(path(dir)).unwrap();
+        fs.install(&path(dir).join(name), bytes);
+        fs.digest()
+    };
+    let digests = BTreeSet::from([
+        make("/d", "a", b"x"),
+        make("/d", "b", b"x"),
+        make("/d", "a", b"y"),
+        make("/d", "a", b"x\0"),
+        make("/e", "a", b"x"),
+        SimFs::new(Steps::new()).digest(),
+    ]);
+    assert_eq!(digests.len(), 6);
+    assert_eq!(make("/d", "a", b"x"), make("/d", "a", b"x"));
 }
