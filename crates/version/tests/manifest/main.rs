@@ -6,3 +6,4 @@ mod damage;
 mod faults;
 mod golden;
 mod model;
+mod real;
