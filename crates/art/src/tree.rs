@@ -144,6 +144,7 @@ impl Tree {
                 break;
             };
             (link, base) = (next, depth + 1);
+            link.prefetch_slots();
         }
         lock.validate(version).then_some(link)
     }

@@ -155,6 +155,8 @@ where
                 slot,
                 link,
             };
+
+            edge.link.prefetch_slots();
             base = depth + 1;
         }
         if !edge.lock.validate(edge.version) {
@@ -203,14 +205,14 @@ where
             return Ok(Outcome::Done(None));
         }
         let leaf = newest(edge.link);
-        let other = verified_key(self.keys, leaf)?;
-        let at = common(self.key, other);
-        if at == self.key.len() && at == other.len() {
-            return self.replace(edge);
-        }
         if leaf.fingerprint() == self.fingerprint {
+            if self.keys.key(leaf)? == self.key {
+                return self.replace(edge);
+            }
             self.keys.check(leaf)?; // perhaps our own key, rotten into another one
         }
+        let other = verified_key(self.keys, leaf)?;
+        let at = common(self.key, other);
         if at < base {
             return Ok(Outcome::Departed(at));
         }

@@ -15,6 +15,9 @@ pub enum Direction {
 /// Most children in a window.
 const SIZE: usize = 16;
 
+/// How many children behind a window that stopped at a node are prefetched.
+const PEEKS: usize = 2;
+
 /// Children in the order of a direction. One that stops at nodes holds leaves and then at most
 /// one node: what follows a node is looked up when the node's subtree has been visited.
 pub(crate) struct Window<'g> {
@@ -24,6 +27,8 @@ pub(crate) struct Window<'g> {
     stops_at_nodes: bool,
     items: [(Symbol, Link<'g>); SIZE],
     len: usize,
+    /// Children behind a node at the window's end that are still to be prefetched.
+    peeks: Option<usize>,
 }
 
 /// The first position in a direction.
@@ -52,6 +57,7 @@ impl<'g> Window<'g> {
             stops_at_nodes: true,
             items: [(0, Link::EMPTY); SIZE],
             len: 0,
+            peeks: None,
         }
     }
 
@@ -85,6 +91,7 @@ impl<'g> Window<'g> {
 
     pub(crate) fn clear(&mut self) {
         self.len = 0;
+        self.peeks = None;
     }
 
     /// The symbols to look at, as a half-open ascending range, and whether to go backwards.
@@ -95,15 +102,24 @@ impl<'g> Window<'g> {
         }
     }
 
-    /// Adds the next child; says whether there is room for more.
+    /// Takes the next child; says whether the one after it is wanted too.
     #[inline]
     pub(super) fn push(&mut self, symbol: Symbol, link: Link<'g>) -> bool {
         if link.is_empty() {
             return true; // a slot on its way; the reader's validation will fail, or need not see it
         }
+        if let Some(peeks) = &mut self.peeks {
+            link.prefetch();
+            *peeks -= 1;
+            return *peeks > 0;
+        }
         self.items[self.len] = (symbol, link);
         self.len += 1;
-        self.len < SIZE && !(self.stops_at_nodes && link.is_node())
+        if self.stops_at_nodes && link.is_node() {
+            self.peeks = Some(PEEKS);
+            return true;
+        }
+        self.len < SIZE
     }
 
     /// Adds children that lie in slots in any order: `found` holds `symbol << 8 | slot` of each.
