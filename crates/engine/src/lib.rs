@@ -1,1 +1,78 @@
-//! In the making.
+//! Wiring: opening, recovery, writing and reading (design §11, §14, §16).
+//!
+//! # What an open database is
+//! A folder with a manifest, a region of persistent memory, and in DRAM a [`View`]: the memtable
+//! generations, newest first. One writer at a time appends items to the newest generation's chain;
+//! readers take the view and look from the newest generation to the oldest.
+//!
+//! # The write journey (`write`)
+//! 1. Check limits, poison and both budgets; nothing has happened yet.
+//! 2. Make room: seal the generation if it is full, attach a zone if the item does not fit.
+//! 3. Build the item in DRAM, store it once, fence. *Durable from here.*
+//! 4. Put the records into the index; then `visible` moves, and the write is acknowledged.
+//!
+//! Between 3 and 4 nothing is allowed to fail; if it does, the store is poisoned, because what the
+//! next open will find is no longer what this process would answer.
+//!
+//! # Recovery (`recover`, design §14)
+//! Map, check the region's id, replay the manifest, free the zones that nobody names, walk the chains
+//! of each incarnation, rebuild the indexes. Then, before any write, in this order:
+//!
+//! 1. *Re-persist* (rule 3): the items kept that are not known to be durable, and the headers of the
+//!    zones they lie in.
+//! 2. *Seal* (rule 4): one edit cuts every chain of the last incarnation and opens the chain of the
+//!    new one, whose base exceeds every seqno seen plus all that the unsealed space could have held
+//!    (rule 5).
+//!
+//! A crash before 2 repeats the walk with the same result: 1 only makes more durable what was kept
+//! anyway. A crash after 2 finds the old chains complete at their cuts.
+//!
+//! A clean close cuts its chain itself; then an open finds nothing to seal, and the new incarnation's
+//! chain is recorded when the first write needs it. That keeps opening for reading cheap.
+//!
+//! # Lock order
+//! `writer`, then `manifest`, then the locks inside `halloc`; `readers` last, under any of them.
+//! Readers of data take none of these.
+//!
+//! # Invariants of design §15 defended here
+//! 1 (acknowledged is durable), 2 (batches are whole), 4 (nothing returns), 5 and 6 (damage is an
+//! error): see `ARCHITECTURE.md` for the tests.
+#![forbid(unsafe_code)]
+
+mod close;
+mod cursor;
+mod durable;
+mod families;
+mod layout;
+mod maintain;
+mod metrics;
+mod open;
+mod poison;
+mod readers;
+mod recover;
+mod verify;
+mod view;
+mod write;
+
+pub use cursor::Cursor;
+pub use durable::Watermark;
+pub use layout::{LOCK_NAME, REGION_NAME};
+pub use metrics::{EngineMetrics, GenerationState, Recovery};
+pub use open::{Engine, World};
+pub use thermocline_memtable::Direction;
+pub use verify::{Fault, Report, verify};
+pub use view::View;
+
+/// Every durability site below the engine, for tests that must reach them all.
+pub fn sites() -> Vec<thermocline_base::Site> {
+    [
+        thermocline_pm::SITES,
+        thermocline_halloc::SITES,
+        thermocline_memtable::SITES,
+        thermocline_version::sites::ALL,
+    ]
+    .concat()
+}
+
+#[cfg(test)]
+mod tests;

@@ -363,6 +363,11 @@ impl Storage for FaultStorage {
         self.inner.lock(path)
     }
 
+    fn lock_shared(&self, path: &Path) -> Result<Option<Box<dyn LockGuard>>> {
+        self.call(Op::Lock, "lock", path)?;
+        self.inner.lock_shared(path)
+    }
+
     fn fs_kind(&self, path: &Path) -> Result<FsKind> {
         self.call(Op::LookUp, "look up the file system of", path)?;
         self.inner.fs_kind(path)

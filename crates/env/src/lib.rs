@@ -145,6 +145,13 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// [`thermocline_base::Error::Locked`] with the folder and the holder's process id.
     fn lock(&self, path: &Path) -> Result<Box<dyn LockGuard>>;
 
+    /// Locks an existing lock file against writers, together with other readers, and changes
+    /// nothing. `None` if there is no such file.
+    ///
+    /// # Errors
+    /// [`thermocline_base::Error::Locked`] with the folder and the writer's process id.
+    fn lock_shared(&self, path: &Path) -> Result<Option<Box<dyn LockGuard>>>;
+
     /// What kind of file system `path` (which exists) lies on.
     fn fs_kind(&self, path: &Path) -> Result<FsKind>;
 }

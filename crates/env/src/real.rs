@@ -233,6 +233,26 @@ impl Storage for RealStorage {
         Ok(Box::new(RealLock { _file: file }))
     }
 
+    fn lock_shared(&self, path: &Path) -> Result<Option<Box<dyn LockGuard>>> {
+        let file = match open_with(fs::OpenOptions::new().read(true), path) {
+            Ok(file) => file,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(Error::io("open", path, e)),
+        };
+        match retry(|| match file.try_lock_shared() {
+            Ok(()) => Ok(true),
+            Err(fs::TryLockError::WouldBlock) => Ok(false),
+            Err(fs::TryLockError::Error(e)) => Err(e),
+        }) {
+            Ok(true) => Ok(Some(Box::new(RealLock { _file: file }))),
+            Ok(false) => Err(Error::Locked {
+                path: folder_of(path).to_path_buf(),
+                pid: read_pid(&file),
+            }),
+            Err(e) => Err(Error::io("lock", path, e)),
+        }
+    }
+
     fn fs_kind(&self, path: &Path) -> Result<FsKind> {
         sys::fs_kind(path).map_err(|e| Error::io("look up the file system of", path, e))
     }

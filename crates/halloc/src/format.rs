@@ -129,6 +129,15 @@ pub(crate) fn decode_superblock(block: &[u8]) -> SuperblockCopy {
     }
 }
 
+/// Whether these bytes can be a superblock of which only some 8-byte words arrived.
+pub(crate) fn may_be_torn_superblock(block: &[u8]) -> bool {
+    let magic = u64_at(block, 0);
+    let version = u32_at(block, 8);
+    (magic == 0 || magic == SUPERBLOCK_MAGIC)
+        && (version == 0 || version == FORMAT_VERSION)
+        && block[32..].iter().all(|&b| b == 0)
+}
+
 /// A part: a stretch of the region with zones of one size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PartHeader {

@@ -232,6 +232,29 @@ impl Space {
         }
     }
 
+    /// Whether a region without a sound superblock has never been formatted: formatting writes the
+    /// superblocks last, so an interrupted one leaves them zero or torn, and no zone attached.
+    ///
+    /// # Errors
+    /// A page that cannot be read.
+    pub fn is_unformatted(region: &Region) -> Result<bool> {
+        let mut torn = true;
+        for at in SUPERBLOCK_COPIES {
+            if at + 64 <= region.len() {
+                torn &= format::may_be_torn_superblock(region.bytes(PmOff(at), 64)?);
+            }
+        }
+        // Behind what formatting writes everything is zero.
+        let mut at = META_BYTES_MIN;
+        while torn && at < region.len() {
+            let len = (region.len() - at).min(1 << 16);
+            torn &= region.bytes(PmOff(at), index(len))?.iter().all(|&b| b == 0);
+            at += len;
+        }
+        region.check_media()?;
+        Ok(torn)
+    }
+
     /// Opens a region. `live` says which owners exist; the zones of all others are free. Returns the
     /// live zones, by owner and ordinal.
     ///

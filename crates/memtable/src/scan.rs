@@ -11,6 +11,7 @@ use thermocline_base::{CfId, Result, SeqNo};
 use thermocline_pm::PmOff;
 
 use crate::table::Memtable;
+use crate::walk::{ItemRef, each_record};
 
 /// A record that a scan met, tombstones included.
 #[derive(Debug, Clone, Copy)]
@@ -54,5 +55,20 @@ impl Memtable {
             })
         })?;
         Ok(out.len() == full)
+    }
+}
+
+impl Memtable {
+    /// The offsets of the records of a valid item.
+    ///
+    /// # Errors
+    /// [`thermocline_base::Error::Corruption`] if the item does not lie in the region.
+    pub fn record_offsets(&self, item: &ItemRef) -> Result<Vec<PmOff>> {
+        let mut offsets = Vec::new();
+        each_record(&self.records().region, item, |at, _, _| {
+            offsets.push(at);
+            Ok(())
+        })?;
+        Ok(offsets)
     }
 }

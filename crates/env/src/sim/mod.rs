@@ -348,6 +348,20 @@ impl Storage for SimFs {
     }
 
     /// The lock file stays empty: a process id in it would make images differ from run to run.
+    fn lock_shared(&self, path: &Path) -> Result<Option<Box<dyn LockGuard>>> {
+        if !self.exists(path)? {
+            return Ok(None);
+        }
+        let path = clean(path);
+        if self.state().locks.contains(&path) {
+            return Err(Error::Locked {
+                path: path.parent().unwrap_or(Path::new("")).to_path_buf(),
+                pid: std::process::id(),
+            });
+        }
+        Ok(Some(Box::new(SharedLock)))
+    }
+
     fn lock(&self, path: &Path) -> Result<Box<dyn LockGuard>> {
         if !self.exists(path)? {
             self.create(path)?;
@@ -380,6 +394,12 @@ struct SimLock {
     fs: SimFs,
     path: PathBuf,
 }
+
+/// A reader's lock: simulated writers do not wait for readers.
+#[derive(Debug)]
+struct SharedLock;
+
+impl LockGuard for SharedLock {}
 
 impl LockGuard for SimLock {}
 

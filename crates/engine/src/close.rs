@@ -1,0 +1,56 @@
+//! Closing: after it nothing is left to replay.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use thermocline_base::Result;
+use thermocline_base::sync::lock;
+use thermocline_version::VersionEdit;
+
+use crate::open::{Engine, Inner};
+
+impl Engine {
+    /// Closes the store: cuts the chain in the manifest, so that the next open has nothing to
+    /// decide, and gives up the lock. Idempotent; reads by other handles go on.
+    ///
+    /// # Errors
+    /// A failed persist; the store is closed all the same, and the next open recovers.
+    pub fn close(&self) -> Result<()> {
+        self.inner.close()
+    }
+}
+
+impl Inner {
+    pub fn close(&self) -> Result<()> {
+        if self.closed.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        self.stop_maintenance();
+        let sealed = self.seal_chain();
+        drop(lock(&self.lock).take());
+        sealed
+    }
+
+    fn seal_chain(&self) -> Result<()> {
+        let writer = lock(&self.writer);
+        if self.options.read_only || !writer.is_recorded() {
+            return Ok(());
+        }
+        self.poison.check()?;
+        self.edit(VersionEdit {
+            changes: writer.cuts(),
+        })
+    }
+}
+
+/// Closes the store when the last handle goes. Not a part of `Inner`, which the store's thread and
+/// open cursors may hold a little longer.
+#[derive(Debug)]
+pub(crate) struct Handle(pub Arc<Inner>);
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // An error here has no caller; the next open recovers as after a crash.
+        let _ = self.0.close();
+    }
+}

@@ -1,0 +1,117 @@
+//! Working ahead, so that slow things do not fall on the put path: naming the next generation,
+//! growing the region, covering the last write of a store that fell idle.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError, Weak};
+use std::time::Duration;
+
+use thermocline_base::sync::{Condvar, Mutex, lock};
+
+use crate::open::{Engine, Inner};
+
+#[derive(Debug, Default)]
+pub(crate) struct Maintainer {
+    signal: Arc<Signal>,
+    thread: Mutex<Option<std::thread::JoinHandle<()>>>,
+}
+
+/// What the thread waits for. Its own, so that a waiting thread keeps no store alive.
+#[derive(Debug, Default)]
+struct Signal {
+    work: Mutex<Work>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Work {
+    nudged: bool,
+    stop: bool,
+}
+
+impl Engine {
+    /// Starts the store's thread, unless there is nothing for it to do.
+    pub(crate) fn start_maintenance(&self) {
+        if !self.inner.world.background || self.inner.options.read_only {
+            return;
+        }
+        let weak = Arc::downgrade(&self.inner);
+        let signal = self.inner.maintainer.signal.clone();
+        let idle = match self.inner.options.memtable.idle_ms {
+            0 => Duration::from_secs(3600),
+            ms => Duration::from_millis(ms),
+        };
+        let thread = std::thread::Builder::new()
+            .name("thermocline".into())
+            .spawn(move || run(&weak, &signal, idle))
+            .ok();
+        // Without a thread everything is done when it is due.
+        *lock(&self.inner.maintainer.thread) = thread;
+    }
+
+    /// Wakes the thread.
+    pub(crate) fn nudge(&self) {
+        let signal = &self.inner.maintainer.signal;
+        let mut work = lock(&signal.work);
+        if !work.nudged {
+            work.nudged = true;
+            signal.changed.notify_one();
+        }
+    }
+}
+
+impl Inner {
+    /// Ends the thread and waits for it.
+    pub fn stop_maintenance(&self) {
+        lock(&self.maintainer.signal.work).stop = true;
+        self.maintainer.signal.changed.notify_one();
+        let thread = lock(&self.maintainer.thread).take();
+        if let Some(thread) = thread
+            && thread.thread().id() != std::thread::current().id()
+        {
+            // A panic there has been reported by its hook; closing goes on.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn run(weak: &Weak<Inner>, signal: &Signal, idle: Duration) {
+    let mut last_seen = 0;
+    loop {
+        let nudged = {
+            let mut work = lock(&signal.work);
+            if !work.nudged && !work.stop {
+                let waited = signal.changed.wait_timeout(work, idle);
+                work = waited.unwrap_or_else(PoisonError::into_inner).0;
+            }
+            if work.stop {
+                return;
+            }
+            std::mem::take(&mut work.nudged)
+        };
+        let Some(inner) = weak.upgrade() else { return };
+        let now = inner.durable.load(Ordering::Acquire);
+        // Failures poison the store, and the next writer reports them.
+        if nudged {
+            let _ = inner.work_ahead();
+        } else if now == last_seen {
+            let _ = inner.cover(&mut lock(&inner.writer));
+        }
+        last_seen = now;
+    }
+}
+
+impl Inner {
+    /// Grows the region and prepares the next generation where that will be needed soon.
+    pub fn work_ahead(&self) -> thermocline_base::Result<()> {
+        self.poison.check()?;
+        if self.space.wants_growth(self.options.pm_region.zones_ahead) {
+            let grown = self.space.grow(self.space.region_bytes());
+            grown.map_err(|error| self.poison_unless_full(error))?;
+        }
+        let mut writer = lock(&self.writer);
+        if writer.active.bytes() > self.options.memtable_bytes() / 2 {
+            self.prepare(&mut writer)?;
+        }
+        Ok(())
+    }
+}

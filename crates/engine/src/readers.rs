@@ -1,0 +1,58 @@
+//! Who still reads the past: the seqnos of open iterators.
+//!
+//! # Why an iterator never misses a version
+//! An iterator takes `visible` and registers it in one step under the lock. A writer asks for the
+//! registered seqnos and `visible` before it inserts, and it alone moves `visible`. If the iterator
+//! registers before the writer asks, the writer sees it. If after, then until the writer moves
+//! `visible` the iterator gets exactly the `visible` that the writer keeps versions for.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use thermocline_base::SeqNo;
+use thermocline_base::sync::{Mutex, lock};
+
+#[derive(Debug, Default)]
+pub(crate) struct Readers {
+    /// How many are registered: lets a writer skip the lock when there are none.
+    count: AtomicUsize,
+    seqnos: Mutex<BTreeMap<u64, usize>>,
+}
+
+impl Readers {
+    /// Registers a reader at what is visible now.
+    pub fn register(&self, visible: &AtomicU64) -> SeqNo {
+        let mut seqnos = lock(&self.seqnos);
+        self.count.fetch_add(1, Ordering::SeqCst);
+        let seqno = visible.load(Ordering::SeqCst);
+        *seqnos.entry(seqno).or_default() += 1;
+        SeqNo(seqno)
+    }
+
+    /// Forgets a reader.
+    pub fn leave(&self, seqno: SeqNo) {
+        let mut seqnos = lock(&self.seqnos);
+        if let Some(count) = seqnos.get_mut(&seqno.0) {
+            *count -= 1;
+            if *count == 0 {
+                seqnos.remove(&seqno.0);
+            }
+        }
+        self.count.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Puts the seqnos that somebody may read at into `out`, ascending, `visible` last.
+    pub fn collect(&self, visible: SeqNo, out: &mut Vec<SeqNo>) {
+        out.clear();
+        if self.count.load(Ordering::SeqCst) > 0 {
+            let seqnos = lock(&self.seqnos);
+            out.extend(seqnos.keys().map(|&s| SeqNo(s)).filter(|&s| s < visible));
+        }
+        out.push(visible);
+    }
+
+    /// Registered readers now.
+    pub fn len(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+}

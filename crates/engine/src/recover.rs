@@ -1,0 +1,303 @@
+//! From manifest and region back to memtables (design §14). See the crate documentation for the order
+//! of what recovery makes durable.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use thermocline_base::planted::{Bug, active};
+use thermocline_base::{Error, Result};
+use thermocline_halloc::{Space, Zone};
+use thermocline_memtable::{
+    Chain, ChainEnd, ChainPlan, Descriptor, Memtable, SITE_REPERSIST, Segment, WalkOutcome,
+    walk_incarnation,
+};
+use thermocline_pm::PmOff;
+use thermocline_version::{Change, State};
+
+/// The chains of one incarnation, with what was found in them.
+pub(crate) struct Incarnation {
+    /// The generation of each chain.
+    pub generations: Vec<u64>,
+    pub plans: Vec<ChainPlan>,
+    pub walk: WalkOutcome,
+}
+
+/// What recovery found in the region.
+pub(crate) struct Found {
+    pub incarnations: Vec<Incarnation>,
+    /// The last seqno that was kept.
+    pub last_seqno: u64,
+    /// The seqno that the next incarnation may begin with (rule 5).
+    pub next_base: u64,
+    /// Bytes of unfinished writes behind the cut, in items that were readable.
+    pub cut_records: u64,
+}
+
+/// Finds all items of all chains that the manifest names.
+pub(crate) fn find(
+    db_id: &[u8; 16],
+    space: &Space,
+    zones: &[Zone],
+    state: &State,
+    descriptors: &[Descriptor],
+    threads: usize,
+) -> Result<Found> {
+    let mut incarnations = plan(db_id, space, zones, state, descriptors)?;
+    let mut found = Found {
+        incarnations: Vec::new(),
+        last_seqno: 0,
+        next_base: 1,
+        cut_records: 0,
+    };
+    let last = incarnations.len().saturating_sub(1);
+    for (i, (base, incarnation)) in incarnations.iter_mut().enumerate() {
+        let walk = walk_incarnation(space.region(), &incarnation.plans, *base, threads)?;
+        if i < last && incarnation.plans.iter().any(|plan| plan.cut.is_none()) {
+            return Err(corrupt(
+                space,
+                "an earlier incarnation was never sealed",
+                PmOff(0),
+            ));
+        }
+        found.last_seqno = walk.last_seqno;
+        found.next_base = if active(Bug::ReuseSeqnos) {
+            walk.last_seqno + 1
+        } else {
+            // The smallest record takes 16 bytes.
+            walk.seqno_seen.max(walk.last_seqno) + walk.unsealed_bytes / 16 + 1
+        };
+        found.cut_records += walk.seqno_seen.saturating_sub(walk.last_seqno);
+        incarnation.walk = walk;
+    }
+    found.incarnations = incarnations
+        .into_iter()
+        .map(|(_, incarnation)| incarnation)
+        .collect();
+    Ok(found)
+}
+
+/// Groups the manifest's chains by incarnation and finds their segments.
+fn plan(
+    db_id: &[u8; 16],
+    space: &Space,
+    zones: &[Zone],
+    state: &State,
+    descriptors: &[Descriptor],
+) -> Result<Vec<(u64, Incarnation)>> {
+    let mut all: Vec<(u64, Incarnation)> = Vec::new();
+    let mut current = None;
+    for (generation, entry) in state.chains() {
+        let own: Vec<Zone> = zones
+            .iter()
+            .copied()
+            .filter(|z| z.owner == entry.id)
+            .collect();
+        if let Some(hole) = own
+            .iter()
+            .zip(0..)
+            .find(|(z, ordinal)| z.ordinal != *ordinal)
+        {
+            return Err(corrupt(space, "a zone of a chain is missing", hole.0.data));
+        }
+        let start = match entry.start {
+            None => None,
+            Some(at) => Some(
+                zones
+                    .iter()
+                    .find(|z| z.data.0 <= at && at < z.end.0)
+                    .map(|zone| (PmOff(at), zone))
+                    .ok_or_else(|| {
+                        corrupt(space, "the first zone of a chain is missing", PmOff(at))
+                    })?,
+            ),
+        };
+        let (incarnation, nonce, base) = (entry.incarnation, entry.nonce, entry.base_seqno);
+        let is_last_chain = state.generations()[&generation]
+            .chains
+            .last()
+            .is_some_and(|c| c.id == entry.id);
+        let floor = descriptors
+            .iter()
+            .find(|d| d.generation == generation)
+            .and_then(|d| d.floor)
+            .filter(|_| is_last_chain);
+        let plan = ChainPlan {
+            chain: Chain::new(db_id, entry.id, incarnation, nonce, base),
+            segments: ChainPlan::segments(start, &own),
+            cut: entry.cut.map(|cut| cut.last_seqno),
+            floor,
+        };
+        if current != Some(incarnation) {
+            current = Some(incarnation);
+            let empty = Incarnation {
+                generations: Vec::new(),
+                plans: Vec::new(),
+                walk: WalkOutcome::default(),
+            };
+            all.push((base.max(1), empty));
+        }
+        if let Some((_, incarnation)) = all.last_mut() {
+            incarnation.generations.push(generation);
+            incarnation.plans.push(plan);
+        }
+    }
+    Ok(all)
+}
+
+#[cold]
+fn corrupt(space: &Space, what: &str, at: PmOff) -> Error {
+    Error::corruption(
+        what,
+        space.region().path().display().to_string(),
+        at.0,
+        "what the manifest names",
+        "something else",
+    )
+}
+
+impl Found {
+    /// The chain ends with their generation and plan, oldest first.
+    pub fn chains(&self) -> impl Iterator<Item = (u64, &ChainPlan, &ChainEnd)> {
+        self.incarnations.iter().flat_map(|i| {
+            i.generations
+                .iter()
+                .zip(&i.plans)
+                .zip(&i.walk.chains)
+                .map(|((generation, plan), end)| (*generation, plan, end))
+        })
+    }
+
+    /// Records found.
+    pub fn records(&self) -> u64 {
+        let items = self
+            .chains()
+            .flat_map(|(_, _, end)| end.items.iter().flatten());
+        items.map(|item| u64::from(item.count)).sum()
+    }
+
+    /// The unused rest of the zones of `generation` where a new chain may begin: the largest.
+    pub fn rest_of(&self, generation: u64) -> Option<Segment> {
+        let mut rest: Vec<Segment> = Vec::new();
+        for (_, plan, end) in self.chains().filter(|(g, _, _)| *g == generation) {
+            for (s, segment) in plan.segments.iter().enumerate() {
+                let behind = match end.items[s].last() {
+                    Some(item) => item.at.plus(u64::from(item.bytes)),
+                    None => segment.from,
+                };
+                // A later chain that began in this stretch has it now.
+                rest.retain(|r| r.to != segment.to);
+                rest.push(Segment {
+                    from: behind,
+                    ..*segment
+                });
+            }
+        }
+        rest.into_iter()
+            .filter(|s| s.to.0 - s.from.0 >= 64)
+            .max_by_key(|s| s.to.0 - s.from.0)
+    }
+
+    /// The memtables of all generations, without indexes.
+    pub fn shells(
+        &self,
+        space: &Space,
+        generations: &[u64],
+        new: Option<(u64, Chain)>,
+    ) -> Result<Vec<Memtable>> {
+        let mut chains: BTreeMap<u64, Vec<Chain>> = BTreeMap::new();
+        let mut before = 0;
+        for (generation, plan, end) in self.chains() {
+            // A chain that follows another begins behind it.
+            let base = if plan.chain.base == 0 {
+                before + 1
+            } else {
+                plan.chain.base
+            };
+            chains
+                .entry(generation)
+                .or_default()
+                .push(Chain { base, ..plan.chain });
+            before = end.last_seqno;
+        }
+        if let Some((generation, chain)) = new {
+            chains.entry(generation).or_default().push(chain);
+        }
+        let shell = |&generation: &u64| {
+            let chains = chains
+                .remove(&generation)
+                .ok_or_else(|| corrupt(space, "a generation has no chain", PmOff(0)))?;
+            Ok(Memtable::new(space.region().clone(), generation, chains))
+        };
+        generations.iter().map(shell).collect()
+    }
+
+    /// Rebuilds the memtable of every generation. `new` is the chain that this process will write
+    /// into generation `active`.
+    pub fn memtables(
+        &self,
+        space: &Space,
+        generations: &[u64],
+        active: u64,
+        new: Chain,
+        threads: usize,
+    ) -> Result<Vec<Arc<Memtable>>> {
+        let mut all = Vec::new();
+        for memtable in self.shells(space, generations, Some((active, new)))? {
+            let generation = memtable.generation();
+            for (_, _, end) in self.chains().filter(|(g, _, _)| *g == generation) {
+                for items in &end.items {
+                    memtable.replay(items, threads)?;
+                }
+            }
+            if generation != active {
+                memtable.seal();
+            }
+            all.push(Arc::new(memtable));
+        }
+        Ok(all)
+    }
+
+    /// Rule 3: makes durable, before the first edit, everything that was kept and is not known to
+    /// have been durable, and the headers of the zones that it lies in.
+    pub fn repersist(&self, space: &Space, zones: &[Zone]) -> Result<()> {
+        let Some(last) = self.incarnations.last() else {
+            return Ok(());
+        };
+        if active(Bug::SkipRepersist) {
+            return Ok(());
+        }
+        let kept = last
+            .walk
+            .chains
+            .iter()
+            .flat_map(|end| end.items.iter().flatten());
+        for item in kept.filter(|item| item.next_seqno() > last.walk.known_durable + 1) {
+            space.region().flush(item.at, u64::from(item.bytes));
+        }
+        space.region().fence(SITE_REPERSIST)?;
+        let owners: Vec<u64> = last.plans.iter().map(|plan| plan.chain.id).collect();
+        let relied: Vec<Zone> = zones
+            .iter()
+            .copied()
+            .filter(|z| owners.contains(&z.owner))
+            .collect();
+        space.repersist(&relied)
+    }
+
+    /// The cuts of the last incarnation's chains that have none, except of generations that go.
+    pub fn cuts(&self, dropped: &[u64]) -> Vec<Change> {
+        self.chains()
+            .filter(|(generation, plan, _)| plan.cut.is_none() && !dropped.contains(generation))
+            .map(|(_, plan, end)| Change::ChainCut {
+                chain: plan.chain.id,
+                last_seqno: end.last_seqno,
+                end: end.end.map_or(0, |(_, at)| at.0),
+            })
+            .collect()
+    }
+
+    /// Whether some chain was never cut: the last process did not close.
+    pub fn unsealed(&self) -> bool {
+        self.chains().any(|(_, plan, _)| plan.cut.is_none())
+    }
+}

@@ -1,0 +1,137 @@
+//! Checking a database without opening it for use: every checksum, every structural rule.
+
+use std::path::Path;
+
+use thermocline_base::options::Options;
+use thermocline_base::{Error, Result};
+use thermocline_halloc::Space;
+use thermocline_memtable::Descriptor;
+use thermocline_pm::{Region, RegionSpec};
+use thermocline_version::Manifest;
+
+use crate::layout::LOCK_NAME;
+use crate::open::{World, region_spec, replay_threads, space_spec};
+use crate::recover::{self, Found};
+
+/// One thing that is wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// The file or region.
+    pub place: String,
+    /// The offset in it.
+    pub offset: u64,
+    /// What is wrong.
+    pub what: String,
+}
+
+/// What a check found.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Report {
+    /// Everything that is wrong.
+    pub faults: Vec<Fault>,
+    /// Records whose checksums were checked.
+    pub records: u64,
+    /// Bytes of items and of the manifest that were checked.
+    pub bytes: u64,
+}
+
+impl Report {
+    /// Notes a corruption; any other error is the caller's.
+    fn note(&mut self, error: Error) -> Result<()> {
+        match error {
+            Error::Corruption {
+                what,
+                place,
+                offset,
+                expected,
+                got,
+            } => {
+                let what = format!("{what} (expected {expected}, got {got})");
+                self.faults.push(Fault {
+                    place,
+                    offset,
+                    what,
+                });
+                Ok(())
+            }
+            other => Err(other),
+        }
+    }
+}
+
+/// Checks the database in `dir`. Writes nothing.
+///
+/// # Errors
+/// What keeps the check from being made: no database, locked, I/O errors. Damage is no error but a
+/// fault in the report.
+pub fn verify(world: &World, dir: &Path, options: &Options) -> Result<Report> {
+    let options = Options {
+        read_only: true,
+        ..options.clone()
+    };
+    let storage = &world.env.storage;
+    if !storage.exists(dir)? || !Manifest::exists(&**storage, dir)? {
+        return Err(Error::InvalidArgument(format!(
+            "there is no database in {}",
+            dir.display()
+        )));
+    }
+    let _lock = storage.lock_shared(&dir.join(LOCK_NAME))?;
+    let mut report = Report::default();
+    if let Err(error) = check(world, dir, &options, &mut report) {
+        report.note(error)?;
+    }
+    Ok(report)
+}
+
+fn check(world: &World, dir: &Path, options: &Options, report: &mut Report) -> Result<()> {
+    let (manifest, state) = Manifest::open(world.env.storage.clone(), dir, true)?;
+    report.bytes += manifest.len();
+    let (Some(db_id), Some(region_id)) = (state.db_id(), state.region_id()) else {
+        let place = manifest.path().display().to_string();
+        return Err(Error::corruption(
+            "no creation in the manifest",
+            place,
+            0,
+            "one",
+            "none",
+        ));
+    };
+    let spec: RegionSpec = region_spec(world, dir, options, &region_id)?;
+    let region = Region::open(&spec)?;
+    let live: Vec<u64> = state.chains().map(|(_, chain)| chain.id).collect();
+    let (space, zones) = Space::open(region, &region_id, space_spec(options), |owner| {
+        live.contains(&owner)
+    })?;
+    let descriptors = Descriptor::read_all(&space, &db_id)?;
+    let threads = replay_threads(options, world);
+    let found = recover::find(&db_id, &space, &zones, &state, &descriptors, threads)?;
+    let generations: Vec<u64> = state.generations().keys().copied().collect();
+    check_records(&space, &found, &generations, report)
+}
+
+/// Reads every record of every kept item, values included.
+fn check_records(
+    space: &Space,
+    found: &Found,
+    generations: &[u64],
+    report: &mut Report,
+) -> Result<()> {
+    // Memtables without indexes: they know the chains and so the seeds of the checksums.
+    let memtables = found.shells(space, generations, None)?;
+    for (generation, _, end) in found.chains() {
+        let Some(memtable) = memtables.iter().find(|m| m.generation() == generation) else {
+            continue;
+        };
+        for item in end.items.iter().flatten() {
+            report.bytes += u64::from(item.bytes);
+            for at in memtable.record_offsets(item)? {
+                report.records += 1;
+                if let Err(error) = memtable.record(at, true) {
+                    report.note(error)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,400 @@
+//! Writing: one writer at a time, one persist per batch (see the crate documentation for the steps).
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use thermocline_base::planted::{Bug, active};
+use thermocline_base::sync::lock;
+use thermocline_base::{BatchEntry, CfId, Error, Kind, Result, SeqNo};
+use thermocline_halloc::Reserve;
+use thermocline_memtable::{Chain, ChainWriter, Descriptor, Memtable, item_bytes};
+use thermocline_version::{Change, VersionEdit};
+
+use crate::durable::Watermark;
+use crate::metrics::Count;
+use crate::open::{Engine, Inner, dram_full, opened};
+
+/// An item never exceeds the largest part of a region, less headers.
+pub(crate) const ITEM_BYTES_MAX: u64 = (64 << 20) - 4096;
+
+/// Writes that a check of the DRAM budget covers in advance.
+const CREDIT: u64 = 1024;
+
+/// What the one writer holds.
+pub(crate) struct Writer {
+    pub active: Arc<Memtable>,
+    pub descriptor: Option<Descriptor>,
+    pub chain: ChainWriter,
+    nonce: u64,
+    pub watermark: Watermark,
+    next_seqno: u64,
+    /// Whether the manifest names the chain.
+    recorded: bool,
+    prepared: Option<Prepared>,
+    /// Cuts of the chains of this incarnation that have been sealed, for the clean close.
+    ended: Vec<Change>,
+    /// Writes into `credit_cf` that are known to fit the DRAM budget.
+    credit: u64,
+    credit_cf: CfId,
+    /// Whether a later item's `published` covers the last write.
+    pub covered: bool,
+    readers: Vec<SeqNo>,
+}
+
+/// The next generation, named by the manifest ahead of need.
+struct Prepared {
+    generation: u64,
+    chain: Chain,
+    descriptor: Option<Descriptor>,
+}
+
+impl Writer {
+    pub fn new(
+        active: Arc<Memtable>,
+        descriptor: Option<Descriptor>,
+        chain: ChainWriter,
+        nonce: u64,
+        last_seqno: u64,
+        recorded: bool,
+    ) -> Writer {
+        let base = chain.chain().base;
+        let mut watermark = Watermark::new(SeqNo(last_seqno));
+        if base > last_seqno + 1 {
+            // The seqnos between belonged to writes that were lost unacknowledged.
+            watermark.skip_to(SeqNo(base));
+        }
+        Writer {
+            active,
+            descriptor,
+            chain,
+            nonce,
+            watermark,
+            next_seqno: base,
+            recorded,
+            prepared: None,
+            ended: Vec::new(),
+            credit: 0,
+            credit_cf: CfId::DEFAULT,
+            covered: true,
+            readers: Vec::new(),
+        }
+    }
+
+    /// Where the current chain ends if nothing more is written.
+    fn cut(&self) -> Change {
+        Change::ChainCut {
+            chain: self.chain.chain().id,
+            last_seqno: self.watermark.durable().0,
+            end: self.chain.state().at.0,
+        }
+    }
+
+    /// The cuts of all chains of this incarnation; a prepared one ends empty.
+    pub fn cuts(&self) -> Vec<Change> {
+        let prepared = self.prepared.as_ref().map(|prepared| Change::ChainCut {
+            chain: prepared.chain.id,
+            last_seqno: self.watermark.durable().0,
+            end: 0,
+        });
+        self.ended
+            .iter()
+            .cloned()
+            .chain([self.cut()])
+            .chain(prepared)
+            .collect()
+    }
+
+    /// Whether the manifest names the chain that this writer appends to.
+    pub fn is_recorded(&self) -> bool {
+        self.recorded
+    }
+}
+
+impl Engine {
+    /// Applies `entries` as one: visible together, durable together, on return.
+    ///
+    /// # Errors
+    /// [`Error::OutOfSpace`] naming the budget, [`Error::Unsupported`] for a batch larger than an
+    /// item: nothing was written. [`Error::Poisoned`] after a failed persist: the outcome of the
+    /// write that met the failure is unknown.
+    pub fn write<'a>(
+        &self,
+        entries: impl ExactSizeIterator<Item = BatchEntry<'a>> + Clone,
+    ) -> Result<()> {
+        let inner = &*self.inner;
+        let records = entries.len() as u64;
+        if records == 0 {
+            return Ok(());
+        }
+        inner.check_writable()?;
+        let bytes = item_bytes(entries.clone());
+        if bytes > ITEM_BYTES_MAX {
+            return Err(Error::Unsupported(format!(
+                "a batch over {ITEM_BYTES_MAX} bytes needs staging, which this version does not \
+                 have; this one takes {bytes}"
+            )));
+        }
+        let deletes_only = entries.clone().all(|entry| entry.kind == Kind::Delete);
+        let reserve = if deletes_only {
+            Reserve::Use
+        } else {
+            Reserve::Keep
+        };
+        let mut writer = lock(&inner.writer);
+        inner.reserve_dram(&mut writer, entries.clone(), records, deletes_only)?;
+        inner.make_room(&mut writer, bytes, reserve)?;
+        inner.commit(&mut writer, entries, records, bytes)?;
+        let due =
+            writer.active.bytes() > inner.options.memtable_bytes() / 2 && writer.prepared.is_none();
+        drop(writer);
+        if due
+            || inner
+                .space
+                .wants_growth(inner.options.pm_region.zones_ahead)
+        {
+            self.nudge();
+        }
+        Ok(())
+    }
+}
+
+impl Inner {
+    pub fn check_writable(&self) -> Result<()> {
+        if self.options.read_only {
+            return Err(Error::InvalidArgument(
+                "the database is open for reading only".into(),
+            ));
+        }
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Error::InvalidArgument("the database is closed".into()));
+        }
+        self.poison.check()
+    }
+
+    /// Checks the DRAM budget for the index entries of a write, before anything is written. The
+    /// last sixteenth is left to deletes.
+    fn reserve_dram<'a>(
+        &self,
+        writer: &mut Writer,
+        entries: impl Iterator<Item = BatchEntry<'a>>,
+        records: u64,
+        deletes_only: bool,
+    ) -> Result<()> {
+        let mut families: Vec<CfId> = Vec::new();
+        for entry in entries {
+            if families.last() != Some(&entry.cf) && !families.contains(&entry.cf) {
+                families.push(entry.cf);
+            }
+        }
+        let one = families[..] == [writer.credit_cf];
+        if one && writer.credit >= records {
+            writer.credit -= records;
+            return Ok(());
+        }
+        let used: u64 = self
+            .view
+            .load()
+            .memtables
+            .iter()
+            .map(|m| m.index_bytes())
+            .sum();
+        let dram = self.options.dram;
+        let limit = if deletes_only { dram } else { dram - dram / 16 };
+        let readers = self.readers.len() + 1;
+        let bound = |updates: u64| -> u64 {
+            families
+                .iter()
+                .map(|&cf| writer.active.reserve_bound(cf, updates, readers))
+                .sum()
+        };
+        if !deletes_only && families.len() == 1 && used + bound(records + CREDIT) <= limit {
+            (writer.credit, writer.credit_cf) = (CREDIT, families[0]);
+        } else if used + bound(records) > limit {
+            return Err(dram_full(used, dram));
+        }
+        Ok(())
+    }
+
+    /// Sees to it that an item of `bytes` bytes can be appended: nothing after this may fail but a
+    /// persist.
+    fn make_room(&self, writer: &mut Writer, bytes: u64, reserve: Reserve) -> Result<()> {
+        self.record_chain(writer)?;
+        let full = writer.active.bytes() + bytes > self.options.memtable_bytes();
+        if full && !writer.active.is_empty() {
+            self.rotate(writer)?;
+        }
+        writer
+            .chain
+            .ensure(bytes, reserve)
+            .map_err(|error| self.poison_unless_full(error))?;
+        Ok(())
+    }
+
+    /// Names the chain of this incarnation in the manifest, before its first grant.
+    fn record_chain(&self, writer: &mut Writer) -> Result<()> {
+        if writer.recorded {
+            return Ok(());
+        }
+        let generation = writer.active.generation();
+        let change = opened(
+            writer.chain.chain(),
+            generation,
+            writer.nonce,
+            writer.chain.rest(),
+        );
+        self.edit(change.into())?;
+        writer.recorded = true;
+        Ok(())
+    }
+
+    /// Makes an edit durable. A failure poisons the store.
+    pub fn edit(&self, edit: VersionEdit) -> Result<()> {
+        lock(&self.manifest)
+            .append(&edit)
+            .map_err(|error| self.poison.poison(error))
+    }
+
+    /// Running out of space is no reason to stop; a failed persist is.
+    pub fn poison_unless_full(&self, error: Error) -> Error {
+        match error {
+            Error::OutOfSpace(_) => error,
+            other => self.poison.poison(other),
+        }
+    }
+
+    /// Persists an item, indexes its records, and makes them visible.
+    fn commit<'a>(
+        &self,
+        writer: &mut Writer,
+        entries: impl Iterator<Item = BatchEntry<'a>> + Clone,
+        records: u64,
+        bytes: u64,
+    ) -> Result<()> {
+        let first = writer.next_seqno;
+        let last = first + records - 1;
+        if active(Bug::PublishBeforePersist) {
+            self.visible.store(last, Ordering::Release);
+        }
+        let published = writer.watermark.durable().0;
+        let offsets = writer
+            .chain
+            .append(entries.clone(), first, published)
+            .map_err(|error| self.poison.poison(error))?;
+        // From here on the write is durable; whatever fails now leaves an index that lacks it.
+        self.readers.collect(
+            SeqNo(self.visible.load(Ordering::Relaxed)),
+            &mut writer.readers,
+        );
+        for ((entry, &at), seqno) in entries.clone().zip(offsets).zip(first..) {
+            writer
+                .active
+                .insert(entry.cf, entry.key, at, SeqNo(seqno), &writer.readers)
+                .map_err(|error| self.poison.poison(error))?;
+        }
+        writer.active.count_item(bytes, records);
+        let acknowledged = writer.watermark.finish(SeqNo(first), SeqNo(last));
+        debug_assert!(acknowledged, "one writer at a time finishes in order");
+        writer.next_seqno = last + 1;
+        writer.covered = false;
+        self.durable
+            .store(writer.watermark.durable().0, Ordering::Release);
+        self.visible.store(last, Ordering::Release);
+        self.count_entries(entries);
+        Ok(())
+    }
+
+    fn count_entries<'a>(&self, entries: impl Iterator<Item = BatchEntry<'a>>) {
+        let (mut puts, mut deletes, mut user) = (0, 0, 0);
+        for entry in entries {
+            match entry.kind {
+                Kind::Delete => deletes += 1,
+                _ => puts += 1,
+            }
+            user += (entry.key.len() + entry.value.len()) as u64;
+        }
+        self.counted.add(Count::Puts, puts);
+        if deletes > 0 {
+            self.counted.add(Count::Deletes, deletes);
+        }
+        self.counted.add(Count::UserBytes, user);
+    }
+
+    /// Names the next generation in the manifest, so that no fsync falls on the put path when the
+    /// active one is full.
+    pub fn prepare(&self, writer: &mut Writer) -> Result<()> {
+        if writer.prepared.is_some() || self.space.generations().free() == 0 {
+            return Ok(());
+        }
+        let current = *writer.chain.chain();
+        let ids = lock(&self.manifest).state().next_ids();
+        let nonce = self.world.env.random_u64()?;
+        // It follows on from the chain before: base 0 in the manifest, known only at the switch.
+        let chain = Chain::new(&self.db_id, ids.chain, current.incarnation, nonce, 0);
+        let edit = VersionEdit::new()
+            .with(Change::GenerationCreated { id: ids.generation })
+            .with(opened(&chain, ids.generation, nonce, None));
+        self.edit(edit)?;
+        let descriptor = Descriptor::create(&self.space, &self.db_id, ids.generation)
+            .map_err(|error| self.poison.poison(error))?;
+        writer.prepared = Some(Prepared {
+            generation: ids.generation,
+            chain,
+            descriptor,
+        });
+        Ok(())
+    }
+
+    /// Seals the active generation and goes on in the next. Without a free descriptor the active
+    /// one just grows.
+    fn rotate(&self, writer: &mut Writer) -> Result<()> {
+        self.prepare(writer)?;
+        let Some(next) = writer.prepared.take() else {
+            return Ok(());
+        };
+        let durable = writer.watermark.durable();
+        if let Some(descriptor) = &mut writer.descriptor {
+            descriptor
+                .set_floor(&self.space, durable.0)
+                .map_err(|error| self.poison.poison(error))?;
+        }
+        writer.active.seal();
+        let cut = writer.cut();
+        writer.ended.push(cut);
+        let chain = Chain {
+            base: writer.next_seqno,
+            ..next.chain
+        };
+        let region = self.space.region().clone();
+        let memtable = Arc::new(Memtable::new(region, next.generation, vec![chain]));
+        self.view
+            .store(Arc::new(self.view.load().with(memtable.clone())));
+        writer.active = memtable;
+        writer.descriptor = next.descriptor;
+        writer.chain = ChainWriter::new(self.space.clone(), chain, None);
+        writer.credit = 0;
+        Ok(())
+    }
+
+    /// Covers the last write by a later `published`, if it is not covered yet.
+    pub fn cover(&self, writer: &mut Writer) -> Result<()> {
+        if writer.covered || self.poison.check().is_err() {
+            return Ok(());
+        }
+        if let Err(error) = writer.chain.ensure(64, Reserve::Keep) {
+            return match self.poison_unless_full(error) {
+                // No room: the next write, or closing, covers it.
+                Error::OutOfSpace(_) => Ok(()),
+                other => Err(other),
+            };
+        }
+        let published = writer.watermark.durable().0;
+        let nothing: [BatchEntry<'_>; 0] = [];
+        writer
+            .chain
+            .append(nothing.into_iter(), writer.next_seqno, published)
+            .map_err(|error| self.poison.poison(error))?;
+        writer.active.count_item(64, 0);
+        writer.covered = true;
+        Ok(())
+    }
+}
