@@ -70,8 +70,8 @@ pub(super) fn name_live(storage: &dyn Storage, dir: &Path, header: &Header) -> R
     storage.sync_dir(dir, sites::SWITCH_DURABLE)
 }
 
-/// Removes manifests that are not live and a temporary file left by a crash; nothing else, and of
-/// files with a manifest's name only those that can be one.
+/// Removes manifests that are not live; of files with a manifest's name only those that can be
+/// one. (A temporary file left by a crash has become `CURRENT` or gone when this is called.)
 ///
 /// A failure is passed over on purpose: the files do no harm, and the next switch or open tries
 /// again.
@@ -79,11 +79,8 @@ pub(super) fn remove_obsolete(storage: &dyn Storage, dir: &Path, live: u64) {
     let names = storage.list(dir).unwrap_or_default();
     for name in names {
         let path = dir.join(&name);
-        let obsolete = match format::manifest_no(&name) {
-            Some(file_no) => file_no != live && is_manifest(storage, &path).unwrap_or(false),
-            None => name == format::CURRENT_TEMP,
-        };
-        if obsolete {
+        let other = format::manifest_no(&name).is_some_and(|file_no| file_no != live);
+        if other && is_manifest(storage, &path).unwrap_or(false) {
             let _ = storage.remove(&path);
         }
     }

@@ -78,6 +78,12 @@ fn check(image: &SimFs, oracle: &Oracle, seed: u64) -> Result<(), String> {
     }
     // Life goes on: one more edit, then a power cut.
     if let Some((mut manifest, state)) = written {
+        let len = image
+            .contents(manifest.path())
+            .map(|bytes| bytes.len() as u64);
+        if len != Some(manifest.len()) {
+            return Err("a torn tail was left".into());
+        }
         let edit = next_edit(&state, &SeededRandom::new(seed));
         manifest.append(&edit).map_err(|e| e.to_string())?;
         let cut = image.image_none(Steps::new());
