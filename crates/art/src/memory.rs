@@ -35,9 +35,10 @@ pub unsafe trait NodeMemory: Send + Sync {
     /// What a block of `bytes` bytes really occupies.
     fn block_bytes(&self, bytes: usize) -> usize;
 
-    /// The most by which `reserved_bytes` can exceed what growth alone explains, because memory
-    /// is taken from the system in pieces. Part of [`crate::Tree::reserve_bound`].
-    fn slack_bytes(&self) -> u64;
+    /// The most by which `reserved_bytes` can grow beyond 8/7 of what is given out anew, because
+    /// memory is taken from the system in pieces, when blocks of `sizes` different sizes are
+    /// wanted. Part of [`crate::Tree::reserve_bound`].
+    fn slack_bytes(&self, sizes: usize) -> u64;
 
     /// Whether dropping the memory now would free every block that is given out. A tree that is
     /// the memory's only user then need not give its blocks back one by one.

@@ -199,12 +199,13 @@ impl Tree {
             bound += growing * size(BYTES[kind + 1]);
             rest -= growing;
         }
+        let mut sizes = KINDS;
         if let Some(readers) = readers {
             bound += updates * size(versions::list_bytes(readers + 2));
+            sizes += readers + 1; // lists have from 2 to readers + 2 versions
         }
-        // Retired blocks are queued; and an eighth covers what chunks lose at their ends.
-        bound += updates * 64;
-        bound + bound / 8 + self.memory.slack_bytes()
+        bound += updates * 64; // the queue of retired blocks, doubling as it grows
+        bound + bound / 7 + self.memory.slack_bytes(sizes)
     }
 }
 

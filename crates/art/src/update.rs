@@ -11,7 +11,7 @@
 //! attempt looks closely at the place that covers m.
 
 use thermocline_base::sync::thread;
-use thermocline_base::{Result, batch};
+use thermocline_base::{Error, Result, batch};
 
 use crate::epoch::Guard;
 use crate::leaf::fingerprint;
@@ -91,10 +91,28 @@ impl Tree {
             match update.attempt(suspect)? {
                 Outcome::Done(replaced) => return Ok(replaced),
                 Outcome::Again => thread::yield_now(),
+                // The next attempt splits there, or another writer has and the path goes on
+                // elsewhere: a true tree never sends anybody back again.
+                Outcome::Departed(at) if suspect.is_some_and(|before| at <= before) => {
+                    return Err(contradiction(at));
+                }
                 Outcome::Departed(at) => suspect = Some(at),
             }
         }
     }
+}
+
+/// Two keys on one path that differ before the node they share: one of them has rotted, and its
+/// fingerprint happens to fit.
+#[cold]
+fn contradiction(at: usize) -> Error {
+    Error::corruption(
+        "two records in one subtree disagree about a key byte that they share",
+        "volatile index",
+        at as u64,
+        "the same byte",
+        "different bytes",
+    )
 }
 
 impl<'g, K, F> Update<'_, 'g, K, F>

@@ -191,3 +191,34 @@ fn a_leaf_for_another_key_is_refused_in_place() {
     let found = tree.get(&guard, b"a", &records).unwrap();
     assert_eq!(found.map(Entry::leaf), Some(records.leaf(0, 0)));
 }
+
+#[test]
+fn rot_that_keeps_the_fingerprint_ends_in_an_error_not_in_a_loop() {
+    let path = |middle: &[u8], end: &[u8]| [&[b'p'; 40][..], middle, end].concat();
+    let long = [b'q'; 40];
+    let keys = vec![
+        path(b"0", b""),
+        path(b"a", &[&long[..], b"1"].concat()),
+        path(b"a", &[&long[..], b"2"].concat()),
+        path(b"a", &[&long[..], b"3"].concat()),
+    ];
+    // The sample of the lower node reads as a key that leaves the path early.
+    let print = thermocline_art::fingerprint(&keys[1]);
+    let rotten = (0u64..)
+        .map(|n| [&b"pppp!"[..], &n.to_be_bytes()].concat())
+        .find(|key| thermocline_art::fingerprint(key) == print)
+        .unwrap();
+    let mut records = Records::new(keys);
+    let tree = Tree::new();
+    for key in 0..3 {
+        put(&tree, &records, key).unwrap();
+    }
+    records.swapped = Some((1, rotten));
+    assert_eq!(
+        put(&tree, &records, 3).unwrap_err().kind(),
+        ErrorKind::Corruption
+    );
+    records.swapped = None;
+    put(&tree, &records, 3).unwrap();
+    assert!((0..4).all(|key| get(&tree, &records, key).unwrap()));
+}

@@ -4,7 +4,7 @@ use std::ops::Bound;
 
 use crate::records::{Random, Records, hostile_keys};
 use thermocline_art::{Direction, KeySource, Leaf, Tree};
-use thermocline_base::Result;
+use thermocline_base::{Result, SeqNo};
 
 /// Keys of 16 bytes in one run of memory, numbered.
 struct Flat(Vec<[u8; 16]>);
@@ -84,6 +84,44 @@ fn growing_stays_within_the_reserved_bound() {
             }
             assert!(total() <= limit, "{} > {limit}", total());
         }
+    }
+}
+
+#[test]
+fn lists_stay_within_the_reserved_bound() {
+    let mut random = Random(8);
+    let records = Records::new((0..500u32).map(|i| i.to_be_bytes().to_vec()).collect());
+    let tree = Tree::new();
+    let total = || tree.memory().live_bytes + tree.memory().retained_bytes;
+    let mut seqno = 0;
+    for round in 0..300 {
+        let (updates, readers) = (1 + random.below(200), random.below(12));
+        let limit = total() + tree.reserve_bound(updates as u64, Some(readers));
+        let _held = (round % 3 == 0).then(|| tree.pin());
+        for _ in 0..updates {
+            seqno += 1;
+            let mut seen: Vec<_> = (0..readers)
+                .map(|_| SeqNo(random.below(seqno) as u64))
+                .collect();
+            seen.sort_unstable();
+            let key = random.below(500);
+            let leaf = records.leaf(key, seqno);
+            let guard = tree.pin();
+            tree.update(&guard, &records.keys[key], &records, |present| {
+                let Some(present) = present else {
+                    return Ok(Some(leaf.into()));
+                };
+                let own = || Ok(SeqNo(records.of(present.leaf()).1 as u64));
+                Ok(Some(present.with_version(
+                    SeqNo(seqno as u64),
+                    leaf,
+                    own,
+                    &seen,
+                )?))
+            })
+            .unwrap();
+        }
+        assert!(total() <= limit, "{} > {limit}", total());
     }
 }
 

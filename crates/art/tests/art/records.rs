@@ -38,6 +38,8 @@ pub struct Records {
     pub checks: AtomicU64,
     /// Keys whose records have rotted: their last byte reads differently (an empty one has one).
     pub rotten: HashSet<usize>,
+    /// A record that reads as another key without anybody noticing.
+    pub swapped: Option<(usize, Vec<u8>)>,
 }
 
 impl Records {
@@ -48,6 +50,7 @@ impl Records {
             calls: AtomicU64::new(0),
             checks: AtomicU64::new(0),
             rotten: HashSet::new(),
+            swapped: None,
         }
     }
 
@@ -75,6 +78,11 @@ impl KeySource for Records {
         }
         let number = self.of(leaf).0;
         let key = &self.keys[number];
+        if let Some((swapped, other)) = &self.swapped
+            && *swapped == number
+        {
+            return Ok(other);
+        }
         if self.rotten.contains(&number) {
             return Ok(&key[..key.len().saturating_sub(1)]);
         }
