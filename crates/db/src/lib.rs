@@ -25,15 +25,25 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod batch;
+mod cursor;
+mod database;
+mod family;
 mod metrics;
 mod report;
-mod standin;
+mod scan;
+mod value;
 
+pub use batch::Batch;
+pub use cursor::Cursor;
+pub use database::Db;
+pub use family::ColumnFamily;
 pub use metrics::{GenerationMetrics, Hits, Metrics, RecoveryMetrics};
 pub use report::{Fault, VerifyReport};
-pub use standin::{Batch, ColumnFamily, Cursor, Db, Scan, Value};
+pub use scan::Scan;
 pub use thermocline_base::options::{self, Options};
 pub use thermocline_base::{Error, ErrorKind, Result, limits, size};
+pub use value::Value;
 
 /// When a write counts as done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

@@ -110,8 +110,76 @@ pub struct RecoveryMetrics {
     pub records: u64,
     /// Chains of zones walked.
     pub chains: u64,
-    /// Bytes of unfinished writes cut off at the end.
-    pub cut_bytes: u64,
+    /// Readable records of unfinished writes that were cut off at the end.
+    pub cut_records: u64,
+    /// Whether the process before did not close the store.
+    pub after_crash: bool,
     /// Time from the start of open until the store took requests, in seconds.
     pub seconds: f64,
+}
+
+impl Metrics {
+    pub(crate) fn of(engine: &thermocline_engine::Engine) -> Metrics {
+        let m = engine.metrics();
+        let options = engine.options();
+        Metrics {
+            preset: options.preset.name().to_string(),
+            region_kind: m.region_kind.name(),
+            region_survives: m.region_kind.survives(),
+            region_path: m.region_path,
+            region_bytes: m.space.region_bytes,
+            pm_limit_bytes: m.space.limit_bytes,
+            pm_attached_bytes: m.space.attached_bytes,
+            pm_free_bytes: m.space.free_bytes,
+            zones_attached: m.space.zones_attached,
+            zones_free: m.space.zones_free,
+            dram_index_bytes: m.index_bytes,
+            dram_limit_bytes: options.dram,
+            generations: m
+                .generations
+                .iter()
+                .map(|g| GenerationMetrics {
+                    id: g.id,
+                    sealed: g.sealed,
+                    records: g.records,
+                    bytes: g.bytes,
+                    index_bytes: g.index_bytes,
+                })
+                .collect(),
+            seqno_visible: m.visible,
+            seqno_durable: m.durable,
+            user_bytes_written: m.user_bytes,
+            pm_bytes_written: m.pm.bytes_stored,
+            pm_media_bytes_written: m.pm.media_bytes,
+            pm_lines_written_back: m.pm.lines_written_back,
+            pm_fences: m.pm.fences,
+            ssd_bytes_written: m.pm.device_bytes,
+            ssd_bytes_read: 0,
+            puts: m.puts,
+            deletes: m.deletes,
+            gets: m.gets,
+            gets_found: m.found,
+            // The engine delays nobody on purpose yet.
+            stall_ms: 0.0,
+            stall_ms_max: 0.0,
+            stall_count: 0,
+            hits: Hits {
+                memtable: m.found,
+                ..Hits::default()
+            },
+            recovery: RecoveryMetrics {
+                records: m.recovery.records,
+                chains: m.recovery.chains,
+                cut_records: m.recovery.cut_records,
+                after_crash: m.recovery.sealed_by_recovery,
+                seconds: std::time::Duration::from_nanos(m.recovery.nanos).as_secs_f64(),
+            },
+            effective_options: options
+                .effective()
+                .into_iter()
+                .map(|(name, value)| (name.to_string(), value))
+                .collect(),
+            emulate: options.emulate.name().to_string(),
+        }
+    }
 }

@@ -21,3 +21,20 @@ pub struct VerifyReport {
     /// Bytes read and checked.
     pub bytes: u64,
 }
+
+impl From<thermocline_engine::Report> for VerifyReport {
+    fn from(report: thermocline_engine::Report) -> VerifyReport {
+        let faults = report.faults.into_iter();
+        VerifyReport {
+            faults: faults
+                .map(|f| Fault {
+                    place: f.place,
+                    offset: f.offset,
+                    what: f.what,
+                })
+                .collect(),
+            records: report.records,
+            bytes: report.bytes,
+        }
+    }
+}

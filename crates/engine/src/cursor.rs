@@ -227,6 +227,21 @@ impl Cursor {
         if self.valid { &self.value } else { &[] }
     }
 
+    /// Another cursor over the same family at the same moment, not yet at any key.
+    pub fn sibling(&self) -> Cursor {
+        self.inner.readers.join(self.seqno);
+        Cursor {
+            inner: self.inner.clone(),
+            view: self.view.clone(),
+            sources: self.sources.iter().map(|_| Source::default()).collect(),
+            key: Vec::new(),
+            value: Vec::new(),
+            direction: Direction::Forward,
+            valid: false,
+            ..*self
+        }
+    }
+
     fn step(&mut self, direction: Direction) -> Result<bool> {
         if !self.valid {
             return Ok(false);
@@ -307,6 +322,11 @@ impl Drop for Cursor {
 }
 
 impl Engine {
+    /// Whether both are handles of one open store.
+    pub fn is_same(&self, other: &Engine) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
+
     /// The last seqno that readers see.
     pub fn visible(&self) -> SeqNo {
         SeqNo(self.inner.visible.load(Ordering::Acquire))

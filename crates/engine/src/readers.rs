@@ -29,6 +29,13 @@ impl Readers {
         SeqNo(seqno)
     }
 
+    /// Registers one more reader at a seqno that a reader holds.
+    pub fn join(&self, seqno: SeqNo) {
+        let mut seqnos = lock(&self.seqnos);
+        self.count.fetch_add(1, Ordering::SeqCst);
+        *seqnos.entry(seqno.0).or_default() += 1;
+    }
+
     /// Forgets a reader.
     pub fn leave(&self, seqno: SeqNo) {
         let mut seqnos = lock(&self.seqnos);

@@ -1,0 +1,105 @@
+//! Batches: several writes as one.
+
+use thermocline_base::{CfId, Error, Result, WriteBatch};
+
+use crate::{ColumnFamily, Db, Durability};
+
+/// Changes that become visible and durable together or not at all.
+#[derive(Debug)]
+pub struct Batch {
+    db: Db,
+    writes: WriteBatch,
+    error: Option<Error>,
+}
+
+impl Batch {
+    pub(crate) fn new(db: Db) -> Batch {
+        Batch {
+            db,
+            writes: WriteBatch::new(),
+            error: None,
+        }
+    }
+
+    /// Adds "`key` has `value`" in the default column family. A limit that is broken here is
+    /// reported by [`Batch::commit`].
+    pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> &mut Batch {
+        let result = self.writes.put(CfId::DEFAULT, key.as_ref(), value.as_ref());
+        self.note(result)
+    }
+
+    /// Adds "`key` has no value" in the default column family.
+    pub fn delete(&mut self, key: impl AsRef<[u8]>) -> &mut Batch {
+        let result = self.writes.delete(CfId::DEFAULT, key.as_ref());
+        self.note(result)
+    }
+
+    /// Adds "`key` has `value`" in `cf`.
+    pub fn put_cf(
+        &mut self,
+        cf: &ColumnFamily,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> &mut Batch {
+        let result = cf
+            .check_owner(&self.db)
+            .and_then(|id| self.writes.put(id, key.as_ref(), value.as_ref()));
+        self.note(result)
+    }
+
+    /// Adds "`key` has no value" in `cf`.
+    pub fn delete_cf(&mut self, cf: &ColumnFamily, key: impl AsRef<[u8]>) -> &mut Batch {
+        let result = cf
+            .check_owner(&self.db)
+            .and_then(|id| self.writes.delete(id, key.as_ref()));
+        self.note(result)
+    }
+
+    /// Number of changes.
+    pub fn len(&self) -> usize {
+        self.writes.len()
+    }
+
+    /// Whether there are no changes.
+    pub fn is_empty(&self) -> bool {
+        self.writes.is_empty()
+    }
+
+    /// Removes all changes; keeps the memory.
+    pub fn clear(&mut self) {
+        self.writes.clear();
+        self.error = None;
+    }
+
+    /// Applies all changes, or none. The batch is empty afterwards and can be filled again.
+    ///
+    /// # Errors
+    /// The first limit that a change broke, until the batch is cleared; otherwise as [`Db::put`].
+    /// The batch stays as it was.
+    pub fn commit(&mut self, durability: Durability) -> Result<()> {
+        if let Some(error) = self.error.take() {
+            // Said once as it was; from then on a batch that lost a change must not be applied.
+            self.error = Some(Error::InvalidArgument(format!(
+                "this batch lost a change and can only be cleared: {error}"
+            )));
+            return Err(error);
+        }
+        if durability == Durability::Buffered {
+            return Err(Error::Unsupported(
+                "buffered durability comes with group commit, which this version does not have; \
+                 use immediate"
+                    .to_string(),
+            ));
+        }
+        self.db.engine.write(self.writes.iter())?;
+        self.clear();
+        Ok(())
+    }
+
+    fn note(&mut self, result: Result<()>) -> &mut Batch {
+        if let Err(error) = result {
+            self.error.get_or_insert(error);
+        }
+        self
+    }
+}

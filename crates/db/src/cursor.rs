@@ -1,0 +1,89 @@
+//! Cursors: positions among the entries of a column family.
+
+use thermocline_base::Result;
+
+/// A position among the entries of one column family, at one moment of the store: writes that come
+/// after it was made do not show. It lends the key and value it is at, without allocating.
+///
+/// ```
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let db = thermocline::Db::open(folder.path().join("db"), thermocline::Options::default())?;
+/// db.put("a", "1")?;
+/// db.put("c", "3")?;
+/// let mut cursor = db.cursor()?;
+/// assert!(cursor.seek(b"b")?);
+/// assert_eq!((cursor.key(), cursor.value()), (&b"c"[..], &b"3"[..]));
+/// assert!(cursor.prev()? && cursor.key() == b"a");
+/// # Ok::<(), thermocline::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Cursor(pub(crate) thermocline_engine::Cursor);
+
+impl Cursor {
+    /// Moves to the first key not below `key`; returns whether there is one.
+    ///
+    /// # Errors
+    /// [`crate::Error::Corruption`] naming region and offset, here and for all moves.
+    pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
+        self.0.seek(key)
+    }
+
+    /// Moves to the last key not above `key`; returns whether there is one.
+    ///
+    /// # Errors
+    /// As [`Cursor::seek`].
+    pub fn seek_for_prev(&mut self, key: &[u8]) -> Result<bool> {
+        self.0.seek_for_prev(key)
+    }
+
+    /// Moves to the first key.
+    ///
+    /// # Errors
+    /// As [`Cursor::seek`].
+    pub fn seek_to_first(&mut self) -> Result<bool> {
+        self.0.seek_to_first()
+    }
+
+    /// Moves to the last key.
+    ///
+    /// # Errors
+    /// As [`Cursor::seek`].
+    pub fn seek_to_last(&mut self) -> Result<bool> {
+        self.0.seek_to_last()
+    }
+
+    /// Moves to the next key; false, and no longer valid, past the last.
+    ///
+    /// # Errors
+    /// As [`Cursor::seek`].
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "a cursor lends; it is no iterator"
+    )]
+    pub fn next(&mut self) -> Result<bool> {
+        self.0.next()
+    }
+
+    /// Moves to the key before; false, and no longer valid, before the first.
+    ///
+    /// # Errors
+    /// As [`Cursor::seek`].
+    pub fn prev(&mut self) -> Result<bool> {
+        self.0.prev()
+    }
+
+    /// Whether the cursor is at an entry.
+    pub fn valid(&self) -> bool {
+        self.0.valid()
+    }
+
+    /// The key here; empty where the cursor is not valid.
+    pub fn key(&self) -> &[u8] {
+        self.0.key()
+    }
+
+    /// The value here; empty where the cursor is not valid.
+    pub fn value(&self) -> &[u8] {
+        self.0.value()
+    }
+}

@@ -1,0 +1,193 @@
+//! The database.
+
+use std::ops::{Bound, RangeBounds};
+use std::path::Path;
+
+use thermocline_base::batch::{check_key, check_value};
+use thermocline_base::{BatchEntry, CfId, Kind, Result};
+use thermocline_engine::{Engine, World};
+
+use crate::scan::{owned, prefix_bounds};
+use crate::{Batch, CfOptions, ColumnFamily, Cursor, Metrics, Options, Scan, Value, VerifyReport};
+
+/// An open database. Clones share it; dropping the last one closes it.
+///
+/// All methods may be called from several threads at once. Reads take no lock; writes go one at a
+/// time.
+#[derive(Debug, Clone)]
+pub struct Db {
+    pub(crate) engine: Engine,
+}
+
+impl Db {
+    /// Opens the database in the folder `path`, and makes it if there is none and the options
+    /// allow. What the last process left unfinished is cut off; what was acknowledged is there.
+    ///
+    /// With [`Options::read_only`] nothing at all is written: after a crash the store is recovered
+    /// in DRAM only.
+    ///
+    /// # Errors
+    /// [`crate::Error::InvalidArgument`] for options that break a rule or a folder that is no
+    /// database, [`crate::Error::Locked`] if it is open elsewhere, [`crate::Error::Corruption`]
+    /// naming file or region and offset, [`crate::Error::Unsupported`] for a newer format.
+    pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Db> {
+        Ok(Db {
+            engine: Engine::open(World::real(), path.as_ref(), options)?,
+        })
+    }
+
+    /// Sets `key` to `value` in the default column family, durably.
+    ///
+    /// # Errors
+    /// [`crate::Error::InvalidArgument`] past a limit, [`crate::Error::OutOfSpace`] when the
+    /// region or the DRAM budget is used up (nothing was written then);
+    /// [`crate::Error::Poisoned`] after a failed persist.
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.put_in(CfId::DEFAULT, key.as_ref(), value.as_ref())
+    }
+
+    /// Removes `key` from the default column family, durably. An absent key is no error.
+    ///
+    /// # Errors
+    /// As [`Db::put`].
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
+        self.delete_in(CfId::DEFAULT, key.as_ref())
+    }
+
+    /// The value of `key` in the default column family.
+    ///
+    /// # Errors
+    /// [`crate::Error::Corruption`] if the record's checksum does not match;
+    /// [`crate::Error::InvalidArgument`] for a key past the limit.
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        self.get_in(CfId::DEFAULT, key.as_ref())
+    }
+
+    /// An empty batch of writes to this database.
+    pub fn batch(&self) -> Batch {
+        Batch::new(self.clone())
+    }
+
+    /// All entries of the default column family, in key order, from both ends.
+    pub fn iter(&self) -> Scan {
+        self.scan_in(CfId::DEFAULT, Bound::Unbounded, Bound::Unbounded)
+    }
+
+    /// The entries of the default column family whose keys lie in `range`.
+    ///
+    /// ```
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let db = thermocline::Db::open(folder.path().join("db"), thermocline::Options::default())?;
+    /// for day in ["2026-01-01", "2026-01-02", "2026-02-01"] {
+    ///     db.put(day, "")?;
+    /// }
+    /// let january = db.range("2026-01-01".."2026-02-01");
+    /// assert_eq!(january.rev().next().unwrap()?.0, b"2026-01-02");
+    /// # Ok::<(), thermocline::Error>(())
+    /// ```
+    pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Scan {
+        let (low, high) = owned(&range);
+        self.scan_in(CfId::DEFAULT, low, high)
+    }
+
+    /// The entries of the default column family whose keys begin with `prefix`.
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Scan {
+        let (low, high) = prefix_bounds(prefix.as_ref());
+        self.scan_in(CfId::DEFAULT, low, high)
+    }
+
+    /// A cursor over the default column family, before any key.
+    ///
+    /// # Errors
+    /// None yet; a cursor over files may have some.
+    pub fn cursor(&self) -> Result<Cursor> {
+        Ok(Cursor(self.engine.cursor(CfId::DEFAULT)))
+    }
+
+    /// The column family `name`, made durably if there is none.
+    ///
+    /// # Errors
+    /// [`crate::Error::InvalidArgument`] for a name that is empty or too long, or too many
+    /// families; those of a write.
+    pub fn column_family(&self, name: &str, _options: CfOptions) -> Result<ColumnFamily> {
+        Ok(ColumnFamily {
+            id: self.engine.family(name)?,
+            db: self.clone(),
+        })
+    }
+
+    /// The column family `name`, if there is one.
+    pub fn find_column_family(&self, name: &str) -> Option<ColumnFamily> {
+        let id = self.engine.find_family(name)?;
+        Some(ColumnFamily {
+            db: self.clone(),
+            id,
+        })
+    }
+
+    /// The names of all column families; the first is `default`.
+    pub fn column_families(&self) -> Vec<String> {
+        self.engine.families()
+    }
+
+    /// The store's accounting: what `stat` prints.
+    pub fn metrics(&self) -> Metrics {
+        Metrics::of(&self.engine)
+    }
+
+    /// Closes the database for all handles: reads by others go on, writes fail. Dropping the last
+    /// handle does the same, without an answer.
+    ///
+    /// # Errors
+    /// A failed persist. The database is closed all the same; what was acknowledged is there when
+    /// it is opened again.
+    pub fn close(self) -> Result<()> {
+        self.engine.close()
+    }
+
+    /// Checks every checksum and structural rule of the database in `path`. Writes nothing.
+    ///
+    /// # Errors
+    /// If the check cannot be made (no database, locked, I/O); damage is in the report.
+    pub fn verify(path: impl AsRef<Path>, options: Options) -> Result<VerifyReport> {
+        thermocline_engine::verify(&World::real(), path.as_ref(), &options).map(VerifyReport::from)
+    }
+
+    /// The options that the database in `path` was last opened with; `None` if there is none.
+    ///
+    /// # Errors
+    /// [`crate::Error::Corruption`] of the manifest; those of the file system.
+    pub fn stored_options(path: impl AsRef<Path>) -> Result<Option<Options>> {
+        Engine::stored_options(&World::real(), path.as_ref())
+    }
+
+    pub(crate) fn put_in(&self, cf: CfId, key: &[u8], value: &[u8]) -> Result<()> {
+        check_key(key)?;
+        check_value(value)?;
+        self.engine.write(std::iter::once(BatchEntry {
+            kind: Kind::Put,
+            cf,
+            key,
+            value,
+        }))
+    }
+
+    pub(crate) fn delete_in(&self, cf: CfId, key: &[u8]) -> Result<()> {
+        check_key(key)?;
+        self.engine.write(std::iter::once(BatchEntry {
+            kind: Kind::Delete,
+            cf,
+            key,
+            value: &[],
+        }))
+    }
+
+    pub(crate) fn get_in(&self, cf: CfId, key: &[u8]) -> Result<Option<Value>> {
+        check_key(key)?;
+        self.engine.get(cf, key, Value::copy)
+    }
+
+    pub(crate) fn scan_in(&self, cf: CfId, low: Bound<Vec<u8>>, high: Bound<Vec<u8>>) -> Scan {
+        Scan::new(self.engine.cursor(cf), low, high)
+    }
+}
