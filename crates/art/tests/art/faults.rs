@@ -1,10 +1,13 @@
 //! Key sources that fail or have rotted: never a silent "not found", never a changed tree.
 
 use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use crate::plain::Plain;
+
 use crate::records::{Random, Records, hostile_keys};
-use thermocline_art::{Direction, Entry, Tree};
+use thermocline_art::{Direction, Entry, NodeMemory, Tree};
 use thermocline_base::{Error, ErrorKind, Result};
 
 fn put(tree: &Tree, records: &Records, key: usize) -> Result<()> {
@@ -221,4 +224,32 @@ fn rot_that_keeps_the_fingerprint_ends_in_an_error_not_in_a_loop() {
     records.swapped = None;
     put(&tree, &records, 3).unwrap();
     assert!((0..4).all(|key| get(&tree, &records, key).unwrap()));
+}
+
+#[test]
+fn memory_that_runs_out_changes_nothing() {
+    let mut random = Random(12);
+    let records = Records::new(hostile_keys(&mut random));
+    let memory = Arc::new(Plain::new());
+    let tree = Tree::with_memory(memory.clone());
+    let mut order: Vec<usize> = (0..records.keys.len()).collect();
+    random.shuffle(&mut order);
+    let mut refused = 0;
+    for (done, &key) in order.iter().enumerate() {
+        memory.left.store(0, Ordering::Relaxed);
+        let live = tree.memory().live_bytes;
+        if let Err(error) = put(&tree, &records, key) {
+            refused += 1;
+            assert_eq!(error.kind(), ErrorKind::OutOfSpace);
+            assert_eq!((tree.len(), tree.memory().live_bytes), (done as u64, live));
+            assert!(!get(&tree, &records, key).unwrap());
+            memory.left.store(1, Ordering::Relaxed); // an update makes at most one node
+            put(&tree, &records, key).unwrap();
+        }
+    }
+    assert!(refused > 100);
+    let all_keys: Vec<usize> = (0..records.keys.len()).collect();
+    assert_eq!(all(&tree, &records, Bound::Unbounded).unwrap(), all_keys);
+    drop(tree);
+    assert_eq!(memory.usage().used_bytes, 0);
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 
+use crate::plain::Plain;
 use crate::records::{Random, Records, hostile_keys};
 use thermocline_art::{Direction, Entry, NodeMemory, Slab, Tree};
 use thermocline_base::SeqNo;
@@ -65,7 +66,10 @@ fn writers_readers_and_scanners_at_once() {
         let mut order: Vec<usize> = (0..count).collect();
         Random(seed).shuffle(&mut order);
         let stable = count / 4;
-        let slab = Arc::new(Slab::new());
+        let slab: Arc<dyn NodeMemory> = match seed % 2 {
+            0 => Arc::new(Slab::new()),
+            _ => Arc::new(Plain::new()),
+        };
         let tree = Tree::with_memory(slab.clone());
         for &key in &order[..stable] {
             put(&tree, &records, key, 0);
@@ -176,9 +180,13 @@ fn everybody_inserts_the_same_keys() {
 
 #[test]
 fn hot_keys_count_every_write_and_readers_see_whole_lists() {
+    hot_keys(Arc::new(Slab::new()));
+    hot_keys(Arc::new(Plain::new()));
+}
+
+fn hot_keys(slab: Arc<dyn NodeMemory>) {
     const WRITES: usize = 20_000;
     let records = Records::new((0..8).map(|i| format!("hot/{i}").into_bytes()).collect());
-    let slab = Arc::new(Slab::new());
     let tree = Tree::with_memory(slab.clone());
     for key in 0..8 {
         put(&tree, &records, key, 0);
