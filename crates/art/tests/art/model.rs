@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
 
 use crate::records::{Random, Records, hostile_keys};
-use thermocline_art::{Direction, Entry, Tree};
+use thermocline_art::{Direction, Entry, NodeMemory, Slab, Tree};
 use thermocline_base::{Error, limits};
 
 type Model = BTreeMap<Vec<u8>, usize>;
@@ -149,11 +150,14 @@ fn a_tree_is_a_sorted_map() {
 fn an_update_may_decline_or_fail_and_nothing_changes() {
     let mut random = Random(9);
     let records = Records::new(hostile_keys(&mut random));
-    let tree = Tree::new();
+    let slab = Arc::new(Slab::new());
+    let tree = Tree::with_memory(slab.clone());
     let mut order: Vec<usize> = (0..records.keys.len()).collect();
     random.shuffle(&mut order);
     for (done, &key) in order.iter().enumerate() {
+        tree.collect();
         let before = tree.memory().live_bytes;
+        assert_eq!(slab.usage().used_bytes, before); // nothing unused is left behind
         let guard = tree.pin();
         let name = &records.keys[key];
         let declined = tree.update(&guard, name, &records, |present| {
@@ -206,7 +210,7 @@ fn a_guard_protects_one_tree_only() {
 fn trees_share_a_memory_and_give_all_of_it_back() {
     let mut random = Random(5);
     let records = Records::new(hostile_keys(&mut random));
-    let memory = std::sync::Arc::new(thermocline_art::Slab::new());
+    let memory = Arc::new(Slab::new());
     let trees = [0; 3].map(|_| Tree::with_memory(memory.clone()));
     for tree in &trees {
         for key in 0..records.keys.len() {
@@ -214,7 +218,6 @@ fn trees_share_a_memory_and_give_all_of_it_back() {
         }
         tree.collect();
     }
-    use thermocline_art::NodeMemory;
     let used: u64 = trees.iter().map(|tree| tree.memory().live_bytes).sum();
     assert_eq!(memory.usage().used_bytes, used);
     drop(trees);
