@@ -1,2 +1,67 @@
 //! The command line of Thermocline.
-fn main() {}
+//!
+//! `args` says what can be typed, `commands` and `tour` do it, `output` writes to standard output
+//! and `fail` says how a run ends. Standard output carries results only; everything else goes to
+//! standard error.
+#![forbid(unsafe_code)]
+
+mod args;
+mod commands;
+mod fail;
+mod files;
+mod interrupt;
+mod output;
+mod progress;
+mod store;
+mod text;
+mod tour;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::args::{Cli, Command};
+use crate::fail::{Failure, Outcome};
+use crate::output::Output;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let mut output = Output::new(cli.json, cli.quiet);
+    let outcome = dispatch(cli.command, &mut output).and_then(|()| output.finish());
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+fn dispatch(command: Command, output: &mut Output) -> Outcome {
+    match command {
+        Command::Put(args) => commands::put(&args, output),
+        Command::Get(args) => commands::get(&args, output),
+        Command::Delete(args) => commands::delete(&args, output),
+        Command::Scan(args) => commands::scan(&args, output),
+        Command::Load(args) => commands::load(&args, output),
+        Command::Stat(args) => commands::stat(&args, output),
+        Command::Verify(args) => commands::verify(&args, output),
+        Command::Bench(args) => commands::bench(args, output),
+        Command::Tour(args) => tour::run(&args, output),
+        Command::TourWriter(args) => tour::write_until_killed(&args),
+        Command::Explain(_) => missing("explain", "the SSD levels"),
+        Command::Compact(_) => missing("compact", "the SSD levels"),
+        Command::DropPartition(_) => missing("drop-partition", "partitions"),
+        Command::DeleteRange(_) => missing("delete-range", "range deletes"),
+        Command::Backup(_) => missing("backup", "checkpoints"),
+        Command::Restore(_) => missing("restore", "checkpoints"),
+        Command::Checkpoint(_) => missing("checkpoint", "checkpoints"),
+        Command::Ingest(_) => missing("ingest", "sorted tables"),
+        Command::Export(_) => missing("export", "sorted tables"),
+        Command::Reproduce(_) => missing("reproduce", "the presets of the papers"),
+    }
+}
+
+/// The answer of a command whose parts are not built yet.
+fn missing(command: &str, part: &str) -> Outcome {
+    Err(Failure::Failed(format!(
+        "not supported: {command} needs {part}, which this version does not have"
+    )))
+}

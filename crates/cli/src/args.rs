@@ -1,0 +1,553 @@
+//! What can be typed. The names are the contract of `interface.md`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use thermocline::size::parse_size;
+
+/// An ordered key-value store over DRAM, persistent memory and SSD.
+#[derive(Debug, Parser)]
+#[command(name = "thermocline", version, after_help = MAIN_EXAMPLES)]
+pub(crate) struct Cli {
+    /// Print one JSON document on standard output, and nothing else
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// Print results only: no confirmations, no progress
+    #[arg(long, global = true)]
+    pub quiet: bool,
+    /// What to do
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const MAIN_EXAMPLES: &str = "\
+Examples:
+  thermocline tour                              see it at work on real data
+  thermocline put orders.db order:42 paid
+  thermocline get orders.db order:42
+  thermocline scan orders.db --prefix order:
+  thermocline load cities.db cities.csv --key country --key name
+  thermocline bench fillrandom --num 1000000
+
+Exit codes: 0 success, 1 a failure you can act on, 2 wrong usage.";
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Set a key to a value, durably
+    Put(PutArgs),
+    /// Print the value of a key; exit 1 with `not found` if there is none
+    Get(KeyArgs),
+    /// Remove a key, durably; an absent key is no error
+    #[command(after_help = "\
+Examples:
+  thermocline delete orders.db order:42
+  thermocline delete orders.db --hex 00ff2a")]
+    Delete(KeyArgs),
+    /// Print the entries of a range in key order, one line each
+    Scan(ScanArgs),
+    /// Write the rows of a CSV, TSV or JSON-lines file, each as a JSON object under its key
+    Load(LoadArgs),
+    /// Show what lies where: tiers, generations, bytes, region, options
+    #[command(after_help = "\
+Examples:
+  thermocline stat orders.db
+  thermocline stat orders.db --json")]
+    Stat(DbArgs),
+    /// Check every checksum and structural rule; exit 1 and list every fault if there is one
+    #[command(after_help = "\
+Examples:
+  thermocline verify orders.db
+  thermocline verify orders.db --json")]
+    Verify(DbArgs),
+    /// Run a workload and measure it
+    Bench(Box<BenchArgs>),
+    /// See the store at work on real data, in about a minute
+    Tour(TourArgs),
+    /// Write numbered records until killed (a part of the tour)
+    #[command(hide = true)]
+    TourWriter(TourWriterArgs),
+    /// Draw what lies in DRAM, persistent memory and SSD (not in this version)
+    #[command(after_help = "\
+Examples:
+  thermocline explain orders.db -o orders.html")]
+    Explain(ExplainArgs),
+    /// Compact a range (not in this version)
+    #[command(after_help = "\
+Examples:
+  thermocline compact orders.db
+  thermocline compact orders.db --from order:1 --to order:2")]
+    Compact(CompactArgs),
+    /// Drop the partition of a prefix at once (not in this version)
+    #[command(after_help = "\
+Examples:
+  thermocline drop-partition events.db 2024-01-")]
+    DropPartition(PrefixArgs),
+    /// Delete all keys from FROM up to, not including, TO (not in this version)
+    #[command(after_help = "\
+Examples:
+  thermocline delete-range orders.db order:1 order:2")]
+    DeleteRange(RangeArgs),
+    /// Copy a database into a backup folder (not in this version)
+    #[command(after_help = "\
+Examples:
+  thermocline backup orders.db backups")]
+    Backup(DbDirArgs),
+    /// Make a database of a backup folder (not in this version)
+    #[command(after_help = "\
+Examples:
+  thermocline restore backups orders.db")]
+    Restore(RestoreArgs),
+    /// Make a consistent copy beside the database (not in this version)
+    #[command(after_help = "\
+Examples:
+  thermocline checkpoint orders.db orders-monday")]
+    Checkpoint(DbDirArgs),
+    /// Add finished tables to a database (not in this version)
+    #[command(after_help = "\
+Examples:
+  thermocline ingest orders.db one.sst two.sst")]
+    Ingest(IngestArgs),
+    /// Write a database into one file (not in this version)
+    #[command(after_help = "\
+Examples:
+  thermocline export orders.db orders.sst")]
+    Export(ExportArgs),
+    /// Repeat an experiment of a paper (not in this version)
+    #[command(after_help = "\
+Examples:
+  thermocline reproduce --list
+  thermocline reproduce pm-blade fig-8")]
+    Reproduce(ReproduceArgs),
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    parse_size(text).map_err(|e| match e {
+        thermocline::Error::InvalidArgument(text) => text,
+        other => other.to_string(),
+    })
+}
+
+fn setting(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_string(), value.to_string())),
+        _ => Err("write it as group.option=value, like memtable.bytes_max=64MiB".to_string()),
+    }
+}
+
+/// Options of every command that opens a store. What is not given stays as the database was last
+/// opened with.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Options of the store")]
+pub(crate) struct StoreArgs {
+    /// The named set of options to start from
+    #[arg(long, value_name = "NAME")]
+    pub preset: Option<String>,
+    /// Most DRAM to use, like 512MiB
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub dram: Option<u64>,
+    /// Where persistent memory lies: a file, or a folder to make it in
+    #[arg(long, value_name = "PATH")]
+    pub pm_path: Option<PathBuf>,
+    /// Most persistent memory to use, like 4GiB
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub pm: Option<u64>,
+    /// Set one option, like memtable.bytes_max=64MiB; may be repeated
+    #[arg(long, value_name = "GROUP.OPTION=VALUE", value_parser = setting)]
+    pub set: Vec<(String, String)>,
+}
+
+/// A database.
+#[derive(Debug, Args)]
+pub(crate) struct DbArgs {
+    /// The database's folder
+    pub db: PathBuf,
+    #[command(flatten)]
+    pub store: StoreArgs,
+}
+
+/// Arguments of `put`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  thermocline put orders.db order:42 paid
+  thermocline put orders.db order:42 paid --cf archive     makes the column family
+  thermocline put orders.db --hex 00ff 2a2b                bytes
+  thermocline put orders.db -- -key -value                 after -- nothing is an option")]
+pub(crate) struct PutArgs {
+    /// The database's folder; made if there is none
+    pub db: PathBuf,
+    /// The key
+    #[arg(allow_negative_numbers = true)]
+    pub key: String,
+    /// The value
+    #[arg(allow_negative_numbers = true)]
+    pub value: String,
+    /// Keys and values are hexadecimal digits
+    #[arg(long)]
+    pub hex: bool,
+    /// The column family; made if there is none
+    #[arg(long, value_name = "NAME")]
+    pub cf: Option<String>,
+    #[command(flatten)]
+    pub store: StoreArgs,
+}
+
+/// Arguments of `get` and `delete`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  thermocline get orders.db order:42
+  thermocline get orders.db order:42 --cf archive
+  thermocline get orders.db --hex 00ff2a                   prints digits too")]
+pub(crate) struct KeyArgs {
+    /// The database's folder
+    pub db: PathBuf,
+    /// The key
+    #[arg(allow_negative_numbers = true)]
+    pub key: String,
+    /// Keys and values are hexadecimal digits
+    #[arg(long)]
+    pub hex: bool,
+    /// The column family
+    #[arg(long, value_name = "NAME")]
+    pub cf: Option<String>,
+    #[command(flatten)]
+    pub store: StoreArgs,
+}
+
+/// Arguments of `scan`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  thermocline scan orders.db
+  thermocline scan orders.db --prefix order: --limit 10
+  thermocline scan orders.db --from order:1 --to order:2 --reverse
+  thermocline scan orders.db --keys-only | wc -l
+
+Each line is KEY<TAB>VALUE. In both, a tab is \\t, a line's end \\n, a backslash \\\\, and each byte
+that is not part of printable UTF-8 \\xNN. --hex prints digits instead. --json prints
+{\"entries\":[{\"key\":…,\"value\":…}],\"count\":N}; what is not UTF-8 stands there as key_hex, value_hex.")]
+pub(crate) struct ScanArgs {
+    /// The database's folder
+    pub db: PathBuf,
+    /// Begin at this key
+    #[arg(long, value_name = "KEY")]
+    pub from: Option<String>,
+    /// End before this key
+    #[arg(long, value_name = "KEY")]
+    pub to: Option<String>,
+    /// Only keys that begin like this
+    #[arg(long, value_name = "KEY")]
+    pub prefix: Option<String>,
+    /// Print at most so many entries
+    #[arg(long, value_name = "N")]
+    pub limit: Option<u64>,
+    /// From the last key to the first
+    #[arg(long)]
+    pub reverse: bool,
+    /// Leave the values out
+    #[arg(long)]
+    pub keys_only: bool,
+    /// Keys and values are hexadecimal digits
+    #[arg(long)]
+    pub hex: bool,
+    /// The column family
+    #[arg(long, value_name = "NAME")]
+    pub cf: Option<String>,
+    #[command(flatten)]
+    pub store: StoreArgs,
+}
+
+/// Arguments of `load`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  thermocline load cities.db cities.csv --key name
+  thermocline load cities.db cities.csv --key country --key name     keys like CH/Zurich
+  thermocline load events.db events.log --format jsonl --key id --skip-bad
+
+The value of a row is the row as a JSON object: the columns of CSV and TSV in their order, as
+strings; a line of JSON as it is. Rows with the same key overwrite each other; the last one stays.
+A bad row ends the load with its line number; the rows before it are loaded, none after it.")]
+pub(crate) struct LoadArgs {
+    /// The database's folder; made if there is none
+    pub db: PathBuf,
+    /// The file; the first line of CSV and TSV names the columns
+    pub file: PathBuf,
+    /// The column that is the key; several are joined by '/'
+    #[arg(long, value_name = "COLUMN", required = true)]
+    pub key: Vec<String>,
+    /// The file's format; guessed from its name unless given
+    #[arg(long, value_enum)]
+    pub format: Option<Format>,
+    /// The column family; made if there is none
+    #[arg(long, value_name = "NAME")]
+    pub cf: Option<String>,
+    /// Leave bad rows out instead of ending at the first
+    #[arg(long)]
+    pub skip_bad: bool,
+    #[command(flatten)]
+    pub store: StoreArgs,
+}
+
+/// Formats of input files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// Comma-separated, quoted as in RFC 4180
+    Csv,
+    /// Tab-separated, nothing quoted
+    Tsv,
+    /// One JSON object on each line
+    Jsonl,
+}
+
+/// When a write counts as done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DurabilityArg {
+    /// When it survives a crash
+    Immediate,
+    /// When it is visible
+    Buffered,
+}
+
+/// Arguments of `bench`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  thermocline bench fillrandom --num 1000000 --value-size 100
+  thermocline bench readrandom --num 1000000 --threads 2 --json
+  thermocline bench fillrandom --db bench.db && thermocline bench seekrandom --db bench.db --use-existing
+  thermocline bench overwrite --duration 10 --distribution zipfian:0.9
+
+Workloads: fillseq, fillrandom, overwrite, readrandom, readmissing, readseq, readreverse,
+seekrandom, with the meanings of db_bench. The ones that read first load --num keys, which is not
+counted, unless --use-existing. Writes go through the same write-backs and fences as in earnest.
+With --batch the latency is that of one commit.")]
+pub(crate) struct BenchArgs {
+    /// The workload's name
+    pub workload: String,
+    /// The database's folder; a temporary one unless given
+    #[arg(long, value_name = "DIR")]
+    pub db: Option<PathBuf>,
+    /// Use the database and the keys that are there
+    #[arg(long)]
+    pub use_existing: bool,
+    /// Distinct keys, and the number of writes
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    pub num: u64,
+    /// The number of reads; --num unless given
+    #[arg(long, value_name = "N")]
+    pub reads: Option<u64>,
+    /// Run for so long instead of a number of operations
+    #[arg(long, value_name = "SECONDS")]
+    pub duration: Option<f64>,
+    /// Threads that share the operations
+    #[arg(long, value_name = "T", default_value_t = 1)]
+    pub threads: usize,
+    /// Bytes of a key
+    #[arg(long, value_name = "BYTES", default_value_t = 16)]
+    pub key_size: usize,
+    /// Bytes of a value
+    #[arg(long, value_name = "BYTES", default_value_t = 100)]
+    pub value_size: usize,
+    /// When a write counts as done
+    #[arg(long, value_enum, default_value = "immediate")]
+    pub durability: DurabilityArg,
+    /// Writes committed together
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub batch: usize,
+    /// Reads that one thread keeps in flight
+    #[arg(long, value_name = "D", default_value_t = 1)]
+    pub async_depth: usize,
+    /// How keys are chosen: uniform, zipfian[:THETA], latest or sequential
+    #[arg(long, value_name = "NAME")]
+    pub distribution: Option<String>,
+    /// The seed of everything random
+    #[arg(long, value_name = "N", default_value_t = 42)]
+    pub seed: u64,
+    /// Entries that a scan reads
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    pub scan_length: u64,
+    /// Wait for background work at the end, and count it
+    #[arg(long)]
+    pub drain: bool,
+    /// Make DRAM as slow as other memory: none, optane or cxl
+    #[arg(long, value_name = "NAME", default_value = "none")]
+    pub emulate: String,
+    /// Write a page with plots (not in this version)
+    #[arg(long, value_name = "FILE.html")]
+    pub report: Option<PathBuf>,
+    /// The part of its size that a value compresses to; 1 is incompressible
+    #[arg(long, value_name = "RATIO", default_value_t = 1.0)]
+    pub compressible: f64,
+    #[command(flatten)]
+    pub store: StoreArgs,
+}
+
+/// Arguments of `tour`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  thermocline tour
+  thermocline tour --keep --db cities       leaves a database to play with
+  thermocline tour --pm-path /dev/shm       persistent memory in a folder of your choice
+
+The tour opens a new store, loads 144,563 cities, reads and scans them, kills a writing process
+three times and counts what survived, verifies every checksum, and cleans up. It exits 1 if
+anything is not as it should be.")]
+pub(crate) struct TourArgs {
+    /// Leave the database where it is
+    #[arg(long)]
+    pub keep: bool,
+    /// A new or empty folder for the database; a temporary one unless given
+    #[arg(long, value_name = "DIR")]
+    pub db: Option<PathBuf>,
+    #[command(flatten)]
+    pub store: StoreArgs,
+}
+
+/// Arguments of the hidden `tour-writer`.
+#[derive(Debug, Args)]
+pub(crate) struct TourWriterArgs {
+    /// The database's folder
+    pub db: PathBuf,
+    /// Which round this is
+    pub round: u64,
+}
+
+/// Arguments of `explain`.
+#[derive(Debug, Args)]
+pub(crate) struct ExplainArgs {
+    /// The database's folder
+    pub db: PathBuf,
+    /// The file to write
+    #[arg(short, long, value_name = "FILE.html")]
+    pub output: Option<PathBuf>,
+    #[command(flatten)]
+    pub store: StoreArgs,
+}
+
+/// Arguments of `compact`.
+#[derive(Debug, Args)]
+pub(crate) struct CompactArgs {
+    /// The database's folder
+    pub db: PathBuf,
+    /// Begin at this key
+    #[arg(long, value_name = "KEY")]
+    pub from: Option<String>,
+    /// End before this key
+    #[arg(long, value_name = "KEY")]
+    pub to: Option<String>,
+    #[command(flatten)]
+    pub store: StoreArgs,
+}
+
+/// Arguments of `drop-partition`.
+#[derive(Debug, Args)]
+pub(crate) struct PrefixArgs {
+    /// The database's folder
+    pub db: PathBuf,
+    /// The partition's prefix
+    pub prefix: String,
+    #[command(flatten)]
+    pub store: StoreArgs,
+}
+
+/// Arguments of `delete-range`.
+#[derive(Debug, Args)]
+pub(crate) struct RangeArgs {
+    /// The database's folder
+    pub db: PathBuf,
+    /// The first key to go
+    pub from: String,
+    /// The first key to stay
+    pub to: String,
+    #[command(flatten)]
+    pub store: StoreArgs,
+}
+
+/// Arguments of `backup` and `checkpoint`.
+#[derive(Debug, Args)]
+pub(crate) struct DbDirArgs {
+    /// The database's folder
+    pub db: PathBuf,
+    /// The folder to write to
+    pub dir: PathBuf,
+    #[command(flatten)]
+    pub store: StoreArgs,
+}
+
+/// Arguments of `restore`.
+#[derive(Debug, Args)]
+pub(crate) struct RestoreArgs {
+    /// The backup's folder
+    pub dir: PathBuf,
+    /// The database's folder
+    pub db: PathBuf,
+    #[command(flatten)]
+    pub store: StoreArgs,
+}
+
+/// Arguments of `ingest`.
+#[derive(Debug, Args)]
+pub(crate) struct IngestArgs {
+    /// The database's folder
+    pub db: PathBuf,
+    /// The tables
+    #[arg(required = true)]
+    pub table: Vec<PathBuf>,
+    #[command(flatten)]
+    pub store: StoreArgs,
+}
+
+/// Arguments of `export`.
+#[derive(Debug, Args)]
+pub(crate) struct ExportArgs {
+    /// The database's folder
+    pub db: PathBuf,
+    /// The file to write
+    pub file: PathBuf,
+    #[command(flatten)]
+    pub store: StoreArgs,
+}
+
+/// Arguments of `reproduce`.
+#[derive(Debug, Args)]
+pub(crate) struct ReproduceArgs {
+    /// The paper
+    #[arg(required_unless_present = "list")]
+    pub paper: Option<String>,
+    /// The figure or table; all of them unless given
+    pub experiment: Option<String>,
+    /// Name every experiment
+    #[arg(long)]
+    pub list: bool,
+    /// Write a page with plots
+    #[arg(long, value_name = "FILE.html")]
+    pub report: Option<PathBuf>,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent_and_every_command_has_examples() {
+        let command = Cli::command();
+        command.clone().debug_assert();
+        for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set()) {
+            let help = sub
+                .get_after_help()
+                .map(ToString::to_string)
+                .unwrap_or_default();
+            assert!(
+                help.contains("Examples:"),
+                "{} has no examples",
+                sub.get_name()
+            );
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! `load`: the rows of a file, in batches.
+
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde_json::json;
+use thermocline::{Batch, ColumnFamily, Durability, limits};
+use thermocline_bench::{clock::now, grouped};
+
+use crate::args::{Format, LoadArgs};
+use crate::commands::rows::{BadRow, Row, Rows};
+use crate::fail::{Failure, Outcome};
+use crate::output::Output;
+use crate::progress::Progress;
+use crate::store::{Access, family};
+use crate::{files, interrupt};
+
+/// Rows and bytes of a batch, at most.
+const BATCH_ROWS: usize = 1000;
+const BATCH_BYTES: usize = 1 << 20;
+
+/// Bad rows that are named one by one with `--skip-bad`.
+const NAMED_MAX: u64 = 10;
+
+/// Writes the rows of a file.
+pub(crate) fn load(args: &LoadArgs, output: &mut Output) -> Outcome {
+    let name = args.file.display().to_string();
+    let format = match args.format {
+        Some(format) => format,
+        None => guess(&args.file)?,
+    };
+    let (file, bytes) = files::open(&args.file)?;
+    let read = Arc::new(AtomicU64::new(0));
+    let counted = Counted {
+        inner: file,
+        read: read.clone(),
+    };
+    let mut rows = Rows::new(counted, &name, format, &args.key)?;
+    let db = args.store.open(&args.db, Access::Create)?;
+    let family = family(&db, &args.db, args.cf.as_deref(), Access::Create)?;
+    interrupt::catch();
+    let begun = now();
+    let mut progress = Progress::new(output, bytes, "");
+    let mut loader = Loader {
+        name: &name,
+        family,
+        batch: db.batch(),
+        batch_bytes: 0,
+        loaded: 0,
+        skipped: 0,
+        skip_bad: args.skip_bad,
+    };
+    let outcome = loader.run(&mut rows, || {
+        progress.set("loading", read.load(Ordering::Relaxed));
+    });
+    drop(progress);
+    let (loaded, skipped) = (loader.loaded, loader.skipped);
+    drop(loader);
+    let seconds = (now() - begun).as_secs_f64();
+    outcome?;
+    db.close()?;
+    if output.json {
+        return output.document(&json!({
+            "loaded": loaded,
+            "skipped": skipped,
+            "seconds": seconds,
+        }));
+    }
+    let left_out = match skipped {
+        0 => String::new(),
+        n => format!(", {} bad ones left out", grouped(n)),
+    };
+    output.note(&format!(
+        "{} rows loaded in {seconds:.2} s{left_out}",
+        grouped(loaded)
+    ))
+}
+
+fn guess(path: &Path) -> Outcome<Format> {
+    let extension = path
+        .extension()
+        .map(|e| e.to_string_lossy().to_ascii_lowercase());
+    match extension.as_deref() {
+        Some("csv") => Ok(Format::Csv),
+        Some("tsv" | "tab") => Ok(Format::Tsv),
+        Some("jsonl" | "ndjson") => Ok(Format::Jsonl),
+        _ => Err(Failure::Usage(format!(
+            "cannot tell the format of {} from its name; add --format csv, tsv or jsonl",
+            path.display()
+        ))),
+    }
+}
+
+struct Loader<'a> {
+    name: &'a str,
+    family: ColumnFamily,
+    batch: Batch,
+    batch_bytes: usize,
+    loaded: u64,
+    skipped: u64,
+    skip_bad: bool,
+}
+
+impl Loader<'_> {
+    fn run<R: Read>(&mut self, rows: &mut Rows<R>, mut tick: impl FnMut()) -> Outcome {
+        while let Some(row) = rows.next_row()? {
+            match row.and_then(checked) {
+                Ok(row) => self.add(row)?,
+                Err(bad) if self.skip_bad => self.skip(&bad),
+                Err(bad) => return self.end_at(&bad),
+            }
+            if self.batch.len() >= BATCH_ROWS || self.batch_bytes >= BATCH_BYTES {
+                self.commit()?;
+                tick();
+                if interrupt::asked() {
+                    return Err(Failure::Failed(format!(
+                        "interrupted: {} rows of {} were loaded",
+                        grouped(self.loaded),
+                        self.name
+                    )));
+                }
+            }
+        }
+        self.commit()
+    }
+
+    fn add(&mut self, row: Row) -> Outcome {
+        self.batch_bytes += row.key.len() + row.value.len();
+        self.batch.put_cf(&self.family, &row.key, &row.value);
+        Ok(())
+    }
+
+    fn commit(&mut self) -> Outcome {
+        let rows = self.batch.len() as u64;
+        if rows == 0 {
+            return Ok(());
+        }
+        self.batch.commit(Durability::Immediate).map_err(|e| {
+            Failure::Failed(format!(
+                "{e}; {} rows of {} were loaded before that",
+                grouped(self.loaded),
+                self.name
+            ))
+        })?;
+        self.batch_bytes = 0;
+        self.loaded += rows;
+        Ok(())
+    }
+
+    fn skip(&mut self, bad: &BadRow) {
+        self.skipped += 1;
+        if self.skipped <= NAMED_MAX {
+            eprintln_quietly(&format!(
+                "{} line {}: {}; left out",
+                self.name, bad.line, bad.what
+            ));
+        }
+        if self.skipped == NAMED_MAX {
+            eprintln_quietly("further bad rows are only counted");
+        }
+    }
+
+    fn end_at(&mut self, bad: &BadRow) -> Outcome {
+        self.commit()?;
+        Err(Failure::Failed(format!(
+            "{} line {}: {}; the {} rows before it were loaded, nothing after it; mend the line, \
+             or add --skip-bad",
+            self.name,
+            bad.line,
+            bad.what,
+            grouped(self.loaded)
+        )))
+    }
+}
+
+/// A row within the limits of the store.
+fn checked(row: Row) -> Result<Row, BadRow> {
+    let too_long = |what: &str, length: usize, limit: usize| BadRow {
+        line: row.line,
+        what: format!("the {what} has {length} bytes, but the limit is {limit}"),
+    };
+    if row.key.len() > limits::KEY_LEN_MAX {
+        return Err(too_long("key", row.key.len(), limits::KEY_LEN_MAX));
+    }
+    if row.value.len() > limits::VALUE_INLINE_MAX {
+        return Err(too_long("row", row.value.len(), limits::VALUE_INLINE_MAX));
+    }
+    Ok(row)
+}
+
+fn eprintln_quietly(text: &str) {
+    use std::io::Write;
+    // Nothing is lost with a warning that nobody can read.
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+/// Counts what was read, for the progress bar.
+struct Counted<R> {
+    inner: R,
+    read: Arc<AtomicU64>,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let bytes = self.inner.read(buffer)?;
+        self.read.fetch_add(bytes as u64, Ordering::Relaxed);
+        Ok(bytes)
+    }
+}

@@ -1,0 +1,16 @@
+//! The commands, one file each; the small ones together.
+
+mod bench;
+mod load;
+mod point;
+mod rows;
+mod scan;
+mod stat;
+mod verify;
+
+pub(crate) use bench::bench;
+pub(crate) use load::load;
+pub(crate) use point::{delete, get, put};
+pub(crate) use scan::scan;
+pub(crate) use stat::stat;
+pub(crate) use verify::verify;

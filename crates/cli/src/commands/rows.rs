@@ -1,0 +1,295 @@
+//! The rows of an input file: keys and values, or what is wrong with a line.
+
+use std::io::{BufRead, BufReader, Read};
+
+use serde_json::{Map, Value};
+
+use crate::args::Format;
+use crate::fail::{Failure, Outcome};
+
+/// The file's start that some programs write before UTF-8 text.
+const BYTE_ORDER_MARK: &str = "\u{feff}";
+
+/// One row, ready to be written.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Row {
+    pub line: u64,
+    pub key: Vec<u8>,
+    pub value: Vec<u8>,
+}
+
+/// A row that cannot be used.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct BadRow {
+    pub line: u64,
+    /// What is wrong, as words that follow "line N: ".
+    pub what: String,
+}
+
+/// What reading the next row can answer. The outer error is of the file.
+pub(crate) type Next = Outcome<Option<Result<Row, BadRow>>>;
+
+/// Reads the rows of any format.
+pub(crate) enum Rows<R> {
+    Separated(Box<Separated<R>>),
+    Lines(Lines<R>),
+}
+
+impl<R: Read> Rows<R> {
+    /// The rows of `input`, called `name` in errors, whose keys are the columns `key`.
+    pub fn new(input: R, name: &str, format: Format, key: &[String]) -> Outcome<Rows<R>> {
+        Ok(match format {
+            Format::Csv => Rows::Separated(Box::new(Separated::new(input, name, b',', key)?)),
+            Format::Tsv => Rows::Separated(Box::new(Separated::new(input, name, b'\t', key)?)),
+            Format::Jsonl => Rows::Lines(Lines {
+                input: BufReader::with_capacity(1 << 16, input),
+                name: name.to_string(),
+                line: 0,
+                text: Vec::new(),
+                key: key.to_vec(),
+            }),
+        })
+    }
+
+    /// The next row, or what is wrong with it; `None` at the end.
+    pub fn next_row(&mut self) -> Next {
+        match self {
+            Rows::Separated(rows) => rows.next_row(),
+            Rows::Lines(rows) => rows.next_row(),
+        }
+    }
+}
+
+/// CSV and TSV.
+pub(crate) struct Separated<R> {
+    reader: csv::Reader<R>,
+    name: String,
+    columns: Vec<String>,
+    key: Vec<usize>,
+    record: csv::ByteRecord,
+}
+
+impl<R: Read> Separated<R> {
+    fn new(input: R, name: &str, delimiter: u8, key: &[String]) -> Outcome<Separated<R>> {
+        let mut reader = csv::ReaderBuilder::new()
+            .delimiter(delimiter)
+            .quoting(delimiter == b',')
+            .flexible(true)
+            .buffer_capacity(1 << 16)
+            .from_reader(input);
+        let columns: Vec<String> = reader
+            .headers()
+            .map_err(|e| Failure::Failed(format!("cannot read the first line of {name}: {e}")))?
+            .iter()
+            .map(|column| column.trim_start_matches(BYTE_ORDER_MARK).to_string())
+            .collect();
+        if columns.is_empty() {
+            return Err(Failure::Failed(format!(
+                "{name} is empty; its first line must name the columns"
+            )));
+        }
+        for (i, column) in columns.iter().enumerate() {
+            if columns[..i].contains(column) {
+                return Err(Failure::Failed(format!(
+                    "the first line of {name} names column '{column}' twice; rename one"
+                )));
+            }
+        }
+        let place = |column: &String| {
+            columns.iter().position(|c| c == column).ok_or_else(|| {
+                Failure::Failed(format!(
+                    "{name} has no column '{column}'; its columns are {}",
+                    columns.join(", ")
+                ))
+            })
+        };
+        let key = key.iter().map(place).collect::<Outcome<Vec<usize>>>()?;
+        Ok(Separated {
+            reader,
+            name: name.to_string(),
+            columns,
+            key,
+            record: csv::ByteRecord::new(),
+        })
+    }
+
+    fn next_row(&mut self) -> Next {
+        let there = self
+            .reader
+            .read_byte_record(&mut self.record)
+            .map_err(|e| Failure::Failed(format!("cannot read {}: {e}", self.name)))?;
+        if !there {
+            return Ok(None);
+        }
+        let line = self.record.position().map_or(0, csv::Position::line);
+        Ok(Some(self.row(line).map_err(|what| BadRow { line, what })))
+    }
+
+    fn row(&self, line: u64) -> Result<Row, String> {
+        if self.record.len() != self.columns.len() {
+            return Err(format!(
+                "it has {} fields, but the first line names {} columns",
+                self.record.len(),
+                self.columns.len()
+            ));
+        }
+        let mut object = Map::new();
+        for (column, field) in self.columns.iter().zip(&self.record) {
+            let text = std::str::from_utf8(field)
+                .map_err(|_| format!("column '{column}' is not UTF-8 text"))?;
+            object.insert(column.clone(), Value::from(text));
+        }
+        let parts: Vec<&[u8]> = self.key.iter().map(|&i| &self.record[i]).collect();
+        let key = parts.join(b"/".as_slice());
+        if parts.iter().all(|part| part.is_empty()) {
+            return Err("the key is empty".to_string());
+        }
+        Ok(Row {
+            line,
+            key,
+            value: Value::Object(object).to_string().into_bytes(),
+        })
+    }
+}
+
+/// JSON lines.
+pub(crate) struct Lines<R> {
+    input: BufReader<R>,
+    name: String,
+    line: u64,
+    text: Vec<u8>,
+    key: Vec<String>,
+}
+
+impl<R: Read> Lines<R> {
+    fn next_row(&mut self) -> Next {
+        loop {
+            self.text.clear();
+            let read = self
+                .input
+                .read_until(b'\n', &mut self.text)
+                .map_err(|e| Failure::Failed(format!("cannot read {}: {e}", self.name)))?;
+            if read == 0 {
+                return Ok(None);
+            }
+            self.line += 1;
+            if self.text.trim_ascii().is_empty() {
+                continue;
+            }
+            let line = self.line;
+            return Ok(Some(self.row().map_err(|what| BadRow { line, what })));
+        }
+    }
+
+    fn row(&self) -> Result<Row, String> {
+        let text = std::str::from_utf8(&self.text).map_err(|_| "it is not UTF-8 text")?;
+        let text = text.trim_start_matches(BYTE_ORDER_MARK).trim();
+        let object: Map<String, Value> = serde_json::from_str(text).map_err(|e| {
+            // The parser's own "at line 1 column N" would contradict the file's line.
+            let what = e.to_string();
+            let what = what.split(" at line ").next().unwrap_or_default();
+            format!("it is not a JSON object: {what} (column {})", e.column())
+        })?;
+        let part = |column: &String| match object.get(column) {
+            Some(Value::String(text)) => Ok(text.clone()),
+            Some(value @ (Value::Number(_) | Value::Bool(_))) => Ok(value.to_string()),
+            Some(Value::Null) | None => Err(format!("it has no '{column}'")),
+            Some(_) => Err(format!("'{column}' is a list or an object, not a key")),
+        };
+        let parts = self.key.iter().map(part).collect::<Result<Vec<_>, _>>()?;
+        if parts.iter().all(String::is_empty) {
+            return Err("the key is empty".to_string());
+        }
+        Ok(Row {
+            line: self.line,
+            key: parts.join("/").into_bytes(),
+            value: text.as_bytes().to_vec(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(text: &str, format: Format, key: &[&str]) -> Vec<Result<(u64, String, String), u64>> {
+        let key: Vec<String> = key.iter().map(ToString::to_string).collect();
+        let mut rows = Rows::new(text.as_bytes(), "input", format, &key).unwrap();
+        let mut all = Vec::new();
+        while let Some(row) = rows.next_row().unwrap() {
+            all.push(match row {
+                Ok(row) => Ok((
+                    row.line,
+                    String::from_utf8(row.key).unwrap(),
+                    String::from_utf8(row.value).unwrap(),
+                )),
+                Err(bad) => Err(bad.line),
+            });
+        }
+        all
+    }
+
+    fn row(line: u64, key: &str, value: &str) -> Result<(u64, String, String), u64> {
+        Ok((line, key.to_string(), value.to_string()))
+    }
+
+    #[test]
+    fn csv_with_quotes_and_a_mark_and_bad_lines() {
+        let text =
+            "\u{feff}id,name\r\n1,\"a, \"\"b\"\"\"\r\n2\r\n3,\"two\nlines\"\n4,d\n,e\n5,x,y\n";
+        assert_eq!(
+            rows(text, Format::Csv, &["id"]),
+            [
+                row(2, "1", r#"{"id":"1","name":"a, \"b\""}"#),
+                Err(3),
+                row(4, "3", r#"{"id":"3","name":"two\nlines"}"#),
+                row(6, "4", r#"{"id":"4","name":"d"}"#),
+                Err(7),
+                Err(8),
+            ]
+        );
+    }
+
+    #[test]
+    fn tsv_does_not_quote_and_keys_join() {
+        assert_eq!(
+            rows("a\tb\nx\t\"y\n\tz\n", Format::Tsv, &["b", "a"]),
+            [
+                row(2, "\"y/x", r#"{"a":"x","b":"\"y"}"#),
+                row(3, "z/", r#"{"a":"","b":"z"}"#),
+            ]
+        );
+    }
+
+    #[test]
+    fn json_lines_stay_as_they_are() {
+        let text = "{\"id\":1.50,\"v\":[1]}\n\n{\"id\":\"x\"}\n{\"id\":null}\n[1]\n{\"id\":[]}\n{";
+        assert_eq!(
+            rows(text, Format::Jsonl, &["id"]),
+            [
+                row(1, "1.5", "{\"id\":1.50,\"v\":[1]}"),
+                row(3, "x", "{\"id\":\"x\"}"),
+                Err(4),
+                Err(5),
+                Err(6),
+                Err(7),
+            ]
+        );
+    }
+
+    #[test]
+    fn columns_must_be_there_and_once() {
+        let open = |text: &'static str, key: &str| match Rows::new(
+            text.as_bytes(),
+            "f.csv",
+            Format::Csv,
+            &[key.to_string()],
+        ) {
+            Err(Failure::Failed(text)) => text,
+            _ => String::new(),
+        };
+        assert!(open("a,b\n", "c").contains("a, b"));
+        assert!(open("a,a\n", "a").contains("twice"));
+        assert!(open("", "a").contains("empty"));
+    }
+}

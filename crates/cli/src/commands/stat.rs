@@ -1,0 +1,191 @@
+//! `stat`: what lies where.
+
+use serde_json::{Value, json};
+use thermocline::Metrics;
+use thermocline::size::format_size;
+use thermocline_bench::grouped;
+
+use crate::args::DbArgs;
+use crate::fail::Outcome;
+use crate::output::Output;
+use crate::store::Access;
+
+/// Shows what the store says about itself.
+pub(crate) fn stat(args: &DbArgs, output: &mut Output) -> Outcome {
+    let db = args.store.open(&args.db, Access::Read)?;
+    let (metrics, families) = (db.metrics(), db.column_families());
+    db.close()?;
+    if output.json {
+        return output.document(&as_json(&metrics, &families));
+    }
+    output.line(&args.db.display().to_string())?;
+    for (name, text) in tiers(&metrics, &families) {
+        output.line(&format!("  {name:<18} {text}"))?;
+    }
+    output.line("")?;
+    output.line("Memtable generations")?;
+    output.line("      id  state             records   persistent memory           index")?;
+    for g in &metrics.generations {
+        output.line(&format!(
+            "  {:>6}  {:<10} {:>14} {:>19} {:>15}",
+            g.id,
+            if g.sealed { "sealed" } else { "writing" },
+            grouped(g.records),
+            format_size(g.bytes),
+            format_size(g.index_bytes)
+        ))?;
+    }
+    output.line("")?;
+    output.line("Options (change them with --set)")?;
+    for (name, value) in &metrics.effective_options {
+        output.line(&format!("  {name:<28} {value}"))?;
+    }
+    Ok(())
+}
+
+fn tiers(m: &Metrics, families: &[String]) -> Vec<(&'static str, String)> {
+    let recovery = &m.recovery;
+    let mut rows = vec![
+        ("preset", m.preset.clone()),
+        (
+            "region",
+            format!(
+                "kind {}, survives {}, at {}",
+                m.region_kind,
+                m.region_survives,
+                m.region_path.display()
+            ),
+        ),
+        (
+            "persistent memory",
+            format!(
+                "{} in use in {} zones, {} free in {} zones; at most {}",
+                format_size(m.pm_attached_bytes),
+                grouped(m.zones_attached),
+                format_size(m.pm_free_bytes),
+                grouped(m.zones_free),
+                format_size(m.pm_limit_bytes)
+            ),
+        ),
+        (
+            "DRAM",
+            format!(
+                "{} of indexes; at most {}",
+                format_size(m.dram_index_bytes),
+                format_size(m.dram_limit_bytes)
+            ),
+        ),
+        ("SSD levels", "none in this version".to_string()),
+        ("partitions", "one, of all keys".to_string()),
+        ("column families", families.join(", ")),
+        (
+            "sequence numbers",
+            format!(
+                "{} visible, {} durable",
+                grouped(m.seqno_visible),
+                grouped(m.seqno_durable)
+            ),
+        ),
+        (
+            "opening",
+            format!(
+                "{} in {:.1} ms: {} records indexed, {} unfinished ones cut off",
+                if recovery.after_crash {
+                    "after a crash,"
+                } else {
+                    "after an orderly close,"
+                },
+                recovery.seconds * 1000.0,
+                grouped(recovery.records),
+                grouped(recovery.cut_records)
+            ),
+        ),
+    ];
+    if m.emulate != "none" {
+        rows.push(("emulation", m.emulate.clone()));
+    }
+    rows.push(match m.user_bytes_written {
+        0 => (
+            "amplification",
+            "counted from the opening; nothing was written since".to_string(),
+        ),
+        user => (
+            "amplification",
+            format!(
+                "{:.2} in persistent memory, {:.2} on the SSD",
+                m.pm_bytes_written as f64 / user as f64,
+                m.ssd_bytes_written as f64 / user as f64
+            ),
+        ),
+    });
+    rows
+}
+
+fn as_json(m: &Metrics, families: &[String]) -> Value {
+    let generations: Vec<Value> = m
+        .generations
+        .iter()
+        .map(|g| {
+            json!({
+                "id": g.id,
+                "sealed": g.sealed,
+                "records": g.records,
+                "bytes": g.bytes,
+                "index_bytes": g.index_bytes,
+            })
+        })
+        .collect();
+    let options: serde_json::Map<String, Value> = m
+        .effective_options
+        .iter()
+        .map(|(name, value)| (name.clone(), Value::from(value.as_str())))
+        .collect();
+    json!({
+        "preset": m.preset,
+        "region_kind": m.region_kind,
+        "region_survives": m.region_survives,
+        "region_path": m.region_path.display().to_string(),
+        "region_bytes": m.region_bytes,
+        "emulate": m.emulate,
+        "pm_limit_bytes": m.pm_limit_bytes,
+        "pm_attached_bytes": m.pm_attached_bytes,
+        "pm_free_bytes": m.pm_free_bytes,
+        "zones_attached": m.zones_attached,
+        "zones_free": m.zones_free,
+        "dram_index_bytes": m.dram_index_bytes,
+        "dram_limit_bytes": m.dram_limit_bytes,
+        "column_families": families,
+        "generations": generations,
+        "seqno_visible": m.seqno_visible,
+        "seqno_durable": m.seqno_durable,
+        "user_bytes_written": m.user_bytes_written,
+        "pm_bytes_written": m.pm_bytes_written,
+        "pm_media_bytes_written": m.pm_media_bytes_written,
+        "pm_lines_written_back": m.pm_lines_written_back,
+        "pm_fences": m.pm_fences,
+        "ssd_bytes_written": m.ssd_bytes_written,
+        "ssd_bytes_read": m.ssd_bytes_read,
+        "puts": m.puts,
+        "deletes": m.deletes,
+        "gets": m.gets,
+        "gets_found": m.gets_found,
+        "stall_ms": m.stall_ms,
+        "stall_ms_max": m.stall_ms_max,
+        "stall_count": m.stall_count,
+        "hits": {
+            "memtable": m.hits.memtable,
+            "global_index": m.hits.global_index,
+            "pm_table": m.hits.pm_table,
+            "block_cache": m.hits.block_cache,
+            "ssd": m.hits.ssd,
+        },
+        "recovery": {
+            "records": m.recovery.records,
+            "chains": m.recovery.chains,
+            "cut_records": m.recovery.cut_records,
+            "after_crash": m.recovery.after_crash,
+            "seconds": m.recovery.seconds,
+        },
+        "effective_options": options,
+    })
+}

@@ -1,0 +1,51 @@
+//! How a command ends when it does not succeed.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+/// The result of a command.
+pub(crate) type Outcome<T = ()> = Result<T, Failure>;
+
+/// Why a command did not succeed. Each text is one sentence for the user.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The command line itself is wrong: exit 2.
+    Usage(String),
+    /// Something went wrong that the user can act on: exit 1.
+    Failed(String),
+    /// The output has said all there is to say: exit 1.
+    Said,
+    /// Nobody reads standard output any more: exit 0, as there is nobody to tell.
+    NoReader,
+}
+
+impl Failure {
+    /// Prints the sentence and gives the exit code.
+    pub fn report(self) -> ExitCode {
+        let (text, code) = match self {
+            Failure::Usage(text) => (text, 2),
+            Failure::Failed(text) => (text, 1),
+            Failure::Said => (String::new(), 1),
+            Failure::NoReader => (String::new(), 0),
+        };
+        if !text.is_empty() {
+            // If standard error is closed too, the exit code is all that is left.
+            let _ = writeln!(std::io::stderr(), "{text}");
+        }
+        ExitCode::from(code)
+    }
+
+    /// An error about something that was typed.
+    pub fn usage(error: thermocline::Error) -> Failure {
+        match error.kind() {
+            thermocline::ErrorKind::InvalidArgument => Failure::Usage(error.to_string()),
+            _ => Failure::from(error),
+        }
+    }
+}
+
+impl From<thermocline::Error> for Failure {
+    fn from(error: thermocline::Error) -> Failure {
+        Failure::Failed(error.to_string())
+    }
+}

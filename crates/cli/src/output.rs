@@ -1,0 +1,74 @@
+//! Standard output, buffered. A reader that goes away ends the command quietly.
+
+use std::io::{BufWriter, ErrorKind, IsTerminal, Stdout, Write};
+
+use serde_json::Value;
+
+use crate::fail::{Failure, Outcome};
+
+/// Where results go, and in which form.
+pub(crate) struct Output {
+    out: BufWriter<Stdout>,
+    /// One JSON document instead of text.
+    pub json: bool,
+    /// No more text than asked for.
+    pub quiet: bool,
+}
+
+impl Output {
+    /// Standard output.
+    pub fn new(json: bool, quiet: bool) -> Output {
+        Output {
+            out: BufWriter::with_capacity(64 << 10, std::io::stdout()),
+            json,
+            quiet,
+        }
+    }
+
+    /// Writes bytes.
+    pub fn bytes(&mut self, bytes: &[u8]) -> Outcome {
+        self.out.write_all(bytes).map_err(failed)
+    }
+
+    /// Writes a line of text.
+    pub fn line(&mut self, text: &str) -> Outcome {
+        self.bytes(text.as_bytes())?;
+        self.bytes(b"\n")
+    }
+
+    /// Writes a JSON document, or a part of one, without a line's end.
+    pub fn value(&mut self, value: &Value) -> Outcome {
+        self.bytes(value.to_string().as_bytes())
+    }
+
+    /// Writes the one JSON document of a command.
+    pub fn document(&mut self, value: &Value) -> Outcome {
+        self.value(value)?;
+        self.bytes(b"\n")
+    }
+
+    /// A line that says what was done: not in JSON and not when quiet.
+    pub fn note(&mut self, text: &str) -> Outcome {
+        if self.json || self.quiet {
+            return Ok(());
+        }
+        self.line(text)
+    }
+
+    /// Hands everything to the reader now.
+    pub fn finish(&mut self) -> Outcome {
+        self.out.flush().map_err(failed)
+    }
+
+    /// Whether a person looks on.
+    pub fn is_terminal(&self) -> bool {
+        self.out.get_ref().is_terminal()
+    }
+}
+
+fn failed(error: std::io::Error) -> Failure {
+    if error.kind() == ErrorKind::BrokenPipe {
+        return Failure::NoReader;
+    }
+    Failure::Failed(format!("cannot write to standard output: {error}"))
+}

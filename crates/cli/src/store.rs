@@ -1,0 +1,73 @@
+//! Opening stores as the command line asks for it.
+
+use std::path::Path;
+
+use thermocline::{CfOptions, ColumnFamily, Db, Options};
+
+use crate::args::StoreArgs;
+use crate::fail::{Failure, Outcome};
+
+/// The family that every database has.
+const DEFAULT_FAMILY: &str = "default";
+
+/// What a command does to the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Reads; writes nothing at all.
+    Read,
+    /// Writes to a store that is there.
+    Write,
+    /// Writes, and makes the store if there is none.
+    Create,
+}
+
+impl StoreArgs {
+    /// What the database at `path` was last opened with, changed by what was typed.
+    pub fn options(&self, path: &Path, access: Access) -> Outcome<Options> {
+        let mut options = Db::stored_options(path)?.unwrap_or_default();
+        if let Some(preset) = &self.preset {
+            options.set("preset", preset).map_err(Failure::usage)?;
+        }
+        if let Some(dram) = self.dram {
+            options.dram = dram;
+        }
+        if let Some(pm) = self.pm {
+            options.pm = pm;
+        }
+        if let Some(path) = &self.pm_path {
+            options.pm_path = Some(path.clone());
+        }
+        for (name, value) in &self.set {
+            options.set(name, value).map_err(Failure::usage)?;
+        }
+        options.validate().map_err(Failure::usage)?;
+        options.read_only = access == Access::Read;
+        options.create_if_missing = access == Access::Create;
+        Ok(options)
+    }
+
+    /// Opens the database at `path`.
+    pub fn open(&self, path: &Path, access: Access) -> Outcome<Db> {
+        Ok(Db::open(path, self.options(path, access)?)?)
+    }
+}
+
+/// The column family that `--cf` names; made where the command may do so.
+pub(crate) fn family(
+    db: &Db,
+    path: &Path,
+    name: Option<&str>,
+    access: Access,
+) -> Outcome<ColumnFamily> {
+    let name = name.unwrap_or(DEFAULT_FAMILY);
+    if access == Access::Create {
+        return Ok(db.column_family(name, CfOptions::default())?);
+    }
+    db.find_column_family(name).ok_or_else(|| {
+        Failure::Failed(format!(
+            "there is no column family '{name}' in {}; it has {} (put and load make new ones)",
+            path.display(),
+            db.column_families().join(", ")
+        ))
+    })
+}

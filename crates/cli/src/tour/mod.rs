@@ -1,0 +1,545 @@
+//! The tour: the store at work on real data, every claim checked as it is made.
+
+mod cities;
+mod crash;
+mod place;
+mod story;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use thermocline::size::format_size;
+use thermocline::{Db, Durability, Options};
+use thermocline_bench::clock::{Instant, now};
+use thermocline_bench::grouped;
+use thermocline_bench::keys::Permutation;
+use thermocline_bench::scratch::Scratch;
+
+use crate::args::TourArgs;
+use crate::fail::{Failure, Outcome};
+use crate::interrupt;
+use crate::output::Output;
+use crate::progress::Progress;
+use crate::store::Access;
+use crate::tour::cities::{City, cities};
+use crate::tour::place::Place;
+use crate::tour::story::Story;
+
+pub(crate) use crash::write_until_killed;
+
+/// Cities in one batch; each has two entries.
+const BATCH_CITIES: usize = 500;
+/// Random cities to read.
+const GETS: usize = 100_000;
+/// The country that is listed.
+const COUNTRY: &str = "CH";
+/// The middle of Zürich, and how far around it.
+const ZURICH: Place = Place {
+    lat: 47.36667,
+    lon: 8.55,
+};
+const NEAR_KM: f64 = 15.0;
+/// Characters of the cells that are scanned around it: cells of about 27 × 20 km there.
+const CELL_CHARS: u32 = 4;
+/// How many records the writer has acknowledged when it is killed, in each round.
+const KILL_AT: [u64; 3] = [2_000, 3_500, 5_000];
+
+/// Runs the tour.
+pub(crate) fn run(args: &TourArgs, output: &mut Output) -> Outcome {
+    interrupt::catch();
+    let home = Home::new(args)?;
+    let path = home.database();
+    let options = args.store.options(&path, Access::Create)?;
+    let begun = now();
+    let mut tour = Tour {
+        story: Story::new(output),
+        path,
+        options,
+        cities: Vec::new(),
+    };
+    tour.tell()?;
+    let seconds = (now() - begun).as_secs_f64();
+    let label = "the whole tour";
+    let text = format!("{seconds:.1} s");
+    tour.story.measure(label, text, "seconds", seconds);
+    tour.story.end()?;
+    home.leave(args, &mut tour.story)
+}
+
+/// Where the tour's database lies, and whether it goes.
+enum Home {
+    Scratch(Scratch),
+    Named { path: PathBuf, made: bool },
+}
+
+impl Home {
+    fn new(args: &TourArgs) -> Outcome<Home> {
+        let Some(path) = &args.db else {
+            return Ok(Home::Scratch(Scratch::new("thermocline-tour")?));
+        };
+        match path.read_dir().map(Iterator::count) {
+            Ok(1..) => Err(Failure::Failed(format!(
+                "{} is not empty; give the tour a new folder",
+                path.display()
+            ))),
+            Ok(0) => Ok(Home::Named {
+                path: path.clone(),
+                made: false,
+            }),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(Home::Named {
+                path: path.clone(),
+                made: true,
+            }),
+            Err(e) => Err(Failure::Failed(format!(
+                "cannot use {}: {e}",
+                path.display()
+            ))),
+        }
+    }
+
+    fn database(&self) -> PathBuf {
+        match self {
+            Home::Scratch(scratch) => scratch.path().join("cities.db"),
+            Home::Named { path, .. } => path.clone(),
+        }
+    }
+
+    fn leave(self, args: &TourArgs, story: &mut Story<'_>) -> Outcome {
+        let path = self.database();
+        if args.keep {
+            if let Home::Scratch(mut scratch) = self {
+                scratch.keep();
+            }
+            let path = path.display();
+            story.output.note("")?;
+            story.say("The database stays. Try:")?;
+            story.show(&format!("thermocline scan {path} --prefix name/IS/"))?;
+            story.show(&format!("thermocline get {path} name/FR/Paris/00"))?;
+            return story.show(&format!("thermocline stat {path}"));
+        }
+        match self {
+            Home::Scratch(scratch) => scratch.remove()?,
+            Home::Named { path, made } => remove(&path, made)?,
+        }
+        story.output.note("")?;
+        story.say("Everything that the tour wrote is deleted again (--keep would leave it).")
+    }
+}
+
+/// Removes a database that the tour made, and its folder unless that was there before.
+fn remove(path: &Path, made: bool) -> Outcome {
+    let failed = |e| Failure::Failed(format!("cannot remove {}: {e}", path.display()));
+    std::fs::remove_dir_all(path).map_err(failed)?;
+    if made {
+        return Ok(());
+    }
+    std::fs::DirBuilder::new().create(path).map_err(failed)
+}
+
+struct Tour<'a> {
+    story: Story<'a>,
+    path: PathBuf,
+    options: Options,
+    cities: Vec<City>,
+}
+
+impl Tour<'_> {
+    fn tell(&mut self) -> Outcome {
+        self.story
+            .title("A tour of Thermocline, an ordered key-value store")?;
+        let db = self.open()?;
+        self.load(&db)?;
+        self.gets(&db)?;
+        self.country(&db)?;
+        self.around(&db)?;
+        db.close()?;
+        self.crash()?;
+        self.verify()
+    }
+
+    fn open(&mut self) -> Outcome<Db> {
+        self.story.chapter("Open")?;
+        let (db, time) = timed(|| Db::open(&self.path, self.options.clone()));
+        let db = db?;
+        let m = db.metrics();
+        self.story.say(&format!(
+            "A new database in {}, with the default options unless you gave others. Opening took \
+             {}.",
+            self.path.display(),
+            millis(time)
+        ))?;
+        self.story.say(&format!(
+            "Its persistent memory is a region of kind '{}'. What is acknowledged there survives \
+             {}.",
+            m.region_kind, m.region_survives
+        ))?;
+        self.story.say(&format!(
+            "It may use up to {} of persistent memory and {} of DRAM, and takes them as it grows.",
+            format_size(m.pm_limit_bytes),
+            format_size(m.dram_limit_bytes)
+        ))?;
+        self.story.value("region_kind", m.region_kind);
+        Ok(db)
+    }
+
+    fn load(&mut self, db: &Db) -> Outcome {
+        self.story.chapter("Load")?;
+        self.cities = cities()?;
+        self.story.say(&format!(
+            "{} cities of the world, from GeoNames (geonames.org, CC BY). Each becomes two \
+             entries, written in one batch so that neither is ever there without the other:",
+            grouped(self.cities.len() as u64)
+        ))?;
+        self.story
+            .show("name/COUNTRY/NAME/N   what is known of the city, as JSON")?;
+        self.story
+            .show("place/CODE/N          its name key; codes of neighbours sort side by side")?;
+        let entries = 2 * self.cities.len() as u64;
+        let mut progress = Progress::new(self.story.output, entries, "entries");
+        let begun = now();
+        let mut batch = db.batch();
+        let mut done = 0;
+        for cities in self.cities.chunks(BATCH_CITIES) {
+            for city in cities {
+                batch.put(&city.name_key, &city.row);
+                batch.put(&city.place_key, &city.name_key);
+            }
+            batch.commit(Durability::Immediate)?;
+            done += 2 * cities.len() as u64;
+            progress.set("loading", done);
+            go_on()?;
+        }
+        let time = now() - begun;
+        drop(progress);
+        let m = db.metrics();
+        self.story.say(&format!(
+            "{} entries in {}, {} a second, in batches of {}, each durable before the next began. \
+             {} of keys and values took {} of persistent memory; the index of all keys takes {} \
+             of DRAM.",
+            grouped(entries),
+            seconds(time),
+            grouped(rate(entries, time)),
+            grouped(2 * BATCH_CITIES as u64),
+            format_size(m.user_bytes_written),
+            format_size(m.pm_bytes_written),
+            format_size(m.dram_index_bytes)
+        ))?;
+        self.story.measure(
+            "load, in durable batches",
+            format!("{} entries/s", grouped(rate(entries, time))),
+            "load_per_sec",
+            rate(entries, time),
+        );
+        Ok(())
+    }
+
+    fn gets(&mut self, db: &Db) -> Outcome {
+        self.story.chapter("Read")?;
+        let order = Permutation::new(self.cities.len() as u64, 1);
+        let picked: Vec<&City> = (0..GETS.min(self.cities.len()))
+            .map(|i| &self.cities[thermocline::size::index(order.at(i as u64))])
+            .collect();
+        let begun = now();
+        for city in &picked {
+            let found = db.get(&city.name_key)?;
+            if found.as_deref() != Some(city.row.as_bytes()) {
+                return Err(Failure::Failed(format!(
+                    "the tour read something else than it wrote for {}",
+                    city.name_key
+                )));
+            }
+        }
+        let time = now() - begun;
+        let count = picked.len() as u64;
+        self.story.say(&format!(
+            "{} cities in random order by their names, each compared with what was written: {}, \
+             {} a second. For example:",
+            grouped(count),
+            seconds(time),
+            grouped(rate(count, time))
+        ))?;
+        for city in picked.iter().take(2) {
+            self.story
+                .show(&format!("{}  →  {}", city.name_key, clip(&city.row, 72)))?;
+        }
+        if db.get("name/XX/Atlantis/00")?.is_some() {
+            return Err(Failure::Failed(
+                "the tour found a city that does not exist".to_string(),
+            ));
+        }
+        self.story
+            .say("name/XX/Atlantis/00 is not found, as it should be.")?;
+        self.story.measure(
+            "get, one thread",
+            format!("{} /s", grouped(rate(count, time))),
+            "get_per_sec",
+            rate(count, time),
+        );
+        Ok(())
+    }
+
+    fn country(&mut self, db: &Db) -> Outcome {
+        self.story.chapter("Scan a country, in both directions")?;
+        let prefix = format!("name/{COUNTRY}/");
+        let begun = now();
+        let forward = db
+            .prefix(&prefix)
+            .map(|entry| entry.map(|(key, _)| key))
+            .collect::<thermocline::Result<Vec<_>>>()?;
+        let mut backward = db
+            .prefix(&prefix)
+            .rev()
+            .map(|entry| entry.map(|(key, _)| key))
+            .collect::<thermocline::Result<Vec<_>>>()?;
+        let time = now() - begun;
+        let mut expected: Vec<&[u8]> = self
+            .cities
+            .iter()
+            .filter(|city| city.country == COUNTRY)
+            .map(|city| city.name_key.as_bytes())
+            .collect();
+        expected.sort_unstable();
+        let (last, first) = (names(&backward), names(&forward));
+        backward.reverse();
+        if forward != expected || backward != expected {
+            return Err(Failure::Failed(format!(
+                "the tour's scan of {prefix} found {} cities forward and {} backward, not {}",
+                forward.len(),
+                backward.len(),
+                expected.len()
+            )));
+        }
+        self.story.say(&format!(
+            "All {} cities of Switzerland are one range of keys, {prefix}…, in order of their \
+             names. Read from both ends in {}:",
+            grouped(forward.len() as u64),
+            millis(time)
+        ))?;
+        self.story.show(&format!("first  {first}"))?;
+        self.story.show(&format!("last   {last}"))?;
+        let count = (forward.len() + backward.len()) as u64;
+        self.story.measure(
+            "scan, forward and backward",
+            format!("{} entries/s", grouped(rate(count, time))),
+            "scan_per_sec",
+            rate(count, time),
+        );
+        Ok(())
+    }
+
+    fn around(&mut self, db: &Db) -> Outcome {
+        self.story.chapter("Find what is near")?;
+        let begun = now();
+        let cells = ZURICH.cells_around(CELL_CHARS);
+        let mut found = Vec::new();
+        for cell in &cells {
+            for entry in db.prefix(format!("place/{cell}")) {
+                found.push(entry?.1);
+            }
+        }
+        let time = now() - begun;
+        let by_key: std::collections::HashMap<&[u8], &City> = self
+            .cities
+            .iter()
+            .map(|city| (city.name_key.as_bytes(), city))
+            .collect();
+        let mut near: Vec<(f64, &City)> = found
+            .iter()
+            .filter_map(|key| by_key.get(&**key))
+            .map(|city| (ZURICH.km_to(city.place), *city))
+            .filter(|(km, _)| *km <= NEAR_KM)
+            .collect();
+        near.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let within = |city: &&City| ZURICH.km_to(city.place) <= NEAR_KM;
+        let expected = self.cities.iter().filter(within).count();
+        if near.len() != expected {
+            return Err(Failure::Failed(format!(
+                "the tour found {} cities near Zürich by scanning, but there are {expected}",
+                near.len()
+            )));
+        }
+        self.story.say(&format!(
+            "What lies around Zürich is {} short ranges of place/… keys. They hold {} cities, \
+             read in {}; {} of them lie within {NEAR_KM} km of its middle, and a look at every \
+             city of the world finds the same. The nearest:",
+            cells.len(),
+            grouped(found.len() as u64),
+            millis(time),
+            grouped(near.len() as u64)
+        ))?;
+        for (km, city) in near.iter().filter(|(km, _)| *km > 0.0).take(5) {
+            self.story.show(&format!("{km:>5.1} km  {}", city.name))?;
+        }
+        self.story.measure(
+            "all cities around Zürich",
+            millis(time),
+            "around_ms",
+            time.as_secs_f64() * 1000.0,
+        );
+        Ok(())
+    }
+
+    fn crash(&mut self) -> Outcome {
+        self.story.chapter("Crash")?;
+        self.story.say(
+            "A second process opens the database, writes numbered records one by one, and reports \
+             each number once that record is durable. It is killed in the middle (SIGKILL: no \
+             chance to tidy up). Then this process reopens the database and counts.",
+        )?;
+        let (mut slowest, mut lost, mut acknowledged) = (0f64, 0, 0);
+        let mut writes = 0f64;
+        for (i, target) in KILL_AT.into_iter().enumerate() {
+            go_on()?;
+            let number = i as u64 + 1;
+            let round = crash::round(&self.path, &self.options, number, target)?;
+            let unfinished = match round.present - round.acknowledged {
+                0 => "",
+                _ => " and the one whose number was still on its way",
+            };
+            self.story.say(&format!(
+                "Round {number}: killed after acknowledging {} records ({} a second). Reopened in \
+                 {:.1} ms, which indexed {} records and cut off {} unfinished ones. All {} \
+                 acknowledged records are there{unfinished}, without a gap.",
+                grouped(round.acknowledged),
+                grouped(whole(round.per_second)),
+                round.reopen_ms,
+                grouped(round.recovered),
+                grouped(round.cut),
+                grouped(round.acknowledged)
+            ))?;
+            slowest = slowest.max(round.reopen_ms);
+            lost += round.acknowledged.saturating_sub(round.present);
+            acknowledged += round.acknowledged;
+            writes = writes.max(round.per_second);
+        }
+        self.count_cities()?;
+        self.story.measure(
+            "durable writes, one by one",
+            format!("{} /s", grouped(whole(writes))),
+            "durable_writes_per_sec",
+            writes,
+        );
+        self.story.measure(
+            "reopening after a kill, slowest",
+            format!("{slowest:.1} ms"),
+            "reopen_ms_max",
+            slowest,
+        );
+        self.story.measure(
+            "acknowledged records lost",
+            format!("{lost} of {}", grouped(acknowledged)),
+            "records_lost",
+            lost,
+        );
+        self.story.value("records_acknowledged", acknowledged);
+        Ok(())
+    }
+
+    /// After the crashes every city must still be there, with both of its entries.
+    fn count_cities(&mut self) -> Outcome {
+        let db = Db::open(&self.path, self.options.clone())?;
+        let cities = self.cities.len() as u64;
+        for prefix in ["name/", "place/"] {
+            let mut count = 0;
+            for entry in db.prefix(prefix) {
+                entry?;
+                count += 1;
+            }
+            if count != cities {
+                return Err(Failure::Failed(format!(
+                    "the tour lost data: {count} entries are under {prefix}, not {cities}"
+                )));
+            }
+        }
+        let region = db.metrics();
+        db.close()?;
+        self.story.say(&format!(
+            "All {} cities are still there too. (A kill shows that nothing lived only in the \
+             process. What a region of kind '{}' survives beyond that: {}.)",
+            grouped(cities),
+            region.region_kind,
+            region.region_survives
+        ))
+    }
+
+    fn verify(&mut self) -> Outcome {
+        self.story.chapter("Verify")?;
+        let (report, time) = timed(|| Db::verify(&self.path, self.options.clone()));
+        let report = report?;
+        if let Some(fault) = report.faults.first() {
+            return Err(Failure::Failed(format!(
+                "the tour found {} faults; the first is in {} at offset {}: {}",
+                report.faults.len(),
+                fault.place,
+                fault.offset,
+                fault.what
+            )));
+        }
+        self.story.say(&format!(
+            "Every checksum and every structural rule of {} records, {}, in {}: no fault.",
+            grouped(report.records),
+            format_size(report.bytes),
+            seconds(time)
+        ))?;
+        self.story.measure(
+            "faults",
+            format!("none in {} records", grouped(report.records)),
+            "faults",
+            0,
+        );
+        Ok(())
+    }
+}
+
+fn go_on() -> Outcome {
+    if interrupt::asked() {
+        return Err(Failure::Failed(
+            "the tour was interrupted and has cleaned up".to_string(),
+        ));
+    }
+    Ok(())
+}
+
+fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
+    let begun: Instant = now();
+    let result = work();
+    (result, now() - begun)
+}
+
+/// The first few names of `name/COUNTRY/NAME/N` keys.
+fn names(keys: &[Vec<u8>]) -> String {
+    let name = |key: &Vec<u8>| {
+        let key = String::from_utf8_lossy(key).into_owned();
+        let end = key.rfind('/').unwrap_or(key.len());
+        let start = format!("name/{COUNTRY}/").len().min(end);
+        key[start..end].to_string()
+    };
+    keys.iter().take(5).map(name).collect::<Vec<_>>().join(", ")
+}
+
+fn clip(text: &str, chars: usize) -> String {
+    match text.char_indices().nth(chars) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_string(),
+    }
+}
+
+fn millis(time: Duration) -> String {
+    format!("{:.1} ms", time.as_secs_f64() * 1000.0)
+}
+
+fn seconds(time: Duration) -> String {
+    format!("{:.2} s", time.as_secs_f64())
+}
+
+fn rate(count: u64, time: Duration) -> u64 {
+    whole(count as f64 / time.as_secs_f64().max(1e-9))
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "a rate for people, rounded; a float beyond the range saturates"
+)]
+fn whole(x: f64) -> u64 {
+    x.round() as u64
+}
