@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering;
 use thermocline_base::size::index;
 use thermocline_base::{CfId, Kind, Result, SeqNo};
 use thermocline_memtable::{Direction, Lookup, Memtable, RecordRef, ScanEntry};
+use thermocline_pm::PmOff;
 
 use crate::metrics::Count;
 use crate::open::{Engine, Inner};
@@ -97,56 +98,99 @@ struct Source {
     /// Whether there may be records behind the chunk.
     more: bool,
     chunk_len: usize,
+    head: Option<Head>,
+}
+
+/// The record of a source that is next.
+#[derive(Debug, Clone, Copy)]
+struct Head {
+    at: PmOff,
+    /// The first eight bytes of its key, as a number that orders like them (shorter keys padded
+    /// with zeros): most comparisons end here, without touching the record.
+    prefix: u64,
+}
+
+impl Head {
+    fn of(record: &RecordRef<'_>) -> Head {
+        let mut prefix = [0; 8];
+        let n = record.key.len().min(8);
+        prefix[..n].copy_from_slice(&record.key[..n]);
+        Head {
+            at: record.at,
+            prefix: u64::from_be_bytes(prefix),
+        }
+    }
+
+    fn cmp(
+        &self,
+        memtable: &Memtable,
+        other: &Head,
+        others: &Memtable,
+    ) -> Result<std::cmp::Ordering> {
+        match self.prefix.cmp(&other.prefix) {
+            std::cmp::Ordering::Equal => {
+                let mine = memtable.record(self.at, false)?;
+                Ok(mine.key.cmp(others.record(other.at, false)?.key))
+            }
+            order => Ok(order),
+        }
+    }
+}
+
+/// What a source needs to know of its cursor.
+#[derive(Debug, Clone, Copy)]
+struct Reader {
+    cf: CfId,
+    seqno: SeqNo,
+    direction: Direction,
+    chunk_max: usize,
 }
 
 impl Source {
-    fn restart(
-        &mut self,
-        memtable: &Memtable,
-        reader: (CfId, SeqNo),
-        from: Bound<&[u8]>,
-        direction: Direction,
-        chunk_max: usize,
-    ) -> Result<()> {
-        self.chunk_len = FIRST_CHUNK.min(chunk_max);
-        self.fill(memtable, reader, from, direction)
+    fn restart(&mut self, memtable: &Memtable, reader: Reader, from: Bound<&[u8]>) -> Result<()> {
+        self.chunk_len = FIRST_CHUNK.min(reader.chunk_max);
+        self.fill(memtable, reader, from)?;
+        self.find_head(memtable, reader)
     }
 
-    fn fill(
-        &mut self,
-        memtable: &Memtable,
-        (cf, seqno): (CfId, SeqNo),
-        from: Bound<&[u8]>,
-        direction: Direction,
-    ) -> Result<()> {
+    fn fill(&mut self, memtable: &Memtable, reader: Reader, from: Bound<&[u8]>) -> Result<()> {
         self.chunk.clear();
         self.at = 0;
+        let Reader {
+            cf,
+            seqno,
+            direction,
+            ..
+        } = reader;
         self.more = memtable.scan(cf, from, direction, seqno, self.chunk_len, &mut self.chunk)?;
         Ok(())
     }
 
-    /// The record that is next, if any.
-    fn head<'m>(&self, memtable: &'m Memtable) -> Result<Option<RecordRef<'m>>> {
-        match self.chunk.get(self.at) {
-            None => Ok(None),
-            Some(entry) => memtable.record(entry.at, false).map(Some),
-        }
+    fn advance(&mut self, memtable: &Memtable, reader: Reader) -> Result<()> {
+        self.at += 1;
+        self.find_head(memtable, reader)
     }
 
-    fn advance(
-        &mut self,
-        memtable: &Memtable,
-        reader: (CfId, SeqNo),
-        direction: Direction,
-        chunk_max: usize,
-    ) -> Result<()> {
-        self.at += 1;
-        if self.at < self.chunk.len() || !self.more {
-            return Ok(());
+    /// Finds the next record that the reader may see, from the present position on.
+    fn find_head(&mut self, memtable: &Memtable, reader: Reader) -> Result<()> {
+        self.head = None;
+        loop {
+            if let Some(entry) = self.chunk.get(self.at) {
+                let record = memtable.record(entry.at, false)?;
+                if record.seqno <= reader.seqno {
+                    self.head = Some(Head::of(&record));
+                    return Ok(());
+                }
+                self.at += 1;
+                continue;
+            }
+            let Some(last) = self.chunk.last().filter(|_| self.more) else {
+                return Ok(());
+            };
+            let last = memtable.record(last.at, false)?;
+            self.chunk_len = (self.chunk_len * 2).min(reader.chunk_max);
+            self.fill(memtable, reader, Bound::Excluded(last.key))?;
         }
-        let last = memtable.record(self.chunk[self.at - 1].at, false)?;
-        self.chunk_len = (self.chunk_len * 2).min(chunk_max);
-        self.fill(memtable, reader, Bound::Excluded(last.key), direction)
     }
 }
 
@@ -253,12 +297,21 @@ impl Cursor {
         self.start(Bound::Excluded(&key), direction)
     }
 
+    fn reader(&self) -> Reader {
+        Reader {
+            cf: self.cf,
+            seqno: self.seqno,
+            direction: self.direction,
+            chunk_max: self.chunk_max,
+        }
+    }
+
     fn start(&mut self, from: Bound<&[u8]>, direction: Direction) -> Result<bool> {
         self.valid = false;
         self.direction = direction;
-        let reader = (self.cf, self.seqno);
+        let reader = self.reader();
         for (source, memtable) in self.sources.iter_mut().zip(&self.view.memtables) {
-            source.restart(memtable, reader, from, direction, self.chunk_max)?;
+            source.restart(memtable, reader, from)?;
         }
         self.settle()
     }
@@ -266,47 +319,55 @@ impl Cursor {
     /// Takes the next key that has a value.
     fn settle(&mut self) -> Result<bool> {
         self.valid = false;
-        let reader = (self.cf, self.seqno);
-        let view = self.view.clone();
-        loop {
-            let Some((newest, first)) = self.first_head(&view)? else {
-                return Ok(false);
-            };
-            let memtable = &view.memtables[newest];
+        let reader = self.reader();
+        while let Some((newest, first)) = self.first_head()? {
+            let memtable = &self.view.memtables[newest];
             let record = memtable.record(first.at, self.verify)?;
             self.inner.space.region().check_media()?;
-            for (source, older) in self.sources.iter_mut().zip(&view.memtables).skip(newest) {
-                if source
-                    .head(older)?
-                    .is_some_and(|head| head.key == record.key)
-                {
-                    source.advance(older, reader, self.direction, self.chunk_max)?;
+            let found = record.kind == Kind::Put;
+            if found {
+                self.key.clear();
+                self.key.extend_from_slice(record.key);
+                self.value.clear();
+                self.value.extend_from_slice(record.value);
+                self.inner.space.region().check_media()?;
+            }
+            let older = self
+                .sources
+                .iter_mut()
+                .zip(&self.view.memtables)
+                .enumerate();
+            for (i, (source, memtable_i)) in older.skip(newest) {
+                let Some(head) = source.head else { continue };
+                if i == newest || head.cmp(memtable_i, &first, memtable)?.is_eq() {
+                    source.advance(memtable_i, reader)?;
                 }
             }
-            if record.kind != Kind::Put {
-                continue;
+            if found {
+                self.valid = true;
+                return Ok(true);
             }
-            self.key.clear();
-            self.key.extend_from_slice(record.key);
-            self.value.clear();
-            self.value.extend_from_slice(record.value);
-            self.inner.space.region().check_media()?;
-            self.valid = true;
-            return Ok(true);
         }
+        Ok(false)
     }
 
     /// The head that comes first, and which source has it; of equal keys the newest.
-    fn first_head<'m>(&self, view: &'m View) -> Result<Option<(usize, RecordRef<'m>)>> {
-        let mut first: Option<(usize, RecordRef<'m>)> = None;
-        for (i, (source, memtable)) in self.sources.iter().zip(&view.memtables).enumerate() {
-            let Some(head) = source.head(memtable)? else {
-                continue;
+    fn first_head(&self) -> Result<Option<(usize, Head)>> {
+        let mut first: Option<(usize, Head)> = None;
+        for (i, source) in self.sources.iter().enumerate() {
+            let Some(head) = source.head else { continue };
+            let sooner = match &first {
+                None => true,
+                Some((best, than)) => {
+                    let memtables = &self.view.memtables;
+                    let order = head.cmp(&memtables[i], than, &memtables[*best])?;
+                    order
+                        == match self.direction {
+                            Direction::Forward => std::cmp::Ordering::Less,
+                            Direction::Reverse => std::cmp::Ordering::Greater,
+                        }
+                }
             };
-            let sooner = first.as_ref().is_none_or(|(_, best)| match self.direction {
-                Direction::Forward => head.key < best.key,
-                Direction::Reverse => head.key > best.key,
-            });
             if sooner {
                 first = Some((i, head));
             }

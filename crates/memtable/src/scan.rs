@@ -16,14 +16,18 @@ use crate::walk::{ItemRef, each_record};
 /// A record that a scan met, tombstones included.
 #[derive(Debug, Clone, Copy)]
 pub struct ScanEntry {
-    /// Where the record lies.
+    /// Where the record lies. It may be newer than the reader, if its key has no other version:
+    /// then the reader sees no such key here.
     pub at: PmOff,
 }
 
 impl Memtable {
     /// Appends up to `limit` records of family `cf` to `out`, of each key the newest that a reader
-    /// at `seqno` may see, in the order of `direction` from the bound on. Returns whether there
-    /// may be more. Checksums are left to whoever uses the records.
+    /// at `seqno` may see (but see [`ScanEntry::at`]), in the order of `direction` from the bound
+    /// on. Returns whether there may be more.
+    ///
+    /// Records are prefetched, not read: whoever uses them compares their seqno and verifies their
+    /// checksum, when they have arrived.
     ///
     /// # Errors
     /// [`thermocline_base::Error::Corruption`] with region and offset.
@@ -43,10 +47,9 @@ impl Memtable {
         let full = out.len() + limit;
         tree.scan(&guard, from, direction, self.records(), |entry| {
             if let Some(leaf) = entry.at(seqno) {
-                let at = PmOff(leaf.offset());
-                if entry.list().is_some() || self.record(at, false)?.seqno <= seqno {
-                    out.push(ScanEntry { at });
-                }
+                out.push(ScanEntry {
+                    at: PmOff(leaf.offset()),
+                });
             }
             Ok(if out.len() < full {
                 ControlFlow::Continue(())

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use thermocline_art::{Entry, KeySource, Leaf, NodeMemory, Slab, Tree};
 use thermocline_base::{CfId, Error, Kind, Result, SeqNo};
-use thermocline_pm::{PmOff, Region};
+use thermocline_pm::{LINE, PmOff, Region};
 
 use crate::chain::Chain;
 use crate::format::{RECORD_HEADER, RecordHeader, full_seqno, record_crc};
@@ -128,8 +128,10 @@ impl KeySource for Records {
 
     fn prefetch(&self, leaf: Leaf) {
         let at = Records::at(leaf);
+        // Behind an item's header a record begins near the end of a line: a small one spans three.
         self.region.prefetch(at);
-        self.region.prefetch(at.plus(64));
+        self.region.prefetch(at.plus(LINE));
+        self.region.prefetch(at.plus(2 * LINE));
     }
 
     fn check(&self, leaf: Leaf) -> Result<()> {
