@@ -132,6 +132,9 @@ struct Retired {
     bytes: usize,
 }
 
+/// Bytes of a queued block's entry.
+pub(crate) const RETIRED_BYTES: usize = size_of::<Retired>();
+
 // SAFETY: E3: a retired block belongs to the queue alone.
 unsafe impl Send for Retired {}
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use thermocline_base::Result;
 
-use crate::epoch::{Domain, Guard};
+use crate::epoch::{Domain, Guard, RETIRED_BYTES};
 use crate::leaf::fingerprint;
 use crate::lock::VersionLock;
 use crate::memory::NodeMemory;
@@ -192,22 +192,24 @@ impl Tree {
     /// insert at most (656 bytes after 12 inserts); an insert that splits takes 48.
     pub fn reserve_bound(&self, updates: u64, readers: Option<usize>) -> u64 {
         let size = |bytes| self.memory.block_bytes(bytes) as u64;
-        let mut bound = updates * amortised();
+        let mut bound = updates * (amortised() + QUEUED.div_ceil(3)); // no node grows more often
         let mut rest = updates;
         for kind in (0..KINDS - 1).rev() {
             let growing = rest.min(self.domain.sum(|c| &c.nodes[kind]));
-            bound += growing * size(BYTES[kind + 1]);
+            bound += growing * (size(BYTES[kind + 1]) + QUEUED);
             rest -= growing;
         }
         let mut sizes = KINDS;
         if let Some(readers) = readers {
-            bound += updates * size(versions::list_bytes(readers + 2));
+            bound += updates * (size(versions::list_bytes(readers + 2)) + QUEUED);
             sizes += readers + 1; // lists have from 2 to readers + 2 versions
         }
-        bound += updates * 64; // the queue of retired blocks, doubling as it grows
         bound + bound / 7 + self.memory.slack_bytes(sizes)
     }
 }
+
+/// What a retired block takes in the queue, which doubles as it grows.
+const QUEUED: u64 = 2 * RETIRED_BYTES as u64;
 
 /// The most bytes per insert for nodes that are new or have grown since the bound was taken.
 fn amortised() -> u64 {

@@ -72,3 +72,25 @@ fn every_size_has_the_smallest_class_that_fits() {
     }
     assert_eq!(Slab::class_of(BLOCK_MAX + 1), None);
 }
+
+#[test]
+fn single_free_blocks_of_full_chunks_are_used_again() {
+    let slab = Slab::new();
+    let per_chunk = (CHUNK - HEADER) / 656;
+    let blocks: Vec<_> = (0..20 * per_chunk)
+        .map(|_| slab.allocate(656).unwrap())
+        .collect();
+    let before = slab.usage();
+    for _ in 0..10 {
+        for block in blocks.iter().step_by(per_chunk) {
+            // SAFETY: allocated above; as the same blocks are given out again, nobody else's.
+            unsafe { slab.release(*block, 656) };
+        }
+        let mut again: Vec<_> = (0..20).map(|_| slab.allocate(656).unwrap()).collect();
+        let mut freed: Vec<_> = blocks.iter().copied().step_by(per_chunk).collect();
+        again.sort();
+        freed.sort();
+        assert_eq!(again, freed);
+    }
+    assert_eq!(slab.usage(), before);
+}

@@ -253,3 +253,27 @@ fn memory_that_runs_out_changes_nothing() {
     drop(tree);
     assert_eq!(memory.usage().used_bytes, 0);
 }
+
+#[test]
+fn a_key_that_rots_into_another_is_not_inserted_beside_itself() {
+    let key = b"this key".to_vec();
+    let print = thermocline_art::fingerprint(&key);
+    let rotten = (0u64..)
+        .map(|n| n.to_be_bytes().to_vec())
+        .find(|other| thermocline_art::fingerprint(other) == print)
+        .unwrap();
+    let mut records = Records::new(vec![key]);
+    let tree = Tree::new();
+    put(&tree, &records, 0).unwrap();
+    records.swapped = Some((0, rotten));
+    records.rotten.insert(0);
+    assert_eq!(
+        put(&tree, &records, 0).unwrap_err().kind(),
+        ErrorKind::Corruption
+    );
+    assert_eq!(
+        get(&tree, &records, 0).unwrap_err().kind(),
+        ErrorKind::Corruption
+    );
+    assert_eq!(tree.len(), 1);
+}

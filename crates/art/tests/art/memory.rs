@@ -60,7 +60,7 @@ fn random_digits_take_at_most_40_bytes() {
 
 #[test]
 fn growing_stays_within_the_reserved_bound() {
-    for (seed, step) in [(1, 1), (2, 10), (3, 300), (4, 5000)] {
+    for (seed, step) in [(1, 1), (2, 10), (3, 300), (4, 5000), (5, 100_000)] {
         let mut random = Random(seed);
         let mut keys = hostile_keys(&mut random);
         keys.extend((0..20_000).map(|_| random.next().to_be_bytes()[..6].to_vec()));
@@ -88,23 +88,53 @@ fn growing_stays_within_the_reserved_bound() {
 }
 
 #[test]
+fn nodes_that_all_grow_at_once_stay_within_the_reserved_bound() {
+    const NODES: usize = 2000;
+    for children in [4, 16, 48, 128] {
+        let keys = (0..NODES).flat_map(|node| {
+            (0..=children).map(move |child| vec![(node >> 8) as u8, node as u8, child as u8])
+        });
+        let records = Records::new(keys.collect());
+        let tree = Tree::new();
+        let put = |key: usize| {
+            let guard = tree.pin();
+            let leaf = records.leaf(key, 0);
+            tree.update(&guard, &records.keys[key], &records, |_| {
+                Ok(Some(leaf.into()))
+            })
+            .unwrap();
+        };
+        let is_last = |key: &usize| key % (children + 1) == children;
+        (0..records.keys.len())
+            .filter(|k| !is_last(k))
+            .for_each(put);
+        tree.collect();
+        let total = || tree.memory().live_bytes + tree.memory().retained_bytes;
+        let limit = total() + tree.reserve_bound(NODES as u64, None);
+        let _held = tree.pin();
+        (0..records.keys.len()).filter(is_last).for_each(put);
+        assert!(total() <= limit, "{children}: {} > {limit}", total());
+    }
+}
+
+#[test]
 fn lists_stay_within_the_reserved_bound() {
     let mut random = Random(8);
-    let records = Records::new((0..500u32).map(|i| i.to_be_bytes().to_vec()).collect());
+    const KEYS: usize = 3000;
+    let records = Records::new((0..KEYS).map(|i| i.to_be_bytes().to_vec()).collect());
     let tree = Tree::new();
     let total = || tree.memory().live_bytes + tree.memory().retained_bytes;
     let mut seqno = 0;
-    for round in 0..300 {
-        let (updates, readers) = (1 + random.below(200), random.below(12));
+    for round in 0..60 {
+        let (updates, readers) = (1 + random.below(2 * KEYS), random.below(40));
         let limit = total() + tree.reserve_bound(updates as u64, Some(readers));
         let _held = (round % 3 == 0).then(|| tree.pin());
         for _ in 0..updates {
             seqno += 1;
-            let mut seen: Vec<_> = (0..readers)
-                .map(|_| SeqNo(random.below(seqno) as u64))
-                .collect();
-            seen.sort_unstable();
-            let key = random.below(500);
+            // Readers between all the versions that a key can have: lists grow as long as may be.
+            let before = |i: usize| SeqNo((seqno - (i * KEYS / 2).min(seqno)) as u64);
+            let seen: Vec<_> = (0..readers).rev().map(before).collect();
+            let key = random.below(KEYS);
             let leaf = records.leaf(key, seqno);
             let guard = tree.pin();
             tree.update(&guard, &records.keys[key], &records, |present| {

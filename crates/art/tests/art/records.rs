@@ -137,6 +137,21 @@ pub fn hostile_keys(random: &mut Random) -> Vec<Vec<u8>> {
             keys.push(key);
         }
     }
+    // Few keys around long gaps, so that a path is skipped unseen: strangers leave it there and
+    // then go on like the others, to a leaf, to a hole, or to a byte that the next node knows.
+    for group in 0..60 {
+        let gap = [format!("gap/{group}/").as_bytes(), &[b'g'; 50]].concat();
+        for end in [&b"a"[..], b"b", b"c", b"dxy1", b"dxy2"] {
+            keys.push([&gap[..], end].concat());
+        }
+        let mut stranger = gap.clone();
+        stranger[10 + group % 47] = b'!';
+        for end in [&b"a"[..], b"z", b"dxz", b"dxy1"] {
+            if (group + end.len()) % 3 == 0 {
+                keys.push([&stranger[..], end].concat());
+            }
+        }
+    }
     for _ in 0..600 {
         let len = random.below(9);
         let alphabet = [2, 4, 256][random.below(3)];
