@@ -14,7 +14,7 @@ use thermocline_env::{Env, LockGuard, Storage};
 use thermocline_halloc::{Space, SpaceSpec};
 use thermocline_memtable::{Chain, ChainWriter, Descriptor, Segment};
 use thermocline_pm::{Place, Region, RegionSpec, SimPm};
-use thermocline_version::{Change, Manifest, State, VersionEdit};
+use thermocline_version::{Change, Manifest, NextIds, State, VersionEdit};
 
 use crate::close::Handle;
 use crate::layout::{self, LOCK_NAME};
@@ -178,14 +178,13 @@ fn create(world: &World, dir: &Path, options: &Options) -> Result<()> {
             name: "default".into(),
         })
         .with(Change::GenerationCreated { id: 1 })
-        .with(Change::ChainOpened {
+        // The first chain is recorded when the first write needs it.
+        .with(Change::NextIds(NextIds {
             chain: 1,
-            generation: 1,
+            generation: 2,
+            cf: 1,
             incarnation: 1,
-            nonce: world.env.random_u64()?,
-            base_seqno: 1,
-            start: None,
-        });
+        }));
     Manifest::create(storage.clone(), dir, &first).map(drop)
 }
 

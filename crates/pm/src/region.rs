@@ -391,8 +391,12 @@ impl Region {
         }
     }
 
-    /// Asks for the pages of a range to be present, so that touching them does not fault.
+    /// Asks for the pages of a range to be present, so that touching them does not fault. A hint;
+    /// with `write` for regions whose pages are not written to a device when they become dirty.
     pub fn populate(&self, off: PmOff, len: u64, write: bool) {
+        if write && !matches!(self.inner.backend, Backend::Cpu) {
+            return;
+        }
         if let Some(map) = &self.inner.map
             && off.0 + len <= self.len()
         {
