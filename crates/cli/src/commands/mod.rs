@@ -1,6 +1,7 @@
 //! The commands, one file each; the small ones together.
 
 mod bench;
+mod line_ends;
 mod load;
 mod point;
 mod rows;

@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Read};
 use serde_json::{Map, Value};
 
 use crate::args::Format;
+use crate::commands::line_ends::LineEnds;
 use crate::fail::{Failure, Outcome};
 
 /// The file's start that some programs write before UTF-8 text.
@@ -62,7 +63,7 @@ impl<R: Read> Rows<R> {
 
 /// CSV and TSV.
 pub(crate) struct Separated<R> {
-    reader: csv::Reader<R>,
+    reader: csv::Reader<LineEnds<R>>,
     name: String,
     columns: Vec<String>,
     key: Vec<usize>,
@@ -76,7 +77,7 @@ impl<R: Read> Separated<R> {
             .quoting(delimiter == b',')
             .flexible(true)
             .buffer_capacity(1 << 16)
-            .from_reader(input);
+            .from_reader(LineEnds::new(input));
         let columns: Vec<String> = reader
             .headers()
             .map_err(|e| Failure::Failed(format!("cannot read the first line of {name}: {e}")))?
@@ -121,7 +122,8 @@ impl<R: Read> Separated<R> {
         if !there {
             return Ok(None);
         }
-        let line = self.record.position().map_or(0, csv::Position::line);
+        let start = self.record.position().map_or(0, csv::Position::byte);
+        let line = self.reader.get_mut().line_at(start);
         Ok(Some(self.row(line).map_err(|what| BadRow { line, what })))
     }
 
@@ -236,16 +238,16 @@ mod tests {
     #[test]
     fn csv_with_quotes_and_a_mark_and_bad_lines() {
         let text =
-            "\u{feff}id,name\r\n1,\"a, \"\"b\"\"\"\r\n2\r\n3,\"two\nlines\"\n4,d\n,e\n5,x,y\n";
+            "\u{feff}id,name\r\n1,\"a, \"\"b\"\"\"\r\n2\r\n\r\n3,\"two\nlines\"\n4,d\n,e\n5,x,y\n";
         assert_eq!(
             rows(text, Format::Csv, &["id"]),
             [
                 row(2, "1", r#"{"id":"1","name":"a, \"b\""}"#),
                 Err(3),
-                row(4, "3", r#"{"id":"3","name":"two\nlines"}"#),
-                row(6, "4", r#"{"id":"4","name":"d"}"#),
-                Err(7),
+                row(5, "3", r#"{"id":"3","name":"two\nlines"}"#),
+                row(7, "4", r#"{"id":"4","name":"d"}"#),
                 Err(8),
+                Err(9),
             ]
         );
     }

@@ -49,13 +49,9 @@ fn tiers(m: &Metrics, families: &[String]) -> Vec<(&'static str, String)> {
         ("preset", m.preset.clone()),
         (
             "region",
-            format!(
-                "kind {}, survives {}, at {}",
-                m.region_kind,
-                m.region_survives,
-                m.region_path.display()
-            ),
+            format!("kind {} at {}", m.region_kind, m.region_path.display()),
         ),
+        ("survives", m.region_survives.to_string()),
         (
             "persistent memory",
             format!(

@@ -169,8 +169,8 @@ impl Tour<'_> {
             millis(time)
         ))?;
         self.story.say(&format!(
-            "Its persistent memory is a region of kind '{}'. What is acknowledged there survives \
-             {}.",
+            "Its persistent memory is a region of kind '{}'. What a write there survives once it is \
+             acknowledged: {}.",
             m.region_kind, m.region_survives
         ))?;
         self.story.say(&format!(
@@ -392,20 +392,22 @@ impl Tour<'_> {
             go_on()?;
             let number = i as u64 + 1;
             let round = crash::round(&self.path, &self.options, number, target)?;
-            let unfinished = match round.present - round.acknowledged {
+            let cut = match round.cut {
+                0 => String::new(),
+                cut => format!(" and cut off {} unfinished ones", grouped(cut)),
+            };
+            let one_more = match round.present - round.acknowledged {
                 0 => "",
-                _ => " and the one whose number was still on its way",
+                _ => ", and so is the one whose number was still on its way",
             };
             self.story.say(&format!(
-                "Round {number}: killed after acknowledging {} records ({} a second). Reopened in \
-                 {:.1} ms, which indexed {} records and cut off {} unfinished ones. All {} \
-                 acknowledged records are there{unfinished}, without a gap.",
+                "Round {number}: killed after acknowledging {} records, {} a second. Reopened in \
+                 {:.1} ms, which indexed {} records{cut}. Every acknowledged record is there, \
+                 without a gap{one_more}.",
                 grouped(round.acknowledged),
                 grouped(whole(round.per_second)),
                 round.reopen_ms,
                 grouped(round.recovered),
-                grouped(round.cut),
-                grouped(round.acknowledged)
             ))?;
             slowest = slowest.max(round.reopen_ms);
             lost += round.acknowledged.saturating_sub(round.present);
@@ -454,8 +456,8 @@ impl Tour<'_> {
         let region = db.metrics();
         db.close()?;
         self.story.say(&format!(
-            "All {} cities are still there too. (A kill shows that nothing lived only in the \
-             process. What a region of kind '{}' survives beyond that: {}.)",
+            "All {} cities are still there too. A kill shows that nothing lived only in the process. \
+             All that a region of kind '{}' survives: {}.",
             grouped(cities),
             region.region_kind,
             region.region_survives
@@ -542,4 +544,30 @@ fn rate(count: u64, time: Duration) -> u64 {
 )]
 fn whole(x: f64) -> u64 {
     x.round() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_that_was_there_stays_empty_and_one_that_was_made_goes() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("db");
+        for (made, stays) in [(true, false), (false, true)] {
+            std::fs::DirBuilder::new()
+                .recursive(true)
+                .create(path.join("inner"))
+                .unwrap();
+            remove(&path, made).unwrap();
+            assert_eq!(path.exists(), stays);
+        }
+        assert_eq!(path.read_dir().unwrap().count(), 0);
+    }
+
+    #[test]
+    fn long_rows_are_clipped_between_characters() {
+        assert_eq!(clip("Zürich", 2), "Zü…");
+        assert_eq!(clip("Zürich", 6), "Zürich");
+    }
 }

@@ -1,0 +1,463 @@
+//! The built program, command by command: right and wrong input, exit codes, text and JSON.
+
+use crate::support::Store;
+use serde_json::json;
+
+#[test]
+fn put_get_delete() {
+    let store = Store::new();
+    let put = store.run(&["put", "DB", "order:42", "paid"]);
+    assert_eq!((put.code, put.out.as_str(), put.err.as_str()), (0, "", ""));
+    let get = store.run(&["get", "DB", "order:42"]);
+    assert_eq!((get.code, get.out.as_str()), (0, "paid\n"));
+    assert_eq!(
+        store.run(&["get", "DB", "order:42", "--json"]).json(),
+        json!({"found": true, "value": "paid"})
+    );
+    assert_eq!(store.run(&["delete", "DB", "order:42"]).code, 0);
+    assert_eq!(store.run(&["delete", "DB", "order:42"]).code, 0);
+    let missing = store.run(&["get", "DB", "order:42"]);
+    assert_eq!((missing.code, missing.err.trim()), (1, "not found"));
+    assert_eq!(missing.out, "");
+    let missing = store.run(&["get", "DB", "order:42", "--json"]);
+    assert_eq!((missing.code, missing.err.as_str()), (1, ""));
+    assert_eq!(missing.json(), json!({"found": false}));
+    assert_eq!(
+        store.run(&["put", "DB", "a", "b", "--json"]).json(),
+        json!({"ok": true})
+    );
+}
+
+#[test]
+fn the_empty_key_and_the_empty_value_are_keys_and_values() {
+    let store = Store::new();
+    assert_eq!(store.run(&["put", "DB", "", "empty key"]).code, 0);
+    assert_eq!(store.run(&["put", "DB", "empty value", ""]).code, 0);
+    assert_eq!(store.run(&["get", "DB", ""]).out, "empty key\n");
+    assert_eq!(store.run(&["get", "DB", "empty value"]).out, "\n");
+    assert_eq!(store.run(&["put", "DB", "-5", "-7"]).code, 0);
+    assert_eq!(store.run(&["get", "DB", "-5"]).out, "-7\n");
+    assert_eq!(store.run(&["put", "DB", "--", "-k", "--v"]).code, 0);
+    assert_eq!(store.run(&["get", "DB", "--", "-k"]).out, "--v\n");
+}
+
+#[test]
+fn bytes_go_in_and_out_as_digits() {
+    let store = Store::new();
+    assert_eq!(store.run(&["put", "DB", "--hex", "00FF", "0a09"]).code, 0);
+    assert_eq!(store.run(&["get", "DB", "--hex", "00ff"]).out, "0a09\n");
+    assert_eq!(
+        store.run(&["get", "DB", "--hex", "00ff", "--json"]).json(),
+        json!({"found": true, "value_hex": "0a09"})
+    );
+    assert_eq!(store.run(&["scan", "DB", "--hex"]).out, "00ff\t0a09\n");
+    assert_eq!(store.run(&["scan", "DB"]).out, "\\x00\\xff\t\\n\\t\n");
+    assert_eq!(
+        store.run(&["scan", "DB", "--json"]).json(),
+        json!({"entries": [{"key_hex": "00ff", "value": "\n\t"}], "count": 1})
+    );
+    let wrong = store.run(&["put", "DB", "--hex", "0", "0a"]);
+    assert_eq!(wrong.code, 2);
+    assert!(wrong.err.contains("two digits"), "{}", wrong.err);
+}
+
+#[test]
+fn scans_have_bounds_in_both_directions() {
+    let store = Store::new();
+    for key in ["a", "b", "b/1", "b/2", "c"] {
+        assert_eq!(store.run(&["put", "DB", key, &key.to_uppercase()]).code, 0);
+    }
+    let keys = |arguments: &[&str]| {
+        let all = [&["scan", "DB", "--keys-only"], arguments].concat();
+        let run = store.run(&all);
+        assert_eq!(run.code, 0, "{}", run.err);
+        run.out
+            .lines()
+            .map(str::to_string)
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    assert_eq!(keys(&[]), "a b b/1 b/2 c");
+    assert_eq!(keys(&["--reverse"]), "c b/2 b/1 b a");
+    assert_eq!(keys(&["--from", "b"]), "b b/1 b/2 c");
+    assert_eq!(keys(&["--to", "b/2"]), "a b b/1");
+    assert_eq!(
+        keys(&["--from", "b", "--to", "c", "--reverse"]),
+        "b/2 b/1 b"
+    );
+    assert_eq!(keys(&["--prefix", "b/"]), "b/1 b/2");
+    assert_eq!(keys(&["--prefix", "b", "--from", "b/2"]), "b/2");
+    assert_eq!(keys(&["--prefix", "b", "--to", "b/"]), "b");
+    assert_eq!(
+        keys(&["--prefix", "b", "--reverse", "--limit", "2"]),
+        "b/2 b/1"
+    );
+    assert_eq!(keys(&["--limit", "0"]), "");
+    assert_eq!(keys(&["--from", "c", "--to", "a"]), "");
+    assert_eq!(keys(&["--from", "b", "--to", "b"]), "");
+    assert_eq!(keys(&["--prefix", "x"]), "");
+    assert_eq!(store.run(&["scan", "DB", "--prefix", "c"]).out, "c\tC\n");
+    let json = store.run(&["scan", "DB", "--limit", "2", "--json"]).json();
+    assert_eq!(json["count"], 2);
+    assert_eq!(json["entries"][1], json!({"key": "b", "value": "B"}));
+    let json = store.run(&["scan", "DB", "--prefix", "x", "--json"]).json();
+    assert_eq!(json, json!({"entries": [], "count": 0}));
+}
+
+#[test]
+fn column_families_are_apart_and_only_writers_make_them() {
+    let store = Store::new();
+    assert_eq!(store.run(&["put", "DB", "k", "default"]).code, 0);
+    for command in [
+        vec!["get", "DB", "k", "--cf", "other"],
+        vec!["delete", "DB", "k", "--cf", "other"],
+        vec!["scan", "DB", "--cf", "other"],
+    ] {
+        let run = store.run(&command);
+        assert_eq!(run.code, 1, "{command:?}");
+        assert!(
+            run.err.contains("no column family 'other'") && run.err.contains("default"),
+            "{}",
+            run.err
+        );
+    }
+    assert_eq!(
+        store
+            .run(&["put", "DB", "k", "other", "--cf", "other"])
+            .code,
+        0
+    );
+    assert_eq!(
+        store.run(&["get", "DB", "k", "--cf", "other"]).out,
+        "other\n"
+    );
+    assert_eq!(
+        store.run(&["get", "DB", "k", "--cf", "default"]).out,
+        "default\n"
+    );
+    assert_eq!(
+        store.run(&["scan", "DB", "--cf", "other"]).out,
+        "k\tother\n"
+    );
+    let families = &store.run(&["stat", "DB", "--json"]).json()["column_families"];
+    assert_eq!(families, &json!(["default", "other"]));
+    let long = "x".repeat(256);
+    let run = store.run(&["put", "DB", "k", "v", "--cf", &long]);
+    assert_eq!(run.code, 1);
+    assert!(run.err.contains("255"), "{}", run.err);
+}
+
+#[test]
+fn reading_commands_make_no_database() {
+    let store = Store::new();
+    for command in [
+        vec!["get", "DB", "k"],
+        vec!["delete", "DB", "k"],
+        vec!["scan", "DB"],
+        vec!["stat", "DB"],
+        vec!["verify", "DB"],
+    ] {
+        let run = store.run(&command);
+        assert_eq!(run.code, 1, "{command:?}");
+        assert!(run.is_one_sentence_naming("db"), "{command:?}: {}", run.err);
+        assert!(!store.path().exists(), "{command:?} made a folder");
+    }
+}
+
+#[test]
+fn what_is_not_a_database_is_left_alone() {
+    let store = Store::new();
+    std::fs::DirBuilder::new().create(store.path()).unwrap();
+    let stray = store.path().join("thesis.txt");
+    store.write("db/thesis.txt", "years of work");
+    for command in [
+        vec!["put", "DB", "k", "v"],
+        vec!["get", "DB", "k"],
+        vec!["verify", "DB"],
+    ] {
+        let run = store.run(&command);
+        assert_eq!(run.code, 1, "{command:?}");
+        assert!(run.is_one_sentence_naming("db"), "{command:?}: {}", run.err);
+    }
+    assert_eq!(store.path().read_dir().unwrap().count(), 1);
+    let file = stray.display().to_string();
+    let run = store.run(&["put", &file, "k", "v"]);
+    assert_eq!(run.code, 1, "{}", run.err);
+    assert!(run.is_one_sentence_naming("thesis.txt"), "{}", run.err);
+}
+
+#[test]
+fn limits_are_named_and_nothing_is_written() {
+    let store = Store::new();
+    assert_eq!(store.run(&["put", "DB", "k", "v"]).code, 0);
+    let long = "x".repeat(65_536);
+    for command in [
+        vec!["put", "DB", &long, "v"],
+        vec!["get", "DB", &long],
+        vec!["delete", "DB", &long],
+    ] {
+        let run = store.run(&command);
+        assert_eq!(run.code, 1);
+        assert!(
+            run.err.contains("65535") && run.err.contains("65536"),
+            "{}",
+            run.err
+        );
+    }
+    assert_eq!(store.run(&["scan", "DB"]).out, "k\tv\n");
+}
+
+#[test]
+fn stat_tells_people_and_programs() {
+    let store = Store::new();
+    store.run(&["put", "DB", "k", "v", "--set", "read.readahead=7"]);
+    let text = store.run(&["stat", "DB"]);
+    assert_eq!(text.code, 0, "{}", text.err);
+    for word in [
+        "preset",
+        "thermocline",
+        "region",
+        "persistent memory",
+        "DRAM",
+        "SSD levels",
+        "Memtable generations",
+        "memtable.bytes_max",
+        "column families",
+    ] {
+        assert!(text.out.contains(word), "no '{word}' in\n{}", text.out);
+    }
+    let json = store.run(&["stat", "DB", "--json"]).json();
+    assert_eq!(json["preset"], "thermocline");
+    assert_eq!(json["recovery"]["records"], 1);
+    assert_eq!(json["effective_options"]["read.readahead"], "7");
+    assert!(json["region_kind"].is_string() && json["generations"].is_array());
+    let changed = store.run(&["stat", "DB", "--json", "--set", "read.readahead=9"]);
+    assert_eq!(changed.json()["effective_options"]["read.readahead"], "9");
+}
+
+#[test]
+fn verify_finds_nothing_in_a_sound_database() {
+    let store = Store::new();
+    store.run(&["put", "DB", "k", "v"]);
+    let text = store.run(&["verify", "DB"]);
+    assert_eq!(text.code, 0, "{}", text.err);
+    assert!(text.out.contains("no fault"), "{}", text.out);
+    let json = store.run(&["verify", "DB", "--json"]).json();
+    assert_eq!(
+        (&json["sound"], &json["faults"]),
+        (&json!(true), &json!([]))
+    );
+    assert_eq!(store.run(&["verify", "DB", "--quiet"]).out, "");
+}
+
+#[test]
+fn a_database_that_is_open_elsewhere_is_named_locked() {
+    let store = Store::new();
+    store.run(&["put", "DB", "k", "v"]);
+    let held = thermocline::Db::open(store.path(), store.options()).unwrap();
+    for command in [
+        vec!["put", "DB", "k", "w"],
+        vec!["get", "DB", "k"],
+        vec!["verify", "DB"],
+    ] {
+        let run = store.run(&command);
+        assert_eq!(run.code, 1, "{command:?}");
+        let process = format!("process {}", std::process::id());
+        assert!(run.err.contains(&process), "{command:?}: {}", run.err);
+    }
+    held.close().unwrap();
+    assert_eq!(store.run(&["get", "DB", "k"]).out, "v\n");
+}
+
+#[test]
+fn wrong_usage_exits_2_and_says_what_is_right() {
+    let store = Store::new();
+    for (command, says) in [
+        (vec!["put", "DB", "k"], "<VALUE>"),
+        (vec!["frobnicate"], "frobnicate"),
+        (vec!["put", "DB", "k", "v", "--pm", "4GB"], "KiB"),
+        (vec!["put", "DB", "k", "v", "--dram", "much"], "64MiB"),
+        (vec!["put", "DB", "k", "v", "--dram", "1KiB"], "at least"),
+        (
+            vec!["put", "DB", "k", "v", "--set", "nonsense"],
+            "group.option=value",
+        ),
+        (
+            vec!["put", "DB", "k", "v", "--set", "no.such=1"],
+            "there is no option",
+        ),
+        (
+            vec!["put", "DB", "k", "v", "--set", "read.readahead=0"],
+            "between 1 and 4096",
+        ),
+        (
+            vec!["put", "DB", "k", "v", "--preset", "rocks"],
+            "there is no preset",
+        ),
+        (vec!["scan", "DB", "--limit", "many"], "--limit"),
+        (vec!["load", "DB", "f.csv"], "--key"),
+        (vec!["load", "DB", "f.dat", "--key", "k"], "--format"),
+        (vec!["bench", "fillrandon"], "fillrandom"),
+        (vec!["bench", "fillseq", "--key-size", "4"], "key-size"),
+        (
+            vec!["bench", "readrandom", "--distribution", "zipf"],
+            "zipfian",
+        ),
+        (vec!["bench", "readrandom", "--use-existing"], "--db"),
+        (vec!["reproduce"], "PAPER"),
+        (vec![], "Usage"),
+    ] {
+        let run = store.run(&command);
+        assert_eq!(run.code, 2, "{command:?}: {}", run.err);
+        assert!(run.err.contains(says), "{command:?}: {}", run.err);
+        assert_eq!(run.out, "", "{command:?}");
+        assert!(!store.path().exists(), "{command:?} made a folder");
+    }
+}
+
+#[test]
+fn what_is_not_built_yet_says_what_is_missing() {
+    let store = Store::new();
+    for command in [
+        vec!["explain", "DB", "-o", "x.html"],
+        vec!["compact", "DB", "--from", "a"],
+        vec!["drop-partition", "DB", "p"],
+        vec!["delete-range", "DB", "a", "b"],
+        vec!["backup", "DB", "dir"],
+        vec!["restore", "dir", "DB"],
+        vec!["checkpoint", "DB", "dir"],
+        vec!["ingest", "DB", "t1", "t2"],
+        vec!["export", "DB", "file"],
+        vec!["reproduce", "pm-blade", "fig-8"],
+        vec!["reproduce", "--list"],
+        vec!["bench", "ycsb-a"],
+        vec!["bench", "tpcc"],
+        vec!["bench", "fillseq", "--report", "x.html"],
+        vec!["bench", "fillseq", "--durability", "buffered"],
+        vec!["bench", "readrandom", "--async-depth", "4"],
+        vec!["bench", "fillseq", "--emulate", "optane"],
+        vec!["put", "DB", "k", "v", "--preset", "flat-lsm"],
+    ] {
+        let run = store.run(&command);
+        assert_eq!(run.code, 1, "{command:?}: {}", run.err);
+        assert!(
+            run.err.contains("not supported"),
+            "{command:?}: {}",
+            run.err
+        );
+        assert!(run.is_one_sentence_naming(""), "{command:?}: {}", run.err);
+    }
+}
+
+#[test]
+fn help_goes_to_standard_output_with_examples() {
+    let store = Store::new();
+    for command in [
+        "put", "get", "delete", "scan", "load", "stat", "verify", "bench", "tour",
+    ] {
+        let help = store.run(&[command, "--help"]);
+        assert_eq!(help.code, 0);
+        let example = format!("thermocline {command}");
+        assert!(help.out.contains(&example), "{}", help.out);
+    }
+    let version = store.run(&["--version"]);
+    assert_eq!(version.code, 0);
+    assert!(version.out.starts_with("thermocline "));
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_a_scan_quietly() {
+    let store = Store::new();
+    let db = thermocline::Db::open(store.path(), store.options()).unwrap();
+    let mut batch = db.batch();
+    for i in 0..3000 {
+        batch.put(format!("key {i}"), vec![b'v'; 200]);
+    }
+    batch.commit(thermocline::Durability::Immediate).unwrap();
+    db.close().unwrap();
+    for arguments in [vec!["scan", "DB"], vec!["scan", "DB", "--json"]] {
+        let run = store.run_and_close_early(&arguments);
+        assert_eq!((run.code, run.err.as_str()), (0, ""), "{arguments:?}");
+    }
+}
+
+#[test]
+fn bench_prints_one_json_object_or_a_table() {
+    let store = Store::new();
+    let run = store.run(&[
+        "bench",
+        "readrandom",
+        "--num",
+        "300",
+        "--reads",
+        "500",
+        "--json",
+    ]);
+    assert_eq!(run.code, 0, "{}", run.err);
+    let json = run.json();
+    for (field, value) in [
+        ("workload", json!("readrandom")),
+        ("num", json!(300)),
+        ("ops", json!(500)),
+        ("found", json!(500)),
+        ("key_size", json!(16)),
+        ("value_size", json!(100)),
+        ("threads", json!(1)),
+        ("distribution", json!("uniform")),
+        ("durability", json!("immediate")),
+        ("emulate", json!("none")),
+        ("valid", json!(true)),
+    ] {
+        assert_eq!(json[field], value, "{field}");
+    }
+    assert_eq!(run.out.lines().count(), 1);
+    let table = store.run(&["bench", "fillseq", "--num", "300", "--batch", "10"]);
+    assert_eq!(table.code, 0, "{}", table.err);
+    assert!(table.out.contains("per second") && table.out.contains("latency"));
+}
+
+#[test]
+fn bench_keeps_a_named_database_and_never_overwrites_one() {
+    let store = Store::new();
+    let fill = [
+        "bench",
+        "fillrandom",
+        "--db",
+        "DB",
+        "--num",
+        "200",
+        "--json",
+    ];
+    let run = store.run(&fill);
+    assert_eq!(
+        (run.code, &run.json()["ops"]),
+        (0, &json!(200)),
+        "{}",
+        run.err
+    );
+    let again = store.run(&fill);
+    assert_eq!(again.code, 1);
+    assert!(again.err.contains("--use-existing"), "{}", again.err);
+    let seek = store.run(&[
+        "bench",
+        "seekrandom",
+        "--db",
+        "DB",
+        "--use-existing",
+        "--num",
+        "200",
+        "--json",
+    ]);
+    assert_eq!(seek.json()["found"], 200, "{}", seek.err);
+    let keys = store.run(&["scan", "DB", "--keys-only", "--hex"]);
+    assert_eq!(keys.out.lines().count(), 200);
+    let absent = store.run(&["bench", "readseq", "--db", "other", "--use-existing"]);
+    assert_eq!(absent.code, 1, "{}", absent.out);
+}
+
+#[test]
+fn errors_with_json_leave_standard_output_empty() {
+    let store = Store::new();
+    let run = store.run(&["stat", "DB", "--json"]);
+    assert_eq!((run.code, run.out.as_str()), (1, ""));
+}

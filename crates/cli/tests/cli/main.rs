@@ -1,0 +1,6 @@
+//! The built program from outside: every command on right and wrong input.
+
+mod commands;
+mod load;
+mod support;
+mod tour;

@@ -1,0 +1,124 @@
+//! Running the built program in a temporary folder.
+
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use tempfile::TempDir;
+use thermocline::Options;
+
+/// A temporary folder in which `DB` stands for a database.
+pub struct Store {
+    folder: TempDir,
+}
+
+/// What a run of the program gave.
+#[derive(Debug)]
+pub struct Run {
+    pub code: i32,
+    pub out: String,
+    pub err: String,
+}
+
+impl Store {
+    pub fn new() -> Store {
+        Store {
+            folder: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    /// Where `DB` lies.
+    pub fn path(&self) -> PathBuf {
+        self.folder.path().join("db")
+    }
+
+    /// Options for opening `DB` in this process.
+    pub fn options(&self) -> Options {
+        Options {
+            pm: 64 << 20,
+            ..Options::default()
+        }
+    }
+
+    /// Writes an input file.
+    pub fn write(&self, name: &str, text: impl AsRef<[u8]>) {
+        let mut file = std::fs::File::options();
+        #[expect(clippy::disallowed_methods, reason = "a test's own input file")]
+        let file = file
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(self.folder.path().join(name));
+        file.unwrap().write_all(text.as_ref()).unwrap();
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_thermocline"));
+        command
+            .current_dir(self.folder.path())
+            .env("TMPDIR", self.folder.path())
+            .args(arguments.iter().map(|a| if *a == "DB" { "db" } else { a }))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    /// Runs the program to its end.
+    pub fn run(&self, arguments: &[&str]) -> Run {
+        let output = self.command(arguments).output().unwrap();
+        Run {
+            code: output.status.code().unwrap_or(-1),
+            out: String::from_utf8(output.stdout).unwrap(),
+            err: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+
+    /// Runs the program and closes its standard output after the first bytes.
+    pub fn run_and_close_early(&self, arguments: &[&str]) -> Run {
+        let mut child = self.command(arguments).spawn().unwrap();
+        let mut first = [0; 16];
+        let mut out = child.stdout.take().unwrap();
+        out.read_exact(&mut first).unwrap();
+        drop(out);
+        let output = child.wait_with_output().unwrap();
+        Run {
+            code: output.status.code().unwrap_or(-1),
+            out: String::new(),
+            err: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+
+    /// The names in the folder.
+    pub fn names(&self) -> Vec<String> {
+        names(self.folder.path())
+    }
+}
+
+/// The names in `folder`, sorted.
+pub fn names(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> = folder
+        .read_dir()
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+impl Run {
+    /// The one JSON document on standard output.
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.out)
+            .unwrap_or_else(|e| panic!("{e} in {:?}; stderr: {}", self.out, self.err))
+    }
+
+    /// Whether standard error holds one line that names `what` and no panic.
+    pub fn is_one_sentence_naming(&self, what: &str) -> bool {
+        let line = self.err.trim_end();
+        !line.is_empty()
+            && !line.contains('\n')
+            && !line.contains("panicked")
+            && line.contains(what)
+    }
+}

@@ -1,0 +1,32 @@
+//! The tour: it succeeds, says what it measured and leaves nothing behind unless told to.
+
+use crate::support::{Store, names};
+
+#[test]
+fn the_tour_succeeds_and_leaves_nothing_behind() {
+    let store = Store::new();
+    let run = store.run(&["tour", "--json"]);
+    assert_eq!(run.code, 0, "{}", run.err);
+    let json = run.json();
+    assert_eq!(json["records_lost"], 0);
+    assert_eq!(json["faults"], 0);
+    assert!(json["records_acknowledged"].as_u64().is_some_and(|n| n > 0));
+    assert!(store.names().is_empty(), "{:?}", store.names());
+}
+
+#[test]
+fn a_kept_tour_is_a_database_and_a_full_folder_is_refused() {
+    let store = Store::new();
+    let run = store.run(&["tour", "--keep", "--db", "DB", "--quiet"]);
+    assert_eq!(run.code, 0, "{}", run.err);
+    assert!(run.out.contains("acknowledged records lost"), "{}", run.out);
+    assert_eq!(store.names(), ["db"]);
+    assert_eq!(store.run(&["verify", "DB"]).code, 0);
+    let paris = store.run(&["get", "DB", "name/FR/Paris/00"]);
+    assert!(paris.out.contains("\"cc\":\"FR\""), "{}", paris.out);
+    let before = names(&store.path());
+    let again = store.run(&["tour", "--db", "DB"]);
+    assert_eq!(again.code, 1);
+    assert!(again.err.contains("not empty"), "{}", again.err);
+    assert_eq!(names(&store.path()), before);
+}
