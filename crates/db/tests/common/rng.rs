@@ -1,0 +1,55 @@
+//! Seeded randomness of the tests.
+
+/// The splitmix64 sequence of a seed.
+#[derive(Debug, Clone)]
+pub struct Rng(u64);
+
+impl Rng {
+    pub fn new(seed: u64) -> Rng {
+        Rng(seed)
+    }
+
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `bound`.
+    pub fn below(&mut self, bound: usize) -> usize {
+        usize::try_from(self.next() % bound as u64).expect("it is below a usize")
+    }
+
+    /// Whether one of `n` equally likely cases happened.
+    pub fn one_in(&mut self, n: usize) -> bool {
+        self.below(n) == 0
+    }
+
+    pub fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
+        &from[self.below(from.len())]
+    }
+}
+
+/// The seeds to run: the usual ones, or the one in `THERMOCLINE_SEED`.
+pub fn seeds(usual: std::ops::Range<u64>) -> Vec<u64> {
+    match std::env::var("THERMOCLINE_SEED") {
+        Ok(seed) => vec![seed.parse().expect("THERMOCLINE_SEED is a number")],
+        Err(_) => usual.collect(),
+    }
+}
+
+/// Says on failure with which seed to repeat the run.
+pub struct Replay(pub &'static str, pub u64);
+
+impl Drop for Replay {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!(
+                "seed {}: THERMOCLINE_SEED={} cargo test -p thermocline {}",
+                self.1, self.1, self.0
+            );
+        }
+    }
+}
