@@ -60,3 +60,7 @@ pub enum Durability {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct CfOptions {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

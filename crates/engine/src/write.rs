@@ -142,16 +142,12 @@ impl Engine {
         };
         let mut writer = lock(&inner.writer);
         inner.reserve_dram(&mut writer, entries.clone(), records, deletes_only)?;
-        inner.make_room(&mut writer, bytes, reserve)?;
+        let attached = inner.make_room(&mut writer, bytes, reserve)?;
         inner.commit(&mut writer, entries, records, bytes)?;
-        let due =
-            writer.active.bytes() > inner.options.memtable_bytes() / 2 && writer.prepared.is_none();
+        // What will be needed soon changes only with the zones that are taken.
+        let due = attached && inner.work_is_due(&writer);
         drop(writer);
-        if due
-            || inner
-                .space
-                .wants_growth(inner.options.pm_region.zones_ahead)
-        {
+        if due {
             self.nudge();
         }
         Ok(())
@@ -217,17 +213,23 @@ impl Inner {
 
     /// Sees to it that an item of `bytes` bytes can be appended: nothing after this may fail but a
     /// persist.
-    fn make_room(&self, writer: &mut Writer, bytes: u64, reserve: Reserve) -> Result<()> {
+    ///
+    /// Returns whether a zone was attached.
+    fn make_room(&self, writer: &mut Writer, bytes: u64, reserve: Reserve) -> Result<bool> {
         self.record_chain(writer)?;
         let full = writer.active.bytes() + bytes > self.options.memtable_bytes();
         if full && !writer.active.is_empty() {
             self.rotate(writer)?;
         }
-        writer
-            .chain
-            .ensure(bytes, reserve)
-            .map_err(|error| self.poison_unless_full(error))?;
-        Ok(())
+        let attached = writer.chain.ensure(bytes, reserve);
+        Ok(attached.map_err(|error| self.poison_unless_full(error))?.is_some())
+    }
+
+    /// Whether the store's thread has something to do ahead of need.
+    fn work_is_due(&self, writer: &Writer) -> bool {
+        let filling = writer.active.bytes() > self.options.memtable_bytes() / 2;
+        filling && writer.prepared.is_none()
+            || self.space.wants_growth(self.options.pm_region.zones_ahead)
     }
 
     /// Names the chain of this incarnation in the manifest, before its first grant.
