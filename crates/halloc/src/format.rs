@@ -252,3 +252,66 @@ pub(crate) fn damaged(what: &str, place: &std::path::Path, offset: u64) -> Error
 pub(crate) fn narrow(n: u64) -> Result<u32> {
     u32::try_from(n).map_err(|_| Error::InvalidArgument(format!("{n} is too many")))
 }
+
+#[cfg(test)]
+mod tests {
+    use thermocline_testkit::golden;
+
+    use super::*;
+
+    #[test]
+    fn the_bytes_of_a_region_are_those_of_version_1() {
+        let id = [7; 16];
+        let seed = region_seed(&id);
+        let part = PartHeader {
+            offset: 1 << 20,
+            bytes: 2 << 20,
+            zone_bytes: 1 << 17,
+            index: 1,
+        };
+        let zone = ZoneHeader {
+            owner: 5,
+            generation: 9,
+            ordinal: 3,
+            run: 2,
+        };
+        let bytes = [
+            &encode_superblock(&id)[..],
+            &part.encode(seed),
+            &zone.encode(seed, PmOff(4096)),
+            &checked_word(2, seed, PARTS_WORD_COPIES[0]).to_le_bytes(),
+        ]
+        .concat();
+        let text = golden::annotate(
+            &bytes,
+            &[
+                (8, "superblock: magic"),
+                (4, "format version"),
+                (4, "crc"),
+                (16, "region id"),
+                (32, "reserved"),
+                (4, "part header: magic"),
+                (4, "crc"),
+                (8, "offset"),
+                (8, "bytes"),
+                (8, "zone bytes"),
+                (4, "index"),
+                (28, "reserved"),
+                (4, "zone header: magic"),
+                (4, "crc"),
+                (8, "owner"),
+                (8, "generation"),
+                (4, "ordinal"),
+                (4, "run"),
+                (32, "reserved"),
+                (4, "part word: payload"),
+                (4, "crc"),
+            ],
+        );
+        golden::check(
+            "region",
+            include_str!("../tests/golden/region-v1.txt"),
+            &text,
+        );
+    }
+}

@@ -184,3 +184,79 @@ impl ItemBuilder {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use thermocline_base::{CfId, Kind};
+    use thermocline_testkit::golden;
+
+    use super::*;
+
+    #[test]
+    fn the_bytes_of_an_item_are_those_of_version_1() {
+        let chain = Chain::new(&[1; 16], 7, 3, 99, 5);
+        let segment = Segment {
+            from: PmOff(4096),
+            to: PmOff(8192),
+            zone_generation: 11,
+        };
+        let put = BatchEntry {
+            kind: Kind::Put,
+            cf: CfId(0),
+            key: b"key",
+            value: b"value",
+        };
+        let delete = BatchEntry {
+            kind: Kind::Delete,
+            cf: CfId(2),
+            key: b"",
+            value: b"",
+        };
+        let mut builder = ItemBuilder::default();
+        builder
+            .build(
+                &chain,
+                &segment,
+                PmOff(4096),
+                [put, delete].into_iter(),
+                0x1_0000_0005,
+                4,
+            )
+            .unwrap();
+        let item = golden::annotate(
+            &builder.bytes,
+            &[
+                (4, "item: crc"),
+                (4, "length"),
+                (8, "first seqno"),
+                (8, "published"),
+                (4, "count"),
+                (4, "incarnation"),
+                (8, "zone generation"),
+                (8, "chain"),
+                (4, "record 0: crc"),
+                (4, "seqno, low half"),
+                (2, "key length"),
+                (2, "column family"),
+                (4, "kind and value length"),
+                (3, "key"),
+                (5, "value"),
+                (4, "record 1: crc"),
+                (4, "seqno, low half"),
+                (2, "key length"),
+                (2, "column family"),
+                (4, "kind and value length"),
+                (40, "zeros to the line"),
+            ],
+        );
+        golden::check("item", include_str!("../tests/golden/item-v1.txt"), &item);
+        builder
+            .build(&chain, &segment, PmOff(4160), [].into_iter(), 9, 8)
+            .unwrap();
+        assert_eq!(
+            builder.bytes.len(),
+            64,
+            "an item without records takes one line"
+        );
+    }
+}

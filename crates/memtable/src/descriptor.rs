@@ -132,3 +132,35 @@ impl Descriptor {
         space.generations().release(self.index)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use thermocline_testkit::golden;
+
+    use super::*;
+
+    #[test]
+    fn the_bytes_of_a_descriptor_are_those_of_version_1() {
+        let seed = hash64(&[1; 16]);
+        let head = encode_descriptor(6, seed, 2048);
+        let floor = encode_floor(77, seed, 2048 + FLOOR_COPIES[0]);
+        let text = golden::annotate(
+            &[&head[..], &floor[..]].concat(),
+            &[
+                (4, "magic"),
+                (4, "version"),
+                (8, "generation"),
+                (4, "crc"),
+                (44, "zeros to the line"),
+                (8, "floor, copy A: seqno"),
+                (4, "crc"),
+                (4, "zeros"),
+            ],
+        );
+        golden::check(
+            "descriptor",
+            include_str!("../tests/golden/descriptor-v1.txt"),
+            &text,
+        );
+    }
+}

@@ -1,2 +1,4 @@
 //! For tests only: seeds and small generators that other crates' tests share.
 #![forbid(unsafe_code)]
+
+pub mod golden;
