@@ -24,8 +24,10 @@ pub fn run(plan: &Plan, watch: &Watch) -> Result<Report> {
     match &plan.db {
         Some(path) => run_in(path, plan, watch),
         None => {
-            let scratch = Scratch::new("thermocline-bench")?;
-            let report = run_in(scratch.path(), plan, watch)?;
+            let mut scratch = Scratch::new("thermocline-bench")?;
+            let mut plan = plan.clone();
+            plan.options.pm_path = scratch.region(plan.options.pm_path.as_deref())?;
+            let report = run_in(scratch.path(), &plan, watch)?;
             scratch.remove()?;
             Ok(report)
         }

@@ -10,6 +10,7 @@ use thermocline::{Error, Result};
 #[derive(Debug)]
 pub struct Scratch {
     path: PathBuf,
+    region: Option<PathBuf>,
     keep: bool,
 }
 
@@ -19,24 +20,36 @@ impl Scratch {
     /// # Errors
     /// [`Error::Io`] if the folder cannot be made.
     pub fn new(name: &str) -> Result<Scratch> {
-        let place = std::env::temp_dir();
-        let process = std::process::id();
-        let mut number = 0u32;
-        loop {
-            let path = place.join(format!("{name}-{process}-{number}"));
-            match std::fs::DirBuilder::new().mode(0o700).create(&path) {
-                Ok(()) => return Ok(Scratch { path, keep: false }),
-                Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => number += 1,
-                Err(source) => {
-                    return Err(Error::Io {
-                        op: "make the temporary folder",
-                        path,
-                        offset: None,
-                        source,
-                    });
-                }
-            }
-        }
+        Ok(Scratch {
+            path: new_folder(&std::env::temp_dir(), name)?,
+            region: None,
+            keep: false,
+        })
+    }
+
+    /// Where the region of a database in this folder goes if the user wants it at `pm_path`: in a
+    /// folder there, a new one inside it; a new file, that file. Either goes with this folder.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the folder cannot be made; [`Error::InvalidArgument`] if the file is there
+    /// already, as it is not ours to remove.
+    pub fn region(&mut self, pm_path: Option<&Path>) -> Result<Option<PathBuf>> {
+        let Some(pm_path) = pm_path else {
+            return Ok(None);
+        };
+        let region = if pm_path.is_dir() {
+            new_folder(pm_path, "thermocline-scratch")?
+        } else if pm_path.exists() {
+            return Err(Error::InvalidArgument(format!(
+                "{} is there already; a temporary database needs a new file or a folder for its \
+                 persistent memory",
+                pm_path.display()
+            )));
+        } else {
+            pm_path.to_path_buf()
+        };
+        self.region = Some(region.clone());
+        Ok(Some(region))
     }
 
     /// Where it is.
@@ -55,12 +68,17 @@ impl Scratch {
     /// [`Error::Io`] if something in it cannot be removed.
     pub fn remove(mut self) -> Result<()> {
         self.keep = true;
-        std::fs::remove_dir_all(&self.path).map_err(|source| Error::Io {
-            op: "remove",
-            path: self.path.clone(),
-            offset: None,
-            source,
-        })
+        self.clear()
+    }
+
+    fn clear(&self) -> Result<()> {
+        for path in [Some(&self.path), self.region.as_ref()]
+            .into_iter()
+            .flatten()
+        {
+            remove(path)?;
+        }
+        Ok(())
     }
 }
 
@@ -68,7 +86,42 @@ impl Drop for Scratch {
     fn drop(&mut self) {
         if !self.keep {
             // Nobody is left to tell; the folder lies where temporary files are cleaned up.
-            let _ = std::fs::remove_dir_all(&self.path);
+            let _ = self.clear();
+        }
+    }
+}
+
+/// Removes a folder with all that it holds, or a file; nothing there is no error.
+///
+/// # Errors
+/// [`Error::Io`] if something cannot be removed.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a run's own temporary files, outside the engine's simulated world"
+)]
+pub fn remove(path: &Path) -> Result<()> {
+    let removed = if path.is_dir() {
+        std::fs::remove_dir_all(path)
+    } else {
+        std::fs::remove_file(path)
+    };
+    match removed {
+        Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
+            Err(Error::io("remove", path, source))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn new_folder(place: &Path, name: &str) -> Result<PathBuf> {
+    let process = std::process::id();
+    let mut number = 0u32;
+    loop {
+        let path = place.join(format!("{name}-{process}-{number}"));
+        match std::fs::DirBuilder::new().mode(0o700).create(&path) {
+            Ok(()) => return Ok(path),
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => number += 1,
+            Err(e) => return Err(Error::io("make the temporary folder", &path, e)),
         }
     }
 }
@@ -90,5 +143,21 @@ mod tests {
         let path = two.path().to_path_buf();
         two.remove().unwrap();
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_region_elsewhere_goes_too() {
+        let mut home = Scratch::new("scratch-test").unwrap();
+        let elsewhere = Scratch::new("scratch-test").unwrap();
+        assert_eq!(home.region(None).unwrap(), None);
+        let region = home.region(Some(elsewhere.path())).unwrap().unwrap();
+        assert!(region.is_dir() && region.starts_with(elsewhere.path()));
+        assert!(home.region(Some(&elsewhere.path().join("new"))).is_ok());
+        assert_eq!(elsewhere.path().read_dir().unwrap().count(), 1);
+        drop(home);
+        let mut home = Scratch::new("scratch-test").unwrap();
+        home.region(Some(elsewhere.path())).unwrap();
+        drop(home);
+        assert_eq!(elsewhere.path().read_dir().unwrap().count(), 1);
     }
 }

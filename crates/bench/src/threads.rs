@@ -89,7 +89,7 @@ impl Pace<'_> {
 }
 
 /// Runs one thread for each of `workers` and adds up what they did; also the seconds from the
-/// common start to the last one's end. A thread that fails stops the others.
+/// first one's start, which is common but for the scheduler, to the last one's end. A thread that fails stops the others.
 pub(crate) fn spread<W: Send>(
     workers: Vec<W>,
     duration: Option<f64>,
@@ -97,7 +97,7 @@ pub(crate) fn spread<W: Send>(
     work: impl Fn(W, &mut Pace<'_>) -> Result<()> + Sync,
 ) -> Result<(Tally, f64)> {
     let start = std::sync::Barrier::new(workers.len() + 1);
-    let run_one = |worker: W| -> Result<Tally> {
+    let run_one = |worker: W| -> Result<(Tally, Instant, Instant)> {
         let tally = Tally::new();
         start.wait();
         let begun = now();
@@ -113,7 +113,8 @@ pub(crate) fn spread<W: Send>(
         if result.is_err() {
             watch.stop();
         }
-        result.map(|()| pace.tally)
+        let ended = now();
+        result.map(|()| (pace.tally, begun, ended))
     };
     std::thread::scope(|scope| {
         let handles: Vec<_> = workers
@@ -121,7 +122,6 @@ pub(crate) fn spread<W: Send>(
             .map(|worker| scope.spawn(|| run_one(worker)))
             .collect();
         start.wait();
-        let begun = now();
         let results: Vec<_> = handles
             .into_iter()
             .map(|handle| match handle.join() {
@@ -129,15 +129,21 @@ pub(crate) fn spread<W: Send>(
                 Err(panic) => std::panic::resume_unwind(panic),
             })
             .collect();
-        let seconds = (now() - begun).as_secs_f64();
         let mut sum = Tally::new()?;
+        // Not this thread's clock: it may be woken long after the others have begun.
+        let mut span: Option<(Instant, Instant)> = None;
         for result in results {
-            let one = result?;
+            let (one, begun, ended) = result?;
             sum.latency_ns += one.latency_ns;
             sum.ops += one.ops;
             sum.found += one.found;
             sum.entries += one.entries;
+            span = Some(match span {
+                None => (begun, ended),
+                Some((first, last)) => (first.min(begun), last.max(ended)),
+            });
         }
+        let seconds = span.map_or(0.0, |(first, last)| (last - first).as_secs_f64());
         Ok((sum, seconds))
     })
 }

@@ -414,6 +414,8 @@ pub(crate) struct TourWriterArgs {
     pub db: PathBuf,
     /// Which round this is
     pub round: u64,
+    #[command(flatten)]
+    pub store: StoreArgs,
 }
 
 /// Arguments of `explain`.

@@ -11,11 +11,14 @@ use thermocline_bench::clock::now;
 use crate::args::TourWriterArgs;
 use crate::fail::{Failure, Outcome};
 use crate::interrupt;
+use crate::store::Access;
 
 /// A writer that nobody kills stops here.
 const RECORDS_MAX: u64 = 5_000_000;
 
-/// A slow disk is not waited for longer than this in one round.
+/// A round lasts at least this long, so that a fast region has something to lose, and at most so
+/// long, so that a slow disk is not waited for.
+const ROUND_MIN: Duration = Duration::from_millis(250);
 const ROUND_MAX: Duration = Duration::from_secs(4);
 
 /// What one round showed.
@@ -49,11 +52,7 @@ fn value(round: u64, number: u64) -> String {
 
 /// The child: writes numbered records and reports each number once it is durable.
 pub(crate) fn write_until_killed(args: &TourWriterArgs) -> Outcome {
-    let options = Options {
-        create_if_missing: false,
-        ..Db::stored_options(&args.db)?.unwrap_or_default()
-    };
-    let db = Db::open(&args.db, options)?;
+    let db = args.store.open(&args.db, Access::Write)?;
     let mut out = std::io::stdout().lock();
     for number in 1..=RECORDS_MAX {
         db.put(key(args.round, number), value(args.round, number))?;
@@ -68,10 +67,10 @@ pub(crate) fn write_until_killed(args: &TourWriterArgs) -> Outcome {
     Ok(db.close()?)
 }
 
-/// Lets a child write to the closed database at `path` until it has acknowledged `target` records,
-/// kills it, reopens the database and counts.
+/// Lets a child write to the closed database at `path` until it has acknowledged about `target`
+/// records, kills it, reopens the database and counts.
 pub(crate) fn round(path: &Path, options: &Options, round: u64, target: u64) -> Outcome<Round> {
-    let (acknowledged, per_second) = write_and_kill(path, round, target)?;
+    let (acknowledged, per_second) = write_and_kill(path, options, round, target)?;
     let begun = now();
     let db = Db::open(path, options.clone())?;
     let reopen_ms = (now() - begun).as_secs_f64() * 1000.0;
@@ -100,13 +99,15 @@ pub(crate) fn round(path: &Path, options: &Options, round: u64, target: u64) -> 
     })
 }
 
-fn write_and_kill(path: &Path, round: u64, target: u64) -> Outcome<(u64, f64)> {
+fn write_and_kill(path: &Path, options: &Options, round: u64, target: u64) -> Outcome<(u64, f64)> {
     let failed = |e: std::io::Error| Failure::Failed(format!("cannot run the writing child: {e}"));
     let program = std::env::current_exe().map_err(failed)?;
-    let mut child = Command::new(program)
-        .arg("tour-writer")
-        .arg(path)
-        .arg(round.to_string())
+    let mut command = Command::new(program);
+    command.arg("tour-writer").arg(path).arg(round.to_string());
+    if let Some(pm_path) = &options.pm_path {
+        command.arg("--pm-path").arg(pm_path);
+    }
+    let mut child = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
@@ -143,7 +144,8 @@ fn listen_and_kill(child: &mut Child, target: u64) -> std::io::Result<Outcome<(u
             begun = now();
         }
         let time = now() - begun;
-        if !killed && (acknowledged >= target || time > ROUND_MAX) {
+        let enough = acknowledged >= target && time > ROUND_MIN;
+        if !killed && (enough || time > ROUND_MAX) {
             // On Unix this is SIGKILL, which no process can catch or tidy up after.
             child.kill()?;
             killed = true;

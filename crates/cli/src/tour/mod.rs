@@ -13,7 +13,7 @@ use thermocline::{Db, Durability, Options};
 use thermocline_bench::clock::{Instant, now};
 use thermocline_bench::grouped;
 use thermocline_bench::keys::Permutation;
-use thermocline_bench::scratch::Scratch;
+use thermocline_bench::scratch::{self, Scratch};
 
 use crate::args::TourArgs;
 use crate::fail::{Failure, Outcome};
@@ -41,21 +41,26 @@ const ZURICH: Place = Place {
 const NEAR_KM: f64 = 15.0;
 /// Characters of the cells that are scanned around it: cells of about 27 × 20 km there.
 const CELL_CHARS: u32 = 4;
-/// How many records the writer has acknowledged when it is killed, in each round.
+/// How many records the writer has acknowledged at least when it is killed, in each round, unless
+/// the disk is very slow.
 const KILL_AT: [u64; 3] = [2_000, 3_500, 5_000];
 
 /// Runs the tour.
 pub(crate) fn run(args: &TourArgs, output: &mut Output) -> Outcome {
     interrupt::catch();
-    let home = Home::new(args)?;
+    let mut home = Home::new(args)?;
     let path = home.database();
-    let options = args.store.options(&path, Access::Create)?;
+    let mut options = args.store.options(&path, Access::Create)?;
+    if let (Home::Scratch(scratch), false) = (&mut home, args.keep) {
+        options.pm_path = scratch.region(options.pm_path.as_deref())?;
+    }
     let begun = now();
     let mut tour = Tour {
         story: Story::new(output),
         path,
         options,
         cities: Vec::new(),
+        region: PathBuf::new(),
     };
     tour.tell()?;
     let seconds = (now() - begun).as_secs_f64();
@@ -63,7 +68,8 @@ pub(crate) fn run(args: &TourArgs, output: &mut Output) -> Outcome {
     let text = format!("{seconds:.1} s");
     tour.story.measure(label, text, "seconds", seconds);
     tour.story.end()?;
-    home.leave(args, &mut tour.story)
+    let region = std::mem::take(&mut tour.region);
+    home.leave(args, &region, &mut tour.story)
 }
 
 /// Where the tour's database lies, and whether it goes.
@@ -104,13 +110,16 @@ impl Home {
         }
     }
 
-    fn leave(self, args: &TourArgs, story: &mut Story<'_>) -> Outcome {
+    fn leave(self, args: &TourArgs, region: &Path, story: &mut Story<'_>) -> Outcome {
         let path = self.database();
         if args.keep {
             if let Home::Scratch(mut scratch) = self {
                 scratch.keep();
             }
-            let path = path.display();
+            let mut path = path.display().to_string();
+            if let Some(pm_path) = &args.store.pm_path {
+                path = format!("{path} --pm-path {}", pm_path.display());
+            }
             story.output.note("")?;
             story.say("The database stays. Try:")?;
             story.show(&format!("thermocline scan {path} --prefix name/IS/"))?;
@@ -119,21 +128,20 @@ impl Home {
         }
         match self {
             Home::Scratch(scratch) => scratch.remove()?,
-            Home::Named { path, made } => remove(&path, made)?,
+            Home::Named { path, made } => {
+                scratch::remove(&path)?;
+                // Where the user put it outside the database's folder.
+                scratch::remove(region)?;
+                if !made {
+                    std::fs::DirBuilder::new()
+                        .create(&path)
+                        .map_err(|e| thermocline::Error::io("make", &path, e))?;
+                }
+            }
         }
         story.output.note("")?;
         story.say("Everything that the tour wrote is deleted again (--keep would leave it).")
     }
-}
-
-/// Removes a database that the tour made, and its folder unless that was there before.
-fn remove(path: &Path, made: bool) -> Outcome {
-    let failed = |e| Failure::Failed(format!("cannot remove {}: {e}", path.display()));
-    std::fs::remove_dir_all(path).map_err(failed)?;
-    if made {
-        return Ok(());
-    }
-    std::fs::DirBuilder::new().create(path).map_err(failed)
 }
 
 struct Tour<'a> {
@@ -141,6 +149,7 @@ struct Tour<'a> {
     path: PathBuf,
     options: Options,
     cities: Vec<City>,
+    region: PathBuf,
 }
 
 impl Tour<'_> {
@@ -162,6 +171,7 @@ impl Tour<'_> {
         let (db, time) = timed(|| Db::open(&self.path, self.options.clone()));
         let db = db?;
         let m = db.metrics();
+        self.region.clone_from(&m.region_path);
         self.story.say(&format!(
             "A new database in {}, with the default options unless you gave others. Opening took \
              {}.",
@@ -549,21 +559,6 @@ fn whole(x: f64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_folder_that_was_there_stays_empty_and_one_that_was_made_goes() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("db");
-        for (made, stays) in [(true, false), (false, true)] {
-            std::fs::DirBuilder::new()
-                .recursive(true)
-                .create(path.join("inner"))
-                .unwrap();
-            remove(&path, made).unwrap();
-            assert_eq!(path.exists(), stays);
-        }
-        assert_eq!(path.read_dir().unwrap().count(), 0);
-    }
 
     #[test]
     fn long_rows_are_clipped_between_characters() {

@@ -1,6 +1,6 @@
 //! The built program, command by command: right and wrong input, exit codes, text and JSON.
 
-use crate::support::Store;
+use crate::support::{Store, names};
 use serde_json::json;
 
 #[test]
@@ -411,7 +411,21 @@ fn bench_prints_one_json_object_or_a_table() {
         assert_eq!(json[field], value, "{field}");
     }
     assert_eq!(run.out.lines().count(), 1);
-    let table = store.run(&["bench", "fillseq", "--num", "300", "--batch", "10"]);
+    std::fs::DirBuilder::new()
+        .create(store.path().with_file_name("pm"))
+        .unwrap();
+    let table = store.run(&[
+        "bench",
+        "fillseq",
+        "--num",
+        "300",
+        "--batch",
+        "10",
+        "--pm-path",
+        "pm",
+    ]);
+    assert_eq!(store.names(), ["pm"]);
+    assert_eq!(names(&store.path().with_file_name("pm")), [""; 0]);
     assert_eq!(table.code, 0, "{}", table.err);
     assert!(table.out.contains("per second") && table.out.contains("latency"));
 }

@@ -5,13 +5,22 @@ use crate::support::{Store, names};
 #[test]
 fn the_tour_succeeds_and_leaves_nothing_behind() {
     let store = Store::new();
-    let run = store.run(&["tour", "--json"]);
+    for folder in ["db", "pm"] {
+        let path = store.path().with_file_name(folder);
+        std::fs::DirBuilder::new().create(path).unwrap();
+    }
+    // An empty folder is used and stays; the region lies elsewhere and goes.
+    let run = store.run(&["tour", "--json", "--db", "DB", "--pm-path", "pm"]);
     assert_eq!(run.code, 0, "{}", run.err);
     let json = run.json();
     assert_eq!(json["records_lost"], 0);
     assert_eq!(json["faults"], 0);
     assert!(json["records_acknowledged"].as_u64().is_some_and(|n| n > 0));
-    assert!(store.names().is_empty(), "{:?}", store.names());
+    assert_eq!(store.names(), ["db", "pm"]);
+    for folder in ["db", "pm"] {
+        let path = store.path().with_file_name(folder);
+        assert_eq!(names(&path), [""; 0], "{folder}");
+    }
 }
 
 #[test]
