@@ -49,11 +49,11 @@ pub enum Error {
     #[error("busy: {0}")]
     Busy(String),
     /// The database is open in another handle or process.
-    #[error("{} is locked by process {pid}; close it there first", path.display())]
+    #[error("{} is locked by {}; close it there first", path.display(), holder(*pid))]
     Locked {
         /// The database's folder.
         path: PathBuf,
-        /// The process that holds the lock, 0 if it left no name.
+        /// The process that holds the lock, 0 if it left no name (readers write nothing).
         pid: u32,
     },
     /// An earlier persist failed, so what is durable is unknown: reads go on, writes fail until the
@@ -66,6 +66,13 @@ pub enum Error {
     /// A budget is used up; the message names it, its size and the remedy.
     #[error("out of space: {0}")]
     OutOfSpace(String),
+}
+
+fn holder(pid: u32) -> String {
+    match pid {
+        0 => "a process that reads it and left no name".into(),
+        pid => format!("process {pid}"),
+    }
 }
 
 fn at(offset: Option<u64>) -> String {

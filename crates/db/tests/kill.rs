@@ -497,7 +497,8 @@ fn a_creator_is_killed() {
         let mut parent = Parent::new(rng.next(), home.path(), RegionDemand::Any);
         let mut child = parent.task("create").start();
         child.next().unwrap();
-        std::thread::sleep(Duration::from_micros(rng.below(12_000) as u64));
+        let linger_us = rng.below(6_000) << (n % 5);
+        std::thread::sleep(Duration::from_micros(linger_us as u64));
         let _ = child.child.kill();
         child.child.wait().unwrap();
         unborn += u32::from(!exists(&parent.dir));

@@ -218,9 +218,14 @@ impl Storage for RealStorage {
         }) {
             Ok(true) => {}
             Ok(false) => {
+                // Readers leave no name; the one in the file is that of a writer before them.
+                let by_readers = file.try_lock_shared().is_ok();
+                if by_readers {
+                    let _ = file.unlock();
+                }
                 return Err(Error::Locked {
                     path: folder_of(path).to_path_buf(),
-                    pid: read_pid(&file),
+                    pid: if by_readers { 0 } else { read_pid(&file) },
                 });
             }
             Err(e) => return Err(Error::io("lock", path, e)),
@@ -230,7 +235,7 @@ impl Storage for RealStorage {
         file.write_all_at(pid.as_bytes(), 0)
             .and_then(|()| file.set_len(pid.len() as u64))
             .map_err(|e| Error::io("write", path, e))?;
-        Ok(Box::new(RealLock { _file: file }))
+        Ok(Box::new(RealLock { file }))
     }
 
     fn lock_shared(&self, path: &Path) -> Result<Option<Box<dyn LockGuard>>> {
@@ -244,7 +249,7 @@ impl Storage for RealStorage {
             Err(fs::TryLockError::WouldBlock) => Ok(false),
             Err(fs::TryLockError::Error(e)) => Err(e),
         }) {
-            Ok(true) => Ok(Some(Box::new(RealLock { _file: file }))),
+            Ok(true) => Ok(Some(Box::new(RealLock { file }))),
             Ok(false) => Err(Error::Locked {
                 path: folder_of(path).to_path_buf(),
                 pid: read_pid(&file),
@@ -267,11 +272,20 @@ fn read_pid(file: &fs::File) -> u32 {
         .unwrap_or(0)
 }
 
-/// Dropping it closes the file, which releases the lock. The lock file stays: removing it would
-/// let two processes lock two files of one name.
+/// Dropping it releases the lock. The lock file stays: removing it would let two processes lock
+/// two files of one name.
 #[derive(Debug)]
 struct RealLock {
-    _file: fs::File,
+    file: fs::File,
+}
+
+impl Drop for RealLock {
+    /// Closing alone would not do: the lock belongs to the open file, of which a child process that
+    /// another thread is starting holds a copy for a moment.
+    fn drop(&mut self) {
+        // Should it fail, closing still releases the lock, if a little later.
+        let _ = self.file.unlock();
+    }
 }
 
 impl LockGuard for RealLock {}
