@@ -404,3 +404,6 @@ fn missing(region: &Region, at: PmOff, seqno: u64, durable: u64) -> Error {
         format!("items up to seqno {}", seqno - 1),
     )
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,285 @@
+//! The walk on chains made by hand: what it keeps, what it cuts, what it calls corruption.
+
+use std::path::Path;
+
+use thermocline_base::checksum::hash64_seeded;
+use thermocline_base::options::{Emulation, RegionDemand};
+use thermocline_base::planted::plant;
+use thermocline_base::size::index;
+use thermocline_base::{BatchEntry, CfId, ErrorKind, Kind, SeqNo, Steps};
+use thermocline_env::Env;
+use thermocline_halloc::{Reserve, Space, SpaceSpec, Zone};
+use thermocline_pm::{Place, RegionSpec, SimPm};
+
+use super::*;
+use crate::{ChainWriter, Memtable};
+
+const PM: u64 = 1 << 20;
+const DB: [u8; 16] = [3; 16];
+
+struct Fixture {
+    sim: SimPm,
+    space: std::sync::Arc<Space>,
+    writer: ChainWriter,
+    zones: Vec<Zone>,
+    next: u64,
+}
+
+fn chain(id: u64, base: u64) -> Chain {
+    Chain::new(&DB, id, 1, 17, base)
+}
+
+impl Fixture {
+    fn new() -> Fixture {
+        let sim = SimPm::new(PM, Steps::new());
+        let spec = RegionSpec {
+            env: Env::real(),
+            place: Place::Sim(sim.clone()),
+            demand: RegionDemand::Any,
+            capacity: PM,
+            emulation: Emulation::None,
+            read_only: false,
+        };
+        let space_spec = SpaceSpec {
+            part_bytes_first: 256 << 10,
+            pm: PM,
+        };
+        let region = Region::create(&spec, Space::first_part_bytes(&space_spec)).unwrap();
+        assert_eq!(region.path(), Path::new("sim"));
+        let space = std::sync::Arc::new(Space::create(region, &[9; 16], space_spec).unwrap());
+        let writer = ChainWriter::new(space.clone(), chain(1, 1), None);
+        Fixture {
+            sim,
+            space,
+            writer,
+            zones: Vec::new(),
+            next: 1,
+        }
+    }
+
+    /// Appends an item of `n` puts with values of `len` bytes; returns where it begins.
+    fn item(&mut self, n: u64, len: usize, published: u64) -> PmOff {
+        let keys: Vec<Vec<u8>> = (0..n)
+            .map(|i| (self.next + i).to_be_bytes().to_vec())
+            .collect();
+        let value = vec![7u8; len];
+        let entries = keys.iter().map(|key| BatchEntry {
+            kind: Kind::Put,
+            cf: CfId::DEFAULT,
+            key,
+            value: &value,
+        });
+        let bytes = crate::item_bytes(entries.clone());
+        self.zones
+            .extend(self.writer.ensure(bytes, Reserve::Keep).unwrap());
+        let at = self.writer.state().at;
+        self.writer.append(entries, self.next, published).unwrap();
+        self.next += n;
+        at
+    }
+
+    fn plan(&self) -> ChainPlan {
+        ChainPlan {
+            chain: chain(1, 1),
+            segments: ChainPlan::segments(None, &self.zones),
+            cut: None,
+            floor: None,
+        }
+    }
+
+    fn walk(&self) -> Result<WalkOutcome> {
+        walk_incarnation(self.space.region(), &[self.plan()], 1, 1)
+    }
+}
+
+#[test]
+fn all_items_are_found_across_zones_by_one_thread_or_many() {
+    let mut f = Fixture::new();
+    for i in 0..200 {
+        f.item(1 + i % 3, 100 + usize::try_from(i).unwrap() * 7, i / 2);
+    }
+    assert!(f.zones.len() > 3);
+    for threads in [1, 4] {
+        let walk = walk_incarnation(f.space.region(), &[f.plan()], 1, threads).unwrap();
+        assert_eq!(walk.last_seqno, f.next - 1);
+        assert_eq!(walk.known_durable, 99);
+        let memtable = Memtable::new(f.space.region().clone(), 1, vec![chain(1, 1)]);
+        for items in &walk.chains[0].items {
+            memtable.replay(items, threads).unwrap();
+        }
+        assert_eq!(memtable.len(), f.next - 1);
+        for seqno in 1..f.next {
+            let found = memtable.get(CfId::DEFAULT, &seqno.to_be_bytes(), SeqNo::MAX, true);
+            let crate::Lookup::Record(record) = found.unwrap() else {
+                panic!("{seqno} is lost")
+            };
+            assert_eq!(record.seqno, SeqNo(seqno));
+        }
+    }
+}
+
+#[test]
+fn a_torn_tail_is_cut_and_what_was_published_is_not() {
+    let mut f = Fixture::new();
+    let items: Vec<PmOff> = (0..5).map(|i| f.item(1, 100, i)).collect();
+    // The last item's value is torn: nothing vouches for it.
+    f.sim.rot(items[4].0 + 100, 1);
+    let walk = f.walk().unwrap();
+    assert_eq!((walk.last_seqno, walk.known_durable), (4, 4));
+    assert_eq!(
+        walk.seqno_seen, 5,
+        "its header was readable: its seqno is used up"
+    );
+    // The last but one's header is damaged; the last vouches for it.
+    f.sim.rot(items[3].0 + 8, 1);
+    let error = f.walk().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corruption);
+    assert!(error.to_string().contains("seqno 4"), "{error}");
+    let _planted = plant(Bug::CutBelowPublished);
+    assert_eq!(
+        f.walk().unwrap().last_seqno,
+        3,
+        "the planted bug loses it silently"
+    );
+}
+
+#[test]
+fn a_gap_ends_the_walk() {
+    let mut f = Fixture::new();
+    f.item(1, 100, 0);
+    let lost = f.item(1, 100, 0);
+    f.item(1, 100, 0);
+    // The middle item never arrived; the one behind it did. Nothing was published.
+    for at in 0..192 {
+        let byte = f.space.region().bytes(lost.plus(at), 1).unwrap()[0];
+        f.sim.rot(lost.0 + at, byte);
+    }
+    assert_eq!(f.walk().unwrap().last_seqno, 1);
+    assert_eq!(f.walk().unwrap().seqno_seen, 3);
+}
+
+#[test]
+fn rule_1_an_item_with_another_first_seqno_is_not_accepted() {
+    let mut f = Fixture::new();
+    f.item(1, 100, 0);
+    f.next += 5;
+    f.item(1, 100, 0);
+    assert_eq!(f.walk().unwrap().last_seqno, 1);
+    let _planted = plant(Bug::WalkAcceptsGap);
+    assert_eq!(
+        f.walk().unwrap().last_seqno,
+        7,
+        "the planted bug goes on behind the gap"
+    );
+}
+
+#[test]
+fn an_item_of_an_earlier_life_of_the_zone_is_not_accepted() {
+    let mut f = Fixture::new();
+    f.item(1, 100, 0);
+    // The same bytes, in a zone that says it lives again.
+    let mut plan = f.plan();
+    plan.segments[0].zone_generation += 1;
+    let walk = || walk_incarnation(f.space.region(), std::slice::from_ref(&plan), 1, 1).unwrap();
+    assert_eq!(walk().last_seqno, 0);
+    let _planted = plant(Bug::StaleZoneGeneration);
+    assert_eq!(walk().last_seqno, 1, "the planted bug takes it");
+}
+
+#[test]
+fn a_cut_or_floor_above_what_is_there_is_corruption_and_below_it_cuts() {
+    let mut f = Fixture::new();
+    for _ in 0..4 {
+        f.item(2, 50, 0);
+    }
+    for (cut, floor) in [(Some(10), None), (None, Some(10))] {
+        let plan = ChainPlan {
+            cut,
+            floor,
+            ..f.plan()
+        };
+        let error = walk_incarnation(f.space.region(), &[plan], 1, 1).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corruption);
+    }
+    let plan = ChainPlan {
+        cut: Some(4),
+        ..f.plan()
+    };
+    assert_eq!(
+        walk_incarnation(f.space.region(), &[plan], 1, 1)
+            .unwrap()
+            .last_seqno,
+        4
+    );
+    let plan = ChainPlan {
+        floor: Some(8),
+        ..f.plan()
+    };
+    let walk = walk_incarnation(f.space.region(), &[plan], 1, 1).unwrap();
+    assert_eq!((walk.last_seqno, walk.known_durable), (8, 8));
+}
+
+#[test]
+fn nonsense_with_sound_checksums_is_cut_or_an_error_and_never_a_panic() {
+    let mut accepted = 0;
+    for seed in 0..4000u64 {
+        let draw = |n: u64| hash64_seeded(&n.to_le_bytes(), seed);
+        let mut f = Fixture::new();
+        let items: Vec<PmOff> = (0..4).map(|i| f.item(1 + i % 2, 40, i)).collect();
+        let victim = items[index(draw(1) % 4)];
+        for i in 0..1 + draw(2) % 3 {
+            let at = victim.0 + 4 + draw(10 + i) % 120;
+            f.sim.rot(at, 1 << (draw(20 + i) % 8));
+        }
+        if seed % 2 == 0 {
+            reseal(&f, victim);
+        }
+        match f.walk() {
+            Ok(walk) => {
+                accepted += 1;
+                let memtable = Memtable::new(f.space.region().clone(), 1, vec![chain(1, 1)]);
+                for items in &walk.chains[0].items {
+                    // Whatever was accepted can be read, or is an error.
+                    if memtable.replay(items, 1).is_err() {
+                        break;
+                    }
+                }
+                let mut all = Vec::new();
+                let _ = memtable.scan(
+                    CfId::DEFAULT,
+                    std::ops::Bound::Unbounded,
+                    crate::Direction::Forward,
+                    SeqNo::MAX,
+                    100,
+                    &mut all,
+                );
+                for entry in all {
+                    let _ = memtable.record(entry.at, true);
+                }
+            }
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Corruption, "seed {seed}: {error}"),
+        }
+    }
+    assert!(accepted > 100, "{accepted} accepted");
+}
+
+/// Makes an item's checksum right for whatever its header and record headers now say.
+fn reseal(f: &Fixture, at: PmOff) {
+    let region = f.space.region();
+    let header_bytes = region.bytes(at, ITEM_HEADER).unwrap().to_vec();
+    let header = ItemHeader::decode(&header_bytes);
+    let mut crc = crc32c(item_crc_start(chain(1, 1).seed, at.0), &header_bytes[4..]);
+    let mut record = at.plus(ITEM_HEADER as u64);
+    for _ in 0..header.count.min(64) {
+        let Ok(bytes) = region.bytes(record, RECORD_HEADER) else {
+            return;
+        };
+        let head = RecordHeader::decode(bytes);
+        let Ok(bytes) = region.bytes(record, head.head_len()) else {
+            return;
+        };
+        crc = crc32c(crc, bytes);
+        record = record.plus(head.padded() as u64);
+    }
+    region.write(at, &crc.to_le_bytes());
+}
