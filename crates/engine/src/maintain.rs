@@ -6,6 +6,7 @@ use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
 use thermocline_base::sync::{Condvar, Mutex, lock};
+use thermocline_base::{Error, Result};
 
 use crate::open::{Engine, Inner};
 
@@ -46,6 +47,32 @@ impl Engine {
             .ok();
         // Without a thread everything is done when it is due.
         *lock(&self.inner.maintainer.thread) = thread;
+    }
+
+    /// Does now what the store's thread would do when woken: grows the region and names the next
+    /// generation where that will be needed soon.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a store that takes no writes; [`Error::Poisoned`]; a failed
+    /// persist, which poisons the store. A full region is no error here.
+    pub fn work_ahead(&self) -> Result<()> {
+        self.inner.check_writable()?;
+        match self.inner.work_ahead() {
+            Err(Error::OutOfSpace(_)) => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Does now what the store's thread would do after [`idle_ms`] without a write: covers the last
+    /// write by a later `published`, so that rot in it cannot pass for a torn tail.
+    ///
+    /// # Errors
+    /// As [`Engine::work_ahead`].
+    ///
+    /// [`idle_ms`]: thermocline_base::options::MemtableOptions::idle_ms
+    pub fn cover_idle(&self) -> Result<()> {
+        self.inner.check_writable()?;
+        self.inner.cover(&mut lock(&self.inner.writer))
     }
 
     /// Wakes the thread.
@@ -102,7 +129,7 @@ fn run(weak: &Weak<Inner>, signal: &Signal, idle: Duration) {
 
 impl Inner {
     /// Grows the region and prepares the next generation where that will be needed soon.
-    pub fn work_ahead(&self) -> thermocline_base::Result<()> {
+    pub fn work_ahead(&self) -> Result<()> {
         self.poison.check()?;
         if self.space.wants_growth(self.options.pm_region.zones_ahead) {
             let grown = self.space.grow(self.space.region_bytes());

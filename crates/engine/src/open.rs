@@ -197,13 +197,13 @@ fn remove_leftover(storage: &dyn Storage, path: &Path, spec: &RegionSpec) -> Res
             read_only: true,
             ..spec.clone()
         })?;
-        let untouched = match Space::region_id(&region) {
-            // Formatted, or begun to be: no zone was ever attached.
+        match Space::region_id(&region) {
+            // Formatted, and no zone was ever attached.
             Ok(id) => Space::open(region, &id, space_spec_of(spec), |_| true)
                 .is_ok_and(|(_, zones)| zones.is_empty()),
+            // Its formatting was interrupted.
             Err(_) => Space::is_unformatted(&region)?,
-        };
-        untouched
+        }
     };
     if !blank {
         return Err(Error::InvalidArgument(format!(

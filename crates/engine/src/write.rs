@@ -222,7 +222,9 @@ impl Inner {
             self.rotate(writer)?;
         }
         let attached = writer.chain.ensure(bytes, reserve);
-        Ok(attached.map_err(|error| self.poison_unless_full(error))?.is_some())
+        Ok(attached
+            .map_err(|error| self.poison_unless_full(error))?
+            .is_some())
     }
 
     /// Whether the store's thread has something to do ahead of need.

@@ -149,12 +149,10 @@ impl ItemBuilder {
         self.offsets.clear();
         self.bytes.clear();
         self.bytes.resize(ITEM_HEADER, 0);
-        let mut seqno = first_seqno;
-        for entry in entries.clone() {
+        for (seqno, entry) in (first_seqno..).zip(entries.clone()) {
             let record_at = at.plus(self.bytes.len() as u64);
             push_record(&mut self.bytes, &entry, seqno, chain.seed, record_at.0);
             self.offsets.push(record_at);
-            seqno += 1;
         }
         let header = ItemHeader {
             length: u32::try_from(self.bytes.len()).map_err(|_| too_big(self.bytes.len()))?,

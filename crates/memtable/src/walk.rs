@@ -185,19 +185,20 @@ fn join(
 
 /// Verifies the values of items that are not known to be durable, and cuts at the first bad one.
 fn verify_tail(region: &Region, plans: &[ChainPlan], outcome: &mut WalkOutcome) -> Result<()> {
-    for c in 0..outcome.chains.len() {
-        for s in 0..outcome.chains[c].items.len() {
-            let from = outcome.chains[c].items[s]
-                .partition_point(|item| item.next_seqno() <= outcome.known_durable + 1);
-            for i in from..outcome.chains[c].items[s].len() {
-                let item = outcome.chains[c].items[s][i];
-                if values_hold(region, &plans[c].chain, &item)? {
-                    continue;
+    let mut cut = None;
+    'search: for (c, (end, plan)) in outcome.chains.iter().zip(plans).enumerate() {
+        for (s, items) in end.items.iter().enumerate() {
+            let from = items.partition_point(|item| item.next_seqno() <= outcome.known_durable + 1);
+            for (i, item) in items.iter().enumerate().skip(from) {
+                if !values_hold(region, &plan.chain, item)? {
+                    cut = Some((c, s, i));
+                    break 'search;
                 }
-                cut_at(outcome, c, s, i, &plans[c].segments);
-                return Ok(());
             }
         }
+    }
+    if let Some((c, s, i)) = cut {
+        cut_at(outcome, c, s, i, &plans[c].segments);
     }
     Ok(())
 }
