@@ -65,6 +65,12 @@ pub(crate) fn bytes_of(argument: &str, is_hex: bool) -> Outcome<Vec<u8>> {
     }
 }
 
+/// A number of things: `1 row`, `2,000 rows`.
+pub(crate) fn count(n: u64, thing: &str) -> String {
+    let many = if n == 1 { "" } else { "s" };
+    format!("{} {thing}{many}", thermocline_bench::grouped(n))
+}
+
 /// Puts `bytes` into a JSON object: under `name` if they are text, else (and with `--hex` always)
 /// under `name_hex` as digits.
 pub(crate) fn insert(object: &mut Map<String, Value>, name: &str, bytes: &[u8], is_hex: bool) {
@@ -92,6 +98,13 @@ mod tests {
             escape(bytes, &mut text);
             assert_eq!(text, expected);
         }
+    }
+
+    #[test]
+    fn things_are_counted_as_people_do() {
+        assert_eq!(count(0, "row"), "0 rows");
+        assert_eq!(count(1, "row"), "1 row");
+        assert_eq!(count(2000, "row"), "2,000 rows");
     }
 
     #[test]

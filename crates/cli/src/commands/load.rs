@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::json;
 use thermocline::{Batch, ColumnFamily, Durability, limits};
-use thermocline_bench::{clock::now, grouped};
+use thermocline_bench::clock::now;
 
 use crate::args::{Format, LoadArgs};
 use crate::commands::rows::{BadRow, Row, Rows};
@@ -15,6 +15,7 @@ use crate::fail::{Failure, Outcome};
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::store::{Access, family};
+use crate::text::count;
 use crate::{files, interrupt};
 
 /// Rows and bytes of a batch, at most.
@@ -70,11 +71,11 @@ pub(crate) fn load(args: &LoadArgs, output: &mut Output) -> Outcome {
     }
     let left_out = match skipped {
         0 => String::new(),
-        n => format!(", {} bad ones left out", grouped(n)),
+        n => format!(", {} left out", count(n, "bad one")),
     };
     output.note(&format!(
-        "{} rows loaded in {seconds:.2} s{left_out}",
-        grouped(loaded)
+        "{} loaded in {seconds:.2} s{left_out}",
+        count(loaded, "row")
     ))
 }
 
@@ -116,8 +117,8 @@ impl Loader<'_> {
                 tick();
                 if interrupt::asked() {
                     return Err(Failure::Failed(format!(
-                        "interrupted: {} rows of {} were loaded",
-                        grouped(self.loaded),
+                        "interrupted; loaded so far: {} of {}",
+                        count(self.loaded, "row"),
                         self.name
                     )));
                 }
@@ -139,8 +140,8 @@ impl Loader<'_> {
         }
         self.batch.commit(Durability::Immediate).map_err(|e| {
             Failure::Failed(format!(
-                "{e}; {} rows of {} were loaded before that",
-                grouped(self.loaded),
+                "{e}; loaded before that: {} of {}",
+                count(self.loaded, "row"),
                 self.name
             ))
         })?;
@@ -165,12 +166,12 @@ impl Loader<'_> {
     fn end_at(&mut self, bad: &BadRow) -> Outcome {
         self.commit()?;
         Err(Failure::Failed(format!(
-            "{} line {}: {}; the {} rows before it were loaded, nothing after it; mend the line, \
-             or add --skip-bad",
+            "{} line {}: {}; {} before it loaded, nothing after it; mend the line, or add \
+             --skip-bad",
             self.name,
             bad.line,
             bad.what,
-            grouped(self.loaded)
+            count(self.loaded, "row")
         )))
     }
 }

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use crate::args::Format;
 use crate::commands::line_ends::LineEnds;
 use crate::fail::{Failure, Outcome};
+use crate::text::count;
 
 /// The file's start that some programs write before UTF-8 text.
 const BYTE_ORDER_MARK: &str = "\u{feff}";
@@ -130,9 +131,9 @@ impl<R: Read> Separated<R> {
     fn row(&self, line: u64) -> Result<Row, String> {
         if self.record.len() != self.columns.len() {
             return Err(format!(
-                "it has {} fields, but the first line names {} columns",
-                self.record.len(),
-                self.columns.len()
+                "it has {}, but the first line names {}",
+                count(self.record.len() as u64, "field"),
+                count(self.columns.len() as u64, "column")
             ));
         }
         let mut object = Map::new();

@@ -9,6 +9,7 @@ use crate::args::DbArgs;
 use crate::fail::Outcome;
 use crate::output::Output;
 use crate::store::Access;
+use crate::text::count;
 
 /// Shows what the store says about itself.
 pub(crate) fn stat(args: &DbArgs, output: &mut Output) -> Outcome {
@@ -55,11 +56,11 @@ fn tiers(m: &Metrics, families: &[String]) -> Vec<(&'static str, String)> {
         (
             "persistent memory",
             format!(
-                "{} in use in {} zones, {} free in {} zones; at most {}",
+                "{} in use in {}, {} free in {}; at most {}",
                 format_size(m.pm_attached_bytes),
-                grouped(m.zones_attached),
+                count(m.zones_attached, "zone"),
                 format_size(m.pm_free_bytes),
-                grouped(m.zones_free),
+                count(m.zones_free, "zone"),
                 format_size(m.pm_limit_bytes)
             ),
         ),
@@ -85,15 +86,18 @@ fn tiers(m: &Metrics, families: &[String]) -> Vec<(&'static str, String)> {
         (
             "opening",
             format!(
-                "{} in {:.1} ms: {} records indexed, {} unfinished ones cut off",
+                "{} in {:.1} ms: {} indexed{}",
                 if recovery.after_crash {
                     "after a crash,"
                 } else {
                     "after an orderly close,"
                 },
                 recovery.seconds * 1000.0,
-                grouped(recovery.records),
-                grouped(recovery.cut_records)
+                count(recovery.records, "record"),
+                match recovery.cut_records {
+                    0 => String::new(),
+                    cut => format!(", {} of unfinished writes cut off", count(cut, "record")),
+                }
             ),
         ),
     ];

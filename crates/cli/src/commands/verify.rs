@@ -3,12 +3,12 @@
 use serde_json::json;
 use thermocline::Db;
 use thermocline::size::format_size;
-use thermocline_bench::grouped;
 
 use crate::args::DbArgs;
 use crate::fail::{Failure, Outcome};
 use crate::output::Output;
 use crate::store::Access;
+use crate::text::count;
 
 /// Checks a database and lists every fault.
 pub(crate) fn verify(args: &DbArgs, output: &mut Output) -> Outcome {
@@ -36,17 +36,16 @@ pub(crate) fn verify(args: &DbArgs, output: &mut Output) -> Outcome {
     }
     if report.faults.is_empty() {
         return output.note(&format!(
-            "{} is sound: {} records and {} checked, no fault",
+            "{} is sound: {} and {} checked, no fault",
             args.db.display(),
-            grouped(report.records),
+            count(report.records, "record"),
             format_size(report.bytes)
         ));
     }
     output.finish()?;
     Err(Failure::Failed(format!(
-        "{} has {} fault{}; copy the folder before you change anything in it",
+        "{} has {}; copy the folder before you change anything in it",
         args.db.display(),
-        report.faults.len(),
-        if report.faults.len() == 1 { "" } else { "s" }
+        count(report.faults.len() as u64, "fault")
     )))
 }

@@ -251,6 +251,37 @@ fn verify_finds_nothing_in_a_sound_database() {
 }
 
 #[test]
+fn a_flipped_byte_is_reported_with_its_place() {
+    let store = Store::new();
+    store.run(&["put", "DB", "good", "untouched"]);
+    store.run(&["put", "DB", "bad", "the value that is damaged"]);
+    store.run(&["put", "DB", "last", "untouched"]);
+    let json = store.run(&["stat", "DB", "--json"]).json();
+    let region = json["region_path"].as_str().unwrap().to_string();
+    let offset = store.flip(&region, b"that is damaged");
+    let verify = store.run(&["verify", "DB"]);
+    assert_eq!(verify.code, 1, "{}", verify.out);
+    assert!(verify.is_one_sentence_naming("1 fault"), "{}", verify.err);
+    assert!(verify.out.contains("at offset"), "{}", verify.out);
+    let json = store.run(&["verify", "DB", "--json"]);
+    let fault = &json.json()["faults"][0];
+    let place = fault["offset"].as_u64().unwrap();
+    assert!(
+        place <= offset && offset - place < 4096,
+        "{fault} for {offset}"
+    );
+    for command in [vec!["get", "DB", "bad"], vec!["scan", "DB"]] {
+        let run = store.run(&command);
+        assert_eq!(run.code, 1, "{command:?}: {}", run.out);
+        assert!(
+            run.is_one_sentence_naming("corruption"),
+            "{command:?}: {}",
+            run.err
+        );
+    }
+}
+
+#[test]
 fn a_database_that_is_open_elsewhere_is_named_locked() {
     let store = Store::new();
     store.run(&["put", "DB", "k", "v"]);

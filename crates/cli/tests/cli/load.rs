@@ -69,7 +69,7 @@ fn a_bad_line_is_named_and_nothing_after_it_is_loaded() {
     assert_eq!((run.code, run.out.as_str()), (1, ""));
     for word in [
         "bad.csv line 5",
-        "1 fields",
+        "1 field,",
         "2 columns",
         "2 rows before it",
         "--skip-bad",
@@ -187,8 +187,8 @@ fn a_full_region_says_how_many_rows_are_there() {
     assert!(run.is_one_sentence_naming("out of space"), "{}", run.err);
     let said: usize = run
         .err
-        .split("; ")
-        .find_map(|part| part.split_once(" rows of big.csv were loaded"))
+        .split_once("loaded before that: ")
+        .and_then(|(_, rest)| rest.split_once(" rows of big.csv"))
         .and_then(|(count, _)| count.replace(',', "").parse().ok())
         .unwrap_or_else(|| panic!("{}", run.err));
     let scan = store.run(&["scan", "DB", "--keys-only"]);

@@ -52,6 +52,23 @@ impl Store {
         file.unwrap().write_all(text.as_ref()).unwrap();
     }
 
+    /// Flips a bit of the only place where `text` lies in a file; returns its offset.
+    pub fn flip(&self, name: &str, text: &[u8]) -> u64 {
+        let path = self.folder.path().join(name);
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "a test damages a file on purpose"
+        )]
+        let mut bytes = std::fs::read(&path).unwrap();
+        let places: Vec<usize> = (0..bytes.len())
+            .filter(|&at| bytes[at..].starts_with(text))
+            .collect();
+        assert_eq!(places.len(), 1, "{places:?}");
+        bytes[places[0]] ^= 1;
+        self.write(name, bytes);
+        places[0] as u64
+    }
+
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_thermocline"));
         command
