@@ -50,7 +50,8 @@ struct State {
     clock: u64,
     pending: BTreeMap<u64, Word>,
     flushed: HashMap<usize, Vec<(u64, u64)>>,
-    reads: Option<BTreeSet<u64>>,
+    /// One bit for each word of the capacity.
+    reads: Option<Vec<u64>>,
     sites: BTreeMap<Site, u64>,
     fail_fence_in: Option<u64>,
 }
@@ -121,12 +122,17 @@ impl SimPm {
 
     /// Begins (or ends) to note which words are read.
     pub fn track_reads(&self, on: bool) {
-        lock(&self.core.state).reads = on.then(BTreeSet::new);
+        let bits = self.core.words.len().div_ceil(64);
+        lock(&self.core.state).reads = on.then(|| vec![0; bits]);
     }
 
     /// The offsets of the words read since tracking began.
     pub fn reads(&self) -> BTreeSet<u64> {
-        lock(&self.core.state).reads.clone().unwrap_or_default()
+        let state = lock(&self.core.state);
+        let bits = state.reads.as_deref().unwrap_or_default();
+        let words = (0..64 * bits.len() as u64)
+            .filter(|&word| bits[index(word / 64)] >> (word % 64) & 1 != 0);
+        words.map(|word| word * WORD).collect()
     }
 
     /// Flips the bits of `mask` in the byte at `offset`, as bit rot does: durably and unnoticed.
@@ -284,7 +290,9 @@ impl SimPm {
     pub(crate) fn note_read(&self, off: u64, len: u64) {
         let mut state = lock(&self.core.state);
         if let Some(reads) = &mut state.reads {
-            reads.extend((off / WORD..(off + len).div_ceil(WORD)).map(|w| w * WORD));
+            for word in off / WORD..(off + len).div_ceil(WORD) {
+                reads[index(word / 64)] |= 1 << (word % 64);
+            }
         }
     }
 }

@@ -1,0 +1,379 @@
+//! What must hold in a recovered state, and crashes inside and after the recovery.
+
+use std::collections::{BTreeSet, HashMap};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex};
+
+use thermocline_base::checksum::hash64_seeded;
+use thermocline_base::options::{Options, RegionDemand};
+use thermocline_base::planted::{Bug, plant};
+use thermocline_base::{Point, Site};
+use thermocline_halloc::{Space, SpaceSpec, SpaceUse, ZONE_HEADER_BYTES};
+use thermocline_memtable::Descriptor;
+use thermocline_pm::{Emulation, Place, Region, RegionSpec};
+use thermocline_version::Manifest;
+
+use crate::life::{Life, PM, dir};
+use crate::oracle::{Change, Expect, Model, Op};
+use crate::snapshot::{Budget, Snapshot, State};
+
+/// What was counted.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Stats {
+    /// Instants at which crashes were tried.
+    pub points: u64,
+    /// Different states recovered.
+    pub states: u64,
+    /// Stores opened on a state that a crash or kill left.
+    pub recoveries: u64,
+    /// Of the states, those of crashes inside a recovery.
+    pub inside: u64,
+    /// Of the states, those of crashes after writing in a second life.
+    pub chained: u64,
+    /// Kills continued.
+    pub kills: u64,
+}
+
+/// Explores snapshots and collects what is wrong.
+pub struct Checker<'a> {
+    pub stats: Stats,
+    pub sites: BTreeSet<Site>,
+    pub violations: Vec<String>,
+    options: &'a Options,
+    seed: u64,
+    /// Planted while a state is opened.
+    bug: Option<Bug>,
+    /// What was recovered from each state, by digest.
+    known: HashMap<u64, Arc<Model>>,
+}
+
+type Verdict<T> = Result<T, String>;
+type Taken = Arc<Mutex<Vec<Snapshot>>>;
+
+/// Where in an exploration a snapshot was taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Level {
+    /// In the first life.
+    First,
+    /// While a state of the first life was recovered.
+    Inside,
+    /// After that, while the second life wrote.
+    Chained,
+}
+
+impl<'a> Checker<'a> {
+    pub fn new(options: &'a Options, seed: u64, bug: Option<Bug>) -> Checker<'a> {
+        Checker {
+            stats: Stats::default(),
+            sites: BTreeSet::new(),
+            violations: Vec::new(),
+            options,
+            seed,
+            bug,
+            known: HashMap::new(),
+        }
+    }
+
+    /// Recovers from the states of `snapshot`.
+    pub fn explore(&mut self, snapshot: &Snapshot, level: Level) {
+        self.stats.points += 1;
+        self.sites.insert(snapshot.point.site);
+        let budget = match level {
+            Level::First => Budget::WIDE,
+            Level::Inside | Level::Chained => Budget::NARROW,
+        };
+        let draw = self.draw(snapshot.point.step);
+        // The control: on a share of the points every word is varied, read or not.
+        let prune = level == Level::First && !draw.is_multiple_of(8);
+        let reads = (prune && !snapshot.is_settled()).then(|| self.probe(snapshot));
+        for state in snapshot.states(budget, reads.as_ref(), draw) {
+            self.state(snapshot, &state, level);
+            if self.violations.len() > 4 {
+                return;
+            }
+        }
+    }
+
+    /// The words that recovery reads in the newest and in the oldest state.
+    fn probe(&mut self, snapshot: &Snapshot) -> BTreeSet<u64> {
+        let mut reads = BTreeSet::new();
+        for state in [snapshot.newest(), snapshot.oldest()] {
+            let mut life = snapshot.life(&state, self.options, self.seed);
+            life.pm.track_reads(true);
+            // What goes wrong here goes wrong again when the state is checked.
+            let _ = catch_unwind(AssertUnwindSafe(|| {
+                let _bug = self.bug.map(plant);
+                life.open().map(|()| drop(life.dump(&[])))
+            }));
+            self.stats.recoveries += 1;
+            reads.append(&mut life.pm.reads());
+        }
+        reads
+    }
+
+    fn state(&mut self, snapshot: &Snapshot, state: &State, level: Level) {
+        let digest = snapshot.digest(state);
+        if let Some(model) = self.known.get(&digest) {
+            if let Err(why) = snapshot.expect.accept(&model.clone()) {
+                self.violation(snapshot, state, level, &why);
+            }
+            return;
+        }
+        self.stats.states += 1;
+        match level {
+            Level::First => {}
+            Level::Inside => self.stats.inside += 1,
+            Level::Chained => self.stats.chained += 1,
+        }
+        let checked = caught(|| self.check(snapshot, state, level, digest));
+        match checked {
+            Ok(model) => drop(self.known.insert(digest, model)),
+            Err(why) => self.violation(snapshot, state, level, &why),
+        }
+    }
+
+    fn violation(&mut self, snapshot: &Snapshot, state: &State, level: Level, why: &str) {
+        let point = snapshot.point;
+        let newest = snapshot.newest();
+        let lost: Vec<usize> = (0..state.pm.len())
+            .filter(|&i| state.pm[i] != newest.pm[i])
+            .collect();
+        self.violations.push(format!(
+            "step {} ({:?} {:?}, {level:?}): {why}\n  older words {lost:?} of {}, files {:?}",
+            point.step,
+            point.when,
+            point.site.0,
+            state.pm.len(),
+            state.fs
+        ));
+    }
+
+    fn draw(&self, step: u64) -> u64 {
+        hash64_seeded(&step.to_le_bytes(), self.seed ^ self.stats.states)
+    }
+
+    /// Recovers from one state. Returns what was found there.
+    fn check(
+        &mut self,
+        snapshot: &Snapshot,
+        state: &State,
+        level: Level,
+        digest: u64,
+    ) -> Verdict<Arc<Model>> {
+        let mut life = snapshot.life(state, self.options, digest);
+        let inside = (level == Level::First && digest.is_multiple_of(16)).then(|| watch(&life));
+        let model = self.open(&mut life, &snapshot.expect)?;
+        life.observe(None);
+        for mut snapshot in inside.into_iter().flat_map(|taken| take(&taken)) {
+            // The same bytes give the same answer however often their recovery is cut short.
+            snapshot.expect.allowed = vec![model.clone()];
+            self.explore(&snapshot, Level::Inside);
+        }
+        // What was decided is durable before the store answers.
+        self.again(&life, snapshot.point, "after recovery")?;
+        let deep = level == Level::First && digest.is_multiple_of(16);
+        self.go_on(life, snapshot, deep)?;
+        Ok(model)
+    }
+
+    /// Opens the store in `life` and reads it; it must hold what is expected.
+    fn open(&mut self, life: &mut Life, expect: &Expect) -> Verdict<Arc<Model>> {
+        if expect.exists && !Manifest::exists(&life.fs, dir()).map_err(say("looking"))? {
+            return Err("the database is gone".into());
+        }
+        let bug = self.bug.map(plant);
+        self.stats.recoveries += 1;
+        life.open().map_err(say("recovery"))?;
+        drop(bug);
+        let model = expect.accept(&life.dump(&expect.allowed)?)?;
+        life.tracker.lock().unwrap().holds(&model);
+        Ok(model)
+    }
+
+    /// Recovers from what is durable in `life` now: it must be what the store shows.
+    fn again(&mut self, life: &Life, point: Point, when: &str) -> Verdict<()> {
+        let now = Snapshot::of(life, point);
+        let mut life = now.life(&now.oldest(), self.options, self.seed ^ point.step);
+        self.open(&mut life, &now.expect)
+            .map(drop)
+            .map_err(|why| format!("again {when}: {why}"))
+    }
+
+    /// Writes on in a second life, crashes, closes, opens.
+    fn go_on(&mut self, mut life: Life, snapshot: &Snapshot, deep: bool) -> Verdict<()> {
+        let chained = deep.then(|| watch(&life));
+        let written = write_on(&life, snapshot.expect.seen);
+        life.observe(None);
+        written.map_err(|why| format!("writing on: {why}"))?;
+        for snapshot in chained.into_iter().flat_map(|taken| take(&taken)) {
+            self.explore(&snapshot, Level::Chained);
+        }
+        self.again(&life, snapshot.point, "after writing on")?;
+        let expect = life.tracker.lock().unwrap().expect();
+        let used = life.engine().metrics().space;
+        life.close().map_err(say("closing"))?;
+        space_is_sound(&life, used).map_err(|why| format!("space: {why}"))?;
+        self.open(&mut life, &expect)
+            .map_err(|why| format!("reopening after a close: {why}"))?;
+        let after = life.engine().metrics().space;
+        if (after.zones_attached, after.zones_free) != (used.zones_attached, used.zones_free) {
+            return Err(format!("space {used:?} became {after:?} by reopening"));
+        }
+        life.close().map_err(say("closing again"))?;
+        let report = life.verify().map_err(say("verify"))?;
+        match report.faults.first() {
+            Some(fault) => Err(format!("verify: {fault:?}")),
+            None => Ok(()),
+        }
+    }
+
+    /// Goes on in a world whose process was killed at `snapshot`: what the next process reads need
+    /// not be durable, and must be once it answers (design §14, rule 3).
+    pub fn kill(&mut self, snapshot: &Snapshot) {
+        let Some(mut life) = snapshot.killed(self.options, self.draw(1)) else {
+            return;
+        };
+        self.stats.kills += 1;
+        let done = caught(|| {
+            let inside = watch(&life);
+            let opened = self.open(&mut life, &snapshot.expect);
+            life.observe(None);
+            opened?;
+            for snapshot in take(&inside) {
+                self.explore(&snapshot, Level::Inside);
+            }
+            self.explore(&Snapshot::of(&life, snapshot.point), Level::Chained);
+            self.go_on(life, snapshot, true)
+        });
+        if let Err(why) = done {
+            let why = format!("after a kill: {why}");
+            self.violation(snapshot, &snapshot.newest(), Level::First, &why);
+        }
+    }
+}
+
+/// Puts a snapshot of every point of `life` aside.
+fn watch(life: &Life) -> Taken {
+    let taken = Taken::default();
+    let sink = taken.clone();
+    life.observe(Some(Snapshot::observer(life, false, move |snapshot| {
+        sink.lock().unwrap().push(snapshot);
+    })));
+    taken
+}
+
+fn take(taken: &Taken) -> Vec<Snapshot> {
+    std::mem::take(&mut taken.lock().unwrap())
+}
+
+fn say(doing: &str) -> impl Fn(thermocline_base::Error) -> String {
+    move |error| format!("{doing} failed: {error}")
+}
+
+/// A panic is a violation like any other.
+pub fn caught<T>(work: impl FnOnce() -> Verdict<T>) -> Verdict<T> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        let text = panic
+            .downcast_ref::<String>()
+            .map(String::as_str)
+            .or_else(|| panic.downcast_ref::<&str>().copied());
+        Err(format!("a panic: {}", text.unwrap_or("of another kind")))
+    })
+}
+
+/// A few writes of each kind; what they did must show. `seen` is the highest seqno anybody was ever
+/// shown: it must not be given out again (rule 5).
+pub fn write_on(life: &Life, seen: u64) -> Verdict<()> {
+    let model = life.tracker.lock().unwrap().expect().allowed[0].clone();
+    let (first, last) = (model.data.keys().next(), model.data.keys().next_back());
+    let mut ops = vec![Op::put(0, b"written on", *b"a new value")];
+    ops.extend(first.map(|(cf, key)| Op::put(*cf, key, [9; 200])));
+    ops.extend(last.map(|(cf, key)| Op::delete(*cf, key)));
+    let families = u16::try_from(model.families.len()).unwrap();
+    ops.push(Op::Write(
+        (0..families.max(2))
+            .map(|n| Change {
+                cf: n % families,
+                key: vec![b'b', n.to_le_bytes()[0]],
+                value: Some(vec![7; 30].into()),
+            })
+            .collect(),
+    ));
+    let mut fresh = true;
+    for op in &ops {
+        let done = life.run(op).map_err(say("a write"))?;
+        if done && fresh {
+            fresh = false;
+            let visible = life.engine().visible().0;
+            if visible <= seen {
+                return Err(format!(
+                    "seqno {visible} was given out again: {seen} had been seen"
+                ));
+            }
+        }
+    }
+    let expect = life.tracker.lock().unwrap().expect();
+    expect
+        .accept(&life.dump(&expect.allowed)?)
+        .map(drop)
+        .map_err(|why| format!("after writing on: {why}"))
+}
+
+pub fn region_spec(life: &Life, read_only: bool) -> RegionSpec {
+    RegionSpec {
+        env: life.world().env,
+        place: Place::Sim(life.pm.clone()),
+        demand: RegionDemand::Any,
+        capacity: PM,
+        emulation: Emulation::None,
+        read_only,
+    }
+}
+
+pub const SPACE: SpaceSpec = SpaceSpec {
+    part_bytes_first: 256 << 10,
+    pm: PM,
+};
+
+/// Of a closed store: zones belong to chains that exist, do not overlap, and are all that is used;
+/// every generation has one descriptor and none is leaked.
+fn space_is_sound(life: &Life, used: SpaceUse) -> Verdict<()> {
+    let storage = life.world().env.storage;
+    let (_, state) = Manifest::open(storage, dir(), true).map_err(say("the manifest"))?;
+    let region = Region::open(&region_spec(life, true)).map_err(say("the region"))?;
+    let (Some(db_id), Some(region_id)) = (state.db_id(), state.region_id()) else {
+        return Err("no ids".into());
+    };
+    let live: BTreeSet<u64> = state.chains().map(|(_, chain)| chain.id).collect();
+    let (space, mut zones) = Space::open(region, &region_id, SPACE, |owner| live.contains(&owner))
+        .map_err(say("the space"))?;
+    zones.sort_by_key(|zone| zone.data);
+    let mut bytes = 0;
+    let mut end = 0;
+    for zone in &zones {
+        let start = zone.data.0 - ZONE_HEADER_BYTES;
+        if start < end {
+            return Err(format!("{zone:?} overlaps the zone before"));
+        }
+        end = zone.end.0;
+        // The first zone of a later part gives some bytes to the part's header.
+        bytes += (end - start).next_multiple_of(16 << 10);
+    }
+    if bytes != used.attached_bytes {
+        return Err(format!(
+            "live chains {live:?} own {bytes} bytes in {zones:?}, used are {used:?}"
+        ));
+    }
+    let pool = space.generations();
+    let descriptors = Descriptor::read_all(&space, &db_id).map_err(say("the descriptors"))?;
+    let mut described: Vec<u64> = descriptors.iter().map(|d| d.generation).collect();
+    described.sort_unstable();
+    let named: Vec<u64> = state.generations().keys().copied().collect();
+    if described != named || pool.free() + named.len() != 64 {
+        return Err(format!(
+            "generations {named:?}, descriptors {described:?}, {} free",
+            pool.free()
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,100 @@
+//! Running a workload, exploring its snapshots, and reporting.
+
+use std::collections::BTreeSet;
+use std::sync::mpsc::sync_channel;
+
+use thermocline_base::Site;
+use thermocline_base::planted::{Bug, plant};
+use thermocline_env::simulated::SeededRandom;
+
+use crate::check::{Checker, Level, Stats, caught};
+use crate::life::Life;
+use crate::snapshot::Snapshot;
+use crate::workload::Workload;
+
+/// Bugs planted in the two halves of an exploration.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Planted {
+    /// In the life that is crashed.
+    pub work: Option<Bug>,
+    /// In the recoveries.
+    pub recovery: Option<Bug>,
+}
+
+/// What an exploration found.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    pub stats: Stats,
+    pub sites: BTreeSet<Site>,
+    pub violations: Vec<String>,
+}
+
+impl Outcome {
+    pub fn add(&mut self, other: Outcome) {
+        let (sum, more) = (&mut self.stats, other.stats);
+        sum.points += more.points;
+        sum.states += more.states;
+        sum.recoveries += more.recoveries;
+        sum.inside += more.inside;
+        sum.chained += more.chained;
+        sum.kills += more.kills;
+        self.sites.extend(other.sites);
+        self.violations.extend(other.violations);
+    }
+}
+
+/// Runs `workload` from `seed` and explores a crash at each of its points, or only at `step`. Stops
+/// after a few violations.
+pub fn explore(workload: &Workload, seed: u64, planted: Planted, step: Option<u64>) -> Outcome {
+    let options = workload.options();
+    let mut life = Life::fresh(&options, seed);
+    let (sink, snapshots) = sync_channel::<Snapshot>(8);
+    std::thread::scope(|scope| {
+        let worker = scope.spawn(move || {
+            let watched = Snapshot::observer(&life, true, move |snapshot| {
+                // The other end hangs up when it has seen enough.
+                let _ = sink.send(snapshot);
+            });
+            let steps = life.pm.steps().clone();
+            let _bug = planted.work.map(plant);
+            let done = caught(|| {
+                workload.run(&mut life, &SeededRandom::new(seed), &watched);
+                Ok(())
+            });
+            steps.observe(None);
+            done
+        });
+        let mut checker = Checker::new(&options, seed, planted.recovery);
+        for snapshot in snapshots.iter() {
+            if step.is_none_or(|step| step == snapshot.point.step) {
+                checker.explore(&snapshot, Level::First);
+                checker.kill(&snapshot);
+            } else {
+                checker.sites.insert(snapshot.point.site);
+            }
+            if checker.violations.len() > 4 {
+                break;
+            }
+        }
+        drop(snapshots);
+        if let Err(why) = worker.join().expect("panics are caught") {
+            checker
+                .violations
+                .push(format!("the workload itself: {why}"));
+        }
+        let name = workload.name;
+        let mut outcome = Outcome {
+            stats: checker.stats,
+            sites: checker.sites,
+            violations: Vec::new(),
+        };
+        for why in checker.violations {
+            outcome.violations.push(format!(
+                "workload {name}, seed {seed}, {why}\n  again: CRASH={name}/{seed} cargo test -p \
+                 thermocline-engine --test crash -- --exact states::replay --nocapture \
+                 (CRASH={name}/{seed}/STEP for one step)"
+            ));
+        }
+        outcome
+    })
+}

@@ -1,0 +1,168 @@
+//! One life of a store: from opening until it is closed or its world ends.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use thermocline_base::options::Options;
+use thermocline_base::step::Observer;
+use thermocline_base::{CfId, Error, Result, Steps};
+use thermocline_engine::{Cursor, Engine, Report, World, verify};
+use thermocline_env::Env;
+use thermocline_env::sim::SimFs;
+use thermocline_pm::SimPm;
+
+use crate::oracle::{Expect, Model, Op, Tracker};
+
+/// Most bytes of the simulated region.
+pub const PM: u64 = 1 << 20;
+
+pub fn dir() -> &'static Path {
+    Path::new("/db")
+}
+
+/// The smallest region there is: zones of 16 KiB.
+pub fn options() -> Options {
+    let mut options = Options {
+        pm: PM,
+        ..Options::default()
+    };
+    options.pm_region.part_bytes_first = 256 << 10;
+    options
+}
+
+/// A store in a simulated world, and its oracle.
+#[derive(Debug)]
+pub struct Life {
+    pub pm: SimPm,
+    pub fs: SimFs,
+    pub tracker: Arc<Mutex<Tracker>>,
+    pub engine: Option<Engine>,
+    options: Options,
+    env: Env,
+}
+
+impl Life {
+    /// A store that does not exist yet.
+    pub fn fresh(options: &Options, seed: u64) -> Life {
+        let steps = Steps::new();
+        let pm = SimPm::new(PM, steps.clone());
+        Life::on(pm, SimFs::new(steps), options, seed, Expect::default())
+    }
+
+    /// A store in this world. Both simulators report to the same steps.
+    pub fn on(pm: SimPm, fs: SimFs, options: &Options, seed: u64, expect: Expect) -> Life {
+        Life {
+            env: Env::simulated(fs.clone(), seed),
+            pm,
+            fs,
+            tracker: Arc::new(Mutex::new(Tracker::new(expect))),
+            engine: None,
+            options: options.clone(),
+        }
+    }
+
+    pub fn world(&self) -> World {
+        World {
+            env: self.env.clone(),
+            sim: Some(self.pm.clone()),
+            background: false,
+        }
+    }
+
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    pub fn observe(&self, observer: Option<Observer>) {
+        self.pm.steps().observe(observer);
+    }
+
+    pub fn open(&mut self) -> Result<()> {
+        let engine = Engine::open(self.world(), dir(), self.options.clone())?;
+        self.tracker.lock().unwrap().opened(&engine);
+        self.engine = Some(engine);
+        Ok(())
+    }
+
+    pub fn engine(&self) -> &Engine {
+        self.engine.as_ref().expect("the store is open")
+    }
+
+    /// Does `op`. A full region refuses it without effect: `Ok(false)`.
+    pub fn run(&self, op: &Op) -> Result<bool> {
+        self.tracker.lock().unwrap().begin(op);
+        let done = match op {
+            Op::Write(changes) => self.engine().write(Op::batch(changes).iter()),
+            Op::Family(name) => self.engine().family(name).map(drop),
+        };
+        let refused = matches!(done, Err(Error::OutOfSpace(_)));
+        if done.is_ok() || refused {
+            self.tracker.lock().unwrap().end(!refused);
+            return Ok(!refused);
+        }
+        done.map(|()| true)
+    }
+
+    pub fn close(&mut self) -> Result<()> {
+        self.tracker.lock().unwrap().closed();
+        self.engine.take().map_or(Ok(()), |engine| engine.close())
+    }
+
+    pub fn verify(&self) -> Result<Report> {
+        verify(&self.world(), dir(), &self.options)
+    }
+
+    /// Everything the store holds, read in every way: both directions, and key by key. `known` are
+    /// models whose keys are asked for too.
+    pub fn dump(&self, known: &[Arc<Model>]) -> std::result::Result<Model, String> {
+        let engine = self.engine();
+        let say = |error: Error| format!("reading failed: {error}");
+        let families = engine.families();
+        let mut data = BTreeMap::new();
+        for (cf, name) in (0u16..).zip(&families) {
+            if engine.find_family(name) != Some(CfId(cf)) {
+                return Err(format!("family {name} has another id than {cf}"));
+            }
+            let forward = scan(engine.cursor(CfId(cf)), true).map_err(say)?;
+            let mut backward = scan(engine.cursor(CfId(cf)), false).map_err(say)?;
+            backward.reverse();
+            if forward != backward {
+                return Err("a scan forward and one backward disagree".into());
+            }
+            if !forward.is_sorted_by(|a, b| a.0 < b.0) {
+                return Err("a scan is not in order".into());
+            }
+            data.extend(forward.into_iter().map(|(k, v)| ((cf, k), v)));
+        }
+        let asked = known.iter().flat_map(|model| model.data.keys());
+        for (cf, key) in asked.chain(&data.keys().cloned().collect::<Vec<_>>()) {
+            let got = engine.get(CfId(*cf), key, |v| Arc::<[u8]>::from(v));
+            let want = data.get(&(*cf, key.clone()));
+            if got.map_err(say)?.as_ref() != want {
+                return Err(format!("get and scan disagree about {key:?}"));
+            }
+        }
+        Ok(Model { families, data })
+    }
+}
+
+type Row = (Vec<u8>, Arc<[u8]>);
+
+fn scan(mut cursor: Cursor, forward: bool) -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    let mut more = if forward {
+        cursor.seek_to_first()?
+    } else {
+        cursor.seek_to_last()?
+    };
+    while more {
+        rows.push((cursor.key().to_vec(), Arc::from(cursor.value())));
+        more = if forward {
+            cursor.next()?
+        } else {
+            cursor.prev()?
+        };
+    }
+    Ok(rows)
+}

@@ -1,0 +1,30 @@
+//! Crash exploration of the engine: at every point at which something becomes durable, every state
+//! (or a drawn sample) that the machine could be left in is recovered and held against an oracle.
+//!
+//! | module | what it has |
+//! |---|---|
+//! | `oracle` | what may be found after a crash |
+//! | `life` | one life of a store in a simulated world, with its oracle |
+//! | `snapshot` | a world at one instant, and the states a crash there can leave |
+//! | `check` | what must hold in a recovered state, and crashes inside and after the recovery |
+//! | `explore` | running a workload, exploring its snapshots, counting, reporting |
+//! | `workload` | the workloads |
+//! | `states` | the exploration itself, its bars and the sites it must reach |
+//! | `raw` | several items in flight, which one writer alone never has |
+//! | `planted` | the same with bugs planted, each of which must be caught |
+//! | `flips` | every byte of a live chain flipped |
+//! | `fences` | every fence failing |
+//!
+//! A failure prints workload, seed, point and choice, and the command that runs just that.
+
+mod check;
+mod explore;
+mod fences;
+mod flips;
+mod life;
+mod oracle;
+mod planted;
+mod raw;
+mod snapshot;
+mod states;
+mod workload;

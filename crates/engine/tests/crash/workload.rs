@@ -1,0 +1,280 @@
+//! The workloads. Each is small, and each seed of it is another history.
+
+use thermocline_base::options::Options;
+use thermocline_base::step::Observer;
+use thermocline_env::simulated::SeededRandom;
+
+use crate::life::{Life, options};
+use crate::oracle::{Change, Op};
+
+/// A history to crash.
+pub struct Workload {
+    pub name: &'static str,
+    set: fn(&mut Options),
+    /// Crashes are tried from the first call on, or once the store is open.
+    from_creation: bool,
+    /// What happens before crashes are tried.
+    before: fn(&mut Life, &SeededRandom),
+    body: fn(&mut Life, &SeededRandom),
+}
+
+impl Workload {
+    pub fn options(&self) -> Options {
+        let mut options = options();
+        (self.set)(&mut options);
+        options
+    }
+
+    pub fn run(&self, life: &mut Life, random: &SeededRandom, watched: &Observer) {
+        if self.from_creation {
+            life.observe(Some(watched.clone()));
+        }
+        life.open().unwrap();
+        (self.before)(life, random);
+        life.observe(Some(watched.clone()));
+        (self.body)(life, random);
+    }
+}
+
+fn small_generations(options: &mut Options) {
+    options.memtable.bytes_max = 2 << 10;
+}
+
+fn small_manifest(options: &mut Options) {
+    options.manifest.bytes_max = 512;
+    options.memtable.bytes_max = 1 << 10;
+}
+
+fn nothing_special(_: &mut Options) {}
+
+fn nothing_before(_: &mut Life, _: &SeededRandom) {}
+
+pub const ALL: &[Workload] = &[
+    Workload {
+        name: "creation",
+        set: nothing_special,
+        from_creation: true,
+        before: nothing_before,
+        body: |life, random| points(life, random, 4),
+    },
+    Workload {
+        name: "points",
+        set: nothing_special,
+        from_creation: false,
+        before: nothing_before,
+        body: |life, random| points(life, random, 40),
+    },
+    Workload {
+        name: "batches",
+        set: nothing_special,
+        from_creation: false,
+        before: nothing_before,
+        body: batches,
+    },
+    Workload {
+        name: "values",
+        set: nothing_special,
+        from_creation: false,
+        before: nothing_before,
+        body: values,
+    },
+    Workload {
+        name: "seals",
+        set: small_generations,
+        from_creation: false,
+        before: nothing_before,
+        body: seals,
+    },
+    Workload {
+        name: "growth",
+        set: nothing_special,
+        from_creation: false,
+        before: nothing_before,
+        body: growth,
+    },
+    Workload {
+        name: "manifest",
+        set: small_manifest,
+        from_creation: false,
+        before: nothing_before,
+        body: manifest,
+    },
+    Workload {
+        name: "reopen",
+        set: small_generations,
+        from_creation: false,
+        before: nothing_before,
+        body: reopen,
+    },
+    Workload {
+        name: "full",
+        set: nothing_special,
+        from_creation: false,
+        before: fill,
+        body: full,
+    },
+    Workload {
+        name: "idle",
+        set: nothing_special,
+        from_creation: false,
+        before: nothing_before,
+        body: idle,
+    },
+];
+
+pub fn named(name: &str) -> &'static Workload {
+    ALL.iter()
+        .find(|workload| workload.name == name)
+        .unwrap_or_else(|| panic!("there is no workload {name}"))
+}
+
+fn below(random: &SeededRandom, n: usize) -> usize {
+    usize::try_from(random.below(n as u64)).unwrap()
+}
+
+/// Bytes that are all different from one write to the next.
+fn value(random: &SeededRandom, len: usize) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(len + 8);
+    while bytes.len() < len {
+        bytes.extend(random.next_u64().to_le_bytes());
+    }
+    bytes.truncate(len);
+    bytes
+}
+
+/// One of a few keys, the empty one and prefixes of others among them.
+fn key(random: &SeededRandom) -> &'static [u8] {
+    const KEYS: &[&[u8]] = &[b"", b"a", b"ab", b"abc", b"b", b"\xff", b"some longer key"];
+    KEYS[below(random, KEYS.len())]
+}
+
+fn change(random: &SeededRandom, families: u16) -> Change {
+    let len = [0, 5, 30, 100][below(random, 4)];
+    Change {
+        cf: u16::try_from(below(random, usize::from(families))).unwrap(),
+        key: key(random).to_vec(),
+        value: (random.below(4) != 0).then(|| value(random, len).into()),
+    }
+}
+
+fn run(life: &Life, op: &Op) {
+    assert!(life.run(op).unwrap(), "there is room");
+}
+
+fn points(life: &mut Life, random: &SeededRandom, ops: usize) {
+    for _ in 0..ops {
+        run(life, &Op::Write(vec![change(random, 1)]));
+    }
+}
+
+fn batch(random: &SeededRandom, families: u16) -> Op {
+    let len = 2 + below(random, 5);
+    Op::Write((0..len).map(|_| change(random, families)).collect())
+}
+
+fn batches(life: &mut Life, random: &SeededRandom) {
+    run(life, &Op::Family("red".into()));
+    for n in 0..16 {
+        if n == 6 {
+            run(life, &Op::Family("blue".into()));
+        }
+        let families = if n < 6 { 2 } else { 3 };
+        run(life, &batch(random, families));
+    }
+}
+
+fn values(life: &mut Life, random: &SeededRandom) {
+    for len in [3000, 5000, 100, 20_000, 7000, 100, 12_000, 100] {
+        run(life, &Op::put(0, key(random), value(random, len)));
+        if random.below(3) == 0 {
+            run(life, &Op::delete(0, key(random)));
+        }
+    }
+}
+
+fn seals(life: &mut Life, random: &SeededRandom) {
+    for n in 0..26 {
+        let len = 150 + below(random, 300);
+        run(life, &Op::put(0, key(random), value(random, len)));
+        if n % 3 == 0 {
+            run(life, &Op::delete(0, key(random)));
+        }
+        if random.below(3) == 0 {
+            life.engine().work_ahead().unwrap();
+        }
+    }
+}
+
+fn growth(life: &mut Life, random: &SeededRandom) {
+    let at_first = life.engine().metrics().space.region_bytes;
+    let mut after = 0;
+    while after < 2 {
+        run(life, &Op::put(0, key(random), value(random, 15_000)));
+        if life.engine().metrics().space.region_bytes > at_first {
+            after += 1;
+        }
+        if random.below(4) == 0 {
+            life.engine().work_ahead().unwrap();
+        }
+    }
+}
+
+fn manifest(life: &mut Life, random: &SeededRandom) {
+    for n in 0..12 {
+        if n % 3 == 0 {
+            run(life, &Op::Family(format!("family {n}")));
+        }
+        let families = 2 + n / 3;
+        run(life, &batch(random, families));
+        run(life, &Op::put(0, key(random), value(random, 300)));
+        life.engine().work_ahead().unwrap();
+    }
+}
+
+fn reopen(life: &mut Life, random: &SeededRandom) {
+    for round in 0..6 {
+        // Sometimes nothing at all is written.
+        for _ in 0..below(random, 4) {
+            run(life, &batch(random, 1));
+            run(life, &Op::put(0, key(random), value(random, 400)));
+        }
+        if round % 2 == 0 {
+            life.engine().cover_idle().unwrap();
+        }
+        life.close().unwrap();
+        life.open().unwrap();
+    }
+}
+
+/// Fills the region until one more zone can be had. The way there is `growth`'s.
+fn fill(life: &mut Life, random: &SeededRandom) {
+    let mut n = 0u8;
+    while life.engine().metrics().space.zones_free > 2 || !is_at_limit(life) {
+        n += 1;
+        run(life, &Op::put(0, &[n], value(random, 15_000)));
+    }
+}
+
+fn full(life: &mut Life, random: &SeededRandom) {
+    let mut refused = 0;
+    for n in 0..10 {
+        let op = Op::put(0, &[200 + n], value(random, 9_000));
+        refused += u32::from(!life.run(&op).unwrap());
+        run(life, &Op::delete(0, &[1 + n]));
+    }
+    assert!(refused > 0, "the region is full");
+}
+
+fn is_at_limit(life: &Life) -> bool {
+    let space = life.engine().metrics().space;
+    space.region_bytes == space.limit_bytes
+}
+
+fn idle(life: &mut Life, random: &SeededRandom) {
+    for _ in 0..10 {
+        run(life, &Op::Write(vec![change(random, 1)]));
+        life.engine().cover_idle().unwrap();
+        // A second time there is nothing to cover.
+        life.engine().cover_idle().unwrap();
+    }
+}
