@@ -35,8 +35,7 @@ impl Engine {
         let inner = &*self.inner;
         inner.counted.add(Count::Gets, 1);
         let verify = inner.options.read.verify_checksums != 0;
-        // Visible first, then the view: a generation that came later holds only what was not
-        // visible when we began, or is found by asking again inside `get_latest`.
+        // A generation that comes after this holds only what was not visible when we began.
         let view = inner.view.load();
         for memtable in &view.memtables {
             let Lookup::Record(record) = memtable.get_latest(cf, key, &inner.visible, verify)?

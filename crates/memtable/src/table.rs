@@ -239,8 +239,7 @@ impl Memtable {
         self.resolve(entry, seqno, verify)
     }
 
-    /// As [`Memtable::get`], for a reader that takes whatever is visible: `visible` is asked again
-    /// where the versions it first allowed have been trimmed meanwhile.
+    /// As [`Memtable::get`], for a reader that takes whatever is visible and is not registered.
     ///
     /// # Errors
     /// As [`Memtable::get`].
@@ -255,24 +254,15 @@ impl Memtable {
             return Ok(Lookup::Absent);
         };
         let guard = tree.pin();
+        let Some(entry) = tree.get(&guard, key, &self.records)? else {
+            return Ok(Lookup::Absent);
+        };
+        // After the entry was read, not before. Writers keep, of each key, what is visible when
+        // they write and what registered readers see; we are not registered, so by a `visible` that
+        // is older than the entry we could get what was kept for an iterator, long outdated.
         // Partner: the release store after the last index insert of a group.
-        let mut seqno = visible.load(Ordering::Acquire);
-        loop {
-            let Some(entry) = tree.get(&guard, key, &self.records)? else {
-                return Ok(Lookup::Absent);
-            };
-            match self.resolve(entry, SeqNo(seqno), verify)? {
-                Lookup::Absent => {}
-                found => return Ok(found),
-            }
-            // All versions found are newer than what was visible. Unless a group is just being
-            // published, newer ones have become visible, and trimming went by that.
-            let now = visible.load(Ordering::Acquire);
-            if now == seqno {
-                return Ok(Lookup::Absent);
-            }
-            seqno = now;
-        }
+        let seqno = visible.load(Ordering::Acquire);
+        self.resolve(entry, SeqNo(seqno), verify)
     }
 
     fn resolve(&self, entry: Entry<'_>, seqno: SeqNo, verify: bool) -> Result<Lookup<'_>> {
