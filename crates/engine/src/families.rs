@@ -49,6 +49,8 @@ impl Engine {
         }
         // Under the writer's lock, so that two callers do not make it twice.
         let _writer = lock(&inner.writer);
+        // Again, since the store may have been closed meanwhile.
+        inner.check_writable()?;
         if let Some(id) = self.find_family(name) {
             return Ok(id);
         }

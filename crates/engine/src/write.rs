@@ -141,6 +141,9 @@ impl Engine {
             Reserve::Keep
         };
         let mut writer = lock(&inner.writer);
+        // Again: whoever closed the store meanwhile has cut the chain under this lock, and what
+        // came behind the cut would be lost; so would what followed a failed persist.
+        inner.check_writable()?;
         inner.reserve_dram(&mut writer, entries.clone(), records, deletes_only)?;
         let attached = inner.make_room(&mut writer, bytes, reserve)?;
         inner.commit(&mut writer, entries, records, bytes)?;
