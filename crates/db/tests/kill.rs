@@ -13,18 +13,15 @@
     reason = "tests look at files from outside"
 )]
 
-#[path = "common/rng.rs"]
-mod rng;
-
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use rng::{Replay, Rng, seeds};
 use thermocline::options::RegionDemand;
 use thermocline::{CfOptions, ColumnFamily, Db, Durability, Options};
+use thermocline_testkit::{Replay, Rng, seeds};
 
 const CHILD: &str = "THERMOCLINE_KILL_CHILD";
 const KEYS: usize = 60;
@@ -38,7 +35,7 @@ type Op = Vec<(usize, Vec<u8>, Option<Vec<u8>>)>;
 /// The `number`-th operation of a stream.
 fn operation(seed: u64, stream: u64, number: u64) -> Op {
     let mut rng = Rng::new(seed ^ (stream << 56) ^ number.wrapping_mul(0x1000_0001));
-    rng.next();
+    rng.next_u64();
     let key = |rng: &mut Rng| format!("{stream}/{:04}", rng.below(KEYS)).into_bytes();
     let value = |rng: &mut Rng| {
         let len = match rng.below(20) {
@@ -300,7 +297,7 @@ impl Parent {
             what,
             dir: self.dir.clone(),
             pm_path: self.pm_path.clone(),
-            options_seed: self.rng.next(),
+            options_seed: self.rng.next_u64(),
             seed: self.seed,
             next: self.last.iter().map(|n| n + 1).collect(),
         }
@@ -339,7 +336,7 @@ impl Parent {
 
     /// Opens the database and compares it with the models; what was in flight may be there.
     fn check(&mut self) {
-        let mut seed = Rng::new(self.rng.next());
+        let mut seed = Rng::new(self.rng.next_u64());
         let mut options = options(&mut seed, self.pm_path.clone());
         options.region = self.demand;
         let report = Db::verify(&self.dir, options.clone()).unwrap();
@@ -444,7 +441,7 @@ fn home(demand: RegionDemand) -> Option<tempfile::TempDir> {
 fn kill_loop(demand: RegionDemand, usual: std::ops::Range<u64>, kills: usize) {
     let (mut kept, mut recovered) = (0, 0);
     for seed in seeds(usual) {
-        let _replay = Replay("--test kill", seed);
+        let _replay = Replay("-p thermocline --test kill", seed);
         let Some(home) = home(demand) else {
             eprintln!("no place for a region of kind {demand:?} here: not tested");
             return;
@@ -494,7 +491,7 @@ fn a_creator_is_killed() {
     let mut unborn = 0;
     for n in 0..24 {
         let home = home(RegionDemand::Any).unwrap();
-        let mut parent = Parent::new(rng.next(), home.path(), RegionDemand::Any);
+        let mut parent = Parent::new(rng.next_u64(), home.path(), RegionDemand::Any);
         let mut child = parent.task("create").start();
         child.next().unwrap();
         let linger_us = rng.below(6_000) << (n % 5);

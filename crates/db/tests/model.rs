@@ -7,22 +7,15 @@
 //!
 //! Keys come from a small pool of hostile ones (empty, prefixes of each other, runs of 0x00 and
 //! 0xff, 65,535 bytes), so that the same keys meet again and again.
-#![expect(
-    clippy::disallowed_methods,
-    reason = "tests look at files from outside"
-)]
-
-#[path = "common/rng.rs"]
-mod rng;
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use rng::{Replay, Rng, seeds};
 use thermocline::limits::{KEY_LEN_MAX, VALUE_INLINE_MAX};
 use thermocline::{CfOptions, ColumnFamily, Cursor, Db, Durability, ErrorKind, Options, Scan};
+use thermocline_testkit::{Replay, Rng, seeds};
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 type Entry = (Vec<u8>, Vec<u8>);
@@ -70,7 +63,7 @@ fn value(rng: &mut Rng) -> Vec<u8> {
         12..40 => rng.below(10_000),
         _ => rng.below(100),
     };
-    let fill = rng.next().to_le_bytes();
+    let fill = rng.next_u64().to_le_bytes();
     fill.iter().copied().cycle().take(len).collect()
 }
 
@@ -465,7 +458,7 @@ impl Run {
 }
 
 fn run(seed: u64) {
-    let _replay = Replay("--test model", seed);
+    let _replay = Replay("-p thermocline --test model", seed);
     let mut run = Run::new(seed);
     for _ in 0..STEPS {
         run.step();

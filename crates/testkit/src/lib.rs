@@ -2,3 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod golden;
+
+mod rng;
+
+pub use rng::{Replay, Rng, seeds};

@@ -1,15 +1,17 @@
-//! Seeded randomness of the tests.
+//! Seeded randomness, and how a failure says with which seed to repeat it.
 
 /// The splitmix64 sequence of a seed.
 #[derive(Debug, Clone)]
 pub struct Rng(u64);
 
 impl Rng {
+    /// From this seed.
     pub fn new(seed: u64) -> Rng {
         Rng(seed)
     }
 
-    pub fn next(&mut self) -> u64 {
+    /// The next number.
+    pub fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -18,8 +20,11 @@ impl Rng {
     }
 
     /// A number below `bound`.
+    ///
+    /// # Panics
+    /// If `bound` is 0.
     pub fn below(&mut self, bound: usize) -> usize {
-        usize::try_from(self.next() % bound as u64).expect("it is below a usize")
+        usize::try_from(self.next_u64() % bound as u64).expect("it is below a usize")
     }
 
     /// Whether one of `n` equally likely cases happened.
@@ -27,12 +32,19 @@ impl Rng {
         self.below(n) == 0
     }
 
+    /// One of them.
+    ///
+    /// # Panics
+    /// If there are none.
     pub fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
         &from[self.below(from.len())]
     }
 }
 
-/// The seeds to run: the usual ones, or the one in `THERMOCLINE_SEED`.
+/// The seeds to run: the usual ones, or the one in the environment variable `THERMOCLINE_SEED`.
+///
+/// # Panics
+/// If that is not a number.
 pub fn seeds(usual: std::ops::Range<u64>) -> Vec<u64> {
     match std::env::var("THERMOCLINE_SEED") {
         Ok(seed) => vec![seed.parse().expect("THERMOCLINE_SEED is a number")],
@@ -40,16 +52,15 @@ pub fn seeds(usual: std::ops::Range<u64>) -> Vec<u64> {
     }
 }
 
-/// Says on failure with which seed to repeat the run.
+/// Says, if the test panics while it lives, how to repeat the run: the arguments of `cargo test`
+/// that choose the test, and the seed.
+#[derive(Debug)]
 pub struct Replay(pub &'static str, pub u64);
 
 impl Drop for Replay {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!(
-                "seed {}: THERMOCLINE_SEED={} cargo test -p thermocline {}",
-                self.1, self.1, self.0
-            );
+            eprintln!("THERMOCLINE_SEED={} cargo test {}", self.1, self.0);
         }
     }
 }
