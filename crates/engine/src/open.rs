@@ -251,7 +251,7 @@ fn open_existing(
         live.contains(&owner)
     })?;
     let space = Arc::new(space);
-    let descriptors = sweep_descriptors(&space, &db_id, &state)?;
+    let mut descriptors = sweep_descriptors(&space, &db_id, &state)?;
     let threads = replay_threads(&options, &world);
     let found = recover::find(&db_id, &space, &zones, &state, &descriptors, threads)?;
 
@@ -264,7 +264,7 @@ fn open_existing(
         threads,
     )?;
     if !options.read_only {
-        found.repersist(&space, &zones)?;
+        found.repersist(&space, &zones, &mut descriptors)?;
         start.record(&mut manifest, &found, &options)?;
         start.release_dropped(&space, &descriptors)?;
     }

@@ -42,6 +42,7 @@ pub(crate) fn find(
     descriptors: &[Descriptor],
     threads: usize,
 ) -> Result<Found> {
+    check_floors(space, zones, state, descriptors)?;
     let mut incarnations = plan(db_id, space, zones, state, descriptors)?;
     let mut found = Found {
         incarnations: Vec::new(),
@@ -74,6 +75,34 @@ pub(crate) fn find(
         .map(|(_, incarnation)| incarnation)
         .collect();
     Ok(found)
+}
+
+/// A generation behind one without a floor was prepared and never used: it has no zone, and no chain
+/// but the one it was prepared with. If it has more, the floor was there and is gone.
+fn check_floors(
+    space: &Space,
+    zones: &[Zone],
+    state: &State,
+    descriptors: &[Descriptor],
+) -> Result<()> {
+    let mut open: Option<&Descriptor> = None;
+    for (id, generation) in state.generations() {
+        let used = |chain: &thermocline_version::Chain| {
+            chain.base_seqno != 0 || zones.iter().any(|zone| zone.owner == chain.id)
+        };
+        if let Some(before) = open
+            && generation.chains.iter().any(used)
+        {
+            return Err(corrupt(
+                space,
+                "the floor of a sealed generation is missing",
+                before.floor_at(space),
+            ));
+        }
+        let own = descriptors.iter().find(|d| d.generation == *id);
+        open = open.or(own.filter(|d| d.floor.is_none()));
+    }
+    Ok(())
 }
 
 /// Groups the manifest's chains by incarnation and finds their segments.
@@ -258,8 +287,13 @@ impl Found {
     }
 
     /// Rule 3: makes durable, before the first edit, everything that was kept and is not known to
-    /// have been durable, and the headers of the zones that it lies in.
-    pub fn repersist(&self, space: &Space, zones: &[Zone]) -> Result<()> {
+    /// have been durable, the headers of the zones that it lies in, and the floors.
+    pub fn repersist(
+        &self,
+        space: &Space,
+        zones: &[Zone],
+        descriptors: &mut [Descriptor],
+    ) -> Result<()> {
         let Some(last) = self.incarnations.last() else {
             return Ok(());
         };
@@ -281,7 +315,9 @@ impl Found {
             .copied()
             .filter(|z| owners.contains(&z.owner))
             .collect();
-        space.repersist(&relied)
+        space.repersist(&relied)?;
+        // By its floor a generation counts as sealed, and the one behind it takes the writes.
+        descriptors.iter_mut().try_for_each(|d| d.repersist(space))
     }
 
     /// The cuts of the last incarnation's chains that have none, except of generations that go.

@@ -37,7 +37,8 @@
 //! the newer copy wins; nothing was granted yet, the zone is empty, the owner has one empty zone
 //! more. *Grow*: `pm` makes zeroed bytes durable, then the part header's copies, then the part word
 //! A, then B; the larger valid word wins, and with word A torn, B still says the old count: the part
-//! does not exist and is made again. *Object pools*: see `pool`.
+//! does not exist and is made again. Where the words differ, opening writes both again before anything
+//! is attached: a kill leaves word A readable before it is durable. *Object pools*: see `pool`.
 #![forbid(unsafe_code)]
 
 mod format;

@@ -277,7 +277,12 @@ impl Space {
             ));
         }
         let seed = region_seed(id);
-        let mut parts = read_parts(&region, seed)?;
+        let (mut parts, whole) = read_parts(&region, seed)?;
+        if !whole && !region.is_read_only() && !active(Bug::SkipRepersist) {
+            // A killed process may have stored word A and not persisted it; what is attached in the
+            // part from now on needs it. Word B is stored only after A is durable.
+            write_parts_word(&region, seed, narrow(parts.len() as u64)?)?;
+        }
         let mut generation = 0;
         let mut zones = Vec::new();
         for part in &mut parts {
@@ -545,10 +550,14 @@ fn write_parts_word(region: &Region, seed: u64, parts: u32) -> Result<()> {
     Ok(())
 }
 
-fn read_parts(region: &Region, seed: u64) -> Result<Vec<Part>> {
+/// The parts, and whether both copies of the part word count them.
+fn read_parts(region: &Region, seed: u64) -> Result<(Vec<Part>, bool)> {
     let mut count = None;
+    let mut whole = true;
     for at in PARTS_WORD_COPIES {
-        count = count.max(read_checked_word(region.load_u64(PmOff(at))?, seed, at));
+        let copy = read_checked_word(region.load_u64(PmOff(at))?, seed, at);
+        whole &= copy.is_some() && (count.is_none() || copy == count);
+        count = count.max(copy);
     }
     let count = count
         .filter(|&n| n > 0)
@@ -570,7 +579,7 @@ fn read_parts(region: &Region, seed: u64) -> Result<Vec<Part>> {
         }
         parts.push(Part::new(header));
     }
-    Ok(parts)
+    Ok((parts, whole))
 }
 
 #[cold]

@@ -9,7 +9,7 @@
 use thermocline_base::Result;
 use thermocline_base::checksum::hash64;
 use thermocline_halloc::{ObjectPool, Space};
-use thermocline_pm::Region;
+use thermocline_pm::{PmOff, Region};
 
 use crate::format::{
     FLOOR_COPIES, decode_descriptor, decode_floor, encode_descriptor, encode_floor,
@@ -23,6 +23,8 @@ pub struct Descriptor {
     pub generation: u64,
     /// Its last seqno, if it is sealed.
     pub floor: Option<u64>,
+    /// Whether both copies of the floor say so.
+    whole: bool,
     index: u32,
     seed: u64,
 }
@@ -49,6 +51,7 @@ impl Descriptor {
         Ok(Some(Descriptor {
             generation,
             floor: None,
+            whole: true,
             index,
             seed,
         }))
@@ -86,11 +89,14 @@ impl Descriptor {
         let generation = decode_descriptor(region.bytes(at, 64)?, seed, at.0)
             .ok_or_else(|| damaged("the descriptor", at.0))?;
         let mut floor = None;
-        let mut torn = 0;
+        let (mut sound, mut torn) = (0, 0);
         for copy in FLOOR_COPIES.map(|c| at.plus(c)) {
             let bytes = region.bytes(copy, 64)?;
             match decode_floor(bytes, seed, copy.0) {
-                Some(found) => floor = floor.max(Some(found)),
+                Some(found) => {
+                    floor = floor.max(Some(found));
+                    sound += 1;
+                }
                 None if bytes[..16].iter().all(|&b| b == 0) => {}
                 None => torn += 1,
             }
@@ -103,6 +109,7 @@ impl Descriptor {
         Ok(Descriptor {
             generation,
             floor,
+            whole: floor.is_none() || sound == FLOOR_COPIES.len(),
             index,
             seed,
         })
@@ -121,7 +128,27 @@ impl Descriptor {
             space.region().persist(copy, 16, SITE_FLOOR)?;
         }
         self.floor = Some(floor);
+        self.whole = true;
         Ok(())
+    }
+
+    /// Makes a floor that was found durable, before anything is built on it (design §14, rule 3): a
+    /// killed process may have stored copy A and not persisted it. Copy B is stored only after
+    /// copy A is durable, so a floor of which both copies are there needs nothing.
+    ///
+    /// # Errors
+    /// A failed persist.
+    pub fn repersist(&mut self, space: &Space) -> Result<()> {
+        match self.floor {
+            Some(floor) if !self.whole => self.set_floor(space, floor),
+            _ => Ok(()),
+        }
+    }
+
+    /// Where the floor lies.
+    pub fn floor_at(&self, space: &Space) -> PmOff {
+        let object = space.generations().object(self.index);
+        object.plus(FLOOR_COPIES[0])
     }
 
     /// Gives the descriptor back: the manifest no longer names its generation.

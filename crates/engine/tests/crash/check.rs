@@ -243,6 +243,10 @@ impl<'a> Checker<'a> {
                 self.explore(&snapshot, Level::Inside);
             }
             self.explore(&Snapshot::of(&life, snapshot.point), Level::Chained);
+            if snapshot.point.site.0.starts_with("halloc: part") && snapshot.expect.exists {
+                use_new_part(&life)?;
+                self.again(&life, snapshot.point, "after using a part found")?;
+            }
             self.go_on(life, snapshot, true)
         });
         if let Err(why) = done {
@@ -317,6 +321,21 @@ pub fn write_on(life: &Life, seen: u64) -> Verdict<()> {
         .accept(&life.dump(&expect.allowed)?)
         .map(drop)
         .map_err(|why| format!("after writing on: {why}"))
+}
+
+/// Writes until zones behind the first part are in use, if there are any.
+fn use_new_part(life: &Life) -> Verdict<()> {
+    let first = SPACE.part_bytes_first;
+    let mut n = 0;
+    loop {
+        let space = life.engine().metrics().space;
+        if space.region_bytes == first || space.attached_bytes > first {
+            return Ok(());
+        }
+        n += 1;
+        let op = Op::put(0, &[b'p', n], [n; 15_000]);
+        life.run(&op).map_err(say("filling the first part"))?;
+    }
 }
 
 pub fn region_spec(life: &Life, read_only: bool) -> RegionSpec {
