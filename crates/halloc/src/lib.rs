@@ -42,12 +42,14 @@
 #![forbid(unsafe_code)]
 
 mod format;
+mod part;
 mod pool;
 mod space;
 
 pub use format::{FORMAT_VERSION, META_BYTES_MIN, ZONE_HEADER_BYTES};
+pub use part::Zone;
 pub use pool::ObjectPool;
-pub use space::{Reserve, Space, SpaceSpec, SpaceUse, Zone};
+pub use space::{Reserve, Space, SpaceSpec, SpaceUse};
 
 thermocline_base::sites! {
     /// The superblock and the empty pools are durable.

@@ -7,18 +7,15 @@ use thermocline_base::{Error, Result};
 use thermocline_pm::{PmOff, Region};
 
 use crate::format::{
-    self, GENERATION_POOL, META_BYTES_MIN, PART_HEADER_SPAN, PARTS_WORD_COPIES, PartHeader,
-    RegionId, SUPERBLOCK_COPIES, SuperblockCopy, ZONE_HEADER_BYTES, ZoneHeader, checked_word,
-    damaged, narrow, read_checked_word, region_seed,
+    self, GENERATION_POOL, META_BYTES_MIN, PartHeader, RegionId, SUPERBLOCK_COPIES, SuperblockCopy,
+    ZONE_HEADER_BYTES, ZoneHeader, narrow, region_seed,
+};
+use crate::part::{
+    PART_BYTES_MAX, Part, Zone, end_of, read_parts, scan_part, write_part_header, write_parts_word,
+    zone, zone_bytes,
 };
 use crate::pool::{ObjectPool, PoolPlace};
-use crate::{SITE_ATTACH, SITE_FORMAT, SITE_PART, SITE_PARTS_WORD};
-
-/// Largest part and, below it, how parts double.
-const PART_BYTES_MAX: u64 = 64 << 20;
-/// Zones per part, where that gives zones of allowed sizes.
-const ZONES_PER_PART: u64 = 16;
-const ZONE_BYTES_MAX: u64 = 4 << 20;
+use crate::{SITE_ATTACH, SITE_FORMAT};
 
 const GENERATION_OBJECTS: u32 = 64;
 const GENERATION_OBJECT_BYTES: u64 = 192;
@@ -39,24 +36,6 @@ pub enum Reserve {
     Keep,
     /// Take it if nothing else is free: deletes and seals.
     Use,
-}
-
-/// An attached zone (or run of adjacent ones).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Zone {
-    /// Whom it belongs to. Ids of owners are never reused.
-    pub owner: u64,
-    /// Rises with every attachment of the region.
-    pub generation: u64,
-    /// Position among the owner's zones, from 0.
-    pub ordinal: u32,
-    /// First byte for data; on a line.
-    pub data: PmOff,
-    /// Behind its last byte.
-    pub end: PmOff,
-    part: u32,
-    first: u32,
-    run: u32,
 }
 
 /// How much of a region is used.
@@ -93,68 +72,6 @@ struct State {
     parts: Vec<Part>,
     /// The highest zone generation seen or given.
     generation: u64,
-}
-
-#[derive(Debug)]
-struct Part {
-    header: PartHeader,
-    /// One flag a zone: attached, or the meta zone.
-    taken: Vec<bool>,
-    free: usize,
-}
-
-impl Part {
-    fn new(header: PartHeader) -> Part {
-        let zones = index(header.bytes / header.zone_bytes);
-        let mut part = Part {
-            header,
-            taken: vec![false; zones],
-            free: zones,
-        };
-        if header.index == 0 {
-            part.take(0, 1);
-        }
-        part
-    }
-
-    fn take(&mut self, first: usize, run: usize) {
-        for taken in &mut self.taken[first..first + run] {
-            assert!(!*taken, "a zone is attached twice");
-            *taken = true;
-        }
-        self.free -= run;
-    }
-
-    /// The header offset of zone `i`.
-    fn header_at(&self, i: usize) -> PmOff {
-        let start = self.header.offset + i as u64 * self.header.zone_bytes;
-        PmOff(if i == 0 {
-            start + PART_HEADER_SPAN
-        } else {
-            start
-        })
-    }
-
-    /// The first run of `min_bytes` of data in free zones: its first zone and length.
-    fn find(&self, min_bytes: u64) -> Option<(usize, usize)> {
-        let mut start = 0;
-        let mut len = 0;
-        for (i, &taken) in self.taken.iter().enumerate() {
-            if taken {
-                len = 0;
-                continue;
-            }
-            if len == 0 {
-                start = i;
-            }
-            len += 1;
-            let end = self.header.offset + (start + len) as u64 * self.header.zone_bytes;
-            if end - self.header_at(start).0 - ZONE_HEADER_BYTES >= min_bytes {
-                return Some((start, len));
-            }
-        }
-        None
-    }
 }
 
 impl Space {
@@ -495,24 +412,6 @@ impl Space {
     }
 }
 
-fn end_of(parts: &[Part]) -> u64 {
-    parts.last().map_or(0, |p| p.header.offset + p.header.bytes)
-}
-
-fn zone(part: &Part, first: usize, header: &ZoneHeader) -> Result<Zone> {
-    let end = part.header.offset + (first as u64 + u64::from(header.run)) * part.header.zone_bytes;
-    Ok(Zone {
-        owner: header.owner,
-        generation: header.generation,
-        ordinal: header.ordinal,
-        data: part.header_at(first).plus(ZONE_HEADER_BYTES),
-        end: PmOff(end),
-        part: part.header.index,
-        first: narrow(first as u64)?,
-        run: header.run,
-    })
-}
-
 fn generation_pool() -> PoolPlace {
     PoolPlace {
         head: GENERATION_POOL,
@@ -524,118 +423,6 @@ fn generation_pool() -> PoolPlace {
 
 const _: () = assert!(GENERATION_POOL + 64 + 8 * GENERATION_OBJECTS as u64 <= 2048);
 const _: () = assert!(2048 + GENERATION_OBJECTS as u64 * GENERATION_OBJECT_BYTES <= META_BYTES_MIN);
-
-/// The zone size of a part: a power of two that gives about [`ZONES_PER_PART`] zones.
-fn zone_bytes(part_bytes: u64) -> u64 {
-    let wanted = (part_bytes / ZONES_PER_PART).max(1);
-    let power = 1 << wanted.ilog2();
-    u64::clamp(power, META_BYTES_MIN, ZONE_BYTES_MAX)
-}
-
-fn write_part_header(region: &Region, seed: u64, header: &PartHeader) -> Result<()> {
-    let at = PartHeader::place(header.index, header.offset);
-    let block = header.encode(seed);
-    for copy in [at, at + 64] {
-        region.write(PmOff(copy), &block);
-        region.persist(PmOff(copy), 64, SITE_PART)?;
-    }
-    Ok(())
-}
-
-fn write_parts_word(region: &Region, seed: u64, parts: u32) -> Result<()> {
-    for at in PARTS_WORD_COPIES {
-        region.store_u64(PmOff(at), checked_word(parts, seed, at), SITE_PARTS_WORD);
-        region.persist(PmOff(at), 8, SITE_PARTS_WORD)?;
-    }
-    Ok(())
-}
-
-/// The parts, and whether both copies of the part word count them.
-fn read_parts(region: &Region, seed: u64) -> Result<(Vec<Part>, bool)> {
-    let mut count = None;
-    let mut whole = true;
-    for at in PARTS_WORD_COPIES {
-        let copy = read_checked_word(region.load_u64(PmOff(at))?, seed, at);
-        whole &= copy.is_some() && (count.is_none() || copy == count);
-        count = count.max(copy);
-    }
-    let count = count
-        .filter(|&n| n > 0)
-        .ok_or_else(|| damaged("the part word", region.path(), PARTS_WORD_COPIES[0]))?;
-    let mut parts: Vec<Part> = Vec::new();
-    for index in 0..count {
-        let offset = end_of(&parts);
-        let at = PartHeader::place(index, offset);
-        let mut header = None;
-        for copy in [at, at + 64] {
-            let block = region
-                .bytes(PmOff(copy), 64)
-                .map_err(|_| cut_short(region, offset))?;
-            header = header.or(PartHeader::decode(block, seed, index, offset));
-        }
-        let header = header.ok_or_else(|| damaged("a part header", region.path(), at))?;
-        if offset + header.bytes > region.len() {
-            return Err(cut_short(region, offset + header.bytes));
-        }
-        parts.push(Part::new(header));
-    }
-    Ok((parts, whole))
-}
-
-#[cold]
-fn cut_short(region: &Region, needed: u64) -> Error {
-    Error::corruption(
-        "the region is shorter than its parts: it was cut short",
-        region.path().display().to_string(),
-        region.len(),
-        format!("at least {needed} bytes"),
-        format!("{} bytes", region.len()),
-    )
-}
-
-/// Reads the zone headers of a part (invariants 2 and 3).
-fn scan_part(
-    region: &Region,
-    seed: u64,
-    part: &mut Part,
-    live: &impl Fn(u64) -> bool,
-    generation: &mut u64,
-    zones: &mut Vec<Zone>,
-) -> Result<()> {
-    let mut i = usize::from(part.header.index == 0);
-    while i < part.taken.len() {
-        let at = part.header_at(i);
-        let copies = [at, at.plus(64)].map(|copy| {
-            region
-                .bytes(copy, 64)
-                .map(|block| ZoneHeader::decode(block, seed, at))
-        });
-        let [a, b] = copies;
-        let stale_first = active(Bug::StaleZoneGeneration);
-        let newest = [a?, b?].into_iter().flatten().reduce(|a, b| {
-            if (b.generation > a.generation) != stale_first {
-                b
-            } else {
-                a
-            }
-        });
-        let mut step = 1;
-        if let Some(header) = newest {
-            *generation = (*generation).max(header.generation);
-            if live(header.owner) {
-                let run = header.run as usize;
-                if run == 0 || i + run > part.taken.len() {
-                    return Err(damaged("a zone header", region.path(), at.0));
-                }
-                zones.push(zone(part, i, &header)?);
-                part.take(i, run);
-                step = run;
-            }
-        }
-        i += step;
-    }
-    Ok(())
-}
 
 fn hex(id: &RegionId) -> String {
     id.iter().map(|b| format!("{b:02x}")).collect()
