@@ -85,7 +85,7 @@ fn zones_are_found_again_by_owner_and_order() {
     let next = reopened.attach(6, 0, 1000, Reserve::Keep).unwrap();
     assert!(next.generation > big.generation, "generations only rise");
     let (_, zones) = open(&sim, &[6, 9]).unwrap();
-    assert!(zones.iter().any(|z| *z == next));
+    assert!(zones.contains(&next));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use super::*;
 use thermocline_base::Steps;
+use thermocline_env::OpenMode;
 
 const SITE: Site = Site("test");
 
