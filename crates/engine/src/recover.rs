@@ -42,6 +42,7 @@ pub(crate) fn find(
     descriptors: &[Descriptor],
     threads: usize,
 ) -> Result<Found> {
+    check_owners(space, state)?;
     check_floors(space, zones, state, descriptors)?;
     let mut incarnations = plan(db_id, space, zones, state, descriptors)?;
     let mut found = Found {
@@ -75,6 +76,22 @@ pub(crate) fn find(
         .map(|(_, incarnation)| incarnation)
         .collect();
     Ok(found)
+}
+
+/// The manifest names a chain before the chain gets its first zone. A zone of a chain that comes
+/// later means that the manifest has lost its last edits, and with them where data lies.
+fn check_owners(space: &Space, state: &State) -> Result<()> {
+    let (next, found) = (state.next_ids().chain, space.highest_owner());
+    if found < next {
+        return Ok(());
+    }
+    Err(Error::corruption(
+        "a zone belongs to a chain that the manifest does not know yet: the manifest was cut short",
+        space.region().path().display().to_string(),
+        0,
+        format!("chains below {next}"),
+        format!("chain {found}"),
+    ))
 }
 
 /// A generation behind one without a floor was prepared and never used: it has no zone, and no chain

@@ -138,6 +138,11 @@ pub(crate) fn may_be_torn_superblock(block: &[u8]) -> bool {
         && block[32..].iter().all(|&b| b == 0)
 }
 
+/// Whether these bytes begin like a part header.
+pub(crate) fn has_part_magic(block: &[u8]) -> bool {
+    u32_at(block, 0) == PART_MAGIC
+}
+
 /// A part: a stretch of the region with zones of one size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PartHeader {

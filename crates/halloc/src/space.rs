@@ -1,5 +1,7 @@
 //! Zones: large pieces of the region, attached to owners and released in batches.
 
+use std::cell::Cell;
+
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::size::{format_size, index};
 use thermocline_base::sync::{Mutex, lock};
@@ -62,6 +64,8 @@ pub struct Space {
     seed: u64,
     spec: SpaceSpec,
     generations: ObjectPool,
+    /// Of all zone headers that the open saw, live or not.
+    highest_owner: u64,
     state: Mutex<State>,
     /// Held while the region grows, which takes long; never together with `state` by its waiters.
     growing: Mutex<()>,
@@ -105,6 +109,7 @@ impl Space {
             seed,
             spec,
             generations,
+            highest_owner: 0,
             state: Mutex::new(state),
             growing: Mutex::new(()),
         })
@@ -161,8 +166,15 @@ impl Space {
                 torn &= format::may_be_torn_superblock(region.bytes(PmOff(at), 64)?);
             }
         }
-        // Behind what formatting writes everything is zero.
-        let mut at = META_BYTES_MIN;
+        // The part header is the first that formatting makes durable. Without it, and in any case
+        // behind what formatting writes, everything is zero.
+        let header = format::PART0_HEADER;
+        let begun =
+            header + 64 <= region.len() && format::has_part_magic(region.bytes(PmOff(header), 64)?);
+        let mut at = match begun {
+            true => META_BYTES_MIN,
+            false => header + 128,
+        };
         while torn && at < region.len() {
             let len = (region.len() - at).min(1 << 16);
             torn &= region.bytes(PmOff(at), index(len))?.iter().all(|&b| b == 0);
@@ -200,6 +212,11 @@ impl Space {
             // part from now on needs it. Word B is stored only after A is durable.
             write_parts_word(&region, seed, narrow(parts.len() as u64)?)?;
         }
+        let highest_owner = Cell::new(0);
+        let live = |owner| {
+            highest_owner.set(highest_owner.get().max(owner));
+            live(owner)
+        };
         let mut generation = 0;
         let mut zones = Vec::new();
         for part in &mut parts {
@@ -226,6 +243,7 @@ impl Space {
             seed,
             spec,
             generations,
+            highest_owner: highest_owner.get(),
             state,
             growing: Mutex::new(()),
         };
@@ -235,6 +253,11 @@ impl Space {
     /// The region.
     pub fn region(&self) -> &Region {
         &self.region
+    }
+
+    /// The highest id of an owner to whom a zone was ever attached, as far as the open saw headers.
+    pub fn highest_owner(&self) -> u64 {
+        self.highest_owner
     }
 
     /// The pool of generation descriptors.
