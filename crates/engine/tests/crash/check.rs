@@ -13,6 +13,7 @@ use thermocline_memtable::Descriptor;
 use thermocline_pm::{Emulation, Place, Region, RegionSpec};
 use thermocline_version::Manifest;
 
+use crate::explore::Planted;
 use crate::life::{Life, PM, dir};
 use crate::oracle::{Change, Expect, Model, Op};
 use crate::snapshot::{Budget, Snapshot, State};
@@ -41,6 +42,8 @@ pub struct Checker<'a> {
     pub violations: Vec<String>,
     options: &'a Options,
     seed: u64,
+    /// Violations after which it stops.
+    patience: usize,
     /// Planted while a state is opened.
     bug: Option<Bug>,
     /// What was recovered from each state, by digest.
@@ -62,16 +65,22 @@ pub enum Level {
 }
 
 impl<'a> Checker<'a> {
-    pub fn new(options: &'a Options, seed: u64, bug: Option<Bug>) -> Checker<'a> {
+    pub fn new(options: &'a Options, seed: u64, planted: Planted) -> Checker<'a> {
         Checker {
             stats: Stats::default(),
             sites: BTreeSet::new(),
             violations: Vec::new(),
             options,
             seed,
-            bug,
+            patience: if planted.is_any() { 1 } else { 5 },
+            bug: planted.recovery,
             known: HashMap::new(),
         }
+    }
+
+    /// Whether enough is wrong to stop.
+    pub fn is_enough(&self) -> bool {
+        self.violations.len() >= self.patience
     }
 
     /// Recovers from the states of `snapshot`.
@@ -84,20 +93,24 @@ impl<'a> Checker<'a> {
         };
         let draw = self.draw(snapshot.point.step);
         // The control: on a share of the points every word is varied, read or not.
-        let prune = level == Level::First && !draw.is_multiple_of(8);
-        let reads = (prune && !snapshot.is_settled()).then(|| self.probe(snapshot));
+        let prune = !draw.is_multiple_of(8) && !snapshot.is_settled();
+        let reads = prune.then(|| self.probe(snapshot, level));
         for state in snapshot.states(budget, reads.as_ref(), draw) {
             self.state(snapshot, &state, level);
-            if self.violations.len() > 4 {
+            if self.is_enough() {
                 return;
             }
         }
     }
 
-    /// The words that recovery reads in the newest and in the oldest state.
-    fn probe(&mut self, snapshot: &Snapshot) -> BTreeSet<u64> {
+    /// The words that recovery reads in the newest state and, in the first life, in the oldest.
+    fn probe(&mut self, snapshot: &Snapshot, level: Level) -> BTreeSet<u64> {
         let mut reads = BTreeSet::new();
-        for state in [snapshot.newest(), snapshot.oldest()] {
+        let mut states = vec![snapshot.newest()];
+        if level == Level::First {
+            states.push(snapshot.oldest());
+        }
+        for state in states {
             let mut life = snapshot.life(&state, self.options, self.seed);
             life.pm.track_reads(true);
             // What goes wrong here goes wrong again when the state is checked.
@@ -161,17 +174,21 @@ impl<'a> Checker<'a> {
         digest: u64,
     ) -> Verdict<Arc<Model>> {
         let mut life = snapshot.life(state, self.options, digest);
-        let inside = (level == Level::First && digest.is_multiple_of(16)).then(|| watch(&life));
+        let first = level == Level::First;
+        // Now and then the recovery is not only crashed but killed.
+        let kills = digest.is_multiple_of(256);
+        let inside = (first && digest.is_multiple_of(16)).then(|| watch(&life, kills));
         let model = self.open(&mut life, &snapshot.expect)?;
         life.observe(None);
         for mut snapshot in inside.into_iter().flat_map(|taken| take(&taken)) {
             // The same bytes give the same answer however often their recovery is cut short.
             snapshot.expect.allowed = vec![model.clone()];
             self.explore(&snapshot, Level::Inside);
+            self.kill(&snapshot);
         }
         // What was decided is durable before the store answers.
         self.again(&life, snapshot.point, "after recovery")?;
-        let deep = level == Level::First && digest.is_multiple_of(16);
+        let deep = first && digest.is_multiple_of(16);
         self.go_on(life, snapshot, deep)?;
         Ok(model)
     }
@@ -201,7 +218,7 @@ impl<'a> Checker<'a> {
 
     /// Writes on in a second life, crashes, closes, opens.
     fn go_on(&mut self, mut life: Life, snapshot: &Snapshot, deep: bool) -> Verdict<()> {
-        let chained = deep.then(|| watch(&life));
+        let chained = deep.then(|| watch(&life, false));
         let written = write_on(&life, snapshot.expect.seen);
         life.observe(None);
         written.map_err(|why| format!("writing on: {why}"))?;
@@ -235,7 +252,7 @@ impl<'a> Checker<'a> {
         };
         self.stats.kills += 1;
         let done = caught(|| {
-            let inside = watch(&life);
+            let inside = watch(&life, false);
             let opened = self.open(&mut life, &snapshot.expect);
             life.observe(None);
             opened?;
@@ -257,10 +274,10 @@ impl<'a> Checker<'a> {
 }
 
 /// Puts a snapshot of every point of `life` aside.
-fn watch(life: &Life) -> Taken {
+fn watch(life: &Life, forks: bool) -> Taken {
     let taken = Taken::default();
     let sink = taken.clone();
-    life.observe(Some(Snapshot::observer(life, false, move |snapshot| {
+    life.observe(Some(Snapshot::observer(life, forks, move |snapshot| {
         sink.lock().unwrap().push(snapshot);
     })));
     taken

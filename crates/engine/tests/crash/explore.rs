@@ -21,6 +21,12 @@ pub struct Planted {
     pub recovery: Option<Bug>,
 }
 
+impl Planted {
+    pub fn is_any(&self) -> bool {
+        self.work.or(self.recovery).is_some()
+    }
+}
+
 /// What an exploration found.
 #[derive(Debug, Default)]
 pub struct Outcome {
@@ -64,7 +70,7 @@ pub fn explore(workload: &Workload, seed: u64, planted: Planted, step: Option<u6
             steps.observe(None);
             done
         });
-        let mut checker = Checker::new(&options, seed, planted.recovery);
+        let mut checker = Checker::new(&options, seed, planted);
         for snapshot in snapshots.iter() {
             if step.is_none_or(|step| step == snapshot.point.step) {
                 checker.explore(&snapshot, Level::First);
@@ -72,7 +78,7 @@ pub fn explore(workload: &Workload, seed: u64, planted: Planted, step: Option<u6
             } else {
                 checker.sites.insert(snapshot.point.site);
             }
-            if checker.violations.len() > 4 {
+            if checker.is_enough() {
                 break;
             }
         }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use thermocline_base::options::Options;
 use thermocline_base::step::Observer;
-use thermocline_base::{CfId, Error, Result, Steps};
+use thermocline_base::{CfId, Error, Result, Site, Steps, When};
 use thermocline_engine::{Cursor, Engine, Report, World, verify};
 use thermocline_env::Env;
 use thermocline_env::sim::SimFs;
@@ -16,6 +16,9 @@ use crate::oracle::{Expect, Model, Op, Tracker};
 
 /// Most bytes of the simulated region.
 pub const PM: u64 = 1 << 20;
+
+/// An operation has returned to its caller.
+pub const ACKNOWLEDGED: Site = Site("test: acknowledged");
 
 pub fn dir() -> &'static Path {
     Path::new("/db")
@@ -99,6 +102,8 @@ impl Life {
         let refused = matches!(done, Err(Error::OutOfSpace(_)));
         if done.is_ok() || refused {
             self.tracker.lock().unwrap().end(!refused);
+            // The caller knows: an instant of its own, whether or not anything was fenced.
+            self.pm.steps().point(ACKNOWLEDGED, When::After);
             return Ok(!refused);
         }
         done.map(|()| true)

@@ -12,7 +12,7 @@ use thermocline_env::simulated::SeededRandom;
 use thermocline_pm::SimPm;
 use thermocline_pm::sim::{Choice, CrashImage};
 
-use crate::life::{Life, PM};
+use crate::life::{ACKNOWLEDGED, Life, PM};
 use crate::oracle::{Expect, Tracker};
 
 /// How many states of a snapshot are tried.
@@ -90,7 +90,7 @@ impl Snapshot {
         let tracker: Arc<Mutex<Tracker>> = life.tracker.clone();
         Arc::new(move |point| {
             let expect = tracker.lock().unwrap().expect();
-            let rare = point.site.0 != "memtable: item durable";
+            let rare = point.site != ACKNOWLEDGED && point.site.0 != "memtable: item durable";
             let fork = forks && (rare || point.step.is_multiple_of(6));
             sink(Snapshot::take(&pm, &fs, point, expect, fork));
         })
