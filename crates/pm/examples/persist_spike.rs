@@ -9,10 +9,6 @@
     clippy::disallowed_methods,
     reason = "measures the system calls themselves"
 )]
-#![expect(
-    clippy::cast_possible_truncation,
-    reason = "a measurement with fixed small sizes"
-)]
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;
