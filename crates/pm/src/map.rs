@@ -19,6 +19,29 @@ unsafe impl Send for Reservation {}
 // SAFETY: as above; `&self` methods only make system calls that the kernel serialises.
 unsafe impl Sync for Reservation {}
 
+/// Whether the file system of `fd` grants `MAP_SYNC` mappings, which only DAX does. Asked at an
+/// address of the kernel's choice: a refused `MAP_FIXED` mapping may already have taken away what it
+/// was to replace, and then another thread's pages could come to lie in a reservation (M1).
+pub(crate) fn gives_sync(fd: i32) -> bool {
+    // SAFETY: asks for fresh addresses anywhere; nothing existing is touched.
+    let got = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            PAGE,
+            libc::PROT_READ,
+            libc::MAP_SHARED_VALIDATE | libc::MAP_SYNC,
+            fd,
+            0,
+        )
+    };
+    if got == libc::MAP_FAILED {
+        return false;
+    }
+    // SAFETY: the page was mapped above and nobody knows it.
+    unsafe { libc::munmap(got, PAGE) };
+    true
+}
+
 /// The page size that everything here is a multiple of.
 pub(crate) const PAGE: usize = 4096;
 
@@ -119,5 +142,23 @@ impl Drop for Reservation {
     fn drop(&mut self) {
         // SAFETY: M1: the range is ours, and the owner is gone, so no slice of it is left.
         unsafe { libc::munmap(self.base.cast(), self.len) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsRawFd;
+
+    use super::*;
+
+    #[test]
+    fn asking_for_sync_takes_no_page_out_of_a_reservation() {
+        let file = tempfile::tempfile().unwrap();
+        let map = Reservation::reserve(4 * PAGE).unwrap();
+        gives_sync(file.as_raw_fd());
+        let mut present = [0u8; 4];
+        // SAFETY: the range is reserved, and there is a byte for each page.
+        let rc = unsafe { libc::mincore(map.base().cast(), map.len(), present.as_mut_ptr()) };
+        assert_eq!(rc, 0, "a page of the reservation is unmapped");
     }
 }

@@ -11,7 +11,7 @@ use thermocline_env::{Env, File, FsKind, OpenMode};
 
 use super::{Backend, Inner, Place, Region, RegionKind, RegionSpec};
 use crate::counters::Counters;
-use crate::map::{PAGE, Reservation};
+use crate::map::{PAGE, Reservation, gives_sync};
 use crate::sigbus::Watch;
 use crate::{SITE_CREATE, SITE_GROW};
 
@@ -84,7 +84,7 @@ impl Region {
                     Error::Unsupported(format!("{} cannot be mapped", path.display()))
                 })?;
                 let map = Reservation::reserve(index(capacity)).map_err(io)?;
-                let kind = detect(&env, path, spec.demand, fd, &map, len)?;
+                let kind = detect(&env, path, spec.demand, fd)?;
                 if len > 0 {
                     let sync = kind == RegionKind::Dax;
                     map.map(fd, 0, index(len), !spec.read_only, sync)
@@ -205,18 +205,9 @@ impl Region {
 }
 
 /// What kind of region `path` gives, held against what the user demands.
-fn detect(
-    env: &Env,
-    path: &Path,
-    demand: RegionDemand,
-    fd: i32,
-    map: &Reservation,
-    len: u64,
-) -> Result<RegionKind> {
+fn detect(env: &Env, path: &Path, demand: RegionDemand, fd: i32) -> Result<RegionKind> {
     let tmpfs = env.storage.fs_kind(path)? == FsKind::Tmpfs;
-    // Only a DAX file system grants a MAP_SYNC mapping; an empty file is asked for one page.
-    let probe = if len == 0 { PAGE } else { index(len).min(PAGE) };
-    let dax = !tmpfs && map.map(fd, 0, probe, false, true).is_ok();
+    let dax = !tmpfs && gives_sync(fd);
     let kind = match (dax, tmpfs) {
         (true, _) => RegionKind::Dax,
         (_, true) => RegionKind::Shm,
