@@ -3,7 +3,7 @@
 //! A row of a table makes the field, its documentation, default, range, parser (`--set
 //! group.option=value`), printer and the random value for tests. A new option touches one place.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::size::{format_size, parse_size};
@@ -296,7 +296,8 @@ pub struct Options {
     /// Most persistent memory the store uses, in bytes. A limit, not a reservation; it may change
     /// at every open.
     pub pm: u64,
-    /// Where the region lies: a file or a folder to make it in. `None` is the database's folder.
+    /// Where the region lies: a file, or a folder to make it in. `None` is the database's folder
+    /// for a new database; an existing one remembers where its region was last.
     pub pm_path: Option<PathBuf>,
     /// Refuse any other kind of region than this.
     pub region: RegionDemand,
@@ -359,13 +360,20 @@ impl Options {
         match name {
             "dram" => self.dram = parse_size(value)?,
             "pm" => self.pm = parse_size(value)?,
+            "pm_path" if value.is_empty() => {
+                return Err(Error::InvalidArgument(
+                    "pm_path is a file or a folder; an empty path was given".to_string(),
+                ));
+            }
+            "pm_path" => self.pm_path = Some(value.into()),
             "region" => self.region = RegionDemand::parse(value)?,
             "emulate" => self.emulate = Emulation::parse(value)?,
             "preset" => self.preset = Preset::parse(value)?,
             _ => {
                 let row = Self::rows().find(|row| row.name == name).ok_or_else(|| {
                     Error::InvalidArgument(format!(
-                        "there is no option '{name}'; the options are dram, pm, region, emulate, preset, {}",
+                        "there is no option '{name}'; the options are dram, pm, pm_path, region, emulate, \
+                         preset, {}",
                         Self::rows()
                             .map(|row| row.name)
                             .collect::<Vec<_>>()
@@ -398,7 +406,9 @@ impl Options {
             .or_else(|| self.manifest.field_mut(name))
     }
 
-    /// Every option and its effective value as text that [`Options::set`] reads back.
+    /// Every option and its effective value as text that [`Options::set`] reads back: what a
+    /// database remembers. What holds for one opening only (`emulate`, `region`, `read_only`,
+    /// `create_if_missing`) is not among them, nor a `pm_path` that is no UTF-8.
     pub fn effective(&self) -> Vec<(&'static str, String)> {
         let mut all = vec![
             ("dram", format_exact(self.dram)),
@@ -417,6 +427,8 @@ impl Options {
                 .zip(values)
                 .map(|(row, value)| (row.name, row.print(value))),
         );
+        let pm_path = self.pm_path.as_deref().and_then(Path::to_str);
+        all.extend(pm_path.map(|path| ("pm_path", path.to_string())));
         all
     }
 
@@ -483,6 +495,7 @@ mod tests {
         let mut options = Options {
             dram: 3 << 20,
             pm: (1 << 30) + 1,
+            pm_path: Some("/mnt/pmem/one two".into()),
             ..Options::default()
         };
         options.memtable.bytes_max = 12_345;
@@ -492,6 +505,18 @@ mod tests {
             again.set(name, &value).unwrap();
         }
         assert_eq!(options, again);
+    }
+
+    #[test]
+    fn what_holds_once_is_not_printed() {
+        let once = Options {
+            emulate: Emulation::Optane,
+            region: RegionDemand::Shm,
+            read_only: true,
+            create_if_missing: false,
+            ..Options::default()
+        };
+        assert_eq!(once.effective(), Options::default().effective());
     }
 
     #[test]
@@ -505,6 +530,7 @@ mod tests {
             ("preset", "flat-lsm", "SSD levels"),
             ("preset", "rocks", "there is no preset"),
             ("region", "optane", "dax"),
+            ("pm_path", "", "empty"),
         ] {
             let error = options.set(name, value).unwrap_err().to_string();
             assert!(error.contains(says), "{name}={value}: {error}");

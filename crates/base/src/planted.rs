@@ -64,22 +64,22 @@ pub fn active(_bug: Bug) -> bool {
     false
 }
 
-/// Plants `bug` on this thread until the guard is dropped.
+/// Plants `bug` on this thread until the guard is dropped, in place of the one that is planted there,
+/// which then returns.
 #[cfg(feature = "planted")]
 #[must_use]
 pub fn plant(bug: Bug) -> Planted {
-    ACTIVE.set(Some(bug));
-    Planted(())
+    Planted(ACTIVE.replace(Some(bug)))
 }
 
 /// Keeps a bug planted; see [`plant`].
 #[cfg(feature = "planted")]
 #[derive(Debug)]
-pub struct Planted(());
+pub struct Planted(Option<Bug>);
 
 #[cfg(feature = "planted")]
 impl Drop for Planted {
     fn drop(&mut self) {
-        ACTIVE.set(None);
+        ACTIVE.set(self.0);
     }
 }

@@ -3,7 +3,7 @@
 //! A cursor registers the seqno that was visible when it was made and holds the view: it sees one
 //! moment of the store for as long as it lives. Each generation is scanned in chunks (no epoch
 //! guard outlives a call); of equal keys the newest generation's record wins, and a tombstone hides
-//! the key. Checksums are verified when a record is about to be acted on, tombstones included.
+//! the key. Checksums are verified before a record is believed, whatever it then leads to.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -143,6 +143,7 @@ struct Reader {
     seqno: SeqNo,
     direction: Direction,
     chunk_max: usize,
+    verify: bool,
 }
 
 impl Source {
@@ -175,7 +176,8 @@ impl Source {
         self.head = None;
         loop {
             if let Some(entry) = self.chunk.get(self.at) {
-                let record = memtable.record(entry.at, false)?;
+                // Verified before it is believed: its seqno decides whether it shows, its key where.
+                let record = memtable.record(entry.at, reader.verify)?;
                 if record.seqno <= reader.seqno {
                     self.head = Some(Head::of(&record));
                     return Ok(());
@@ -302,6 +304,7 @@ impl Cursor {
             seqno: self.seqno,
             direction: self.direction,
             chunk_max: self.chunk_max,
+            verify: self.verify,
         }
     }
 
@@ -321,7 +324,7 @@ impl Cursor {
         let reader = self.reader();
         while let Some((newest, first)) = self.first_head()? {
             let memtable = &self.view.memtables[newest];
-            let record = memtable.record(first.at, self.verify)?;
+            let record = memtable.record(first.at, false)?;
             self.inner.space.region().check_media()?;
             let found = record.kind == Kind::Put;
             if found {

@@ -4,13 +4,19 @@ use std::path::{Path, PathBuf};
 
 use thermocline_base::options::Options;
 use thermocline_base::{Error, Result};
-use thermocline_env::Storage;
+use thermocline_env::{OpenMode, Storage};
+use thermocline_pm::SITE_CREATE;
+use thermocline_version::Manifest;
+use thermocline_version::format::{CURRENT, CURRENT_TEMP, manifest_no};
 
 /// The file that is locked while the database is open.
 pub const LOCK_NAME: &str = "LOCK";
 
 /// The region's file, unless `pm_path` says otherwise.
 pub const REGION_NAME: &str = "region.pm";
+
+/// Exists while a database is being made; holds the id of its region.
+pub(crate) const CREATING_NAME: &str = "CREATING";
 
 /// Where the region with this id lies.
 pub(crate) fn region_path(
@@ -29,6 +35,52 @@ pub(crate) fn region_path(
     Ok(path.clone())
 }
 
+/// The options with an absolute `pm_path`, as it will be remembered.
+pub(crate) fn absolute(mut options: Options) -> Result<Options> {
+    if let Some(path) = &mut options.pm_path {
+        *path = std::path::absolute(&*path)
+            .map_err(|source| Error::io("find the absolute path of", &*path, source))?;
+    }
+    Ok(options)
+}
+
+/// Where the region of an existing database is: where `pm_path` says, or else in the database's
+/// folder, or else at the remembered place.
+pub(crate) fn find_region(
+    storage: &dyn Storage,
+    dir: &Path,
+    options: &Options,
+    remembered: Option<&Path>,
+    region_id: &[u8; 16],
+) -> Result<PathBuf> {
+    let own = dir.join(REGION_NAME);
+    let places: Vec<PathBuf> = match options.pm_path {
+        Some(_) => vec![region_path(storage, dir, options, region_id)?],
+        None => [own]
+            .into_iter()
+            .chain(remembered.map(Path::to_path_buf))
+            .collect(),
+    };
+    for place in &places {
+        if storage.exists(place)? {
+            return Ok(place.clone());
+        }
+    }
+    let named: Vec<String> = places.iter().map(|p| p.display().to_string()).collect();
+    let told = match (&options.pm_path, remembered) {
+        (Some(_), Some(place)) if places[0] != place => {
+            format!(" (it was last at {})", place.display())
+        }
+        _ => String::new(),
+    };
+    Err(Error::InvalidArgument(format!(
+        "the persistent memory region of database {} is missing: there is no {}{told}; give its \
+         place as pm-path (the database cannot be opened without it)",
+        dir.display(),
+        named.join(" and no ")
+    )))
+}
+
 /// Refuses a folder that is somebody else's: not empty, and without a database.
 pub(crate) fn check_folder(storage: &dyn Storage, dir: &Path) -> Result<()> {
     if !storage.is_dir(dir)? {
@@ -44,13 +96,54 @@ pub(crate) fn check_folder(storage: &dyn Storage, dir: &Path) -> Result<()> {
             dir.display()
         )));
     }
+    if let Some(orphan) = Manifest::orphan(storage, dir)? {
+        return Err(Error::corruption(
+            "there is no CURRENT that names this manifest, which names data",
+            orphan.display().to_string(),
+            0,
+            dir.join(CURRENT).display(),
+            "no such file",
+        ));
+    }
     Ok(())
 }
 
 /// What an interrupted creation can leave behind.
 fn is_ours(name: &str) -> bool {
-    name == LOCK_NAME
-        || name == REGION_NAME
-        || name.starts_with("CURRENT")
-        || name.starts_with("MANIFEST-")
+    [LOCK_NAME, REGION_NAME, CREATING_NAME, CURRENT_TEMP].contains(&name)
+        || manifest_no(name).is_some()
 }
+
+/// Notes, durably, that this region is about to be made: only such a region may be replaced if the
+/// creation is interrupted. Anything else at its place is somebody's.
+pub(crate) fn note_creation(storage: &dyn Storage, dir: &Path, region_id: &[u8; 16]) -> Result<()> {
+    forget_creation(storage, dir)?;
+    let file = storage.open(&dir.join(CREATING_NAME), OpenMode::CreateNew)?;
+    file.write_at(region_id, 0)?;
+    file.sync(SITE_CREATE)?;
+    storage.sync_dir(dir, SITE_CREATE)
+}
+
+/// The region that an earlier process was about to make.
+pub(crate) fn noted_creation(storage: &dyn Storage, dir: &Path) -> Result<Option<[u8; 16]>> {
+    let path = dir.join(CREATING_NAME);
+    if !storage.exists(&path)? {
+        return Ok(None);
+    }
+    let mut region_id = [0; 16];
+    let file = storage.open(&path, OpenMode::Read)?;
+    // A torn note was never followed by a region.
+    Ok((file.read_at(&mut region_id, 0)? == region_id.len()).then_some(region_id))
+}
+
+/// Removes the note.
+pub(crate) fn forget_creation(storage: &dyn Storage, dir: &Path) -> Result<()> {
+    let path = dir.join(CREATING_NAME);
+    if storage.exists(&path)? {
+        storage.remove(&path)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -71,8 +71,9 @@ impl Engine {
     ///
     /// [`idle_ms`]: thermocline_base::options::MemtableOptions::idle_ms
     pub fn cover_idle(&self) -> Result<()> {
+        let mut writer = lock(&self.inner.writer);
         self.inner.check_writable()?;
-        self.inner.cover(&mut lock(&self.inner.writer))
+        self.inner.cover(&mut writer)
     }
 
     /// Wakes the thread.
@@ -121,7 +122,10 @@ fn run(weak: &Weak<Inner>, signal: &Signal, idle: Duration) {
         if nudged {
             let _ = inner.work_ahead();
         } else if now == last_seen {
-            let _ = inner.cover(&mut lock(&inner.writer));
+            let mut writer = lock(&inner.writer);
+            if inner.check_writable().is_ok() {
+                let _ = inner.cover(&mut writer);
+            }
         }
         last_seen = now;
     }
@@ -136,6 +140,8 @@ impl Inner {
             grown.map_err(|error| self.poison_unless_full(error))?;
         }
         let mut writer = lock(&self.writer);
+        // Again, since the store may have been closed meanwhile.
+        self.check_writable()?;
         if writer.active.bytes() > self.options.memtable_bytes() / 2 {
             self.prepare(&mut writer)?;
         }

@@ -7,17 +7,17 @@ use std::sync::{Arc, RwLock};
 use arc_swap::ArcSwap;
 use thermocline_base::options::Options;
 use thermocline_base::planted::{Bug, active};
-use thermocline_base::size::format_size;
+use thermocline_base::size::{format_size, index};
 use thermocline_base::sync::Mutex;
 use thermocline_base::{CfId, Error, Result};
-use thermocline_env::{Env, LockGuard, Storage};
-use thermocline_halloc::{Space, SpaceSpec};
+use thermocline_env::{Env, LockGuard, OpenMode, Storage};
+use thermocline_halloc::{Space, SpaceSpec, Witness};
 use thermocline_memtable::{Chain, ChainWriter, Descriptor, Segment};
 use thermocline_pm::{Place, Region, RegionSpec, SimPm};
 use thermocline_version::{Change, Manifest, NextIds, State, VersionEdit};
 
 use crate::close::Handle;
-use crate::layout::{self, LOCK_NAME};
+use crate::layout::{self, LOCK_NAME, REGION_NAME};
 use crate::maintain::Maintainer;
 use crate::metrics::{Counted, Recovery};
 use crate::poison::Poison;
@@ -98,9 +98,10 @@ impl Engine {
     /// [`Error::OutOfSpace`]; those of the file system.
     pub fn open(world: World, dir: &Path, options: Options) -> Result<Engine> {
         options.validate()?;
+        let options = layout::absolute(options)?;
         let started = world.env.clock.now_ns();
         let storage = world.env.storage.clone();
-        let exists = storage.exists(dir)? && Manifest::exists(&*storage, dir)?;
+        let exists = storage.is_dir(dir)? && Manifest::exists(&*storage, dir)?;
         if !exists {
             refuse_or_prepare(&*storage, dir, &options)?;
         }
@@ -111,6 +112,8 @@ impl Engine {
         };
         if !exists && !Manifest::exists(&*storage, dir)? {
             create(&world, dir, &options)?;
+        } else if !options.read_only {
+            layout::forget_creation(&*storage, dir)?;
         }
         let engine = open_existing(world, dir, options, lock, started)?;
         engine.start_maintenance();
@@ -118,13 +121,14 @@ impl Engine {
     }
 
     /// The options that the database in `dir` was last opened with for writing; `None` if there is
-    /// no database.
+    /// no database. Their `pm_path` is where the region was then, unless it lies in the database's
+    /// folder or is not there any more.
     ///
     /// # Errors
     /// Corruption of the manifest; those of the file system.
     pub fn stored_options(world: &World, dir: &Path) -> Result<Option<Options>> {
         let storage = &world.env.storage;
-        if !storage.exists(dir)? || !Manifest::exists(&**storage, dir)? {
+        if !storage.is_dir(dir)? || !Manifest::exists(&**storage, dir)? {
             return Ok(None);
         }
         let (_, state) = Manifest::open(storage.clone(), dir, true)?;
@@ -132,6 +136,11 @@ impl Engine {
         for (name, value) in state.options() {
             // An option that this version no longer has is no reason not to open.
             let _ = options.set(name, value);
+        }
+        if let Some(place) = &options.pm_path
+            && (storage.exists(&dir.join(REGION_NAME))? || !storage.exists(place)?)
+        {
+            options.pm_path = None;
         }
         Ok(Some(options))
     }
@@ -161,18 +170,26 @@ fn create(world: &World, dir: &Path, options: &Options) -> Result<()> {
     world.env.random.fill(&mut db_id)?;
     world.env.random.fill(&mut region_id)?;
     let spec = region_spec(world, dir, options, &region_id)?;
-    if let Place::Path(path) = &spec.place
-        && storage.exists(path)?
-    {
-        remove_leftover(&**storage, path, &spec)?;
+    let mut options = options.clone();
+    if let Place::Path(path) = &spec.place {
+        let begun = layout::noted_creation(&**storage, dir)?;
+        // An open looks into the folder first, so what lies there must not be another region.
+        let own = dir.join(REGION_NAME);
+        for path in [path, &own] {
+            if storage.exists(path)? {
+                remove_leftover(&**storage, path, &spec, begun)?;
+            }
+        }
+        layout::note_creation(&**storage, dir, &region_id)?;
+        options.pm_path = (*path != own).then(|| path.clone());
     }
-    let space_spec = space_spec(options);
+    let space_spec = space_spec(&options);
     let region = Region::create(&spec, Space::first_part_bytes(&space_spec))?;
     let space = Space::create(region, &region_id, space_spec)?;
     Descriptor::create(&space, &db_id, 1)?;
     let first = VersionEdit::new()
         .with(Change::Created { db_id, region_id })
-        .with(Change::Options(stored(options)))
+        .with(Change::Options(stored(&options)))
         .with(Change::ColumnFamilyCreated {
             id: 0,
             name: "default".into(),
@@ -185,22 +202,36 @@ fn create(world: &World, dir: &Path, options: &Options) -> Result<()> {
             cf: 1,
             incarnation: 1,
         }));
-    Manifest::create(storage.clone(), dir, &first).map(drop)
+    Manifest::create(storage.clone(), dir, &first)?;
+    layout::forget_creation(&**storage, dir)
 }
 
-/// A region without a manifest is what an interrupted creation leaves, if nothing was ever written
-/// to it. Anything else is somebody's data.
-fn remove_leftover(storage: &dyn Storage, path: &Path, spec: &RegionSpec) -> Result<()> {
-    let file = storage.open(path, thermocline_env::OpenMode::Read)?;
-    let blank = file.len()? == 0 || {
+/// Removes the region that the creation noted in this folder left behind. Anything else is
+/// somebody's, were it as empty: of another database, say, that has no data yet.
+fn remove_leftover(
+    storage: &dyn Storage,
+    path: &Path,
+    spec: &RegionSpec,
+    begun: Option<[u8; 16]>,
+) -> Result<()> {
+    let file = storage.open(path, OpenMode::Read)?;
+    let len = file.len()?;
+    // A region ends with a page; what is mapped does.
+    let mut tail = vec![0; index(len % 4096)];
+    file.read_exact_at(&mut tail, len - len % 4096)?;
+    let blank = begun.is_some() && tail.iter().all(|&b| b == 0) && {
         let region = Region::open(&RegionSpec {
+            place: Place::Path(path.to_path_buf()),
             read_only: true,
             ..spec.clone()
         })?;
         match Space::region_id(&region) {
             // Formatted, and no zone was ever attached.
-            Ok(id) => Space::open(region, &id, space_spec_of(spec), |_| true)
-                .is_ok_and(|(_, zones)| zones.is_empty()),
+            Ok(id) => {
+                begun == Some(id)
+                    && Space::open(region, &id, space_spec_of(spec), |_| true)
+                        .is_ok_and(|(_, zones)| zones.is_empty())
+            }
             // Its formatting was interrupted.
             Err(_) => Space::is_unformatted(&region)?,
         }
@@ -234,23 +265,15 @@ fn open_existing(
             "none",
         ));
     };
+    let options = settled(&world, dir, options, &state, &region_id)?;
     let spec = region_spec(&world, dir, &options, &region_id)?;
-    if let Place::Path(path) = &spec.place
-        && !storage.exists(path)?
-    {
-        return Err(Error::InvalidArgument(format!(
-            "the persistent memory region {} of database {} is missing; give its place as pm-path \
-             (the database cannot be opened without it)",
-            path.display(),
-            dir.display()
-        )));
-    }
     let region = Region::open(&spec)?;
     let live: Vec<u64> = state.chains().map(|(_, chain)| chain.id).collect();
     let (space, zones) = Space::open(region, &region_id, space_spec(&options), |owner| {
         live.contains(&owner)
     })?;
     let space = Arc::new(space);
+    recover::check_witness(&space, &state)?;
     let mut descriptors = sweep_descriptors(&space, &db_id, &state)?;
     let threads = replay_threads(&options, &world);
     let found = recover::find(&db_id, &space, &zones, &state, &descriptors, threads)?;
@@ -261,11 +284,15 @@ fn open_existing(
         &start.generations,
         start.active,
         start.chain,
+        state.next_ids().cf,
         threads,
     )?;
     if !options.read_only {
         found.repersist(&space, &zones, &mut descriptors)?;
         start.record(&mut manifest, &found, &options)?;
+        if start.recorded() {
+            space.set_witness(start.witness())?;
+        }
         start.release_dropped(&space, &descriptors)?;
     }
     let descriptor = descriptors
@@ -423,6 +450,10 @@ impl Start {
         manifest.append(&edit)
     }
 
+    fn witness(&self) -> Witness {
+        Witness::of(self.chain.id, self.nonce)
+    }
+
     fn opened(&self) -> Change {
         opened(&self.chain, self.active, self.nonce, self.segment)
     }
@@ -479,6 +510,27 @@ fn sweep_descriptors(space: &Space, db_id: &[u8; 16], state: &State) -> Result<V
     Ok(named)
 }
 
+/// The options for an existing database: `pm_path` says where its region really lies, or nothing
+/// if that is the folder.
+pub(crate) fn settled(
+    world: &World,
+    dir: &Path,
+    options: Options,
+    state: &State,
+    region_id: &[u8; 16],
+) -> Result<Options> {
+    if world.sim.is_some() {
+        return Ok(options);
+    }
+    let remembered = state.options().iter().find(|(name, _)| name == "pm_path");
+    let remembered = remembered.map(|(_, place)| Path::new(place));
+    let path = layout::find_region(&*world.env.storage, dir, &options, remembered, region_id)?;
+    Ok(Options {
+        pm_path: (path != dir.join(REGION_NAME)).then_some(path),
+        ..options
+    })
+}
+
 pub(crate) fn region_spec(
     world: &World,
     dir: &Path,
@@ -532,7 +584,7 @@ pub(crate) fn replay_threads(options: &Options, world: &World) -> usize {
     }
     match options.memtable.replay_threads {
         0 => std::thread::available_parallelism().map_or(1, |n| n.get().min(8)),
-        n => thermocline_base::size::index(n),
+        n => index(n),
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{Error, Result};
-use thermocline_halloc::{Space, Zone};
+use thermocline_halloc::{Space, Witness, Zone};
 use thermocline_memtable::{
     Chain, ChainEnd, ChainPlan, Descriptor, Memtable, SITE_REPERSIST, Segment, WalkOutcome,
     walk_incarnation,
@@ -92,6 +92,48 @@ fn check_owners(space: &Space, state: &State) -> Result<()> {
         format!("chains below {next}"),
         format!("chain {found}"),
     ))
+}
+
+/// The region remembers the chain that was recorded last. A manifest that does not know it lost its
+/// last edit, or is an older copy; one that knows another chain of that id is another copy, which
+/// has gone its own way. A crash between edit and witness leaves the witness one chain behind; nothing
+/// was granted to that chain yet. Writes nothing, and comes before anything is written.
+pub(crate) fn check_witness(space: &Space, state: &State) -> Result<()> {
+    let Some(found) = space.witness()? else {
+        return Ok(());
+    };
+    let newest = state.next_ids().chain.saturating_sub(1);
+    let known = state.chains().find(|(_, chain)| chain.id == newest);
+    let expected = Witness::of(newest, known.map_or(0, |(_, chain)| chain.nonce));
+    let distance = found.distance(expected);
+    let same = distance < 0 || distance == 0 && (known.is_none() || found == expected);
+    if same {
+        return Ok(());
+    }
+    Err(Error::corruption(
+        "the region knows a chain that the manifest does not: the manifest lost its last edit, or is \
+         an older or another copy of the database's",
+        space.region().path().display().to_string(),
+        Space::witness_offset(),
+        format!("chain {newest} or one before it"),
+        if distance > 0 {
+            format!("a chain {distance} later")
+        } else {
+            "another one".into()
+        },
+    ))
+}
+
+/// A record of a family that was never made: the manifest lost the edit that made it.
+fn check_families(space: &Space, memtable: &Memtable, next: u32) -> Result<()> {
+    match memtable.highest_family() {
+        Some(cf) if u32::from(cf.0) >= next => Err(corrupt(
+            space,
+            "a record belongs to a column family that the manifest does not know",
+            PmOff(0),
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// A generation behind one without a floor was prepared and never used: it has no zone, and no chain
@@ -278,13 +320,14 @@ impl Found {
     }
 
     /// Rebuilds the memtable of every generation. `new` is the chain that this process will write
-    /// into generation `active`.
+    /// into generation `active`; `families` is the lowest id that no column family ever had.
     pub fn memtables(
         &self,
         space: &Space,
         generations: &[u64],
         active: u64,
         new: Chain,
+        families: u32,
         threads: usize,
     ) -> Result<Vec<Arc<Memtable>>> {
         let mut all = Vec::new();
@@ -295,11 +338,14 @@ impl Found {
                     memtable.replay(items, threads)?;
                 }
             }
+            check_families(space, &memtable, families)?;
             if generation != active {
                 memtable.seal();
             }
             all.push(Arc::new(memtable));
         }
+        // What could not be read looked like zeros, and zeros like the end of a chain.
+        space.region().check_media()?;
         Ok(all)
     }
 

@@ -10,7 +10,7 @@ use thermocline_pm::{Region, RegionSpec};
 use thermocline_version::Manifest;
 
 use crate::layout::LOCK_NAME;
-use crate::open::{World, region_spec, replay_threads, space_spec};
+use crate::open::{World, region_spec, replay_threads, settled, space_spec};
 use crate::recover::{self, Found};
 
 /// One thing that is wrong.
@@ -70,7 +70,7 @@ pub fn verify(world: &World, dir: &Path, options: &Options) -> Result<Report> {
         ..options.clone()
     };
     let storage = &world.env.storage;
-    if !storage.exists(dir)? || !Manifest::exists(&**storage, dir)? {
+    if !storage.is_dir(dir)? || !Manifest::exists(&**storage, dir)? {
         return Err(Error::InvalidArgument(format!(
             "there is no database in {}",
             dir.display()
@@ -97,6 +97,7 @@ fn check(world: &World, dir: &Path, options: &Options, report: &mut Report) -> R
             "none",
         ));
     };
+    let options = &settled(world, dir, options.clone(), &state, &region_id)?;
     let spec: RegionSpec = region_spec(world, dir, options, &region_id)?;
     let region = Region::open(&spec)?;
     let live: Vec<u64> = state.chains().map(|(_, chain)| chain.id).collect();

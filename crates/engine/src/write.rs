@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::sync::lock;
 use thermocline_base::{BatchEntry, CfId, Error, Kind, Result, SeqNo};
-use thermocline_halloc::Reserve;
+use thermocline_halloc::{Reserve, Witness};
 use thermocline_memtable::{Chain, ChainWriter, Descriptor, Memtable, item_bytes};
 use thermocline_version::{Change, VersionEdit};
 
@@ -16,6 +16,10 @@ use crate::open::{Engine, Inner, dram_full, opened};
 
 /// An item never exceeds the largest part of a region, less headers.
 pub(crate) const ITEM_BYTES_MAX: u64 = (64 << 20) - 4096;
+
+/// A record stores the low half of its seqno, so a generation spans less than 2^32 of them; each open
+/// after a crash leaves a gap. Sealed far before that.
+const GENERATION_SPAN_MAX: u64 = 1 << 31;
 
 /// Writes that a check of the DRAM budget covers in advance.
 const CREDIT: u64 = 1024;
@@ -221,8 +225,20 @@ impl Inner {
     fn make_room(&self, writer: &mut Writer, bytes: u64, reserve: Reserve) -> Result<bool> {
         self.record_chain(writer)?;
         let full = writer.active.bytes() + bytes > self.options.memtable_bytes();
-        if full && !writer.active.is_empty() {
+        let wide =
+            |writer: &Writer| writer.next_seqno - writer.active.base().0 >= GENERATION_SPAN_MAX;
+        // In a full region what is left of the zone at hand serves deletes; a new generation could
+        // not use it.
+        let seal = full && !writer.active.is_empty() && self.space.has_room(bytes);
+        if seal || wide(writer) {
             self.rotate(writer)?;
+        }
+        if wide(writer) {
+            return Err(Error::OutOfSpace(
+                "the memtable generation spans too many sequence numbers, and there is no room for \
+                 the descriptor of another one"
+                    .to_string(),
+            ));
         }
         let attached = writer.chain.ensure(bytes, reserve);
         Ok(attached
@@ -250,8 +266,16 @@ impl Inner {
             writer.chain.rest(),
         );
         self.edit(change.into())?;
+        self.witness(writer.chain.chain(), writer.nonce)?;
         writer.recorded = true;
         Ok(())
+    }
+
+    /// Lets the region remember a chain that the manifest has just learned of.
+    fn witness(&self, chain: &Chain, nonce: u64) -> Result<()> {
+        self.space
+            .set_witness(Witness::of(chain.id, nonce))
+            .map_err(|error| self.poison.poison(error))
     }
 
     /// Makes an edit durable. A failure poisons the store.
@@ -305,7 +329,8 @@ impl Inner {
         writer.covered = false;
         self.durable
             .store(writer.watermark.durable().0, Ordering::Release);
-        self.visible.store(last, Ordering::Release);
+        // Sequentially consistent: the store pairs with the registration of readers.
+        self.visible.store(last, Ordering::SeqCst);
         self.count_entries(entries);
         Ok(())
     }
@@ -332,6 +357,8 @@ impl Inner {
         if writer.prepared.is_some() || self.space.generations().free() == 0 {
             return Ok(());
         }
+        // Ids of chains are given out in the order in which the manifest learns of them.
+        self.record_chain(writer)?;
         let current = *writer.chain.chain();
         let ids = lock(&self.manifest).state().next_ids();
         let nonce = self.world.env.random_u64()?;
@@ -341,6 +368,7 @@ impl Inner {
             .with(Change::GenerationCreated { id: ids.generation })
             .with(opened(&chain, ids.generation, nonce, None));
         self.edit(edit)?;
+        self.witness(&chain, nonce)?;
         let descriptor = Descriptor::create(&self.space, &self.db_id, ids.generation)
             .map_err(|error| self.poison.poison(error))?;
         writer.prepared = Some(Prepared {

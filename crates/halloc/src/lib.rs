@@ -28,7 +28,11 @@
 //!    free-list link of an object share one 8-byte word, so both change in one atomic store. An
 //!    object that is neither committed nor reachable from the list was being allocated or released
 //!    at the crash; opening returns it.
-//! 6. **Reserve.** Ordinary attachments leave one zone free, for deletes and seals when the region
+//! 6. **Witness.** The region remembers which chain was recorded last in the manifest: its id and a
+//!    hash of its nonce, in a checked word of two copies, written after the edit and before the
+//!    first grant. So a manifest that lost its last edit, or an older or other copy of it, is
+//!    noticed, though the chain may own no zone yet.
+//! 7. **Reserve.** Ordinary attachments leave one zone free, for deletes and seals when the region
 //!    is full.
 //!
 //! # Crash argument
@@ -49,7 +53,7 @@ mod space;
 pub use format::{FORMAT_VERSION, META_BYTES_MIN, ZONE_HEADER_BYTES};
 pub use part::Zone;
 pub use pool::ObjectPool;
-pub use space::{Reserve, Space, SpaceSpec, SpaceUse};
+pub use space::{Reserve, Space, SpaceSpec, SpaceUse, Witness};
 
 thermocline_base::sites! {
     /// The superblock and the empty pools are durable.
@@ -58,6 +62,8 @@ thermocline_base::sites! {
     SITE_PART = "halloc: part header durable";
     /// The part word counts a new part.
     SITE_PARTS_WORD = "halloc: part counted";
+    /// One copy of the witness word is durable: the region knows the newest chain.
+    SITE_WITNESS = "halloc: witness durable";
     /// One copy of a zone header is durable: the zone belongs to its owner.
     SITE_ATTACH = "halloc: zone attached";
     /// The free list begins behind the object that was taken.

@@ -35,6 +35,18 @@ pub struct Zone {
     pub(crate) run: u32,
 }
 
+impl Zone {
+    /// What its header says.
+    pub(crate) fn header(&self) -> ZoneHeader {
+        ZoneHeader {
+            owner: self.owner,
+            generation: self.generation,
+            ordinal: self.ordinal,
+            run: self.run,
+        }
+    }
+}
+
 /// A stretch of the region with zones of one size.
 #[derive(Debug)]
 pub(crate) struct Part {
@@ -165,8 +177,10 @@ pub(crate) fn read_parts(region: &Region, seed: u64) -> Result<(Vec<Part>, bool)
             header = header.or(PartHeader::decode(block, seed, index, offset));
         }
         let header = header.ok_or_else(|| damaged("a part header", region.path(), at))?;
-        if offset + header.bytes > region.len() {
-            return Err(cut_short(region, offset + header.bytes));
+        let end = offset.checked_add(header.bytes);
+        let end = end.ok_or_else(|| damaged("a part header", region.path(), at))?;
+        if end > region.len() {
+            return Err(cut_short(region, end));
         }
         parts.push(Part::new(header));
     }

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 
+use thermocline_base::checksum::hash64;
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::size::{format_size, index};
 use thermocline_base::sync::{Mutex, lock};
@@ -10,14 +11,15 @@ use thermocline_pm::{PmOff, Region};
 
 use crate::format::{
     self, GENERATION_POOL, META_BYTES_MIN, PartHeader, RegionId, SUPERBLOCK_COPIES, SuperblockCopy,
-    ZONE_HEADER_BYTES, ZoneHeader, narrow, region_seed,
+    WITNESS_COPIES, ZONE_HEADER_BYTES, ZoneHeader, checked_word, damaged, narrow,
+    read_checked_word, region_seed,
 };
 use crate::part::{
     PART_BYTES_MAX, Part, Zone, end_of, read_parts, scan_part, write_part_header, write_parts_word,
     zone, zone_bytes,
 };
 use crate::pool::{ObjectPool, PoolPlace};
-use crate::{SITE_ATTACH, SITE_FORMAT};
+use crate::{SITE_ATTACH, SITE_FORMAT, SITE_WITNESS};
 
 const GENERATION_OBJECTS: u32 = 64;
 const GENERATION_OBJECT_BYTES: u64 = 192;
@@ -38,6 +40,26 @@ pub enum Reserve {
     Keep,
     /// Take it if nothing else is free: deletes and seals.
     Use,
+}
+
+/// What a region remembers of the newest chain: the low half of its id and a hash of its nonce.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Witness(u32);
+
+impl Witness {
+    /// The witness of a chain.
+    pub fn of(chain: u64, nonce: u64) -> Witness {
+        let id = u32::try_from(chain & 0xffff).unwrap_or(0);
+        let hash = u32::try_from(hash64(&nonce.to_le_bytes()) >> 48).unwrap_or(0);
+        Witness(id << 16 | hash)
+    }
+
+    /// How many chains this one is newer than `other`; negative if it is older. Ids are compared by
+    /// their low 16 bits: two witnesses of one region are never farther apart than a few.
+    pub fn distance(self, other: Witness) -> i16 {
+        let id = |w: Witness| u16::try_from(w.0 >> 16).unwrap_or(0);
+        id(self).wrapping_sub(id(other)).cast_signed()
+    }
 }
 
 /// How much of a region is used.
@@ -283,14 +305,7 @@ impl Space {
             }
             let before = self.region_bytes();
             if !self.grow(before)? {
-                return Err(Error::OutOfSpace(format!(
-                    "persistent memory region {} is full: {} of {} in use, and {} more with one \
-                     zone in reserve do not fit; raise pm, or delete and compact",
-                    self.region.path().display(),
-                    format_size(self.usage().attached_bytes),
-                    format_size(self.spec.pm.min(self.region.capacity())),
-                    format_size(min_bytes)
-                )));
+                return Err(self.full(min_bytes));
             }
         }
     }
@@ -316,9 +331,12 @@ impl Space {
         if reserve == Reserve::Keep && free - run < 1 {
             return Ok(None);
         }
+        let generation = state.generation.checked_add(1);
+        let generation =
+            generation.ok_or_else(|| damaged("a zone generation", self.region.path(), 0))?;
         let header = ZoneHeader {
             owner,
-            generation: state.generation + 1,
+            generation,
             ordinal,
             run: narrow(run as u64)?,
         };
@@ -332,7 +350,7 @@ impl Space {
         }
         part.take(first, run);
         let zone = zone(part, first, &header)?;
-        state.generation += 1;
+        state.generation = generation;
         Ok(Some(zone))
     }
 
@@ -347,6 +365,34 @@ impl Space {
             }
             part.free += zone.run as usize;
         }
+    }
+
+    /// The error for `bytes` more that do not fit.
+    #[cold]
+    pub fn full(&self, bytes: u64) -> Error {
+        Error::OutOfSpace(format!(
+            "persistent memory region {} is full: {} of {} in use, and {} more with one zone in \
+             reserve do not fit; raise pm, or delete and compact",
+            self.region.path().display(),
+            format_size(self.usage().attached_bytes),
+            format_size(self.spec.pm.min(self.region.capacity())),
+            format_size(bytes)
+        ))
+    }
+
+    /// Whether the zone that is kept back has been taken, and the region has reached its limit.
+    pub fn reserve_taken(&self) -> bool {
+        let state = lock(&self.state);
+        state.parts.iter().all(|p| p.free == 0) && self.next_part(&state).is_none()
+    }
+
+    /// Whether a zone with `min_bytes` for data can be attached without the one that is kept back,
+    /// if the device has room for growth.
+    pub fn has_room(&self, min_bytes: u64) -> bool {
+        let state = lock(&self.state);
+        let free: usize = state.parts.iter().map(|p| p.free).sum();
+        let found = state.parts.iter().find_map(|part| part.find(min_bytes));
+        found.is_some_and(|(_, run)| free > run) || self.next_part(&state).is_some()
     }
 
     /// Whether fewer than `zones` zones are free and the region can still grow.
@@ -402,6 +448,51 @@ impl Space {
         })
     }
 
+    /// Remembers that the manifest names `witness` as its newest chain. Durable on return; to be
+    /// called after the edit and before anything is granted to the chain.
+    ///
+    /// # Errors
+    /// A failed persist.
+    pub fn set_witness(&self, witness: Witness) -> Result<()> {
+        for at in WITNESS_COPIES {
+            let word = checked_word(witness.0, self.seed, at);
+            self.region.store_u64(PmOff(at), word, SITE_WITNESS);
+            self.region.persist(PmOff(at), 8, SITE_WITNESS)?;
+        }
+        Ok(())
+    }
+
+    /// Where the witness lies, for messages.
+    pub fn witness_offset() -> u64 {
+        WITNESS_COPIES[0]
+    }
+
+    /// The chain that the region knows as the manifest's newest; `None` if none was ever recorded.
+    ///
+    /// # Errors
+    /// [`Error::Corruption`] if both copies are damaged.
+    pub fn witness(&self) -> Result<Option<Witness>> {
+        let mut found: Option<Witness> = None;
+        let mut blank = true;
+        for at in WITNESS_COPIES {
+            let word = self.region.load_u64(PmOff(at))?;
+            blank &= word == 0;
+            if let Some(payload) = read_checked_word(word, self.seed, at) {
+                let witness = Witness(payload);
+                let newer = found.is_none_or(|other| witness.distance(other) > 0);
+                found = if newer { Some(witness) } else { found };
+            }
+        }
+        if found.is_none() && !blank {
+            return Err(damaged(
+                "the witness word",
+                self.region.path(),
+                WITNESS_COPIES[0],
+            ));
+        }
+        Ok(found)
+    }
+
     /// How much is used.
     pub fn usage(&self) -> SpaceUse {
         let state = lock(&self.state);
@@ -422,14 +513,21 @@ impl Space {
     }
 
     /// Makes the headers of `zones` durable again (design §14, rule 3): after a kill they may have
-    /// been readable without ever having been persisted.
+    /// been readable without ever having been persisted. Both copies are written, since a crash may
+    /// have come between them: one alone would be one rotten byte from losing the zone.
     ///
     /// # Errors
     /// A failed persist.
     pub fn repersist(&self, zones: &[Zone]) -> Result<()> {
         for zone in zones {
-            self.region
-                .flush(PmOff(zone.data.0 - ZONE_HEADER_BYTES), ZONE_HEADER_BYTES);
+            let at = PmOff(zone.data.0 - ZONE_HEADER_BYTES);
+            let block = zone.header().encode(self.seed, at);
+            for copy in [at, at.plus(64)] {
+                if self.region.bytes(copy, 64)? != block {
+                    self.region.write(copy, &block);
+                }
+                self.region.flush(copy, 64);
+            }
         }
         self.region.fence(SITE_ATTACH)
     }

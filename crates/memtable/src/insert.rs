@@ -32,10 +32,11 @@ impl Memtable {
             let Some(entry) = present else {
                 return Ok(Some(NewEntry::from(leaf)));
             };
+            // Verified: its seqno decides which versions stay.
             let present = || {
                 Ok(self
                     .records()
-                    .read(PmOff(entry.leaf().offset()), false)?
+                    .read(PmOff(entry.leaf().offset()), true)?
                     .seqno)
             };
             entry.with_version(seqno, leaf, present, readers).map(Some)
@@ -91,6 +92,7 @@ impl Memtable {
         self.count_item(u64::from(item.bytes), u64::from(item.count));
         each_record(region, item, |at, head, seqno| {
             let key = &region.bytes(at, head.head_len())?[RECORD_HEADER..];
+            self.note_family(CfId(head.cf));
             let tree = self.tree_or_new(CfId(head.cf));
             let guard = tree.pin();
             let leaf = Leaf::of(key, at.0);

@@ -312,6 +312,7 @@ fn item_at(
         || header.padded() > left
         || u64::from(header.count) > (length - ITEM_HEADER as u64) / RECORD_HEADER as u64
         || header.first_seqno == 0
+        || header.published >= header.first_seqno
         || header
             .first_seqno
             .checked_add(u64::from(header.count))

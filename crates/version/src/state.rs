@@ -74,6 +74,12 @@ pub(crate) struct Impossible {
     pub(crate) got: String,
 }
 
+/// No database lives to see half of all seqnos: larger ones are damage, and adding to them would
+/// overflow.
+fn possible_seqno(seqno: u64, what: &'static str) -> Result<(), Impossible> {
+    must(seqno < 1 << 63, what, "below 2^63", seqno)
+}
+
 fn must(
     holds: bool,
     what: &'static str,
@@ -276,6 +282,7 @@ impl State {
     }
 
     fn open_chain(&mut self, generation: u64, chain: Chain) -> Result<(), Impossible> {
+        possible_seqno(chain.base_seqno, "first seqno of a chain")?;
         let next = self.next;
         must(
             chain.id >= next.chain,
@@ -313,7 +320,7 @@ impl State {
     }
 
     fn cut_chain(&mut self, id: u64, last_seqno: u64, end: u64) -> Result<(), Impossible> {
-        next_of(last_seqno, "last seqno of a chain")?;
+        possible_seqno(last_seqno, "last seqno of a chain")?;
         let before = self.chain_generations.range(..id).next_back();
         let before = before.and_then(|(chain, generation)| self.chain(*generation, *chain)?.cut);
         if let Some(follower) = self.follower_mut(id)

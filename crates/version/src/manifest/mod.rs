@@ -109,6 +109,36 @@ impl Manifest {
         storage.exists(&dir.join(format::CURRENT))
     }
 
+    /// A manifest in `dir` that names data although there is no `CURRENT` that names it. Where a
+    /// creation was interrupted there is none: the first manifest of a database knows of no data.
+    /// A file that cannot be read as a manifest is none.
+    ///
+    /// # Errors
+    /// Those of the storage.
+    pub fn orphan(storage: &dyn Storage, dir: &Path) -> Result<Option<PathBuf>> {
+        for name in storage.list(dir)? {
+            if format::manifest_no(&name).is_none() {
+                continue;
+            }
+            let path = dir.join(&name);
+            let file = storage.open(&path, OpenMode::Read)?;
+            let mut bytes = [0; format::HEADER_LEN];
+            if file.read_at(&mut bytes, 0)? < bytes.len() {
+                continue;
+            }
+            let Ok(header) = Header::decode(&bytes) else {
+                continue;
+            };
+            let replayed = replay::replay(&*file, header.file_no, header.db_id);
+            if replayed
+                .is_ok_and(|r| r.state.chains().next().is_some() || r.state.families().len() > 1)
+            {
+                return Ok(Some(path));
+            }
+        }
+        Ok(None)
+    }
+
     /// Makes the manifest of a new database in the folder `dir`, which exists. `first` begins with
     /// [`crate::Change::Created`]. The database exists, durably, on return; after a failure it may
     /// or may not.

@@ -1,0 +1,180 @@
+//! Where a database finds its region.
+
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+use thermocline_base::CfId;
+use thermocline_base::options::Options;
+
+use thermocline_env::OpenMode;
+
+use super::{REGION_NAME, note_creation};
+use crate::{Engine, World, verify};
+
+/// A folder with room for a database and for regions elsewhere.
+struct House(TempDir);
+
+impl House {
+    fn new() -> House {
+        let house = House(tempfile::tempdir().unwrap());
+        #[expect(clippy::disallowed_methods, reason = "a test's own folder")]
+        std::fs::create_dir(house.path("pm")).unwrap();
+        house
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn options(&self, pm_path: Option<&str>) -> Options {
+        let mut options = Options {
+            pm: 1 << 20,
+            pm_path: pm_path.map(|name| self.path(name)),
+            ..Options::default()
+        };
+        options.pm_region.part_bytes_first = 256 << 10;
+        options
+    }
+
+    fn open(&self, pm_path: Option<&str>) -> thermocline_base::Result<Engine> {
+        Engine::open(World::real(), &self.path("db"), self.options(pm_path))
+    }
+
+    /// Makes the database with one family, which lies in the manifest alone.
+    fn make(&self, pm_path: Option<&str>) {
+        let engine = self.open(pm_path).unwrap();
+        engine.family("kept").unwrap();
+        engine.close().unwrap();
+    }
+
+    /// Opens and checks the database as `pm_path` says; returns where its region is.
+    fn region(&self, pm_path: Option<&str>) -> PathBuf {
+        let report = verify(&World::real(), &self.path("db"), &self.options(pm_path)).unwrap();
+        assert_eq!(report.faults, []);
+        let engine = self.open(pm_path).unwrap();
+        assert_eq!(engine.find_family("kept"), Some(CfId(1)));
+        engine.metrics().region_path
+    }
+
+    fn stored(&self) -> Option<PathBuf> {
+        let options = Engine::stored_options(&World::real(), &self.path("db")).unwrap();
+        options.unwrap().pm_path
+    }
+
+    fn rename(&self, from: &Path, to: &Path) {
+        #[expect(clippy::disallowed_methods, reason = "a test moves its own files")]
+        std::fs::rename(from, to).unwrap();
+    }
+}
+
+#[test]
+fn a_region_elsewhere_is_remembered() {
+    for given in ["pm", "pm/region-one"] {
+        let house = House::new();
+        house.make(Some(given));
+        let region = house.region(None);
+        assert!(region.starts_with(house.path("pm")) && region.is_file());
+        assert_eq!(house.stored(), Some(region.clone()));
+        // Opening without saying it did not make it forget.
+        assert_eq!(house.region(None), region);
+        assert_eq!(house.region(Some(given)), region);
+    }
+}
+
+#[test]
+fn a_region_in_the_folder_is_found_there_and_not_remembered() {
+    let house = House::new();
+    house.make(None);
+    assert_eq!(house.stored(), None);
+    house.rename(&house.path("db"), &house.path("moved"));
+    house.rename(&house.path("moved"), &house.path("db"));
+    assert_eq!(house.region(None), house.path("db").join(REGION_NAME));
+    assert_eq!(
+        house.region(Some("db/region.pm")),
+        house.path("db").join(REGION_NAME)
+    );
+    assert_eq!(house.stored(), None);
+}
+
+#[test]
+fn a_moved_region_is_found_where_it_is_said_to_be_or_in_the_folder() {
+    let house = House::new();
+    house.make(Some("pm/one"));
+    house.rename(&house.path("pm/one"), &house.path("pm/two"));
+    // What is said wins, and is what the database remembers from now on.
+    assert_eq!(house.region(Some("pm/two")), house.path("pm/two"));
+    assert_eq!(house.region(None), house.path("pm/two"));
+    assert_eq!(house.stored(), Some(house.path("pm/two")));
+    let own = house.path("db").join(REGION_NAME);
+    house.rename(&house.path("pm/two"), &own);
+    assert_eq!(house.stored(), None);
+    assert_eq!(house.region(None), own);
+    // Now it is at home, and where it was is forgotten.
+    house.rename(&own, &house.path("pm/two"));
+    let error = house.open(None).unwrap_err().to_string();
+    assert!(
+        error.contains(REGION_NAME) && !error.contains("pm/two"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_missing_region_is_missed_at_both_places() {
+    let house = House::new();
+    house.make(Some("pm/one"));
+    house.rename(&house.path("pm/one"), &house.path("pm/two"));
+    let wrong = house.options(None);
+    for error in [
+        house.open(None).unwrap_err(),
+        verify(&World::real(), &house.path("db"), &wrong).unwrap_err(),
+    ] {
+        let error = error.to_string();
+        assert!(
+            error.contains("db/region.pm") && error.contains("pm/one"),
+            "{error}"
+        );
+        assert!(error.contains("pm-path"), "{error}");
+    }
+    assert_eq!(house.stored(), None);
+    let error = house.open(Some("pm/three")).unwrap_err().to_string();
+    assert!(
+        error.contains("no ") && error.contains("pm/three"),
+        "{error}"
+    );
+    assert!(
+        error.contains("last at") && error.contains("pm/one"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_relative_place_is_remembered_in_full() {
+    let options = super::absolute(Options {
+        pm_path: Some("some/where".into()),
+        ..Options::default()
+    });
+    let path = options.unwrap().pm_path.unwrap();
+    assert!(path.is_absolute() && path.ends_with("some/where"));
+}
+
+#[test]
+fn an_interrupted_creation_in_the_folder_does_not_stand_in_for_the_region_elsewhere() {
+    let house = House::new();
+    house.make(None);
+    // As if the manifest had never been written: only a region on which nothing was stored.
+    let own = house.path("db").join(REGION_NAME);
+    let kept = house.path("leftover");
+    house.rename(&own, &kept);
+    house.rename(&house.path("db"), &house.path("old"));
+    #[expect(clippy::disallowed_methods, reason = "a test's own folder")]
+    std::fs::create_dir(house.path("db")).unwrap();
+    house.rename(&kept, &own);
+    let storage = World::real().env.storage;
+    let mut id = [0; 16];
+    let region = storage.open(&own, OpenMode::Read).unwrap();
+    region.read_exact_at(&mut id, 16).unwrap();
+    note_creation(&*storage, &house.path("db"), &id).unwrap();
+    house.make(Some("pm/one"));
+    assert!(!own.exists());
+    assert_eq!(house.region(None), house.path("pm/one"));
+}
