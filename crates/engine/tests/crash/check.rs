@@ -200,8 +200,9 @@ impl<'a> Checker<'a> {
         }
         let bug = self.bug.map(plant);
         self.stats.recoveries += 1;
-        life.open().map_err(say("recovery"))?;
+        let opened = life.open().map_err(say("recovery"));
         drop(bug);
+        opened?;
         let model = expect.accept(&life.dump(&expect.allowed)?)?;
         life.tracker.lock().unwrap().holds(&model);
         Ok(model)

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::mpsc::sync_channel;
 
-use thermocline_base::Site;
 use thermocline_base::planted::{Bug, plant};
+use thermocline_base::{Point, Site};
 use thermocline_env::simulated::SeededRandom;
 
 use crate::check::{Checker, Level, Stats, caught};
@@ -49,9 +49,14 @@ impl Outcome {
     }
 }
 
-/// Runs `workload` from `seed` and explores a crash at each of its points, or only at `step`. Stops
-/// after a few violations.
-pub fn explore(workload: &Workload, seed: u64, planted: Planted, step: Option<u64>) -> Outcome {
+/// Runs `workload` from `seed` and explores a crash at each of its points that `only` takes. Stops after
+/// a few violations.
+pub fn explore(
+    workload: &Workload,
+    seed: u64,
+    planted: Planted,
+    only: impl Fn(Point) -> bool,
+) -> Outcome {
     let options = workload.options();
     let mut life = Life::fresh(&options, seed);
     let (sink, snapshots) = sync_channel::<Snapshot>(8);
@@ -72,7 +77,7 @@ pub fn explore(workload: &Workload, seed: u64, planted: Planted, step: Option<u6
         });
         let mut checker = Checker::new(&options, seed, planted);
         for snapshot in snapshots.iter() {
-            if step.is_none_or(|step| step == snapshot.point.step) {
+            if only(snapshot.point) {
                 checker.explore(&snapshot, Level::First);
                 checker.kill(&snapshot);
             } else {

@@ -1,1 +1,218 @@
+//! Every byte of a live chain flipped, and of everything that leads to it: reported with its place,
+//! or proven unused. The one exception is the last item, while nothing covers it yet: rot there can
+//! look like a torn tail.
 
+use std::io::Write;
+use std::sync::Arc;
+
+use thermocline_base::Error;
+use thermocline_base::options::Options;
+
+use crate::check::caught;
+use crate::life::{Life, options};
+use crate::oracle::{Change, Model, Op};
+use crate::raw::{HERE, Raw};
+use crate::snapshot::Snapshot;
+
+/// How the life before the rot ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// With a write that nothing covers.
+    Uncovered,
+    /// Idle: an empty item covers the last write.
+    Covered,
+    /// With a clean close.
+    Closed,
+}
+
+/// A store with every kind of record and item in its chain, and an image of it.
+struct Subject {
+    image: Snapshot,
+    options: Options,
+    model: Arc<Model>,
+    /// What is left if the last write is taken for a torn one, and where it lies: from the end of
+    /// the write before, so with the empty item between them, which nothing covers either.
+    before_last: Arc<Model>,
+    last: std::ops::Range<u64>,
+    /// Behind the last item.
+    chain_end: u64,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    flips: u64,
+    reported: u64,
+    unused: u64,
+    torn: u64,
+}
+
+fn ops() -> Vec<Op> {
+    let change = |cf, key: &[u8], value: Option<usize>| Change {
+        cf,
+        key: key.to_vec(),
+        value: value.map(|len| vec![key.len().to_le_bytes()[0] + 1; len].into()),
+    };
+    vec![
+        Op::Family("red".into()),
+        Op::Family("blue".into()),
+        Op::Write(vec![change(0, b"first", Some(100))]),
+        Op::Write(vec![change(0, b"", Some(0))]),
+        Op::Write(vec![
+            change(0, b"batch", Some(40)),
+            change(1, b"batch", Some(7)),
+            change(2, b"batch", Some(8)),
+            change(0, b"first", None),
+        ]),
+        Op::Write(vec![change(1, b"large", Some(3000))]),
+        Op::Write(vec![change(0, b"batch", Some(41))]),
+        Op::Write(vec![change(2, &[b'k'; 300], Some(1))]),
+        Op::Write(vec![change(0, b"ghost", None)]),
+    ]
+}
+
+fn subject(end: End, small_generations: bool) -> Subject {
+    let mut options = options();
+    if small_generations {
+        options.memtable.bytes_max = 512;
+    }
+    let mut life = Life::fresh(&options, 21);
+    life.open().unwrap();
+    for op in ops() {
+        life.run(&op).unwrap();
+        life.engine().cover_idle().unwrap();
+    }
+    let before_last = life.tracker.lock().unwrap().expect().allowed[0].clone();
+    life.run(&Op::put(0, b"last", [3; 90])).unwrap();
+    let model = life.tracker.lock().unwrap().expect().allowed[0].clone();
+    if end == End::Covered {
+        life.engine().cover_idle().unwrap();
+    }
+    let zones = life.engine().metrics().space.zones_attached;
+    let (last, chain_end) = if small_generations {
+        assert!(zones > 2, "some generations were sealed");
+        (0..0, (1 + zones) * (16 << 10))
+    } else {
+        let open = Snapshot::of(&life, HERE);
+        let raw = Raw::of(open.life(&open.newest(), &options, 22), open.expect.clone());
+        let mut written = raw.items.iter().rev().filter(|item| item.count > 0);
+        let ends = [written.next().unwrap(), written.next().unwrap()]
+            .map(|item| item.at.0 + u64::from(item.bytes));
+        (ends[1]..ends[0], raw.segment.from.0)
+    };
+    if end == End::Closed {
+        life.close().unwrap();
+    }
+    let image = Snapshot::of(&life, HERE);
+    assert!(image.is_settled(), "everything was persisted");
+    Subject {
+        image,
+        options,
+        model,
+        before_last,
+        last,
+        chain_end,
+    }
+}
+
+/// The error of a read or open, if it names a place in the region.
+fn is_report(why: &str) -> bool {
+    why.contains("corruption in sim at offset")
+}
+
+/// Flips `mask` at `at` and looks at everything.
+fn flip(subject: &Subject, end: End, at: u64, mask: u8, counts: &mut Counts) -> Result<(), String> {
+    let state = subject.image.newest();
+    let mut life = subject.image.life(&state, &subject.options, at);
+    life.pm.rot(at, mask);
+    counts.flips += 1;
+    let faults = match life.verify() {
+        Ok(report) => report.faults.len(),
+        Err(Error::Corruption { .. }) => 1,
+        Err(other) => return Err(format!("verify: {other}")),
+    };
+    let found = life
+        .open()
+        .map_err(|error| error.to_string())
+        .and_then(|()| life.dump(&[subject.model.clone()]));
+    match found {
+        Err(why) if !is_report(&why) => Err(why),
+        Err(_) if faults == 0 => Err("reading reports what verify does not".into()),
+        Err(_) => {
+            counts.reported += 1;
+            Ok(())
+        }
+        Ok(model) if model == *subject.model => {
+            counts.reported += u64::from(faults > 0);
+            counts.unused += u64::from(faults == 0);
+            Ok(())
+        }
+        Ok(model) => {
+            let torn = end == End::Uncovered
+                && subject.last.contains(&at)
+                && model == *subject.before_last;
+            counts.torn += u64::from(torn);
+            torn.then_some(())
+                .ok_or_else(|| format!("silently: {}", subject.model.difference(&model)))
+        }
+    }
+}
+
+fn flip_all(end: End, small_generations: bool) -> Counts {
+    let subject = subject(end, small_generations);
+    let mut counts = Counts::default();
+    let mut wrong = Vec::new();
+    // The meta zone, the chain, and the rest of the zone where the next item would go.
+    let until = subject.chain_end.next_multiple_of(16 << 10);
+    for at in 0..until {
+        let used = if small_generations {
+            at % (16 << 10) < 2 << 10
+        } else {
+            at < 3 << 10 || (16 << 10..subject.chain_end).contains(&at)
+        };
+        let one = 1 << (at % 8);
+        let masks: &[u8] = if used { &[one, 0xff] } else { &[one] };
+        for &mask in masks {
+            let done = caught(|| flip(&subject, end, at, mask, &mut counts));
+            if let Err(why) = done {
+                wrong.push(format!("{end:?}, byte {at} ^ {mask:#04x}: {why}"));
+            }
+        }
+    }
+    let _ = writeln!(std::io::stderr(), "flipped bytes, {end:?}: {counts:?}");
+    let first = &wrong[..wrong.len().min(20)];
+    assert!(
+        wrong.is_empty(),
+        "{} wrong:\n{}",
+        wrong.len(),
+        first.join("\n")
+    );
+    counts
+}
+
+#[test]
+fn a_flipped_byte_under_an_uncovered_write_is_reported_unused_or_a_torn_tail() {
+    let counts = flip_all(End::Uncovered, false);
+    // The exception exists, and is no larger than the last item.
+    assert!(
+        counts.torn > 100 && counts.torn <= 2 * (192 + 64),
+        "{counts:?}"
+    );
+}
+
+#[test]
+fn a_flipped_byte_of_an_idle_store_is_reported_or_unused() {
+    let counts = flip_all(End::Covered, false);
+    assert!(counts.torn == 0 && counts.reported > 7_000, "{counts:?}");
+}
+
+#[test]
+fn a_flipped_byte_of_a_closed_store_is_reported_or_unused() {
+    let counts = flip_all(End::Closed, false);
+    assert!(counts.torn == 0 && counts.reported > 7_000, "{counts:?}");
+}
+
+#[test]
+fn a_flipped_byte_of_sealed_generations_is_reported_or_unused() {
+    let counts = flip_all(End::Closed, true);
+    assert!(counts.torn == 0 && counts.reported > 7_000, "{counts:?}");
+}

@@ -65,6 +65,21 @@ impl Life {
         }
     }
 
+    /// From here on this is expected.
+    pub fn expect(&mut self, expect: &Expect) {
+        self.tracker = Arc::new(Mutex::new(Tracker::new(expect.clone())));
+    }
+
+    /// Opens the store and reads it: it must hold what is expected.
+    pub fn recover(&mut self) -> std::result::Result<Arc<Model>, String> {
+        let expect = self.tracker.lock().unwrap().expect();
+        self.open()
+            .map_err(|error| format!("recovery failed: {error}"))?;
+        let model = expect.accept(&self.dump(&expect.allowed)?)?;
+        self.tracker.lock().unwrap().holds(&model);
+        Ok(model)
+    }
+
     pub fn world(&self) -> World {
         World {
             env: self.env.clone(),

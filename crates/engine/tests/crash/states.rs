@@ -105,7 +105,7 @@ fn run(part: &Part) {
     let mut all = Outcome::default();
     for name in part.workloads {
         for seed in 1..=part.seeds {
-            let outcome = explore(named(name), seed, Planted::default(), None);
+            let outcome = explore(named(name), seed, Planted::default(), |_| true);
             say(&format!("{name}/{seed}"), &outcome);
             all.add(outcome);
         }
@@ -185,6 +185,9 @@ fn replay() {
     let mut words = wanted.split('/');
     let workload = named(words.next().unwrap());
     let seed = words.next().map_or(1, |seed| seed.parse().unwrap());
-    let step = words.next().map(|step| step.parse().unwrap());
-    say(&wanted, &explore(workload, seed, Planted::default(), step));
+    let step: Option<u64> = words.next().map(|step| step.parse().unwrap());
+    let outcome = explore(workload, seed, Planted::default(), |point| {
+        step.is_none_or(|step| step == point.step)
+    });
+    say(&wanted, &outcome);
 }
