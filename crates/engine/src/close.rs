@@ -27,6 +27,7 @@ impl Inner {
         }
         self.stop_maintenance();
         let sealed = self.seal_chain();
+        self.space.region().unlock();
         drop(lock(&self.lock).take());
         sealed
     }

@@ -462,6 +462,14 @@ impl File for FaultFile {
             .sync_with(Op::Sync, "sync", &self.path, || self.inner.sync(site))
     }
 
+    fn lock(&self, exclusive: bool) -> Result<()> {
+        self.inner.lock(exclusive)
+    }
+
+    fn unlock(&self) {
+        self.inner.unlock();
+    }
+
     fn raw_fd(&self) -> Option<i32> {
         self.inner.raw_fd()
     }

@@ -95,6 +95,18 @@ pub trait File: Send + Sync + fmt::Debug {
     /// Makes data and size durable. `site` names what becomes durable.
     fn sync(&self, site: Site) -> Result<()>;
 
+    /// Locks the file itself against other handles: `exclusive` against all, else against exclusive
+    /// ones. Held until [`File::unlock`], or until the file is closed. Simulators grant it always.
+    ///
+    /// # Errors
+    /// [`thermocline_base::Error::Busy`] if another handle holds it.
+    fn lock(&self, _exclusive: bool) -> Result<()> {
+        Ok(())
+    }
+
+    /// Gives up the lock.
+    fn unlock(&self) {}
+
     /// The file descriptor, for mapping. `None` where there is none (simulators).
     fn raw_fd(&self) -> Option<i32>;
 }

@@ -370,6 +370,31 @@ impl File for RealFile {
         retry(|| self.syscalls.fsync(&self.file)).map_err(|e| Error::io("sync", &self.path, e))
     }
 
+    fn lock(&self, exclusive: bool) -> Result<()> {
+        let locked = retry(|| {
+            let tried = if exclusive {
+                self.file.try_lock()
+            } else {
+                self.file.try_lock_shared()
+            };
+            match tried {
+                Ok(()) => Ok(true),
+                Err(fs::TryLockError::WouldBlock) => Ok(false),
+                Err(fs::TryLockError::Error(e)) => Err(e),
+            }
+        });
+        match locked {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(Error::Busy(format!("{} is in use", self.path.display()))),
+            Err(e) => Err(Error::io("lock", &self.path, e)),
+        }
+    }
+
+    fn unlock(&self) {
+        // Should it fail, closing the file still releases the lock.
+        let _ = self.file.unlock();
+    }
+
     fn raw_fd(&self) -> Option<i32> {
         use std::os::fd::AsRawFd;
         Some(self.file.as_raw_fd())

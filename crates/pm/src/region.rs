@@ -115,6 +115,16 @@ unsafe impl Send for Inner {}
 // SAFETY: as above.
 unsafe impl Sync for Inner {}
 
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // Closing alone would not do: a child process that another thread is starting may hold a
+        // copy of the open file for a moment.
+        if let Some(file) = &self.file {
+            file.unlock();
+        }
+    }
+}
+
 thread_local! {
     /// Ranges flushed by this thread and not yet fenced, for `msync`: (region, offset, length).
     static UNSYNCED: RefCell<Vec<(usize, u64, u64)>> = const { RefCell::new(Vec::new()) };
@@ -131,6 +141,14 @@ impl std::fmt::Debug for Region {
 }
 
 impl Region {
+    /// Lets other databases have the region's file. For a store that is closed: its last readers may
+    /// hold the mapping a little longer, but nobody writes through it any more.
+    pub fn unlock(&self) {
+        if let Some(file) = &self.inner.file {
+            file.unlock();
+        }
+    }
+
     /// What it is.
     pub fn kind(&self) -> RegionKind {
         self.inner.kind

@@ -77,6 +77,15 @@ impl Region {
                 )
             }
             (Place::Path(_), Some(file)) => {
+                // Two databases, one a copy of the other, must not write one region.
+                file.lock(!spec.read_only).map_err(|error| match error {
+                    Error::Busy(_) => Error::Busy(format!(
+                        "the persistent memory region {} is open in another database or process; \
+                         close it there, or choose another pm-path",
+                        path.display()
+                    )),
+                    other => other,
+                })?;
                 let len = file.len()? / PAGE as u64 * PAGE as u64;
                 let capacity = spec.capacity.max(len).next_multiple_of(PAGE as u64);
                 let io = |e| Error::io("map", path, e);
@@ -157,14 +166,12 @@ impl Region {
             // Give back what was taken; the mapping never covered it.
             let _ = file.set_len(mapped);
             return Err(match error {
-                Error::Io { source, .. } if source.raw_os_error() == Some(libc::ENOSPC) => {
-                    Error::OutOfSpace(format!(
-                        "the device of region {} is full: it cannot grow from {} to {}",
-                        inner.path.display(),
-                        format_size(from),
-                        format_size(to)
-                    ))
-                }
+                Error::Io { source, .. } if device_is_full(&source) => Error::OutOfSpace(format!(
+                    "the device of region {} is full: it cannot grow from {} to {}",
+                    inner.path.display(),
+                    format_size(from),
+                    format_size(to)
+                )),
                 other => other,
             });
         }
@@ -202,6 +209,14 @@ impl Region {
         }
         file.sync(SITE_GROW)
     }
+}
+
+/// Whether there is no room for more: on the device, in a quota, or in the largest file allowed.
+fn device_is_full(error: &std::io::Error) -> bool {
+    let full = [libc::ENOSPC, libc::EDQUOT, libc::EFBIG];
+    error
+        .raw_os_error()
+        .is_some_and(|code| full.contains(&code))
 }
 
 /// What kind of region `path` gives, held against what the user demands.

@@ -110,3 +110,26 @@ fn several_flushes_of_one_thread_become_durable_with_one_fence() {
     sim.fail_fence_in(0);
     assert!(region.fence(SITE).is_err());
 }
+
+#[test]
+fn a_region_is_written_by_one_and_read_by_many() {
+    for dir in folders() {
+        let path = dir.path().join("r");
+        let writer = spec(&path, 1 << 20);
+        let reader = RegionSpec {
+            read_only: true,
+            ..writer.clone()
+        };
+        let region = Region::create(&writer, 1 << 20).unwrap();
+        for other in [&writer, &reader] {
+            let error = Region::open(other).unwrap_err();
+            assert_eq!(error.kind(), thermocline_base::ErrorKind::Busy, "{error}");
+        }
+        region.unlock();
+        let one = Region::open(&reader).unwrap();
+        let two = Region::open(&reader).unwrap();
+        assert!(Region::open(&writer).is_err());
+        drop((one, two));
+        Region::open(&writer).unwrap();
+    }
+}
