@@ -1,0 +1,432 @@
+//! Faults at every call: of files, over simulated ones, and of the fences of persistent memory.
+//!
+//! One workload creates a store and writes to it over several openings, changes of generation and
+//! switches of the manifest. It runs once for each call that a fault can befall. Whatever happens,
+//! an operation works or is an error; after a failed persist writes end and reads go on; and a
+//! healthy open after that, of a killed process as well as after a power cut, has everything that
+//! was acknowledged, and of what was not at most the operation that met the fault.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use thermocline_base::options::Options;
+use thermocline_base::{CfId, Error, ErrorKind, Result, Steps, WriteBatch};
+use thermocline_engine::{Cursor, Engine, World};
+use thermocline_env::fault::{Fault, FaultStorage, Op, Plan, Repeat};
+use thermocline_env::sim::SimFs;
+use thermocline_env::{Env, real::RealStorage};
+use thermocline_pm::SimPm;
+use thermocline_testkit::Rng;
+
+type Map = BTreeMap<(String, Vec<u8>), Vec<u8>>;
+
+const CAPACITY: u64 = 1 << 20;
+
+fn dir() -> &'static Path {
+    Path::new("/home/db")
+}
+
+fn options() -> Options {
+    let mut options = Options {
+        pm: CAPACITY,
+        ..Options::default()
+    };
+    options.pm_region.part_bytes_first = 256 << 10;
+    options.memtable.bytes_max = 3000;
+    options.manifest.bytes_max = 512;
+    options
+}
+
+fn world(storage: Arc<dyn thermocline_env::Storage>, pm: SimPm) -> World {
+    let fs = SimFs::new(Steps::new());
+    World {
+        env: Env {
+            storage,
+            ..Env::simulated(fs, 7)
+        },
+        sim: Some(pm),
+        background: false,
+    }
+}
+
+/// What a run got acknowledged, and what was in flight when it ended.
+#[derive(Default)]
+struct Run {
+    acknowledged: Map,
+    in_flight: Option<Map>,
+    /// Families whose creation was acknowledged, `default` not counted.
+    families: Vec<String>,
+}
+
+/// A simulated machine with faults.
+struct Machine {
+    fs: SimFs,
+    pm: SimPm,
+    disk: FaultStorage,
+}
+
+impl Machine {
+    fn new() -> Machine {
+        let fs = SimFs::new(Steps::new());
+        Machine {
+            pm: SimPm::new(CAPACITY, Steps::new()),
+            disk: FaultStorage::over_sim(fs.clone()),
+            fs,
+        }
+    }
+
+    fn world(&self) -> World {
+        world(Arc::new(self.disk.clone()), self.pm.clone())
+    }
+}
+
+fn entries(engine: &Engine) -> Result<Map> {
+    let mut all = Map::new();
+    for name in engine.families() {
+        let cf = engine.find_family(&name).expect("it is listed");
+        let mut cursor: Cursor = engine.cursor(cf);
+        let mut more = cursor.seek_to_first()?;
+        while more {
+            let key = (name.clone(), cursor.key().to_vec());
+            all.insert(key, cursor.value().to_vec());
+            more = cursor.next()?;
+        }
+    }
+    Ok(all)
+}
+
+/// The workload. Ends with the first error.
+fn work(world: &World, run: &mut Run) -> Result<()> {
+    let mut rng = Rng::new(11);
+    for session in 0..4 {
+        let engine = Engine::open(world.clone(), dir(), options())?;
+        assert!(entries(&engine)? == run.acknowledged, "session {session}");
+        let name = format!("family {session}");
+        let family = match engine.family(&name) {
+            Ok(family) => family,
+            Err(error) => {
+                refuses_writes(&engine, run, &error);
+                return Err(error);
+            }
+        };
+        run.families.push(name.clone());
+        for _ in 0..12 {
+            let mut after = run.acknowledged.clone();
+            let mut batch = WriteBatch::new();
+            for _ in 0..1 + rng.below(3) {
+                let key = format!("{:02}", rng.below(30)).into_bytes();
+                let (cf, cf_name) = match rng.one_in(2) {
+                    true => (family, name.clone()),
+                    false => (CfId::DEFAULT, "default".to_string()),
+                };
+                if rng.one_in(4) {
+                    batch.delete(cf, &key)?;
+                    after.remove(&(cf_name, key));
+                } else {
+                    let value = vec![b'v'; rng.below(900)];
+                    batch.put(cf, &key, &value)?;
+                    after.insert((cf_name, key), value);
+                }
+            }
+            if let Err(error) = engine.write(batch.iter()) {
+                run.in_flight = Some(after);
+                refuses_writes(&engine, run, &error);
+                return Err(error);
+            }
+            run.acknowledged = after;
+        }
+        if session % 2 == 0 {
+            engine.close()?;
+        }
+        // Dropped otherwise, which closes it as well, without an answer.
+    }
+    Ok(())
+}
+
+/// After an error that is not one of space: writes end, with the cause, and reads go on.
+fn refuses_writes(engine: &Engine, run: &Run, cause: &Error) {
+    let found = entries(engine).unwrap();
+    let in_flight = run.in_flight.as_ref();
+    assert!(found == run.acknowledged || Some(&found) == in_flight);
+    let mut batch = WriteBatch::new();
+    batch.put(CfId::DEFAULT, b"after", b"the fault").unwrap();
+    if cause.kind() == ErrorKind::OutOfSpace {
+        return;
+    }
+    for _ in 0..2 {
+        let again = engine.write(batch.iter()).unwrap_err();
+        assert_eq!(again.kind(), ErrorKind::Poisoned, "{again} after {cause}");
+        assert!(again.to_string().contains(&cause.to_string()), "{again}");
+        let again = engine.family("after the fault").unwrap_err();
+        assert_eq!(again.kind(), ErrorKind::Poisoned, "{again}");
+    }
+    assert!(entries(engine).unwrap() == found);
+    // Where nothing was written there is nothing to close.
+    if let Err(error) = engine.close() {
+        assert_eq!(error.kind(), ErrorKind::Poisoned, "{error}");
+    }
+    assert!(entries(engine).unwrap() == found, "reading after closing");
+}
+
+/// Opens what is left, in health, twice.
+fn check(fs: SimFs, pm: SimPm, run: &Run, what: &str) {
+    let world = world(Arc::new(fs), pm);
+    let mut first = None;
+    for round in 0..2 {
+        let engine = Engine::open(world.clone(), dir(), options())
+            .unwrap_or_else(|error| panic!("{what}, open {round}: {error}"));
+        let found = entries(&engine).unwrap_or_else(|error| panic!("{what}: {error}"));
+        assert!(
+            found == run.acknowledged || Some(&found) == run.in_flight.as_ref(),
+            "{what}: {} entries, {} acknowledged",
+            found.len(),
+            run.acknowledged.len()
+        );
+        for name in &run.families {
+            assert!(engine.find_family(name).is_some(), "{what}: {name} is gone");
+        }
+        assert!(first.get_or_insert(found.clone()) == &found, "{what}");
+        if round == 0 {
+            drop(engine);
+            let report = thermocline_engine::verify(&world, dir(), &options()).unwrap();
+            assert_eq!(report.faults, [], "{what}");
+            continue;
+        }
+        // It takes writes again.
+        let mut batch = WriteBatch::new();
+        batch.put(CfId::DEFAULT, b"again", b"well").unwrap();
+        engine.write(batch.iter()).unwrap();
+        engine.close().unwrap();
+    }
+}
+
+/// Checks what a killed process leaves, and what a power cut does.
+fn check_all(machine: &Machine, run: &Run, what: &str) {
+    machine.disk.disarm();
+    let killed = (
+        machine.fs.image_killed(Steps::new()),
+        machine.pm.fork(Steps::new()),
+    );
+    check(killed.0, killed.1, run, &format!("{what}, killed"));
+    for (how, choose) in [("nothing", 0), ("everything", usize::MAX), ("some", 1)] {
+        let fs = match choose {
+            0 => machine.fs.image_none(Steps::new()),
+            1 => machine.fs.image_random(3, Steps::new()),
+            _ => machine.fs.image_all(Steps::new()),
+        };
+        let mut rng = Rng::new(5);
+        let image = machine.pm.crash();
+        let pm = image.build(CAPACITY, Steps::new(), |_, word| match choose {
+            1 => rng.below(word.candidates.len()),
+            _ => choose.min(word.candidates.len() - 1),
+        });
+        check(fs, pm, run, &format!("{what}, power cut with {how} kept"));
+    }
+}
+
+fn count(fault: Fault) -> u64 {
+    let machine = Machine::new();
+    work(&machine.world(), &mut Run::default()).unwrap();
+    machine.disk.calls_for(fault, None)
+}
+
+/// Runs once for each call that `fault` can befall; returns the runs and how many of them failed.
+fn at_every_call(fault: Fault) -> (u64, u64) {
+    let calls = count(fault);
+    assert!(calls > 0, "{fault:?}");
+    let (mut runs, mut failed) = (0, 0);
+    for repeat in [Repeat::Once, Repeat::Forever] {
+        for at in 0..calls {
+            let machine = Machine::new();
+            machine.disk.arm(Plan {
+                fault,
+                op: None,
+                at,
+                repeat,
+            });
+            let mut run = Run::default();
+            let result = work(&machine.world(), &mut run);
+            let what = format!("{fault:?} at call {at}, {repeat:?}: {result:?}");
+            assert!(machine.disk.fired() > 0, "{what}");
+            if let Err(error) = &result {
+                let kinds = [
+                    ErrorKind::Io,
+                    ErrorKind::Poisoned,
+                    ErrorKind::Corruption,
+                    ErrorKind::OutOfSpace,
+                ];
+                assert!(kinds.contains(&error.kind()), "{what}");
+                failed += 1;
+            }
+            check_all(&machine, &run, &what);
+            runs += 1;
+        }
+    }
+    println!("{fault:?}: {runs} runs, {failed} of them with an error");
+    (runs, failed)
+}
+
+#[test]
+fn the_workload_is_worth_it() {
+    let machine = Machine::new();
+    let mut run = Run::default();
+    work(&machine.world(), &mut run).unwrap();
+    let engine = Engine::open(machine.world(), dir(), options()).unwrap();
+    assert!(
+        engine.metrics().generations.len() > 5,
+        "generations changed"
+    );
+    let switches = machine.disk.calls_of(Op::Rename);
+    assert!(switches > 6, "{switches} switches of the manifest");
+    assert!(run.acknowledged.len() > 20);
+}
+
+#[test]
+fn an_io_error() {
+    let (runs, failed) = at_every_call(Fault::Eio);
+    assert!(runs > 400 && failed > runs / 2, "{runs} {failed}");
+}
+
+#[test]
+fn a_full_disk() {
+    let (runs, failed) = at_every_call(Fault::NoSpace);
+    assert!(runs > 100 && failed > runs / 2, "{runs} {failed}");
+}
+
+#[test]
+fn a_failed_sync_that_keeps_what_it_had() {
+    let (runs, failed) = at_every_call(Fault::SyncKept);
+    assert!(runs > 100 && failed > runs / 2, "{runs} {failed}");
+}
+
+#[test]
+fn a_failed_sync_that_drops_what_it_had() {
+    let (runs, failed) = at_every_call(Fault::SyncDropped);
+    assert!(runs > 100 && failed > runs / 2, "{runs} {failed}");
+}
+
+#[test]
+fn a_short_read() {
+    for len in [0, 7] {
+        at_every_call(Fault::ShortRead(len));
+    }
+}
+
+#[test]
+fn a_short_write() {
+    for len in [0, 13] {
+        at_every_call(Fault::ShortWrite(len));
+    }
+}
+
+/// Every fence of the workload fails, and all after it.
+#[test]
+fn a_failed_persist() {
+    let mut fences = 0;
+    loop {
+        let machine = Machine::new();
+        machine.pm.fail_fence_in(fences);
+        let mut run = Run::default();
+        let result = work(&machine.world(), &mut run);
+        let Err(error) = result else { break };
+        assert!(
+            matches!(error.kind(), ErrorKind::Io | ErrorKind::Poisoned),
+            "fence {fences}: {error}"
+        );
+        check_all(&machine, &run, &format!("fence {fences} failed: {error}"));
+        fences += 1;
+    }
+    println!("{fences} fences");
+    assert!(fences > 80, "{fences}");
+}
+
+/// The manifest is the first to notice that the disk is gone.
+#[test]
+fn a_failed_manifest_append_poisons() {
+    let machine = Machine::new();
+    let engine = Engine::open(machine.world(), dir(), options()).unwrap();
+    let mut batch = WriteBatch::new();
+    batch.put(CfId::DEFAULT, b"before", b"the fault").unwrap();
+    engine.write(batch.iter()).unwrap();
+    machine.disk.arm(Plan {
+        fault: Fault::Eio,
+        op: Some(Op::Write),
+        at: machine.disk.calls_for(Fault::Eio, Some(Op::Write)),
+        repeat: Repeat::Once,
+    });
+    let error = engine.family("never made").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+    assert!(error.to_string().contains("MANIFEST-"), "{error}");
+    assert_eq!(machine.disk.fired(), 1);
+    let mut run = Run::default();
+    let key = ("default".to_string(), b"before".to_vec());
+    run.acknowledged.insert(key, b"the fault".to_vec());
+    refuses_writes(&engine, &run, &error);
+    assert!(engine.find_family("never made").is_none());
+    drop(engine);
+    check_all(&machine, &run, "after a poisoned manifest");
+}
+
+/// A real region on a disk that is full: growing is refused, reading and deleting go on.
+#[test]
+fn a_full_disk_when_the_region_grows() {
+    let home = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let dir = home.path().join("db");
+    let disk = FaultStorage::new(Arc::new(RealStorage::new()));
+    let world = World {
+        env: Env {
+            storage: Arc::new(disk.clone()),
+            ..Env::real()
+        },
+        sim: None,
+        background: false,
+    };
+    let mut options = Options {
+        pm: 64 << 20,
+        ..options()
+    };
+    options.memtable.bytes_max = 1 << 30;
+    let mut acknowledged = Map::new();
+    let put = |engine: &Engine, n: u32, acknowledged: &mut Map| {
+        let mut batch = WriteBatch::new();
+        let (key, value) = (n.to_be_bytes().to_vec(), vec![1; 5000]);
+        batch.put(CfId::DEFAULT, &key, &value)?;
+        engine.write(batch.iter())?;
+        acknowledged.insert(("default".into(), key), value);
+        Ok::<(), Error>(())
+    };
+    for room in [0, 4096, 300_000] {
+        let engine = Engine::open(world.clone(), &dir, options.clone()).unwrap();
+        put(&engine, 0, &mut acknowledged).unwrap();
+        disk.limit_space(room);
+        let error = (1..10_000)
+            .find_map(|n| put(&engine, n, &mut acknowledged).err())
+            .expect("the disk is full");
+        assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{error}");
+        for part in ["region.pm", "device", "full", "grow"] {
+            assert!(error.to_string().contains(part), "no '{part}' in: {error}");
+        }
+        // Nothing is poisoned: reads and deletes go on, and the error stays one of space.
+        assert!(entries(&engine).unwrap() == acknowledged);
+        for n in 0..20u32 {
+            let mut batch = WriteBatch::new();
+            batch.delete(CfId::DEFAULT, &n.to_be_bytes()).unwrap();
+            engine.write(batch.iter()).unwrap();
+            acknowledged.remove(&("default".into(), n.to_be_bytes().to_vec()));
+        }
+        let error = (0..20_000u32)
+            .find_map(|n| put(&engine, 20_000 + n, &mut acknowledged).err())
+            .expect("the disk is still full");
+        assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{error}");
+        assert!(entries(&engine).unwrap() == acknowledged);
+        // Once there is room again, so is the store.
+        disk.disarm();
+        put(&engine, 99_999, &mut acknowledged).unwrap();
+        engine.close().unwrap();
+        let report = thermocline_engine::verify(&world, &dir, &options).unwrap();
+        assert_eq!(report.faults, []);
+        let engine = Engine::open(world.clone(), &dir, options.clone()).unwrap();
+        assert!(entries(&engine).unwrap() == acknowledged);
+    }
+}
