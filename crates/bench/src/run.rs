@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use thermocline::options::Emulation;
 use thermocline::{Db, Durability, Error, Metrics, Options, Result};
 
 use crate::load::{Writer, load};
@@ -45,6 +46,10 @@ fn run_in(path: &Path, plan: &Plan, watch: &Watch) -> Result<Report> {
     let options = Options {
         create_if_missing: !plan.use_existing,
         read_only: false,
+        emulate: match plan.emulate {
+            Emulation::None => plan.options.emulate,
+            profile => profile,
+        },
         ..plan.options.clone()
     };
     let db = Db::open(path, options)?;

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use serde_json::Value;
+use thermocline::options::Emulation;
 use thermocline::{Db, ErrorKind, Options};
 use thermocline_bench::{Distribution, Plan, Report, Watch, Workload, run};
 
@@ -227,6 +228,27 @@ fn an_existing_database_is_not_overwritten_unasked() {
 }
 
 #[test]
+fn emulation_lasts_for_one_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let existing = filled(folder.path());
+    assert_eq!(run_one(&existing).emulate, "none");
+    for (emulate, name) in [(Emulation::Optane, "optane"), (Emulation::Cxl, "cxl")] {
+        let report = run_one(&Plan {
+            emulate,
+            reads: Some(50),
+            workload: Workload::ReadRandom,
+            ..existing.clone()
+        });
+        assert_eq!((report.emulate.as_str(), report.found), (name, Some(50)));
+        let path = folder.path().join("db");
+        let stored = Db::stored_options(&path).unwrap().unwrap();
+        assert_eq!(stored.emulate, Emulation::None);
+        let db = Db::open(&path, stored).unwrap();
+        assert_eq!(db.metrics().emulate, "none");
+    }
+}
+
+#[test]
 fn nonsense_and_missing_parts_are_refused() {
     let base = plan(Workload::ReadRandom);
     let invalid = [
@@ -267,10 +289,6 @@ fn nonsense_and_missing_parts_are_refused() {
             ..base.clone()
         },
         Plan {
-            emulate: "tape".to_string(),
-            ..base.clone()
-        },
-        Plan {
             distribution: Some(Distribution::Latest),
             ..plan(Workload::FillSeq)
         },
@@ -279,16 +297,10 @@ fn nonsense_and_missing_parts_are_refused() {
         let error = run(&plan, &Watch::new()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
     }
-    let unsupported = [
-        Plan {
-            async_depth: 2,
-            ..base.clone()
-        },
-        Plan {
-            emulate: "optane".to_string(),
-            ..base.clone()
-        },
-    ];
+    let unsupported = [Plan {
+        async_depth: 2,
+        ..base.clone()
+    }];
     for plan in unsupported {
         let error = run(&plan, &Watch::new()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");

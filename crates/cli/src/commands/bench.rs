@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use thermocline::options::Emulation;
 use thermocline::{Durability, Result};
 use thermocline_bench::{Distribution, Plan, Report, Watch, Workload};
 
@@ -83,7 +84,7 @@ fn plan(args: BenchArgs) -> Outcome<Plan> {
         seed: args.seed,
         scan_length: args.scan_length,
         drain: args.drain,
-        emulate: args.emulate,
+        emulate: Emulation::parse(&args.emulate).map_err(Failure::usage)?,
         compressible: args.compressible,
     })
 }

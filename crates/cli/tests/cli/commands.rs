@@ -236,6 +236,31 @@ fn stat_tells_people_and_programs() {
 }
 
 #[test]
+fn a_region_elsewhere_needs_to_be_named_only_once() {
+    let store = Store::new();
+    let pm = store.path().with_file_name("pm");
+    std::fs::DirBuilder::new().create(&pm).unwrap();
+    let put = store.run(&["put", "DB", "k", "v", "--pm-path", "pm"]);
+    assert_eq!(put.code, 0, "{}", put.err);
+    assert_eq!(store.run(&["get", "DB", "k"]).out, "v\n");
+    assert_eq!(store.run(&["put", "DB", "l", "w"]).code, 0);
+    assert_eq!(store.run(&["verify", "DB"]).code, 0);
+    let json = store.run(&["stat", "DB", "--json"]).json();
+    let region = std::path::PathBuf::from(json["region_path"].as_str().unwrap());
+    assert_eq!(region.parent(), Some(&*pm));
+    assert_eq!(json["effective_options"]["pm_path"], json["region_path"]);
+    assert_eq!(names(&pm).len(), 1);
+    thermocline_bench::scratch::remove(&region).unwrap();
+    for command in ["get", "delete"] {
+        let run = store.run(&[command, "DB", "k"]);
+        assert_eq!(run.code, 1);
+        let place = region.display().to_string();
+        assert!(run.is_one_sentence_naming(&place), "{}", run.err);
+        assert!(run.err.contains("db/region.pm"), "{}", run.err);
+    }
+}
+
+#[test]
 fn verify_finds_nothing_in_a_sound_database() {
     let store = Store::new();
     store.run(&["put", "DB", "k", "v"]);
@@ -330,6 +355,7 @@ fn wrong_usage_exits_2_and_says_what_is_right() {
         (vec!["load", "DB", "f.dat", "--key", "k"], "--format"),
         (vec!["bench", "fillrandon"], "fillrandom"),
         (vec!["bench", "fillseq", "--key-size", "4"], "key-size"),
+        (vec!["bench", "fillseq", "--emulate", "tape"], "optane"),
         (
             vec!["bench", "readrandom", "--distribution", "zipf"],
             "zipfian",
@@ -366,7 +392,6 @@ fn what_is_not_built_yet_says_what_is_missing() {
         vec!["bench", "fillseq", "--report", "x.html"],
         vec!["bench", "fillseq", "--durability", "buffered"],
         vec!["bench", "readrandom", "--async-depth", "4"],
-        vec!["bench", "fillseq", "--emulate", "optane"],
         vec!["put", "DB", "k", "v", "--preset", "flat-lsm"],
     ] {
         let run = store.run(&command);
@@ -496,6 +521,21 @@ fn bench_keeps_a_named_database_and_never_overwrites_one() {
     assert_eq!(seek.json()["found"], 200, "{}", seek.err);
     let keys = store.run(&["scan", "DB", "--keys-only", "--hex"]);
     assert_eq!(keys.out.lines().count(), 200);
+    let slow = store.run(&[
+        "bench",
+        "overwrite",
+        "--db",
+        "DB",
+        "--use-existing",
+        "--num",
+        "20",
+        "--emulate",
+        "optane",
+        "--json",
+    ]);
+    assert_eq!(slow.json()["emulate"], "optane", "{}", slow.err);
+    let stat = store.run(&["stat", "DB", "--json"]).json();
+    assert_eq!(stat["emulate"], "none");
     let absent = store.run(&["bench", "readseq", "--db", "other", "--use-existing"]);
     assert_eq!(absent.code, 1, "{}", absent.out);
 }
