@@ -88,10 +88,6 @@ impl Life {
         }
     }
 
-    pub fn options(&self) -> &Options {
-        &self.options
-    }
-
     pub fn observe(&self, observer: Option<Observer>) {
         self.pm.steps().observe(observer);
     }

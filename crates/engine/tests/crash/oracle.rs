@@ -139,14 +139,6 @@ impl Default for Expect {
 }
 
 impl Expect {
-    pub fn exactly(model: &Arc<Model>, seen: u64) -> Expect {
-        Expect {
-            allowed: vec![model.clone()],
-            seen,
-            exists: true,
-        }
-    }
-
     /// The model among those allowed that was found, or what is wrong with it.
     pub fn accept(&self, found: &Model) -> Result<Arc<Model>, String> {
         if let Some(model) = self.allowed.iter().find(|m| ***m == *found) {

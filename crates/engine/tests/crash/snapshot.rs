@@ -37,11 +37,6 @@ impl Budget {
         single: 1,
         random: 2,
     };
-    pub const SLIM: Budget = Budget {
-        exhaustive: 2,
-        single: 0,
-        random: 1,
-    };
 }
 
 /// Both simulators and the oracle at one instant.
@@ -194,7 +189,7 @@ impl Snapshot {
             for &i in &open {
                 // Half of them by lines, which is how caches evict, half by words.
                 let draw = if n % 2 == 0 {
-                    hash64(&(lot ^ words[i].offset / 64).to_le_bytes())
+                    hash64(&(lot ^ (words[i].offset / 64)).to_le_bytes())
                 } else {
                     random.next_u64()
                 };

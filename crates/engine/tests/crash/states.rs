@@ -6,6 +6,10 @@ use std::io::Write;
 use thermocline_base::Site;
 
 use crate::explore::{Outcome, Planted, explore};
+use crate::life::{Life, options};
+use crate::oracle::Op;
+use crate::raw::HERE;
+use crate::snapshot::Snapshot;
 use crate::workload::{self, named};
 
 /// One test's share of the exploration.
@@ -158,13 +162,29 @@ fn closing_and_opening_survive_every_crash() {
     run(&REOPEN);
 }
 
+/// A store that crashes after every write does not lose space with each life.
+#[test]
+fn crashing_again_and_again_uses_no_more_space() {
+    let options = options();
+    let mut life = Life::fresh(&options, 31);
+    for round in 0..60u8 {
+        life.recover().unwrap();
+        life.run(&Op::put(0, &[round % 3], [round; 100])).unwrap();
+        let used = life.engine().metrics().space;
+        assert!(used.zones_attached <= 1, "life {round}: {used:?}");
+        let now = Snapshot::of(&life, HERE);
+        life = now.life(&now.oldest(), &options, u64::from(round));
+    }
+    assert_eq!(life.recover().unwrap().data.len(), 3);
+}
+
 #[test]
 fn the_parts_together_reach_every_site_and_the_bar() {
     let states: u64 = PARTS.iter().map(|part| part.bar).sum();
     assert!(states >= STATES_MIN);
     let run: BTreeSet<&str> = PARTS.iter().flat_map(|p| p.workloads).copied().collect();
     assert_eq!(run, workload::ALL.iter().map(|w| w.name).collect());
-    // A region in the simulator has no file that could be made; `kill.rs` makes real ones.
+    // A region in the simulator has no file that could be made; the tests that kill children do.
     let of_files = thermocline_pm::SITES.iter().find(|s| s.0.contains("file"));
     let asked: BTreeSet<Site> = thermocline_engine::sites()
         .into_iter()
