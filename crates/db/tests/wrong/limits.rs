@@ -1,0 +1,235 @@
+//! Limits of keys, values, batches, names and options.
+
+use thermocline::limits::{CF_NAME_LEN_MAX, KEY_LEN_MAX, VALUE_INLINE_MAX, VALUE_LEN_MAX};
+use thermocline::{CfOptions, Db, Durability, ErrorKind, Options};
+
+use super::*;
+
+#[test]
+fn keys_and_values() {
+    let home = home();
+    let dir = home.path().join("db");
+    let db = Db::open(&dir, options()).unwrap();
+    fill(&db);
+    let before = snapshot(&dir);
+    let seqno = db.metrics().seqno_visible;
+    let long = vec![b'k'; KEY_LEN_MAX + 1];
+    let says = ["key", "65535", "65536"];
+    let kind = ErrorKind::InvalidArgument;
+    let other = db.find_column_family("other").unwrap();
+    refused(db.put(&long, "v"), kind, &says);
+    refused(db.delete(&long), kind, &says);
+    refused(db.get(&long), kind, &says);
+    refused(other.put(&long, "v"), kind, &says);
+    refused(other.delete(&long), kind, &says);
+    refused(other.get(&long), kind, &says);
+    let big = vec![1; VALUE_INLINE_MAX + 1];
+    let says = ["value", "1048576", "1048577", "blob files"];
+    refused(db.put("k", &big), ErrorKind::Unsupported, &says);
+    refused(other.put("k", &big), ErrorKind::Unsupported, &says);
+    // Zeros that nobody touches cost no memory.
+    let huge = vec![0; VALUE_LEN_MAX + 1];
+    refused(
+        db.put("k", &huge),
+        kind,
+        &["value", "268435456", "268435457"],
+    );
+    drop(huge);
+    // A batch that lost one change applies none, and says why.
+    let mut batch = db.batch();
+    batch.put("a", "b").put(&long, "v").put("c", "d");
+    refused(
+        batch.commit(Durability::Immediate),
+        kind,
+        &["65535", "65536"],
+    );
+    let again = batch.commit(Durability::Immediate);
+    refused(again, kind, &["lost a change", "cleared", "65536"]);
+    batch.clear();
+    batch.put("a", &big);
+    refused(
+        batch.commit(Durability::Immediate),
+        ErrorKind::Unsupported,
+        &["1048577"],
+    );
+    // Bounds and positions may be as long as they like; nothing lies there.
+    assert_eq!(db.range(..long.clone()).count(), entries().len());
+    assert!(!db.cursor().unwrap().seek(&[0xff; KEY_LEN_MAX + 1]).unwrap());
+    assert_unchanged(&dir, &before);
+    assert_eq!(db.metrics().seqno_visible, seqno);
+    assert_filled(&db);
+    // At the limit all is well.
+    let key = vec![b'k'; KEY_LEN_MAX];
+    let value = vec![7; VALUE_INLINE_MAX];
+    db.put(&key, &value).unwrap();
+    db.put("", "").unwrap();
+    drop((db, other, batch));
+    let db = Db::open(&dir, options()).unwrap();
+    assert!(*db.get(&key).unwrap().unwrap() == value);
+    assert_eq!(db.get("").unwrap().as_deref(), Some(&b""[..]));
+}
+
+#[test]
+fn batches() {
+    let home = home();
+    let dir = home.path().join("db");
+    let big_enough = Options {
+        pm: 1 << 30,
+        ..options()
+    };
+    let db = Db::open(&dir, big_enough.clone()).unwrap();
+    fill(&db);
+    let before = snapshot(&dir);
+    // Over what one item holds.
+    let mut too_big = db.batch();
+    let value = vec![3; VALUE_INLINE_MAX];
+    for n in 0..64u8 {
+        too_big.put([n], &value);
+    }
+    let says = ["batch", "67104768", "takes"];
+    refused(
+        too_big.commit(Durability::Immediate),
+        ErrorKind::Unsupported,
+        &says,
+    );
+    assert_eq!(too_big.len(), 64, "the batch stays as it was");
+    assert_unchanged(&dir, &before);
+    // Buffered durability comes later.
+    let mut small = db.batch();
+    small.put("k", "v");
+    let says = ["buffered", "immediate"];
+    refused(
+        small.commit(Durability::Buffered),
+        ErrorKind::Unsupported,
+        &says,
+    );
+    // A family of another database.
+    let stranger = Db::open(home.path().join("stranger"), options()).unwrap();
+    let family = stranger
+        .column_family("theirs", CfOptions::default())
+        .unwrap();
+    let mut mixed = db.batch();
+    mixed.put("k", "v").put_cf(&family, "k", "v");
+    let kind = ErrorKind::InvalidArgument;
+    refused(mixed.commit(Durability::Immediate), kind, &["own database"]);
+    mixed.clear();
+    mixed.delete_cf(&family, "k");
+    refused(mixed.commit(Durability::Immediate), kind, &["own database"]);
+    assert_unchanged(&dir, &before);
+    // An empty batch is nothing.
+    db.batch().commit(Durability::Immediate).unwrap();
+    assert_unchanged(&dir, &before);
+    assert_filled(&db);
+    // A little less is one item.
+    let mut batch = db.batch();
+    for n in 0..63u8 {
+        batch.put([n], &value);
+    }
+    batch.commit(Durability::Immediate).unwrap();
+    drop((db, batch, small, mixed, too_big));
+    let db = Db::open(&dir, big_enough).unwrap();
+    assert_eq!(db.range([0]..=[62]).count(), 63);
+    assert!(*db.get([62]).unwrap().unwrap() == value);
+}
+
+#[test]
+fn names_of_column_families() {
+    let home = home();
+    let dir = home.path().join("db");
+    let db = Db::open(&dir, options()).unwrap();
+    let before = snapshot(&dir);
+    let kind = ErrorKind::InvalidArgument;
+    let long = "n".repeat(CF_NAME_LEN_MAX + 1);
+    let says = ["name of a column family", "1 to 255", "256"];
+    refused(db.column_family(&long, CfOptions::default()), kind, &says);
+    refused(
+        db.column_family("", CfOptions::default()),
+        kind,
+        &["1 to 255", "0"],
+    );
+    assert!(db.find_column_family("none").is_none());
+    assert_unchanged(&dir, &before);
+    let family = db.column_family(&long[1..], CfOptions::default()).unwrap();
+    family.put("k", "v").unwrap();
+    drop((db, family));
+    let db = Db::open(&dir, options()).unwrap();
+    assert_eq!(db.column_families(), ["default", &long[1..]]);
+}
+
+#[test]
+fn options_out_of_range() {
+    let home = home();
+    let dir = home.path().join("db");
+    let kind = ErrorKind::InvalidArgument;
+    let bad: Vec<(Options, &[&str])> = vec![
+        (
+            Options {
+                dram: 1000,
+                ..options()
+            },
+            &["dram", "1 MiB", "1000"],
+        ),
+        (
+            Options {
+                pm: 1000,
+                ..options()
+            },
+            &["pm", "256", "128 TiB"],
+        ),
+        (
+            Options {
+                pm: u64::MAX,
+                ..options()
+            },
+            &["pm", "128 TiB"],
+        ),
+        (
+            Options {
+                pm: 300 << 10,
+                ..Options::default()
+            },
+            &["part_bytes_first", "300"],
+        ),
+    ];
+    for (options, says) in bad {
+        refused(Db::open(&dir, options), kind, says);
+        assert!(!dir.exists());
+    }
+    // Every row of every table, one below and one above.
+    let mut out_of_range = 0;
+    for row in Options::rows() {
+        for value in [row.min.checked_sub(1), row.max.checked_add(1)]
+            .into_iter()
+            .flatten()
+        {
+            let mut options = options();
+            let error = options.set(row.name, &value.to_string());
+            refused(error, kind, &[row.name]);
+            out_of_range += 1;
+        }
+    }
+    assert!(out_of_range > 8);
+    // Set past the parser: opening looks again.
+    let breaks: [fn(&mut Options); 5] = [
+        |o| o.read.readahead = 0,
+        |o| o.pm_region.part_bytes_first = 3 << 18,
+        |o| o.pm_region.zones_ahead = 0,
+        |o| o.manifest.bytes_max = 1,
+        |o| o.memtable.replay_threads = 10_000,
+    ];
+    for break_it in breaks {
+        let mut options = options();
+        break_it(&mut options);
+        refused(Db::open(&dir, options.clone()), kind, &["must"]);
+        assert!(!dir.exists());
+    }
+    filled(&dir, options());
+    let before = snapshot(&dir);
+    for break_it in breaks {
+        let mut options = options();
+        break_it(&mut options);
+        refused(Db::open(&dir, options), kind, &["must"]);
+    }
+    assert_unchanged(&dir, &before);
+    assert_filled(&Db::open(&dir, options()).unwrap());
+}
