@@ -8,7 +8,9 @@ use thermocline_base::{BatchEntry, CfId, Kind, Result};
 use thermocline_engine::{Engine, World};
 
 use crate::scan::{owned, prefix_bounds};
-use crate::{Batch, CfOptions, ColumnFamily, Cursor, Metrics, Options, Scan, Value, VerifyReport};
+use crate::{
+    Batch, CfOptions, ColumnFamily, Cursor, Metrics, Options, Scan, Snapshot, Value, VerifyReport,
+};
 
 /// An open database. Clones share it; dropping the last one closes it.
 ///
@@ -61,6 +63,33 @@ impl Db {
     /// [`crate::Error::InvalidArgument`] for a key past the limit.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         self.get_in(CfId::DEFAULT, key.as_ref())
+    }
+
+    /// The values of `keys` in the default column family, in their order and all at one moment of
+    /// the store.
+    ///
+    /// ```
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let db = thermocline::Db::open(folder.path().join("db"), thermocline::Options::default())?;
+    /// db.put("a", "1")?;
+    /// let values = db.multi_get(["a", "b"])?;
+    /// assert_eq!(values[0].as_deref(), Some(b"1".as_slice()));
+    /// assert_eq!(values[1], None);
+    /// # Ok::<(), thermocline::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Db::get`], for the first key that meets one.
+    pub fn multi_get<K: AsRef<[u8]>>(
+        &self,
+        keys: impl IntoIterator<Item = K>,
+    ) -> Result<Vec<Option<Value>>> {
+        self.snapshot().multi_get(keys)
+    }
+
+    /// What is visible now, to be read for as long as it is held.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot::new(self.engine.snapshot(), CfId::DEFAULT)
     }
 
     /// An empty batch of writes to this database.

@@ -5,7 +5,7 @@ use std::ops::{Bound, RangeBounds};
 use thermocline_base::{CfId, Error, Result};
 
 use crate::scan::{owned, prefix_bounds};
-use crate::{Cursor, Db, Scan, Value};
+use crate::{Cursor, Db, Scan, Snapshot, Value};
 
 /// A named, ordered map of its own within a database. Families share batches: one batch can change
 /// several, as one.
@@ -38,6 +38,17 @@ impl ColumnFamily {
     /// As [`Db::get`].
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         self.db.get_in(self.id, key.as_ref())
+    }
+
+    /// As [`Db::multi_get`], in this family.
+    ///
+    /// # Errors
+    /// As [`Db::multi_get`].
+    pub fn multi_get<K: AsRef<[u8]>>(
+        &self,
+        keys: impl IntoIterator<Item = K>,
+    ) -> Result<Vec<Option<Value>>> {
+        Snapshot::new(self.db.engine.snapshot(), self.id).multi_get(keys)
     }
 
     /// As [`Db::iter`], in this family.

@@ -32,6 +32,7 @@ mod family;
 mod metrics;
 mod report;
 mod scan;
+mod snapshot;
 mod value;
 
 pub use batch::Batch;
@@ -41,6 +42,7 @@ pub use family::ColumnFamily;
 pub use metrics::{GenerationMetrics, Hits, Metrics, RecoveryMetrics};
 pub use report::{Fault, VerifyReport};
 pub use scan::Scan;
+pub use snapshot::Snapshot;
 pub use thermocline_base::options::{self, Options};
 pub use thermocline_base::{Error, ErrorKind, Result, limits, size};
 pub use value::Value;

@@ -57,6 +57,8 @@ pub struct Metrics {
     pub gets: u64,
     /// Point reads that found their key.
     pub gets_found: u64,
+    /// Open snapshots, cursors and iterators: who holds old versions.
+    pub readers: u64,
     /// Delay that the engine itself put on writers, in milliseconds.
     pub stall_ms: f64,
     /// The longest single delay, in milliseconds.
@@ -159,6 +161,7 @@ impl Metrics {
             deletes: m.deletes,
             gets: m.gets,
             gets_found: m.found,
+            readers: m.readers as u64,
             // The engine delays nobody on purpose yet.
             stall_ms: 0.0,
             stall_ms_max: 0.0,

@@ -1,7 +1,6 @@
 //! Reading: point lookups, and a cursor that merges the generations of a view.
 //!
-//! A cursor registers the seqno that was visible when it was made and holds the view: it sees one
-//! moment of the store for as long as it lives. Each generation is scanned in chunks (no epoch
+//! A cursor holds a snapshot: it sees one moment of the store for as long as it lives. Each generation is scanned in chunks (no epoch
 //! guard outlives a call); of equal keys the newest generation's record wins, and a tombstone hides
 //! the key. Checksums are verified before a record is believed, whatever it then leads to.
 
@@ -15,8 +14,8 @@ use thermocline_memtable::{Direction, Lookup, Memtable, RecordRef, ScanEntry};
 use thermocline_pm::PmOff;
 
 use crate::metrics::Count;
-use crate::open::{Engine, Inner};
-use crate::view::View;
+use crate::open::Engine;
+use crate::snapshot::Snapshot;
 
 /// Entries of a cursor's first chunk from each generation; later ones double up to the option.
 const FIRST_CHUNK: usize = 16;
@@ -52,33 +51,15 @@ impl Engine {
 
     /// A cursor over family `cf` at what is visible now, not yet at any key.
     pub fn cursor(&self, cf: CfId) -> Cursor {
-        let inner = self.inner.clone();
-        let seqno = inner.readers.register(&inner.visible);
-        let view = inner.view.load_full();
-        let sources = view.memtables.iter().map(|_| Source::default()).collect();
-        Cursor {
-            chunk_max: index(inner.options.read.readahead),
-            verify: inner.options.read.verify_checksums != 0,
-            inner,
-            view,
-            cf,
-            seqno,
-            sources,
-            direction: Direction::Forward,
-            valid: false,
-            key: Vec::new(),
-            value: Vec::new(),
-        }
+        Cursor::new(self.snapshot(), cf)
     }
 }
 
 /// A position in one column family, at one moment of the store.
 #[derive(Debug)]
 pub struct Cursor {
-    inner: Arc<Inner>,
-    view: Arc<View>,
+    at: Snapshot,
     cf: CfId,
-    seqno: SeqNo,
     /// One for each generation of the view, newest first.
     sources: Vec<Source>,
     direction: Direction,
@@ -196,6 +177,26 @@ impl Source {
 }
 
 impl Cursor {
+    pub(crate) fn new(at: Snapshot, cf: CfId) -> Cursor {
+        let options = &at.inner.options;
+        Cursor {
+            chunk_max: index(options.read.readahead),
+            verify: options.read.verify_checksums != 0,
+            sources: at
+                .view
+                .memtables
+                .iter()
+                .map(|_| Source::default())
+                .collect(),
+            at,
+            cf,
+            direction: Direction::Forward,
+            valid: false,
+            key: Vec::new(),
+            value: Vec::new(),
+        }
+    }
+
     /// Goes to the first key at or after `key`. Returns whether there is one.
     ///
     /// # Errors
@@ -274,17 +275,7 @@ impl Cursor {
 
     /// Another cursor over the same family at the same moment, not yet at any key.
     pub fn sibling(&self) -> Cursor {
-        self.inner.readers.join(self.seqno);
-        Cursor {
-            inner: self.inner.clone(),
-            view: self.view.clone(),
-            sources: self.sources.iter().map(|_| Source::default()).collect(),
-            key: Vec::new(),
-            value: Vec::new(),
-            direction: Direction::Forward,
-            valid: false,
-            ..*self
-        }
+        Cursor::new(self.at.clone(), self.cf)
     }
 
     fn step(&mut self, direction: Direction) -> Result<bool> {
@@ -301,7 +292,7 @@ impl Cursor {
     fn reader(&self) -> Reader {
         Reader {
             cf: self.cf,
-            seqno: self.seqno,
+            seqno: self.at.seqno(),
             direction: self.direction,
             chunk_max: self.chunk_max,
             verify: self.verify,
@@ -312,7 +303,7 @@ impl Cursor {
         self.valid = false;
         self.direction = direction;
         let reader = self.reader();
-        for (source, memtable) in self.sources.iter_mut().zip(&self.view.memtables) {
+        for (source, memtable) in self.sources.iter_mut().zip(&self.at.view.memtables) {
             source.restart(memtable, reader, from)?;
         }
         self.settle()
@@ -323,21 +314,21 @@ impl Cursor {
         self.valid = false;
         let reader = self.reader();
         while let Some((newest, first)) = self.first_head()? {
-            let memtable = &self.view.memtables[newest];
+            let memtable = &self.at.view.memtables[newest];
             let record = memtable.record(first.at, false)?;
-            self.inner.space.region().check_media()?;
+            self.at.inner.space.region().check_media()?;
             let found = record.kind == Kind::Put;
             if found {
                 self.key.clear();
                 self.key.extend_from_slice(record.key);
                 self.value.clear();
                 self.value.extend_from_slice(record.value);
-                self.inner.space.region().check_media()?;
+                self.at.inner.space.region().check_media()?;
             }
             let older = self
                 .sources
                 .iter_mut()
-                .zip(&self.view.memtables)
+                .zip(&self.at.view.memtables)
                 .enumerate();
             for (i, (source, memtable_i)) in older.skip(newest) {
                 let Some(head) = source.head else { continue };
@@ -361,7 +352,7 @@ impl Cursor {
             let sooner = match &first {
                 None => true,
                 Some((best, than)) => {
-                    let memtables = &self.view.memtables;
+                    let memtables = &self.at.view.memtables;
                     let order = head.cmp(&memtables[i], than, &memtables[*best])?;
                     order
                         == match self.direction {
@@ -375,12 +366,6 @@ impl Cursor {
             }
         }
         Ok(first)
-    }
-}
-
-impl Drop for Cursor {
-    fn drop(&mut self) {
-        self.inner.readers.leave(self.seqno);
     }
 }
 

@@ -93,7 +93,7 @@ pub struct EngineMetrics {
     pub gets: u64,
     /// Point reads that found their key.
     pub found: u64,
-    /// Open iterators.
+    /// Open snapshots, cursors and iterators.
     pub readers: usize,
     /// What the open did.
     pub recovery: Recovery,
@@ -132,7 +132,7 @@ impl Engine {
             user_bytes: inner.counted.get(Count::UserBytes),
             gets: inner.counted.get(Count::Gets),
             found: inner.counted.get(Count::Found),
-            readers: inner.readers.len(),
+            readers: inner.readers.open(),
             recovery: inner.recovery,
             manifest_bytes: lock(&inner.manifest).len(),
         }

@@ -1,10 +1,12 @@
-//! Who still reads the past: the seqnos of open iterators.
+//! Who still reads the past: the seqnos of snapshots, those of open iterators included.
 //!
-//! # Why an iterator never misses a version
-//! An iterator takes `visible` and registers it in one step under the lock. A writer asks for the
-//! registered seqnos and `visible` before it inserts, and it alone moves `visible`. If the iterator
+//! Many readers at one moment are one entry, so a writer pays for moments, not for readers.
+//!
+//! # Why a reader never misses a version
+//! A reader takes `visible` and registers it in one step under the lock. A writer asks for the
+//! registered seqnos and `visible` before it inserts, and it alone moves `visible`. If the reader
 //! registers before the writer asks, the writer sees it. If after, then until the writer moves
-//! `visible` the iterator gets exactly the `visible` that the writer keeps versions for.
+//! `visible` the reader gets exactly the `visible` that the writer keeps versions for.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -16,6 +18,8 @@ use thermocline_base::sync::{Mutex, lock};
 pub(crate) struct Readers {
     /// How many are registered: lets a writer skip the lock when there are none.
     count: AtomicUsize,
+    /// At how many different seqnos. Changed under the lock.
+    moments: AtomicUsize,
     seqnos: Mutex<BTreeMap<u64, usize>>,
 }
 
@@ -26,6 +30,7 @@ impl Readers {
         self.count.fetch_add(1, Ordering::SeqCst);
         let seqno = visible.load(Ordering::SeqCst);
         *seqnos.entry(seqno).or_default() += 1;
+        self.moments.store(seqnos.len(), Ordering::Relaxed);
         SeqNo(seqno)
     }
 
@@ -43,6 +48,7 @@ impl Readers {
             *count -= 1;
             if *count == 0 {
                 seqnos.remove(&seqno.0);
+                self.moments.store(seqnos.len(), Ordering::Relaxed);
             }
         }
         self.count.fetch_sub(1, Ordering::SeqCst);
@@ -58,8 +64,13 @@ impl Readers {
         out.push(visible);
     }
 
-    /// Registered readers now.
+    /// At how many different seqnos readers are registered: what bounds a list of versions.
     pub fn len(&self) -> usize {
+        self.moments.load(Ordering::Relaxed)
+    }
+
+    /// How many readers are registered.
+    pub fn open(&self) -> usize {
         self.count.load(Ordering::Relaxed)
     }
 }

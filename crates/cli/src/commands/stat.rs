@@ -169,6 +169,7 @@ fn as_json(m: &Metrics, families: &[String]) -> Value {
         "deletes": m.deletes,
         "gets": m.gets,
         "gets_found": m.gets_found,
+        "readers": m.readers,
         "stall_ms": m.stall_ms,
         "stall_ms_max": m.stall_ms_max,
         "stall_count": m.stall_count,

@@ -1,0 +1,190 @@
+//! Snapshots: one moment of the store to read at.
+
+use std::ops::{Bound, RangeBounds};
+
+use thermocline_base::batch::check_key;
+use thermocline_base::{CfId, Error, Result};
+
+use crate::scan::{owned, prefix_bounds};
+use crate::{ColumnFamily, Cursor, Scan, Value};
+
+/// One moment of the store: reads answer as they would have then, whatever is written meanwhile,
+/// and a batch is there whole or not at all. Made by [`crate::Db::snapshot`].
+///
+/// It costs next to nothing to make and to clone. While it is held, of each key that is overwritten
+/// the version that it sees stays, with its bytes in DRAM and persistent memory; dropping the last
+/// clone, and the last iterator made from it, gives that back as the keys are written again. It does
+/// not keep the database open, but reads at it go on after [`crate::Db::close`].
+///
+/// It reads the default column family; [`Snapshot::column_family`] gives the same moment of another.
+///
+/// ```
+/// # use thermocline::{CfOptions, Db, Options};
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let db = Db::open(folder.path().join("db"), Options::default())?;
+/// let archive = db.column_family("archive", CfOptions::default())?;
+/// db.put("order:42", "open")?;
+/// let before = db.snapshot();
+/// db.put("order:42", "paid")?;
+/// archive.put("order:41", "paid")?;
+///
+/// assert_eq!(before.get("order:42")?.as_deref(), Some(b"open".as_slice()));
+/// assert_eq!(db.get("order:42")?.as_deref(), Some(b"paid".as_slice()));
+/// assert_eq!(before.column_family(&archive)?.iter().count(), 0);
+/// # Ok::<(), thermocline::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    moment: thermocline_engine::Snapshot,
+    cf: CfId,
+}
+
+impl Snapshot {
+    pub(crate) fn new(moment: thermocline_engine::Snapshot, cf: CfId) -> Snapshot {
+        Snapshot { moment, cf }
+    }
+
+    /// The same moment of the column family `cf`.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if `cf` is one of another database.
+    pub fn column_family(&self, cf: &ColumnFamily) -> Result<Snapshot> {
+        if !self.moment.is_of(&cf.db.engine) {
+            return Err(Error::InvalidArgument(
+                "a snapshot reads only column families of its own database".to_string(),
+            ));
+        }
+        Ok(Snapshot {
+            cf: cf.id,
+            ..self.clone()
+        })
+    }
+
+    /// The value that `key` had.
+    ///
+    /// # Errors
+    /// As [`crate::Db::get`].
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        let key = key.as_ref();
+        check_key(key)?;
+        self.moment.get(self.cf, key, Value::copy)
+    }
+
+    /// The values that `keys` had, in their order.
+    ///
+    /// # Errors
+    /// As [`crate::Db::get`], for the first key that meets one.
+    pub fn multi_get<K: AsRef<[u8]>>(
+        &self,
+        keys: impl IntoIterator<Item = K>,
+    ) -> Result<Vec<Option<Value>>> {
+        keys.into_iter().map(|key| self.get(key)).collect()
+    }
+
+    /// All entries there were, in key order, from both ends.
+    pub fn iter(&self) -> Scan {
+        self.scan(Bound::Unbounded, Bound::Unbounded)
+    }
+
+    /// The entries there were whose keys lie in `range`.
+    pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Scan {
+        let (low, high) = owned(&range);
+        self.scan(low, high)
+    }
+
+    /// The entries there were whose keys begin with `prefix`.
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Scan {
+        let (low, high) = prefix_bounds(prefix.as_ref());
+        self.scan(low, high)
+    }
+
+    /// A cursor over the entries there were, before any key.
+    ///
+    /// # Errors
+    /// As [`crate::Db::cursor`].
+    pub fn cursor(&self) -> Result<Cursor> {
+        Ok(Cursor(self.moment.cursor(self.cf)))
+    }
+
+    fn scan(&self, low: Bound<Vec<u8>>, high: Bound<Vec<u8>>) -> Scan {
+        Scan::new(self.moment.cursor(self.cf), low, high)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{CfOptions, Db, Durability, Options};
+
+    fn open(folder: &tempfile::TempDir, name: &str) -> Db {
+        let options = Options {
+            pm: 16 << 20,
+            ..Options::default()
+        };
+        Db::open(folder.path().join(name), options).unwrap()
+    }
+
+    fn keys(scan: crate::Scan) -> Vec<Vec<u8>> {
+        scan.map(|entry| entry.unwrap().0).collect()
+    }
+
+    #[test]
+    fn every_read_is_of_the_moment_and_the_family() {
+        let folder = tempfile::tempdir().unwrap();
+        let db = open(&folder, "db");
+        let other = db.column_family("other", CfOptions::default()).unwrap();
+        let mut batch = db.batch();
+        batch.put("a", "1").put("b", "1").put_cf(&other, "c", "1");
+        batch.commit(Durability::Immediate).unwrap();
+        let then = db.snapshot();
+        let then_other = then.column_family(&other).unwrap();
+        let young = db.column_family("young", CfOptions::default()).unwrap();
+        db.put("a", "2").unwrap();
+        db.delete("b").unwrap();
+        db.put("ba", "2").unwrap();
+        young.put("a", "2").unwrap();
+        other.delete("c").unwrap();
+
+        assert_eq!(then.get("a").unwrap().as_deref(), Some(&b"1"[..]));
+        assert_eq!(then.get("ba").unwrap(), None);
+        assert_eq!(keys(then.iter()), [b"a", b"b"]);
+        assert_eq!(keys(then.range("b".."c")), [b"b"]);
+        assert_eq!(keys(then.prefix("b")), [b"b"]);
+        assert_eq!(keys(then_other.iter()), [b"c"]);
+        assert_eq!(keys(then.column_family(&young).unwrap().iter()).len(), 0);
+        let mut cursor = then.cursor().unwrap();
+        assert!(cursor.seek_to_last().unwrap() && cursor.key() == b"b");
+        let values = then.multi_get(["b", "ba", "a"]).unwrap();
+        let values: Vec<_> = values.iter().map(Option::as_deref).collect();
+        assert_eq!(values, [Some(&b"1"[..]), None, Some(&b"1"[..])]);
+
+        let now = db.multi_get(["b", "ba", "a"]).unwrap();
+        let now: Vec<_> = now.iter().map(Option::as_deref).collect();
+        assert_eq!(now, [None, Some(&b"2"[..]), Some(&b"2"[..])]);
+        assert_eq!(other.multi_get([b"c"]).unwrap(), [None]);
+        assert!(db.multi_get([vec![0; 65_536]]).is_err());
+    }
+
+    #[test]
+    fn holds_are_counted_and_let_go() {
+        let folder = tempfile::tempdir().unwrap();
+        let db = open(&folder, "db");
+        db.put("a", "1").unwrap();
+        let one = db.snapshot();
+        let (two, scan) = (one.clone(), one.iter());
+        assert_eq!(db.metrics().readers, 3);
+        drop(one);
+        drop(scan);
+        assert_eq!(db.metrics().readers, 1);
+        db.put("a", "2").unwrap();
+        let stranger = open(&folder, "stranger");
+        let theirs = stranger.find_column_family("default").unwrap();
+        let error = two.column_family(&theirs).unwrap_err().to_string();
+        assert!(error.contains("own database"), "{error}");
+        assert_eq!(stranger.metrics().readers, 0);
+        let watch = db.clone();
+        db.close().unwrap();
+        assert_eq!(two.get("a").unwrap().as_deref(), Some(&b"1"[..]));
+        drop(two);
+        assert_eq!(watch.metrics().readers, 0);
+    }
+}

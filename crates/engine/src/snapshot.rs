@@ -1,0 +1,99 @@
+//! Snapshots: one moment of the store, held for as long as somebody looks at it.
+//!
+//! A snapshot is a registered seqno and the view of that moment. Registering keeps, of each key, the
+//! version that the snapshot sees, whoever writes meanwhile (see `readers`); the view keeps the
+//! generations that hold it, whichever are sealed or added meanwhile. Nothing is copied: taking one
+//! costs two counters and a lock held for a moment.
+//!
+//! The view is loaded after the seqno was registered. So it has every generation with a record up to
+//! that seqno: a generation joins the view before its first record becomes visible.
+
+use std::sync::Arc;
+
+use thermocline_base::{CfId, Kind, Result, SeqNo};
+use thermocline_memtable::Lookup;
+
+use crate::cursor::Cursor;
+use crate::metrics::Count;
+use crate::open::{Engine, Inner};
+use crate::view::View;
+
+/// One moment of a store. A clone is another hold on the same moment.
+#[derive(Debug)]
+pub struct Snapshot {
+    pub(crate) inner: Arc<Inner>,
+    pub(crate) view: Arc<View>,
+    seqno: SeqNo,
+}
+
+impl Engine {
+    /// What is visible now, held.
+    pub fn snapshot(&self) -> Snapshot {
+        let inner = self.inner.clone();
+        let seqno = inner.readers.register(&inner.visible);
+        let view = inner.view.load_full();
+        Snapshot { inner, view, seqno }
+    }
+}
+
+impl Snapshot {
+    /// The last seqno that it sees.
+    pub fn seqno(&self) -> SeqNo {
+        self.seqno
+    }
+
+    /// Whether it is of the store that `engine` is a handle of.
+    pub fn is_of(&self, engine: &Engine) -> bool {
+        Arc::ptr_eq(&self.inner, &engine.inner)
+    }
+
+    /// Calls `found` with the value that `key` had at this moment; `None` if it had none.
+    ///
+    /// # Errors
+    /// [`thermocline_base::Error::Corruption`] naming region and offset.
+    pub fn get<T>(
+        &self,
+        cf: CfId,
+        key: &[u8],
+        found: impl FnOnce(&[u8]) -> T,
+    ) -> Result<Option<T>> {
+        let inner = &*self.inner;
+        inner.counted.add(Count::Gets, 1);
+        let verify = inner.options.read.verify_checksums != 0;
+        for memtable in &self.view.memtables {
+            let Lookup::Record(record) = memtable.get(cf, key, self.seqno, verify)? else {
+                continue;
+            };
+            let value = (record.kind == Kind::Put).then(|| found(record.value));
+            inner.space.region().check_media()?;
+            inner.counted.add(Count::Found, u64::from(value.is_some()));
+            return Ok(value);
+        }
+        Ok(None)
+    }
+
+    /// A cursor over family `cf` at this moment, not yet at any key.
+    pub fn cursor(&self, cf: CfId) -> Cursor {
+        Cursor::new(self.clone(), cf)
+    }
+}
+
+impl Clone for Snapshot {
+    fn clone(&self) -> Snapshot {
+        self.inner.readers.join(self.seqno);
+        Snapshot {
+            inner: self.inner.clone(),
+            view: self.view.clone(),
+            seqno: self.seqno,
+        }
+    }
+}
+
+impl Drop for Snapshot {
+    fn drop(&mut self) {
+        self.inner.readers.leave(self.seqno);
+    }
+}
+
+#[cfg(test)]
+mod tests;
