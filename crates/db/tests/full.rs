@@ -142,6 +142,37 @@ fn reopen(dir: &std::path::Path, options: &Options, model: &mut Map) {
     check(&db, model);
 }
 
+/// What is kept back serves deletes alone: small puts between them do not use it up.
+#[test]
+fn puts_leave_the_reserve_to_deletes() {
+    let home = homes().swap_remove(0);
+    for bytes_max in [1, 64 << 10, 1 << 30] {
+        let dir = home.path().join(format!("{bytes_max}"));
+        let mut options = options(1 << 20);
+        options.memtable.bytes_max = bytes_max;
+        let mut model = Map::new();
+        let mut deleted = 0;
+        for round in 0..4 {
+            let db = Db::open(&dir, options.clone()).unwrap();
+            fill(&db, &mut model, &mut Rng::new(round), 4000);
+            for n in 0..20u8 {
+                assert!(db.delete([n]).is_ok(), "the {deleted}th delete");
+                deleted += 1;
+                let error = (0..1000u32).find_map(|n| {
+                    let key = n.to_be_bytes();
+                    let refused = db.put(key, "small").err();
+                    if refused.is_none() {
+                        model.insert(key.to_vec(), b"small".to_vec());
+                    }
+                    refused
+                });
+                assert_says(&error.expect("it is full"), &["raise pm"]);
+            }
+            check(&db, &model);
+        }
+    }
+}
+
 /// Batches of many sizes fill the region to its last zone; each is there whole or not at all.
 #[test]
 fn batches_at_the_limit() {

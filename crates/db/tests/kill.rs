@@ -477,7 +477,7 @@ fn exists(dir: &Path) -> bool {
 
 #[test]
 fn a_writer_on_an_ordinary_file_is_killed() {
-    kill_loop(RegionDemand::File, 100..104, 12);
+    kill_loop(RegionDemand::File, 100..103, 12);
 }
 
 #[test]

@@ -205,9 +205,9 @@ struct Run {
 impl Run {
     fn new(seed: u64) -> Run {
         let mut rng = Rng::new(seed);
-        // Shared memory is fast; every fourth run goes to an ordinary file.
+        // Shared memory is fast; every eighth run goes to an ordinary file.
         let shm = PathBuf::from("/dev/shm");
-        let home = if shm.is_dir() && !seed.is_multiple_of(4) {
+        let home = if shm.is_dir() && !seed.is_multiple_of(8) {
             tempfile::tempdir_in(shm).unwrap()
         } else {
             tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()

@@ -37,6 +37,8 @@ pub(crate) struct Writer {
     prepared: Option<Prepared>,
     /// Cuts of the chains of this incarnation that have been sealed, for the clean close.
     ended: Vec<Change>,
+    /// Whether the zone at hand may be the one that is kept back for deletes.
+    in_reserve: bool,
     /// Writes into `credit_cf` that are known to fit the DRAM budget.
     credit: u64,
     credit_cf: CfId,
@@ -77,6 +79,7 @@ impl Writer {
             recorded,
             prepared: None,
             ended: Vec::new(),
+            in_reserve: true,
             credit: 0,
             credit_cf: CfId::DEFAULT,
             covered: true,
@@ -240,10 +243,21 @@ impl Inner {
                     .to_string(),
             ));
         }
+        if reserve == Reserve::Keep && writer.in_reserve {
+            // The zone that was kept back is for deletes, though a put might still fit.
+            writer.in_reserve = self.space.reserve_taken();
+            if writer.in_reserve {
+                return Err(self.space.full(bytes));
+            }
+        }
         let attached = writer.chain.ensure(bytes, reserve);
-        Ok(attached
+        let attached = attached
             .map_err(|error| self.poison_unless_full(error))?
-            .is_some())
+            .is_some();
+        if attached {
+            writer.in_reserve = reserve == Reserve::Use;
+        }
+        Ok(attached)
     }
 
     /// Whether the store's thread has something to do ahead of need.
@@ -266,9 +280,8 @@ impl Inner {
             writer.chain.rest(),
         );
         self.edit(change.into())?;
-        self.witness(writer.chain.chain(), writer.nonce)?;
         writer.recorded = true;
-        Ok(())
+        self.witness(writer.chain.chain(), writer.nonce)
     }
 
     /// Lets the region remember a chain that the manifest has just learned of.
@@ -413,6 +426,10 @@ impl Inner {
     /// Covers the last write by a later `published`, if it is not covered yet.
     pub fn cover(&self, writer: &mut Writer) -> Result<()> {
         if writer.covered || self.poison.check().is_err() {
+            return Ok(());
+        }
+        if writer.in_reserve && self.space.reserve_taken() {
+            // As for lack of room below.
             return Ok(());
         }
         if let Err(error) = writer.chain.ensure(64, Reserve::Keep) {

@@ -20,8 +20,13 @@ use std::time::SystemTime;
 
 use thermocline::{CfOptions, Db, Durability, Error, ErrorKind, Options};
 
-/// A temporary folder on an ordinary file system.
+/// A temporary folder where syncing costs nothing, if there is one.
 fn home() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").unwrap_or_else(|_| file_home())
+}
+
+/// A temporary folder on an ordinary file system.
+fn file_home() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
 
@@ -108,11 +113,6 @@ fn assert_same(path: &Path, before: &Snapshot) {
         "{}",
         path.display()
     );
-}
-
-/// A temporary folder where syncing costs nothing, if there is one.
-fn fast_home() -> tempfile::TempDir {
-    tempfile::tempdir_in("/dev/shm").unwrap_or_else(|_| home())
 }
 
 /// What [`fill`] writes.

@@ -21,7 +21,7 @@ fn manifest(dir: &Path) -> PathBuf {
 /// Wherever the region lies: nothing else shows that there was data if it is elsewhere.
 #[test]
 fn no_current() {
-    let home = fast_home();
+    let home = home();
     let pm = home.path().join("pm");
     std::fs::create_dir(&pm).unwrap();
     let apart = home.path().join("apart");
@@ -49,7 +49,7 @@ fn no_current() {
 /// Nor any manifest: the region is not taken for a leftover.
 #[test]
 fn no_manifest_at_all() {
-    let home = fast_home();
+    let home = home();
     let [dir, _] = both(home.path());
     let name = manifest(&dir);
     for path in [&name, &dir.join("CURRENT")] {
@@ -65,7 +65,7 @@ fn no_manifest_at_all() {
 
 #[test]
 fn current_cut_short_or_garbage() {
-    let home = fast_home();
+    let home = home();
     let [dir, _] = both(home.path());
     let path = dir.join("CURRENT");
     let current = std::fs::read(&path).unwrap();
@@ -100,7 +100,7 @@ fn current_cut_short_or_garbage() {
 
 #[test]
 fn a_manifest_missing_or_garbage() {
-    let home = fast_home();
+    let home = home();
     for dir in both(home.path()) {
         let path = manifest(&dir);
         let whole = std::fs::read(&path).unwrap();
@@ -138,7 +138,7 @@ fn a_manifest_missing_or_garbage() {
 /// nevertheless, and is an error otherwise: never a database with less in it.
 #[test]
 fn a_manifest_cut_short() {
-    let home = fast_home();
+    let home = home();
     let mut opened = 0;
     for dir in both(home.path()) {
         let name = manifest(&dir).file_name().unwrap().to_owned();
@@ -168,7 +168,7 @@ fn a_manifest_cut_short() {
 
 #[test]
 fn a_newer_manifest() {
-    let home = fast_home();
+    let home = home();
     for dir in both(home.path()) {
         let path = manifest(&dir);
         let whole = std::fs::read(&path).unwrap();

@@ -35,8 +35,7 @@ fn use_it(dir: &Path, options: Options) {
 
 #[test]
 fn after_a_clean_close_and_after_a_kill() {
-    let homes = [Some(home()), tempfile::tempdir_in("/dev/shm").ok()];
-    for home in homes.into_iter().flatten() {
+    for home in [home(), file_home()] {
         let dir = home.path().join("db");
         let db = Db::open(&dir, options()).unwrap();
         fill(&db);

@@ -161,7 +161,7 @@ fn a_region_cut_short_is_an_error_at_open() {
 #[test]
 fn a_region_cut_short_while_open_ends_in_errors() {
     for (kind, home) in [
-        ("file", Some(home())),
+        ("file", Some(file_home())),
         ("shm", tempfile::tempdir_in("/dev/shm").ok()),
     ] {
         let Some(home) = home else { continue };
@@ -243,7 +243,7 @@ fn a_newer_region() {
 
 #[test]
 fn a_kind_that_it_is_not() {
-    let on_file = home();
+    let on_file = file_home();
     let mut places = vec![(on_file, RegionDemand::File, "file")];
     if let Ok(on_shm) = tempfile::tempdir_in("/dev/shm") {
         places.push((on_shm, RegionDemand::Shm, "shm"));
