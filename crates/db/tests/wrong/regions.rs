@@ -166,7 +166,12 @@ fn a_region_cut_short_while_open_ends_in_errors() {
     ] {
         let Some(home) = home else { continue };
         let dir = home.path().join("db");
-        for keep_in_64 in [0, 1, 9, 32, 63] {
+        let all: &[u64] = if kind == "shm" {
+            &[0, 1, 9, 32, 63]
+        } else {
+            &[1]
+        };
+        for &keep_in_64 in all {
             let db = Db::open(&dir, options()).unwrap();
             assert_eq!(db.metrics().region_kind, kind);
             fill(&db);
@@ -300,8 +305,8 @@ fn another_pm_at_every_open() {
     // Smaller than the region: what is there stays, reading and deleting go on.
     let db = Db::open(&dir, with_pm(256 << 10)).unwrap();
     assert_filled(&db);
-    for n in 0..10_000 {
-        if let Err(error) = db.put("big", vec![n as u8; 50_000]) {
+    for n in 0..10_000u32 {
+        if let Err(error) = db.put("big", n.to_be_bytes().repeat(12_000)) {
             let says = ["region.pm", "full", "raise pm"];
             refused::<()>(Err(error), ErrorKind::OutOfSpace, &says);
             break;
