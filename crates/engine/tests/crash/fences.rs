@@ -63,7 +63,12 @@ fn fail_at(n: u64, seed: u64) -> bool {
         assert!(again.run(&Op::put(0, b"later", *b"x")).unwrap());
         assert!(again.engine().visible() > visible);
     }
-    assert!(life.close().is_err(), "fence {n}: closing cannot seal");
+    // Closing cannot seal what may be broken; there is nothing to seal before the first write.
+    let recorded = visible.0 > 0;
+    assert!(
+        life.close().is_err() || !recorded,
+        "fence {n}: closing sealed"
+    );
     true
 }
 

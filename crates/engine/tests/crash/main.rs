@@ -7,6 +7,7 @@
 //! | `life` | one life of a store in a simulated world, with its oracle |
 //! | `snapshot` | a world at one instant, and the states a crash there can leave |
 //! | `check` | what must hold in a recovered state, and crashes inside and after the recovery |
+//! | `space` | what must hold of zones and descriptors |
 //! | `explore` | running a workload, exploring its snapshots, counting, reporting |
 //! | `workload` | the workloads |
 //! | `states` | the exploration itself, its bars and the sites it must reach |
@@ -26,5 +27,6 @@ mod oracle;
 mod planted;
 mod raw;
 mod snapshot;
+mod space;
 mod states;
 mod workload;

@@ -12,10 +12,10 @@ use thermocline_memtable::{
 use thermocline_pm::Region;
 use thermocline_version::Manifest;
 
-use crate::check::{SPACE, region_spec};
 use crate::life::{ACKNOWLEDGED, Life, dir, options};
 use crate::oracle::{Expect, Op};
 use crate::snapshot::Snapshot;
+use crate::space::{SPACE, region_spec};
 
 /// The instant of a test that sets its own stage.
 pub const HERE: Point = Point {

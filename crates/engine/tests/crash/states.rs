@@ -27,6 +27,7 @@ const EVERYWHERE: &[&str] = &[
     "env: name changed",
     "env: name created",
     "env: name removed",
+    "halloc: witness durable",
     "halloc: zone attached",
     "manifest: CURRENT temp durable",
     "manifest: accepted edits durable",
@@ -49,8 +50,8 @@ const GENERATIONS: &[&str] = &[
 
 const CREATION: Part = Part {
     workloads: &["creation"],
-    seeds: 2,
-    bar: 8_000,
+    seeds: 1,
+    bar: 5_000,
     sites: &[
         "env: folder created",
         "halloc: part counted",
@@ -63,8 +64,8 @@ const CREATION: Part = Part {
 
 const SMALL: Part = Part {
     workloads: &["points", "batches", "values", "idle"],
-    seeds: 2,
-    bar: 15_000,
+    seeds: 1,
+    bar: 10_000,
     sites: &[],
 };
 

@@ -220,7 +220,7 @@ fn growth(life: &mut Life, random: &SeededRandom) {
 }
 
 fn manifest(life: &mut Life, random: &SeededRandom) {
-    for n in 0..8 {
+    for n in 0..6 {
         if n % 3 == 0 {
             run(life, &Op::Family(format!("family {n}")));
         }
