@@ -38,6 +38,7 @@ impl Inner {
             return Ok(());
         }
         self.poison.check()?;
+        self.flight.drain(&self.poison)?;
         self.edit(VersionEdit {
             changes: writer.cuts(),
         })

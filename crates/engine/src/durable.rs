@@ -29,7 +29,11 @@ impl Watermark {
 
     /// The records `first..=last` have been persisted. Returns whether they may be acknowledged.
     pub fn finish(&mut self, first: SeqNo, last: SeqNo) -> bool {
-        self.finished.insert(first.0, last.0);
+        if first.0 == self.durable + 1 {
+            self.durable = last.0;
+        } else {
+            self.finished.insert(first.0, last.0);
+        }
         while let Some((&next, &end)) = self.finished.first_key_value() {
             if next != self.durable + 1 {
                 break;

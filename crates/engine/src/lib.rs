@@ -43,6 +43,7 @@ mod close;
 mod cursor;
 mod durable;
 mod families;
+mod flight;
 mod layout;
 mod maintain;
 mod metrics;

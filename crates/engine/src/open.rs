@@ -9,7 +9,7 @@ use thermocline_base::options::Options;
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::size::{format_size, index};
 use thermocline_base::sync::Mutex;
-use thermocline_base::{CfId, Error, Result};
+use thermocline_base::{CfId, Error, Result, SeqNo};
 use thermocline_env::{Env, LockGuard, OpenMode, Storage};
 use thermocline_halloc::{Space, SpaceSpec, Witness};
 use thermocline_memtable::{Chain, ChainWriter, Descriptor, Segment};
@@ -17,6 +17,7 @@ use thermocline_pm::{Place, Region, RegionSpec, SimPm};
 use thermocline_version::{Change, Manifest, NextIds, State, VersionEdit};
 
 use crate::close::Handle;
+use crate::flight::Flight;
 use crate::layout::{self, LOCK_NAME, REGION_NAME};
 use crate::maintain::Maintainer;
 use crate::metrics::{Counted, Recovery};
@@ -72,6 +73,8 @@ pub(crate) struct Inner {
     /// group; partner of the acquire loads in `memtable::table` and `readers`.
     pub visible: AtomicU64,
     pub durable: AtomicU64,
+    /// Groups between grant and finish.
+    pub flight: Flight,
     pub readers: Readers,
     pub poison: Poison,
     pub counted: Counted,
@@ -316,14 +319,12 @@ fn open_existing(
     };
     let active = view.memtables[0].clone();
     let chain = ChainWriter::new(space.clone(), start.chain, start.segment);
-    let writer = Writer::new(
-        active,
-        descriptor,
-        chain,
-        start.nonce,
-        last,
-        start.recorded(),
-    );
+    let writer = Writer::new(active, descriptor, chain, start.nonce, start.recorded());
+    let flight = Flight::new(SeqNo(last));
+    if start.chain.base > last + 1 {
+        // The seqnos between belonged to writes that were lost unacknowledged.
+        flight.skip_to(SeqNo(start.chain.base));
+    }
     let inner = Arc::new(Inner {
         dir: dir.to_path_buf(),
         world,
@@ -335,6 +336,7 @@ fn open_existing(
         view: ArcSwap::from_pointee(view),
         visible: AtomicU64::new(last),
         durable: AtomicU64::new(last),
+        flight,
         readers: Readers::default(),
         poison: Poison::default(),
         counted: Counted::default(),

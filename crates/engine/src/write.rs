@@ -1,5 +1,7 @@
-//! Writing: one writer at a time, one persist per batch (see the crate documentation for the steps).
+//! Writing: grants one at a time, everything after them in parallel, one persist per batch (see the
+//! crate documentation for the steps).
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -7,10 +9,12 @@ use thermocline_base::planted::{Bug, active};
 use thermocline_base::sync::lock;
 use thermocline_base::{BatchEntry, CfId, Error, Kind, Result, SeqNo};
 use thermocline_halloc::{Reserve, Witness};
-use thermocline_memtable::{Chain, ChainWriter, Descriptor, Memtable, item_bytes};
+use thermocline_memtable::{
+    Chain, ChainWriter, Descriptor, Grant, ItemBuilder, Memtable, item_bytes,
+};
 use thermocline_version::{Change, VersionEdit};
 
-use crate::durable::Watermark;
+use crate::flight::Marks;
 use crate::metrics::Count;
 use crate::open::{Engine, Inner, dram_full, opened};
 
@@ -30,7 +34,6 @@ pub(crate) struct Writer {
     pub descriptor: Option<Descriptor>,
     pub chain: ChainWriter,
     nonce: u64,
-    pub watermark: Watermark,
     next_seqno: u64,
     /// Whether the manifest names the chain.
     recorded: bool,
@@ -44,7 +47,20 @@ pub(crate) struct Writer {
     credit_cf: CfId,
     /// Whether a later item's `published` covers the last write.
     pub covered: bool,
-    readers: Vec<SeqNo>,
+}
+
+/// A group between grant and finish.
+struct Group {
+    room: Grant,
+    memtable: Arc<Memtable>,
+    first: SeqNo,
+    last: SeqNo,
+    published: u64,
+}
+
+thread_local! {
+    /// Where this thread builds its items.
+    static BUILDER: RefCell<ItemBuilder> = RefCell::default();
 }
 
 /// The next generation, named by the manifest ahead of need.
@@ -60,21 +76,14 @@ impl Writer {
         descriptor: Option<Descriptor>,
         chain: ChainWriter,
         nonce: u64,
-        last_seqno: u64,
         recorded: bool,
     ) -> Writer {
         let base = chain.chain().base;
-        let mut watermark = Watermark::new(SeqNo(last_seqno));
-        if base > last_seqno + 1 {
-            // The seqnos between belonged to writes that were lost unacknowledged.
-            watermark.skip_to(SeqNo(base));
-        }
         Writer {
             active,
             descriptor,
             chain,
             nonce,
-            watermark,
             next_seqno: base,
             recorded,
             prepared: None,
@@ -83,15 +92,15 @@ impl Writer {
             credit: 0,
             credit_cf: CfId::DEFAULT,
             covered: true,
-            readers: Vec::new(),
         }
     }
 
-    /// Where the current chain ends if nothing more is written.
+    /// Where the current chain ends if nothing more is written. Nothing is in flight, so all that was
+    /// granted is durable.
     fn cut(&self) -> Change {
         Change::ChainCut {
             chain: self.chain.chain().id,
-            last_seqno: self.watermark.durable().0,
+            last_seqno: self.next_seqno - 1,
             end: self.chain.state().at.0,
         }
     }
@@ -100,7 +109,7 @@ impl Writer {
     pub fn cuts(&self) -> Vec<Change> {
         let prepared = self.prepared.as_ref().map(|prepared| Change::ChainCut {
             chain: prepared.chain.id,
-            last_seqno: self.watermark.durable().0,
+            last_seqno: self.next_seqno - 1,
             end: 0,
         });
         self.ended
@@ -153,10 +162,11 @@ impl Engine {
         inner.check_writable()?;
         inner.reserve_dram(&mut writer, entries.clone(), records, deletes_only)?;
         let attached = inner.make_room(&mut writer, bytes, reserve)?;
-        inner.commit(&mut writer, entries, records, bytes)?;
+        let group = inner.grant(&mut writer, records, bytes);
         // What will be needed soon changes only with the zones that are taken.
         let due = attached && inner.work_is_due(&writer);
         drop(writer);
+        inner.carry(&group, entries)?;
         if due {
             self.nudge();
         }
@@ -207,7 +217,9 @@ impl Inner {
         let dram = self.options.dram;
         let limit = if deletes_only { dram } else { dram - dram / 16 };
         let readers = self.readers.len() + 1;
+        let flying = self.flight.records();
         let bound = |updates: u64| -> u64 {
+            let updates = updates + flying;
             families
                 .iter()
                 .map(|&cf| writer.active.reserve_bound(cf, updates, readers))
@@ -306,46 +318,75 @@ impl Inner {
         }
     }
 
-    /// Persists an item, indexes its records, and makes them visible.
-    fn commit<'a>(
-        &self,
-        writer: &mut Writer,
-        entries: impl Iterator<Item = BatchEntry<'a>> + Clone,
-        records: u64,
-        bytes: u64,
-    ) -> Result<()> {
-        let first = writer.next_seqno;
-        let last = first + records - 1;
-        if active(Bug::PublishBeforePersist) {
-            self.visible.store(last, Ordering::Release);
-        }
-        let published = writer.watermark.durable().0;
-        let offsets = writer
-            .chain
-            .append(entries.clone(), first, published)
-            .map_err(|error| self.poison.poison(error))?;
-        // From here on the write is durable; whatever fails now leaves an index that lacks it.
-        self.readers.collect(
-            SeqNo(self.visible.load(Ordering::Relaxed)),
-            &mut writer.readers,
-        );
-        for ((entry, &at), seqno) in entries.clone().zip(offsets).zip(first..) {
-            writer
-                .active
-                .insert(entry.cf, entry.key, at, SeqNo(seqno), &writer.readers)
-                .map_err(|error| self.poison.poison(error))?;
-        }
-        writer.active.count_item(bytes, records);
-        let acknowledged = writer.watermark.finish(SeqNo(first), SeqNo(last));
-        debug_assert!(acknowledged, "one writer at a time finishes in order");
-        writer.next_seqno = last + 1;
+    /// Gives a group its seqnos and its place. From here on nothing may fail but a persist.
+    fn grant(&self, writer: &mut Writer, records: u64, bytes: u64) -> Group {
+        let first = SeqNo(writer.next_seqno);
+        let last = SeqNo(first.0 + records - 1);
+        writer.next_seqno = last.0 + 1;
         writer.covered = false;
-        self.durable
-            .store(writer.watermark.durable().0, Ordering::Release);
-        // Sequentially consistent: the store pairs with the registration of readers.
-        self.visible.store(last, Ordering::SeqCst);
+        writer.active.count_item(bytes, records);
+        self.flight.begin(last, records);
+        Group {
+            room: writer.chain.grant(bytes),
+            memtable: writer.active.clone(),
+            first,
+            last,
+            published: self.durable.load(Ordering::Acquire),
+        }
+    }
+
+    /// Persists and indexes a group, beside others, and returns when it may be acknowledged.
+    fn carry<'a>(
+        &self,
+        group: &Group,
+        entries: impl Iterator<Item = BatchEntry<'a>> + Clone,
+    ) -> Result<()> {
+        if active(Bug::PublishBeforePersist) {
+            self.visible.store(group.last.0, Ordering::Release);
+        }
+        let indexed = BUILDER.with_borrow_mut(|builder| {
+            let region = self.space.region();
+            let first = group.first.0;
+            let offsets =
+                builder.persist(region, &group.room, entries.clone(), first, group.published)?;
+            // From here on the write is durable; whatever fails now leaves an index that lacks it.
+            for ((entry, &at), seqno) in entries.clone().zip(offsets).zip(first..) {
+                let readers = |out: &mut Vec<SeqNo>| self.collect_readers(out);
+                group
+                    .memtable
+                    .insert(entry.cf, entry.key, at, SeqNo(seqno), readers)?;
+            }
+            Ok(())
+        });
+        if let Err(error) = indexed {
+            let error = self.poison.poison(error);
+            self.flight.fail();
+            return Err(error);
+        }
         self.count_entries(entries);
-        Ok(())
+        self.flight
+            .finish(group.first, group.last, self.marks(), &self.poison)
+    }
+
+    /// The seqnos, ascending, at which somebody may read now or when groups in flight have finished:
+    /// what registered readers hold, `visible`, and what `visible` may become. A group granted after
+    /// this was asked is newer than all versions there are, and needs only the newest of them.
+    fn collect_readers(&self, out: &mut Vec<SeqNo>) {
+        // In this order: a group that finishes in between is in one of the two, or in both.
+        let mut boundaries = Vec::new();
+        self.flight.boundaries(&mut boundaries);
+        self.readers
+            .collect(SeqNo(self.visible.load(Ordering::Acquire)), out);
+        out.extend(boundaries);
+        out.sort_unstable();
+        out.dedup();
+    }
+
+    pub fn marks(&self) -> Marks<'_> {
+        Marks {
+            durable: &self.durable,
+            visible: &self.visible,
+        }
     }
 
     fn count_entries<'a>(&self, entries: impl Iterator<Item = BatchEntry<'a>>) {
@@ -396,10 +437,15 @@ impl Inner {
     /// one just grows.
     fn rotate(&self, writer: &mut Writer) -> Result<()> {
         self.prepare(writer)?;
+        if writer.prepared.is_none() {
+            return Ok(());
+        }
+        // A memtable is sealed only when `durable` has passed its last grant.
+        self.flight.drain(&self.poison)?;
         let Some(next) = writer.prepared.take() else {
             return Ok(());
         };
-        let durable = writer.watermark.durable();
+        let durable = SeqNo(writer.next_seqno - 1);
         if let Some(descriptor) = &mut writer.descriptor {
             descriptor
                 .set_floor(&self.space, durable.0)
@@ -439,12 +485,22 @@ impl Inner {
                 other => Err(other),
             };
         }
-        let published = writer.watermark.durable().0;
+        self.flight.drain(&self.poison)?;
+        let room = writer.chain.grant(64);
+        let published = self.durable.load(Ordering::Acquire);
         let nothing: [BatchEntry<'_>; 0] = [];
-        writer
-            .chain
-            .append(nothing.into_iter(), writer.next_seqno, published)
-            .map_err(|error| self.poison.poison(error))?;
+        let covered = BUILDER.with_borrow_mut(|builder| {
+            let region = self.space.region();
+            builder.persist(
+                region,
+                &room,
+                nothing.into_iter(),
+                writer.next_seqno,
+                published,
+            )?;
+            Ok(())
+        });
+        covered.map_err(|error| self.poison.poison(error))?;
         writer.active.count_item(64, 0);
         writer.covered = true;
         Ok(())

@@ -1,4 +1,4 @@
-//! Appending items to a chain, by one writer at a time.
+//! Appending items to a chain: room is granted by one at a time, then filled and persisted by many.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use thermocline_base::planted::{Bug, active};
 use thermocline_base::size::index;
 use thermocline_base::{BatchEntry, Error, Result};
 use thermocline_halloc::{Reserve, Space, Zone};
-use thermocline_pm::PmOff;
+use thermocline_pm::{PmOff, Region};
 
 use crate::SITE_ITEM;
 use crate::chain::{Chain, Segment};
@@ -31,7 +31,6 @@ pub struct ChainWriter {
     at: PmOff,
     /// Zones of the chain's own, attached so far.
     zones: u32,
-    builder: ItemBuilder,
 }
 
 /// What a chain writer holds, for metrics and tests.
@@ -53,7 +52,6 @@ impl ChainWriter {
             at: start.map_or(PmOff(0), |s| s.from),
             segment: start,
             zones: 0,
-            builder: ItemBuilder::default(),
         }
     }
 
@@ -100,49 +98,92 @@ impl ChainWriter {
         Ok(Some(zone))
     }
 
-    /// Appends and persists one item with `entries` at `first_seqno`, into the room that
-    /// [`ChainWriter::ensure`] made. Returns the offset of each record.
+    /// Takes the room that [`ChainWriter::ensure`] made for an item of `bytes` bytes.
     ///
-    /// # Errors
-    /// A failed persist: the item may or may not be there, and the store must be poisoned.
-    pub fn append<'a>(
-        &mut self,
-        entries: impl Iterator<Item = BatchEntry<'a>> + Clone,
-        first_seqno: u64,
-        published: u64,
-    ) -> Result<&[PmOff]> {
-        let Some(segment) = self.segment else {
-            return Err(Error::OutOfSpace("no zone is attached to the chain".into()));
-        };
+    /// # Panics
+    /// If there is no such room.
+    pub fn grant(&mut self, bytes: u64) -> Grant {
+        assert!(bytes <= self.state().left, "ensure made room");
+        let segment = self
+            .segment
+            .unwrap_or_else(|| unreachable!("a chain with room has a zone"));
         let at = self.at;
-        self.builder
-            .build(&self.chain, &segment, at, entries, first_seqno, published)?;
-        let bytes = &self.builder.bytes;
-        assert!(bytes.len() as u64 <= self.state().left, "ensure made room");
-        let region = self.space.region();
-        if active(Bug::SkipFlush) {
-            region.write(at, bytes);
-        } else {
-            region.write_nt(at, bytes);
+        self.at = at.plus(bytes);
+        Grant {
+            chain: self.chain,
+            zone_generation: segment.zone_generation,
+            at,
+            bytes,
         }
-        if !active(Bug::SkipFence) {
-            region.fence(SITE_ITEM)?;
-        }
-        self.at = at.plus(bytes.len() as u64);
-        Ok(&self.builder.offsets)
+    }
+}
+
+/// Room for one item, of nobody else's.
+#[derive(Debug, Clone, Copy)]
+pub struct Grant {
+    chain: Chain,
+    zone_generation: u64,
+    at: PmOff,
+    bytes: u64,
+}
+
+impl Grant {
+    /// Where the item begins.
+    pub fn at(&self) -> PmOff {
+        self.at
     }
 }
 
 impl ItemBuilder {
+    /// Buffers above this are not kept from one item to the next.
+    const KEEP_BYTES: usize = 1 << 20;
+
+    /// Builds and persists one item with `entries` at `first_seqno` in the room granted. Returns the
+    /// offset of each record.
+    ///
+    /// # Errors
+    /// A failed persist: the item may or may not be there, and the store must be poisoned.
+    pub fn persist<'a>(
+        &mut self,
+        region: &Region,
+        grant: &Grant,
+        entries: impl Iterator<Item = BatchEntry<'a>> + Clone,
+        first_seqno: u64,
+        published: u64,
+    ) -> Result<&[PmOff]> {
+        if self.bytes.capacity() > ItemBuilder::KEEP_BYTES {
+            self.bytes = Vec::new();
+        }
+        self.build(grant, entries, first_seqno, published)?;
+        assert_eq!(
+            self.bytes.len() as u64,
+            grant.bytes,
+            "the grant is the item's size"
+        );
+        if active(Bug::SkipFlush) {
+            region.write(grant.at, &self.bytes);
+        } else {
+            region.write_nt(grant.at, &self.bytes);
+        }
+        if !active(Bug::SkipFence) {
+            region.fence(SITE_ITEM)?;
+        }
+        Ok(&self.offsets)
+    }
+
     fn build<'a>(
         &mut self,
-        chain: &Chain,
-        segment: &Segment,
-        at: PmOff,
+        grant: &Grant,
         entries: impl Iterator<Item = BatchEntry<'a>> + Clone,
         first_seqno: u64,
         published: u64,
     ) -> Result<()> {
+        let Grant {
+            chain,
+            zone_generation,
+            at,
+            ..
+        } = *grant;
         let too_big = |n: usize| {
             Error::InvalidArgument(format!("{n} is more than one item of a memtable can hold"))
         };
@@ -160,7 +201,7 @@ impl ItemBuilder {
             published,
             count: u32::try_from(self.offsets.len()).map_err(|_| too_big(self.offsets.len()))?,
             incarnation: chain.incarnation,
-            zone_generation: segment.zone_generation,
+            zone_generation,
             chain: chain.id,
         };
         header.encode(&mut self.bytes);
@@ -193,10 +234,11 @@ mod tests {
     #[test]
     fn the_bytes_of_an_item_are_those_of_version_1() {
         let chain = Chain::new(&[1; 16], 7, 3, 99, 5);
-        let segment = Segment {
-            from: PmOff(4096),
-            to: PmOff(8192),
+        let grant = |at, bytes| Grant {
+            chain,
             zone_generation: 11,
+            at: PmOff(at),
+            bytes,
         };
         let put = BatchEntry {
             kind: Kind::Put,
@@ -213,9 +255,7 @@ mod tests {
         let mut builder = ItemBuilder::default();
         builder
             .build(
-                &chain,
-                &segment,
-                PmOff(4096),
+                &grant(4096, 192),
                 [put, delete].into_iter(),
                 0x1_0000_0005,
                 4,
@@ -249,7 +289,7 @@ mod tests {
         );
         golden::check("item", include_str!("../tests/golden/item-v1.txt"), &item);
         builder
-            .build(&chain, &segment, PmOff(4160), [].into_iter(), 9, 8)
+            .build(&grant(4160, 64), [].into_iter(), 9, 8)
             .unwrap();
         assert_eq!(
             builder.bytes.len(),

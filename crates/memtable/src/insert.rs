@@ -12,8 +12,9 @@ use crate::table::Memtable;
 use crate::walk::{ItemRef, each_record};
 
 impl Memtable {
-    /// Puts a durable record into the index of its family. `readers` are the seqnos, ascending,
-    /// at which somebody may still read, `visible` among them.
+    /// Puts a durable record into the index of its family. Where the key is there already, `readers`
+    /// is asked, under the lock of the key's place, for the seqnos, ascending, at which somebody may
+    /// still read: `visible` among them, and all that `visible` may become before a later insert.
     ///
     /// # Errors
     /// Corruption of another record whose key had to be read.
@@ -23,7 +24,7 @@ impl Memtable {
         key: &[u8],
         at: PmOff,
         seqno: SeqNo,
-        readers: &[SeqNo],
+        readers: impl FnOnce(&mut Vec<SeqNo>),
     ) -> Result<()> {
         let tree = self.tree_or_new(cf);
         let guard = tree.pin();
@@ -32,6 +33,8 @@ impl Memtable {
             let Some(entry) = present else {
                 return Ok(Some(NewEntry::from(leaf)));
             };
+            let mut seqnos = Vec::new();
+            readers(&mut seqnos);
             // Verified: its seqno decides which versions stay.
             let present = || {
                 Ok(self
@@ -39,7 +42,7 @@ impl Memtable {
                     .read(PmOff(entry.leaf().offset()), true)?
                     .seqno)
             };
-            entry.with_version(seqno, leaf, present, readers).map(Some)
+            entry.with_version(seqno, leaf, present, &seqnos).map(Some)
         })?;
         Ok(())
     }

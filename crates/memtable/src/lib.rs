@@ -55,7 +55,7 @@ mod scan;
 mod table;
 mod walk;
 
-pub use append::{ChainWriter, ItemBuilder, WriterState};
+pub use append::{ChainWriter, Grant, ItemBuilder, WriterState};
 pub use chain::{Chain, ChainPlan, Segment};
 pub use descriptor::Descriptor;
 pub use format::{ITEM_HEADER, RECORD_HEADER, item_bytes};

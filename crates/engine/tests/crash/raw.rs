@@ -7,7 +7,7 @@ use thermocline_base::planted::{Bug, plant};
 use thermocline_base::{Point, When};
 use thermocline_halloc::{Reserve, Space};
 use thermocline_memtable::{
-    Chain, ChainPlan, ChainWriter, ItemRef, Segment, item_bytes, walk_incarnation,
+    Chain, ChainPlan, ChainWriter, ItemBuilder, ItemRef, Segment, item_bytes, walk_incarnation,
 };
 use thermocline_pm::Region;
 use thermocline_version::Manifest;
@@ -104,7 +104,16 @@ impl Raw {
         let batch = Op::batch(changes);
         let mut writer = ChainWriter::new(self.space.clone(), self.chain, Some(self.segment));
         let bug = (!persisted).then(|| plant(Bug::SkipFlush));
-        writer.append(batch.iter(), self.next, published).unwrap();
+        let grant = writer.grant(item_bytes(batch.iter()));
+        ItemBuilder::default()
+            .persist(
+                self.space.region(),
+                &grant,
+                batch.iter(),
+                self.next,
+                published,
+            )
+            .unwrap();
         drop(bug);
         self.segment.from = self.segment.from.plus(item_bytes(batch.iter()));
         self.next += batch.len() as u64;

@@ -12,7 +12,7 @@ use thermocline_halloc::{Reserve, Space, SpaceSpec, Zone};
 use thermocline_pm::{Place, RegionSpec, SimPm};
 
 use super::*;
-use crate::{ChainWriter, Memtable};
+use crate::{ChainWriter, ItemBuilder, Memtable};
 
 const PM: u64 = 1 << 20;
 const DB: [u8; 16] = [3; 16];
@@ -72,8 +72,12 @@ impl Fixture {
         let bytes = crate::item_bytes(entries.clone());
         self.zones
             .extend(self.writer.ensure(bytes, Reserve::Keep).unwrap());
-        let at = self.writer.state().at;
-        self.writer.append(entries, self.next, published).unwrap();
+        let grant = self.writer.grant(bytes);
+        let region = self.space.region();
+        ItemBuilder::default()
+            .persist(region, &grant, entries, self.next, published)
+            .unwrap();
+        let at = grant.at();
         self.next += n;
         at
     }
