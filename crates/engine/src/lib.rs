@@ -2,17 +2,28 @@
 //!
 //! # What an open database is
 //! A folder with a manifest, a region of persistent memory, and in DRAM a [`View`]: the memtable
-//! generations, newest first. One writer at a time appends items to the newest generation's chain;
-//! readers take the view and look from the newest generation to the oldest.
+//! generations, newest first. Writers are granted room in the newest generation's chain, one at a
+//! time, and fill it side by side; readers take the view and look from the newest generation to the
+//! oldest.
 //!
-//! # The write journey (`write`)
+//! # The write journey (`write`, `flight`)
+//! Under the writer's lock:
+//!
 //! 1. Check limits, poison and both budgets; nothing has happened yet.
 //! 2. Make room: seal the generation if it is full, attach a zone if the item does not fit.
-//! 3. Build the item in DRAM, store it once, fence. *Durable from here.*
-//! 4. Put the records into the index; then `visible` moves, and the write is acknowledged.
+//! 3. *Grant*: the group gets its seqnos and its place in the chain.
 //!
-//! Between 3 and 4 nothing is allowed to fail; if it does, the store is poisoned, because what the
-//! next open will find is no longer what this process would answer.
+//! Beside all other groups:
+//!
+//! 4. Build the item in DRAM, store it once, fence. The item is persisted.
+//! 5. Put the records into the index.
+//!
+//! In the order of grants:
+//!
+//! 6. *Finish*: `durable` and `visible` move over the group, and it is acknowledged.
+//!
+//! From 3 on nothing is allowed to fail; if it does, the store is poisoned, because what the next open
+//! will find is no longer what this process would answer.
 //!
 //! # Recovery (`recover`, design §14)
 //! Map, check the region's id, replay the manifest, free the zones that nobody names, walk the chains
@@ -31,8 +42,9 @@
 //! chain is recorded when the first write needs it. That keeps opening for reading cheap.
 //!
 //! # Lock order
-//! `writer`, then `manifest`, then the locks inside `halloc`; `readers` last, under any of them.
-//! Readers of data take none of these.
+//! `writer`, then `manifest`, then the locks inside `halloc`, then a node of the tree, then `flight`,
+//! then `readers`. Whoever waits for groups in flight holds nothing but `writer`. Readers of data take
+//! none of these.
 //!
 //! # Invariants of design §15 defended here
 //! 1 (acknowledged is durable), 2 (batches are whole), 4 (nothing returns), 5 and 6 (damage is an
