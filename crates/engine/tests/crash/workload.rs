@@ -193,7 +193,7 @@ fn values(life: &mut Life, random: &SeededRandom) {
 }
 
 fn seals(life: &mut Life, random: &SeededRandom) {
-    for n in 0..26 {
+    for n in 0..18 {
         let len = 150 + below(random, 300);
         run(life, &Op::put(0, key(random), value(random, len)));
         if n % 3 == 0 {
@@ -220,7 +220,7 @@ fn growth(life: &mut Life, random: &SeededRandom) {
 }
 
 fn manifest(life: &mut Life, random: &SeededRandom) {
-    for n in 0..6 {
+    for n in 0..8 {
         if n % 3 == 0 {
             run(life, &Op::Family(format!("family {n}")));
         }
