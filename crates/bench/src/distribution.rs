@@ -19,7 +19,7 @@ pub enum Distribution {
         /// The skew, between 0 and 1.
         theta: f64,
     },
-    /// As Zipfian with YCSB's skew, the key that was loaded last first.
+    /// As Zipfian with YCSB's skew, the key that was loaded or inserted last first.
     Latest,
     /// In key order, from the first, again from the first after the last.
     Sequential,
@@ -108,15 +108,23 @@ impl Draw {
         }
     }
 
-    /// The index of the next key.
+    /// The index of the next key, where `inserted` keys lie behind the loaded ones, newest last.
+    /// Only the latest keys are drawn from those too.
     #[inline]
-    pub fn index(&mut self) -> u64 {
+    pub fn index(&mut self, inserted: u64) -> u64 {
         match &mut self.form {
             Form::Uniform => self.rng.below(self.n),
             // The load writes keys in the order of the permutation, so place n - 1 is the newest;
             // for zipfian it only scatters the ranks.
             Form::Zipfian(zipf) => self.order.at(zipf.rank(self.rng.unit())),
-            Form::Latest(zipf) => self.order.at(self.n - 1 - zipf.rank(self.rng.unit())),
+            Form::Latest(zipf) => {
+                let place = self.n + inserted - 1 - zipf.rank(self.rng.unit());
+                if place < self.n {
+                    self.order.at(place)
+                } else {
+                    place
+                }
+            }
             Form::Sequential { next } => {
                 let index = *next;
                 *next = if index + 1 == self.n { 0 } else { index + 1 };
@@ -198,7 +206,7 @@ mod tests {
         let mut draw = Draw::new(what, N, 5, 0, 0);
         let mut counts = vec![0; usize::try_from(N).unwrap()];
         for _ in 0..DRAWS {
-            counts[usize::try_from(draw.index()).unwrap()] += 1;
+            counts[usize::try_from(draw.index(0)).unwrap()] += 1;
         }
         counts
     }
@@ -237,13 +245,29 @@ mod tests {
     }
 
     #[test]
+    fn the_latest_keys_are_those_that_were_inserted_last() {
+        let mut draw = Draw::new(Distribution::Latest, N, 5, 0, 0);
+        let mut counts = std::collections::BTreeMap::new();
+        for _ in 0..DRAWS {
+            *counts.entry(draw.index(2)).or_insert(0u32) += 1;
+        }
+        let count = |key| counts.get(&key).copied().unwrap_or_default();
+        let newest = [N + 1, N, draw.order.at(N - 1), draw.order.at(N - 2)].map(count);
+        assert!(newest.is_sorted_by(|a, b| a > b), "{newest:?}");
+        assert!(counts.values().all(|&n| n <= newest[0]));
+        assert_eq!(counts.last_key_value().map(|(key, _)| *key), Some(N + 1));
+        let mut uniform = Draw::new(Distribution::Uniform, N, 5, 0, 0);
+        assert!((0..DRAWS).all(|_| uniform.index(2) < N));
+    }
+
+    #[test]
     fn uniform_is_even_and_sequential_comes_round() {
         let expected = f64::from(DRAWS) / N as f64;
         for count in counts(Distribution::Uniform) {
             assert!((f64::from(count) - expected).abs() < 6.0 * expected.sqrt());
         }
         let mut draw = Draw::new(Distribution::Sequential, 3, 0, 0, 1);
-        let drawn: Vec<u64> = (0..5).map(|_| draw.index()).collect();
+        let drawn: Vec<u64> = (0..5).map(|_| draw.index(0)).collect();
         assert_eq!(drawn, [1, 2, 0, 1, 2]);
     }
 

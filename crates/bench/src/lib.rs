@@ -7,8 +7,8 @@
 //! # What a run does
 //! 1. It opens the store: a new one in a temporary folder, a new one in a named folder, or one
 //!    that is there. It never empties a folder.
-//! 2. A workload that reads loads `num` distinct keys first, in random order, unless it is told to
-//!    use what is there. The load is not counted.
+//! 2. A workload that works on keys that are there loads `num` distinct ones first, in random
+//!    order, unless it is told to use what is there. The load is not counted.
 //! 3. It reads the store's counters, runs the threads between two barriers, and reads the counters
 //!    again. Every number in the report is a difference of the two, except those about memory.
 //!
@@ -21,14 +21,17 @@
 //! A thread reads the clock once for each operation: the end of one is the start of the next, so
 //! an operation's latency includes making its key and value. The sequential reads take a few tens
 //! of nanoseconds for each entry, less than the clock; they are timed in groups
-//! ([`Report::latency_group`]).
+//! ([`Report::latency_group`]). Where a workload has several kinds of operations, each kind has
+//! latencies of its own ([`Latencies`]).
 #![deny(unsafe_code)]
 
 pub mod clock;
 pub mod distribution;
 pub mod keys;
 mod load;
+mod mix;
 mod plan;
+mod reading;
 mod report;
 mod rng;
 mod run;
@@ -44,7 +47,8 @@ mod watch;
 mod workload;
 
 pub use distribution::Distribution;
-pub use plan::{Plan, Workload};
-pub use report::{Drained, HitCounts, Latency, Report, grouped};
+pub use plan::Plan;
+pub use report::{Drained, HitCounts, Latencies, Latency, Report, grouped};
 pub use run::run;
 pub use watch::{Snapshot, Watch};
+pub use workload::{Operation, Workload};

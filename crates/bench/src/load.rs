@@ -1,13 +1,16 @@
 //! Writing keys: the load before a reading workload, and the writing workloads.
 
-use thermocline::{Db, Durability, Result};
+use std::sync::Arc;
+
+use thermocline::{Batch, Db, Durability, Result};
 
 use crate::distribution::Draw;
 use crate::keys::{KeyMaker, Permutation};
-use crate::plan::{Plan, Workload};
+use crate::plan::Plan;
 use crate::threads::{Pace, Share, spread};
 use crate::values::Values;
 use crate::watch::Watch;
+use crate::workload::{Operation, Workload};
 
 /// Bytes of keys and values that the load commits together, about.
 const LOAD_BATCH_BYTES: usize = 256 << 10;
@@ -23,6 +26,8 @@ enum Pick {
 pub(crate) struct Writer {
     share: Share,
     pick: Pick,
+    /// Writes or deletes.
+    what: Operation,
     keys: KeyMaker,
     values: Values,
     batch: usize,
@@ -34,21 +39,24 @@ impl Writer {
     pub fn of_workload(plan: &Plan, thread: u64) -> Writer {
         let threads = plan.threads as u64;
         let mut share = Share::of(plan.num, thread, threads);
+        let shuffled = || Pick::Shuffled(Permutation::new(plan.num, plan.seed));
         let pick = match plan.workload {
             Workload::FillSeq => Pick::InOrder,
-            Workload::FillRandom => Pick::Shuffled(Permutation::new(plan.num, plan.seed)),
+            Workload::FillRandom | Workload::YcsbLoad => shuffled(),
             _ => {
                 let what = plan.effective_distribution();
                 let draw = Draw::new(what, plan.num, plan.seed, thread, share.from);
-                if plan.duration.is_some() {
-                    share.until = u64::MAX;
-                }
+                share = Share::of_operations(plan, thread);
                 Pick::Drawn(Box::new(draw))
             }
         };
         Writer {
             share,
             pick,
+            what: match plan.workload {
+                Workload::DeleteRandom => Operation::Delete,
+                _ => Operation::Write,
+            },
             keys: KeyMaker::new(plan.key_size),
             values: Values::new(plan.value_size, plan.compressible, plan.seed + thread),
             batch: plan.batch,
@@ -61,11 +69,13 @@ impl Writer {
         Writer {
             share: Share::of(plan.num, thread, plan.threads as u64),
             pick: Pick::Shuffled(Permutation::new(plan.num, plan.seed)),
+            what: Operation::Write,
             keys: KeyMaker::new(plan.key_size),
             values: Values::new(plan.value_size, plan.compressible, plan.seed + thread),
+            // A batch of reads says nothing about how the keys came to be.
             batch: match plan.batch {
-                1 => (LOAD_BATCH_BYTES / entry_bytes).clamp(1, 1000),
-                several => several,
+                several if several > 1 && plan.workload != Workload::MultiReadRandom => several,
+                _ => (LOAD_BATCH_BYTES / entry_bytes).clamp(1, 1000),
             },
             durability: plan.durability,
         }
@@ -77,8 +87,12 @@ impl Writer {
         if self.batch == 1 && self.durability == Durability::Immediate {
             for i in from..until {
                 let index = self.pick.index(i);
-                db.put(self.keys.key(index), self.values.next_value())?;
-                if !pace.lap(1, 1) {
+                let key = self.keys.key(index);
+                match self.what {
+                    Operation::Delete => db.delete(key)?,
+                    _ => db.put(key, self.values.next_value())?,
+                }
+                if !pace.lap(self.what, 1, 1) {
                     break;
                 }
             }
@@ -90,15 +104,80 @@ impl Writer {
             let end = until.min(i.saturating_add(self.batch as u64));
             for i in i..end {
                 let index = self.pick.index(i);
-                batch.put(self.keys.key(index), self.values.next_value());
+                let key = self.keys.key(index);
+                match self.what {
+                    Operation::Delete => batch.delete(key),
+                    _ => batch.put(key, self.values.next_value()),
+                };
             }
             batch.commit(self.durability)?;
-            if !pace.lap(end - i, 1) {
+            if !pace.lap(self.what, end - i, 1) {
                 break;
             }
             i = end;
         }
         Ok(())
+    }
+}
+
+/// A thread that overwrites keys for as long as others hold the token.
+pub(crate) struct Beside {
+    draw: Draw,
+    keys: KeyMaker,
+    values: Values,
+    durability: Durability,
+    token: Arc<()>,
+}
+
+impl Beside {
+    /// The one beside `plan`'s threads, which hold clones of `token`.
+    pub fn new(plan: &Plan, token: Arc<()>) -> Beside {
+        let thread = plan.threads as u64;
+        let what = plan.effective_distribution();
+        Beside {
+            draw: Draw::new(what, plan.num, plan.seed, thread, 0),
+            keys: KeyMaker::new(plan.key_size),
+            values: Values::new(plan.value_size, plan.compressible, plan.seed + thread),
+            durability: plan.durability,
+            token,
+        }
+    }
+
+    /// Writes until the others are done.
+    pub fn write(mut self, db: &Db, pace: &mut Pace<'_>) -> Result<()> {
+        let mut pen = Pen::new(db, self.durability);
+        pace.beside();
+        loop {
+            let key = self.keys.key(self.draw.index(0));
+            pen.put(key, self.values.next_value())?;
+            let go_on = pace.lap(Operation::Write, 1, 1);
+            if !go_on || Arc::strong_count(&self.token) == 1 {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Writes one key at a time, as durably as the plan says.
+pub(crate) struct Pen<'a> {
+    db: &'a Db,
+    /// For any durability but a put's own.
+    batch: Option<(Batch, Durability)>,
+}
+
+impl<'a> Pen<'a> {
+    pub fn new(db: &'a Db, durability: Durability) -> Pen<'a> {
+        let batch = (durability != Durability::Immediate).then(|| (db.batch(), durability));
+        Pen { db, batch }
+    }
+
+    #[inline]
+    pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        let Some((batch, durability)) = &mut self.batch else {
+            return self.db.put(key, value);
+        };
+        batch.put(key, value);
+        batch.commit(*durability)
     }
 }
 
@@ -108,7 +187,7 @@ impl Pick {
         match self {
             Pick::InOrder => i,
             Pick::Shuffled(order) => order.at(i),
-            Pick::Drawn(draw) => draw.index(),
+            Pick::Drawn(draw) => draw.index(0),
         }
     }
 }
@@ -119,7 +198,8 @@ pub(crate) fn load(db: &Db, plan: &Plan, watch: &Watch) -> Result<()> {
     let writers = (0..plan.threads as u64)
         .map(|thread| Writer::of_load(plan, thread))
         .collect();
-    spread(writers, None, watch, |writer: Writer, pace| {
+    let what = [Operation::Write];
+    spread(writers, &what, None, watch, |writer: Writer, pace| {
         writer.write(db, pace)
     })?;
     Ok(())

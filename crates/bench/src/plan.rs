@@ -7,113 +7,10 @@ use thermocline::{Durability, Error, Options, Result, limits};
 
 use crate::distribution::Distribution;
 use crate::keys::INDEX_BYTES;
+use crate::workload::Workload;
 
 /// Most threads of a run.
 const THREADS_MAX: usize = 1024;
-
-/// The workloads, with the names and meanings of db_bench.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Workload {
-    /// Writes every key once, in key order.
-    FillSeq,
-    /// Writes every key once, in random order.
-    FillRandom,
-    /// Writes keys drawn with replacement.
-    Overwrite,
-    /// Reads existing keys.
-    ReadRandom,
-    /// Reads keys that do not exist, each next to one that does.
-    ReadMissing,
-    /// Reads entries in key order.
-    ReadSeq,
-    /// Reads entries against key order.
-    ReadReverse,
-    /// Seeks an existing key and reads the entries from there.
-    SeekRandom,
-}
-
-/// Names that exist but whose parts are missing, with those parts.
-const MISSING: &[(&[&str], &str)] = &[
-    (
-        &[
-            "readwhilewriting",
-            "readrandomwriterandom",
-            "updaterandom",
-            "deleterandom",
-        ],
-        "workloads of several kinds of operations",
-    ),
-    (&["multireadrandom"], "reads of many keys at once"),
-    (
-        &[
-            "ycsb-load",
-            "ycsb-a",
-            "ycsb-b",
-            "ycsb-c",
-            "ycsb-d",
-            "ycsb-e",
-            "ycsb-f",
-        ],
-        "workloads of several kinds of operations",
-    ),
-    (&["tpcc", "orders"], "transactions"),
-];
-
-impl Workload {
-    /// Every workload that runs.
-    pub const ALL: [Workload; 8] = [
-        Workload::FillSeq,
-        Workload::FillRandom,
-        Workload::Overwrite,
-        Workload::ReadRandom,
-        Workload::ReadMissing,
-        Workload::ReadSeq,
-        Workload::ReadReverse,
-        Workload::SeekRandom,
-    ];
-
-    /// Its name on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Workload::FillSeq => "fillseq",
-            Workload::FillRandom => "fillrandom",
-            Workload::Overwrite => "overwrite",
-            Workload::ReadRandom => "readrandom",
-            Workload::ReadMissing => "readmissing",
-            Workload::ReadSeq => "readseq",
-            Workload::ReadReverse => "readreverse",
-            Workload::SeekRandom => "seekrandom",
-        }
-    }
-
-    /// The workload with this name.
-    ///
-    /// # Errors
-    /// [`Error::Unsupported`] for one whose parts are not built yet, [`Error::InvalidArgument`] for
-    /// any other name.
-    pub fn parse(name: &str) -> Result<Workload> {
-        if let Some(workload) = Workload::ALL.into_iter().find(|w| w.name() == name) {
-            return Ok(workload);
-        }
-        let names = Workload::ALL.map(Workload::name).join(", ");
-        match MISSING.iter().find(|(names, _)| names.contains(&name)) {
-            Some((_, part)) => Err(Error::Unsupported(format!(
-                "workload '{name}' needs {part}, which this version does not have; it has {names}"
-            ))),
-            None => Err(Error::InvalidArgument(format!(
-                "there is no workload '{name}'; there are {names}"
-            ))),
-        }
-    }
-
-    /// Whether its operations are reads.
-    pub fn reads(self) -> bool {
-        !matches!(
-            self,
-            Workload::FillSeq | Workload::FillRandom | Workload::Overwrite
-        )
-    }
-}
 
 /// One run, described.
 #[derive(Debug, Clone, PartialEq)]
@@ -124,9 +21,9 @@ pub struct Plan {
     pub db: Option<PathBuf>,
     /// Use the database and the keys that are there.
     pub use_existing: bool,
-    /// Distinct keys; for the writing workloads also the number of writes.
+    /// Distinct keys; for the workloads that only write them also the number of writes.
     pub num: u64,
-    /// Operations of a reading workload; `None` for `num`.
+    /// Operations of a workload that loads keys first; `None` for `num`.
     pub reads: Option<u64>,
     /// Run for so many seconds instead of a number of operations. The fills end early if they have
     /// written every key.
@@ -139,7 +36,7 @@ pub struct Plan {
     pub value_size: usize,
     /// When a write counts as done.
     pub durability: Durability,
-    /// Writes committed together.
+    /// Writes committed together; for reads of several keys, the keys.
     pub batch: usize,
     /// Reads that one thread keeps in flight.
     pub async_depth: usize,
@@ -147,8 +44,8 @@ pub struct Plan {
     pub distribution: Option<Distribution>,
     /// The seed of everything random.
     pub seed: u64,
-    /// Entries that a scan reads.
-    pub scan_length: u64,
+    /// Entries that a scan reads, at most; `None` for what the workload does by itself.
+    pub scan_length: Option<u64>,
     /// Wait for background work at the end, and count that time and work.
     pub drain: bool,
     /// How the region is slowed down, for this run only.
@@ -177,7 +74,7 @@ impl Plan {
             async_depth: 1,
             distribution: None,
             seed: 42,
-            scan_length: 50,
+            scan_length: None,
             drain: false,
             emulate: Emulation::None,
             compressible: 1.0,
@@ -187,18 +84,20 @@ impl Plan {
 
     /// How this run chooses keys.
     pub fn effective_distribution(&self) -> Distribution {
-        match self.workload {
-            Workload::FillSeq | Workload::ReadSeq | Workload::ReadReverse => {
-                Distribution::Sequential
-            }
-            Workload::FillRandom => Distribution::Uniform,
-            _ => self.distribution.unwrap_or_default(),
+        if self.workload.distribution_is_fixed() {
+            return self.workload.distribution();
         }
+        self.distribution.unwrap_or(self.workload.distribution())
+    }
+
+    /// Entries that a scan of this run reads, at most.
+    pub fn effective_scan_length(&self) -> u64 {
+        self.scan_length.unwrap_or(self.workload.scan_length())
     }
 
     /// Operations of this run, if nothing ends it early.
     pub fn operations(&self) -> u64 {
-        if self.workload.reads() {
+        if self.workload.loads_first() {
             self.reads.unwrap_or(self.num)
         } else {
             self.num
@@ -224,7 +123,12 @@ impl Plan {
         let value_max = limits::VALUE_LEN_MAX as u64;
         within("value-size", self.value_size as u64, 0, value_max)?;
         within("batch", self.batch as u64, 1, 1 << 20)?;
-        within("scan-length", self.scan_length, 1, u64::MAX >> 1)?;
+        within(
+            "scan-length",
+            self.effective_scan_length(),
+            1,
+            u64::MAX >> 1,
+        )?;
         within("async-depth", self.async_depth as u64, 1, 1 << 16)?;
         if !(self.compressible > 0.0 && self.compressible <= 1.0) {
             return Err(Error::InvalidArgument(format!(
@@ -254,6 +158,12 @@ impl Plan {
                 "{} always chooses keys in the way '{}'; leave distribution out",
                 self.workload.name(),
                 self.effective_distribution()
+            )));
+        }
+        if self.batch > 1 && !self.workload.batches() {
+            return Err(Error::InvalidArgument(format!(
+                "{} does one thing at a time; leave batch out",
+                self.workload.name()
             )));
         }
         if self.async_depth > 1 {

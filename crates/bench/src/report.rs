@@ -1,10 +1,14 @@
 //! What a run found: the fields of the contract in `interface.md`, in its order, and a table.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
 use thermocline::size::format_size;
+
+use crate::threads::Tally;
+use crate::workload::Operation;
 
 /// The result of one run. All counters count the measured part only.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -33,19 +37,24 @@ pub struct Report {
     pub seed: u64,
     /// Writes committed together.
     pub batch: usize,
-    /// Operations done: writes, point reads, seeks, or entries of a sequential read.
+    /// Operations done: writes, point reads, scans, or entries of a sequential read.
     pub ops: u64,
     /// Time of the measured part, in seconds.
     pub seconds: f64,
     /// Operations a second, over all threads.
     pub ops_per_sec: f64,
-    /// Latencies in microseconds; of one commit where writes are batched.
-    pub latency_us: Latency,
+    /// Latencies in microseconds; of one commit, or one read of several keys, where there are
+    /// batches.
+    pub latency_us: Latencies,
+    /// How many operations of each kind, where there are several kinds. They add up to `ops`, but
+    /// for `readwhilewriting`, where only the reads count.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ops_by_kind: Option<BTreeMap<Operation, u64>>,
     /// Operations that were timed together and count with their mean.
     pub latency_group: u64,
-    /// For reads: how many keys were found.
+    /// For workloads that read: how many keys were found.
     pub found: Option<u64>,
-    /// For seeks: how many entries were read.
+    /// For scans: how many entries were read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub entries: Option<u64>,
     /// Bytes of keys and values written.
@@ -108,6 +117,21 @@ pub struct Latency {
     pub max: f64,
 }
 
+impl std::fmt::Display for Latency {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "mean {}   p50 {}   p90 {}   p99 {}   p99.9 {}   max {}",
+            brief(self.avg),
+            brief(self.p50),
+            brief(self.p90),
+            brief(self.p99),
+            brief(self.p999),
+            brief(self.max)
+        )
+    }
+}
+
 impl Latency {
     pub(crate) fn of(nanos: &Histogram<u64>) -> Latency {
         let at = |quantile: f64| nanos.value_at_quantile(quantile) as f64 / 1000.0;
@@ -119,6 +143,51 @@ impl Latency {
             p999: at(0.999),
             max: nanos.max() as f64 / 1000.0,
         }
+    }
+}
+
+/// The latencies of a run: of its operations, or of each kind where there are several.
+///
+/// As JSON it is the object of the one, or an object with one such object for each kind.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Latencies {
+    /// All operations are of one kind.
+    One(Latency),
+    /// By kind; zeros for one that no operation was of.
+    Each(BTreeMap<Operation, Latency>),
+}
+
+impl Latencies {
+    pub(crate) fn of(tally: &Tally) -> Latencies {
+        let mut each: BTreeMap<Operation, Latency> = tally
+            .kinds()
+            .map(|(operation, done)| (operation, Latency::of(&done.latency_ns)))
+            .collect();
+        match each.pop_first() {
+            Some((_, one)) if each.is_empty() => Latencies::One(one),
+            Some((operation, latency)) => {
+                each.insert(operation, latency);
+                Latencies::Each(each)
+            }
+            None => Latencies::Each(each),
+        }
+    }
+
+    /// Each kind's name, empty if there is only one, and its latencies.
+    pub fn rows(&self) -> Vec<(&'static str, Latency)> {
+        match self {
+            Latencies::One(latency) => vec![("", *latency)],
+            Latencies::Each(each) => each.iter().map(|(kind, l)| (kind.name(), *l)).collect(),
+        }
+    }
+}
+
+impl Report {
+    pub(crate) fn ops_by_kind(tally: &Tally) -> Option<BTreeMap<Operation, u64>> {
+        let kinds: BTreeMap<Operation, u64> =
+            tally.kinds().map(|(kind, done)| (kind, done.ops)).collect();
+        (kinds.len() > 1).then_some(kinds)
     }
 }
 
@@ -159,8 +228,8 @@ pub(crate) fn invalid_reason(lines: u64, bytes: u64) -> Option<String> {
 impl std::fmt::Display for Report {
     /// A short table for people.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut rows: Vec<(&str, String)> = Vec::new();
-        let mut row = |name, text| rows.push((name, text));
+        let mut rows: Vec<(String, String)> = Vec::new();
+        let mut row = |name: &str, text| rows.push((name.to_string(), text));
         row(
             "operations",
             format!("{} in {:.3} s", grouped(self.ops), self.seconds),
@@ -172,19 +241,13 @@ impl std::fmt::Display for Report {
         if let Some(entries) = self.entries {
             row("entries read", grouped(entries));
         }
-        let l = &self.latency_us;
-        row(
-            "latency, µs",
-            format!(
-                "mean {}   p50 {}   p90 {}   p99 {}   p99.9 {}   max {}",
-                brief(l.avg),
-                brief(l.p50),
-                brief(l.p90),
-                brief(l.p99),
-                brief(l.p999),
-                brief(l.max)
-            ),
-        );
+        for (kind, count) in self.ops_by_kind.iter().flatten() {
+            row(&in_words(kind.name()), grouped(*count));
+        }
+        for (kind, l) in self.latency_us.rows() {
+            let name = if kind.is_empty() { "latency" } else { kind };
+            row(&format!("{}, µs", in_words(name)), l.to_string());
+        }
         if self.user_bytes_written > 0 {
             row("keys and values", format_size(self.user_bytes_written));
             row(
@@ -248,7 +311,7 @@ impl std::fmt::Display for Report {
             self.region_kind
         );
         for (name, value) in rows {
-            writeln!(text, "  {name:<18} {value}")?;
+            writeln!(text, "  {name:<21} {value}")?;
         }
         f.write_str(text.trim_end())
     }
@@ -277,6 +340,10 @@ pub fn grouped(n: u64) -> String {
 )]
 fn whole(x: f64) -> u64 {
     x.round() as u64
+}
+
+fn in_words(name: &str) -> String {
+    name.replace('_', "-")
 }
 
 fn brief(micros: f64) -> String {

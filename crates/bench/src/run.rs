@@ -1,18 +1,20 @@
 //! One run, from the open to the report.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use thermocline::options::Emulation;
 use thermocline::{Db, Durability, Error, Metrics, Options, Result};
 
-use crate::load::{Writer, load};
+use crate::load::{Beside, Writer, load};
+use crate::mix::{Inserts, Mixed};
 use crate::plan::Plan;
-use crate::report::{Drained, HitCounts, Latency, Report, invalid_reason};
+use crate::reading::{Reader, SEQUENTIAL_GROUP};
+use crate::report::{Drained, HitCounts, Latencies, Report, invalid_reason};
 use crate::scratch::Scratch;
-use crate::threads::{Tally, spread};
+use crate::threads::{Pace, Tally, spread};
 use crate::usage::{Usage, usage};
 use crate::watch::Watch;
-use crate::workload::{Reader, SEQUENTIAL_GROUP};
 use crate::{Distribution, Workload};
 
 /// Executes `plan`. `watch` follows it and can end it early.
@@ -53,7 +55,7 @@ fn run_in(path: &Path, plan: &Plan, watch: &Watch) -> Result<Report> {
         ..plan.options.clone()
     };
     let db = Db::open(path, options)?;
-    if plan.workload.reads() && !plan.use_existing {
+    if plan.workload.loads_first() && !plan.use_existing {
         load(&db, plan, watch)?;
     }
     let total = match plan.duration {
@@ -75,21 +77,49 @@ fn run_in(path: &Path, plan: &Plan, watch: &Watch) -> Result<Report> {
     Ok(report)
 }
 
-fn measure(db: &Db, plan: &Plan, watch: &Watch) -> Result<(Tally, f64)> {
-    let threads = 0..plan.threads as u64;
-    if plan.workload.reads() {
-        let readers = threads.map(|thread| Reader::new(plan, thread)).collect();
-        spread(readers, plan.duration, watch, |reader: Reader, pace| {
-            reader.read(db, pace)
-        })
-    } else {
-        let writers = threads
-            .map(|thread| Writer::of_workload(plan, thread))
-            .collect();
-        spread(writers, plan.duration, watch, |writer: Writer, pace| {
-            writer.write(db, pace)
-        })
+/// What one thread does.
+enum Worker {
+    Reads(Reader),
+    Writes(Writer),
+    Mixes(Mixed),
+    WritesBeside(Beside),
+}
+
+impl Worker {
+    fn work(self, db: &Db, pace: &mut Pace<'_>) -> Result<()> {
+        match self {
+            Worker::Reads(reader) => reader.read(db, pace),
+            Worker::Writes(writer) => writer.write(db, pace),
+            Worker::Mixes(mixed) => mixed.work(db, pace),
+            Worker::WritesBeside(beside) => beside.write(db, pace),
+        }
     }
+}
+
+fn measure(db: &Db, plan: &Plan, watch: &Watch) -> Result<(Tally, f64)> {
+    let token = Arc::new(());
+    let inserts = Arc::new(Inserts::default());
+    let worker = |thread| {
+        if plan.workload.only_writes() {
+            Worker::Writes(Writer::of_workload(plan, thread))
+        } else if plan.workload.mix().is_empty() {
+            Worker::Reads(Reader::new(plan, thread, token.clone()))
+        } else {
+            Worker::Mixes(Mixed::new(plan, thread, inserts.clone()))
+        }
+    };
+    let mut workers: Vec<Worker> = (0..plan.threads as u64).map(worker).collect();
+    if plan.workload == Workload::ReadWhileWriting {
+        workers.push(Worker::WritesBeside(Beside::new(plan, token)));
+    }
+    let operations = plan.workload.operations();
+    spread(
+        workers,
+        &operations,
+        plan.duration,
+        watch,
+        |worker: Worker, pace| worker.work(db, pace),
+    )
 }
 
 fn answer(
@@ -127,10 +157,11 @@ fn answer(
         ops: tally.ops,
         seconds,
         ops_per_sec: tally.ops as f64 / seconds.max(1e-9),
-        latency_us: Latency::of(&tally.latency_ns),
+        latency_us: Latencies::of(tally),
+        ops_by_kind: Report::ops_by_kind(tally),
         latency_group: if sequential { SEQUENTIAL_GROUP } else { 1 },
-        found: plan.workload.reads().then_some(tally.found),
-        entries: (plan.workload == Workload::SeekRandom).then_some(tally.entries),
+        found: plan.workload.finds().then_some(tally.found),
+        entries: plan.workload.scans().then_some(tally.entries),
         user_bytes_written: user_bytes,
         pm_bytes_written: pm_bytes,
         pm_media_bytes_written: since(|m| m.pm_media_bytes_written),

@@ -4,7 +4,9 @@ use hdrhistogram::Histogram;
 use thermocline::{Error, Result};
 
 use crate::clock::{Duration, Instant, now};
+use crate::plan::Plan;
 use crate::watch::Watch;
+use crate::workload::Operation;
 
 /// Longest latency that is told apart, in nanoseconds; a longer one counts as this.
 const LATENCY_NS_MAX: u64 = 3_600_000_000_000;
@@ -12,24 +14,54 @@ const LATENCY_NS_MAX: u64 = 3_600_000_000_000;
 /// Operations between two looks at the watch.
 const REPORT_OPS: u64 = 64;
 
+/// What was done of one kind of operation.
+pub(crate) struct Done {
+    pub latency_ns: Histogram<u64>,
+    pub ops: u64,
+}
+
 /// What a thread, or all of them, did.
 pub(crate) struct Tally {
-    pub latency_ns: Histogram<u64>,
+    /// By the number of the operation; those of the plan's workload are there.
+    done: [Option<Done>; Operation::ALL.len()],
+    /// Operations that count: all but those beside the workload's own.
     pub ops: u64,
     pub found: u64,
     pub entries: u64,
 }
 
 impl Tally {
-    fn new() -> Result<Tally> {
-        let latency_ns = Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3)
-            .map_err(|e| Error::InvalidArgument(format!("the latency histogram: {e}")))?;
+    fn new(operations: &[Operation]) -> Result<Tally> {
+        let mut done = [const { None }; Operation::ALL.len()];
+        for &operation in operations {
+            let latency_ns = Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3)
+                .map_err(|e| Error::InvalidArgument(format!("the latency histogram: {e}")))?;
+            done[operation as usize] = Some(Done { latency_ns, ops: 0 });
+        }
         Ok(Tally {
-            latency_ns,
+            done,
             ops: 0,
             found: 0,
             entries: 0,
         })
+    }
+
+    /// What was done of each kind, in the order of their numbers.
+    pub fn kinds(&self) -> impl Iterator<Item = (Operation, &Done)> {
+        let kinds = Operation::ALL.into_iter().zip(&self.done);
+        kinds.filter_map(|(operation, done)| Some((operation, done.as_ref()?)))
+    }
+
+    fn add(&mut self, other: Tally) {
+        for (mine, theirs) in self.done.iter_mut().zip(other.done) {
+            if let (Some(mine), Some(theirs)) = (mine, theirs) {
+                mine.latency_ns += theirs.latency_ns;
+                mine.ops += theirs.ops;
+            }
+        }
+        self.ops += other.ops;
+        self.found += other.found;
+        self.entries += other.entries;
     }
 }
 
@@ -54,6 +86,15 @@ impl Share {
             until: edge(thread + 1),
         }
     }
+
+    /// The share of `thread` in the operations of `plan`; without end if time is the limit.
+    pub fn of_operations(plan: &Plan, thread: u64) -> Share {
+        let mut share = Share::of(plan.operations(), thread, plan.threads as u64);
+        if plan.duration.is_some() {
+            share.until = u64::MAX;
+        }
+        share
+    }
 }
 
 /// The stopwatch of one thread.
@@ -62,19 +103,32 @@ pub(crate) struct Pace<'a> {
     last: Instant,
     deadline: Option<Instant>,
     unreported: u64,
+    beside: bool,
     pub tally: Tally,
 }
 
 impl Pace<'_> {
+    /// From now on, what this thread does is beside the workload's own operations: it is measured,
+    /// but neither counted nor reported to the watch.
+    pub fn beside(&mut self) {
+        self.beside = true;
+    }
+
     /// Ends `ops` operations that are worth `samples` entries in the histogram and begins the next.
     /// Answers whether to go on.
     #[inline]
-    pub fn lap(&mut self, ops: u64, samples: u64) -> bool {
+    pub fn lap(&mut self, operation: Operation, ops: u64, samples: u64) -> bool {
         let time = now();
         let nanos = u64::try_from((time - self.last).as_nanos()).unwrap_or(LATENCY_NS_MAX);
         self.last = time;
         let each = (nanos / samples).clamp(1, LATENCY_NS_MAX);
-        self.tally.latency_ns.saturating_record_n(each, samples);
+        if let Some(done) = &mut self.tally.done[operation as usize] {
+            done.latency_ns.saturating_record_n(each, samples);
+            done.ops += ops;
+        }
+        if self.beside {
+            return !self.watch.is_stopped() && self.deadline.is_none_or(|end| time < end);
+        }
         self.tally.ops += ops;
         self.unreported += ops;
         if self.unreported >= REPORT_OPS {
@@ -89,16 +143,18 @@ impl Pace<'_> {
 }
 
 /// Runs one thread for each of `workers` and adds up what they did; also the seconds from the
-/// first one's start, which is common but for the scheduler, to the last one's end. A thread that fails stops the others.
+/// first one's start, which is common but for the scheduler, to the last one's end. A thread that
+/// fails stops the others.
 pub(crate) fn spread<W: Send>(
     workers: Vec<W>,
+    operations: &[Operation],
     duration: Option<f64>,
     watch: &Watch,
     work: impl Fn(W, &mut Pace<'_>) -> Result<()> + Sync,
 ) -> Result<(Tally, f64)> {
     let start = std::sync::Barrier::new(workers.len() + 1);
     let run_one = |worker: W| -> Result<(Tally, Instant, Instant)> {
-        let tally = Tally::new();
+        let tally = Tally::new(operations);
         start.wait();
         let begun = now();
         let mut pace = Pace {
@@ -106,6 +162,7 @@ pub(crate) fn spread<W: Send>(
             last: begun,
             deadline: duration.map(|seconds| begun + Duration::from_secs_f64(seconds)),
             unreported: 0,
+            beside: false,
             tally: tally?,
         };
         let result = work(worker, &mut pace);
@@ -129,15 +186,12 @@ pub(crate) fn spread<W: Send>(
                 Err(panic) => std::panic::resume_unwind(panic),
             })
             .collect();
-        let mut sum = Tally::new()?;
+        let mut sum = Tally::new(operations)?;
         // Not this thread's clock: it may be woken long after the others have begun.
         let mut span: Option<(Instant, Instant)> = None;
         for result in results {
             let (one, begun, ended) = result?;
-            sum.latency_ns += one.latency_ns;
-            sum.ops += one.ops;
-            sum.found += one.found;
-            sum.entries += one.entries;
+            sum.add(one);
             span = Some(match span {
                 None => (begun, ended),
                 Some((first, last)) => (first.min(begun), last.max(ended)),
@@ -168,15 +222,21 @@ mod tests {
     #[test]
     fn one_failure_stops_all() {
         let watch = Watch::new();
-        let result = spread(vec![0u64, 1, 2], None, &watch, |worker, pace| {
-            if worker == 1 {
-                return Err(Error::InvalidArgument("planted".to_string()));
-            }
-            while pace.lap(1, 1) {
-                std::thread::yield_now();
-            }
-            Ok(())
-        });
+        let result = spread(
+            vec![0u64, 1, 2],
+            &[Operation::Read],
+            None,
+            &watch,
+            |worker, pace| {
+                if worker == 1 {
+                    return Err(Error::InvalidArgument("planted".to_string()));
+                }
+                while pace.lap(Operation::Read, 1, 1) {
+                    std::thread::yield_now();
+                }
+                Ok(())
+            },
+        );
         assert!(result.is_err_and(|e| e.to_string().contains("planted")));
     }
 }

@@ -1,148 +1,303 @@
-//! The reading workloads.
+//! The workloads, by name, and the operations that they are made of.
 
-use std::hint::black_box;
+use serde::Serialize;
+use thermocline::{Error, Result};
 
-use thermocline::{Cursor, Db, Error, Result};
+use crate::distribution::{Distribution, THETA_DEFAULT};
 
-use crate::distribution::Draw;
-use crate::keys::KeyMaker;
-use crate::plan::{Plan, Workload};
-use crate::threads::{Pace, Share};
-
-/// Entries of a sequential read that share one reading of the clock.
-pub(crate) const SEQUENTIAL_GROUP: u64 = 32;
-
-/// One reading thread.
-pub(crate) struct Reader {
-    workload: Workload,
-    share: Share,
-    draw: Draw,
-    keys: KeyMaker,
-    scan_length: u64,
-    first: u64,
-    last: u64,
+/// What a workload does to one key. Each kind has latencies of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Operation {
+    /// Reads a key.
+    Read,
+    /// Reads the entries from a key on.
+    Scan,
+    /// Writes a key, which may be there or not.
+    Write,
+    /// Writes a key that is there.
+    Update,
+    /// Writes a new key.
+    Insert,
+    /// Reads a key and writes it anew.
+    ReadModifyWrite,
+    /// Deletes a key.
+    Delete,
 }
 
-impl Reader {
-    /// The reader of `plan`'s workload for thread `thread`.
-    pub fn new(plan: &Plan, thread: u64) -> Reader {
-        let threads = plan.threads as u64;
-        let mut share = Share::of(plan.operations(), thread, threads);
-        if plan.duration.is_some() {
-            share.until = u64::MAX;
+impl Operation {
+    /// Every kind, in the order of their numbers.
+    pub const ALL: [Operation; 7] = [
+        Operation::Read,
+        Operation::Scan,
+        Operation::Write,
+        Operation::Update,
+        Operation::Insert,
+        Operation::ReadModifyWrite,
+        Operation::Delete,
+    ];
+
+    /// Its name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Operation::Read => "read",
+            Operation::Write => "write",
+            Operation::Update => "update",
+            Operation::Insert => "insert",
+            Operation::Scan => "scan",
+            Operation::ReadModifyWrite => "read_modify_write",
+            Operation::Delete => "delete",
         }
-        let keys = Share::of(plan.num, thread, threads);
-        let what = plan.effective_distribution();
-        Reader {
-            workload: plan.workload,
-            share,
-            draw: Draw::new(what, plan.num, plan.seed, thread, keys.from),
-            keys: match plan.workload {
-                Workload::ReadMissing => KeyMaker::missing(plan.key_size),
-                _ => KeyMaker::new(plan.key_size),
+    }
+
+    /// Whether it looks a key up and so can find it.
+    pub fn finds(self) -> bool {
+        matches!(
+            self,
+            Operation::Read | Operation::Scan | Operation::ReadModifyWrite
+        )
+    }
+}
+
+/// The workloads, with the names and meanings of db_bench and YCSB.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Workload {
+    /// Writes every key once, in key order.
+    FillSeq,
+    /// Writes every key once, in random order.
+    FillRandom,
+    /// Writes keys drawn with replacement.
+    Overwrite,
+    /// Reads existing keys.
+    ReadRandom,
+    /// Reads keys that do not exist, each next to one that does.
+    ReadMissing,
+    /// Reads entries in key order.
+    ReadSeq,
+    /// Reads entries against key order.
+    ReadReverse,
+    /// Seeks an existing key and reads the entries from there.
+    SeekRandom,
+    /// Reads existing keys while one more thread overwrites keys for as long as they are read. As in
+    /// db_bench only the reads count as operations.
+    ReadWhileWriting,
+    /// Each thread reads and writes existing keys, nine reads to one write.
+    ReadRandomWriteRandom,
+    /// Reads an existing key and writes it anew.
+    UpdateRandom,
+    /// Deletes keys drawn with replacement.
+    DeleteRandom,
+    /// Reads existing keys, several at once.
+    MultiReadRandom,
+    /// YCSB's load phase: writes every key once, in random order.
+    YcsbLoad,
+    /// YCSB A: half reads, half updates, of zipfian keys.
+    YcsbA,
+    /// YCSB B: 95 % reads, 5 % updates, of zipfian keys.
+    YcsbB,
+    /// YCSB C: reads of zipfian keys.
+    YcsbC,
+    /// YCSB D: 95 % reads, most often of the newest keys, and 5 % inserts.
+    YcsbD,
+    /// YCSB E: 95 % scans from zipfian keys, of 1 to `scan-length` entries, and 5 % inserts.
+    YcsbE,
+    /// YCSB F: half reads, half read-modify-writes, of zipfian keys.
+    YcsbF,
+}
+
+/// Names that exist but whose parts are missing, with those parts.
+const MISSING: &[(&[&str], &str)] = &[(&["tpcc", "orders"], "transactions")];
+
+impl Workload {
+    /// Every workload that runs.
+    pub const ALL: [Workload; 20] = [
+        Workload::FillSeq,
+        Workload::FillRandom,
+        Workload::Overwrite,
+        Workload::ReadRandom,
+        Workload::ReadMissing,
+        Workload::ReadSeq,
+        Workload::ReadReverse,
+        Workload::SeekRandom,
+        Workload::ReadWhileWriting,
+        Workload::ReadRandomWriteRandom,
+        Workload::UpdateRandom,
+        Workload::DeleteRandom,
+        Workload::MultiReadRandom,
+        Workload::YcsbLoad,
+        Workload::YcsbA,
+        Workload::YcsbB,
+        Workload::YcsbC,
+        Workload::YcsbD,
+        Workload::YcsbE,
+        Workload::YcsbF,
+    ];
+
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Workload::FillSeq => "fillseq",
+            Workload::FillRandom => "fillrandom",
+            Workload::Overwrite => "overwrite",
+            Workload::ReadRandom => "readrandom",
+            Workload::ReadMissing => "readmissing",
+            Workload::ReadSeq => "readseq",
+            Workload::ReadReverse => "readreverse",
+            Workload::SeekRandom => "seekrandom",
+            Workload::ReadWhileWriting => "readwhilewriting",
+            Workload::ReadRandomWriteRandom => "readrandomwriterandom",
+            Workload::UpdateRandom => "updaterandom",
+            Workload::DeleteRandom => "deleterandom",
+            Workload::MultiReadRandom => "multireadrandom",
+            Workload::YcsbLoad => "ycsb-load",
+            Workload::YcsbA => "ycsb-a",
+            Workload::YcsbB => "ycsb-b",
+            Workload::YcsbC => "ycsb-c",
+            Workload::YcsbD => "ycsb-d",
+            Workload::YcsbE => "ycsb-e",
+            Workload::YcsbF => "ycsb-f",
+        }
+    }
+
+    /// The workload with this name.
+    ///
+    /// ```
+    /// use thermocline_bench::Workload;
+    /// assert_eq!(Workload::parse("ycsb-a")?, Workload::YcsbA);
+    /// # Ok::<(), thermocline::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for one whose parts are not built yet, [`Error::InvalidArgument`] for
+    /// any other name.
+    pub fn parse(name: &str) -> Result<Workload> {
+        if let Some(workload) = Workload::ALL.into_iter().find(|w| w.name() == name) {
+            return Ok(workload);
+        }
+        let names = Workload::ALL.map(Workload::name).join(", ");
+        match MISSING.iter().find(|(names, _)| names.contains(&name)) {
+            Some((_, part)) => Err(Error::Unsupported(format!(
+                "workload '{name}' needs {part}, which this version does not have; it has {names}"
+            ))),
+            None => Err(Error::InvalidArgument(format!(
+                "there is no workload '{name}'; there are {names}"
+            ))),
+        }
+    }
+
+    /// The operations that each of its threads draws from, with their percentages; none if its
+    /// threads always do the same.
+    pub fn mix(self) -> &'static [(Operation, u64)] {
+        use Operation::{Insert, Read, ReadModifyWrite, Scan, Update, Write};
+        match self {
+            Workload::ReadRandomWriteRandom => &[(Read, 90), (Write, 10)],
+            Workload::UpdateRandom => &[(ReadModifyWrite, 100)],
+            Workload::YcsbA => &[(Read, 50), (Update, 50)],
+            Workload::YcsbB => &[(Read, 95), (Update, 5)],
+            Workload::YcsbC => &[(Read, 100)],
+            Workload::YcsbD => &[(Read, 95), (Insert, 5)],
+            Workload::YcsbE => &[(Scan, 95), (Insert, 5)],
+            Workload::YcsbF => &[(Read, 50), (ReadModifyWrite, 50)],
+            _ => &[],
+        }
+    }
+
+    /// The kinds of its operations.
+    pub fn operations(self) -> Vec<Operation> {
+        match self {
+            Workload::FillSeq | Workload::FillRandom | Workload::Overwrite | Workload::YcsbLoad => {
+                vec![Operation::Write]
+            }
+            Workload::SeekRandom => vec![Operation::Scan],
+            Workload::DeleteRandom => vec![Operation::Delete],
+            Workload::ReadWhileWriting => vec![Operation::Read, Operation::Write],
+            _ if self.mix().is_empty() => vec![Operation::Read],
+            _ => self.mix().iter().map(|(operation, _)| *operation).collect(),
+        }
+    }
+
+    /// Whether it works on keys that are there, so that they are loaded first.
+    pub fn loads_first(self) -> bool {
+        !self.only_writes() || self == Workload::DeleteRandom
+    }
+
+    /// Whether all that its threads do is writing.
+    pub fn only_writes(self) -> bool {
+        let operations = self.operations();
+        matches!(operations[..], [Operation::Write | Operation::Delete])
+    }
+
+    /// Whether it looks keys up, so that how many were found can be said.
+    pub fn finds(self) -> bool {
+        self.operations().into_iter().any(Operation::finds)
+    }
+
+    /// Whether its operations read entries beyond the first.
+    pub fn scans(self) -> bool {
+        self.operations().contains(&Operation::Scan)
+    }
+
+    /// Whether several keys can be written or read together.
+    pub fn batches(self) -> bool {
+        self.mix().is_empty() && self != Workload::ReadWhileWriting
+    }
+
+    /// How it chooses keys, if nothing else is asked for.
+    pub fn distribution(self) -> Distribution {
+        match self {
+            Workload::FillSeq | Workload::ReadSeq | Workload::ReadReverse => {
+                Distribution::Sequential
+            }
+            Workload::YcsbD => Distribution::Latest,
+            Workload::YcsbA
+            | Workload::YcsbB
+            | Workload::YcsbC
+            | Workload::YcsbE
+            | Workload::YcsbF => Distribution::Zipfian {
+                theta: THETA_DEFAULT,
             },
-            scan_length: plan.scan_length,
-            first: keys.from,
-            last: keys.until.max(1) - 1,
+            _ => Distribution::Uniform,
         }
     }
 
-    /// Reads the share.
-    pub fn read(self, db: &Db, pace: &mut Pace<'_>) -> Result<()> {
-        match self.workload {
-            Workload::ReadSeq => self.sequence(db, pace, false),
-            Workload::ReadReverse => self.sequence(db, pace, true),
-            Workload::SeekRandom => self.seeks(db, pace),
-            _ => self.points(db, pace),
-        }
+    /// Whether it chooses keys in this way only.
+    pub fn distribution_is_fixed(self) -> bool {
+        matches!(
+            self,
+            Workload::FillSeq
+                | Workload::FillRandom
+                | Workload::ReadSeq
+                | Workload::ReadReverse
+                | Workload::YcsbLoad
+        )
     }
 
-    fn points(mut self, db: &Db, pace: &mut Pace<'_>) -> Result<()> {
-        for _ in self.share.from..self.share.until {
-            let found = db.get(self.keys.key(self.draw.index()))?;
-            if let Some(value) = found {
-                black_box(value.len());
-                pace.tally.found += 1;
-            }
-            if !pace.lap(1, 1) {
-                break;
-            }
+    /// Entries that one of its scans reads, at most, if nothing else is asked for.
+    pub fn scan_length(self) -> u64 {
+        match self {
+            Workload::YcsbE => 100,
+            _ => 50,
         }
-        Ok(())
-    }
-
-    fn seeks(mut self, db: &Db, pace: &mut Pace<'_>) -> Result<()> {
-        let mut cursor = db.cursor()?;
-        for _ in self.share.from..self.share.until {
-            let key = self.keys.key(self.draw.index());
-            let mut valid = cursor.seek(key)?;
-            pace.tally.found += u64::from(valid && cursor.key() == key);
-            let mut entries = 0;
-            while valid {
-                touch(&cursor);
-                entries += 1;
-                if entries == self.scan_length {
-                    break;
-                }
-                valid = cursor.next()?;
-            }
-            pace.tally.entries += entries;
-            if !pace.lap(1, 1) {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    fn sequence(mut self, db: &Db, pace: &mut Pace<'_>, back: bool) -> Result<()> {
-        let mut cursor = db.cursor()?;
-        let mut valid = if back {
-            cursor.seek_for_prev(self.keys.key(self.last))?
-        } else {
-            cursor.seek(self.keys.key(self.first))?
-        };
-        let mut group = 0;
-        for _ in self.share.from..self.share.until {
-            if !valid {
-                around(&mut cursor, back)?;
-            }
-            touch(&cursor);
-            group += 1;
-            valid = if back { cursor.prev()? } else { cursor.next()? };
-            if group == SEQUENTIAL_GROUP {
-                pace.tally.found += group;
-                group = 0;
-                if !pace.lap(SEQUENTIAL_GROUP, SEQUENTIAL_GROUP) {
-                    break;
-                }
-            }
-        }
-        if group > 0 {
-            pace.tally.found += group;
-            pace.lap(group, group);
-        }
-        Ok(())
     }
 }
 
-/// Begins again at the other end.
-fn around(cursor: &mut Cursor, back: bool) -> Result<()> {
-    let valid = if back {
-        cursor.seek_to_last()?
-    } else {
-        cursor.seek_to_first()?
-    };
-    if !valid {
-        return Err(Error::InvalidArgument(
-            "the database holds no keys; leave out use-existing to load some".to_string(),
-        ));
-    }
-    Ok(())
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// Reads from the key and the value, so that neither can be skipped.
-#[inline]
-fn touch(cursor: &Cursor) {
-    black_box(cursor.key().last());
-    black_box(cursor.value().last());
+    #[test]
+    fn the_table_holds_together() {
+        for (number, operation) in Operation::ALL.into_iter().enumerate() {
+            assert_eq!(operation as usize, number);
+            let json = serde_json::to_value(operation).unwrap();
+            assert_eq!(json, operation.name());
+        }
+        for workload in Workload::ALL {
+            assert_eq!(Workload::parse(workload.name()).unwrap(), workload);
+            let mix = workload.mix();
+            let all: u64 = mix.iter().map(|(_, percent)| percent).sum();
+            assert!(mix.is_empty() || all == 100, "{}", workload.name());
+            assert!(workload.finds() || workload.only_writes());
+        }
+    }
 }

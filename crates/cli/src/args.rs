@@ -319,11 +319,32 @@ Examples:
   thermocline bench readrandom --num 1000000 --threads 2 --json
   thermocline bench fillrandom --db bench.db && thermocline bench seekrandom --db bench.db --use-existing
   thermocline bench overwrite --duration 10 --distribution zipfian:0.9
+  thermocline bench ycsb-a --num 1000000 --threads 2 --pm-path /dev/shm
+  thermocline bench multireadrandom --batch 32
+  thermocline bench readrandom --emulate optane
 
-Workloads: fillseq, fillrandom, overwrite, readrandom, readmissing, readseq, readreverse,
-seekrandom, with the meanings of db_bench. The ones that read first load --num keys, which is not
-counted, unless --use-existing. Writes go through the same write-backs and fences as in earnest.
-With --batch the latency is that of one commit.")]
+Workloads with the meanings of db_bench:
+  fillseq, fillrandom       write --num keys once, in order or not
+  overwrite                 writes keys drawn with replacement
+  readrandom, readmissing   read keys that are there, or are not
+  readseq, readreverse      read entries in key order, or against it
+  seekrandom                seeks a key and reads --scan-length entries from there
+  multireadrandom           reads --batch keys at once
+  updaterandom              reads a key and writes it anew
+  deleterandom              deletes keys drawn with replacement
+  readwhilewriting          --threads read while one more overwrites; the reads count
+  readrandomwriterandom     90 % reads, 10 % writes
+and those of YCSB:
+  ycsb-load                 writes --num keys once
+  ycsb-a, ycsb-b, ycsb-c    50, 95, 100 % reads, the rest updates; zipfian
+  ycsb-d                    95 % reads, most of the latest keys, 5 % inserts
+  ycsb-e                    95 % scans of 1 to --scan-length entries, 5 % inserts; zipfian
+  ycsb-f                    50 % reads, 50 % read-modify-writes; zipfian
+
+All but the fills, overwrite and ycsb-load first load --num keys, which is not counted, unless
+--use-existing. Writes go through the same write-backs and fences as in earnest. With --batch the
+latency is that of one commit or read. Where a workload has several kinds of operations, each kind
+has its own latencies.")]
 pub(crate) struct BenchArgs {
     /// The workload's name
     pub workload: String,
@@ -336,7 +357,7 @@ pub(crate) struct BenchArgs {
     /// Distinct keys, and the number of writes
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     pub num: u64,
-    /// The number of reads; --num unless given
+    /// The number of operations of a workload that loads keys first; --num unless given
     #[arg(long, value_name = "N")]
     pub reads: Option<u64>,
     /// Run for so long instead of a number of operations
@@ -354,21 +375,22 @@ pub(crate) struct BenchArgs {
     /// When a write counts as done
     #[arg(long, value_enum, default_value = "immediate")]
     pub durability: DurabilityArg,
-    /// Writes committed together
+    /// Writes committed together; for multireadrandom, keys read together
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub batch: usize,
     /// Reads that one thread keeps in flight
     #[arg(long, value_name = "D", default_value_t = 1)]
     pub async_depth: usize,
-    /// How keys are chosen: uniform, zipfian[:THETA], latest or sequential
+    /// How keys are chosen: uniform, zipfian[:THETA], latest or sequential; unless given, as the
+    /// workload does by itself
     #[arg(long, value_name = "NAME")]
     pub distribution: Option<String>,
     /// The seed of everything random
     #[arg(long, value_name = "N", default_value_t = 42)]
     pub seed: u64,
-    /// Entries that a scan reads
-    #[arg(long, value_name = "N", default_value_t = 50)]
-    pub scan_length: u64,
+    /// Entries that a scan reads, at most: 50 unless given, 100 for ycsb-e
+    #[arg(long, value_name = "N")]
+    pub scan_length: Option<u64>,
     /// Wait for background work at the end, and count it
     #[arg(long)]
     pub drain: bool,

@@ -387,8 +387,8 @@ fn what_is_not_built_yet_says_what_is_missing() {
         vec!["export", "DB", "file"],
         vec!["reproduce", "pm-blade", "fig-8"],
         vec!["reproduce", "--list"],
-        vec!["bench", "ycsb-a"],
         vec!["bench", "tpcc"],
+        vec!["bench", "orders"],
         vec!["bench", "fillseq", "--report", "x.html"],
         vec!["bench", "fillseq", "--durability", "buffered"],
         vec!["bench", "readrandom", "--async-depth", "4"],
@@ -466,6 +466,15 @@ fn bench_prints_one_json_object_or_a_table() {
     ] {
         assert_eq!(json[field], value, "{field}");
     }
+    let mixed = ["bench", "ycsb-a", "--num", "200", "--threads", "2"];
+    let json = store.run(&[&mixed[..], &["--json"]].concat()).json();
+    assert_eq!(
+        (&json["ops"], &json["distribution"]),
+        (&json!(200), &json!("zipfian"))
+    );
+    assert!(json["latency_us"]["update"]["p99"].is_number(), "{json}");
+    let table = store.run(&mixed);
+    assert!(table.out.contains("read, µs") && table.out.contains("update, µs"));
     assert_eq!(run.out.lines().count(), 1);
     std::fs::DirBuilder::new()
         .create(store.path().with_file_name("pm"))

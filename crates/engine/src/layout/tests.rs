@@ -116,6 +116,7 @@ fn a_moved_region_is_found_where_it_is_said_to_be_or_in_the_folder() {
         error.contains(REGION_NAME) && !error.contains("pm/two"),
         "{error}"
     );
+    assert_eq!(error.matches(REGION_NAME).count(), 1, "{error}");
 }
 
 #[test]
