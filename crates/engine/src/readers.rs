@@ -3,10 +3,14 @@
 //! Many readers at one moment are one entry, so a writer pays for moments, not for readers.
 //!
 //! # Why a reader never misses a version
-//! A reader takes `visible` and registers it in one step under the lock. A writer asks for the
-//! registered seqnos and `visible` before it inserts, and it alone moves `visible`. If the reader
-//! registers before the writer asks, the writer sees it. If after, then until the writer moves
-//! `visible` the reader gets exactly the `visible` that the writer keeps versions for.
+//! A reader takes `visible` and registers it in one step under the lock. Whoever puts a record into
+//! the index first asks which groups are in flight, then loads `visible`, then asks for the registered
+//! seqnos, and keeps what is seen at any of them. A reader that registered before the last step is
+//! among them: its entry is made under the lock, and the count is raised before `visible` is loaded,
+//! both sequentially consistent like the store that moves `visible`. One that registers later gets
+//! the `visible` that was loaded, or the end of a group that was in flight, which are both among
+//! them, or the end of a group granted later, which is newer than every version there is, so that
+//! it sees the newest, and that always stays.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
