@@ -76,6 +76,11 @@ impl Flight {
         lock(&self.state).open.push_back((last.0, records));
     }
 
+    /// Groups in flight.
+    pub fn groups(&self) -> usize {
+        lock(&self.state).open.len()
+    }
+
     /// Records in flight.
     pub fn records(&self) -> u64 {
         lock(&self.state)

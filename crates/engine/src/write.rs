@@ -216,7 +216,8 @@ impl Inner {
             .sum();
         let dram = self.options.dram;
         let limit = if deletes_only { dram } else { dram - dram / 16 };
-        let readers = self.readers.len() + 1;
+        // `visible`, this group, and every group that may become visible meanwhile.
+        let readers = self.readers.len() + 2 + self.flight.groups();
         let flying = self.flight.records();
         let bound = |updates: u64| -> u64 {
             let updates = updates + flying;
