@@ -7,7 +7,7 @@ use thermocline_base::Result;
 use thermocline_base::sync::lock;
 use thermocline_version::VersionEdit;
 
-use crate::open::{Engine, Inner};
+use crate::store::{Engine, Inner};
 
 impl Engine {
     /// Closes the store: cuts the chain in the manifest, so that the next open has nothing to

@@ -14,8 +14,8 @@ use thermocline_memtable::{Direction, Lookup, Memtable, RecordRef, ScanEntry};
 use thermocline_pm::PmOff;
 
 use crate::metrics::Count;
-use crate::open::Engine;
 use crate::snapshot::Snapshot;
+use crate::store::Engine;
 
 /// Entries of a cursor's first chunk from each generation; later ones double up to the option.
 const FIRST_CHUNK: usize = 16;

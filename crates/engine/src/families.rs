@@ -6,7 +6,7 @@ use thermocline_base::sync::lock;
 use thermocline_base::{CfId, Error, Result, limits};
 use thermocline_version::Change;
 
-use crate::open::Engine;
+use crate::store::Engine;
 
 impl Engine {
     /// The family of this name, if there is one.

@@ -52,6 +52,7 @@
 #![forbid(unsafe_code)]
 
 mod close;
+mod create;
 mod cursor;
 mod durable;
 mod families;
@@ -64,6 +65,8 @@ mod poison;
 mod readers;
 mod recover;
 mod snapshot;
+mod start;
+mod store;
 mod verify;
 mod view;
 mod write;
@@ -72,8 +75,8 @@ pub use cursor::Cursor;
 pub use durable::Watermark;
 pub use layout::{LOCK_NAME, REGION_NAME};
 pub use metrics::{EngineMetrics, GenerationState, Recovery};
-pub use open::{Engine, World};
 pub use snapshot::Snapshot;
+pub use store::{Engine, World};
 pub use thermocline_memtable::Direction;
 pub use verify::{Fault, Report, verify};
 pub use view::View;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use thermocline_base::sync::{Condvar, Mutex, lock};
 use thermocline_base::{Error, Result};
 
-use crate::open::{Engine, Inner};
+use crate::store::{Engine, Inner};
 
 #[derive(Debug, Default)]
 pub(crate) struct Maintainer {

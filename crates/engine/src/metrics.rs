@@ -7,7 +7,7 @@ use thermocline_base::sync::lock;
 use thermocline_halloc::SpaceUse;
 use thermocline_pm::{PmCounters, RegionKind};
 
-use crate::open::Engine;
+use crate::store::Engine;
 
 /// What is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -15,7 +15,7 @@ use thermocline_memtable::Lookup;
 
 use crate::cursor::Cursor;
 use crate::metrics::Count;
-use crate::open::{Engine, Inner};
+use crate::store::{Engine, Inner};
 use crate::view::View;
 
 /// One moment of a store. A clone is another hold on the same moment.

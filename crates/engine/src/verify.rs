@@ -10,8 +10,9 @@ use thermocline_pm::{Region, RegionSpec};
 use thermocline_version::Manifest;
 
 use crate::layout::LOCK_NAME;
-use crate::open::{World, region_spec, replay_threads, settled, space_spec};
+use crate::open::{region_spec, replay_threads, settled, space_spec};
 use crate::recover::{self, Found};
+use crate::store::World;
 
 /// One thing that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use thermocline_base::planted::{Bug, active};
+use thermocline_base::size::format_size;
 use thermocline_base::sync::lock;
 use thermocline_base::{BatchEntry, CfId, Error, Kind, Result, SeqNo};
 use thermocline_halloc::{Reserve, Witness};
@@ -16,7 +17,8 @@ use thermocline_version::{Change, VersionEdit};
 
 use crate::flight::Marks;
 use crate::metrics::Count;
-use crate::open::{Engine, Inner, dram_full, opened};
+use crate::start::opened;
+use crate::store::{Engine, Inner};
 
 /// An item never exceeds the largest part of a region, less headers.
 pub(crate) const ITEM_BYTES_MAX: u64 = (64 << 20) - 4096;
@@ -506,4 +508,15 @@ impl Inner {
         writer.covered = true;
         Ok(())
     }
+}
+
+/// The error for an index that would exceed the DRAM budget.
+#[cold]
+fn dram_full(used: u64, limit: u64) -> Error {
+    Error::OutOfSpace(format!(
+        "the index in DRAM has {} of the {} that dram allows, and one more write might exceed it; \
+         raise dram",
+        format_size(used),
+        format_size(limit)
+    ))
 }

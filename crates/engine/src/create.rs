@@ -1,0 +1,127 @@
+//! Making a new database.
+
+use std::path::Path;
+
+use thermocline_base::options::Options;
+use thermocline_base::size::index;
+use thermocline_base::{Error, Result};
+use thermocline_env::{OpenMode, Storage};
+use thermocline_halloc::{Space, SpaceSpec};
+use thermocline_memtable::Descriptor;
+use thermocline_pm::{Place, Region, RegionSpec};
+use thermocline_version::{Change, Manifest, NextIds, VersionEdit};
+
+use crate::layout::{self, REGION_NAME};
+use crate::open::{region_spec, space_spec, stored};
+use crate::store::World;
+
+/// There is no database: says why it cannot be made, or makes its folder.
+pub(crate) fn refuse_or_prepare(
+    storage: &dyn Storage,
+    dir: &Path,
+    options: &Options,
+) -> Result<()> {
+    if options.read_only || !options.create_if_missing {
+        return Err(Error::InvalidArgument(format!(
+            "there is no database in {}",
+            dir.display()
+        )));
+    }
+    if storage.exists(dir)? {
+        layout::check_folder(storage, dir)
+    } else {
+        storage.create_dir_all(dir)
+    }
+}
+
+/// Makes a new database: first the region, then the manifest that names it. The database exists
+/// once the manifest does.
+pub(crate) fn create(world: &World, dir: &Path, options: &Options) -> Result<()> {
+    let storage = &world.env.storage;
+    let mut db_id = [0; 16];
+    let mut region_id = [0; 16];
+    world.env.random.fill(&mut db_id)?;
+    world.env.random.fill(&mut region_id)?;
+    let spec = region_spec(world, dir, options, &region_id)?;
+    let mut options = options.clone();
+    if let Place::Path(path) = &spec.place {
+        let begun = layout::noted_creation(&**storage, dir)?;
+        // An open looks into the folder first, so what lies there must not be another region.
+        let own = dir.join(REGION_NAME);
+        for path in [path, &own] {
+            if storage.exists(path)? {
+                remove_leftover(&**storage, path, &spec, begun)?;
+            }
+        }
+        layout::note_creation(&**storage, dir, &region_id)?;
+        options.pm_path = (*path != own).then(|| path.clone());
+    }
+    let space_spec = space_spec(&options);
+    let region = Region::create(&spec, Space::first_part_bytes(&space_spec))?;
+    let space = Space::create(region, &region_id, space_spec)?;
+    Descriptor::create(&space, &db_id, 1)?;
+    let first = VersionEdit::new()
+        .with(Change::Created { db_id, region_id })
+        .with(Change::Options(stored(&options)))
+        .with(Change::ColumnFamilyCreated {
+            id: 0,
+            name: "default".into(),
+        })
+        .with(Change::GenerationCreated { id: 1 })
+        // The first chain is recorded when the first write needs it.
+        .with(Change::NextIds(NextIds {
+            chain: 1,
+            generation: 2,
+            cf: 1,
+            incarnation: 1,
+        }));
+    Manifest::create(storage.clone(), dir, &first)?;
+    layout::forget_creation(&**storage, dir)
+}
+
+/// Removes the region that the creation noted in this folder left behind. Anything else is
+/// somebody's, were it as empty: of another database, say, that has no data yet.
+fn remove_leftover(
+    storage: &dyn Storage,
+    path: &Path,
+    spec: &RegionSpec,
+    begun: Option<[u8; 16]>,
+) -> Result<()> {
+    let file = storage.open(path, OpenMode::Read)?;
+    let len = file.len()?;
+    // A region ends with a page; what is mapped does.
+    let mut tail = vec![0; index(len % 4096)];
+    file.read_exact_at(&mut tail, len - len % 4096)?;
+    let blank = begun.is_some() && tail.iter().all(|&b| b == 0) && {
+        let region = Region::open(&RegionSpec {
+            place: Place::Path(path.to_path_buf()),
+            read_only: true,
+            ..spec.clone()
+        })?;
+        match Space::region_id(&region) {
+            // Formatted, and no zone was ever attached.
+            Ok(id) => {
+                begun == Some(id)
+                    && Space::open(region, &id, space_spec_of(spec), |_| true)
+                        .is_ok_and(|(_, zones)| zones.is_empty())
+            }
+            // Its formatting was interrupted.
+            Err(_) => Space::is_unformatted(&region)?,
+        }
+    };
+    if !blank {
+        return Err(Error::InvalidArgument(format!(
+            "{} exists, but no manifest names it: it is another program's file, or the region of a \
+             database whose manifest is missing; move it away or choose another pm-path",
+            path.display()
+        )));
+    }
+    storage.remove(path)
+}
+
+fn space_spec_of(spec: &RegionSpec) -> SpaceSpec {
+    SpaceSpec {
+        part_bytes_first: spec.capacity,
+        pm: spec.capacity,
+    }
+}

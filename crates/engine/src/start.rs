@@ -1,0 +1,176 @@
+//! How a new incarnation begins: what is cut, what goes, and where writing starts (design §14).
+
+use thermocline_base::options::Options;
+use thermocline_base::planted::{Bug, active};
+use thermocline_base::{Error, Result};
+use thermocline_halloc::{Space, Witness};
+use thermocline_memtable::{Chain, Descriptor, Segment};
+use thermocline_version::{Change, Manifest, State, VersionEdit};
+
+use crate::open::stored;
+use crate::recover::Found;
+use crate::store::World;
+
+/// How the new incarnation begins.
+pub(crate) struct Start {
+    /// The generation that takes the writes.
+    pub active: u64,
+    /// Those that stay, oldest first.
+    pub generations: Vec<u64>,
+    /// Generations that were prepared and never used.
+    dropped: Vec<u64>,
+    pub chain: Chain,
+    pub nonce: u64,
+    pub segment: Option<Segment>,
+    /// Whether the last process did not close: its chains must be cut before anything is written.
+    unsealed: bool,
+}
+
+impl Start {
+    pub fn decide(
+        world: &World,
+        state: &State,
+        found: &Found,
+        descriptors: &[Descriptor],
+        db_id: &[u8; 16],
+    ) -> Result<Start> {
+        let floor = |id: u64| {
+            descriptors
+                .iter()
+                .find(|d| d.generation == id)
+                .and_then(|d| d.floor)
+        };
+        let mut generations: Vec<u64> = state.generations().keys().copied().collect();
+        let mut dropped = Vec::new();
+        // A generation behind one that was never sealed was prepared ahead and holds nothing.
+        while let [.., before, _] = generations[..]
+            && floor(before).is_none()
+        {
+            dropped.extend(generations.pop());
+        }
+        let active = *generations.last().ok_or_else(|| {
+            Error::corruption("the manifest", "the manifest", 0, "a generation", "none")
+        })?;
+        let ids = state.next_ids();
+        let last = found.incarnations.last().and_then(|i| i.plans.last());
+        let unsealed = found.unsealed();
+        let segment = found.rest_of(active);
+        let (nonce, chain) = if active_bug_keeps_incarnation()
+            && let Some(last) = last
+        {
+            (
+                0,
+                Chain {
+                    base: found.last_seqno + 1,
+                    ..last.chain
+                },
+            )
+        } else {
+            let nonce = world.env.random_u64()?;
+            let base = found.next_base.max(found.last_seqno + 1);
+            (
+                nonce,
+                Chain::new(db_id, ids.chain, ids.incarnation, nonce, base),
+            )
+        };
+        Ok(Start {
+            active,
+            generations,
+            dropped,
+            chain,
+            nonce,
+            segment,
+            unsealed,
+        })
+    }
+
+    /// Whether the new chain is in the manifest once [`Start::record`] has run.
+    pub fn recorded(&self) -> bool {
+        self.unsealed
+    }
+
+    /// Rule 4: one edit cuts what was found and opens what will be written.
+    pub fn record(&self, manifest: &mut Manifest, found: &Found, options: &Options) -> Result<()> {
+        let mut edit = VersionEdit::new();
+        if self.unsealed && !active(Bug::AcceptBeforeSeal) && !active_bug_keeps_incarnation() {
+            edit.changes.extend(found.cuts(&self.dropped));
+            edit.changes.push(self.opened());
+        }
+        edit.changes.extend(
+            self.dropped
+                .iter()
+                .map(|&id| Change::GenerationDropped { id }),
+        );
+        let options = stored(options);
+        if manifest.state().options() != options {
+            edit.changes.push(Change::Options(options));
+        }
+        if edit.changes.is_empty() {
+            return Ok(());
+        }
+        manifest.append(&edit)
+    }
+
+    pub fn witness(&self) -> Witness {
+        Witness::of(self.chain.id, self.nonce)
+    }
+
+    fn opened(&self) -> Change {
+        opened(&self.chain, self.active, self.nonce, self.segment)
+    }
+
+    pub fn release_dropped(&self, space: &Space, descriptors: &[Descriptor]) -> Result<()> {
+        for descriptor in descriptors
+            .iter()
+            .filter(|d| self.dropped.contains(&d.generation))
+        {
+            descriptor.release(space)?;
+        }
+        Ok(())
+    }
+}
+
+fn active_bug_keeps_incarnation() -> bool {
+    active(Bug::KeepIncarnation)
+}
+
+/// The change that records a chain.
+pub(crate) fn opened(
+    chain: &Chain,
+    generation: u64,
+    nonce: u64,
+    segment: Option<Segment>,
+) -> Change {
+    Change::ChainOpened {
+        chain: chain.id,
+        generation,
+        incarnation: chain.incarnation,
+        nonce,
+        base_seqno: chain.base,
+        start: segment.map(|s| s.from.0),
+    }
+}
+
+/// Reads the descriptors, and unless read-only gives back those of generations that the manifest
+/// does not name and makes those that it names and a crash kept from being made.
+pub(crate) fn sweep_descriptors(
+    space: &Space,
+    db_id: &[u8; 16],
+    state: &State,
+) -> Result<Vec<Descriptor>> {
+    let (mut named, unnamed): (Vec<_>, Vec<_>) = Descriptor::read_all(space, db_id)?
+        .into_iter()
+        .partition(|d| state.generations().contains_key(&d.generation));
+    if space.region().is_read_only() {
+        return Ok(named);
+    }
+    for descriptor in unnamed {
+        descriptor.release(space)?;
+    }
+    for &id in state.generations().keys() {
+        if !named.iter().any(|d| d.generation == id) {
+            named.extend(Descriptor::create(space, db_id, id)?);
+        }
+    }
+    Ok(named)
+}

@@ -1,0 +1,88 @@
+//! An open store: what it holds, and for whom.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, RwLock};
+
+use arc_swap::ArcSwap;
+use thermocline_base::CfId;
+use thermocline_base::options::Options;
+use thermocline_base::sync::Mutex;
+use thermocline_env::{Env, LockGuard};
+use thermocline_halloc::Space;
+use thermocline_pm::SimPm;
+use thermocline_version::Manifest;
+
+use crate::close::Handle;
+use crate::flight::Flight;
+use crate::maintain::Maintainer;
+use crate::metrics::{Counted, Recovery};
+use crate::poison::Poison;
+use crate::readers::Readers;
+use crate::view::View;
+use crate::write::Writer;
+
+/// The outside world of a store.
+#[derive(Debug, Clone)]
+pub struct World {
+    /// Files, clock, randomness.
+    pub env: Env,
+    /// Simulated persistent memory in place of a mapped file.
+    pub sim: Option<SimPm>,
+    /// Whether a thread of the store's own works ahead (grows the region, names the next
+    /// generation, covers the last write when idle). Without it that is done when it is due, by
+    /// whoever needs it: tests that explore crashes want one thread.
+    pub background: bool,
+}
+
+impl World {
+    /// The real world.
+    pub fn real() -> World {
+        World {
+            env: Env::real(),
+            sim: None,
+            background: true,
+        }
+    }
+}
+
+/// An open store. Cloning shares it.
+#[derive(Debug, Clone)]
+pub struct Engine {
+    pub(crate) inner: Arc<Inner>,
+    /// Closes the store when the last clone goes.
+    pub(crate) _handle: Arc<Handle>,
+}
+
+pub(crate) struct Inner {
+    pub dir: PathBuf,
+    pub world: World,
+    pub options: Options,
+    pub db_id: [u8; 16],
+    pub space: Arc<Space>,
+    pub manifest: Mutex<Manifest>,
+    pub families: RwLock<Vec<(String, CfId)>>,
+    pub writer: Mutex<Writer>,
+    pub view: ArcSwap<View>,
+    /// The last seqno that readers see. Stored with release order after the index inserts of its
+    /// group; partner of the acquire loads in `memtable::table` and `readers`.
+    pub visible: AtomicU64,
+    pub durable: AtomicU64,
+    /// Groups between grant and finish.
+    pub flight: Flight,
+    pub readers: Readers,
+    pub poison: Poison,
+    pub counted: Counted,
+    pub recovery: Recovery,
+    pub closed: AtomicBool,
+    pub maintainer: Maintainer,
+    pub lock: Mutex<Option<Box<dyn LockGuard>>>,
+}
+
+impl std::fmt::Debug for Inner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Inner")
+            .field("dir", &self.dir)
+            .finish_non_exhaustive()
+    }
+}
