@@ -10,10 +10,9 @@ use std::sync::atomic::Ordering;
 
 use thermocline_base::size::index;
 use thermocline_base::{CfId, Kind, Result, SeqNo};
-use thermocline_memtable::{Direction, Lookup, Memtable, RecordRef, ScanEntry};
+use thermocline_memtable::{Direction, Memtable, RecordRef, ScanEntry};
 use thermocline_pm::PmOff;
 
-use crate::metrics::Count;
 use crate::snapshot::Snapshot;
 use crate::store::Engine;
 
@@ -32,21 +31,15 @@ impl Engine {
         found: impl FnOnce(&[u8]) -> T,
     ) -> Result<Option<T>> {
         let inner = &*self.inner;
-        inner.counted.add(Count::Gets, 1);
         let verify = inner.options.read.verify_checksums != 0;
         // A generation that comes after this holds only what was not visible when we began.
         let view = inner.view.load();
-        for memtable in &view.memtables {
-            let Lookup::Record(record) = memtable.get_latest(cf, key, &inner.visible, verify)?
-            else {
-                continue;
-            };
-            let value = (record.kind == Kind::Put).then(|| found(record.value));
-            inner.space.region().check_media()?;
-            inner.counted.add(Count::Found, u64::from(value.is_some()));
-            return Ok(value);
-        }
-        Ok(None)
+        let visible = &inner.visible;
+        inner.find(
+            &view,
+            |memtable| memtable.get_latest(cf, key, visible, verify),
+            found,
+        )
     }
 
     /// A cursor over family `cf` at what is visible now, not yet at any key.

@@ -11,7 +11,7 @@
 use std::sync::Arc;
 
 use thermocline_base::{CfId, Kind, Result, SeqNo};
-use thermocline_memtable::Lookup;
+use thermocline_memtable::{Lookup, Memtable};
 
 use crate::cursor::Cursor;
 use crate::metrics::Count;
@@ -57,24 +57,40 @@ impl Snapshot {
         key: &[u8],
         found: impl FnOnce(&[u8]) -> T,
     ) -> Result<Option<T>> {
-        let inner = &*self.inner;
-        inner.counted.add(Count::Gets, 1);
-        let verify = inner.options.read.verify_checksums != 0;
-        for memtable in &self.view.memtables {
-            let Lookup::Record(record) = memtable.get(cf, key, self.seqno, verify)? else {
-                continue;
-            };
-            let value = (record.kind == Kind::Put).then(|| found(record.value));
-            inner.space.region().check_media()?;
-            inner.counted.add(Count::Found, u64::from(value.is_some()));
-            return Ok(value);
-        }
-        Ok(None)
+        let verify = self.inner.options.read.verify_checksums != 0;
+        self.inner.find(
+            &self.view,
+            |memtable| memtable.get(cf, key, self.seqno, verify),
+            found,
+        )
     }
 
     /// A cursor over family `cf` at this moment, not yet at any key.
     pub fn cursor(&self, cf: CfId) -> Cursor {
         Cursor::new(self.clone(), cf)
+    }
+}
+
+impl Inner {
+    /// Asks the generations of a view by `lookup`, newest first, and calls `found` with the value.
+    pub fn find<T>(
+        &self,
+        view: &View,
+        lookup: impl for<'m> Fn(&'m Memtable) -> Result<Lookup<'m>>,
+        found: impl FnOnce(&[u8]) -> T,
+    ) -> Result<Option<T>> {
+        self.counted.add(Count::Gets, 1);
+        for memtable in &view.memtables {
+            let Lookup::Record(record) = lookup(memtable)? else {
+                continue;
+            };
+            let value = (record.kind == Kind::Put).then(|| found(record.value));
+            // What was copied is believed only if its pages could be read.
+            self.space.region().check_media()?;
+            self.counted.add(Count::Found, u64::from(value.is_some()));
+            return Ok(value);
+        }
+        Ok(None)
     }
 }
 
