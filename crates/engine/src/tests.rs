@@ -89,3 +89,127 @@ fn a_cursor_sees_one_moment() {
     assert!(cursor.next().unwrap());
     assert_eq!(cursor.key(), &[4]);
 }
+
+/// A simulated machine whose process can be killed.
+struct Machine {
+    fs: SimFs,
+    pm: SimPm,
+}
+
+impl Machine {
+    fn new(pm: u64) -> Machine {
+        let steps = Steps::new();
+        Machine {
+            fs: SimFs::new(steps.clone()),
+            pm: SimPm::new(pm, steps),
+        }
+    }
+
+    fn world(&self) -> World {
+        World {
+            env: Env {
+                storage: Arc::new(self.fs.clone()),
+                ..Env::real()
+            },
+            sim: Some(self.pm.clone()),
+            background: false,
+        }
+    }
+
+    fn open(&self) -> thermocline_base::Result<Engine> {
+        Engine::open(self.world(), Path::new("/db"), options())
+    }
+
+    /// The machine after its process was killed.
+    fn killed(&self) -> Machine {
+        let steps = Steps::new();
+        Machine {
+            fs: self.fs.image_killed(steps.clone()),
+            pm: self.pm.fork(steps),
+        }
+    }
+}
+
+#[test]
+fn a_generation_is_sealed_before_its_seqnos_wrap() {
+    let mut machine = Machine::new(1 << 20);
+    for life in 0..40u8 {
+        let engine = machine.open().unwrap();
+        if life > 0 {
+            assert_eq!(get(&engine, b"k"), Some(vec![life - 1]), "life {life}");
+        }
+        // Every crash leaves a gap of seqnos that the unsealed space could have held.
+        put(&engine, b"k", &[life]);
+        assert_eq!(get(&engine, b"k"), Some(vec![life]), "life {life}");
+        machine = machine.killed();
+    }
+    let generations = machine.open().unwrap().metrics().generations;
+    assert!(generations.len() > 1, "{generations:?}");
+}
+
+#[test]
+fn a_manifest_that_lost_its_last_edit_is_noticed() {
+    let machine = Machine::new(1 << 20);
+    let engine = machine.open().unwrap();
+    put(&engine, b"a", b"1");
+    engine.close().unwrap();
+    drop(engine);
+    // The second life's chain begins in the rest of the first one's zone: it owns no zone.
+    let engine = machine.open().unwrap();
+    put(&engine, b"b", b"2");
+    let dead = machine.killed();
+    let manifest = Path::new("/db/MANIFEST-000001");
+    let bytes = dead.fs.contents(manifest).unwrap();
+    dead.fs.install(manifest, &bytes[..bytes.len() - 3]);
+    let error = dead.open().unwrap_err();
+    assert_eq!(
+        error.kind(),
+        thermocline_base::ErrorKind::Corruption,
+        "{error}"
+    );
+    assert!(error.to_string().contains("lost its last edit"), "{error}");
+    drop(engine);
+}
+
+#[test]
+fn working_ahead_before_the_first_write_does_no_harm() {
+    let machine = Machine::new(1 << 20);
+    let engine = machine.open().unwrap();
+    for k in 0..60u8 {
+        put(&engine, &[k], &[k; 1000]);
+    }
+    engine.close().unwrap();
+    drop(engine);
+    let engine = machine.open().unwrap();
+    engine.work_ahead().unwrap();
+    put(&engine, b"k", b"v");
+    assert_eq!(get(&engine, b"k"), Some(b"v".to_vec()));
+    drop(engine);
+    let engine = machine.open().unwrap();
+    assert_eq!(get(&engine, b"k"), Some(b"v".to_vec()));
+    assert_eq!(get(&engine, &[59]), Some(vec![59; 1000]));
+}
+
+#[test]
+fn the_first_batch_of_a_family_keeps_the_dram_budget() {
+    let machine = Machine::new(16 << 20);
+    let mut options = Options {
+        dram: 1 << 20,
+        pm: 16 << 20,
+        ..options()
+    };
+    options.memtable.bytes_max = 16 << 20;
+    let engine = Engine::open(machine.world(), Path::new("/db"), options).unwrap();
+    let mut batch = WriteBatch::new();
+    for n in 0..40_000u32 {
+        batch.put(CF, &n.to_le_bytes(), b"").unwrap();
+    }
+    let error = engine.write(batch.iter()).unwrap_err();
+    assert_eq!(
+        error.kind(),
+        thermocline_base::ErrorKind::OutOfSpace,
+        "{error}"
+    );
+    assert!(error.to_string().contains("dram"), "{error}");
+    assert_eq!(engine.metrics().visible, 0, "nothing was written");
+}
