@@ -175,12 +175,14 @@ fn a_manifest_that_lost_its_last_edit_is_noticed() {
 fn working_ahead_before_the_first_write_does_no_harm() {
     let machine = Machine::new(1 << 20);
     let engine = machine.open().unwrap();
-    for k in 0..60u8 {
+    // More than half of what a generation holds, so that the next one is due.
+    for k in 0..90u8 {
         put(&engine, &[k], &[k; 1000]);
     }
     engine.close().unwrap();
     drop(engine);
     let engine = machine.open().unwrap();
+    assert_eq!(engine.metrics().generations.len(), 1);
     engine.work_ahead().unwrap();
     put(&engine, b"k", b"v");
     assert_eq!(get(&engine, b"k"), Some(b"v".to_vec()));
