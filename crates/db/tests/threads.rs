@@ -13,7 +13,7 @@ use thermocline_testkit::Rng;
 
 /// Keys that every batch sets, in each of two families.
 const TOGETHER: usize = 40;
-const BATCHES: u64 = 4000;
+const BATCHES: u64 = 2500;
 
 fn options() -> Options {
     let mut options = Options {
@@ -241,15 +241,16 @@ fn closing_under_readers_and_writers() {
     let home = home();
     let dir = home.path().join("db");
     let mut last = 0;
-    for round in 0..30u64 {
+    for round in 0..40u64 {
         let db = Db::open(&dir, options()).unwrap();
         db.column_family("other", CfOptions::default()).unwrap();
         write_together(&db, last + 1);
         last += 1;
-        let start = Barrier::new(4);
+        let start = Barrier::new(6);
+        let puts = [AtomicU64::new(0), AtomicU64::new(0)];
         let written = AtomicU64::new(last);
         thread::scope(|scope| {
-            let (start, written) = (&start, &written);
+            let (start, written, puts) = (&start, &written, &puts);
             for r in 0..2 {
                 let db = db.clone();
                 scope.spawn(move || {
@@ -257,7 +258,7 @@ fn closing_under_readers_and_writers() {
                     let mut seen = 0;
                     start.wait();
                     // Reading goes on after the close, with what was there.
-                    for _ in 0..60 {
+                    for _ in 0..20 {
                         let n = read_together(&db, &mut rng);
                         assert!(n >= seen);
                         seen = n;
@@ -282,6 +283,19 @@ fn closing_under_readers_and_writers() {
                     written.store(n, Ordering::Release);
                 }
             });
+            // More of them, so that one is likely to be on its way when the store closes.
+            for w in 0..2u8 {
+                let db = db.clone();
+                scope.spawn(move || {
+                    start.wait();
+                    for n in 1u64.. {
+                        if db.put([b'p', w], n.to_be_bytes()).is_err() {
+                            break;
+                        }
+                        puts[usize::from(w)].store(n, Ordering::Release);
+                    }
+                });
+            }
             start.wait();
             for _ in 0..round * 40 {
                 std::hint::spin_loop();
@@ -299,5 +313,12 @@ fn closing_under_readers_and_writers() {
             last,
             "round {round}"
         );
+        for w in 0..2u8 {
+            let acknowledged = puts[usize::from(w)].load(Ordering::Acquire);
+            if acknowledged > 0 {
+                let found = number(&db.get([b'p', w]).unwrap().unwrap());
+                assert_eq!(found, acknowledged, "round {round}");
+            }
+        }
     }
 }

@@ -9,7 +9,7 @@ use super::*;
 
 const CHILD: &str = "THERMOCLINE_LOCK_CHILD";
 
-/// Not a test of its own: opens the database and waits to be killed.
+/// Not a test of its own: opens the database and waits to be killed, or for the parent's end.
 #[test]
 fn child() {
     let Ok(task) = std::env::var(CHILD) else {
@@ -22,16 +22,16 @@ fn child() {
     };
     let db = Db::open(dir, options).unwrap();
     println!("\nopen");
-    loop {
-        std::thread::park();
-        assert!(db.metrics().pm_limit_bytes > 0);
-    }
+    // The parent holds the other end of this pipe for as long as it lives.
+    let _ = std::io::stdin().read_line(&mut String::new());
+    assert!(db.metrics().pm_limit_bytes > 0);
 }
 
 fn start(dir: &Path, read_only: bool) -> Child {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "locks::child", "--nocapture", "--test-threads=1"])
         .env(CHILD, format!("{read_only} {}", dir.display()))
+        .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
