@@ -5,9 +5,10 @@
 //!
 //! # How
 //! Every segment is first scanned on its own, in parallel: from its start, item after item, as long
-//! as headers and keys verify and each item follows the one before. Then the scans are joined in
-//! order: a segment's items count only if its first one has exactly the expected seqno (rule 1).
-//! What is not reached that way is cut.
+//! as headers and keys verify and each item follows the one before; a bad place is passed over only
+//! where the next valid item has exactly the expected seqno, so that it held no record. Then the
+//! scans are joined in order: a segment's items count only if its first one has exactly the expected
+//! seqno (rule 1). What is not reached that way is cut.
 //!
 //! # Cut or corruption
 //! An item is *known durable* if its seqno is at or below the chain's recorded cut, its generation's
@@ -235,8 +236,7 @@ fn scan_all(region: &Region, plans: &[ChainPlan], threads: usize) -> Result<Vec<
         .iter()
         .map(|p| p.segments.iter().map(|_| Scan::default()).collect())
         .collect();
-    let scan =
-        |&(p, s): &(usize, usize)| scan_segment(region, &plans[p].chain, &plans[p].segments[s]);
+    let scan = |&(p, s): &(usize, usize)| scan_segment(region, &plans[p], &plans[p].segments[s]);
     if threads <= 1 || work.len() <= 1 {
         for job in &work {
             scans[job.0][job.1] = scan(job)?;
@@ -263,20 +263,27 @@ fn scan_all(region: &Region, plans: &[ChainPlan], threads: usize) -> Result<Vec<
     Ok(scans)
 }
 
-fn scan_segment(region: &Region, chain: &Chain, segment: &Segment) -> Result<Scan> {
+fn scan_segment(region: &Region, plan: &ChainPlan, segment: &Segment) -> Result<Scan> {
+    let chain = &plan.chain;
     region.populate(segment.from, segment.to.0 - segment.from.0, false);
     let mut scan = Scan {
         stop: segment.from,
         ..Scan::default()
     };
-    while let Some((item, published)) = item_at(region, chain, segment, scan.stop)? {
-        if scan
-            .items
-            .last()
-            .is_some_and(|last| last.next_seqno() != item.first_seqno)
-            && !active(Bug::WalkAcceptsGap)
-        {
-            break;
+    loop {
+        let expected = scan.items.last().map(ItemRef::next_seqno);
+        let found = match item_at(region, chain, segment, scan.stop)? {
+            Some(found) => Some(found),
+            // A complete chain has nothing behind its cut.
+            None if plan.cut.is_some() && expected == plan.cut.map(|cut| cut + 1) => None,
+            None => next_item(region, chain, segment, scan.stop, expected)?,
+        };
+        let Some((item, published)) = found else {
+            return Ok(scan);
+        };
+        let follows = expected.is_none_or(|expected| expected == item.first_seqno);
+        if !follows && !active(Bug::WalkAcceptsGap) {
+            return Ok(scan);
         }
         scan.published = scan.published.max(published);
         scan.stop = item.at.plus(u64::from(item.bytes));
@@ -286,7 +293,28 @@ fn scan_segment(region: &Region, chain: &Chain, segment: &Segment) -> Result<Sca
         region.prefetch(ahead);
         region.prefetch(ahead.plus(LINE));
     }
-    Ok(scan)
+}
+
+/// The next valid item behind a bad place, if it has exactly the expected seqno. Then what is bad
+/// held no record: it was an empty item, and losing it loses nothing. (Taking it for the end would
+/// cut the item behind it, where nothing vouches for that one yet.)
+fn next_item(
+    region: &Region,
+    chain: &Chain,
+    segment: &Segment,
+    bad: PmOff,
+    expected: Option<u64>,
+) -> Result<Option<(ItemRef, u64)>> {
+    let mut at = bad.plus(LINE);
+    while at.0 + LINE <= segment.to.0 {
+        let found = item_at(region, chain, segment, at)?;
+        if let Some((item, _)) = found {
+            let follows = expected.is_none_or(|expected| expected == item.first_seqno);
+            return Ok(found.filter(|_| follows));
+        }
+        at = at.plus(LINE);
+    }
+    Ok(None)
 }
 
 /// The item at `at`, with its `published`, if header and keys verify.
