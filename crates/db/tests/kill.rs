@@ -318,6 +318,7 @@ impl Parent {
         while child.seen < reports {
             note(child.next().expect("the child goes on until it is killed"));
         }
+        // Only moves the kill to some point between two reports; the verdict holds for every point.
         std::thread::sleep(Duration::from_micros(linger_us));
         child.kill();
         while let Some(report) = child.next() {

@@ -215,3 +215,66 @@ fn the_first_batch_of_a_family_keeps_the_dram_budget() {
     assert!(error.to_string().contains("dram"), "{error}");
     assert_eq!(engine.metrics().visible, 0, "nothing was written");
 }
+
+/// One put whose iteration panics once it has been begun `left` times.
+#[derive(Clone)]
+struct Bomb {
+    left: std::rc::Rc<std::cell::Cell<u32>>,
+    given: bool,
+}
+
+impl Iterator for Bomb {
+    type Item = thermocline_base::BatchEntry<'static>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if std::mem::replace(&mut self.given, true) {
+            return None;
+        }
+        let left = self.left.get();
+        assert!(left > 0, "the bomb");
+        self.left.set(left - 1);
+        let (kind, key, value) = (thermocline_base::Kind::Put, &b"bomb"[..], &b""[..]);
+        Some(thermocline_base::BatchEntry {
+            kind,
+            cf: CF,
+            key,
+            value,
+        })
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (1, Some(1))
+    }
+}
+
+impl ExactSizeIterator for Bomb {}
+
+#[test]
+fn a_write_that_dies_between_grant_and_finish_lets_nobody_wait() {
+    let mut deaths = 0;
+    for left in 0..20 {
+        let engine = Machine::new(1 << 20).open().unwrap();
+        put(&engine, b"a", b"1");
+        let left = std::rc::Rc::new(std::cell::Cell::new(left));
+        let bomb = Bomb { left, given: false };
+        let write = std::panic::AssertUnwindSafe(|| engine.write(bomb));
+        if std::panic::catch_unwind(write).is_ok() {
+            break;
+        }
+        deaths += 1;
+        let mut batch = WriteBatch::new();
+        batch.put(CF, b"b", b"2").unwrap();
+        // Before the grant nothing has happened; after it the store takes no writes.
+        if let Err(error) = engine.write(batch.iter()) {
+            assert_eq!(
+                error.kind(),
+                thermocline_base::ErrorKind::Poisoned,
+                "{error}"
+            );
+        }
+        assert_eq!(get(&engine, b"a"), Some(b"1".to_vec()));
+        // Closing waits for groups in flight: it must not wait for the dead one.
+        let _ = engine.close();
+    }
+    assert!(deaths > 4, "{deaths} deaths");
+}

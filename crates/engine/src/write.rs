@@ -48,6 +48,8 @@ pub(crate) struct Writer {
     /// Writes into `credit_cf` that are known to fit the DRAM budget.
     credit: u64,
     credit_cf: CfId,
+    /// Registered readers for which the credit was reckoned: with more, version lists are longer.
+    credit_readers: usize,
     /// Whether a later item's `published` covers the last write.
     pub covered: bool,
 }
@@ -59,6 +61,19 @@ struct Group {
     first: SeqNo,
     last: SeqNo,
     published: u64,
+}
+
+/// A group that has not been indexed yet. Dropped like that, by an error or by a panic, it can never
+/// finish, and nothing behind it can: those who wait must learn, not hang.
+struct Flying<'a>(&'a Inner);
+
+impl Drop for Flying<'_> {
+    fn drop(&mut self) {
+        self.0.poison.poison(Error::Poisoned(
+            "a write ended between its grant and its finish".into(),
+        ));
+        self.0.flight.fail();
+    }
 }
 
 thread_local! {
@@ -94,6 +109,7 @@ impl Writer {
             in_reserve: true,
             credit: 0,
             credit_cf: CfId::DEFAULT,
+            credit_readers: 0,
             covered: true,
         }
     }
@@ -195,20 +211,20 @@ impl Inner {
     fn reserve_dram<'a>(
         &self,
         writer: &mut Writer,
-        entries: impl Iterator<Item = BatchEntry<'a>>,
+        entries: impl Iterator<Item = BatchEntry<'a>> + Clone,
         records: u64,
         deletes_only: bool,
     ) -> Result<()> {
+        let credited = writer.credit >= records && self.readers.len() <= writer.credit_readers;
+        if credited && entries.clone().all(|entry| entry.cf == writer.credit_cf) {
+            writer.credit -= records;
+            return Ok(());
+        }
         let mut families: Vec<CfId> = Vec::new();
         for entry in entries {
             if families.last() != Some(&entry.cf) && !families.contains(&entry.cf) {
                 families.push(entry.cf);
             }
-        }
-        let one = families[..] == [writer.credit_cf];
-        if one && writer.credit >= records {
-            writer.credit -= records;
-            return Ok(());
         }
         let used: u64 = self
             .view
@@ -220,7 +236,8 @@ impl Inner {
         let dram = self.options.dram;
         let limit = if deletes_only { dram } else { dram - dram / 16 };
         // `visible`, this group, and every group that may become visible meanwhile.
-        let readers = self.readers.len() + 2 + self.flight.groups();
+        let registered = self.readers.len();
+        let readers = registered + 2 + self.flight.groups();
         let flying = self.flight.records();
         let bound = |updates: u64| -> u64 {
             let updates = updates + flying;
@@ -231,6 +248,7 @@ impl Inner {
         };
         if !deletes_only && families.len() == 1 && used + bound(records + CREDIT) <= limit {
             (writer.credit, writer.credit_cf) = (CREDIT, families[0]);
+            writer.credit_readers = registered;
         } else if used + bound(records) > limit {
             return Err(dram_full(used, dram));
         }
@@ -345,6 +363,7 @@ impl Inner {
         group: &Group,
         entries: impl Iterator<Item = BatchEntry<'a>> + Clone,
     ) -> Result<()> {
+        let flying = Flying(self);
         if active(Bug::PublishBeforePersist) {
             self.visible.store(group.last.0, Ordering::Release);
         }
@@ -362,12 +381,10 @@ impl Inner {
             }
             Ok(())
         });
-        if let Err(error) = indexed {
-            let error = self.poison.poison(error);
-            self.flight.fail();
-            return Err(error);
-        }
+        // An error poisons the store with its cause first; then `flying` tells whoever waits.
+        indexed.map_err(|error| self.poison.poison(error))?;
         self.count_entries(entries);
+        std::mem::forget(flying);
         self.flight
             .finish(group.first, group.last, self.marks(), &self.poison)
     }
