@@ -40,7 +40,6 @@ const SLOTS: usize = 16;
 const COLLECT_EVERY: usize = 32;
 const COLLECT_BYTES: u64 = 32 << 10;
 
-#[cfg(not(loom))]
 thread_local! {
     /// Where this thread begins to look for a slot: threads that find their own slot free again
     /// and again do not share cache lines.
@@ -50,15 +49,9 @@ thread_local! {
     };
 }
 
-#[cfg(not(loom))]
 fn home() -> usize {
     // A thread whose locals are gone already may still drop a tree.
     HOME.try_with(|&home| home).unwrap_or(0)
-}
-
-#[cfg(loom)]
-fn home() -> usize {
-    0
 }
 
 /// What a guard's holder counts. Summed over all slots it describes the tree; the parts may be
@@ -175,9 +168,9 @@ impl Domain {
             _ => self.pin_elsewhere(home, epoch),
         };
         // The fence R of the module's text. On x86-64 the compare-exchange is one already.
-        #[cfg(all(target_arch = "x86_64", not(loom)))]
+        #[cfg(target_arch = "x86_64")]
         std::sync::atomic::compiler_fence(Ordering::SeqCst);
-        #[cfg(not(all(target_arch = "x86_64", not(loom))))]
+        #[cfg(not(target_arch = "x86_64"))]
         fence(Ordering::SeqCst);
         Guard {
             domain: self,

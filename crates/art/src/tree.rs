@@ -227,7 +227,7 @@ impl Drop for Tree {
     fn drop(&mut self) {
         // A memory that is this tree's alone goes as a whole, without a walk over all nodes.
         let goes_too = Arc::get_mut(&mut self.memory).is_some_and(|m| m.frees_all_on_drop());
-        if goes_too && cfg!(not(loom)) {
+        if goes_too {
             return;
         }
         let memory = &*self.memory;

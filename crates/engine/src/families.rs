@@ -1,8 +1,6 @@
 //! Column families: names for separate key spaces that share generations, batches and seqnos.
 
-use std::sync::PoisonError;
-
-use thermocline_base::sync::lock;
+use thermocline_base::sync::{lock, read, write};
 use thermocline_base::{CfId, Error, Result, limits};
 use thermocline_version::Change;
 
@@ -11,21 +9,13 @@ use crate::store::Engine;
 impl Engine {
     /// The family of this name, if there is one.
     pub fn find_family(&self, name: &str) -> Option<CfId> {
-        let families = self
-            .inner
-            .families
-            .read()
-            .unwrap_or_else(PoisonError::into_inner);
+        let families = read(&self.inner.families);
         families.iter().find(|(n, _)| n == name).map(|(_, id)| *id)
     }
 
     /// The names of all families, in the order in which they were made.
     pub fn families(&self) -> Vec<String> {
-        let families = self
-            .inner
-            .families
-            .read()
-            .unwrap_or_else(PoisonError::into_inner);
+        let families = read(&self.inner.families);
         families.iter().map(|(name, _)| name.clone()).collect()
     }
 
@@ -71,10 +61,7 @@ impl Engine {
             }
             .into(),
         )?;
-        let mut families = inner
-            .families
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut families = write(&inner.families);
         families.push((name.to_string(), CfId(id)));
         Ok(CfId(id))
     }

@@ -15,10 +15,9 @@
 //! 3. A group that cannot finish stops all behind it: the store is poisoned, and whoever waits learns.
 
 use std::collections::VecDeque;
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use thermocline_base::sync::{Condvar, Mutex, hint, lock};
+use thermocline_base::sync::{Condvar, Mutex, MutexGuard, hint, lock, wait};
 use thermocline_base::{Result, SeqNo};
 
 use crate::durable::Watermark;
@@ -166,15 +165,9 @@ impl Flight {
         Ok(())
     }
 
-    fn park<'a>(
-        &self,
-        mut state: std::sync::MutexGuard<'a, State>,
-    ) -> std::sync::MutexGuard<'a, State> {
+    fn park<'a>(&self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         state.parked += 1;
-        let mut state = self
-            .changed
-            .wait(state)
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut state = wait(&self.changed, state);
         state.parked -= 1;
         state
     }

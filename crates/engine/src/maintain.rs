@@ -2,10 +2,10 @@
 //! growing the region, covering the last write of a store that fell idle.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use thermocline_base::sync::{Condvar, Mutex, lock};
+use thermocline_base::sync::{Condvar, Mutex, lock, wait_for};
 use thermocline_base::{Error, Result};
 
 use crate::store::{Engine, Inner};
@@ -108,8 +108,7 @@ fn run(weak: &Weak<Inner>, signal: &Signal, idle: Duration) {
         let nudged = {
             let mut work = lock(&signal.work);
             if !work.nudged && !work.stop {
-                let waited = signal.changed.wait_timeout(work, idle);
-                work = waited.unwrap_or_else(PoisonError::into_inner).0;
+                work = wait_for(&signal.changed, work, idle);
             }
             if work.stop {
                 return;

@@ -1,13 +1,13 @@
 //! Opening a store.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, RwLock};
 
 use arc_swap::ArcSwap;
 use thermocline_base::options::Options;
 use thermocline_base::size::index;
-use thermocline_base::sync::Mutex;
+use thermocline_base::sync::{Mutex, RwLock};
 use thermocline_base::{CfId, Error, Result, SeqNo};
 use thermocline_env::LockGuard;
 use thermocline_halloc::{Space, SpaceSpec};

@@ -1,13 +1,13 @@
 //! An open store: what it holds, and for whom.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, RwLock};
 
 use arc_swap::ArcSwap;
 use thermocline_base::CfId;
 use thermocline_base::options::Options;
-use thermocline_base::sync::Mutex;
+use thermocline_base::sync::{Mutex, RwLock};
 use thermocline_env::{Env, LockGuard};
 use thermocline_halloc::Space;
 use thermocline_pm::SimPm;

@@ -1,9 +1,9 @@
 //! Filling indexes: from the write path, and from the items that a walk found.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use thermocline_art::{Leaf, NewEntry};
+use thermocline_base::sync::{Mutex, lock};
 use thermocline_base::{CfId, Result, SeqNo};
 use thermocline_pm::{LINE, PmOff};
 
@@ -80,14 +80,14 @@ impl Memtable {
             for _ in 0..threads {
                 scope.spawn(|| {
                     if let Err(error) = work() {
-                        *failed.lock().unwrap_or_else(PoisonError::into_inner) = Err(error);
+                        *lock(&failed) = Err(error);
                         // The others stop at their next step.
                         next.store(items.len(), Ordering::Relaxed);
                     }
                 });
             }
         });
-        failed.into_inner().unwrap_or_else(PoisonError::into_inner)
+        std::mem::replace(&mut *lock(&failed), Ok(()))
     }
 
     fn replay_item(&self, item: &ItemRef) -> Result<()> {

@@ -19,10 +19,10 @@
 //! one is the cut. (Rule 2; values of items known durable are verified when they are read.)
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use thermocline_base::checksum::crc32c;
 use thermocline_base::planted::{Bug, active};
+use thermocline_base::sync::{Mutex, lock};
 use thermocline_base::{Error, Result};
 use thermocline_pm::{LINE, PmOff, Region};
 
@@ -250,14 +250,12 @@ fn scan_all(region: &Region, plans: &[ChainPlan], threads: usize) -> Result<Vec<
             scope.spawn(|| {
                 while let Some(job) = work.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let result = scan(job);
-                    done.lock()
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .push((*job, result));
+                    lock(&done).push((*job, result));
                 }
             });
         }
     });
-    for ((p, s), result) in done.into_inner().unwrap_or_else(PoisonError::into_inner) {
+    for ((p, s), result) in std::mem::take(&mut *lock(&done)) {
         scans[p][s] = result?;
     }
     Ok(scans)

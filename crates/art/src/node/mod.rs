@@ -57,7 +57,6 @@ pub(crate) const BYTES: [usize; KINDS] = [
 pub(crate) const CAPACITY: [u64; KINDS] = [4, 16, 48, 128, SYMBOLS as u64];
 
 /// The memory bound of the index rests on these.
-#[cfg(not(loom))]
 const _: () = assert!(
     BYTES[0] == 48 && BYTES[1] == 160 && BYTES[2] == 656 && BYTES[3] == 1296 && BYTES[4] == 2080
 );
