@@ -141,4 +141,4 @@ pub use node::Direction;
 pub use slab::Slab;
 pub use source::KeySource;
 pub use tree::{MemoryUse, Tree};
-pub use versions::{Entry, NewEntry, Version};
+pub use versions::{Entry, Moments, NewEntry, Version};

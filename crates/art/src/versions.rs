@@ -85,7 +85,7 @@ impl<'g> Entry<'g> {
     }
 
     /// This entry with one more version, trimmed to what is needed: the new version, the newest
-    /// one, and for each of `readers` (ascending) the newest version not after it. A version with
+    /// one, and for each moment of `readers` the newest version not after it. A version with
     /// the same seqno is replaced. `present` tells the seqno of the leaf where there is just one.
     ///
     /// # Errors
@@ -98,7 +98,7 @@ impl<'g> Entry<'g> {
         seqno: SeqNo,
         leaf: Leaf,
         present: impl FnOnce() -> Result<SeqNo>,
-        readers: &[SeqNo],
+        readers: &(impl Moments + ?Sized),
     ) -> Result<NewEntry<'g>> {
         assert_eq!(leaf.fingerprint(), self.link.word().fingerprint());
         let only;
@@ -124,7 +124,7 @@ impl<'g> Entry<'g> {
             let mut above = None;
             all().filter(move |version| {
                 let next = above.replace(version.seqno);
-                let needed = next.is_none_or(|next| sees(readers, version.seqno, next));
+                let needed = next.is_none_or(|next| readers.any_in(version.seqno, next));
                 needed || version.seqno == seqno
             })
         };
@@ -145,10 +145,19 @@ impl std::fmt::Debug for Entry<'_> {
     }
 }
 
-/// Whether a reader sees a version at `seqno` whose next newer version is at `next`.
-fn sees(readers: &[SeqNo], seqno: SeqNo, next: SeqNo) -> bool {
-    let first = readers.partition_point(|&reader| reader < seqno);
-    readers.get(first).is_some_and(|&reader| reader < next)
+/// The moments at which somebody may read.
+pub trait Moments {
+    /// Whether somebody may read at `from`, or later but before `to`: whoever does sees a version at
+    /// `from` whose next newer version is at `to`.
+    fn any_in(&self, from: SeqNo, to: SeqNo) -> bool;
+}
+
+/// Ascending.
+impl Moments for [SeqNo] {
+    fn any_in(&self, from: SeqNo, to: SeqNo) -> bool {
+        let first = self.partition_point(|&reader| reader < from);
+        self.get(first).is_some_and(|&reader| reader < to)
+    }
 }
 
 /// The newest leaf of a leaf or list.

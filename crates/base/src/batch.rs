@@ -43,6 +43,15 @@ impl WriteBatch {
         WriteBatch::default()
     }
 
+    /// A copy of checked changes.
+    pub fn of<'a>(entries: impl Iterator<Item = BatchEntry<'a>>) -> WriteBatch {
+        let mut batch = WriteBatch::new();
+        for entry in entries {
+            batch.append(entry.kind, entry.cf, entry.key, entry.value);
+        }
+        batch
+    }
+
     /// Adds "`key` has `value`".
     ///
     /// # Errors
@@ -72,6 +81,11 @@ impl WriteBatch {
                 limits::BATCH_BYTES_MAX
             )));
         }
+        self.append(kind, cf, key, value);
+        Ok(())
+    }
+
+    fn append(&mut self, kind: Kind, cf: CfId, key: &[u8], value: &[u8]) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(key);
         self.bytes.extend_from_slice(value);
@@ -82,7 +96,6 @@ impl WriteBatch {
             key_len: key.len(),
             value_len: value.len(),
         });
-        Ok(())
     }
 
     /// The changes, in order.

@@ -146,6 +146,29 @@ option_group! {
 }
 
 option_group! {
+    /// Options of committing (design §5; LogFree §3.2).
+    CommitOptions, "commit" {
+        /// Places where durable writes meet to become one group with one persist. Threads are
+        /// spread over them. 0 derives it from the region: one where a persist is slow (kind
+        /// `file`), 16 elsewhere.
+        buckets: Count = 0, 0 => 1024;
+        /// A leader takes followers along as long as their changes fit this size.
+        group_bytes_max: Bytes = 1 << 20, 0 => 32 << 20;
+        /// How long a leader waits for followers before it begins, in microseconds. 0 takes
+        /// along only those who came while the group before was written.
+        group_wait_us: Count = 0, 0 => 1_000_000;
+        /// Groups that can be in flight between grant and finish.
+        ring_slots: Count = 64, 1 => 65_536;
+        /// Buffered writes are written back when this many bytes of them have gathered. 0
+        /// derives it from the region: 256 bytes, the media unit of persistent memory, or 1 MiB
+        /// on kind `file`.
+        buffered_bytes: Bytes = 0, 0 => 1 << 30;
+        /// Buffered writes are written back after this time at the latest.
+        buffered_ms: Millis = 1000, 1 => 3_600_000;
+    }
+}
+
+option_group! {
     /// Options of reading.
     ReadOptions, "read" {
         /// Check the checksum of every record that is returned.
@@ -311,6 +334,8 @@ pub struct Options {
     pub preset: Preset,
     /// The write path.
     pub memtable: MemtableOptions,
+    /// Committing.
+    pub commit: CommitOptions,
     /// Reading.
     pub read: ReadOptions,
     /// The region.
@@ -331,6 +356,7 @@ impl Default for Options {
             read_only: false,
             preset: Preset::Thermocline,
             memtable: MemtableOptions::default(),
+            commit: CommitOptions::default(),
             read: ReadOptions::default(),
             pm_region: PmOptions::default(),
             manifest: ManifestOptions::default(),
@@ -393,6 +419,7 @@ impl Options {
     pub fn rows() -> impl Iterator<Item = &'static OptionRow> {
         MemtableOptions::ROWS
             .iter()
+            .chain(CommitOptions::ROWS)
             .chain(ReadOptions::ROWS)
             .chain(PmOptions::ROWS)
             .chain(ManifestOptions::ROWS)
@@ -401,6 +428,7 @@ impl Options {
     fn field_mut(&mut self, name: &str) -> Option<&mut u64> {
         self.memtable
             .field_mut(name)
+            .or_else(|| self.commit.field_mut(name))
             .or_else(|| self.read.field_mut(name))
             .or_else(|| self.pm_region.field_mut(name))
             .or_else(|| self.manifest.field_mut(name))
@@ -417,6 +445,7 @@ impl Options {
         ];
         let values = [
             self.memtable.values(),
+            self.commit.values(),
             self.read.values(),
             self.pm_region.values(),
             self.manifest.values(),

@@ -43,6 +43,12 @@ bugs! {
     ReuseSeqnos,
     /// Rule 6: a write is acknowledged by its own persist, not by all before it.
     AckOutOfOrder,
+    /// A durable write is acknowledged when it is visible, though one before it is not written back.
+    AckAtVisible,
+    /// A generation is sealed while a group that was granted room in it has not finished.
+    SealWhileOpen,
+    /// Versions that a registered reader still sees are dropped.
+    PurgePastReader,
 }
 
 #[cfg(feature = "planted")]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use thermocline::{Batch, Db, Durability, Result};
+use thermocline::{Db, Durability, Result};
 
 use crate::distribution::Draw;
 use crate::keys::{KeyMaker, Permutation};
@@ -84,13 +84,13 @@ impl Writer {
     /// Writes the share.
     pub fn write(mut self, db: &Db, pace: &mut Pace<'_>) -> Result<()> {
         let Share { from, until, .. } = self.share;
-        if self.batch == 1 && self.durability == Durability::Immediate {
+        if self.batch == 1 {
             for i in from..until {
                 let index = self.pick.index(i);
                 let key = self.keys.key(index);
                 match self.what {
-                    Operation::Delete => db.delete(key)?,
-                    _ => db.put(key, self.values.next_value())?,
+                    Operation::Delete => db.delete_with(key, self.durability)?,
+                    _ => db.put_with(key, self.values.next_value(), self.durability)?,
                 }
                 if !pace.lap(self.what, 1, 1) {
                     break;
@@ -161,23 +161,17 @@ impl Beside {
 /// Writes one key at a time, as durably as the plan says.
 pub(crate) struct Pen<'a> {
     db: &'a Db,
-    /// For any durability but a put's own.
-    batch: Option<(Batch, Durability)>,
+    durability: Durability,
 }
 
 impl<'a> Pen<'a> {
     pub fn new(db: &'a Db, durability: Durability) -> Pen<'a> {
-        let batch = (durability != Durability::Immediate).then(|| (db.batch(), durability));
-        Pen { db, batch }
+        Pen { db, durability }
     }
 
     #[inline]
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        let Some((batch, durability)) = &mut self.batch else {
-            return self.db.put(key, value);
-        };
-        batch.put(key, value);
-        batch.commit(*durability)
+        self.db.put_with(key, value, self.durability)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use thermocline_base::{CfId, Error, Result, WriteBatch};
 
-use crate::{ColumnFamily, Db, Durability};
+use crate::{ColumnFamily, Commit, Db, WriteOptions};
 
 /// Changes that become visible and durable together or not at all.
 #[derive(Debug)]
@@ -71,12 +71,67 @@ impl Batch {
         self.error = None;
     }
 
-    /// Applies all changes, or none. The batch is empty afterwards and can be filled again.
+    /// Applies all changes, or none. `options` are a [`Durability`] or [`WriteOptions`]. The batch is
+    /// empty afterwards and can be filled again.
+    ///
+    /// [`Durability`]: crate::Durability
     ///
     /// # Errors
     /// The first limit that a change broke, until the batch is cleared; otherwise as [`Db::put`].
     /// The batch stays as it was.
-    pub fn commit(&mut self, durability: Durability) -> Result<()> {
+    pub fn commit(&mut self, options: impl Into<WriteOptions>) -> Result<()> {
+        self.check()?;
+        self.db.engine.write(self.writes.iter(), options)?;
+        self.clear();
+        Ok(())
+    }
+
+    /// Applies all changes, or none, and returns when readers see them; the [`Commit`] is ready when
+    /// they are durable. Many commits share one persist. The batch is empty afterwards and can be
+    /// filled again.
+    ///
+    /// ```
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let db = thermocline::Db::open(folder.path().join("db"), thermocline::Options::default())?;
+    /// let mut batch = db.batch();
+    /// batch.put("a", "1");
+    /// let first = batch.commit_async()?;
+    /// batch.put("b", "2");
+    /// let second = batch.commit_async()?;
+    /// // `first.await?` on any runtime, or:
+    /// first.wait()?;
+    /// second.wait()?;
+    /// # Ok::<(), thermocline::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Batch::commit`]: nothing was written then.
+    pub fn commit_async(&mut self) -> Result<Commit> {
+        let (commit, tell) = Commit::new();
+        self.commit_with_callback(tell)?;
+        Ok(commit)
+    }
+
+    /// As [`Batch::commit_async`], but `done` is called with the outcome, once, on a thread of the
+    /// store's. It should be quick: other commits wait for it.
+    ///
+    /// # Errors
+    /// As [`Batch::commit`]: nothing was written then, and `done` is never called.
+    pub fn commit_with_callback(
+        &mut self,
+        done: impl FnOnce(Result<()>) + Send + 'static,
+    ) -> Result<()> {
+        self.check()?;
+        let done = Box::new(done);
+        self.db
+            .engine
+            .write_with_callback(self.writes.iter(), false, done)?;
+        self.clear();
+        Ok(())
+    }
+
+    /// Whether no change was lost.
+    fn check(&mut self) -> Result<()> {
         if let Some(error) = self.error.take() {
             // Said once as it was; from then on a batch that lost a change must not be applied.
             self.error = Some(Error::InvalidArgument(format!(
@@ -84,15 +139,6 @@ impl Batch {
             )));
             return Err(error);
         }
-        if durability == Durability::Buffered {
-            return Err(Error::Unsupported(
-                "buffered durability comes with group commit, which this version does not have; \
-                 use immediate"
-                    .to_string(),
-            ));
-        }
-        self.db.engine.write(self.writes.iter())?;
-        self.clear();
         Ok(())
     }
 

@@ -10,12 +10,13 @@ use thermocline_engine::{Engine, World};
 use crate::scan::{owned, prefix_bounds};
 use crate::{
     Batch, CfOptions, ColumnFamily, Cursor, Metrics, Options, Scan, Snapshot, Value, VerifyReport,
+    WriteOptions,
 };
 
 /// An open database. Clones share it; dropping the last one closes it.
 ///
-/// All methods may be called from several threads at once. Reads take no lock; writes go one at a
-/// time.
+/// All methods may be called from several threads at once. Reads take no lock; writes are put in
+/// order one at a time, and stored, persisted and indexed side by side.
 #[derive(Debug, Clone)]
 pub struct Db {
     pub(crate) engine: Engine,
@@ -45,7 +46,29 @@ impl Db {
     /// region or the DRAM budget is used up (nothing was written then);
     /// [`crate::Error::Poisoned`] after a failed persist.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        self.put_in(CfId::DEFAULT, key.as_ref(), value.as_ref())
+        self.put_with(key, value, WriteOptions::default())
+    }
+
+    /// As [`Db::put`], with a [`crate::Durability`] or [`WriteOptions`].
+    ///
+    /// ```
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let db = thermocline::Db::open(folder.path().join("db"), thermocline::Options::default())?;
+    /// use thermocline::Durability;
+    /// db.put_with("clicks", "17", Durability::Buffered)?; // visible now, durable within a second
+    /// db.sync()?; // durable now
+    /// # Ok::<(), thermocline::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Db::put`]; [`crate::Error::Busy`] if the options ask not to wait.
+    pub fn put_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        options: impl Into<WriteOptions>,
+    ) -> Result<()> {
+        self.put_in(CfId::DEFAULT, key.as_ref(), value.as_ref(), options.into())
     }
 
     /// Removes `key` from the default column family, durably. An absent key is no error.
@@ -53,7 +76,27 @@ impl Db {
     /// # Errors
     /// As [`Db::put`].
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
-        self.delete_in(CfId::DEFAULT, key.as_ref())
+        self.delete_with(key, WriteOptions::default())
+    }
+
+    /// As [`Db::delete`], with a [`crate::Durability`] or [`WriteOptions`].
+    ///
+    /// # Errors
+    /// As [`Db::put_with`].
+    pub fn delete_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        options: impl Into<WriteOptions>,
+    ) -> Result<()> {
+        self.delete_in(CfId::DEFAULT, key.as_ref(), options.into())
+    }
+
+    /// Makes everything durable that readers see, [`crate::Durability::Buffered`] writes included.
+    ///
+    /// # Errors
+    /// [`crate::Error::Poisoned`] after a failed persist, this one or an earlier one.
+    pub fn sync(&self) -> Result<()> {
+        self.engine.sync()
     }
 
     /// The value of `key` in the default column family.
@@ -190,25 +233,33 @@ impl Db {
         Engine::stored_options(&World::real(), path.as_ref())
     }
 
-    pub(crate) fn put_in(&self, cf: CfId, key: &[u8], value: &[u8]) -> Result<()> {
+    pub(crate) fn put_in(
+        &self,
+        cf: CfId,
+        key: &[u8],
+        value: &[u8],
+        options: WriteOptions,
+    ) -> Result<()> {
         check_key(key)?;
         check_value(value)?;
-        self.engine.write(std::iter::once(BatchEntry {
+        let entry = BatchEntry {
             kind: Kind::Put,
             cf,
             key,
             value,
-        }))
+        };
+        self.engine.write(std::iter::once(entry), options)
     }
 
-    pub(crate) fn delete_in(&self, cf: CfId, key: &[u8]) -> Result<()> {
+    pub(crate) fn delete_in(&self, cf: CfId, key: &[u8], options: WriteOptions) -> Result<()> {
         check_key(key)?;
-        self.engine.write(std::iter::once(BatchEntry {
+        let entry = BatchEntry {
             kind: Kind::Delete,
             cf,
             key,
             value: &[],
-        }))
+        };
+        self.engine.write(std::iter::once(entry), options)
     }
 
     pub(crate) fn get_in(&self, cf: CfId, key: &[u8]) -> Result<Option<Value>> {

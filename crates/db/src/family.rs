@@ -5,7 +5,7 @@ use std::ops::{Bound, RangeBounds};
 use thermocline_base::{CfId, Error, Result};
 
 use crate::scan::{owned, prefix_bounds};
-use crate::{Cursor, Db, Scan, Snapshot, Value};
+use crate::{Cursor, Db, Scan, Snapshot, Value, WriteOptions};
 
 /// A named, ordered map of its own within a database. Families share batches: one batch can change
 /// several, as one.
@@ -21,7 +21,21 @@ impl ColumnFamily {
     /// # Errors
     /// As [`Db::put`].
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        self.db.put_in(self.id, key.as_ref(), value.as_ref())
+        self.put_with(key, value, WriteOptions::default())
+    }
+
+    /// As [`Db::put_with`], in this family.
+    ///
+    /// # Errors
+    /// As [`Db::put_with`].
+    pub fn put_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        options: impl Into<WriteOptions>,
+    ) -> Result<()> {
+        let (key, value) = (key.as_ref(), value.as_ref());
+        self.db.put_in(self.id, key, value, options.into())
     }
 
     /// As [`Db::delete`], in this family.
@@ -29,7 +43,19 @@ impl ColumnFamily {
     /// # Errors
     /// As [`Db::delete`].
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
-        self.db.delete_in(self.id, key.as_ref())
+        self.delete_with(key, WriteOptions::default())
+    }
+
+    /// As [`Db::delete_with`], in this family.
+    ///
+    /// # Errors
+    /// As [`Db::put_with`].
+    pub fn delete_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        options: impl Into<WriteOptions>,
+    ) -> Result<()> {
+        self.db.delete_in(self.id, key.as_ref(), options.into())
     }
 
     /// As [`Db::get`], in this family.

@@ -26,6 +26,7 @@
 #![forbid(unsafe_code)]
 
 mod batch;
+mod commit;
 mod cursor;
 mod database;
 mod family;
@@ -36,6 +37,7 @@ mod snapshot;
 mod value;
 
 pub use batch::Batch;
+pub use commit::Commit;
 pub use cursor::Cursor;
 pub use database::Db;
 pub use family::ColumnFamily;
@@ -45,18 +47,8 @@ pub use scan::Scan;
 pub use snapshot::Snapshot;
 pub use thermocline_base::options::{self, Options};
 pub use thermocline_base::{Error, ErrorKind, Result, limits, size};
+pub use thermocline_engine::{Durability, WriteOptions};
 pub use value::Value;
-
-/// When a write counts as done.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum Durability {
-    /// When it, and every write before it, survives a crash.
-    #[default]
-    Immediate,
-    /// When it is visible. It becomes durable soon after; a crash loses such writes only from the
-    /// end, never with a gap.
-    Buffered,
-}
 
 /// Options of one column family. There are none yet.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -1,13 +1,10 @@
 //! Closing: after it nothing is left to replay.
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-
 use thermocline_base::Result;
-use thermocline_base::sync::lock;
 use thermocline_version::VersionEdit;
 
 use crate::store::{Engine, Inner};
+use crate::sync::{Arc, Ordering, lock};
 
 impl Engine {
     /// Closes the store: cuts the chain in the manifest, so that the next open has nothing to
@@ -27,6 +24,7 @@ impl Inner {
         }
         self.stop_maintenance();
         let sealed = self.seal_chain();
+        self.acks.run(self);
         self.space.region().unlock();
         drop(lock(&self.lock).take());
         sealed
@@ -38,7 +36,7 @@ impl Inner {
             return Ok(());
         }
         self.poison.check()?;
-        self.flight.drain(&self.poison)?;
+        self.drain()?;
         self.edit(VersionEdit {
             changes: writer.cuts(),
         })

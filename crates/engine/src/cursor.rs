@@ -5,8 +5,6 @@
 //! the key. Checksums are verified before a record is believed, whatever it then leads to.
 
 use std::ops::Bound;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use thermocline_base::size::index;
 use thermocline_base::{CfId, Kind, Result, SeqNo};
@@ -15,6 +13,7 @@ use thermocline_pm::PmOff;
 
 use crate::snapshot::Snapshot;
 use crate::store::Engine;
+use crate::sync::Arc;
 
 /// Entries of a cursor's first chunk from each generation; later ones double up to the option.
 const FIRST_CHUNK: usize = 16;
@@ -34,7 +33,7 @@ impl Engine {
         let verify = inner.options.read.verify_checksums != 0;
         // A generation that comes after this holds only what was not visible when we began.
         let view = inner.view.load();
-        let visible = &inner.visible;
+        let visible = inner.ring.visible_mark();
         inner.find(
             &view,
             |memtable| memtable.get_latest(cf, key, visible, verify),
@@ -368,8 +367,13 @@ impl Engine {
         Arc::ptr_eq(&self.inner, &other.inner)
     }
 
+    /// The last seqno that survives a crash, together with all before it.
+    pub fn durable(&self) -> SeqNo {
+        SeqNo(self.inner.ring.durable())
+    }
+
     /// The last seqno that readers see.
     pub fn visible(&self) -> SeqNo {
-        SeqNo(self.inner.visible.load(Ordering::Acquire))
+        SeqNo(self.inner.ring.visible())
     }
 }

@@ -1,10 +1,10 @@
 //! Column families: names for separate key spaces that share generations, batches and seqnos.
 
-use thermocline_base::sync::{lock, read, write};
 use thermocline_base::{CfId, Error, Result, limits};
 use thermocline_version::Change;
 
 use crate::store::Engine;
+use crate::sync::{lock, read, write};
 
 impl Engine {
     /// The family of this name, if there is one.

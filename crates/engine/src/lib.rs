@@ -52,11 +52,10 @@
 #![forbid(unsafe_code)]
 
 mod close;
+mod commit;
 mod create;
 mod cursor;
-mod durable;
 mod families;
-mod flight;
 mod layout;
 mod maintain;
 mod metrics;
@@ -67,12 +66,15 @@ mod recover;
 mod snapshot;
 mod start;
 mod store;
+mod sync;
 mod verify;
 mod view;
 mod write;
 
+pub use commit::ack::Callback;
+pub use commit::carry::Durability;
+pub use commit::submit::{InFlight, WriteOptions};
 pub use cursor::Cursor;
-pub use durable::Watermark;
 pub use layout::{LOCK_NAME, REGION_NAME};
 pub use metrics::{EngineMetrics, GenerationState, Recovery};
 pub use snapshot::Snapshot;

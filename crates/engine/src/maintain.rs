@@ -1,14 +1,13 @@
 //! Working ahead, so that slow things do not fall on the put path: naming the next generation,
 //! growing the region, covering the last write of a store that fell idle.
 
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Weak};
+use std::sync::Weak;
 use std::time::Duration;
 
-use thermocline_base::sync::{Condvar, Mutex, lock, wait_for};
-use thermocline_base::{Error, Result};
+use thermocline_base::{Error, Result, SeqNo};
 
 use crate::store::{Engine, Inner};
+use crate::sync::{Arc, Condvar, Mutex, lock, wait_for};
 
 #[derive(Debug, Default)]
 pub(crate) struct Maintainer {
@@ -26,6 +25,8 @@ struct Signal {
 #[derive(Debug, Default)]
 struct Work {
     nudged: bool,
+    /// Whether a commit waits for its callback.
+    sync: bool,
     stop: bool,
 }
 
@@ -76,6 +77,16 @@ impl Engine {
         self.inner.cover(&mut writer)
     }
 
+    /// Lets the store's thread make durable what is visible, and acknowledge what waits for that.
+    pub(crate) fn request_sync(&self) {
+        let signal = &self.inner.maintainer.signal;
+        let mut work = lock(&signal.work);
+        if !work.sync {
+            work.sync = true;
+            signal.changed.notify_one();
+        }
+    }
+
     /// Wakes the thread.
     pub(crate) fn nudge(&self) {
         let signal = &self.inner.maintainer.signal;
@@ -105,19 +116,24 @@ impl Inner {
 fn run(weak: &Weak<Inner>, signal: &Signal, idle: Duration) {
     let mut last_seen = 0;
     loop {
-        let nudged = {
+        let (nudged, sync) = {
             let mut work = lock(&signal.work);
-            if !work.nudged && !work.stop {
+            if !work.nudged && !work.sync && !work.stop {
                 work = wait_for(&signal.changed, work, idle);
             }
             if work.stop {
                 return;
             }
-            std::mem::take(&mut work.nudged)
+            let sync = std::mem::take(&mut work.sync);
+            (std::mem::take(&mut work.nudged), sync)
         };
         let Some(inner) = weak.upgrade() else { return };
-        let now = inner.durable.load(Ordering::Acquire);
+        let now = inner.ring.durable();
         // Failures poison the store, and the next writer reports them.
+        if sync || inner.ring.deferred_bytes() > 0 {
+            let _ = inner.sync_up_to(SeqNo(inner.ring.visible()));
+            inner.acks.run(&inner);
+        }
         if nudged {
             let _ = inner.work_ahead();
         } else if now == last_seen {

@@ -1,7 +1,5 @@
 //! What a store says about itself.
 
-use std::sync::atomic::Ordering;
-
 use thermocline_base::counter::Counters;
 use thermocline_base::sync::lock;
 use thermocline_halloc::SpaceUse;
@@ -125,8 +123,8 @@ impl Engine {
             pm: inner.space.region().counters(),
             index_bytes: generations.iter().map(|g| g.index_bytes).sum(),
             generations,
-            visible: inner.visible.load(Ordering::Acquire),
-            durable: inner.durable.load(Ordering::Acquire),
+            visible: inner.ring.visible(),
+            durable: inner.ring.durable(),
             puts: inner.counted.get(Count::Puts),
             deletes: inner.counted.get(Count::Deletes),
             user_bytes: inner.counted.get(Count::UserBytes),

@@ -1,23 +1,22 @@
 //! Opening a store.
 
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use arc_swap::ArcSwap;
 use thermocline_base::options::Options;
 use thermocline_base::size::index;
-use thermocline_base::sync::{Mutex, RwLock};
-use thermocline_base::{CfId, Error, Result, SeqNo};
+use thermocline_base::{CfId, Error, Result};
 use thermocline_env::LockGuard;
 use thermocline_halloc::{Space, SpaceSpec};
 use thermocline_memtable::ChainWriter;
-use thermocline_pm::{Place, Region, RegionSpec};
+use thermocline_pm::{Place, Region, RegionKind, RegionSpec};
 use thermocline_version::{Manifest, State};
 
 use crate::close::Handle;
+use crate::commit::ack::Acks;
+use crate::commit::bucket::Buckets;
+use crate::commit::ring::Ring;
 use crate::create::{create, refuse_or_prepare};
-use crate::flight::Flight;
 use crate::layout::{self, LOCK_NAME, REGION_NAME};
 use crate::maintain::Maintainer;
 use crate::metrics::{Counted, Recovery};
@@ -26,6 +25,7 @@ use crate::readers::Readers;
 use crate::recover;
 use crate::start::{Start, sweep_descriptors};
 use crate::store::{Engine, Inner, World};
+use crate::sync::{Arc, AtomicBool, Mutex, RwLock};
 use crate::view::View;
 use crate::write::Writer;
 
@@ -157,11 +157,11 @@ fn open_existing(
     let active = view.memtables[0].clone();
     let chain = ChainWriter::new(space.clone(), start.chain, start.segment);
     let writer = Writer::new(active, descriptor, chain, start.nonce, start.recorded());
-    let flight = Flight::new(SeqNo(last));
-    if start.chain.base > last + 1 {
-        // The seqnos between belonged to writes that were lost unacknowledged.
-        flight.skip_to(SeqNo(start.chain.base));
-    }
+    let buckets = match options.commit.buckets {
+        0 if space.region().kind() == RegionKind::File => 1,
+        0 => 16,
+        buckets => index(buckets),
+    };
     let inner = Arc::new(Inner {
         dir: dir.to_path_buf(),
         world,
@@ -171,9 +171,10 @@ fn open_existing(
         families: RwLock::new(families),
         writer: Mutex::new(writer),
         view: ArcSwap::from_pointee(view),
-        visible: AtomicU64::new(last),
-        durable: AtomicU64::new(last),
-        flight,
+        buckets: Buckets::new(buckets),
+        ring: Ring::new(last, index(options.commit.ring_slots)),
+        syncing: Mutex::new(()),
+        acks: Acks::default(),
         readers: Readers::default(),
         poison: Poison::default(),
         counted: Counted::default(),

@@ -1,80 +1,265 @@
 //! Who still reads the past: the seqnos of snapshots, those of open iterators included.
 //!
-//! Many readers at one moment are one entry, so a writer pays for moments, not for readers.
+//! A reader *registers*: it notes the seqno that it reads at in a slot of its own, without a lock.
+//! Where all slots are taken it enters a registry behind a lock, in which many readers at one moment are
+//! one entry: a writer then pays for moments, not for readers.
 //!
 //! # Why a reader never misses a version
-//! A reader takes `visible` and registers it in one step under the lock. Whoever puts a record into
-//! the index first asks which groups are in flight, then loads `visible`, then asks for the registered
-//! seqnos, and keeps what is seen at any of them. A reader that registered before the last step is
-//! among them: its entry is made under the lock, and the count is raised before `visible` is loaded,
-//! both sequentially consistent like the store that moves `visible`. One that registers later gets
-//! the `visible` that was loaded, or the end of a group that was in flight, which are both among
-//! them, or the end of a group granted later, which is newer than every version there is, so that
-//! it sees the newest, and that always stays.
+//! Whoever puts a record into the index keeps, of the key's older versions, those that somebody may
+//! still want ([`Moments`]). He asks, in this order: which groups are in flight (`visible` may become
+//! the last seqno of each), what `visible` is (V), who is registered. A reader notes what it found
+//! `visible` to be, then looks at `visible` again, and begins anew if it has moved. All of these but
+//! the first are sequentially consistent. Let a reader stay with seqno r.
+//! - If its slot was written before the writer looked at it, r is among the registered.
+//! - Otherwise the writer looked first, and had loaded V before; the reader's second look came later
+//!   still. So r ≥ V. If r = V, or r is the end of a group that was in flight, it is among the
+//!   moments. Otherwise r is the end of a group granted later, which is newer than every version
+//!   that is in the index now, so that r sees the newest, and that always stays.
+//!
+//! In the registry the count is raised before `visible` is loaded, and the writer looks at the count
+//! after he has loaded V, which comes to the same.
+//!
+//! The high-water mark of the slots is raised before a slot is written; who misses the one has missed
+//! the other, as if he had looked earlier.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use thermocline_base::SeqNo;
-use thermocline_base::sync::{Mutex, lock};
+use thermocline_base::planted::{Bug, active};
 
+use crate::commit::ring::Ring;
+use crate::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, lock};
+
+/// Readers that register without a lock.
+const SLOTS: usize = 128;
+
+/// Slots of one cache line. Each thread begins to look at the start of another line.
+const LINE: usize = 8;
+
+/// Slots that a reader tries before it goes to the registry.
+const TRIES: usize = 2 * LINE;
+
+#[repr(align(64))]
 #[derive(Debug, Default)]
+struct Slots([AtomicU64; LINE]);
+
+#[derive(Debug)]
 pub(crate) struct Readers {
-    /// How many are registered: lets a writer skip the lock when there are none.
-    count: AtomicUsize,
-    /// At how many different seqnos. Changed under the lock.
+    /// 0, or one more than the seqno of a reader.
+    slots: Box<[Slots]>,
+    /// No slot from here on was ever used.
+    used: AtomicUsize,
+    /// Readers in the registry, or about to enter.
+    entered: AtomicUsize,
+    registry: Mutex<BTreeMap<u64, usize>>,
+    /// Different moments in the registry. Changed under its lock.
     moments: AtomicUsize,
-    seqnos: Mutex<BTreeMap<u64, usize>>,
+    /// Readers in slots.
+    in_slots: AtomicUsize,
+}
+
+/// A reader's registration: where it stands.
+#[derive(Debug)]
+pub(crate) struct Registration {
+    pub seqno: SeqNo,
+    slot: Option<usize>,
+}
+
+impl Default for Readers {
+    fn default() -> Readers {
+        Readers {
+            slots: (0..SLOTS / LINE).map(|_| Slots::default()).collect(),
+            used: AtomicUsize::new(0),
+            entered: AtomicUsize::new(0),
+            registry: Mutex::default(),
+            moments: AtomicUsize::new(0),
+            in_slots: AtomicUsize::new(0),
+        }
+    }
 }
 
 impl Readers {
-    /// Registers a reader at what is visible now.
-    pub fn register(&self, visible: &AtomicU64) -> SeqNo {
-        let mut seqnos = lock(&self.seqnos);
-        self.count.fetch_add(1, Ordering::SeqCst);
-        let seqno = visible.load(Ordering::SeqCst);
-        *seqnos.entry(seqno).or_default() += 1;
-        self.moments.store(seqnos.len(), Ordering::Relaxed);
-        SeqNo(seqno)
+    fn slot(&self, i: usize) -> &AtomicU64 {
+        &self.slots[i / LINE].0[i % LINE]
     }
 
-    /// Registers one more reader at a seqno that a reader holds.
-    pub fn join(&self, seqno: SeqNo) {
-        let mut seqnos = lock(&self.seqnos);
-        self.count.fetch_add(1, Ordering::SeqCst);
-        *seqnos.entry(seqno.0).or_default() += 1;
+    /// Registers a reader at what is visible now. `home` tells threads apart.
+    pub fn register(&self, visible: &AtomicU64, home: usize) -> Registration {
+        let mut seqno = visible.load(Ordering::SeqCst);
+        let Some(i) = self.claim(seqno, home) else {
+            return self.enter(|| visible.load(Ordering::SeqCst));
+        };
+        loop {
+            let now = visible.load(Ordering::SeqCst);
+            if now == seqno {
+                break;
+            }
+            seqno = now;
+            self.slot(i).store(seqno + 1, Ordering::SeqCst);
+        }
+        Registration {
+            seqno: SeqNo(seqno),
+            slot: Some(i),
+        }
+    }
+
+    /// Registers one more reader at the seqno of another one, who stays until this has returned.
+    pub fn join(&self, other: &Registration, home: usize) -> Registration {
+        let seqno = other.seqno;
+        match self.claim(seqno.0, home) {
+            Some(i) => Registration {
+                seqno,
+                slot: Some(i),
+            },
+            None => self.enter(|| seqno.0),
+        }
+    }
+
+    fn claim(&self, seqno: u64, home: usize) -> Option<usize> {
+        let first = home * LINE;
+        let found = (first..first + TRIES).map(|i| i % SLOTS).find(|&i| {
+            if self.slot(i).load(Ordering::Relaxed) != 0 {
+                return false;
+            }
+            if self.used.load(Ordering::Relaxed) <= i {
+                self.used.fetch_max(i + 1, Ordering::SeqCst);
+            }
+            let (free, taken) = (0, seqno + 1);
+            let claimed =
+                self.slot(i)
+                    .compare_exchange(free, taken, Ordering::SeqCst, Ordering::Relaxed);
+            claimed.is_ok()
+        });
+        self.in_slots
+            .fetch_add(usize::from(found.is_some()), Ordering::Relaxed);
+        found
+    }
+
+    fn enter(&self, seqno: impl FnOnce() -> u64) -> Registration {
+        let mut registry = lock(&self.registry);
+        self.entered.fetch_add(1, Ordering::SeqCst);
+        let seqno = seqno();
+        *registry.entry(seqno).or_default() += 1;
+        self.moments.store(registry.len(), Ordering::Relaxed);
+        Registration {
+            seqno: SeqNo(seqno),
+            slot: None,
+        }
     }
 
     /// Forgets a reader.
-    pub fn leave(&self, seqno: SeqNo) {
-        let mut seqnos = lock(&self.seqnos);
-        if let Some(count) = seqnos.get_mut(&seqno.0) {
+    pub fn leave(&self, registration: &Registration) {
+        if let Some(i) = registration.slot {
+            self.in_slots.fetch_sub(1, Ordering::Relaxed);
+            // Release: what the reader read is over.
+            self.slot(i).store(0, Ordering::Release);
+            return;
+        }
+        let mut registry = lock(&self.registry);
+        if let Some(count) = registry.get_mut(&registration.seqno.0) {
             *count -= 1;
             if *count == 0 {
-                seqnos.remove(&seqno.0);
-                self.moments.store(seqnos.len(), Ordering::Relaxed);
+                registry.remove(&registration.seqno.0);
+                self.moments.store(registry.len(), Ordering::Relaxed);
             }
         }
-        self.count.fetch_sub(1, Ordering::SeqCst);
-    }
-
-    /// Puts the seqnos that somebody may read at into `out`, ascending, `visible` last.
-    pub fn collect(&self, visible: SeqNo, out: &mut Vec<SeqNo>) {
-        out.clear();
-        if self.count.load(Ordering::SeqCst) > 0 {
-            let seqnos = lock(&self.seqnos);
-            out.extend(seqnos.keys().map(|&s| SeqNo(s)).filter(|&s| s < visible));
-        }
-        out.push(visible);
-    }
-
-    /// At how many different seqnos readers are registered: what bounds a list of versions.
-    pub fn len(&self) -> usize {
-        self.moments.load(Ordering::Relaxed)
+        self.entered.fetch_sub(1, Ordering::SeqCst);
     }
 
     /// How many readers are registered.
     pub fn open(&self) -> usize {
-        self.count.load(Ordering::Relaxed)
+        self.in_slots.load(Ordering::Relaxed) + self.entered.load(Ordering::Relaxed)
+    }
+
+    /// At how many different moments they read, at most: so many versions of a key are kept for them.
+    pub fn moments(&self) -> usize {
+        self.in_slots.load(Ordering::Relaxed) + self.moments.load(Ordering::Relaxed)
+    }
+}
+
+/// The moments at which somebody may read, now or when groups in flight have finished.
+pub(crate) struct Moments<'a> {
+    /// Ascending.
+    near: Vec<SeqNo>,
+    /// Those in the registry.
+    far: Option<MutexGuard<'a, BTreeMap<u64, usize>>>,
+}
+
+thread_local! {
+    /// The memory of this thread's `near`, from one to the next.
+    static NEAR: Cell<Vec<SeqNo>> = const { Cell::new(Vec::new()) };
+}
+
+impl<'a> Moments<'a> {
+    /// Asks everybody, in the order that the module's text needs.
+    pub fn now(ring: &Ring, readers: &'a Readers) -> Moments<'a> {
+        let mut near = NEAR.take();
+        near.clear();
+        ring.boundaries(|last| near.push(SeqNo(last)));
+        near.push(SeqNo(ring.visible_mark().load(Ordering::SeqCst)));
+        if active(Bug::PurgePastReader) {
+            near.sort_unstable();
+            return Moments { near, far: None };
+        }
+        let used = readers.used.load(Ordering::SeqCst);
+        for i in 0..used {
+            let taken = readers.slot(i).load(Ordering::SeqCst);
+            near.extend(taken.checked_sub(1).map(SeqNo));
+        }
+        near.sort_unstable();
+        let entered = readers.entered.load(Ordering::SeqCst) > 0;
+        let far = entered.then(|| lock(&readers.registry));
+        Moments { near, far }
+    }
+}
+
+impl thermocline_art::Moments for Moments<'_> {
+    fn any_in(&self, from: SeqNo, to: SeqNo) -> bool {
+        let far = self.far.as_ref();
+        self.near.any_in(from, to)
+            || far.is_some_and(|far| far.range(from.0..to.0).next().is_some())
+    }
+}
+
+impl Drop for Moments<'_> {
+    fn drop(&mut self) {
+        NEAR.set(std::mem::take(&mut self.near));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use thermocline_art::Moments as _;
+
+    use super::*;
+
+    fn wanted(readers: &Readers, visible: u64, from: u64) -> bool {
+        let ring = Ring::new(visible, 1);
+        Moments::now(&ring, readers).any_in(SeqNo(from), SeqNo(from + 1))
+    }
+
+    #[test]
+    fn whoever_is_registered_is_asked_for_and_whoever_left_is_not() {
+        let readers = Readers::default();
+        let mut all = Vec::new();
+        // More than there are slots, at different moments, each twice.
+        for seqno in 1..=2 * SLOTS as u64 {
+            let first = readers.register(&AtomicU64::new(seqno), all.len());
+            all.push(readers.join(&first, 3));
+            all.push(first);
+        }
+        assert!(all.iter().any(|r| r.slot.is_none()) && all.iter().any(|r| r.slot.is_some()));
+        assert_eq!(readers.open(), all.len());
+        let past = 10 * SLOTS as u64;
+        for reader in &all {
+            assert!(wanted(&readers, past, reader.seqno.0));
+        }
+        assert!(!wanted(&readers, past, past - 1) && wanted(&readers, past, past));
+        for reader in all.drain(..) {
+            readers.leave(&reader);
+        }
+        assert_eq!(readers.open(), 0);
+        assert!(!wanted(&readers, past, 1) && !wanted(&readers, past, 2 * SLOTS as u64));
     }
 }

@@ -3,19 +3,20 @@
 //! A snapshot is a registered seqno and the view of that moment. Registering keeps, of each key, the
 //! version that the snapshot sees, whoever writes meanwhile (see `readers`); the view keeps the
 //! generations that hold it, whichever are sealed or added meanwhile. Nothing is copied: taking one
-//! costs two counters and a lock held for a moment.
+//! costs a few counters.
 //!
 //! The view is loaded after the seqno was registered. So it has every generation with a record up to
 //! that seqno: a generation joins the view before its first record becomes visible.
 
-use std::sync::Arc;
-
+use thermocline_base::counter::thread_number;
 use thermocline_base::{CfId, Kind, Result, SeqNo};
 use thermocline_memtable::{Lookup, Memtable};
 
 use crate::cursor::Cursor;
 use crate::metrics::Count;
+use crate::readers::Registration;
 use crate::store::{Engine, Inner};
+use crate::sync::Arc;
 use crate::view::View;
 
 /// One moment of a store. A clone is another hold on the same moment.
@@ -23,23 +24,28 @@ use crate::view::View;
 pub struct Snapshot {
     pub(crate) inner: Arc<Inner>,
     pub(crate) view: Arc<View>,
-    seqno: SeqNo,
+    registration: Registration,
 }
 
 impl Engine {
     /// What is visible now, held.
     pub fn snapshot(&self) -> Snapshot {
         let inner = self.inner.clone();
-        let seqno = inner.readers.register(&inner.visible);
+        let mark = inner.ring.visible_mark();
+        let registration = inner.readers.register(mark, thread_number());
         let view = inner.view.load_full();
-        Snapshot { inner, view, seqno }
+        Snapshot {
+            inner,
+            view,
+            registration,
+        }
     }
 }
 
 impl Snapshot {
     /// The last seqno that it sees.
     pub fn seqno(&self) -> SeqNo {
-        self.seqno
+        self.registration.seqno
     }
 
     /// Whether it is of the store that `engine` is a handle of.
@@ -60,7 +66,7 @@ impl Snapshot {
         let verify = self.inner.options.read.verify_checksums != 0;
         self.inner.find(
             &self.view,
-            |memtable| memtable.get(cf, key, self.seqno, verify),
+            |memtable| memtable.get(cf, key, self.seqno(), verify),
             found,
         )
     }
@@ -96,18 +102,18 @@ impl Inner {
 
 impl Clone for Snapshot {
     fn clone(&self) -> Snapshot {
-        self.inner.readers.join(self.seqno);
+        let readers = &self.inner.readers;
         Snapshot {
+            registration: readers.join(&self.registration, thread_number()),
             inner: self.inner.clone(),
             view: self.view.clone(),
-            seqno: self.seqno,
         }
     }
 }
 
 impl Drop for Snapshot {
     fn drop(&mut self) {
-        self.inner.readers.leave(self.seqno);
+        self.inner.readers.leave(&self.registration);
     }
 }
 

@@ -1,24 +1,24 @@
 //! An open store: what it holds, and for whom.
 
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use arc_swap::ArcSwap;
 use thermocline_base::CfId;
 use thermocline_base::options::Options;
-use thermocline_base::sync::{Mutex, RwLock};
 use thermocline_env::{Env, LockGuard};
 use thermocline_halloc::Space;
 use thermocline_pm::SimPm;
 use thermocline_version::Manifest;
 
 use crate::close::Handle;
-use crate::flight::Flight;
+use crate::commit::ack::Acks;
+use crate::commit::bucket::Buckets;
+use crate::commit::ring::Ring;
 use crate::maintain::Maintainer;
 use crate::metrics::{Counted, Recovery};
 use crate::poison::Poison;
 use crate::readers::Readers;
+use crate::sync::{Arc, AtomicBool, Mutex, RwLock};
 use crate::view::View;
 use crate::write::Writer;
 
@@ -64,12 +64,13 @@ pub(crate) struct Inner {
     pub families: RwLock<Vec<(String, CfId)>>,
     pub writer: Mutex<Writer>,
     pub view: ArcSwap<View>,
-    /// The last seqno that readers see. Stored with release order after the index inserts of its
-    /// group; partner of the acquire loads in `memtable::table` and `readers`.
-    pub visible: AtomicU64,
-    pub durable: AtomicU64,
-    /// Groups between grant and finish.
-    pub flight: Flight,
+    /// Where durable writes meet.
+    pub buckets: Buckets,
+    /// Groups between grant and finish, and the watermarks.
+    pub ring: Ring,
+    /// Held by whoever writes back what was deferred.
+    pub syncing: Mutex<()>,
+    pub acks: Acks,
     pub readers: Readers,
     pub poison: Poison,
     pub counted: Counted,

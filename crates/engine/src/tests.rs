@@ -37,7 +37,7 @@ fn options() -> Options {
 fn put(engine: &Engine, key: &[u8], value: &[u8]) {
     let mut batch = WriteBatch::new();
     batch.put(CF, key, value).unwrap();
-    engine.write(batch.iter()).unwrap();
+    engine.write(batch.iter(), Durability::Immediate).unwrap();
 }
 
 fn get(engine: &Engine, key: &[u8]) -> Option<Vec<u8>> {
@@ -73,7 +73,7 @@ fn a_cursor_sees_one_moment() {
     }
     let mut batch = WriteBatch::new();
     batch.delete(CF, &[3]).unwrap();
-    engine.write(batch.iter()).unwrap();
+    engine.write(batch.iter(), Durability::Immediate).unwrap();
     let mut n = 0u8;
     let mut more = cursor.seek_to_first().unwrap();
     while more {
@@ -206,7 +206,9 @@ fn the_first_batch_of_a_family_keeps_the_dram_budget() {
     for n in 0..40_000u32 {
         batch.put(CF, &n.to_le_bytes(), b"").unwrap();
     }
-    let error = engine.write(batch.iter()).unwrap_err();
+    let error = engine
+        .write(batch.iter(), Durability::Immediate)
+        .unwrap_err();
     assert_eq!(
         error.kind(),
         thermocline_base::ErrorKind::OutOfSpace,
@@ -257,7 +259,7 @@ fn a_write_that_dies_between_grant_and_finish_lets_nobody_wait() {
         put(&engine, b"a", b"1");
         let left = std::rc::Rc::new(std::cell::Cell::new(left));
         let bomb = Bomb { left, given: false };
-        let write = std::panic::AssertUnwindSafe(|| engine.write(bomb));
+        let write = std::panic::AssertUnwindSafe(|| engine.write(bomb, Durability::Immediate));
         if std::panic::catch_unwind(write).is_ok() {
             break;
         }
@@ -265,7 +267,7 @@ fn a_write_that_dies_between_grant_and_finish_lets_nobody_wait() {
         let mut batch = WriteBatch::new();
         batch.put(CF, b"b", b"2").unwrap();
         // Before the grant nothing has happened; after it the store takes no writes.
-        if let Err(error) = engine.write(batch.iter()) {
+        if let Err(error) = engine.write(batch.iter(), Durability::Immediate) {
             assert_eq!(
                 error.kind(),
                 thermocline_base::ErrorKind::Poisoned,

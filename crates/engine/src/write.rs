@@ -1,24 +1,19 @@
-//! Writing: grants one at a time, everything after them in parallel, one persist per batch (see the
-//! crate documentation for the steps).
+//! What a grant needs: room in a chain, memory for the index, a generation that takes writes. All of
+//! it under the writer's lock (see the crate documentation for the steps).
 
-use std::cell::RefCell;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
-use thermocline_base::planted::{Bug, active};
-use thermocline_base::size::format_size;
+use thermocline_base::size::{format_size, index};
 use thermocline_base::sync::lock;
-use thermocline_base::{BatchEntry, CfId, Error, Kind, Result, SeqNo};
+use thermocline_base::{BatchEntry, CfId, Error, Result, SeqNo};
 use thermocline_halloc::{Reserve, Witness};
-use thermocline_memtable::{
-    Chain, ChainWriter, Descriptor, Grant, ItemBuilder, Memtable, item_bytes,
-};
+use thermocline_memtable::{Chain, ChainWriter, Descriptor, ItemBuilder, Memtable, Persist};
 use thermocline_version::{Change, VersionEdit};
 
-use crate::flight::Marks;
-use crate::metrics::Count;
+use crate::commit::carry::Group;
 use crate::start::opened;
-use crate::store::{Engine, Inner};
+use crate::store::Inner;
+use crate::sync::Ordering;
 
 /// An item never exceeds the largest part of a region, less headers.
 pub(crate) const ITEM_BYTES_MAX: u64 = (64 << 20) - 4096;
@@ -52,33 +47,6 @@ pub(crate) struct Writer {
     credit_readers: usize,
     /// Whether a later item's `published` covers the last write.
     pub covered: bool,
-}
-
-/// A group between grant and finish.
-struct Group {
-    room: Grant,
-    memtable: Arc<Memtable>,
-    first: SeqNo,
-    last: SeqNo,
-    published: u64,
-}
-
-/// A group that has not been indexed yet. Dropped like that, by an error or by a panic, it can never
-/// finish, and nothing behind it can: those who wait must learn, not hang.
-struct Flying<'a>(&'a Inner);
-
-impl Drop for Flying<'_> {
-    fn drop(&mut self) {
-        self.0.poison.poison(Error::Poisoned(
-            "a write ended between its grant and its finish".into(),
-        ));
-        self.0.flight.fail();
-    }
-}
-
-thread_local! {
-    /// Where this thread builds its items.
-    static BUILDER: RefCell<ItemBuilder> = RefCell::default();
 }
 
 /// The next generation, named by the manifest ahead of need.
@@ -145,54 +113,6 @@ impl Writer {
     }
 }
 
-impl Engine {
-    /// Applies `entries` as one: visible together, durable together, on return.
-    ///
-    /// # Errors
-    /// [`Error::OutOfSpace`] naming the budget, [`Error::Unsupported`] for a batch larger than an
-    /// item: nothing was written. [`Error::Poisoned`] after a failed persist: the outcome of the
-    /// write that met the failure is unknown.
-    pub fn write<'a>(
-        &self,
-        entries: impl ExactSizeIterator<Item = BatchEntry<'a>> + Clone,
-    ) -> Result<()> {
-        let inner = &*self.inner;
-        let records = entries.len() as u64;
-        if records == 0 {
-            return Ok(());
-        }
-        inner.check_writable()?;
-        let bytes = item_bytes(entries.clone());
-        if bytes > ITEM_BYTES_MAX {
-            return Err(Error::Unsupported(format!(
-                "a batch over {ITEM_BYTES_MAX} bytes needs staging, which this version does not \
-                 have; this one takes {bytes}"
-            )));
-        }
-        let deletes_only = entries.clone().all(|entry| entry.kind == Kind::Delete);
-        let reserve = if deletes_only {
-            Reserve::Use
-        } else {
-            Reserve::Keep
-        };
-        let mut writer = lock(&inner.writer);
-        // Again: whoever closed the store meanwhile has cut the chain under this lock, and what
-        // came behind the cut would be lost; so would what followed a failed persist.
-        inner.check_writable()?;
-        inner.reserve_dram(&mut writer, entries.clone(), records, deletes_only)?;
-        let attached = inner.make_room(&mut writer, bytes, reserve)?;
-        let group = inner.grant(&mut writer, records, bytes);
-        // What will be needed soon changes only with the zones that are taken.
-        let due = attached && inner.work_is_due(&writer);
-        drop(writer);
-        inner.carry(&group, entries)?;
-        if due {
-            self.nudge();
-        }
-        Ok(())
-    }
-}
-
 impl Inner {
     pub fn check_writable(&self) -> Result<()> {
         if self.options.read_only {
@@ -208,14 +128,14 @@ impl Inner {
 
     /// Checks the DRAM budget for the index entries of a write, before anything is written. The
     /// last sixteenth is left to deletes.
-    fn reserve_dram<'a>(
+    pub fn reserve_dram<'a>(
         &self,
         writer: &mut Writer,
         entries: impl Iterator<Item = BatchEntry<'a>> + Clone,
         records: u64,
         deletes_only: bool,
     ) -> Result<()> {
-        let credited = writer.credit >= records && self.readers.len() <= writer.credit_readers;
+        let credited = writer.credit >= records && self.readers.moments() <= writer.credit_readers;
         if credited && entries.clone().all(|entry| entry.cf == writer.credit_cf) {
             writer.credit -= records;
             return Ok(());
@@ -226,19 +146,14 @@ impl Inner {
                 families.push(entry.cf);
             }
         }
-        let used: u64 = self
-            .view
-            .load()
-            .memtables
-            .iter()
-            .map(|m| m.index_bytes())
-            .sum();
+        let view = self.view.load();
+        let used: u64 = view.memtables.iter().map(|m| m.index_bytes()).sum();
         let dram = self.options.dram;
         let limit = if deletes_only { dram } else { dram - dram / 16 };
         // `visible`, this group, and every group that may become visible meanwhile.
-        let registered = self.readers.len();
-        let readers = registered + 2 + self.flight.groups();
-        let flying = self.flight.records();
+        let registered = self.readers.moments();
+        let readers = registered + 2 + index(self.ring.groups());
+        let flying = self.ring.records();
         let bound = |updates: u64| -> u64 {
             let updates = updates + flying;
             families
@@ -259,7 +174,7 @@ impl Inner {
     /// persist.
     ///
     /// Returns whether a zone was attached.
-    fn make_room(&self, writer: &mut Writer, bytes: u64, reserve: Reserve) -> Result<bool> {
+    pub fn make_room(&self, writer: &mut Writer, bytes: u64, reserve: Reserve) -> Result<bool> {
         self.record_chain(writer)?;
         let full = writer.active.bytes() + bytes > self.options.memtable_bytes();
         let wide =
@@ -295,10 +210,28 @@ impl Inner {
     }
 
     /// Whether the store's thread has something to do ahead of need.
-    fn work_is_due(&self, writer: &Writer) -> bool {
+    pub fn work_is_due(&self, writer: &Writer) -> bool {
         let filling = writer.active.bytes() > self.options.memtable_bytes() / 2;
         filling && writer.prepared.is_none()
             || self.space.wants_growth(self.options.pm_region.zones_ahead)
+    }
+
+    /// Whether a write of `bytes` bytes would have to wait for a file's sync, growth, or others.
+    pub fn check_no_slowdown(&self, writer: &Writer, bytes: u64) -> Result<()> {
+        let full = writer.active.bytes() + bytes > self.options.memtable_bytes();
+        let seals = full && !writer.active.is_empty();
+        let cause = if !writer.recorded || seals && writer.prepared.is_none() {
+            "for the manifest"
+        } else if seals && self.ring.groups() > 0 || !self.ring.has_room() {
+            "for writes in flight"
+        } else if writer.chain.state().left < bytes && !self.space.has_room_now(bytes) {
+            "for the region to grow"
+        } else {
+            return Ok(());
+        };
+        Err(Error::Busy(format!(
+            "the write would have to wait {cause}, and it asked not to"
+        )))
     }
 
     /// Names the chain of this incarnation in the manifest, before its first grant.
@@ -341,89 +274,21 @@ impl Inner {
     }
 
     /// Gives a group its seqnos and its place. From here on nothing may fail but a persist.
-    fn grant(&self, writer: &mut Writer, records: u64, bytes: u64) -> Group {
+    pub fn grant(&self, writer: &mut Writer, records: u64, bytes: u64) -> Group {
         let first = SeqNo(writer.next_seqno);
         let last = SeqNo(first.0 + records - 1);
         writer.next_seqno = last.0 + 1;
         writer.covered = false;
         writer.active.count_item(bytes, records);
-        self.flight.begin(last, records);
         Group {
             room: writer.chain.grant(bytes),
-            memtable: writer.active.clone(),
+            // The view changes under the writer's lock only: its first generation is the active one.
+            view: self.view.load(),
+            ticket: self.ring.grant(last.0, records),
             first,
             last,
-            published: self.durable.load(Ordering::Acquire),
+            published: self.ring.durable(),
         }
-    }
-
-    /// Persists and indexes a group, beside others, and returns when it may be acknowledged.
-    fn carry<'a>(
-        &self,
-        group: &Group,
-        entries: impl Iterator<Item = BatchEntry<'a>> + Clone,
-    ) -> Result<()> {
-        let flying = Flying(self);
-        if active(Bug::PublishBeforePersist) {
-            self.visible.store(group.last.0, Ordering::Release);
-        }
-        let indexed = BUILDER.with_borrow_mut(|builder| {
-            let region = self.space.region();
-            let first = group.first.0;
-            let offsets =
-                builder.persist(region, &group.room, entries.clone(), first, group.published)?;
-            // From here on the write is durable; whatever fails now leaves an index that lacks it.
-            for ((entry, &at), seqno) in entries.clone().zip(offsets).zip(first..) {
-                let readers = |out: &mut Vec<SeqNo>| self.collect_readers(out);
-                group
-                    .memtable
-                    .insert(entry.cf, entry.key, at, SeqNo(seqno), readers)?;
-            }
-            Ok(())
-        });
-        // An error poisons the store with its cause first; then `flying` tells whoever waits.
-        indexed.map_err(|error| self.poison.poison(error))?;
-        self.count_entries(entries);
-        std::mem::forget(flying);
-        self.flight
-            .finish(group.first, group.last, self.marks(), &self.poison)
-    }
-
-    /// The seqnos, ascending, at which somebody may read now or when groups in flight have finished:
-    /// what registered readers hold, `visible`, and what `visible` may become. A group granted after
-    /// this was asked is newer than all versions there are, and needs only the newest of them.
-    fn collect_readers(&self, out: &mut Vec<SeqNo>) {
-        // In this order: a group that finishes in between is in one of the two, or in both.
-        let mut boundaries = Vec::new();
-        self.flight.boundaries(&mut boundaries);
-        self.readers
-            .collect(SeqNo(self.visible.load(Ordering::Acquire)), out);
-        out.extend(boundaries);
-        out.sort_unstable();
-        out.dedup();
-    }
-
-    pub fn marks(&self) -> Marks<'_> {
-        Marks {
-            durable: &self.durable,
-            visible: &self.visible,
-        }
-    }
-
-    fn count_entries<'a>(&self, entries: impl Iterator<Item = BatchEntry<'a>>) {
-        let (mut puts, mut deletes, mut user) = (0, 0, 0);
-        for entry in entries {
-            match entry.kind {
-                Kind::Delete => deletes += 1,
-                _ => puts += 1,
-            }
-            user += (entry.key.len() + entry.value.len()) as u64;
-        }
-        self.counted.add(Count::Puts, puts);
-        if deletes > 0 {
-            self.counted.add(Count::Deletes, deletes);
-        }
-        self.counted.add(Count::UserBytes, user);
     }
 
     /// Names the next generation in the manifest, so that no fsync falls on the put path when the
@@ -462,7 +327,7 @@ impl Inner {
             return Ok(());
         }
         // A memtable is sealed only when `durable` has passed its last grant.
-        self.flight.drain(&self.poison)?;
+        self.drain()?;
         let Some(next) = writer.prepared.take() else {
             return Ok(());
         };
@@ -506,22 +371,20 @@ impl Inner {
                 other => Err(other),
             };
         }
-        self.flight.drain(&self.poison)?;
+        self.drain()?;
         let room = writer.chain.grant(64);
-        let published = self.durable.load(Ordering::Acquire);
+        let published = self.ring.durable();
         let nothing: [BatchEntry<'_>; 0] = [];
-        let covered = BUILDER.with_borrow_mut(|builder| {
-            let region = self.space.region();
-            builder.persist(
-                region,
+        ItemBuilder::default()
+            .store(
+                self.space.region(),
                 &room,
                 nothing.into_iter(),
                 writer.next_seqno,
                 published,
-            )?;
-            Ok(())
-        });
-        covered.map_err(|error| self.poison.poison(error))?;
+                Persist::Now,
+            )
+            .map_err(|error| self.poison.poison(error))?;
         writer.active.count_item(64, 0);
         writer.covered = true;
         Ok(())

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use thermocline_base::options::Options;
 use thermocline_base::{CfId, Error, ErrorKind, Result, Steps, WriteBatch};
-use thermocline_engine::{Cursor, Engine, World};
+use thermocline_engine::{Cursor, Durability, Engine, World};
 use thermocline_env::fault::{Fault, FaultStorage, Op, Plan, Repeat};
 use thermocline_env::sim::SimFs;
 use thermocline_env::{Env, real::RealStorage};
@@ -129,7 +129,7 @@ fn work(world: &World, run: &mut Run) -> Result<()> {
                     after.insert((cf_name, key), value);
                 }
             }
-            if let Err(error) = engine.write(batch.iter()) {
+            if let Err(error) = engine.write(batch.iter(), Durability::Immediate) {
                 run.in_flight = Some(after);
                 refuses_writes(&engine, run, &error);
                 return Err(error);
@@ -155,7 +155,9 @@ fn refuses_writes(engine: &Engine, run: &Run, cause: &Error) {
         return;
     }
     for _ in 0..2 {
-        let again = engine.write(batch.iter()).unwrap_err();
+        let again = engine
+            .write(batch.iter(), Durability::Immediate)
+            .unwrap_err();
         assert_eq!(again.kind(), ErrorKind::Poisoned, "{again} after {cause}");
         assert!(again.to_string().contains(&cause.to_string()), "{again}");
         let again = engine.family("after the fault").unwrap_err();
@@ -196,7 +198,7 @@ fn check(fs: SimFs, pm: SimPm, run: &Run, what: &str) {
         // It takes writes again.
         let mut batch = WriteBatch::new();
         batch.put(CfId::DEFAULT, b"again", b"well").unwrap();
-        engine.write(batch.iter()).unwrap();
+        engine.write(batch.iter(), Durability::Immediate).unwrap();
         engine.close().unwrap();
     }
 }
@@ -348,7 +350,7 @@ fn a_failed_manifest_append_poisons() {
     let engine = Engine::open(machine.world(), dir(), options()).unwrap();
     let mut batch = WriteBatch::new();
     batch.put(CfId::DEFAULT, b"before", b"the fault").unwrap();
-    engine.write(batch.iter()).unwrap();
+    engine.write(batch.iter(), Durability::Immediate).unwrap();
     machine.disk.arm(Plan {
         fault: Fault::Eio,
         op: Some(Op::Write),
@@ -392,7 +394,7 @@ fn a_full_disk_when_the_region_grows() {
         let mut batch = WriteBatch::new();
         let (key, value) = (n.to_be_bytes().to_vec(), vec![1; 5000]);
         batch.put(CfId::DEFAULT, &key, &value)?;
-        engine.write(batch.iter())?;
+        engine.write(batch.iter(), Durability::Immediate)?;
         acknowledged.insert(("default".into(), key), value);
         Ok::<(), Error>(())
     };
@@ -412,7 +414,7 @@ fn a_full_disk_when_the_region_grows() {
         for n in 0..20u32 {
             let mut batch = WriteBatch::new();
             batch.delete(CfId::DEFAULT, &n.to_be_bytes()).unwrap();
-            engine.write(batch.iter()).unwrap();
+            engine.write(batch.iter(), Durability::Immediate).unwrap();
             acknowledged.remove(&("default".into(), n.to_be_bytes().to_vec()));
         }
         let error = (0..20_000u32)

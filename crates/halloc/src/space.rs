@@ -395,6 +395,14 @@ impl Space {
         found.is_some_and(|(_, run)| free > run) || self.next_part(&state).is_some()
     }
 
+    /// As [`Space::has_room`], without growing the region.
+    pub fn has_room_now(&self, min_bytes: u64) -> bool {
+        let state = lock(&self.state);
+        let free: usize = state.parts.iter().map(|p| p.free).sum();
+        let found = state.parts.iter().find_map(|part| part.find(min_bytes));
+        found.is_some_and(|(_, run)| free > run || self.next_part(&state).is_some())
+    }
+
     /// Whether fewer than `zones` zones are free and the region can still grow.
     pub fn wants_growth(&self, zones: u64) -> bool {
         let state = lock(&self.state);

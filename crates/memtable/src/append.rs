@@ -132,24 +132,40 @@ impl Grant {
     pub fn at(&self) -> PmOff {
         self.at
     }
+
+    /// How many bytes it takes, whole lines.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+/// When an item becomes durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Persist {
+    /// Before [`ItemBuilder::store`] returns.
+    Now,
+    /// When somebody flushes its range and fences. It is stored through the cache, so that any
+    /// thread can.
+    Deferred,
 }
 
 impl ItemBuilder {
     /// Buffers above this are not kept from one item to the next.
     const KEEP_BYTES: usize = 1 << 20;
 
-    /// Builds and persists one item with `entries` at `first_seqno` in the room granted. Returns the
-    /// offset of each record.
+    /// Builds one item with `entries` at `first_seqno` in the room granted, stores it, and persists it
+    /// now or leaves that to others. Returns the offset of each record.
     ///
     /// # Errors
     /// A failed persist: the item may or may not be there, and the store must be poisoned.
-    pub fn persist<'a>(
+    pub fn store<'a>(
         &mut self,
         region: &Region,
         grant: &Grant,
         entries: impl Iterator<Item = BatchEntry<'a>> + Clone,
         first_seqno: u64,
         published: u64,
+        persist: Persist,
     ) -> Result<&[PmOff]> {
         if self.bytes.capacity() > ItemBuilder::KEEP_BYTES {
             self.bytes = Vec::new();
@@ -160,12 +176,13 @@ impl ItemBuilder {
             grant.bytes,
             "the grant is the item's size"
         );
-        if active(Bug::SkipFlush) {
+        let deferred = persist == Persist::Deferred;
+        if deferred || active(Bug::SkipFlush) {
             region.write(grant.at, &self.bytes);
         } else {
             region.write_nt(grant.at, &self.bytes);
         }
-        if !active(Bug::SkipFence) {
+        if !deferred && !active(Bug::SkipFence) {
             region.fence(SITE_ITEM)?;
         }
         Ok(&self.offsets)

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use thermocline_art::{Leaf, NewEntry};
+use thermocline_art::{Leaf, Moments, NewEntry};
 use thermocline_base::sync::{Mutex, lock};
 use thermocline_base::{CfId, Result, SeqNo};
 use thermocline_pm::{LINE, PmOff};
@@ -12,19 +12,19 @@ use crate::table::Memtable;
 use crate::walk::{ItemRef, each_record};
 
 impl Memtable {
-    /// Puts a durable record into the index of its family. Where the key is there already, `readers`
-    /// is asked, under the lock of the key's place, for the seqnos, ascending, at which somebody may
-    /// still read: `visible` among them, and all that `visible` may become before a later insert.
+    /// Puts a stored record into the index of its family. Where the key is there already, `moments`
+    /// is asked, under the lock of the key's place, for those at which somebody may still read:
+    /// `visible` among them, and all that `visible` may become before a later insert.
     ///
     /// # Errors
     /// Corruption of another record whose key had to be read.
-    pub fn insert(
+    pub fn insert<M: Moments>(
         &self,
         cf: CfId,
         key: &[u8],
         at: PmOff,
         seqno: SeqNo,
-        readers: impl FnOnce(&mut Vec<SeqNo>),
+        moments: impl FnOnce() -> M,
     ) -> Result<()> {
         let tree = self.tree_or_new(cf);
         let guard = tree.pin();
@@ -33,8 +33,7 @@ impl Memtable {
             let Some(entry) = present else {
                 return Ok(Some(NewEntry::from(leaf)));
             };
-            let mut seqnos = Vec::new();
-            readers(&mut seqnos);
+            let moments = moments();
             // Verified: its seqno decides which versions stay.
             let present = || {
                 Ok(self
@@ -42,7 +41,7 @@ impl Memtable {
                     .read(PmOff(entry.leaf().offset()), true)?
                     .seqno)
             };
-            entry.with_version(seqno, leaf, present, &seqnos).map(Some)
+            entry.with_version(seqno, leaf, present, &moments).map(Some)
         })?;
         Ok(())
     }

@@ -28,7 +28,7 @@
 //!    the first chain of an incarnation starts at the base that the manifest gives, its next chains
 //!    follow on.
 //! 4. **Readers see published records only.** A record's offset enters the index after its item is
-//!    durable; it becomes visible when the store's `visible` seqno reaches it. Record bytes never
+//!    stored (and, unless that was deferred, durable); it becomes visible when the store's `visible` seqno reaches it. Record bytes never
 //!    change from then on.
 //! 5. **The newest version that a reader may see stays.** An insert keeps, of each key, the newest
 //!    version at or below `visible` and below every registered reader (`art::versions`).
@@ -55,7 +55,7 @@ mod scan;
 mod table;
 mod walk;
 
-pub use append::{ChainWriter, Grant, ItemBuilder, WriterState};
+pub use append::{ChainWriter, Grant, ItemBuilder, Persist, WriterState};
 pub use chain::{Chain, ChainPlan, Segment};
 pub use descriptor::Descriptor;
 pub use format::{ITEM_HEADER, RECORD_HEADER, item_bytes};
@@ -66,6 +66,8 @@ pub use walk::{ChainEnd, ItemRef, WalkOutcome, walk_incarnation};
 thermocline_base::sites! {
     /// An item's records are durable.
     SITE_ITEM = "memtable: item durable";
+    /// Items whose write-back was deferred are durable, and with them all before.
+    SITE_DEFERRED = "memtable: deferred items durable";
     /// What recovery keeps is durable, even if a killed process had not persisted it.
     SITE_REPERSIST = "memtable: kept items durable";
     /// A generation's descriptor is durable.

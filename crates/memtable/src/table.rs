@@ -1,9 +1,9 @@
 //! A memtable generation: the records of a stretch of seqnos, and one index for each column family.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use thermocline_art::{Entry, KeySource, Leaf, NodeMemory, Slab, Tree};
+use thermocline_base::sync::{AtomicBool, AtomicU64, Ordering};
 use thermocline_base::{CfId, Error, Kind, Result, SeqNo};
 use thermocline_pm::{LINE, PmOff, Region};
 

@@ -137,7 +137,7 @@ fn lists_stay_within_the_reserved_bound() {
                     return Ok(Some(leaf.into()));
                 };
                 let own = || Ok(SeqNo(1));
-                let new = present.with_version(SeqNo(seqno), leaf, own, &readers)?;
+                let new = present.with_version(SeqNo(seqno), leaf, own, &readers[..])?;
                 Ok(Some(new))
             })
             .unwrap();

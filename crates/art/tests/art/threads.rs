@@ -207,7 +207,12 @@ fn hot_keys(slab: Arc<dyn NodeMemory>) {
                         let readers = [SeqNo(0), SeqNo(seqno.0 / 2), SeqNo(seqno.0 - 1)];
                         let leaf = records.leaf(key, seqno.0 as usize);
                         let own = || Ok(SeqNo(records.of(present.leaf()).1 as u64));
-                        Ok(Some(present.with_version(seqno, leaf, own, &readers)?))
+                        Ok(Some(present.with_version(
+                            seqno,
+                            leaf,
+                            own,
+                            &readers[..],
+                        )?))
                     })
                     .unwrap();
                 }

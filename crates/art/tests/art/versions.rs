@@ -143,7 +143,7 @@ fn a_list_that_is_not_stored_is_given_back() {
         let own = || Ok(SeqNo(1));
         let list = present
             .unwrap()
-            .with_version(SeqNo(2), leaf, own, &readers)?;
+            .with_version(SeqNo(2), leaf, own, &readers[..])?;
         drop(list);
         Err(Error::Busy("no".into()))
     });
@@ -155,7 +155,7 @@ fn a_list_that_is_not_stored_is_given_back() {
             SeqNo(2),
             records.leaf(0, 2),
             own,
-            &readers,
+            &readers[..],
         )?))
     });
     assert!(result.is_err());

@@ -94,15 +94,6 @@ fn batches() {
     );
     assert_eq!(too_big.len(), 64, "the batch stays as it was");
     assert_unchanged(&dir, &before);
-    // Buffered durability comes later.
-    let mut small = db.batch();
-    small.put("k", "v");
-    let says = ["buffered", "immediate"];
-    refused(
-        small.commit(Durability::Buffered),
-        ErrorKind::Unsupported,
-        &says,
-    );
     // A family of another database.
     let stranger = Db::open(home.path().join("stranger"), options()).unwrap();
     let family = stranger
@@ -126,7 +117,7 @@ fn batches() {
         batch.put([n], &value);
     }
     batch.commit(Durability::Immediate).unwrap();
-    drop((db, batch, small, mixed, too_big));
+    drop((db, batch, mixed, too_big));
     let db = Db::open(&dir, big_enough).unwrap();
     assert_eq!(db.range([0]..=[62]).count(), 63);
     assert!(*db.get([62]).unwrap().unwrap() == value);

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use thermocline_base::options::Options;
 use thermocline_base::step::Observer;
 use thermocline_base::{CfId, Error, Result, Site, Steps, When};
-use thermocline_engine::{Cursor, Engine, Report, World, verify};
+use thermocline_engine::{Cursor, Durability, Engine, InFlight, Report, World, verify};
 use thermocline_env::Env;
 use thermocline_env::sim::SimFs;
 use thermocline_pm::SimPm;
@@ -105,14 +105,20 @@ impl Life {
 
     /// Does `op`. A full region refuses it without effect: `Ok(false)`.
     pub fn run(&self, op: &Op) -> Result<bool> {
+        self.run_as(op, Durability::Immediate)
+    }
+
+    /// As `run`, acknowledged so.
+    pub fn run_as(&self, op: &Op, durability: Durability) -> Result<bool> {
         self.tracker.lock().unwrap().begin(op);
         let done = match op {
-            Op::Write(changes) => self.engine().write(Op::batch(changes).iter()),
+            Op::Write(changes) => self.engine().write(Op::batch(changes).iter(), durability),
             Op::Family(name) => self.engine().family(name).map(drop),
         };
         let refused = matches!(done, Err(Error::OutOfSpace(_)));
         if done.is_ok() || refused {
-            self.tracker.lock().unwrap().end(!refused);
+            let done = (!refused).then_some(durability);
+            self.tracker.lock().unwrap().end(done);
             // The caller knows: an instant of its own, whether or not anything was fenced.
             self.pm.steps().point(ACKNOWLEDGED, When::After);
             return Ok(!refused);
@@ -120,9 +126,30 @@ impl Life {
         done.map(|()| true)
     }
 
+    /// Lets a write be granted, and no more.
+    pub fn begin(&self, op: &Op, durability: Durability) -> InFlight {
+        let Op::Write(changes) = op else {
+            unreachable!("only writes can be in flight")
+        };
+        let write = self.engine().begin(Op::batch(changes), durability).unwrap();
+        self.tracker.lock().unwrap().granted(op, write.last().0);
+        write
+    }
+
+    /// Lets a granted write go its way.
+    pub fn carry(&self, write: InFlight, durability: Durability) {
+        let last = write.last().0;
+        let acknowledged = write.carry().unwrap();
+        if acknowledged && durability == Durability::Immediate {
+            self.tracker.lock().unwrap().told(last);
+        }
+        self.pm.steps().point(ACKNOWLEDGED, When::After);
+    }
+
     pub fn close(&mut self) -> Result<()> {
-        self.tracker.lock().unwrap().closed();
-        self.engine.take().map_or(Ok(()), |engine| engine.close())
+        let closed = self.engine.take().map_or(Ok(()), |engine| engine.close());
+        self.tracker.lock().unwrap().closed(closed.is_ok());
+        closed
     }
 
     pub fn verify(&self) -> Result<Report> {

@@ -1,10 +1,10 @@
 //! What a store may hold: the plain model, and what a crash at an instant may leave of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use thermocline_base::{CfId, WriteBatch};
-use thermocline_engine::Engine;
+use thermocline_engine::{Durability, Engine};
 
 /// One change of one key.
 #[derive(Debug, Clone)]
@@ -152,19 +152,29 @@ impl Expect {
 /// Follows a running store: what was acknowledged and what is in flight.
 #[derive(Debug)]
 pub struct Tracker {
+    /// With everything that is durable, and no more.
     expect: Expect,
+    /// Writes that were granted behind that, in the order of their grants, with their last seqnos:
+    /// a crash keeps a prefix of them.
+    flying: VecDeque<(Op, u64)>,
+    /// What a call does right now, behind all of them.
     in_flight: Option<Op>,
+    /// The last seqno granted before it.
+    granted: u64,
+    /// The last seqno of a write whose caller was told that it is durable.
+    told: u64,
     engine: Option<Engine>,
-    visible: u64,
 }
 
 impl Tracker {
     pub fn new(expect: Expect) -> Tracker {
         Tracker {
             expect,
+            flying: VecDeque::new(),
             in_flight: None,
+            granted: 0,
+            told: 0,
             engine: None,
-            visible: 0,
         }
     }
 
@@ -172,46 +182,83 @@ impl Tracker {
     pub fn expect(&mut self) -> Expect {
         let shown = self.engine.as_ref().map_or(0, |engine| engine.visible().0);
         self.expect.seen = self.expect.seen.max(shown);
+        let durable = self.durable();
+        while let Some((op, _)) = self.flying.pop_front_if(|(_, last)| *last <= durable) {
+            self.settle(&op);
+        }
         let mut expect = self.expect.clone();
-        if let Some(op) = &self.in_flight {
-            let with = Arc::new(expect.allowed[0].with(op));
-            if shown > self.visible {
-                // A reader may have seen it: it must stay.
-                expect.allowed = vec![with];
-            } else if *with != *expect.allowed[0] {
-                expect.allowed.push(with);
+        let mut model = expect.allowed[0].clone();
+        // A write that the store calls durable stays, whether or not its caller knows.
+        let settled = self.in_flight.is_some() && durable > self.granted;
+        for op in self.flying.iter().map(|(op, _)| op).chain(&self.in_flight) {
+            let with = Arc::new(model.with(op));
+            if *with != *model {
+                expect.allowed.push(with.clone());
+                model = with;
             }
+        }
+        if settled {
+            expect.allowed = vec![model];
         }
         expect
     }
 
+    fn durable(&self) -> u64 {
+        let durable = self.engine.as_ref().map_or(0, |engine| engine.durable().0);
+        durable.max(self.told)
+    }
+
+    /// The oldest write that was not known to be durable is.
+    fn settle(&mut self, op: &Op) {
+        self.expect.allowed = vec![Arc::new(self.expect.allowed[0].with(op))];
+    }
+
+    /// A write was granted, and has not finished.
+    pub fn granted(&mut self, op: &Op, last: u64) {
+        self.flying.push_back((op.clone(), last));
+        self.granted = last;
+    }
+
+    /// The caller of a write was told that it is durable.
+    pub fn told(&mut self, last: u64) {
+        self.told = self.told.max(last);
+    }
+
     pub fn opened(&mut self, engine: &Engine) {
         self.engine = Some(engine.clone());
-        self.visible = engine.visible().0;
+        (self.granted, self.told) = (engine.visible().0, 0);
         self.expect.exists = true;
     }
 
     /// The store has been read: it holds exactly this.
     pub fn holds(&mut self, model: &Arc<Model>) {
         self.expect.allowed = vec![model.clone()];
+        self.flying.clear();
     }
 
     pub fn begin(&mut self, op: &Op) {
         self.in_flight = Some(op.clone());
     }
 
-    /// The operation in flight was acknowledged, or refused without effect.
-    pub fn end(&mut self, done: bool) {
-        if let Some(op) = self.in_flight.take()
-            && done
-        {
-            self.expect.allowed = vec![Arc::new(self.expect.allowed[0].with(&op))];
+    /// The operation in flight was refused without effect, or acknowledged: as durable, with all
+    /// before it, or as visible.
+    pub fn end(&mut self, done: Option<Durability>) {
+        let visible = self.engine.as_ref().map_or(0, |engine| engine.visible().0);
+        if let (Some(op), Some(durability)) = (self.in_flight.take(), done) {
+            self.granted(&op, visible);
+            if durability == Durability::Immediate {
+                self.told(visible);
+            }
         }
-        self.visible = self.engine.as_ref().map_or(0, |engine| engine.visible().0);
-        self.expect.seen = self.expect.seen.max(self.visible);
+        self.expect();
     }
 
-    pub fn closed(&mut self) {
+    /// The store was closed, and if that went well everything is durable.
+    pub fn closed(&mut self, well: bool) {
+        if well {
+            self.told(self.granted);
+        }
+        self.expect();
         self.engine = None;
     }
 }

@@ -1,11 +1,9 @@
 //! Bugs planted on purpose: each must be caught. The same explorations without a bug find nothing
 //! (`states`), and where a test here builds its own images it first shows that they are harmless.
 
-use std::sync::Arc;
-
+use thermocline_base::Point;
 use thermocline_base::planted::{Bug, plant};
-use thermocline_base::{Point, SeqNo};
-use thermocline_engine::Watermark;
+use thermocline_engine::Durability;
 
 use crate::check::{caught, write_on};
 use crate::explore::{Planted, explore};
@@ -179,17 +177,19 @@ fn a_seqno_given_out_again_is_caught() {
 #[test]
 fn an_acknowledgement_out_of_order_is_caught() {
     only_with(Bug::AckOutOfOrder, || {
-        let mut raw = Raw::after(&three(), 16);
-        let mut watermark = Watermark::new(SeqNo(3));
-        let (lost, kept) = (put(b"lost"), put(b"kept"));
-        raw.append(&lost, 3, false);
-        raw.append(&kept, 3, true);
-        if watermark.finish(SeqNo(5), SeqNo(5)) {
-            // Its caller was told; from now on it must be there.
-            let both = raw.acked.allowed[0].with(&lost).with(&kept);
-            let only = raw.acked.allowed[0].with(&kept);
-            raw.acked.allowed = vec![Arc::new(both), Arc::new(only)];
+        let mut life = Life::fresh(&options(), 16);
+        life.open().unwrap();
+        for op in three() {
+            assert!(life.run(&op).unwrap());
         }
-        raw.crash(1).recover().map(drop)
+        let (lost, kept) = (put(b"lost"), put(b"kept"));
+        let first = life.begin(&lost, Durability::Immediate);
+        let second = life.begin(&kept, Durability::Immediate);
+        life.carry(second, Durability::Immediate);
+        let now = Snapshot::of(&life, HERE);
+        life.carry(first, Durability::Immediate);
+        let mut next = now.life(&now.oldest(), &options(), 1);
+        next.expect(&now.expect);
+        next.recover().map(drop)
     });
 }

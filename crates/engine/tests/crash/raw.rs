@@ -7,7 +7,8 @@ use thermocline_base::planted::{Bug, plant};
 use thermocline_base::{Point, When};
 use thermocline_halloc::{Reserve, Space};
 use thermocline_memtable::{
-    Chain, ChainPlan, ChainWriter, ItemBuilder, ItemRef, Segment, item_bytes, walk_incarnation,
+    Chain, ChainPlan, ChainWriter, ItemBuilder, ItemRef, Persist, Segment, item_bytes,
+    walk_incarnation,
 };
 use thermocline_pm::Region;
 use thermocline_version::Manifest;
@@ -106,12 +107,13 @@ impl Raw {
         let bug = (!persisted).then(|| plant(Bug::SkipFlush));
         let grant = writer.grant(item_bytes(batch.iter()));
         ItemBuilder::default()
-            .persist(
+            .store(
                 self.space.region(),
                 &grant,
                 batch.iter(),
                 self.next,
                 published,
+                Persist::Now,
             )
             .unwrap();
         drop(bug);

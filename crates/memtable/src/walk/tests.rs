@@ -12,7 +12,7 @@ use thermocline_halloc::{Reserve, Space, SpaceSpec, Zone};
 use thermocline_pm::{Place, RegionSpec, SimPm};
 
 use super::*;
-use crate::{ChainWriter, ItemBuilder, Memtable};
+use crate::{ChainWriter, ItemBuilder, Memtable, Persist};
 
 const PM: u64 = 1 << 20;
 const DB: [u8; 16] = [3; 16];
@@ -75,7 +75,7 @@ impl Fixture {
         let grant = self.writer.grant(bytes);
         let region = self.space.region();
         ItemBuilder::default()
-            .persist(region, &grant, entries, self.next, published)
+            .store(region, &grant, entries, self.next, published, Persist::Now)
             .unwrap();
         let at = grant.at();
         self.next += n;

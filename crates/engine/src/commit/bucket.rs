@@ -1,0 +1,316 @@
+//! Leaders and followers: durable writes that meet become one group with one persist (LogFree §3.2.2).
+//!
+//! Each thread commits through one of a few *buckets*. Who finds its bucket free leads: it writes at
+//! once. Who finds it led leaves its changes there and sleeps; the leader, when it is done, hands the
+//! bucket to the first who waits, who takes along all that has gathered, up to a size. So groups grow as
+//! persisting is slow, and where it is fast, with as many buckets as threads, nobody ever waits here.
+//!
+//! A bucket is free, led, or led with followers. Only the last two steps need its lock: from free to
+//! led and back is one compare-exchange each.
+//!
+//! # Invariants
+//! 1. A bucket has at most one leader. It leaves by [`Led`]'s drop, on every path.
+//! 2. A request in the queue is answered once: by a verdict of the leader that took it, or by being
+//!    made the leader. A leader that dies answers those it took ([`Taken`]'s drop).
+//! 3. The state is *followed* whenever the queue is not empty and nobody holds its lock.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use thermocline_base::counter::thread_number;
+use thermocline_base::{Error, Result, WriteBatch};
+
+use crate::sync::{Arc, AtomicU32, AtomicU64, Condvar, Mutex, Ordering, lock, wait, wait_for};
+
+const FREE: u32 = 0;
+const LED: u32 = 1;
+const FOLLOWED: u32 = 2;
+
+/// Changes that wait for a leader, in memory of their own.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub batch: WriteBatch,
+    /// What they take in an item.
+    pub bytes: u64,
+    turn: Mutex<Turn>,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+enum Turn {
+    Waits,
+    Leads,
+    Done(Result<()>),
+}
+
+impl Request {
+    pub fn new(batch: WriteBatch, bytes: u64) -> Arc<Request> {
+        Arc::new(Request {
+            batch,
+            bytes,
+            turn: Mutex::new(Turn::Waits),
+            changed: Condvar::new(),
+        })
+    }
+
+    fn answer(&self, turn: Turn) {
+        *lock(&self.turn) = turn;
+        self.changed.notify_one();
+    }
+
+    /// Sleeps until a leader has written the changes, or it is this request's turn to lead (`None`).
+    fn wait(&self) -> Option<Result<()>> {
+        let mut turn = lock(&self.turn);
+        loop {
+            match std::mem::replace(&mut *turn, Turn::Waits) {
+                Turn::Waits => turn = wait(&self.changed, turn),
+                Turn::Leads => return None,
+                Turn::Done(result) => return Some(result),
+            }
+        }
+    }
+}
+
+/// See the module's text.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(crate) struct Bucket {
+    state: AtomicU32,
+    queue: Mutex<VecDeque<Arc<Request>>>,
+    /// What a leader that waits wants to have in the queue, in bytes. Under the queue's lock.
+    wanted: AtomicU64,
+    gathered: Condvar,
+}
+
+impl Default for Bucket {
+    fn default() -> Bucket {
+        Bucket {
+            state: AtomicU32::new(FREE),
+            queue: Mutex::default(),
+            wanted: AtomicU64::new(u64::MAX),
+            gathered: Condvar::new(),
+        }
+    }
+}
+
+/// The buckets of a store.
+#[derive(Debug)]
+pub(crate) struct Buckets(Box<[Bucket]>);
+
+impl Buckets {
+    pub fn new(buckets: usize) -> Buckets {
+        Buckets((0..buckets.max(1)).map(|_| Bucket::default()).collect())
+    }
+
+    /// This thread's bucket.
+    pub fn mine(&self) -> &Bucket {
+        &self.0[thread_number() % self.0.len()]
+    }
+}
+
+/// The lead of a bucket.
+#[derive(Debug)]
+pub(crate) struct Led<'a>(&'a Bucket);
+
+/// What became of a request.
+#[derive(Debug)]
+pub(crate) enum Joined<'a> {
+    /// It leads.
+    Leads(Led<'a>),
+    /// A leader wrote it, or failed to.
+    Done(Result<()>),
+}
+
+impl Bucket {
+    /// Leads if nobody does.
+    #[inline]
+    pub fn lead(&self) -> Option<Led<'_>> {
+        // Acquire: partner of the releases below. What the leader before did is over.
+        self.state
+            .compare_exchange(FREE, LED, Ordering::Acquire, Ordering::Relaxed)
+            .is_ok()
+            .then_some(Led(self))
+    }
+
+    /// Waits behind the leader; leads if there is none any more.
+    pub fn join(&self, request: &Arc<Request>) -> Joined<'_> {
+        let mut queue = lock(&self.queue);
+        loop {
+            if let Some(led) = self.lead() {
+                return Joined::Leads(led);
+            }
+            let followed =
+                self.state
+                    .compare_exchange(LED, FOLLOWED, Ordering::Relaxed, Ordering::Relaxed);
+            if let Ok(_) | Err(FOLLOWED) = followed {
+                break;
+            }
+        }
+        queue.push_back(request.clone());
+        let bytes: u64 = queue.iter().map(|request| request.bytes).sum();
+        if bytes >= self.wanted.load(Ordering::Relaxed) {
+            self.gathered.notify_one();
+        }
+        drop(queue);
+        match request.wait() {
+            Some(result) => Joined::Done(result),
+            None => Joined::Leads(Led(self)),
+        }
+    }
+}
+
+impl Led<'_> {
+    /// Waits until followers with `bytes` bytes have gathered, at most for `time`.
+    pub fn wait_for_followers(&self, bytes: u64, time: Duration) {
+        let mut queue = lock(&self.0.queue);
+        let gathered = |queue: &VecDeque<Arc<Request>>| -> u64 {
+            queue.iter().map(|request| request.bytes).sum()
+        };
+        // One sleep: whoever completes the size ends it; a wake-up for no reason only shortens it.
+        if gathered(&queue) < bytes {
+            self.0.wanted.store(bytes, Ordering::Relaxed);
+            queue = wait_for(&self.0.gathered, queue, time);
+            self.0.wanted.store(u64::MAX, Ordering::Relaxed);
+        }
+        drop(queue);
+    }
+
+    /// Takes followers, as long as they take at most `bytes_max` bytes together.
+    pub fn take(&self, bytes_max: u64) -> Taken {
+        let mut taken = Taken(Vec::new());
+        if self.0.state.load(Ordering::Relaxed) != FOLLOWED {
+            return taken;
+        }
+        let mut queue = lock(&self.0.queue);
+        let mut bytes = 0;
+        while let Some(next) = queue.front() {
+            bytes += next.bytes;
+            if bytes > bytes_max {
+                break;
+            }
+            taken.0.extend(queue.pop_front());
+        }
+        if queue.is_empty() {
+            self.0.state.store(LED, Ordering::Relaxed);
+        }
+        taken
+    }
+}
+
+impl Drop for Led<'_> {
+    fn drop(&mut self) {
+        let free = self
+            .0
+            .state
+            .compare_exchange(LED, FREE, Ordering::Release, Ordering::Relaxed);
+        if free.is_ok() {
+            return;
+        }
+        let mut queue = lock(&self.0.queue);
+        let next = queue.pop_front();
+        let state = match (&next, queue.is_empty()) {
+            (None, _) => FREE,
+            (Some(_), true) => LED,
+            (Some(_), false) => FOLLOWED,
+        };
+        self.0.state.store(state, Ordering::Release);
+        drop(queue);
+        if let Some(next) = next {
+            next.answer(Turn::Leads);
+        }
+    }
+}
+
+/// Followers that a leader has taken: it owes each an answer.
+#[derive(Debug)]
+pub(crate) struct Taken(Vec<Arc<Request>>);
+
+impl Taken {
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn requests(&self) -> &[Arc<Request>] {
+        &self.0
+    }
+
+    /// Tells each what became of it.
+    pub fn answer(mut self, mut result: impl FnMut(&Request) -> Result<()>) {
+        while let Some(request) = self.0.pop() {
+            let result = result(&request);
+            request.answer(Turn::Done(result));
+        }
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        for request in self.0.drain(..) {
+            request.answer(Turn::Done(Err(Error::Poisoned(
+                "the thread that wrote this change died; its outcome is unknown".into(),
+            ))));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(bytes: u64) -> Arc<Request> {
+        Request::new(WriteBatch::new(), bytes)
+    }
+
+    #[test]
+    fn those_who_wait_are_taken_along_up_to_a_size() {
+        let bucket = Arc::new(Bucket::default());
+        let led = bucket.lead().unwrap();
+        assert!(bucket.lead().is_none());
+        let waiters: Vec<_> = [10, 20, 30]
+            .map(|bytes| {
+                let (bucket, before) = (bucket.clone(), lock(&bucket.queue).len());
+                let watched = bucket.clone();
+                let thread = std::thread::spawn(move || match bucket.join(&request(bytes)) {
+                    Joined::Done(result) => result.map(|()| 0),
+                    Joined::Leads(led) => {
+                        let taken = led.take(100);
+                        let followers = taken.requests().len();
+                        taken.answer(|_| Ok(()));
+                        Ok(followers)
+                    }
+                });
+                while lock(&watched.queue).len() == before {
+                    std::thread::yield_now();
+                }
+                thread
+            })
+            .into_iter()
+            .collect();
+        let taken = led.take(35);
+        assert_eq!(taken.requests().len(), 2);
+        taken.answer(|_| Ok(()));
+        drop(led);
+        for waiter in waiters {
+            waiter.join().unwrap().unwrap();
+        }
+        assert!(bucket.lead().is_some(), "the bucket is free again");
+    }
+
+    #[test]
+    fn a_leader_that_dies_owes_its_followers_an_answer() {
+        let bucket = Arc::new(Bucket::default());
+        let led = bucket.lead().unwrap();
+        let joining = bucket.clone();
+        let follower = std::thread::spawn(move || match joining.join(&request(1)) {
+            Joined::Done(result) => result.unwrap_err().to_string(),
+            Joined::Leads(_) => "it led".into(),
+        });
+        while lock(&bucket.queue).is_empty() {
+            std::thread::yield_now();
+        }
+        drop(led.take(100));
+        drop(led);
+        assert!(follower.join().unwrap().contains("outcome is unknown"));
+        assert!(bucket.lead().is_some());
+    }
+}

@@ -1,0 +1,290 @@
+//! Submitting a write: alone, as the leader of others, or behind one.
+
+use thermocline_base::planted::{Bug, active};
+use thermocline_base::sync::Arc;
+use thermocline_base::{BatchEntry, Error, Kind, Result, SeqNo, WriteBatch};
+use thermocline_halloc::Reserve;
+use thermocline_memtable::item_bytes;
+
+use crate::commit::bucket::{Bucket, Joined, Led, Request};
+use crate::commit::carry::Durability;
+use crate::store::{Engine, Inner};
+use crate::sync::lock;
+use crate::write::ITEM_BYTES_MAX;
+
+/// How a write is to be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct WriteOptions {
+    /// When it is acknowledged.
+    pub durability: Durability,
+    /// Whether to give up with [`Error::Busy`] rather than wait for anything but its own persist:
+    /// for room among the groups in flight, a file's sync, or the region's growth.
+    pub no_slowdown: bool,
+}
+
+impl From<Durability> for WriteOptions {
+    fn from(durability: Durability) -> WriteOptions {
+        WriteOptions {
+            durability,
+            ..WriteOptions::default()
+        }
+    }
+}
+
+/// A granted write, acknowledged by [`Inner::acknowledge`].
+struct Submitted {
+    last: SeqNo,
+    /// Whether the store's thread has something to do.
+    due: bool,
+}
+
+impl Engine {
+    /// Applies `entries` as one: visible together on return, and durable as `mode` says.
+    ///
+    /// # Errors
+    /// [`Error::OutOfSpace`] naming the budget, [`Error::Unsupported`] for a batch larger than an
+    /// item, [`Error::Busy`] if the mode asks for it: nothing was written. [`Error::Poisoned`] after
+    /// a failed persist: the outcome of the write that met the failure is unknown.
+    pub fn write<'a>(
+        &self,
+        entries: impl ExactSizeIterator<Item = BatchEntry<'a>> + Clone,
+        mode: impl Into<WriteOptions>,
+    ) -> Result<()> {
+        let mode = mode.into();
+        let inner = &*self.inner;
+        if entries.len() == 0 {
+            return Ok(());
+        }
+        inner.check_writable()?;
+        let bytes = item_bytes(entries.clone());
+        // What returns without a persist gains nothing by waiting for others.
+        if mode.durability == Durability::Buffered || mode.no_slowdown {
+            return self.write_alone(entries, bytes, mode);
+        }
+        let bucket = inner.buckets.mine();
+        if let Some(led) = bucket.lead() {
+            return self.write_leading(entries, bytes, &led);
+        }
+        self.write_behind(entries, bytes, bucket)
+    }
+
+    /// Writes and waits for the acknowledgement.
+    fn write_alone<'a>(
+        &self,
+        entries: impl ExactSizeIterator<Item = BatchEntry<'a>> + Clone,
+        bytes: u64,
+        mode: WriteOptions,
+    ) -> Result<()> {
+        let submitted = self.submit(entries, bytes, mode)?;
+        let acknowledged = self.inner.acknowledge(submitted.last, mode.durability);
+        if submitted.due {
+            self.nudge();
+        }
+        acknowledged
+    }
+
+    /// As [`Engine::write`], up to where the wait for the acknowledgement would begin. Returns the
+    /// write's last seqno.
+    pub(crate) fn write_unacknowledged<'a>(
+        &self,
+        entries: impl ExactSizeIterator<Item = BatchEntry<'a>> + Clone,
+        mode: WriteOptions,
+    ) -> Result<SeqNo> {
+        self.inner.check_writable()?;
+        let bytes = item_bytes(entries.clone());
+        let submitted = self.submit(entries, bytes, mode)?;
+        self.inner.acknowledge(submitted.last, mode.durability)?;
+        if submitted.due {
+            self.nudge();
+        }
+        Ok(submitted.last)
+    }
+
+    /// Grants, stores, indexes and finishes, without waiting for those before.
+    fn submit<'a>(
+        &self,
+        entries: impl ExactSizeIterator<Item = BatchEntry<'a>> + Clone,
+        bytes: u64,
+        mode: WriteOptions,
+    ) -> Result<Submitted> {
+        let granted = self.grant(entries.clone(), bytes, mode)?;
+        self.inner.carry(&granted.group, entries, mode.durability)?;
+        Ok(Submitted {
+            last: granted.group.last,
+            due: granted.due,
+        })
+    }
+
+    pub(crate) fn grant<'a>(
+        &self,
+        entries: impl ExactSizeIterator<Item = BatchEntry<'a>> + Clone,
+        bytes: u64,
+        mode: WriteOptions,
+    ) -> Result<Granted> {
+        let inner = &*self.inner;
+        let records = entries.len() as u64;
+        if bytes > ITEM_BYTES_MAX {
+            return Err(Error::Unsupported(format!(
+                "a batch over {ITEM_BYTES_MAX} bytes needs staging, which this version does not \
+                 have; this one takes {bytes}"
+            )));
+        }
+        let deletes_only = entries.clone().all(|entry| entry.kind == Kind::Delete);
+        let reserve = if deletes_only {
+            Reserve::Use
+        } else {
+            Reserve::Keep
+        };
+        let mut writer = lock(&inner.writer);
+        // Again: whoever closed the store meanwhile has cut the chain under this lock, and what
+        // came behind the cut would be lost; so would what followed a failed persist.
+        inner.check_writable()?;
+        if mode.no_slowdown {
+            inner.check_no_slowdown(&writer, bytes)?;
+        }
+        inner.reserve_dram(&mut writer, entries, records, deletes_only)?;
+        let attached = inner.make_room(&mut writer, bytes, reserve)?;
+        if !inner.ring.has_room() && !inner.ring.wait_for_room() {
+            inner.poison.check()?;
+        }
+        let group = inner.grant(&mut writer, records, bytes);
+        // What will be needed soon changes only with the zones that are taken.
+        let due = attached && inner.work_is_due(&writer);
+        Ok(Granted { group, due })
+    }
+
+    /// Writes `entries` and what has gathered behind them.
+    fn write_leading<'a>(
+        &self,
+        entries: impl ExactSizeIterator<Item = BatchEntry<'a>> + Clone,
+        bytes: u64,
+        led: &Led<'_>,
+    ) -> Result<()> {
+        let inner = &*self.inner;
+        let commit = &inner.options.commit;
+        let more = commit.group_bytes_max.saturating_sub(bytes);
+        if commit.group_wait_us > 0 {
+            led.wait_for_followers(more, std::time::Duration::from_micros(commit.group_wait_us));
+        }
+        let taken = led.take(more);
+        let mode = WriteOptions::default();
+        if taken.is_empty() {
+            return self.write_alone(entries, bytes, mode);
+        }
+        let result = {
+            let mut all: Vec<BatchEntry<'_>> = Vec::new();
+            for entry in entries.clone() {
+                all.push(entry);
+            }
+            all.extend(
+                taken
+                    .requests()
+                    .iter()
+                    .flat_map(|request| request.batch.iter()),
+            );
+            let together = all.iter().copied();
+            self.write_alone(together.clone(), item_bytes(together), mode)
+        };
+        if result.is_ok() || inner.poison.check().is_err() {
+            // A member's error is its own: what poisoned the store has been kept.
+            taken.answer(|_| inner.poison.check());
+            return result;
+        }
+        // There was no room for all. Each learns about itself.
+        let alone = |batch: &WriteBatch, bytes| self.write_alone(batch.iter(), bytes, mode);
+        let own = self.write_alone(entries, bytes, mode);
+        taken.answer(|request| alone(&request.batch, request.bytes));
+        own
+    }
+
+    /// Leaves `entries` to the bucket's leader, or writes them when it is their turn to lead.
+    #[cold]
+    fn write_behind<'a>(
+        &self,
+        entries: impl ExactSizeIterator<Item = BatchEntry<'a>> + Clone,
+        bytes: u64,
+        bucket: &Bucket,
+    ) -> Result<()> {
+        let request = Request::new(WriteBatch::of(entries.clone()), bytes);
+        match bucket.join(&request) {
+            Joined::Done(result) => result,
+            Joined::Leads(led) => self.write_leading(entries, bytes, &led),
+        }
+    }
+
+    /// Makes everything visible durable, what was written `Buffered` included.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`]; a failed persist, which poisons the store.
+    pub fn sync(&self) -> Result<()> {
+        let visible = SeqNo(self.inner.ring.visible());
+        let synced = self.inner.sync_up_to(visible);
+        self.inner.acks.run(&self.inner);
+        synced
+    }
+}
+
+/// A group with its place, and whether the store's thread has something to do.
+pub(crate) struct Granted {
+    pub group: crate::commit::carry::Group,
+    pub due: bool,
+}
+
+/// A write in steps, for tests that let several be in flight on one thread and crash between them.
+#[must_use = "a write that is granted and dropped can never finish"]
+pub struct InFlight {
+    inner: Arc<Inner>,
+    batch: WriteBatch,
+    group: crate::commit::carry::Group,
+    durability: Durability,
+}
+
+impl Engine {
+    /// Gives a write its seqnos and its place, and no more.
+    ///
+    /// # Errors
+    /// As [`Engine::write`].
+    pub fn begin(&self, batch: WriteBatch, durability: Durability) -> Result<InFlight> {
+        self.inner.check_writable()?;
+        let bytes = item_bytes(batch.iter());
+        let granted = self.grant(batch.iter(), bytes, durability.into())?;
+        Ok(InFlight {
+            inner: self.inner.clone(),
+            batch,
+            group: granted.group,
+            durability,
+        })
+    }
+}
+
+impl InFlight {
+    /// Stores, persists unless that is deferred, indexes, and finishes; without waiting for those that
+    /// were granted before. Returns whether it may be acknowledged already.
+    ///
+    /// # Errors
+    /// As [`Engine::write`].
+    pub fn carry(self) -> Result<bool> {
+        let last = self.group.last.0;
+        self.inner
+            .carry(&self.group, self.batch.iter(), self.durability)?;
+        Ok(match self.durability {
+            _ if active(Bug::AckOutOfOrder) => true,
+            Durability::Immediate if active(Bug::AckAtVisible) => self.inner.ring.visible() >= last,
+            Durability::Immediate => self.inner.ring.durable() >= last,
+            Durability::Buffered => self.inner.ring.visible() >= last,
+        })
+    }
+
+    /// Its last seqno.
+    pub fn last(&self) -> SeqNo {
+        self.group.last
+    }
+}
+
+impl std::fmt::Debug for InFlight {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("InFlight")
+            .field("last", &self.group.last)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,7 @@
+//! What this crate uses of the synchronisation facade. A name of its own, so that a model can put
+//! loom's in its place (`tests/loom.rs`).
+
+pub(crate) use thermocline_base::sync::{
+    Arc, AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering,
+    RwLock, hint, lock, read, thread, wait, wait_for, write,
+};
