@@ -54,12 +54,14 @@ mod off;
 mod region;
 mod sigbus;
 pub mod sim;
+mod writer;
 
 pub use counters::PmCounters;
 pub use off::{LINE, PmOff};
 pub use region::{Place, Region, RegionKind, RegionSpec};
 pub use sim::SimPm;
 pub use thermocline_base::options::Emulation;
+pub use writer::ActingWriter;
 
 thermocline_base::sites! {
     /// The region's file exists under its name, with its first bytes initialised.

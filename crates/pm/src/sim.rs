@@ -4,8 +4,24 @@
 //! certainly durable and the values stored since (`Torn8`, see the crate documentation):
 //!
 //! - A store adds a possible value to its words.
-//! - A flush by a thread notes the lines and how far their stores had come.
-//! - A fence by **the same** thread makes what was noted certain and forgets older values.
+//! - A flush by a writer notes the lines and how far their stores had come, whoever stored.
+//! - A fence by **the same** writer makes what was noted certain and forgets older values.
+//! - A non-temporal store is a store and a flush in one; but until its own writer's fence, no
+//!   other's makes it certain, nor anything stored to that word after it.
+//!
+//! A *writer* is a thread, or what a thread acts as (see [`SimPm::as_writer`]).
+//!
+//! # One writer's stores, another one's flush
+//! Caches are coherent, so a write-back instruction takes the line as all processors see it: a store
+//! that is visible to the flushing thread is in it, whoever made it. So thread B may persist what
+//! thread A stored with plain stores, provided that A's stores happened before B's flush.
+//!
+//! A non-temporal store is not in the cache. Both x86 vendors order it like a store to
+//! write-combining memory: weakly, held back in a buffer of A's processor until that is evicted, and
+//! promised to be drained by a fence of A's. B's write-back does not reach into that buffer. Locked
+//! instructions and interrupts drain it too, so a hand-over through a lock would often do, and one
+//! through a plain release store would not; the model counts on neither, nor does any code here.
+//! What it does not model is that B may still *read* the old value.
 //!
 //! A crash may leave each word at its certain value or at any value stored since, independently of
 //! all other words. That allows more than real hardware does (x86 keeps the order of stores within
@@ -21,10 +37,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use thermocline_base::checksum::{hash64, hash64_seeded};
-use thermocline_base::counter::thread_number;
 use thermocline_base::size::index;
 use thermocline_base::sync::{Mutex, lock};
 use thermocline_base::{Error, Result, Site, Steps, When};
+
+use crate::writer::{ActingWriter, Writer};
 
 const WORD: u64 = 8;
 const WORDS_PER_LINE: u64 = 8;
@@ -49,7 +66,8 @@ struct State {
     /// Counts stores.
     clock: u64,
     pending: BTreeMap<u64, Word>,
-    flushed: HashMap<usize, Vec<(u64, u64)>>,
+    /// Lines flushed and not yet fenced, with the clock of their flush.
+    flushed: HashMap<Writer, Vec<(u64, u64)>>,
     /// One bit for each word of the capacity.
     reads: Option<Vec<u64>>,
     sites: BTreeMap<Site, u64>,
@@ -59,8 +77,16 @@ struct State {
 #[derive(Clone)]
 struct Word {
     durable: u64,
-    /// Clock and value of each store since `durable`, oldest first. Never empty.
-    stores: Vec<(u64, u64)>,
+    /// The stores since `durable`, oldest first. Never empty.
+    stores: Vec<Store>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Store {
+    clock: u64,
+    value: u64,
+    /// Whose write-combining buffer may still hold it.
+    buffered_by: Option<Writer>,
 }
 
 /// A word whose value after a crash is open.
@@ -105,6 +131,40 @@ impl SimPm {
         }
     }
 
+    /// Lets this thread act as writer `number` until the guard is dropped: until then its flushes,
+    /// fences and non-temporal stores, in whatever simulator, are that writer's and nobody else's, no
+    /// thread's either. Guards nest; drop them in reverse order.
+    ///
+    /// ```
+    /// use thermocline_base::{Site, Steps};
+    /// use thermocline_pm::{Emulation, Place, PmOff, Region, RegionSpec, SimPm};
+    ///
+    /// let sim = SimPm::new(4096, Steps::new());
+    /// let region = Region::create(
+    ///     &RegionSpec {
+    ///         env: thermocline_env::Env::real(),
+    ///         place: Place::Sim(sim.clone()),
+    ///         demand: Default::default(),
+    ///         capacity: 4096,
+    ///         emulation: Emulation::None,
+    ///         read_only: false,
+    ///     },
+    ///     4096,
+    /// )?;
+    /// {
+    ///     let _one = SimPm::as_writer(1);
+    ///     region.write_nt(PmOff(0), &[1; 64]);
+    /// }
+    /// let _two = SimPm::as_writer(2);
+    /// region.fence(Site("example"))?;
+    /// assert_eq!(sim.crash().pending().len(), 8, "the other writer's words are not durable");
+    /// # Ok::<(), thermocline_base::Error>(())
+    /// ```
+    #[must_use]
+    pub fn as_writer(number: u64) -> ActingWriter {
+        ActingWriter::new(number)
+    }
+
     /// The step counter it reports to.
     pub fn steps(&self) -> &Steps {
         &self.core.steps
@@ -145,7 +205,8 @@ impl SimPm {
 
     /// Memory in the same state, pending stores included, as a killed process leaves it to the next:
     /// everything stored is readable, and what was not persisted may still be lost. Flushes that
-    /// were not fenced are forgotten.
+    /// were not fenced are forgotten; non-temporal stores have left their processor's buffer, since
+    /// nothing runs there any more, and are like others.
     pub fn fork(&self, steps: Steps) -> SimPm {
         let state = lock(&self.core.state);
         let words = self
@@ -154,10 +215,14 @@ impl SimPm {
             .iter()
             .map(|w| AtomicU64::new(w.load(Ordering::Relaxed)))
             .collect();
+        let mut pending = state.pending.clone();
+        for store in pending.values_mut().flat_map(|word| &mut word.stores) {
+            store.buffered_by = None;
+        }
         let copy = State {
             len: state.len,
             clock: state.clock,
-            pending: state.pending.clone(),
+            pending,
             ..State::default()
         };
         SimPm {
@@ -184,7 +249,7 @@ impl SimPm {
             }
             words[index(word)] = history.durable;
             let mut candidates = vec![history.durable];
-            for &(_, value) in &history.stores {
+            for &Store { value, .. } in &history.stores {
                 candidates.retain(|&c| c != value);
                 candidates.push(value);
             }
@@ -234,6 +299,16 @@ impl SimPm {
     }
 
     pub(crate) fn store(&self, off: u64, bytes: &[u8]) {
+        self.store_bytes(off, bytes, None);
+    }
+
+    /// Stores lines past the cache: flushed at once, but only this writer's fence covers them.
+    pub(crate) fn store_nt(&self, off: u64, bytes: &[u8]) {
+        self.store_bytes(off, bytes, Some(Writer::current()));
+        self.flush(off, bytes.len() as u64);
+    }
+
+    fn store_bytes(&self, off: u64, bytes: &[u8], buffered_by: Option<Writer>) {
         let mut state = lock(&self.core.state);
         let mut at = 0;
         while at < bytes.len() {
@@ -244,7 +319,8 @@ impl SimPm {
             let old = cell.load(Ordering::Relaxed);
             let mut word = old.to_le_bytes();
             word[skip..skip + n].copy_from_slice(&bytes[at..at + n]);
-            state.store_word(byte / WORD, old, u64::from_le_bytes(word), cell);
+            let new = u64::from_le_bytes(word);
+            state.store_word(byte / WORD, old, new, buffered_by, cell);
             at += n;
         }
     }
@@ -256,7 +332,7 @@ impl SimPm {
             let mut state = lock(&self.core.state);
             let cell = &self.core.words[index(off / WORD)];
             let old = cell.load(Ordering::Relaxed);
-            state.store_word(off / WORD, old, value, cell);
+            state.store_word(off / WORD, old, value, None, cell);
         }
         self.core.steps.point(site, When::After);
     }
@@ -264,7 +340,7 @@ impl SimPm {
     pub(crate) fn flush(&self, off: u64, len: u64) {
         let mut state = lock(&self.core.state);
         let clock = state.clock;
-        let lines = state.flushed.entry(thread_number()).or_default();
+        let lines = state.flushed.entry(Writer::current()).or_default();
         for line in off / 64..(off + len).div_ceil(64) {
             lines.push((line, clock));
         }
@@ -280,7 +356,7 @@ impl SimPm {
                 }
                 state.fail_fence_in = Some(left - 1);
             }
-            state.fence_thread(thread_number());
+            state.fence(Writer::current());
             *state.sites.entry(site).or_default() += 1;
         }
         self.core.steps.point(site, When::After);
@@ -298,9 +374,20 @@ impl SimPm {
 }
 
 impl State {
-    fn store_word(&mut self, word: u64, old: u64, new: u64, cell: &AtomicU64) {
+    fn store_word(
+        &mut self,
+        word: u64,
+        old: u64,
+        new: u64,
+        buffered_by: Option<Writer>,
+        cell: &AtomicU64,
+    ) {
         self.clock += 1;
-        let clock = self.clock;
+        let store = Store {
+            clock: self.clock,
+            value: new,
+            buffered_by,
+        };
         self.pending
             .entry(word)
             .or_insert_with(|| Word {
@@ -308,19 +395,24 @@ impl State {
                 stores: Vec::new(),
             })
             .stores
-            .push((clock, new));
+            .push(store);
         cell.store(new, Ordering::Release);
     }
 
-    fn fence_thread(&mut self, thread: usize) {
-        for (line, clock) in self.flushed.remove(&thread).unwrap_or_default() {
+    fn fence(&mut self, writer: Writer) {
+        for (line, clock) in self.flushed.remove(&writer).unwrap_or_default() {
             for word in line * WORDS_PER_LINE..(line + 1) * WORDS_PER_LINE {
                 let Some(history) = self.pending.get_mut(&word) else {
                     continue;
                 };
-                let done = history.stores.partition_point(|&(at, _)| at <= clock);
+                // What another writer's buffer may hold is not in the line that was written back.
+                let covered = |store: &Store| {
+                    store.clock <= clock && store.buffered_by.is_none_or(|by| by == writer)
+                };
+                let open = history.stores.iter().position(|store| !covered(store));
+                let done = open.unwrap_or(history.stores.len());
                 if done > 0 {
-                    history.durable = history.stores[done - 1].1;
+                    history.durable = history.stores[done - 1].value;
                     history.stores.drain(..done);
                 }
                 if history.stores.is_empty() {

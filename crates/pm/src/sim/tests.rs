@@ -96,3 +96,123 @@ fn few_states_are_tried_exhaustively_and_many_by_sampling() {
     let some = image.choices(EXHAUSTIVE_MAX, 10, 7, |_| true);
     assert_eq!(some.len(), 2 + 2 * image.pending().len() + 10);
 }
+
+/// What the first word may hold after a crash; one value if it is certain.
+fn first_word(sim: &SimPm) -> Vec<u64> {
+    match sim.crash().pending() {
+        [] => vec![word(sim, 0)],
+        words => words[0].candidates.clone(),
+    }
+}
+
+#[test]
+fn writers_on_one_thread_have_fences_of_their_own() {
+    let sim = sim();
+    sim.store(0, &[1; 8]);
+    sim.store(64, &[2; 8]);
+    let one = SimPm::as_writer(1);
+    sim.flush(0, 8);
+    {
+        let _two = SimPm::as_writer(2);
+        sim.flush(64, 8);
+        {
+            let _one_again = SimPm::as_writer(1);
+            sim.fence(SITE).unwrap();
+        }
+        let left: Vec<u64> = sim.crash().pending().iter().map(|w| w.offset).collect();
+        assert_eq!(left, vec![64], "writer 1's fence covers what 1 flushed");
+    }
+    assert_eq!(Writer::current(), Writer::Acting(1), "guards nest");
+    sim.fence(SITE).unwrap();
+    assert_eq!(sim.crash().pending().len(), 1, "and not what 2 flushed");
+    drop(one);
+    sim.fence(SITE).unwrap();
+    assert_eq!(sim.crash().pending().len(), 1, "nor does the thread's own");
+    let _two = SimPm::as_writer(2);
+    sim.fence(SITE).unwrap();
+    assert_eq!(sim.crash().pending().len(), 0);
+}
+
+#[test]
+fn a_thread_that_acts_as_no_writer_is_none_of_them() {
+    let sim = sim();
+    sim.store(0, &[1; 8]);
+    sim.flush(0, 8);
+    for number in 0..200 {
+        let _writer = SimPm::as_writer(number);
+        sim.fence(SITE).unwrap();
+    }
+    assert_eq!(sim.crash().pending().len(), 1);
+}
+
+#[test]
+fn one_writer_persists_what_another_stored_before_its_flush() {
+    let sim = sim();
+    let as_a = || SimPm::as_writer(1);
+    let as_b = || SimPm::as_writer(2);
+    {
+        let _a = as_a();
+        sim.store(0, &1u64.to_le_bytes());
+    }
+    {
+        let _b = as_b();
+        sim.flush(0, 8);
+    }
+    {
+        let _a = as_a();
+        sim.store(0, &2u64.to_le_bytes());
+    }
+    let _b = as_b();
+    assert_eq!(first_word(&sim), vec![0, 1, 2]);
+    sim.fence(SITE).unwrap();
+    assert_eq!(first_word(&sim), vec![1, 2], "stored after B's flush");
+    sim.flush(0, 8);
+    sim.fence(SITE).unwrap();
+    assert_eq!(first_word(&sim), vec![2]);
+}
+
+#[test]
+fn one_writer_does_not_persist_what_another_stored_past_the_cache() {
+    let sim = sim();
+    let (a, b) = (1, 2);
+    let as_writer = SimPm::as_writer;
+    let line = |n: u64| n.to_le_bytes().repeat(8);
+    {
+        let _a = as_writer(a);
+        sim.store(0, &line(1));
+        sim.store_nt(0, &line(2));
+    }
+    {
+        let _b = as_writer(b);
+        sim.flush(0, 64);
+        sim.fence(SITE).unwrap();
+        assert_eq!(first_word(&sim), vec![1, 2], "what A stored before is");
+        sim.store(0, &line(3));
+        sim.flush(0, 64);
+        sim.fence(SITE).unwrap();
+        assert_eq!(first_word(&sim), vec![1, 2, 3], "A's may still arrive");
+    }
+    {
+        let _a = as_writer(a);
+        sim.fence(SITE).unwrap();
+    }
+    assert_eq!(first_word(&sim), vec![2, 3]);
+    let _b = as_writer(b);
+    sim.flush(0, 64);
+    sim.fence(SITE).unwrap();
+    assert_eq!(first_word(&sim), vec![3]);
+}
+
+#[test]
+fn a_killed_writers_stores_past_the_cache_can_be_persisted_by_others() {
+    let sim = sim();
+    {
+        let _a = SimPm::as_writer(1);
+        sim.store_nt(0, &[1; 64]);
+    }
+    let next = sim.fork(Steps::new());
+    assert_eq!(next.crash().pending().len(), 8, "still not durable");
+    next.flush(0, 64);
+    next.fence(SITE).unwrap();
+    assert_eq!(next.crash().pending().len(), 0);
+}
