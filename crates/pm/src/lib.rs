@@ -10,12 +10,19 @@
 //! | `file` | `msync` of the touched pages of an ordinary file | power loss |
 //! | `shm` | write-back + fence, on tmpfs | the process only; reported as *emulated* |
 //! | `sim` | a simulator that forgets what was not persisted | whatever a test decides |
+//! | `shadow` | a model of caches in front of a file | the process only, which takes the rest with it |
 //!
 //! # The persistence model
 //! Hardware promises that an aligned 8-byte store is atomic, and nothing else: a 64-byte line that
 //! was not **both** written back ([`Region::flush`]) **and** fenced ([`Region::fence`], by the same
 //! thread) may hold any mixture of old and new 8-byte words after a crash (`Torn8`). *Persist* means
-//! flush + fence. `sim` implements exactly that model and every crash test builds on it.
+//! flush + fence. `sim` implements exactly that model and every crash test builds on it; `shadow` puts
+//! it before a file, so that killing a real process with real threads loses what it had not
+//! persisted.
+//!
+//! A flush takes in what *any* thread stored to the line before, so one thread may persist another's
+//! plain stores. Non-temporal stores it does not: they are covered by their own thread's fence alone
+//! (`sim` has the argument).
 //!
 //! # Invariants
 //! 1. **One door.** No code outside this crate writes to a region's bytes. There is no `&mut [u8]`.
@@ -52,6 +59,7 @@ mod emulate;
 mod map;
 mod off;
 mod region;
+mod shadow;
 mod sigbus;
 pub mod sim;
 mod writer;
@@ -59,6 +67,7 @@ mod writer;
 pub use counters::PmCounters;
 pub use off::{LINE, PmOff};
 pub use region::{Place, Region, RegionKind, RegionSpec};
+pub use shadow::Shadow;
 pub use sim::SimPm;
 pub use thermocline_base::options::Emulation;
 pub use writer::ActingWriter;

@@ -42,6 +42,17 @@ pub(crate) fn gives_sync(fd: i32) -> bool {
     true
 }
 
+/// How a mapping and its file share changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sharing {
+    /// Stores go to the file.
+    Shared,
+    /// They do, and its metadata is durable by then: `MAP_SYNC`, which only DAX gives.
+    Sync,
+    /// A page shows the file until it is stored to, and is memory of the process's own from then on.
+    Private,
+}
+
 /// The page size that everything here is a multiple of.
 pub(crate) const PAGE: usize = 4096;
 
@@ -69,8 +80,15 @@ impl Reservation {
         })
     }
 
-    /// Maps `[from, to)` of the file there. With `sync`, as `MAP_SYNC`, which only DAX gives.
-    pub fn map(&self, fd: i32, from: usize, to: usize, write: bool, sync: bool) -> io::Result<()> {
+    /// Maps `[from, to)` of the file there.
+    pub fn map(
+        &self,
+        fd: i32,
+        from: usize,
+        to: usize,
+        write: bool,
+        sharing: Sharing,
+    ) -> io::Result<()> {
         assert!(
             from < to && to <= self.len && from.is_multiple_of(PAGE) && to.is_multiple_of(PAGE)
         );
@@ -79,10 +97,10 @@ impl Reservation {
         } else {
             libc::PROT_READ
         };
-        let flags = if sync {
-            libc::MAP_SHARED_VALIDATE | libc::MAP_SYNC
-        } else {
-            libc::MAP_SHARED
+        let flags = match sharing {
+            Sharing::Shared => libc::MAP_SHARED,
+            Sharing::Sync => libc::MAP_SHARED_VALIDATE | libc::MAP_SYNC,
+            Sharing::Private => libc::MAP_PRIVATE | libc::MAP_NORESERVE,
         };
         let offset = libc::off_t::try_from(from).map_err(io::Error::other)?;
         // SAFETY: M1: the range is ours, so MAP_FIXED replaces only our own pages.

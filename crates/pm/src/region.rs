@@ -15,6 +15,7 @@ use thermocline_env::{Env, File};
 use crate::counters::{Counters, PmCounters};
 use crate::map::{PAGE, Reservation};
 use crate::off::PmOff;
+use crate::shadow::{Shadow, ShadowPm};
 use crate::sigbus::Watch;
 use crate::{Emulation, SimPm, cpu, emulate};
 
@@ -29,6 +30,8 @@ pub enum RegionKind {
     Shm,
     /// The simulator.
     Sim,
+    /// A file behind a model of caches that a killed process takes with it.
+    Shadow,
 }
 
 impl RegionKind {
@@ -39,6 +42,7 @@ impl RegionKind {
             RegionKind::File => "file",
             RegionKind::Shm => "shm",
             RegionKind::Sim => "sim",
+            RegionKind::Shadow => "shadow",
         }
     }
 
@@ -49,6 +53,7 @@ impl RegionKind {
             RegionKind::File => "process crash, kernel crash, power loss (by msync)",
             RegionKind::Shm => "process crash only (emulated)",
             RegionKind::Sim => "simulated crashes",
+            RegionKind::Shadow => "process crash only, which loses all else (emulated)",
         }
     }
 }
@@ -60,6 +65,23 @@ pub enum Place {
     Path(PathBuf),
     /// A simulator.
     Sim(SimPm),
+    /// A file, to which only what is persisted gets for certain: a killed process loses the rest.
+    Shadow {
+        /// The file.
+        path: PathBuf,
+        /// What happens to the rest.
+        shadow: Shadow,
+    },
+}
+
+impl Place {
+    /// Its file, if it has one.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Place::Path(path) | Place::Shadow { path, .. } => Some(path),
+            Place::Sim(_) => None,
+        }
+    }
 }
 
 /// How to open a region.
@@ -85,6 +107,7 @@ enum Backend {
     /// `msync` (`file`).
     Msync,
     Sim(SimPm),
+    Shadow(ShadowPm),
 }
 
 /// One mapped range of bytes that outlives the process. Cloning shares it.
@@ -106,7 +129,7 @@ struct Inner {
     counters: Counters,
     file: Option<Arc<dyn File>>,
     watch: Option<Watch>,
-    map: Option<Reservation>,
+    map: Option<Arc<Reservation>>,
 }
 
 // SAFETY: `base` points into `map` (or the simulator's buffer), both owned by `Inner` and never
@@ -119,6 +142,16 @@ impl Drop for Inner {
     fn drop(&mut self) {
         // Closing alone would not do: a child process that another thread is starting may hold a
         // copy of the open file for a moment.
+        self.unlock();
+    }
+}
+
+impl Inner {
+    fn unlock(&self) {
+        // Before others may have the file, since evictions write to it.
+        if let Backend::Shadow(shadow) = &self.backend {
+            shadow.stop();
+        }
         if let Some(file) = &self.file {
             file.unlock();
         }
@@ -144,9 +177,7 @@ impl Region {
     /// Lets other databases have the region's file. For a store that is closed: its last readers may
     /// hold the mapping a little longer, but nobody writes through it any more.
     pub fn unlock(&self) {
-        if let Some(file) = &self.inner.file {
-            file.unlock();
-        }
+        self.inner.unlock();
     }
 
     /// What it is.
@@ -243,14 +274,19 @@ impl Region {
     pub fn check_media(&self) -> Result<()> {
         match self.inner.watch.as_ref().and_then(Watch::fault) {
             None => Ok(()),
-            Some(offset) => Err(Error::corruption(
-                "a page cannot be read: the file was cut short or its medium failed",
-                self.inner.path.display().to_string(),
-                offset,
-                "a readable page",
-                "a bus error",
-            )),
+            Some(offset) => Err(self.media_error(offset)),
         }
+    }
+
+    #[cold]
+    fn media_error(&self, offset: u64) -> Error {
+        Error::corruption(
+            "a page cannot be read: the file was cut short or its medium failed",
+            self.inner.path.display().to_string(),
+            offset,
+            "a readable page",
+            "a bus error",
+        )
     }
 
     /// The 8-byte word at `off`, atomically.
@@ -274,8 +310,10 @@ impl Region {
         self.check_writable(off, 8);
         assert!(off.0.is_multiple_of(8));
         self.inner.counters.stored(8);
-        if let Backend::Sim(sim) = &self.inner.backend {
-            return sim.publish(off.0, value, site);
+        match &self.inner.backend {
+            Backend::Sim(sim) => return sim.publish(off.0, value, site),
+            Backend::Shadow(shadow) => return shadow.store_u64(off.0, value),
+            Backend::Cpu | Backend::Msync => {}
         }
         // SAFETY: as in `load_u64`.
         let word = unsafe { &*self.inner.base.add(index(off.0)).cast::<AtomicU64>() };
@@ -286,8 +324,10 @@ impl Region {
     pub fn write(&self, off: PmOff, bytes: &[u8]) {
         self.check_writable(off, bytes.len() as u64);
         self.inner.counters.stored(bytes.len() as u64);
-        if let Backend::Sim(sim) = &self.inner.backend {
-            return sim.store(off.0, bytes);
+        match &self.inner.backend {
+            Backend::Sim(sim) => return sim.store(off.0, bytes),
+            Backend::Shadow(shadow) => return shadow.store(off.0, bytes),
+            Backend::Cpu | Backend::Msync => {}
         }
         // SAFETY: invariant 2 (checked above) and 3: nobody reads an unpublished range.
         unsafe {
@@ -304,22 +344,19 @@ impl Region {
         let len = bytes.len() as u64;
         self.check_writable(off, len);
         assert!(off.0.is_multiple_of(64) && len.is_multiple_of(64));
+        if let Backend::Msync = &self.inner.backend {
+            self.write(off, bytes);
+            return self.flush(off, len);
+        }
+        self.inner.counters.stored(len);
+        self.inner.counters.written_back(off.0, len);
         match &self.inner.backend {
-            Backend::Cpu => {
-                self.inner.counters.stored(len);
-                self.inner.counters.written_back(off.0, len);
+            Backend::Sim(sim) => sim.store_nt(off.0, bytes),
+            Backend::Shadow(shadow) => shadow.store_nt(off.0, bytes),
+            Backend::Cpu | Backend::Msync => {
                 self.throttle(len);
                 // SAFETY: invariant 2 (checked above) and 3; C1 of `cpu`.
                 unsafe { cpu::copy_nt(self.inner.base.add(index(off.0)), bytes) };
-            }
-            Backend::Sim(sim) => {
-                self.inner.counters.stored(len);
-                self.inner.counters.written_back(off.0, len);
-                sim.store_nt(off.0, bytes);
-            }
-            Backend::Msync => {
-                self.write(off, bytes);
-                self.flush(off, len);
             }
         }
     }
@@ -340,6 +377,7 @@ impl Region {
                 UNSYNCED.with_borrow_mut(|ranges| ranges.push((id, off.0, len)));
             }
             Backend::Sim(sim) => sim.flush(off.0, len),
+            Backend::Shadow(shadow) => shadow.flush(off.0, len),
         }
     }
 
@@ -354,6 +392,12 @@ impl Region {
             Backend::Cpu => cpu::fence(),
             Backend::Msync => self.sync_flushed()?,
             Backend::Sim(sim) => sim.fence(site)?,
+            Backend::Shadow(shadow) => {
+                shadow.fence();
+                if let Some(offset) = shadow.fault() {
+                    return Err(self.media_error(offset));
+                }
+            }
         }
         self.check_media()
     }

@@ -14,6 +14,8 @@
 use std::sync::Once;
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
+use thermocline_base::Error;
+
 const SLOTS: usize = 1024;
 
 #[derive(Debug)]
@@ -56,6 +58,11 @@ impl Watch {
         // Partner: the acquire load in `handler`.
         slot.base.store(base as usize, Ordering::Release);
         Some(Watch { slot })
+    }
+
+    /// The error when the table is full.
+    pub fn too_many() -> Error {
+        Error::Busy("this process has too many regions open at once".into())
     }
 
     /// The offset of the first page that could not be read, if there was one.

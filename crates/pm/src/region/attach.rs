@@ -7,13 +7,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use thermocline_base::options::RegionDemand;
 use thermocline_base::size::{format_size, index};
 use thermocline_base::{Error, Result};
-use thermocline_env::{Env, File, FsKind, OpenMode};
+use thermocline_env::{File, FsKind, OpenMode};
 
 use super::{Backend, Inner, Place, Region, RegionKind, RegionSpec};
 use crate::counters::Counters;
-use crate::map::{PAGE, Reservation, gives_sync};
+use crate::map::{PAGE, Reservation, Sharing, gives_sync};
+use crate::shadow::ShadowPm;
 use crate::sigbus::Watch;
-use crate::{SITE_CREATE, SITE_GROW};
+use crate::{SITE_CREATE, SITE_GROW, SimPm};
 
 impl Region {
     /// Makes a new region of `len` bytes, all zero and durable, name included.
@@ -21,10 +22,10 @@ impl Region {
     /// # Errors
     /// The file exists, cannot be made, or is not of the kind demanded.
     pub fn create(spec: &RegionSpec, len: u64) -> Result<Region> {
-        if let Place::Path(path) = &spec.place {
+        if let Some(path) = spec.place.path() {
             let storage = &spec.env.storage;
             let file = storage.open(path, OpenMode::CreateNew)?;
-            let made = Region::attach(spec, path, Some(file)).and_then(|region| {
+            let made = Region::attach(spec, path, file).and_then(|region| {
                 region.grow(0, len)?;
                 storage.sync_dir(parent(path), SITE_CREATE)?;
                 Ok(region)
@@ -46,100 +47,103 @@ impl Region {
     /// # Errors
     /// The file is missing, cannot be mapped, or is not of the kind demanded.
     pub fn open(spec: &RegionSpec) -> Result<Region> {
-        match &spec.place {
-            Place::Path(path) => {
-                let mode = if spec.read_only {
-                    OpenMode::Read
-                } else {
-                    OpenMode::ReadWrite
-                };
-                let file = spec.env.storage.open(path, mode)?;
-                Region::attach(spec, path, Some(file))
+        let (path, mode) = match &spec.place {
+            Place::Sim(sim) => return Ok(Region::attach_sim(spec, sim)),
+            Place::Path(path) | Place::Shadow { path, .. } if spec.read_only => {
+                (path, OpenMode::Read)
             }
-            Place::Sim(_) => Region::attach(spec, Path::new("sim"), None),
-        }
+            Place::Path(path) | Place::Shadow { path, .. } => (path, OpenMode::ReadWrite),
+        };
+        let file = spec.env.storage.open(path, mode)?;
+        Region::attach(spec, path, file)
     }
 
-    fn attach(spec: &RegionSpec, path: &Path, file: Option<Arc<dyn File>>) -> Result<Region> {
-        let env = spec.env.clone();
-        let (kind, backend, base, len, map, watch, capacity) = match (&spec.place, &file) {
-            (Place::Sim(sim), _) => {
-                let capacity = spec.capacity.min(sim.capacity());
-                let backend = Backend::Sim(sim.clone());
-                (
-                    RegionKind::Sim,
-                    backend,
-                    sim.base(),
-                    sim.len(),
-                    None,
-                    None,
-                    capacity,
-                )
-            }
-            (Place::Path(_), Some(file)) => {
-                // Two databases, one a copy of the other, must not write one region.
-                file.lock(!spec.read_only).map_err(|error| match error {
-                    Error::Busy(_) => Error::Busy(format!(
-                        "the persistent memory region {} is open in another database or process; \
-                         close it there, or choose another pm-path",
-                        path.display()
-                    )),
-                    other => other,
-                })?;
-                let len = file.len()? / PAGE as u64 * PAGE as u64;
-                let capacity = spec.capacity.max(len).next_multiple_of(PAGE as u64);
-                let io = |e| Error::io("map", path, e);
-                let fd = file.raw_fd().ok_or_else(|| {
-                    Error::Unsupported(format!("{} cannot be mapped", path.display()))
-                })?;
-                let map = Reservation::reserve(index(capacity)).map_err(io)?;
-                let kind = detect(&env, path, spec.demand, fd)?;
-                if len > 0 {
-                    let sync = kind == RegionKind::Dax;
-                    map.map(fd, 0, index(len), !spec.read_only, sync)
-                        .map_err(io)?;
-                }
-                let watch = Watch::new(map.base(), map.len()).ok_or_else(|| {
-                    Error::Busy("this process has too many regions open at once".into())
-                })?;
-                let backend = if kind == RegionKind::File {
-                    Backend::Msync
-                } else {
-                    Backend::Cpu
-                };
-                (
-                    kind,
-                    backend,
-                    map.base(),
+    fn attach_sim(spec: &RegionSpec, sim: &SimPm) -> Region {
+        Region::assemble(
+            spec,
+            Path::new("sim"),
+            Parts {
+                kind: RegionKind::Sim,
+                backend: Backend::Sim(sim.clone()),
+                base: sim.base(),
+                len: sim.len(),
+                capacity: spec.capacity.min(sim.capacity()),
+                file: None,
+                map: None,
+                watch: None,
+            },
+        )
+    }
+
+    fn attach(spec: &RegionSpec, path: &Path, file: Arc<dyn File>) -> Result<Region> {
+        // Two databases, one a copy of the other, must not write one region.
+        file.lock(!spec.read_only).map_err(|error| match error {
+            Error::Busy(_) => Error::Busy(format!(
+                "the persistent memory region {} is open in another database or process; \
+                 close it there, or choose another pm-path",
+                path.display()
+            )),
+            other => other,
+        })?;
+        let len = file.len()? / PAGE as u64 * PAGE as u64;
+        let capacity = spec.capacity.max(len).next_multiple_of(PAGE as u64);
+        let io = |e| Error::io("map", path, e);
+        let fd = file
+            .raw_fd()
+            .ok_or_else(|| Error::Unsupported(format!("{} cannot be mapped", path.display())))?;
+        let map = Arc::new(Reservation::reserve(index(capacity)).map_err(io)?);
+        let kind = kind(spec, path, fd)?;
+        if len > 0 {
+            map.map(fd, 0, index(len), !spec.read_only, sharing(kind))
+                .map_err(io)?;
+        }
+        let watch = Watch::new(map.base(), map.len()).ok_or_else(Watch::too_many)?;
+        let backend = match &spec.place {
+            Place::Shadow { shadow, .. } => {
+                let cache = map.clone();
+                Backend::Shadow(ShadowPm::open(
+                    *shadow,
+                    path,
+                    fd,
+                    cache,
                     len,
-                    Some(map),
-                    Some(watch),
-                    capacity,
-                )
+                    spec.read_only,
+                )?)
             }
-            (Place::Path(_), None) => {
-                return Err(Error::InvalidArgument(
-                    "a region on a path needs its file".into(),
-                ));
-            }
+            _ if kind == RegionKind::File => Backend::Msync,
+            _ => Backend::Cpu,
         };
-        Ok(Region {
+        let parts = Parts {
+            kind,
+            backend,
+            base: map.base(),
+            len,
+            capacity,
+            file: Some(file),
+            map: Some(map),
+            watch: Some(watch),
+        };
+        Ok(Region::assemble(spec, path, parts))
+    }
+
+    fn assemble(spec: &RegionSpec, path: &Path, parts: Parts) -> Region {
+        Region {
             inner: Arc::new(Inner {
-                kind,
-                backend,
-                base,
-                len: AtomicU64::new(len),
-                capacity,
+                kind: parts.kind,
+                backend: parts.backend,
+                base: parts.base,
+                len: AtomicU64::new(parts.len),
+                capacity: parts.capacity,
                 path: path.to_path_buf(),
-                env,
+                env: spec.env.clone(),
                 emulation: spec.emulation,
                 read_only: spec.read_only,
                 counters: Counters::default(),
-                file,
-                watch,
-                map,
+                file: parts.file,
+                watch: parts.watch,
+                map: parts.map,
             }),
-        })
+        }
     }
 
     /// Makes the bytes `[from, to)` part of the region, all zero and durable. `from` is the size
@@ -162,6 +166,9 @@ impl Region {
             return Err(Error::Unsupported("this region cannot grow".into()));
         };
         let mapped = self.len();
+        if let Backend::Shadow(shadow) = &inner.backend {
+            shadow.forget(from);
+        }
         if let Err(error) = self.initialise(file.as_ref(), from, to) {
             // Give back what was taken; the mapping never covered it.
             let _ = file.set_len(mapped);
@@ -175,13 +182,17 @@ impl Region {
                 other => other,
             });
         }
-        if to > mapped {
-            let fd = file.raw_fd().unwrap_or(-1);
-            let sync = inner.kind == RegionKind::Dax;
-            map.map(fd, index(mapped), index(to), true, sync)
-                .map_err(|e| Error::io("map", &inner.path, e))?;
-            inner.len.store(to, Ordering::Release);
-        }
+        let fd = file.raw_fd().unwrap_or(-1);
+        let map_more = match &inner.backend {
+            Backend::Shadow(shadow) => shadow.grow(fd, from, mapped, to),
+            _ if to > mapped => {
+                let sharing = sharing(inner.kind);
+                map.map(fd, index(mapped), index(to), true, sharing)
+            }
+            _ => Ok(()),
+        };
+        map_more.map_err(|e| Error::io("map", &inner.path, e))?;
+        inner.len.fetch_max(to, Ordering::AcqRel);
         Ok(())
     }
 
@@ -191,12 +202,11 @@ impl Region {
         const ZEROS: [u8; PAGE] = [0; PAGE];
         let written = file.len()?;
         file.allocate(from, to - from)?;
-        // tmpfs hands out zeroed pages; elsewhere unwritten extents would turn every first sync
-        // into a metadata write.
-        let zero_to = if self.inner.kind == RegionKind::Shm {
-            written.min(to)
-        } else {
-            to
+        // The file system hands out zeros. But on devices unwritten extents would turn every first
+        // sync into a metadata write.
+        let zero_to = match self.inner.kind {
+            RegionKind::Shm | RegionKind::Shadow => written.min(to),
+            _ => to,
         };
         let mut at = from;
         while at < zero_to {
@@ -219,16 +229,36 @@ fn device_is_full(error: &std::io::Error) -> bool {
         .is_some_and(|code| full.contains(&code))
 }
 
+/// What a region is made of.
+struct Parts {
+    kind: RegionKind,
+    backend: Backend,
+    base: *mut u8,
+    len: u64,
+    capacity: u64,
+    file: Option<Arc<dyn File>>,
+    map: Option<Arc<Reservation>>,
+    watch: Option<Watch>,
+}
+
+fn sharing(kind: RegionKind) -> Sharing {
+    match kind {
+        RegionKind::Dax => Sharing::Sync,
+        RegionKind::Shadow => Sharing::Private,
+        _ => Sharing::Shared,
+    }
+}
+
 /// What kind of region `path` gives, held against what the user demands.
-fn detect(env: &Env, path: &Path, demand: RegionDemand, fd: i32) -> Result<RegionKind> {
-    let tmpfs = env.storage.fs_kind(path)? == FsKind::Tmpfs;
-    let dax = !tmpfs && gives_sync(fd);
-    let kind = match (dax, tmpfs) {
-        (true, _) => RegionKind::Dax,
-        (_, true) => RegionKind::Shm,
+fn kind(spec: &RegionSpec, path: &Path, fd: i32) -> Result<RegionKind> {
+    let tmpfs = spec.env.storage.fs_kind(path)? == FsKind::Tmpfs;
+    let kind = match &spec.place {
+        Place::Shadow { .. } => RegionKind::Shadow,
+        _ if tmpfs => RegionKind::Shm,
+        _ if gives_sync(fd) => RegionKind::Dax,
         _ => RegionKind::File,
     };
-    let wanted = match demand {
+    let wanted = match spec.demand {
         RegionDemand::Any => kind,
         RegionDemand::Dax => RegionKind::Dax,
         RegionDemand::File => RegionKind::File,

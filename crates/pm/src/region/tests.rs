@@ -133,3 +133,181 @@ fn a_region_is_written_by_one_and_read_by_many() {
         Region::open(&writer).unwrap();
     }
 }
+
+fn shadowed(path: &Path, evictions_per_ms: u32) -> RegionSpec {
+    RegionSpec {
+        place: Place::Shadow {
+            path: path.to_path_buf(),
+            shadow: Shadow {
+                seed: 1,
+                evictions_per_ms,
+            },
+        },
+        ..spec(path, 1 << 30)
+    }
+}
+
+#[test]
+fn a_shadowed_region_keeps_what_was_persisted_and_forgets_the_rest() {
+    for dir in folders() {
+        let path = dir.path().join("r");
+        let spec = shadowed(&path, 0);
+        let region = Region::create(&spec, 1 << 20).unwrap();
+        assert_eq!(region.kind().name(), "shadow");
+        drop(region);
+        for life in 0..4u64 {
+            let region = Region::open(&spec).unwrap();
+            assert_eq!(region.load_u64(PmOff(0)).unwrap(), life);
+            region.store_u64(PmOff(0), life + 1, SITE);
+            region.write(PmOff(5000), &[1; 100]);
+            {
+                let _another = SimPm::as_writer(1);
+                region.flush(PmOff(5000), 100);
+                region.write_nt(PmOff(8192), &[1; 128]);
+            }
+            region.store_u64(PmOff(9000), 1, SITE);
+            region.persist(PmOff(0), 8, SITE).unwrap();
+            // The process sees it all.
+            assert_eq!(region.bytes(PmOff(5000), 100).unwrap(), [1; 100]);
+            assert_eq!(region.bytes(PmOff(8192), 128).unwrap(), [1; 128]);
+            assert_eq!(region.load_u64(PmOff(9000)).unwrap(), 1);
+            let counters = region.counters();
+            assert_eq!(counters.bytes_stored, 8 + 100 + 128 + 8);
+            assert_eq!(counters.lines_written_back, 1 + 2 + 2);
+            assert_eq!(counters.fences, 1);
+            let len = region.len();
+            region.grow(len, len + (1 << 20)).unwrap();
+            region.write(PmOff(len), b"kept");
+            region.persist(PmOff(len), 4, SITE).unwrap();
+            region.write(PmOff(len + 100), b"lost");
+            for other in [&spec, &self::spec(&path, 1 << 30)] {
+                let error = Region::open(other).unwrap_err();
+                assert_eq!(error.kind(), thermocline_base::ErrorKind::Busy, "{error}");
+            }
+            drop(region);
+            let read_only = RegionSpec {
+                read_only: true,
+                ..spec.clone()
+            };
+            for other in [&read_only, &self::spec(&path, 1 << 30)] {
+                let region = Region::open(other).unwrap();
+                assert_eq!(region.len(), len + (1 << 20));
+                assert_eq!(region.load_u64(PmOff(0)).unwrap(), life + 1);
+                assert_eq!(region.bytes(PmOff(64), 16_320).unwrap(), [0; 16_320]);
+                assert_eq!(region.bytes(PmOff(len), 4).unwrap(), b"kept");
+                assert_eq!(region.bytes(PmOff(len + 100), 4).unwrap(), [0; 4]);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_was_stored_where_a_shadowed_region_grows_again_is_gone() {
+    let dir = tempfile::tempdir().unwrap();
+    let region = Region::create(&shadowed(&dir.path().join("r"), 0), 1 << 20).unwrap();
+    region.write(PmOff(600 << 10), &[1; 64]);
+    region.flush(PmOff(600 << 10), 64);
+    region.write(PmOff(0), &[2; 64]);
+    region.flush(PmOff(0), 64);
+    region.grow(512 << 10, 2 << 20).unwrap();
+    region.fence(SITE).unwrap();
+    for (at, byte) in [(0, 2), (600 << 10, 0), (3 << 19, 0)] {
+        assert_eq!(region.bytes(PmOff(at), 64).unwrap(), [byte; 64]);
+    }
+    drop(region);
+    let region = Region::open(&spec(&dir.path().join("r"), 2 << 20)).unwrap();
+    assert_eq!(region.bytes(PmOff(0), 64).unwrap(), [2; 64]);
+    assert_eq!(region.bytes(PmOff(600 << 10), 64).unwrap(), [0; 64]);
+}
+
+#[test]
+fn evictions_end_when_a_shadowed_region_is_unlocked() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("r");
+    let region = Region::create(&shadowed(&path, 1000), 1 << 20).unwrap();
+    let file = Env::real().storage.open(&path, OpenMode::Read).unwrap();
+    let image = || {
+        let mut bytes = vec![0; 1 << 20];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        bytes
+    };
+    region.write(PmOff(0), &vec![1; 1 << 18]);
+    while image().iter().all(|&b| b == 0) {
+        std::thread::yield_now();
+    }
+    region.unlock();
+    let left = image();
+    region.write(PmOff(1 << 19), &vec![1; 1 << 18]);
+    drop(region);
+    assert_eq!(image(), left);
+}
+
+#[test]
+fn a_large_shadowed_region_takes_no_more_than_is_stored() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("r");
+    let capacity = 64u64 << 30;
+    let spec = RegionSpec {
+        capacity,
+        ..shadowed(&path, 10)
+    };
+    let storage = Env::real().storage;
+    let file = storage.open(&path, OpenMode::CreateNew).unwrap();
+    // A file with one hole: what opening copied would show in time and memory.
+    file.set_len(capacity).unwrap();
+    let region = Region::open(&spec).unwrap();
+    for at in [0, capacity / 2, capacity - 64] {
+        region.write(PmOff(at), &[1; 64]);
+        region.persist(PmOff(at), 64, SITE).unwrap();
+    }
+    drop(region);
+    let region = Region::open(&spec).unwrap();
+    assert_eq!(region.bytes(PmOff(capacity - 64), 64).unwrap(), [1; 64]);
+}
+
+#[test]
+fn a_shadowed_file_cut_short_is_an_error_not_a_death() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("r");
+    let region = Region::create(&shadowed(&path, 0), 1 << 20).unwrap();
+    region.write(PmOff(512 << 10), &[1; 64]);
+    let storage = Env::real().storage;
+    let file = storage.open(&path, OpenMode::ReadWrite).unwrap();
+    file.set_len(4096).unwrap();
+    let error = region.persist(PmOff(512 << 10), 64, SITE).unwrap_err();
+    assert!(error.to_string().contains("524288"), "{error}");
+}
+
+#[test]
+fn a_shadowed_region_is_no_other_kind() {
+    let dir = tempfile::tempdir().unwrap();
+    for demand in [RegionDemand::Dax, RegionDemand::File, RegionDemand::Shm] {
+        let spec = RegionSpec {
+            demand,
+            ..shadowed(&dir.path().join("r"), 0)
+        };
+        let error = Region::create(&spec, 1 << 20).unwrap_err();
+        assert_eq!(error.kind(), thermocline_base::ErrorKind::Unsupported);
+        assert!(error.to_string().contains("kind 'shadow'"), "{error}");
+    }
+}
+
+/// One thread stores, another persists.
+#[test]
+fn a_persist_covers_what_other_threads_stored() {
+    for dir in folders() {
+        let path = dir.path().join("r");
+        let region = Region::create(&spec(&path, 1 << 20), 1 << 20).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| region.write(PmOff(8192), &[1; 100]));
+        });
+        let before = region.counters();
+        region.persist(PmOff(8192), 100, SITE).unwrap();
+        let after = region.counters();
+        let lines = after.lines_written_back - before.lines_written_back;
+        assert_eq!((lines, after.fences - before.fences), (2, 1));
+        if region.kind() == RegionKind::File {
+            assert_eq!(after.device_bytes - before.device_bytes, 4096);
+        }
+    }
+}
