@@ -7,7 +7,7 @@ use std::path::PathBuf;
 pub struct Metrics {
     /// The preset that the options started from.
     pub preset: String,
-    /// `file`, `shm`, `dax` or `sim`.
+    /// `file`, `shm` or `dax`; in tests also `sim` or `shadow`.
     pub region_kind: &'static str,
     /// What data in this kind of region survives, as words that follow "survives".
     pub region_survives: &'static str,

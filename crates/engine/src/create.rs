@@ -44,17 +44,17 @@ pub(crate) fn create(world: &World, dir: &Path, options: &Options) -> Result<()>
     world.env.random.fill(&mut region_id)?;
     let spec = region_spec(world, dir, options, &region_id)?;
     let mut options = options.clone();
-    if let Place::Path(path) = &spec.place {
+    if let Some(path) = spec.place.path() {
         let begun = layout::noted_creation(&**storage, dir)?;
         // An open looks into the folder first, so what lies there must not be another region.
         let own = dir.join(REGION_NAME);
-        for path in [path, &own] {
+        for path in [path, own.as_path()] {
             if storage.exists(path)? {
                 remove_leftover(&**storage, path, &spec, begun)?;
             }
         }
         layout::note_creation(&**storage, dir, &region_id)?;
-        options.pm_path = (*path != own).then(|| path.clone());
+        options.pm_path = (path != own).then(|| path.to_path_buf());
     }
     let space_spec = space_spec(&options);
     let region = Region::create(&spec, Space::first_part_bytes(&space_spec))?;

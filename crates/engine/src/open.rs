@@ -217,14 +217,14 @@ pub(crate) fn region_spec(
     options: &Options,
     region_id: &[u8; 16],
 ) -> Result<RegionSpec> {
-    let place = match &world.sim {
-        Some(sim) => Place::Sim(sim.clone()),
-        None => Place::Path(layout::region_path(
-            &*world.env.storage,
-            dir,
-            options,
-            region_id,
-        )?),
+    let path = || layout::region_path(&*world.env.storage, dir, options, region_id);
+    let place = match (&world.sim, world.shadow) {
+        (Some(sim), _) => Place::Sim(sim.clone()),
+        (None, Some(shadow)) => Place::Shadow {
+            path: path()?,
+            shadow,
+        },
+        (None, None) => Place::Path(path()?),
     };
     Ok(RegionSpec {
         env: world.env.clone(),

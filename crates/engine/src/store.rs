@@ -7,7 +7,7 @@ use thermocline_base::CfId;
 use thermocline_base::options::Options;
 use thermocline_env::{Env, LockGuard};
 use thermocline_halloc::Space;
-use thermocline_pm::SimPm;
+use thermocline_pm::{Shadow, SimPm};
 use thermocline_version::Manifest;
 
 use crate::close::Handle;
@@ -29,6 +29,9 @@ pub struct World {
     pub env: Env,
     /// Simulated persistent memory in place of a mapped file.
     pub sim: Option<SimPm>,
+    /// A model of caches before the mapped file, for tests that kill the process: what was not
+    /// persisted dies with it. Without effect where `sim` is set.
+    pub shadow: Option<Shadow>,
     /// Whether a thread of the store's own works ahead (grows the region, names the next
     /// generation, covers the last write when idle). Without it that is done when it is due, by
     /// whoever needs it: tests that explore crashes want one thread.
@@ -41,6 +44,7 @@ impl World {
         World {
             env: Env::real(),
             sim: None,
+            shadow: None,
             background: true,
         }
     }

@@ -21,6 +21,7 @@ fn world() -> World {
             ..Env::real()
         },
         sim: Some(SimPm::new(1 << 20, steps)),
+        shadow: None,
         background: false,
     }
 }
@@ -112,6 +113,7 @@ impl Machine {
                 ..Env::real()
             },
             sim: Some(self.pm.clone()),
+            shadow: None,
             background: false,
         }
     }

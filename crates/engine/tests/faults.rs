@@ -46,6 +46,7 @@ fn world(storage: Arc<dyn thermocline_env::Storage>, pm: SimPm) -> World {
             ..Env::simulated(fs, 7)
         },
         sim: Some(pm),
+        shadow: None,
         background: false,
     }
 }
@@ -382,6 +383,7 @@ fn a_full_disk_when_the_region_grows() {
             ..Env::real()
         },
         sim: None,
+        shadow: None,
         background: false,
     };
     let mut options = Options {

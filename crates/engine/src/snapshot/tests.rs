@@ -26,6 +26,7 @@ fn open(pm: u64, generation_bytes: u64) -> Engine {
             ..Env::real()
         },
         sim: Some(SimPm::new(pm, steps)),
+        shadow: None,
         background: false,
     };
     let mut options = Options {

@@ -84,6 +84,7 @@ impl Life {
         World {
             env: self.env.clone(),
             sim: Some(self.pm.clone()),
+            shadow: None,
             background: false,
         }
     }
