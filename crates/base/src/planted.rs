@@ -23,7 +23,7 @@ bugs! {
     SkipFlush,
     /// The fence after an item is skipped.
     SkipFence,
-    /// A write becomes visible and is acknowledged before it is persisted.
+    /// A write is finished, and so visible and acknowledged, before it is persisted.
     PublishBeforePersist,
     /// The folder is not synced after a manifest switch.
     ForgetDirFsync,

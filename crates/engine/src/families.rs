@@ -44,6 +44,8 @@ impl Engine {
         if let Some(id) = self.find_family(name) {
             return Ok(id);
         }
+        // What the manifest knows is never newer than what is durable.
+        inner.drain()?;
         let next = lock(&inner.manifest).state().next_ids().cf;
         let id = u16::try_from(next)
             .ok()

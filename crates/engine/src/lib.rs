@@ -6,21 +6,21 @@
 //! time, and fill it side by side; readers take the view and look from the newest generation to the
 //! oldest.
 //!
-//! # The write journey (`write`, `flight`)
-//! Under the writer's lock:
+//! # The write journey (`commit`, `write`)
+//! Writes that meet in a bucket become one group. Under the writer's lock:
 //!
 //! 1. Check limits, poison and both budgets; nothing has happened yet.
 //! 2. Make room: seal the generation if it is full, attach a zone if the item does not fit.
-//! 3. *Grant*: the group gets its seqnos and its place in the chain.
+//! 3. *Grant*: the group gets its seqnos, its place in the chain and a ticket.
 //!
 //! Beside all other groups:
 //!
-//! 4. Build the item in DRAM, store it once, fence. The item is persisted.
+//! 4. Build the item in DRAM, store it once, fence. The item is persisted. (A buffered one is stored
+//!    through the cache and written back later.)
 //! 5. Put the records into the index.
+//! 6. *Finish*, in any order. `visible` and `durable` move over groups in the order of their tickets.
 //!
-//! In the order of grants:
-//!
-//! 6. *Finish*: `durable` and `visible` move over the group, and it is acknowledged.
+//! 7. The write is acknowledged when `durable` (buffered: `visible`) has passed it.
 //!
 //! From 3 on nothing is allowed to fail; if it does, the store is poisoned, because what the next open
 //! will find is no longer what this process would answer.
@@ -42,9 +42,9 @@
 //! chain is recorded when the first write needs it. That keeps opening for reading cheap.
 //!
 //! # Lock order
-//! `writer`, then `manifest`, then the locks inside `halloc`, then a node of the tree, then `flight`,
-//! then `readers`. Whoever waits for groups in flight holds nothing but `writer`. Readers of data take
-//! none of these.
+//! `writer`, then `manifest`, then the locks inside `halloc`, then a node of the tree, then the registry
+//! of `readers`. Whoever waits for groups in flight holds nothing but `writer`. A bucket's queue, and
+//! `syncing` with the ring's list behind it, stand on their own. Readers of data take none of these.
 //!
 //! # Invariants of design §15 defended here
 //! 1 (acknowledged is durable), 2 (batches are whole), 4 (nothing returns), 5 and 6 (damage is an

@@ -129,7 +129,8 @@ impl Bucket {
         self.state
             .compare_exchange(FREE, LED, Ordering::Acquire, Ordering::Relaxed)
             .is_ok()
-            .then_some(Led(self))
+            // Not `then_some`: a lead that is made is one that is left.
+            .then(|| Led(self))
     }
 
     /// Waits behind the leader; leads if there is none any more.

@@ -60,8 +60,7 @@ thread_local! {
 }
 
 impl Inner {
-    /// Stores, persists and indexes a group, beside others, and finishes it. Returns whether it is
-    /// persisted, but for a failure of one before it.
+    /// Stores, persists unless that is deferred, and indexes a group, beside others, and finishes it.
     pub fn carry<'a>(
         &self,
         group: &Group,
@@ -69,9 +68,9 @@ impl Inner {
         durability: Durability,
     ) -> Result<()> {
         let flying = Flying(self);
-        if active(Bug::PublishBeforePersist) {
-            let mark = self.ring.visible_mark();
-            mark.store(group.last.0, std::sync::atomic::Ordering::Release);
+        let published = active(Bug::PublishBeforePersist);
+        if published {
+            self.ring.finish(group.ticket, None);
         }
         let mut builder = BUILDER.take();
         let persist = match durability {
@@ -98,7 +97,9 @@ impl Inner {
             bytes: group.room.bytes(),
         };
         let deferred = (durability == Durability::Buffered).then_some(range);
-        self.ring.finish(group.ticket, deferred);
+        if !published {
+            self.ring.finish(group.ticket, deferred);
+        }
         Ok(())
     }
 

@@ -10,6 +10,7 @@
 //! | `space` | what must hold of zones and descriptors |
 //! | `explore` | running a workload, exploring its snapshots, counting, reporting |
 //! | `workload` | the workloads |
+//! | `groups` | workloads with several groups in flight, and buffered writes |
 //! | `states` | the exploration itself, its bars and the sites it must reach |
 //! | `raw` | several items in flight, which one writer alone never has |
 //! | `planted` | the same with bugs planted, each of which must be caught |
@@ -22,6 +23,7 @@ mod check;
 mod explore;
 mod fences;
 mod flips;
+mod groups;
 mod life;
 mod oracle;
 mod planted;

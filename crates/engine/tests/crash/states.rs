@@ -101,7 +101,23 @@ const REOPEN: Part = Part {
     sites: GENERATIONS,
 };
 
-const PARTS: &[&Part] = &[&CREATION, &SMALL, &SEALS, &GROWTH, &MANIFEST, &REOPEN];
+const GROUPS: Part = Part {
+    workloads: &["groups"],
+    seeds: 2,
+    bar: 10_000,
+    sites: &["memtable: deferred items durable"],
+};
+
+const BUFFERED: Part = Part {
+    workloads: &["buffered", "mixed"],
+    seeds: 1,
+    bar: 10_000,
+    sites: &["memtable: deferred items durable"],
+};
+
+const PARTS: &[&Part] = &[
+    &CREATION, &SMALL, &SEALS, &GROWTH, &MANIFEST, &REOPEN, &GROUPS, &BUFFERED,
+];
 
 /// What the issue asks of one run of the tests.
 const STATES_MIN: u64 = 30_000;
@@ -156,6 +172,16 @@ fn growth_and_a_full_region_survive_every_crash() {
 #[test]
 fn manifest_switches_and_new_families_survive_every_crash() {
     run(&MANIFEST);
+}
+
+#[test]
+fn several_groups_in_flight_survive_every_crash() {
+    run(&GROUPS);
+}
+
+#[test]
+fn buffered_writes_survive_every_crash_as_a_prefix() {
+    run(&BUFFERED);
 }
 
 #[test]

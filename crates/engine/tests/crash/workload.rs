@@ -4,6 +4,7 @@ use thermocline_base::options::Options;
 use thermocline_base::step::Observer;
 use thermocline_env::simulated::SeededRandom;
 
+use crate::groups;
 use crate::life::{Life, options};
 use crate::oracle::{Change, Op};
 
@@ -96,7 +97,7 @@ pub const ALL: &[Workload] = &[
         name: "manifest",
         set: small_manifest,
         from_creation: false,
-        before: nothing_before,
+        before: nearly_switched,
         body: manifest,
     },
     Workload {
@@ -114,6 +115,27 @@ pub const ALL: &[Workload] = &[
         body: full,
     },
     Workload {
+        name: "groups",
+        set: nothing_special,
+        from_creation: false,
+        before: groups::families,
+        body: groups::groups,
+    },
+    Workload {
+        name: "buffered",
+        set: small_generations,
+        from_creation: false,
+        before: groups::families,
+        body: groups::buffered,
+    },
+    Workload {
+        name: "mixed",
+        set: groups::rare_write_back,
+        from_creation: false,
+        before: groups::families,
+        body: groups::mixed,
+    },
+    Workload {
         name: "idle",
         set: nothing_special,
         from_creation: false,
@@ -128,12 +150,12 @@ pub fn named(name: &str) -> &'static Workload {
         .unwrap_or_else(|| panic!("there is no workload {name}"))
 }
 
-fn below(random: &SeededRandom, n: usize) -> usize {
+pub fn below(random: &SeededRandom, n: usize) -> usize {
     usize::try_from(random.below(n as u64)).unwrap()
 }
 
 /// Bytes that are all different from one write to the next.
-fn value(random: &SeededRandom, len: usize) -> Vec<u8> {
+pub fn value(random: &SeededRandom, len: usize) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(len + 8);
     while bytes.len() < len {
         bytes.extend(random.next_u64().to_le_bytes());
@@ -143,12 +165,12 @@ fn value(random: &SeededRandom, len: usize) -> Vec<u8> {
 }
 
 /// One of a few keys, the empty one and prefixes of others among them.
-fn key(random: &SeededRandom) -> &'static [u8] {
+pub fn key(random: &SeededRandom) -> &'static [u8] {
     const KEYS: &[&[u8]] = &[b"", b"a", b"ab", b"abc", b"b", b"\xff", b"some longer key"];
     KEYS[below(random, KEYS.len())]
 }
 
-fn change(random: &SeededRandom, families: u16) -> Change {
+pub fn change(random: &SeededRandom, families: u16) -> Change {
     let len = [0, 5, 30, 100][below(random, 4)];
     Change {
         cf: u16::try_from(below(random, usize::from(families))).unwrap(),
@@ -157,7 +179,7 @@ fn change(random: &SeededRandom, families: u16) -> Change {
     }
 }
 
-fn run(life: &Life, op: &Op) {
+pub fn run(life: &Life, op: &Op) {
     assert!(life.run(op).unwrap(), "there is room");
 }
 
@@ -167,7 +189,7 @@ fn points(life: &mut Life, random: &SeededRandom, ops: usize) {
     }
 }
 
-fn batch(random: &SeededRandom, families: u16) -> Op {
+pub fn batch(random: &SeededRandom, families: u16) -> Op {
     let len = 2 + below(random, 5);
     Op::Write((0..len).map(|_| change(random, families)).collect())
 }
@@ -219,15 +241,34 @@ fn growth(life: &mut Life, random: &SeededRandom) {
     }
 }
 
+/// Edits until the manifest has been switched, and on until it is about to be again.
+fn nearly_switched(life: &mut Life, random: &SeededRandom) {
+    let bytes = |life: &Life| life.engine().metrics().manifest_bytes;
+    let (mut n, mut longest) = (0, 0);
+    while bytes(life) >= longest {
+        longest = bytes(life);
+        edits(life, random, n);
+        n += 1;
+    }
+    // The next one comes when the snapshot has doubled, or a little before.
+    let next = 2 * bytes(life);
+    while bytes(life) + 300 < next {
+        edits(life, random, 1);
+    }
+}
+
+fn edits(life: &Life, random: &SeededRandom, n: u16) {
+    if n.is_multiple_of(3) {
+        run(life, &Op::Family(format!("family {n}")));
+    }
+    run(life, &batch(random, 2));
+    run(life, &Op::put(0, key(random), value(random, 300)));
+    life.engine().work_ahead().unwrap();
+}
+
 fn manifest(life: &mut Life, random: &SeededRandom) {
     for n in 0..8 {
-        if n % 3 == 0 {
-            run(life, &Op::Family(format!("family {n}")));
-        }
-        let families = 2 + n / 3;
-        run(life, &batch(random, families));
-        run(life, &Op::put(0, key(random), value(random, 300)));
-        life.engine().work_ahead().unwrap();
+        edits(life, random, 30 + n);
     }
 }
 
