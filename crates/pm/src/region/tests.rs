@@ -299,7 +299,8 @@ fn a_persist_covers_what_other_threads_stored() {
         let path = dir.path().join("r");
         let region = Region::create(&spec(&path, 1 << 20), 1 << 20).unwrap();
         std::thread::scope(|scope| {
-            scope.spawn(|| region.write(PmOff(8192), &[1; 100]));
+            let writer = scope.spawn(|| region.write(PmOff(8192), &[1; 100]));
+            writer.join().unwrap();
         });
         let before = region.counters();
         region.persist(PmOff(8192), 100, SITE).unwrap();

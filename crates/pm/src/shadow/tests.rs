@@ -114,7 +114,7 @@ fn another_threads_fence_does_not_help() {
     rig.pm.flush(0, 64);
     rig.pm.store_nt(64, &[1; 64]);
     std::thread::scope(|scope| {
-        scope.spawn(|| rig.pm.fence());
+        scope.spawn(|| rig.pm.fence()).join().unwrap();
     });
     {
         let _other = SimPm::as_writer(1);
@@ -143,7 +143,8 @@ fn what_is_stored_after_the_flush_is_not_covered_by_its_fence() {
 fn one_thread_persists_what_another_stored_before() {
     let rig = Rig::quiet(1);
     std::thread::scope(|scope| {
-        scope.spawn(|| rig.pm.store(0, &[1; 300]));
+        let writer = scope.spawn(|| rig.pm.store(0, &[1; 300]));
+        writer.join().unwrap();
     });
     rig.pm.flush(0, 300);
     rig.pm.fence();
