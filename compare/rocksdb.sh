@@ -67,7 +67,7 @@ for one in "${what[@]}"; do
     fill1kx2) pair fill1kx2 thermocline fillrandom 1024 2 $((num / 2)) "$dir" -- rocks fillrandom 1024 2 $((num / 2)) "$dir" ;;
     overwrite) pair overwrite thermocline overwrite 100 1 "$num" "$dir" -- rocks fillrandom,overwrite 100 1 "$num" "$dir" ;;
     ycsb-a) pair ycsb-a thermocline ycsb-a 1024 1 $((num / 4)) "$dir" -- rocks fillrandom,readrandomwriterandom 1024 1 $((num / 4)) "$dir" --readwritepercent=50 ;;
-    file) pair file thermocline fillrandom 1024 4 20000 "$file_dir" --region file -- rocks fillrandom 1024 4 20000 "$file_dir" ;;
+    file) pair file thermocline fillrandom 1024 4 20000 "$file_dir" -- rocks fillrandom 1024 4 20000 "$file_dir" ;;
     *) echo "compare/rocksdb.sh: there is no comparison '$one'; see --help" >&2; exit 2 ;;
   esac
 done

@@ -183,8 +183,10 @@ impl Tracker {
         let shown = self.engine.as_ref().map_or(0, |engine| engine.visible().0);
         self.expect.seen = self.expect.seen.max(shown);
         let durable = self.durable();
-        while let Some((op, _)) = self.flying.pop_front_if(|(_, last)| *last <= durable) {
-            self.settle(&op);
+        while self.flying.front().is_some_and(|(_, last)| *last <= durable) {
+            if let Some((op, _)) = self.flying.pop_front() {
+                self.settle(&op);
+            }
         }
         let mut expect = self.expect.clone();
         let mut model = expect.allowed[0].clone();
