@@ -24,6 +24,14 @@ pub enum Change {
         /// Its id.
         id: u16,
     },
+    /// The options of a column family, in place of the earlier ones. Only those that are not as by
+    /// default, so a family without such options has no change of this kind.
+    ColumnFamilyOptions {
+        /// The family, which exists.
+        id: u16,
+        /// Names and values.
+        options: Vec<(String, String)>,
+    },
     /// A memtable generation exists, before its first grant.
     GenerationCreated {
         /// Larger than any before.

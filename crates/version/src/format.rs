@@ -39,6 +39,7 @@
 //!                           1 whether it has a start (0 or 1), 8 start (0 if none)
 //!  0x88 ChainCut            8 chain, 8 last seqno, 8 end
 //!  0x89 NextIds             8 chain, 8 generation, 4 column family, 4 incarnation
+//!  0x8a ColumnFamilyOptions 2 id; then as Options
 //! ```
 //!
 //! ## `CURRENT`
@@ -86,6 +87,7 @@ mod tag {
     pub const CHAIN_OPENED: u8 = 0x87;
     pub const CHAIN_CUT: u8 = 0x88;
     pub const NEXT_IDS: u8 = 0x89;
+    pub const CF_OPTIONS: u8 = 0x8a;
 }
 
 /// Why bytes could not be read.
@@ -281,11 +283,7 @@ fn encode_body(change: &Change, bytes: &mut Vec<u8>) -> u8 {
             tag::CREATED
         }
         Change::Options(options) => {
-            bytes.extend_from_slice(&len32(options.len()).to_le_bytes());
-            for text in options.iter().flat_map(|(name, value)| [name, value]) {
-                bytes.extend_from_slice(&len32(text.len()).to_le_bytes());
-                bytes.extend_from_slice(text.as_bytes());
-            }
+            encode_options(options, bytes);
             tag::OPTIONS
         }
         Change::ColumnFamilyCreated { id, name } => {
@@ -296,6 +294,11 @@ fn encode_body(change: &Change, bytes: &mut Vec<u8>) -> u8 {
         Change::ColumnFamilyDropped { id } => {
             bytes.extend_from_slice(&id.to_le_bytes());
             tag::CF_DROPPED
+        }
+        Change::ColumnFamilyOptions { id, options } => {
+            bytes.extend_from_slice(&id.to_le_bytes());
+            encode_options(options, bytes);
+            tag::CF_OPTIONS
         }
         Change::GenerationCreated { id } => {
             bytes.extend_from_slice(&id.to_le_bytes());
@@ -339,6 +342,14 @@ fn encode_body(change: &Change, bytes: &mut Vec<u8>) -> u8 {
             bytes.extend_from_slice(&next.incarnation.to_le_bytes());
             tag::NEXT_IDS
         }
+    }
+}
+
+fn encode_options(options: &[(String, String)], bytes: &mut Vec<u8>) {
+    bytes.extend_from_slice(&len32(options.len()).to_le_bytes());
+    for text in options.iter().flat_map(|(name, value)| [name, value]) {
+        bytes.extend_from_slice(&len32(text.len()).to_le_bytes());
+        bytes.extend_from_slice(text.as_bytes());
     }
 }
 
@@ -386,19 +397,16 @@ fn decode_body(tag: u8, body: &mut Fields<'_>) -> Result<Option<Change>, Unreada
             db_id: body.array()?,
             region_id: body.array()?,
         },
-        tag::OPTIONS => {
-            let count = body.u32()?;
-            let mut options = Vec::new();
-            for _ in 0..count {
-                options.push((body.text()?, body.text()?));
-            }
-            Change::Options(options)
-        }
+        tag::OPTIONS => Change::Options(body.options()?),
         tag::CF_CREATED => Change::ColumnFamilyCreated {
             id: body.u16()?,
             name: body.text_of(body.bytes.len() - body.at)?,
         },
         tag::CF_DROPPED => Change::ColumnFamilyDropped { id: body.u16()? },
+        tag::CF_OPTIONS => Change::ColumnFamilyOptions {
+            id: body.u16()?,
+            options: body.options()?,
+        },
         tag::GENERATION_CREATED => Change::GenerationCreated { id: body.u64()? },
         tag::GENERATION_DROPPED => Change::GenerationDropped { id: body.u64()? },
         tag::CHAIN_OPENED => Change::ChainOpened {
@@ -471,6 +479,16 @@ impl<'a> Fields<'a> {
             None => Ok(()),
             Some(i) => Err(damaged("reserved byte", at + i, 0, self.bytes[at + i])),
         }
+    }
+
+    /// Grows as it reads: a count that lies allocates nothing.
+    fn options(&mut self) -> Result<Vec<(String, String)>, Unreadable> {
+        let count = self.u32()?;
+        let mut options = Vec::new();
+        for _ in 0..count {
+            options.push((self.text()?, self.text()?));
+        }
+        Ok(options)
     }
 
     fn text(&mut self) -> Result<String, Unreadable> {

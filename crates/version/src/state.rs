@@ -27,6 +27,8 @@ pub struct State {
     options: Vec<(String, String)>,
     families: BTreeMap<u16, String>,
     family_ids: BTreeMap<String, u16>,
+    /// Of the families that have other options than by default.
+    family_options: BTreeMap<u16, Vec<(String, String)>>,
     generations: BTreeMap<u64, Generation>,
     /// The generation of each chain.
     chain_generations: BTreeMap<u64, u64>,
@@ -122,6 +124,11 @@ impl State {
         self.family_ids.get(name).copied()
     }
 
+    /// The options of family `id` that are not as by default.
+    pub fn family_options(&self, id: u16) -> &[(String, String)] {
+        self.family_options.get(&id).map_or(&[], Vec::as_slice)
+    }
+
     /// The memtable generations that exist, by id, which is oldest first.
     pub fn generations(&self) -> &BTreeMap<u64, Generation> {
         &self.generations
@@ -191,6 +198,16 @@ impl State {
                 let what = "dropped column family";
                 must(name.is_some(), what, "one that exists", id)?;
                 self.family_ids.retain(|_, other| other != id);
+                self.family_options.remove(id);
+            }
+            Change::ColumnFamilyOptions { id, options } => {
+                let what = "column family with options";
+                must(self.families.contains_key(id), what, "one that exists", id)?;
+                if options.is_empty() {
+                    self.family_options.remove(id);
+                } else {
+                    self.family_options.insert(*id, options.clone());
+                }
             }
             Change::GenerationCreated { id } => {
                 let next = self.next.generation;
@@ -235,6 +252,10 @@ impl State {
             at_least(next),
             id,
         )?;
+        // The ids behind are the engine's own.
+        let most = limits::COLUMN_FAMILIES_MAX - 1;
+        let within = usize::from(id) <= most;
+        must(within, "column family id", format!("at most {most}"), id)?;
         let len = name.len();
         let most = limits::CF_NAME_LEN_MAX;
         must(len <= most, "length of a column family's name", most, len)?;
@@ -406,11 +427,18 @@ impl State {
         if !self.options.is_empty() {
             changes.push(Change::Options(self.options.clone()));
         }
-        let families = self.families.iter();
-        changes.extend(families.map(|(id, name)| Change::ColumnFamilyCreated {
-            id: *id,
-            name: name.clone(),
-        }));
+        for (id, name) in &self.families {
+            changes.push(Change::ColumnFamilyCreated {
+                id: *id,
+                name: name.clone(),
+            });
+            if let Some(options) = self.family_options.get(id) {
+                changes.push(Change::ColumnFamilyOptions {
+                    id: *id,
+                    options: options.clone(),
+                });
+            }
+        }
         let generations = self.generations.keys();
         changes.extend(generations.map(|id| Change::GenerationCreated { id: *id }));
         for (generation, chain) in self.chains() {

@@ -32,6 +32,14 @@ fn all_changes() -> Vec<Change> {
             name: "".into(),
         },
         Change::ColumnFamilyDropped { id: 258 },
+        Change::ColumnFamilyOptions {
+            id: 259,
+            options: vec![],
+        },
+        Change::ColumnFamilyOptions {
+            id: 0,
+            options: vec![("reverse".into(), "true".into()), ("".into(), "ü".into())],
+        },
         Change::GenerationCreated { id: 1 << 40 },
         Change::GenerationDropped { id: 0 },
         opened(None),
@@ -120,6 +128,8 @@ fn an_unknown_change_is_passed_over_only_if_it_says_so() {
 fn lengths_that_lie_allocate_nothing() {
     // A count of four billion options in a body of four bytes.
     let bytes = [tag::OPTIONS, 4, 0, 0, 0, 0xff, 0xff, 0xff, 0xff];
+    assert!(decode_edit(&bytes).is_err());
+    let bytes = [tag::CF_OPTIONS, 6, 0, 0, 0, 1, 0, 0xff, 0xff, 0xff, 0xff];
     assert!(decode_edit(&bytes).is_err());
     let bytes = [tag::CF_CREATED, 0xff, 0xff, 0xff, 0xff, 1];
     assert!(decode_edit(&bytes).is_err());

@@ -14,6 +14,14 @@ fn family(id: u16, name: &str) -> Change {
     }
 }
 
+fn family_options(id: u16, options: &[(&str, &str)]) -> Change {
+    let own = |(name, value): &(&str, &str)| (name.to_string(), value.to_string());
+    Change::ColumnFamilyOptions {
+        id,
+        options: options.iter().map(own).collect(),
+    }
+}
+
 fn chain(chain: u64, generation: u64, incarnation: u32, base_seqno: u64) -> Change {
     Change::ChainOpened {
         chain,
@@ -101,6 +109,12 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
         ("column family id", family(5, "other")),
         ("column family id", family(3, "dropped before")),
         ("column family's name", family(6, "orders")),
+        ("column family id", family(u16::MAX, "the engine's own")),
+        ("column family with options", family_options(3, &[])),
+        (
+            "column family with options",
+            family_options(6, &[("a", "")]),
+        ),
         (
             "length of a column family's name",
             family(6, &"x".repeat(256)),
@@ -172,6 +186,37 @@ fn used_ids_stay_used_after_a_snapshot() {
     ] {
         assert!(again.apply(&reuse.into()).is_err());
     }
+}
+
+#[test]
+fn options_are_the_familys_and_go_with_it() {
+    let mut state = example();
+    let reverse = [("reverse".to_string(), "true".to_string())];
+    assert_eq!(state.family_options(5), []);
+    let edit = VersionEdit::from(family(6, "late"))
+        .with(family_options(6, &[("reverse", "false"), ("a", "b")]))
+        .with(family_options(6, &[("reverse", "true")]));
+    state.apply(&edit).unwrap();
+    assert_eq!(state.family_options(6), reverse);
+    assert_eq!(state.family_options(5), []);
+    let again = |state: &State| {
+        let mut again = State::default();
+        for edit in state.snapshot() {
+            again.apply(&edit).unwrap();
+        }
+        again
+    };
+    assert_eq!(again(&state), state);
+    let mut cleared = state.clone();
+    cleared.apply(&family_options(6, &[]).into()).unwrap();
+    assert_eq!(cleared.family_options(6), []);
+    assert_eq!(again(&cleared), cleared);
+    // Another family of that name begins anew.
+    let edit = VersionEdit::from(Change::ColumnFamilyDropped { id: 6 }).with(family(7, "late"));
+    state.apply(&edit).unwrap();
+    assert_eq!(state.family_options(6), []);
+    assert_eq!(state.family_options(7), []);
+    assert_eq!(again(&state), state);
 }
 
 #[test]

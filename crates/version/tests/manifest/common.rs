@@ -103,6 +103,13 @@ fn next_change(state: &State, random: &SeededRandom) -> Change {
             chain: next.chain + random.below(3),
             ..next
         })),
+        8 if random.below(2) == 0 => any(&families, random).map(|id| {
+            let value = random.below(2) == 1;
+            Change::ColumnFamilyOptions {
+                id,
+                options: vec![("reverse".into(), value.to_string())],
+            }
+        }),
         8 => {
             let value = random.below(1000).to_string();
             Some(Change::Options(vec![("memtable.bytes_max".into(), value)]))

@@ -1,5 +1,5 @@
-//! The bytes of format version 1, as a file with a note beside each field. It stays as it is: a later
-//! version adds a file of its own.
+//! The bytes of format version 1, as files with a note beside each field. They stay as they are: a
+//! change that is added, or a later version, adds a file of its own.
 //!
 //! The annotated text is made here from the format's drawing, not by the encoder, and compared
 //! with what the encoder writes; the file in the repository pins both.
@@ -11,6 +11,8 @@ use thermocline_version::{Change, Manifest, NextIds, VersionEdit, format};
 use crate::common::{DB_ID, REGION_ID, dir, fresh, storage};
 
 const GOLDEN: &str = include_str!("../golden/manifest-v1.txt");
+/// A record with the options of a column family, which came later.
+const GOLDEN_OPTIONS: &str = include_str!("../golden/manifest-v1-family-options.txt");
 
 /// The edit that holds every kind of change. It also appears in the golden as a record.
 fn edits() -> [VersionEdit; 2] {
@@ -126,7 +128,8 @@ const NEXT: [(usize, &str); 4] = [
     (4, "incarnation"),
 ];
 
-fn annotate(manifest: &[u8], current: &[u8]) -> String {
+/// The header and the first record.
+fn annotate_begin(manifest: &[u8]) -> Dump<'_> {
     let mut dump = Dump {
         bytes: manifest,
         at: 0,
@@ -146,6 +149,11 @@ fn annotate(manifest: &[u8], current: &[u8]) -> String {
     dump.change("Created", &[(16, "database id"), (16, "region id")]);
     dump.change("NextIds", &NEXT);
     dump.padding();
+    dump
+}
+
+fn annotate(manifest: &[u8], current: &[u8]) -> String {
+    let mut dump = annotate_begin(manifest);
     dump.record("one of each");
     dump.change(
         "Options",
@@ -187,18 +195,72 @@ fn annotate(manifest: &[u8], current: &[u8]) -> String {
 /// The bytes of the golden: of the manifest and of `CURRENT`.
 fn golden_bytes() -> [Vec<u8>; 2] {
     let (manifest, current) = GOLDEN.split_once("# CURRENT").unwrap();
-    [manifest, current].map(|part| {
-        part.lines()
-            .filter_map(|line| line.split_once(": "))
-            .filter(|(offset, _)| offset.len() == 4)
-            .flat_map(|(_, rest)| {
-                let hex = rest.split('#').next().unwrap();
-                hex.split_whitespace()
-                    .map(|b| u8::from_str_radix(b, 16).unwrap())
-                    .collect::<Vec<_>>()
-            })
-            .collect()
-    })
+    [manifest, current].map(bytes_of)
+}
+
+fn bytes_of(text: &str) -> Vec<u8> {
+    text.lines()
+        .filter_map(|line| line.split_once(": "))
+        .filter(|(offset, _)| offset.len() == 4)
+        .flat_map(|(_, rest)| {
+            let hex = rest.split('#').next().unwrap();
+            hex.split_whitespace()
+                .map(|b| u8::from_str_radix(b, 16).unwrap())
+                .collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+fn with_options() -> VersionEdit {
+    VersionEdit::new()
+        .with(Change::ColumnFamilyCreated {
+            id: 3,
+            name: "log".into(),
+        })
+        .with(Change::ColumnFamilyOptions {
+            id: 3,
+            options: vec![("reverse".into(), "true".into())],
+        })
+}
+
+fn annotate_options(manifest: &[u8]) -> String {
+    let mut dump = annotate_begin(manifest);
+    dump.record("a family with options");
+    dump.change("ColumnFamilyCreated", &[(2, "id"), (3, "log")]);
+    dump.change(
+        "ColumnFamilyOptions",
+        &[
+            (2, "id"),
+            (4, "count"),
+            (4, "length"),
+            (7, "reverse"),
+            (4, "length"),
+            (4, "true"),
+        ],
+    );
+    dump.padding();
+    assert_eq!(dump.at, manifest.len());
+    dump.text
+}
+
+#[test]
+fn the_options_of_a_family_are_the_golden_and_read_as_what_was_written() {
+    let fs = fresh();
+    let [created, _] = edits();
+    let mut manifest = Manifest::create(storage(&fs), dir(), &created).unwrap();
+    manifest.append(&with_options()).unwrap();
+    let bytes = fs.contents(manifest.path()).unwrap();
+    let text = annotate_options(&bytes);
+    assert!(
+        text == GOLDEN_OPTIONS,
+        "the format has changed; now:\n{text}"
+    );
+    drop(manifest);
+    fs.install(&dir().join("MANIFEST-000001"), &bytes_of(GOLDEN_OPTIONS));
+    let (_, state) = Manifest::open(storage(&fs), dir(), true).unwrap();
+    assert_eq!(state.family_id("log"), Some(3));
+    let stored = [("reverse".to_string(), "true".to_string())];
+    assert_eq!(state.family_options(3), stored);
 }
 
 #[test]

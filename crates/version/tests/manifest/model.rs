@@ -11,6 +11,8 @@ use crate::common::{created, dir, fresh, storage};
 #[derive(Clone, Default)]
 struct Model {
     families: Vec<(u16, String, bool)>,
+    /// Every change of options, newest last.
+    options: Vec<(u16, Vec<(String, String)>)>,
     generations: Vec<(u64, bool)>,
     chains: Vec<ModelChain>,
     /// What `NextIds` has set, apart from what was used.
@@ -64,6 +66,10 @@ impl Model {
                 let found = self.families.iter_mut().find(|f| f.0 == *id && f.2);
                 let found = found.filter(|_| *id != 0).map(|f| f.2 = false);
                 found.is_some()
+            }
+            Change::ColumnFamilyOptions { id, options } => {
+                self.options.push((*id, options.clone()));
+                self.families.iter().any(|f| f.0 == *id && f.2)
             }
             Change::GenerationCreated { id } => {
                 self.generations.push((*id, true));
@@ -169,7 +175,12 @@ impl Model {
             .families()
             .iter()
             .map(|(id, name)| (*id, name.clone()));
+        let options = self.families.iter().filter(|f| f.2).all(|f| {
+            let newest = self.options.iter().rfind(|(id, _)| *id == f.0);
+            newest.map_or(&[][..], |(_, options)| options) == state.family_options(f.0)
+        });
         families.eq(named)
+            && options
             && chains.eq(got)
             && alive.eq(state.generations().keys().copied())
             && self.next() == state.next_ids()
@@ -184,6 +195,8 @@ fn change() -> impl Strategy<Value = Change> {
         2 => prop::collection::vec((name, name), 0..3).prop_map(Change::Options),
         6 => (0u16..20, name).prop_map(|(id, name)| Change::ColumnFamilyCreated { id, name }),
         3 => (0u16..20).prop_map(|id| Change::ColumnFamilyDropped { id }),
+        3 => (0u16..20, prop::collection::vec((name, name), 0..2))
+            .prop_map(|(id, options)| Change::ColumnFamilyOptions { id, options }),
         8 => (0u64..20).prop_map(|id| Change::GenerationCreated { id }),
         4 => (0u64..20).prop_map(|id| Change::GenerationDropped { id }),
         14 => (0u64..30, 0u64..20, 0u32..6, 0u64..3, any::<(u64, Option<u64>)>()).prop_map(
