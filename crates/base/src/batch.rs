@@ -73,6 +73,22 @@ impl WriteBatch {
         self.push(Kind::Delete, cf, key, &[])
     }
 
+    /// Adds "the metadata of `cf` is `blob`".
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if the blob is longer than [`limits::METADATA_LEN_MAX`] or the batch
+    /// would exceed [`limits::BATCH_BYTES_MAX`]. The batch is unchanged then.
+    pub fn set_metadata(&mut self, cf: CfId, blob: &[u8]) -> Result<()> {
+        if blob.len() > limits::METADATA_LEN_MAX {
+            return Err(Error::InvalidArgument(format!(
+                "the metadata of a column family has at most {} bytes; these have {}",
+                limits::METADATA_LEN_MAX,
+                blob.len()
+            )));
+        }
+        self.push(Kind::Put, CfId::METADATA, &cf.metadata_key(), blob)
+    }
+
     fn push(&mut self, kind: Kind, cf: CfId, key: &[u8], value: &[u8]) -> Result<()> {
         let bytes = self.bytes.len() + key.len() + value.len() + 16 * (self.entries.len() + 1);
         if bytes > limits::BATCH_BYTES_MAX {
@@ -192,6 +208,25 @@ mod tests {
             (Kind::Put, 3, b"k", b""),
         ];
         assert_eq!(entries, expected);
+    }
+
+    #[test]
+    fn metadata_is_a_record_of_a_family_of_its_own() {
+        let mut batch = WriteBatch::new();
+        let longest = vec![1; limits::METADATA_LEN_MAX];
+        batch.set_metadata(CfId(258), &longest).unwrap();
+        let entry = batch.iter().next().unwrap();
+        assert_eq!((entry.kind, entry.cf), (Kind::Put, CfId::METADATA));
+        assert_eq!((entry.key, entry.value), (&[1, 2][..], &longest[..]));
+        assert_eq!(CfId::of_metadata_key(entry.key), Some(CfId(258)));
+        assert_eq!(CfId::of_metadata_key(b"one"), None);
+        let error = batch.set_metadata(CfId(1), &[longest, vec![1]].concat());
+        let error = error.unwrap_err();
+        assert_eq!(error.kind(), crate::ErrorKind::InvalidArgument);
+        let text = error.to_string();
+        assert!(text.contains("65536") && text.contains("65537"), "{text}");
+        assert_eq!(batch.len(), 1);
+        assert!(limits::COLUMN_FAMILIES_MAX <= usize::from(CfId::METADATA.0));
     }
 
     #[test]

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod batch;
+mod cf_options;
 pub mod checksum;
 pub mod counter;
 pub mod error;
@@ -18,6 +19,7 @@ pub mod step;
 pub mod sync;
 
 pub use batch::{BatchEntry, WriteBatch};
+pub use cf_options::CfOptions;
 pub use error::{Error, ErrorKind, Result};
 pub use seqno::{CfId, Kind, SeqNo};
 pub use step::{Point, Site, Steps, When};

@@ -49,6 +49,12 @@ bugs! {
     SealWhileOpen,
     /// Versions that a registered reader still sees are dropped.
     PurgePastReader,
+    /// A column family is dropped without an edit that says so.
+    DropUnrecorded,
+    /// Replay indexes the records of dropped column families.
+    ReplayForgetsDrops,
+    /// Replay takes metadata for records of a family that does not exist.
+    ReplayForgetsMetadata,
 }
 
 #[cfg(feature = "planted")]

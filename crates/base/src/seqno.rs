@@ -35,6 +35,19 @@ pub struct CfId(pub u16);
 impl CfId {
     /// The family that every database has.
     pub const DEFAULT: CfId = CfId(0);
+    /// Not one of the user's families: holds the metadata of each of them, under its id in two
+    /// big-endian bytes.
+    pub const METADATA: CfId = CfId(u16::MAX);
+
+    /// The key of this family's metadata in [`CfId::METADATA`].
+    pub fn metadata_key(self) -> [u8; 2] {
+        self.0.to_be_bytes()
+    }
+
+    /// The family whose metadata lies under `key` in [`CfId::METADATA`].
+    pub fn of_metadata_key(key: &[u8]) -> Option<CfId> {
+        Some(CfId(u16::from_be_bytes(key.try_into().ok()?)))
+    }
 }
 
 /// What a record says about its key. The numbers are part of the format.

@@ -55,7 +55,34 @@ impl Batch {
         self.note(result)
     }
 
-    /// Number of changes.
+    /// Adds "the metadata of the default column family is `blob`": an offset, say, or a raft index, that
+    /// belongs to the changes of this batch. It replaces what was set before, and is visible and durable
+    /// together with the batch, which may hold nothing else. [`Db::metadata`] reads it.
+    ///
+    /// ```
+    /// # use thermocline::{Db, Durability, Options};
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let db = Db::open(folder.path().join("db"), Options::default())?;
+    /// let mut batch = db.batch();
+    /// batch.put("order:42", "paid").set_metadata("offset 17");
+    /// batch.commit(Durability::Immediate)?;
+    /// assert_eq!(db.metadata()?.as_deref(), Some(&b"offset 17"[..]));
+    /// # Ok::<(), thermocline::Error>(())
+    /// ```
+    pub fn set_metadata(&mut self, blob: impl AsRef<[u8]>) -> &mut Batch {
+        let result = self.writes.set_metadata(CfId::DEFAULT, blob.as_ref());
+        self.note(result)
+    }
+
+    /// Adds "the metadata of `cf` is `blob`"; see [`Batch::set_metadata`].
+    pub fn set_metadata_cf(&mut self, cf: &ColumnFamily, blob: impl AsRef<[u8]>) -> &mut Batch {
+        let result = cf
+            .check_owner(&self.db)
+            .and_then(|id| self.writes.set_metadata(id, blob.as_ref()));
+        self.note(result)
+    }
+
+    /// Number of changes, those of metadata included.
     pub fn len(&self) -> usize {
         self.writes.len()
     }
@@ -77,7 +104,8 @@ impl Batch {
     /// [`Durability`]: crate::Durability
     ///
     /// # Errors
-    /// The first limit that a change broke, until the batch is cleared; otherwise as [`Db::put`].
+    /// The first limit that a change broke, until the batch is cleared;
+    /// [`Error::InvalidArgument`] naming a column family that was dropped; otherwise as [`Db::put`].
     /// The batch stays as it was.
     pub fn commit(&mut self, options: impl Into<WriteOptions>) -> Result<()> {
         self.check()?;

@@ -5,6 +5,10 @@ use thermocline_base::Result;
 /// A position among the entries of one column family, at one moment of the store: writes that come
 /// after it was made do not show. It lends the key and value it is at, without allocating.
 ///
+/// First, next, at or after: all moves are in the family's order. Where keys descend
+/// ([`crate::CfOptions::reverse`]), the first key is the largest, and a key at or after another is not
+/// above it.
+///
 /// ```
 /// # let folder = tempfile::tempdir().unwrap();
 /// # let db = thermocline::Db::open(folder.path().join("db"), thermocline::Options::default())?;
@@ -20,7 +24,7 @@ use thermocline_base::Result;
 pub struct Cursor(pub(crate) thermocline_engine::Cursor);
 
 impl Cursor {
-    /// Moves to the first key not below `key`; returns whether there is one.
+    /// Moves to the first key at or after `key`; returns whether there is one.
     ///
     /// # Errors
     /// [`crate::Error::Corruption`] naming region and offset, here and for all moves.
@@ -28,7 +32,7 @@ impl Cursor {
         self.0.seek(key)
     }
 
-    /// Moves to the last key not above `key`; returns whether there is one.
+    /// Moves to the last key at or before `key`; returns whether there is one.
     ///
     /// # Errors
     /// As [`Cursor::seek`].

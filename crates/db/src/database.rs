@@ -5,7 +5,7 @@ use std::path::Path;
 
 use thermocline_base::batch::{check_key, check_value};
 use thermocline_base::{BatchEntry, CfId, Kind, Result};
-use thermocline_engine::{Engine, World};
+use thermocline_engine::{Engine, Family, World};
 
 use crate::scan::{owned, prefix_bounds};
 use crate::{
@@ -130,9 +130,46 @@ impl Db {
         self.snapshot().multi_get(keys)
     }
 
+    /// The values of keys in several column families, in their order and all at one moment of the
+    /// store: a batch over these families shows in all of them or in none.
+    ///
+    /// ```
+    /// # use thermocline::{CfOptions, Db, Durability, Options};
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let db = Db::open(folder.path().join("db"), Options::default())?;
+    /// let users = db.column_family("users", CfOptions::default())?;
+    /// let orders = db.column_family("orders", CfOptions::default())?;
+    /// let mut batch = db.batch();
+    /// batch.put_cf(&users, "7", "Ada").put_cf(&orders, "42", "paid");
+    /// batch.commit(Durability::Immediate)?;
+    /// let values = db.multi_get_cf([(&users, "7"), (&orders, "42"), (&orders, "43")])?;
+    /// assert_eq!(values[1].as_deref(), Some(b"paid".as_slice()));
+    /// assert_eq!(values[2], None);
+    /// # Ok::<(), thermocline::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Db::get`], for the first key that meets one; [`crate::Error::InvalidArgument`] for a family
+    /// that was dropped or is another database's.
+    pub fn multi_get_cf<'a, K: AsRef<[u8]>>(
+        &self,
+        keys: impl IntoIterator<Item = (&'a ColumnFamily, K)>,
+    ) -> Result<Vec<Option<Value>>> {
+        self.snapshot().multi_get_cf(keys)
+    }
+
+    /// The metadata of the default column family: what [`Batch::set_metadata`] set last. `None` if
+    /// nothing ever did.
+    ///
+    /// # Errors
+    /// As [`Db::get`].
+    pub fn metadata(&self) -> Result<Option<Value>> {
+        self.engine.metadata(CfId::DEFAULT, Value::copy)
+    }
+
     /// What is visible now, to be read for as long as it is held.
     pub fn snapshot(&self) -> Snapshot {
-        Snapshot::new(self.engine.snapshot(), CfId::DEFAULT)
+        Snapshot::new(self.engine.snapshot(), Family::DEFAULT)
     }
 
     /// An empty batch of writes to this database.
@@ -142,7 +179,7 @@ impl Db {
 
     /// All entries of the default column family, in key order, from both ends.
     pub fn iter(&self) -> Scan {
-        self.scan_in(CfId::DEFAULT, Bound::Unbounded, Bound::Unbounded)
+        self.iter_in(Family::DEFAULT)
     }
 
     /// The entries of the default column family whose keys lie in `range`.
@@ -158,14 +195,12 @@ impl Db {
     /// # Ok::<(), thermocline::Error>(())
     /// ```
     pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Scan {
-        let (low, high) = owned(&range);
-        self.scan_in(CfId::DEFAULT, low, high)
+        self.range_in(Family::DEFAULT, range)
     }
 
     /// The entries of the default column family whose keys begin with `prefix`.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Scan {
-        let (low, high) = prefix_bounds(prefix.as_ref());
-        self.scan_in(CfId::DEFAULT, low, high)
+        self.prefix_in(Family::DEFAULT, prefix)
     }
 
     /// A cursor over the default column family, before any key.
@@ -173,28 +208,49 @@ impl Db {
     /// # Errors
     /// None yet; a cursor over files may have some.
     pub fn cursor(&self) -> Result<Cursor> {
-        Ok(Cursor(self.engine.cursor(CfId::DEFAULT)))
+        Ok(Cursor(self.engine.cursor(Family::DEFAULT)?))
     }
 
-    /// The column family `name`, made durably if there is none.
+    /// The column family `name`, made durably with these options if there is none. The database
+    /// remembers them: for a family that is there, options that are not set are as it was made.
     ///
     /// # Errors
-    /// [`crate::Error::InvalidArgument`] for a name that is empty or too long, or too many
-    /// families; those of a write.
-    pub fn column_family(&self, name: &str, _options: CfOptions) -> Result<ColumnFamily> {
-        Ok(ColumnFamily {
-            id: self.engine.family(name)?,
-            db: self.clone(),
-        })
+    /// [`crate::Error::InvalidArgument`] for a name that is empty or too long, too many families, or an
+    /// option that is fixed and set differently from what the family was made with; those of a write.
+    pub fn column_family(&self, name: &str, options: CfOptions) -> Result<ColumnFamily> {
+        let family = self.engine.family(name, &options)?;
+        Ok(ColumnFamily::new(self.clone(), family, name))
     }
 
     /// The column family `name`, if there is one.
     pub fn find_column_family(&self, name: &str) -> Option<ColumnFamily> {
-        let id = self.engine.find_family(name)?;
-        Some(ColumnFamily {
-            db: self.clone(),
-            id,
-        })
+        let family = self.engine.find_family(name)?;
+        Some(ColumnFamily::new(self.clone(), family, name))
+    }
+
+    /// Drops the column family `name`, durably, with its entries and its metadata. Snapshots, cursors and
+    /// iterators from before go on; handles of it are refused from then on. The name is free: a family
+    /// that is made with it is a new one. Its persistent memory and the DRAM of its index are not given
+    /// back at once: the DRAM when the database is opened again.
+    ///
+    /// ```
+    /// # use thermocline::{CfOptions, Db, Options};
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let db = Db::open(folder.path().join("db"), Options::default())?;
+    /// let drafts = db.column_family("drafts", CfOptions::default())?;
+    /// drafts.put("1", "Dear")?;
+    /// db.drop_column_family("drafts")?;
+    /// assert!(drafts.get("1").is_err());
+    /// let again = db.column_family("drafts", CfOptions::default())?;
+    /// assert_eq!(again.get("1")?, None);
+    /// # Ok::<(), thermocline::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`crate::Error::InvalidArgument`] if there is no family of this name, or it is the default one;
+    /// those of a write.
+    pub fn drop_column_family(&self, name: &str) -> Result<()> {
+        self.engine.drop_family(name)
     }
 
     /// The names of all column families; the first is `default`.
@@ -267,7 +323,21 @@ impl Db {
         self.engine.get(cf, key, Value::copy)
     }
 
-    pub(crate) fn scan_in(&self, cf: CfId, low: Bound<Vec<u8>>, high: Bound<Vec<u8>>) -> Scan {
-        Scan::new(self.engine.cursor(cf), low, high)
+    pub(crate) fn iter_in(&self, family: Family) -> Scan {
+        let all = (Bound::Unbounded, Bound::Unbounded);
+        Scan::new(self.engine.cursor(family), all)
+    }
+
+    pub(crate) fn range_in<K: AsRef<[u8]>>(
+        &self,
+        family: Family,
+        range: impl RangeBounds<K>,
+    ) -> Scan {
+        Scan::new(self.engine.cursor(family), owned(&range))
+    }
+
+    pub(crate) fn prefix_in(&self, family: Family, prefix: impl AsRef<[u8]>) -> Scan {
+        let bounds = prefix_bounds(prefix.as_ref(), family.reverse);
+        Scan::new(self.engine.cursor(family), bounds)
     }
 }

@@ -46,14 +46,9 @@ pub use report::{Fault, VerifyReport};
 pub use scan::Scan;
 pub use snapshot::Snapshot;
 pub use thermocline_base::options::{self, Options};
-pub use thermocline_base::{Error, ErrorKind, Result, limits, size};
+pub use thermocline_base::{CfOptions, Error, ErrorKind, Result, limits, size};
 pub use thermocline_engine::{Durability, WriteOptions};
 pub use value::Value;
-
-/// Options of one column family. There are none yet.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub struct CfOptions {}
 
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]

@@ -1,36 +1,106 @@
 //! Iterators over ranges of keys.
 
+use std::cmp::Ordering;
 use std::ops::{Bound, RangeBounds};
 
-use thermocline_base::Result;
+use thermocline_base::{Error, Result};
 use thermocline_engine::{Cursor, Direction};
 
 use crate::Value;
+
+/// Where a range begins and where it ends, in the order of its family.
+pub(crate) type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
 /// An iterator over the entries of a range, from both ends, at the moment at which it was made:
 /// later writes do not show. After an error it ends.
 #[derive(Debug)]
 pub struct Scan {
-    low: Bound<Vec<u8>>,
-    high: Bound<Vec<u8>>,
+    /// What kept it from beginning: the first thing that it gives.
+    failed: Option<Error>,
+    /// `None` once it has ended.
+    range: Option<Range>,
+}
+
+/// What is still to be given. Everything here is in the family's order.
+#[derive(Debug)]
+struct Range {
+    begin: Bound<Vec<u8>>,
+    end: Bound<Vec<u8>>,
     front: Cursor,
     /// Made when first asked for; sees the same moment.
     back: Option<Cursor>,
     front_begun: bool,
-    done: bool,
 }
 
 impl Scan {
-    pub(crate) fn new(cursor: Cursor, low: Bound<Vec<u8>>, high: Bound<Vec<u8>>) -> Scan {
-        let done = !sane(&low, &high);
-        Scan {
-            low,
-            high,
-            front: cursor,
+    pub(crate) fn new(cursor: Result<Cursor>, (begin, end): Bounds) -> Scan {
+        let front = match cursor {
+            Ok(cursor) => cursor,
+            Err(error) => {
+                return Scan {
+                    failed: Some(error),
+                    range: None,
+                };
+            }
+        };
+        let range = Range {
+            begin,
+            end,
+            front,
             back: None,
             front_begun: false,
-            done,
+        };
+        Scan {
+            failed: None,
+            range: range.is_sane().then_some(range),
         }
+    }
+
+    fn step(&mut self, at_back: bool) -> Option<<Scan as Iterator>::Item> {
+        if let Some(error) = self.failed.take() {
+            return Some(Err(error));
+        }
+        let entry = self.range.as_mut()?.step(at_back).transpose();
+        if !matches!(entry, Some(Ok(_))) {
+            self.range = None;
+        }
+        entry
+    }
+}
+
+impl Range {
+    fn step(&mut self, at_back: bool) -> Result<Option<(Vec<u8>, Value)>> {
+        let found = if at_back { self.back()? } else { self.front()? };
+        let cursor = match &self.back {
+            Some(back) if at_back => back,
+            _ => &self.front,
+        };
+        let key = cursor.key();
+        // How the other end's bound lies to the key: it must lie ahead, or at it if it is included.
+        let (ahead, other) = if at_back {
+            (Ordering::Less, &self.begin)
+        } else {
+            (Ordering::Greater, &self.end)
+        };
+        let inside = match other {
+            Bound::Unbounded => true,
+            Bound::Included(bound) => self.order(bound, key) != ahead.reverse(),
+            Bound::Excluded(bound) => self.order(bound, key) == ahead,
+        };
+        if !found || !inside {
+            return Ok(None);
+        }
+        let entry = (key.to_vec(), Value::copy(cursor.value()));
+        // What this end has given, the other must not give again.
+        set_excluded(
+            if at_back {
+                &mut self.end
+            } else {
+                &mut self.begin
+            },
+            &entry.0,
+        );
+        Ok(Some(entry))
     }
 
     fn front(&mut self) -> Result<bool> {
@@ -38,7 +108,7 @@ impl Scan {
             return self.front.next();
         }
         self.front_begun = true;
-        match &self.low {
+        match &self.begin {
             Bound::Included(key) => self.front.seek(key),
             Bound::Excluded(key) => self.front.seek_past(key, Direction::Forward),
             Bound::Unbounded => self.front.seek_to_first(),
@@ -50,52 +120,30 @@ impl Scan {
             return back.prev();
         }
         let back = self.back.insert(self.front.sibling());
-        match &self.high {
+        match &self.end {
             Bound::Included(key) => back.seek_for_prev(key),
             Bound::Excluded(key) => back.seek_past(key, Direction::Reverse),
             Bound::Unbounded => back.seek_to_last(),
         }
     }
 
-    fn entry(&mut self, moved: Result<bool>, at_back: bool) -> Option<<Scan as Iterator>::Item> {
-        let cursor = if at_back {
-            self.back.as_ref()?
+    fn order(&self, a: &[u8], b: &[u8]) -> Ordering {
+        if self.front.is_reverse() {
+            b.cmp(a)
         } else {
-            &self.front
-        };
-        let key = match moved {
-            Err(error) => {
-                self.done = true;
-                return Some(Err(error));
-            }
-            Ok(true) => cursor.key(),
-            Ok(false) => {
-                self.done = true;
-                return None;
-            }
-        };
-        let inside = match (at_back, &self.low, &self.high) {
-            (true, Bound::Included(low), _) => key >= low.as_slice(),
-            (true, Bound::Excluded(low), _) => key > low.as_slice(),
-            (false, _, Bound::Included(high)) => key <= high.as_slice(),
-            (false, _, Bound::Excluded(high)) => key < high.as_slice(),
-            _ => true,
-        };
-        if !inside {
-            self.done = true;
-            return None;
+            a.cmp(b)
         }
-        let entry = (key.to_vec(), Value::copy(cursor.value()));
-        // What this end has given, the other must not give again.
-        set_excluded(
-            if at_back {
-                &mut self.high
-            } else {
-                &mut self.low
-            },
-            &entry.0,
-        );
-        Some(Ok(entry))
+    }
+
+    /// Whether anything can lie between the bounds.
+    fn is_sane(&self) -> bool {
+        match (&self.begin, &self.end) {
+            (Bound::Unbounded, _) | (_, Bound::Unbounded) => true,
+            (Bound::Included(a), Bound::Included(b)) => self.order(a, b).is_le(),
+            (Bound::Included(a) | Bound::Excluded(a), Bound::Included(b) | Bound::Excluded(b)) => {
+                self.order(a, b).is_lt()
+            }
+        }
     }
 }
 
@@ -114,54 +162,38 @@ impl Iterator for Scan {
     type Item = Result<(Vec<u8>, Value)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.done {
-            return None;
-        }
-        let moved = self.front();
-        self.entry(moved, false)
+        self.step(false)
     }
 }
 
 impl DoubleEndedIterator for Scan {
     fn next_back(&mut self) -> Option<Self::Item> {
-        if self.done {
-            return None;
-        }
-        let moved = self.back();
-        self.entry(moved, true)
+        self.step(true)
     }
 }
 
 impl std::iter::FusedIterator for Scan {}
 
-fn sane(low: &Bound<Vec<u8>>, high: &Bound<Vec<u8>>) -> bool {
-    match (low, high) {
-        (Bound::Included(a), Bound::Included(b)) => a <= b,
-        (Bound::Unbounded, _) | (_, Bound::Unbounded) => true,
-        (Bound::Included(a) | Bound::Excluded(a), Bound::Included(b) | Bound::Excluded(b)) => a < b,
-    }
-}
-
-pub(crate) fn owned<K: AsRef<[u8]>>(
-    range: &impl RangeBounds<K>,
-) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+pub(crate) fn owned<K: AsRef<[u8]>>(range: &impl RangeBounds<K>) -> Bounds {
     let own = |bound: Bound<&K>| bound.map(|key| key.as_ref().to_vec());
     (own(range.start_bound()), own(range.end_bound()))
 }
 
-pub(crate) fn prefix_bounds(prefix: &[u8]) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
-    let mut end = prefix.to_vec();
-    while let Some(last) = end.last_mut() {
+/// The keys that begin with `prefix`, in a family whose keys descend if `reverse`.
+pub(crate) fn prefix_bounds(prefix: &[u8], reverse: bool) -> Bounds {
+    let mut above = prefix.to_vec();
+    while let Some(last) = above.last_mut() {
         if *last < 0xff {
             *last += 1;
             break;
         }
-        end.pop();
+        above.pop();
     }
-    let high = if end.is_empty() {
+    let high = if above.is_empty() {
         Bound::Unbounded
     } else {
-        Bound::Excluded(end)
+        Bound::Excluded(above)
     };
-    (Bound::Included(prefix.to_vec()), high)
+    let low = Bound::Included(prefix.to_vec());
+    if reverse { (high, low) } else { (low, high) }
 }

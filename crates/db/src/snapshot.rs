@@ -3,9 +3,10 @@
 use std::ops::{Bound, RangeBounds};
 
 use thermocline_base::batch::check_key;
-use thermocline_base::{CfId, Error, Result};
+use thermocline_base::{Error, Result};
+use thermocline_engine::Family;
 
-use crate::scan::{owned, prefix_bounds};
+use crate::scan::{Bounds, owned, prefix_bounds};
 use crate::{ColumnFamily, Cursor, Scan, Value};
 
 /// One moment of the store: reads answer as they would have then, whatever is written meanwhile,
@@ -36,28 +37,34 @@ use crate::{ColumnFamily, Cursor, Scan, Value};
 #[derive(Debug, Clone)]
 pub struct Snapshot {
     moment: thermocline_engine::Snapshot,
-    cf: CfId,
+    family: Family,
 }
 
 impl Snapshot {
-    pub(crate) fn new(moment: thermocline_engine::Snapshot, cf: CfId) -> Snapshot {
-        Snapshot { moment, cf }
+    pub(crate) fn new(moment: thermocline_engine::Snapshot, family: Family) -> Snapshot {
+        Snapshot { moment, family }
     }
 
     /// The same moment of the column family `cf`.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if `cf` is one of another database.
+    /// [`Error::InvalidArgument`] if `cf` is one of another database, or had been dropped at this
+    /// moment. One that was dropped later is there.
     pub fn column_family(&self, cf: &ColumnFamily) -> Result<Snapshot> {
+        self.check(cf)?;
+        Ok(Snapshot {
+            family: cf.family,
+            ..self.clone()
+        })
+    }
+
+    fn check(&self, cf: &ColumnFamily) -> Result<()> {
         if !self.moment.is_of(&cf.db.engine) {
             return Err(Error::InvalidArgument(
                 "a snapshot reads only column families of its own database".to_string(),
             ));
         }
-        Ok(Snapshot {
-            cf: cf.id,
-            ..self.clone()
-        })
+        self.moment.check(cf.family.id)
     }
 
     /// The value that `key` had.
@@ -67,7 +74,7 @@ impl Snapshot {
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         let key = key.as_ref();
         check_key(key)?;
-        self.moment.get(self.cf, key, Value::copy)
+        self.moment.get(self.family.id, key, Value::copy)
     }
 
     /// The values that `keys` had, in their order.
@@ -81,21 +88,44 @@ impl Snapshot {
         keys.into_iter().map(|key| self.get(key)).collect()
     }
 
+    /// The values that keys had in several column families, in their order; see
+    /// [`crate::Db::multi_get_cf`].
+    ///
+    /// # Errors
+    /// As [`crate::Db::get`] and [`Snapshot::column_family`], for the first key that meets one.
+    pub fn multi_get_cf<'a, K: AsRef<[u8]>>(
+        &self,
+        keys: impl IntoIterator<Item = (&'a ColumnFamily, K)>,
+    ) -> Result<Vec<Option<Value>>> {
+        let one = |(cf, key): (&ColumnFamily, K)| {
+            self.check(cf)?;
+            check_key(key.as_ref())?;
+            self.moment.get(cf.family.id, key.as_ref(), Value::copy)
+        };
+        keys.into_iter().map(one).collect()
+    }
+
+    /// The metadata that the column family had; see [`crate::Db::metadata`].
+    ///
+    /// # Errors
+    /// As [`crate::Db::get`].
+    pub fn metadata(&self) -> Result<Option<Value>> {
+        self.moment.metadata(self.family.id, Value::copy)
+    }
+
     /// All entries there were, in key order, from both ends.
     pub fn iter(&self) -> Scan {
-        self.scan(Bound::Unbounded, Bound::Unbounded)
+        self.scan((Bound::Unbounded, Bound::Unbounded))
     }
 
     /// The entries there were whose keys lie in `range`.
     pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Scan {
-        let (low, high) = owned(&range);
-        self.scan(low, high)
+        self.scan(owned(&range))
     }
 
     /// The entries there were whose keys begin with `prefix`.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Scan {
-        let (low, high) = prefix_bounds(prefix.as_ref());
-        self.scan(low, high)
+        self.scan(prefix_bounds(prefix.as_ref(), self.family.reverse))
     }
 
     /// A cursor over the entries there were, before any key.
@@ -103,11 +133,11 @@ impl Snapshot {
     /// # Errors
     /// As [`crate::Db::cursor`].
     pub fn cursor(&self) -> Result<Cursor> {
-        Ok(Cursor(self.moment.cursor(self.cf)))
+        Ok(Cursor(self.moment.cursor(self.family)?))
     }
 
-    fn scan(&self, low: Bound<Vec<u8>>, high: Bound<Vec<u8>>) -> Scan {
-        Scan::new(self.moment.cursor(self.cf), low, high)
+    fn scan(&self, bounds: Bounds) -> Scan {
+        Scan::new(self.moment.cursor(self.family), bounds)
     }
 }
 

@@ -1,8 +1,12 @@
 //! Reading: point lookups, and a cursor that merges the generations of a view.
 //!
-//! A cursor holds a snapshot: it sees one moment of the store for as long as it lives. Each generation is scanned in chunks (no epoch
-//! guard outlives a call); of equal keys the newest generation's record wins, and a tombstone hides
-//! the key. Checksums are verified before a record is believed, whatever it then leads to.
+//! A cursor holds a snapshot: it sees one moment of the store for as long as it lives. Each generation
+//! is scanned in chunks (no epoch guard outlives a call); of equal keys the newest generation's record
+//! wins, and a tombstone hides the key. Checksums are verified before a record is believed, whatever it
+//! then leads to.
+//!
+//! All moves are in the order of the cursor's family. Indexes always ascend; for a family whose keys
+//! descend the cursor goes through them the other way, and nothing else differs.
 
 use std::ops::Bound;
 
@@ -11,6 +15,7 @@ use thermocline_base::{CfId, Kind, Result, SeqNo};
 use thermocline_memtable::{Direction, Memtable, RecordRef, ScanEntry};
 use thermocline_pm::PmOff;
 
+use crate::families::Family;
 use crate::snapshot::Snapshot;
 use crate::store::Engine;
 use crate::sync::Arc;
@@ -22,7 +27,8 @@ impl Engine {
     /// Calls `found` with the value of `key`, where it lies; `None` if there is none.
     ///
     /// # Errors
-    /// [`thermocline_base::Error::Corruption`] naming region and offset.
+    /// [`thermocline_base::Error::Corruption`] naming region and offset;
+    /// [`thermocline_base::Error::InvalidArgument`] for a family that was dropped.
     pub fn get<T>(
         &self,
         cf: CfId,
@@ -30,6 +36,7 @@ impl Engine {
         found: impl FnOnce(&[u8]) -> T,
     ) -> Result<Option<T>> {
         let inner = &*self.inner;
+        inner.families.check(cf, inner.families.moment())?;
         let verify = inner.options.read.verify_checksums != 0;
         // A generation that comes after this holds only what was not visible when we began.
         let view = inner.view.load();
@@ -41,9 +48,12 @@ impl Engine {
         )
     }
 
-    /// A cursor over family `cf` at what is visible now, not yet at any key.
-    pub fn cursor(&self, cf: CfId) -> Cursor {
-        Cursor::new(self.snapshot(), cf)
+    /// A cursor over `family` at what is visible now, not yet at any key.
+    ///
+    /// # Errors
+    /// [`thermocline_base::Error::InvalidArgument`] for a family that was dropped.
+    pub fn cursor(&self, family: Family) -> Result<Cursor> {
+        self.snapshot().into_cursor(family)
     }
 }
 
@@ -51,9 +61,10 @@ impl Engine {
 #[derive(Debug)]
 pub struct Cursor {
     at: Snapshot,
-    cf: CfId,
+    family: Family,
     /// One for each generation of the view, newest first.
     sources: Vec<Source>,
+    /// The way it goes through the bytes; see [`Cursor::way`].
     direction: Direction,
     valid: bool,
     key: Vec<u8>,
@@ -169,7 +180,7 @@ impl Source {
 }
 
 impl Cursor {
-    pub(crate) fn new(at: Snapshot, cf: CfId) -> Cursor {
+    pub(crate) fn new(at: Snapshot, family: Family) -> Cursor {
         let options = &at.inner.options;
         Cursor {
             chunk_max: index(options.read.readahead),
@@ -181,7 +192,7 @@ impl Cursor {
                 .map(|_| Source::default())
                 .collect(),
             at,
-            cf,
+            family,
             direction: Direction::Forward,
             valid: false,
             key: Vec::new(),
@@ -195,7 +206,7 @@ impl Cursor {
     /// [`thermocline_base::Error::Corruption`] naming region and offset; the cursor is then at no
     /// key. So for all moves.
     pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
-        self.start(Bound::Included(key), Direction::Forward)
+        self.start(Bound::Included(key), self.way(Direction::Forward))
     }
 
     /// Goes to the last key at or before `key`.
@@ -203,7 +214,7 @@ impl Cursor {
     /// # Errors
     /// As [`Cursor::seek`].
     pub fn seek_for_prev(&mut self, key: &[u8]) -> Result<bool> {
-        self.start(Bound::Included(key), Direction::Reverse)
+        self.start(Bound::Included(key), self.way(Direction::Reverse))
     }
 
     /// Goes to the first key behind `key`, or before it for the reverse direction.
@@ -211,7 +222,7 @@ impl Cursor {
     /// # Errors
     /// As [`Cursor::seek`].
     pub fn seek_past(&mut self, key: &[u8], direction: Direction) -> Result<bool> {
-        self.start(Bound::Excluded(key), direction)
+        self.start(Bound::Excluded(key), self.way(direction))
     }
 
     /// Goes to the first key of all.
@@ -219,7 +230,7 @@ impl Cursor {
     /// # Errors
     /// As [`Cursor::seek`].
     pub fn seek_to_first(&mut self) -> Result<bool> {
-        self.start(Bound::Unbounded, Direction::Forward)
+        self.start(Bound::Unbounded, self.way(Direction::Forward))
     }
 
     /// Goes to the last key of all.
@@ -227,7 +238,7 @@ impl Cursor {
     /// # Errors
     /// As [`Cursor::seek`].
     pub fn seek_to_last(&mut self) -> Result<bool> {
-        self.start(Bound::Unbounded, Direction::Reverse)
+        self.start(Bound::Unbounded, self.way(Direction::Reverse))
     }
 
     /// Goes to the next key. `false`, and at no key, if there is none or it was at none.
@@ -239,7 +250,7 @@ impl Cursor {
         reason = "a cursor lends its key and value"
     )]
     pub fn next(&mut self) -> Result<bool> {
-        self.step(Direction::Forward)
+        self.step(self.way(Direction::Forward))
     }
 
     /// Goes to the key before.
@@ -247,7 +258,7 @@ impl Cursor {
     /// # Errors
     /// As [`Cursor::seek`].
     pub fn prev(&mut self) -> Result<bool> {
-        self.step(Direction::Reverse)
+        self.step(self.way(Direction::Reverse))
     }
 
     /// Whether it is at a key.
@@ -267,7 +278,22 @@ impl Cursor {
 
     /// Another cursor over the same family at the same moment, not yet at any key.
     pub fn sibling(&self) -> Cursor {
-        Cursor::new(self.at.clone(), self.cf)
+        Cursor::new(self.at.clone(), self.family)
+    }
+
+    /// Whether the keys of its family descend.
+    pub fn is_reverse(&self) -> bool {
+        self.family.reverse
+    }
+
+    /// The way through the bytes for a way through the family's order: where keys descend, the first key
+    /// is the one with the largest bytes, and the next one lies before. All below this turn knows bytes
+    /// only.
+    fn way(&self, order: Direction) -> Direction {
+        match (order, self.family.reverse) {
+            (Direction::Forward, false) | (Direction::Reverse, true) => Direction::Forward,
+            (Direction::Reverse, false) | (Direction::Forward, true) => Direction::Reverse,
+        }
     }
 
     fn step(&mut self, direction: Direction) -> Result<bool> {
@@ -283,7 +309,7 @@ impl Cursor {
 
     fn reader(&self) -> Reader {
         Reader {
-            cf: self.cf,
+            cf: self.family.id,
             seqno: self.at.seqno(),
             direction: self.direction,
             chunk_max: self.chunk_max,

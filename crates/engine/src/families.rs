@@ -1,32 +1,184 @@
 //! Column families: names for separate key spaces that share generations, batches and seqnos.
+//!
+//! # Dropping
+//! One edit says that a family is gone; its records stay where they lie. This process refuses its
+//! handles from then on, and every later open passes its records over ([`crate::replay`]). A family of
+//! the same name that is made afterwards has another id, so nothing of the old one can show in it.
+//!
+//! # Invariants
+//! 1. An id names one family for ever; the manifest never gives it out again.
+//! 2. No write to a family is granted behind its drop. Both hold the writer's lock: the write from
+//!    before it looks until it is granted, the drop while it says so in manifest and table.
+//! 3. When the edit of a creation or a drop becomes durable, all that was granted before is durable:
+//!    nothing that a crash may take back lies before something that it may not.
+//! 4. A reader of a moment before a drop goes on, one of a later moment is refused. A snapshot notes how
+//!    many drops there had been, after it has registered: so what it sees of other families is never
+//!    younger than a family that it still reads.
+//!
+//! # Crash argument of a drop
+//! Before the edit is durable, an open finds the family with all of its records. After it, an open
+//! finds the family neither in the manifest nor, as it passes over its records, in an index.
+//!
+//! # Metadata
+//! A blob for each family that a batch sets like any key: it is a record of family
+//! [`CfId::METADATA`], which has no name and lies behind all ids that are given out. So it is durable
+//! with its batch, and a snapshot has that of its moment. It goes with its family: an id that is gone
+//! is never asked for again, and opens pass over its metadata as over its other records.
 
-use thermocline_base::{CfId, Error, Result, limits};
-use thermocline_version::Change;
+use std::collections::BTreeMap;
 
-use crate::store::Engine;
-use crate::sync::{lock, read, write};
+use thermocline_base::planted::{Bug, active};
+use thermocline_base::{BatchEntry, CfId, CfOptions, Error, Result, limits};
+use thermocline_version::{Change, State, VersionEdit};
+
+use crate::store::{Engine, Inner};
+use crate::sync::{AtomicU64, Ordering, RwLock, lock, read, write};
+
+/// A column family as those who read it must know it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Family {
+    /// Its id.
+    pub id: CfId,
+    /// Whether its keys order bytewise descending.
+    pub reverse: bool,
+}
+
+impl Family {
+    /// The family that every database has.
+    pub const DEFAULT: Family = Family {
+        id: CfId::DEFAULT,
+        reverse: false,
+    };
+
+    /// Its options, every one set.
+    pub fn options(&self) -> CfOptions {
+        CfOptions::default().reverse(self.reverse)
+    }
+}
+
+/// The families of an open store.
+#[derive(Debug)]
+pub(crate) struct Families {
+    table: RwLock<Table>,
+    /// How many were dropped since the store was opened: lets everybody skip the table until there is
+    /// one. Raised under the table's lock and the writer's, so that a writer sees it exactly; a
+    /// reader beside a drop may see either.
+    drops: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Table {
+    /// In the order in which they were made.
+    named: Vec<(String, Family)>,
+    /// Those that are gone, with their name and the number of their drop, from 1.
+    dropped: BTreeMap<CfId, (String, u64)>,
+}
+
+impl Families {
+    /// Those that the manifest names.
+    pub fn of(state: &State) -> Result<Families> {
+        let family = |(id, name): (&u16, &String)| {
+            let options = CfOptions::from_stored(state.family_options(*id))?;
+            let family = Family {
+                id: CfId(*id),
+                reverse: options.reverse == Some(true),
+            };
+            Ok((name.clone(), family))
+        };
+        let named: Result<_> = state.families().iter().map(family).collect();
+        Ok(Families {
+            table: RwLock::new(Table {
+                named: named?,
+                dropped: BTreeMap::new(),
+            }),
+            drops: AtomicU64::new(0),
+        })
+    }
+
+    /// How many families were dropped by now: the moment of a reader.
+    pub fn moment(&self) -> u64 {
+        self.drops.load(Ordering::Relaxed)
+    }
+
+    /// Whether a reader of `moment` may read `cf`.
+    #[inline]
+    pub fn check(&self, cf: CfId, moment: u64) -> Result<()> {
+        if moment == 0 || cf == CfId::DEFAULT {
+            return Ok(());
+        }
+        read(&self.table).check(cf, moment)
+    }
+
+    /// Whether all families of a batch exist. The caller holds the writer's lock (invariant 2).
+    #[inline]
+    pub fn check_write<'a>(&self, entries: impl Iterator<Item = BatchEntry<'a>>) -> Result<()> {
+        match self.moment() {
+            0 => Ok(()),
+            moment => self.check_each(entries, moment),
+        }
+    }
+
+    fn check_each<'a>(
+        &self,
+        entries: impl Iterator<Item = BatchEntry<'a>>,
+        moment: u64,
+    ) -> Result<()> {
+        let mut checked = CfId::DEFAULT;
+        for entry in entries {
+            let of_metadata = (entry.cf == CfId::METADATA)
+                .then(|| CfId::of_metadata_key(entry.key))
+                .flatten();
+            let cf = of_metadata.unwrap_or(entry.cf);
+            if cf != checked {
+                self.check(cf, moment)?;
+                checked = cf;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Table {
+    fn find(&self, name: &str) -> Option<Family> {
+        let found = self.named.iter().find(|(n, _)| n == name);
+        found.map(|(_, family)| *family)
+    }
+
+    fn check(&self, cf: CfId, moment: u64) -> Result<()> {
+        match self.dropped.get(&cf) {
+            Some((name, number)) if *number <= moment => Err(Error::InvalidArgument(format!(
+                "column family '{name}' was dropped; this handle or snapshot of it reads and writes \
+                 nothing any more"
+            ))),
+            _ => Ok(()),
+        }
+    }
+}
 
 impl Engine {
     /// The family of this name, if there is one.
-    pub fn find_family(&self, name: &str) -> Option<CfId> {
-        let families = read(&self.inner.families);
-        families.iter().find(|(n, _)| n == name).map(|(_, id)| *id)
+    pub fn find_family(&self, name: &str) -> Option<Family> {
+        read(&self.inner.families.table).find(name)
     }
 
     /// The names of all families, in the order in which they were made.
     pub fn families(&self) -> Vec<String> {
-        let families = read(&self.inner.families);
-        families.iter().map(|(name, _)| name.clone()).collect()
+        let table = read(&self.inner.families.table);
+        table.named.iter().map(|(name, _)| name.clone()).collect()
     }
 
     /// The family of this name, made durably if there is none.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for an empty or too long name or too many families; those of a
-    /// write.
-    pub fn family(&self, name: &str) -> Result<CfId> {
-        if let Some(id) = self.find_family(name) {
-            return Ok(id);
+    /// [`Error::InvalidArgument`] for an empty or too long name, too many families, or an option that
+    /// differs from what the family was made with and stays; those of a write.
+    pub fn family(&self, name: &str, options: &CfOptions) -> Result<Family> {
+        let found = |family: Family| {
+            options.check_fixed(&family.options(), name)?;
+            Ok(family)
+        };
+        if let Some(family) = self.find_family(name) {
+            return found(family);
         }
         let inner = &*self.inner;
         inner.check_writable()?;
@@ -41,12 +193,63 @@ impl Engine {
         let _writer = lock(&inner.writer);
         // Again, since the store may have been closed meanwhile.
         inner.check_writable()?;
-        if let Some(id) = self.find_family(name) {
-            return Ok(id);
+        if let Some(family) = self.find_family(name) {
+            return found(family);
         }
-        // What the manifest knows is never newer than what is durable.
+        inner.make_family(name, options)
+    }
+
+    /// Drops the family of this name, durably, with everything in it.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for the default family, and if there is none of this name; those of a
+    /// write.
+    pub fn drop_family(&self, name: &str) -> Result<()> {
+        let inner = &*self.inner;
+        inner.check_writable()?;
+        let _writer = lock(&inner.writer);
+        // Again, since the store may have been closed meanwhile.
+        inner.check_writable()?;
+        let Some(Family { id, .. }) = self.find_family(name) else {
+            return Err(Error::InvalidArgument(format!(
+                "there is no column family '{name}' to drop"
+            )));
+        };
+        if id == CfId::DEFAULT {
+            return Err(Error::InvalidArgument(format!(
+                "column family '{name}' is the default one, which cannot be dropped"
+            )));
+        }
+        // Invariant 3.
         inner.drain()?;
-        let next = lock(&inner.manifest).state().next_ids().cf;
+        if !active(Bug::DropUnrecorded) {
+            inner.edit(Change::ColumnFamilyDropped { id: id.0 }.into())?;
+        }
+        let families = &inner.families;
+        let mut table = write(&families.table);
+        table.named.retain(|(_, family)| family.id != id);
+        let number = families.moment() + 1;
+        table.dropped.insert(id, (name.to_string(), number));
+        families.drops.store(number, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Calls `found` with the metadata of family `cf` as it is now; `None` if none was ever set.
+    ///
+    /// # Errors
+    /// As [`Engine::get`].
+    pub fn metadata<T>(&self, cf: CfId, found: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
+        self.inner
+            .families
+            .check(cf, self.inner.families.moment())?;
+        self.get(CfId::METADATA, &cf.metadata_key(), found)
+    }
+}
+
+impl Inner {
+    /// The caller holds the writer's lock, and there is none of this name.
+    fn make_family(&self, name: &str, options: &CfOptions) -> Result<Family> {
+        let next = lock(&self.manifest).state().next_ids().cf;
         let id = u16::try_from(next)
             .ok()
             .filter(|&id| usize::from(id) < limits::COLUMN_FAMILIES_MAX)
@@ -56,15 +259,29 @@ impl Engine {
                     limits::COLUMN_FAMILIES_MAX
                 ))
             })?;
-        inner.edit(
-            Change::ColumnFamilyCreated {
+        // Invariant 3.
+        self.drain()?;
+        let mut edit = VersionEdit::from(Change::ColumnFamilyCreated {
+            id,
+            name: name.to_string(),
+        });
+        let stored = options.stored();
+        if !stored.is_empty() {
+            edit = edit.with(Change::ColumnFamilyOptions {
                 id,
-                name: name.to_string(),
-            }
-            .into(),
-        )?;
-        let mut families = write(&inner.families);
-        families.push((name.to_string(), CfId(id)));
-        Ok(CfId(id))
+                options: stored,
+            });
+        }
+        self.edit(edit)?;
+        let family = Family {
+            id: CfId(id),
+            reverse: options.reverse == Some(true),
+        };
+        let mut table = write(&self.families.table);
+        table.named.push((name.to_string(), family));
+        Ok(family)
     }
 }
+
+#[cfg(test)]
+mod tests;

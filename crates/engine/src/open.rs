@@ -5,7 +5,7 @@ use std::path::Path;
 use arc_swap::ArcSwap;
 use thermocline_base::options::Options;
 use thermocline_base::size::index;
-use thermocline_base::{CfId, Error, Result};
+use thermocline_base::{Error, Result};
 use thermocline_env::LockGuard;
 use thermocline_halloc::{Space, SpaceSpec};
 use thermocline_memtable::ChainWriter;
@@ -17,15 +17,17 @@ use crate::commit::ack::Acks;
 use crate::commit::bucket::Buckets;
 use crate::commit::ring::Ring;
 use crate::create::{create, refuse_or_prepare};
+use crate::families::Families;
 use crate::layout::{self, LOCK_NAME, REGION_NAME};
 use crate::maintain::Maintainer;
 use crate::metrics::{Counted, Recovery};
 use crate::poison::Poison;
 use crate::readers::Readers;
 use crate::recover;
+use crate::replay::Known;
 use crate::start::{Start, sweep_descriptors};
 use crate::store::{Engine, Inner, World};
-use crate::sync::{Arc, AtomicBool, Mutex, RwLock};
+use crate::sync::{Arc, AtomicBool, Mutex};
 use crate::view::View;
 use crate::write::Writer;
 
@@ -105,6 +107,7 @@ fn open_existing(
             "none",
         ));
     };
+    let families = Families::of(&state)?;
     let options = settled(&world, dir, options, &state, &region_id)?;
     let spec = region_spec(&world, dir, &options, &region_id)?;
     let region = Region::open(&spec)?;
@@ -119,12 +122,13 @@ fn open_existing(
     let found = recover::find(&db_id, &space, &zones, &state, &descriptors, threads)?;
 
     let start = Start::decide(&world, &state, &found, &descriptors, &db_id)?;
+    let known = Known::of(&state);
     let memtables = found.memtables(
         &space,
         &start.generations,
         start.active,
         start.chain,
-        state.next_ids().cf,
+        &known,
         threads,
     )?;
     if !options.read_only {
@@ -139,18 +143,13 @@ fn open_existing(
         .into_iter()
         .find(|d| d.generation == start.active);
     let recovery = Recovery {
-        records: found.records(),
+        records: found.records() - known.skipped(),
         chains: found.chains().count() as u64,
         cut_records: found.cut_records,
         sealed_by_recovery: found.unsealed(),
         nanos: world.env.clock.now_ns() - started,
     };
     let last = found.last_seqno;
-    let families = state
-        .families()
-        .iter()
-        .map(|(id, name)| (name.clone(), CfId(*id)))
-        .collect();
     let view = View {
         memtables: memtables.into_iter().rev().collect(),
     };
@@ -168,7 +167,7 @@ fn open_existing(
         db_id,
         space,
         manifest: Mutex::new(manifest),
-        families: RwLock::new(families),
+        families,
         writer: Mutex::new(writer),
         view: ArcSwap::from_pointee(view),
         buckets: Buckets::new(buckets),

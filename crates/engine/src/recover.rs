@@ -14,6 +14,8 @@ use thermocline_memtable::{
 use thermocline_pm::PmOff;
 use thermocline_version::{Change, State};
 
+use crate::replay::Known;
+
 /// The chains of one incarnation, with what was found in them.
 pub(crate) struct Incarnation {
     /// The generation of each chain.
@@ -122,18 +124,6 @@ pub(crate) fn check_witness(space: &Space, state: &State) -> Result<()> {
             "another one".into()
         },
     ))
-}
-
-/// A record of a family that was never made: the manifest lost the edit that made it.
-fn check_families(space: &Space, memtable: &Memtable, next: u32) -> Result<()> {
-    match memtable.highest_family() {
-        Some(cf) if u32::from(cf.0) >= next => Err(corrupt(
-            space,
-            "a record belongs to a column family that the manifest does not know",
-            PmOff(0),
-        )),
-        _ => Ok(()),
-    }
 }
 
 /// A generation behind one without a floor was prepared and never used: it has no zone, and no chain
@@ -320,14 +310,14 @@ impl Found {
     }
 
     /// Rebuilds the memtable of every generation. `new` is the chain that this process will write
-    /// into generation `active`; `families` is the lowest id that no column family ever had.
+    /// into generation `active`; `families` are those whose records are indexed.
     pub fn memtables(
         &self,
         space: &Space,
         generations: &[u64],
         active: u64,
         new: Chain,
-        families: u32,
+        families: &Known,
         threads: usize,
     ) -> Result<Vec<Arc<Memtable>>> {
         let mut all = Vec::new();
@@ -335,10 +325,11 @@ impl Found {
             let generation = memtable.generation();
             for (_, _, end) in self.chains().filter(|(g, _, _)| *g == generation) {
                 for items in &end.items {
-                    memtable.replay(items, threads)?;
+                    memtable.replay(items, threads, |at, cf, key| {
+                        families.admits(space, at, cf, key)
+                    })?;
                 }
             }
-            check_families(space, &memtable, families)?;
             if generation != active {
                 memtable.seal();
             }

@@ -13,6 +13,7 @@ use thermocline_base::{CfId, Kind, Result, SeqNo};
 use thermocline_memtable::{Lookup, Memtable};
 
 use crate::cursor::Cursor;
+use crate::families::Family;
 use crate::metrics::Count;
 use crate::readers::Registration;
 use crate::store::{Engine, Inner};
@@ -25,6 +26,8 @@ pub struct Snapshot {
     pub(crate) inner: Arc<Inner>,
     pub(crate) view: Arc<View>,
     registration: Registration,
+    /// How many families had been dropped (`families`, invariant 4).
+    drops: u64,
 }
 
 impl Engine {
@@ -34,10 +37,12 @@ impl Engine {
         let mark = inner.ring.visible_mark();
         let registration = inner.readers.register(mark, thread_number());
         let view = inner.view.load_full();
+        let drops = inner.families.moment();
         Snapshot {
             inner,
             view,
             registration,
+            drops,
         }
     }
 }
@@ -56,13 +61,14 @@ impl Snapshot {
     /// Calls `found` with the value that `key` had at this moment; `None` if it had none.
     ///
     /// # Errors
-    /// [`thermocline_base::Error::Corruption`] naming region and offset.
+    /// As [`Engine::get`], for a family that had been dropped.
     pub fn get<T>(
         &self,
         cf: CfId,
         key: &[u8],
         found: impl FnOnce(&[u8]) -> T,
     ) -> Result<Option<T>> {
+        self.check(cf)?;
         let verify = self.inner.options.read.verify_checksums != 0;
         self.inner.find(
             &self.view,
@@ -71,9 +77,38 @@ impl Snapshot {
         )
     }
 
-    /// A cursor over family `cf` at this moment, not yet at any key.
-    pub fn cursor(&self, cf: CfId) -> Cursor {
-        Cursor::new(self.clone(), cf)
+    /// Calls `found` with the metadata that family `cf` had at this moment; `None` if it had none.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    pub fn metadata<T>(&self, cf: CfId, found: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
+        self.check(cf)?;
+        self.get(CfId::METADATA, &cf.metadata_key(), found)
+    }
+
+    /// A cursor over `family` at this moment, not yet at any key.
+    ///
+    /// # Errors
+    /// [`thermocline_base::Error::InvalidArgument`] for a family that had been dropped.
+    pub fn cursor(&self, family: Family) -> Result<Cursor> {
+        self.clone().into_cursor(family)
+    }
+
+    /// As [`Snapshot::cursor`], without another hold on the moment.
+    ///
+    /// # Errors
+    /// As [`Snapshot::cursor`].
+    pub fn into_cursor(self, family: Family) -> Result<Cursor> {
+        self.check(family.id)?;
+        Ok(Cursor::new(self, family))
+    }
+
+    /// Whether `cf` had not been dropped.
+    ///
+    /// # Errors
+    /// [`thermocline_base::Error::InvalidArgument`] naming the family.
+    pub fn check(&self, cf: CfId) -> Result<()> {
+        self.inner.families.check(cf, self.drops)
     }
 }
 
@@ -107,6 +142,7 @@ impl Clone for Snapshot {
             registration: readers.join(&self.registration, thread_number()),
             inner: self.inner.clone(),
             view: self.view.clone(),
+            drops: self.drops,
         }
     }
 }

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use arc_swap::ArcSwap;
-use thermocline_base::CfId;
 use thermocline_base::options::Options;
 use thermocline_env::{Env, LockGuard};
 use thermocline_halloc::Space;
@@ -14,11 +13,12 @@ use crate::close::Handle;
 use crate::commit::ack::Acks;
 use crate::commit::bucket::Buckets;
 use crate::commit::ring::Ring;
+use crate::families::Families;
 use crate::maintain::Maintainer;
 use crate::metrics::{Counted, Recovery};
 use crate::poison::Poison;
 use crate::readers::Readers;
-use crate::sync::{Arc, AtomicBool, Mutex, RwLock};
+use crate::sync::{Arc, AtomicBool, Mutex};
 use crate::view::View;
 use crate::write::Writer;
 
@@ -65,7 +65,7 @@ pub(crate) struct Inner {
     pub db_id: [u8; 16],
     pub space: Arc<Space>,
     pub manifest: Mutex<Manifest>,
-    pub families: RwLock<Vec<(String, CfId)>>,
+    pub families: Families,
     pub writer: Mutex<Writer>,
     pub view: ArcSwap<View>,
     /// Where durable writes meet.

@@ -68,7 +68,7 @@ fn a_cursor_sees_one_moment() {
     for k in 0..100u8 {
         put(&engine, &[k], b"old");
     }
-    let mut cursor = engine.cursor(CF);
+    let mut cursor = engine.cursor(Family::DEFAULT).unwrap();
     for k in 0..200u8 {
         put(&engine, &[k], b"new");
     }
@@ -84,7 +84,7 @@ fn a_cursor_sees_one_moment() {
     }
     assert_eq!(n, 100);
     assert_eq!(get(&engine, &[3]), None);
-    let mut cursor = engine.cursor(CF);
+    let mut cursor = engine.cursor(Family::DEFAULT).unwrap();
     assert!(cursor.seek_for_prev(&[3]).unwrap());
     assert_eq!((cursor.key(), cursor.value()), (&[2][..], &b"new"[..]));
     assert!(cursor.next().unwrap());

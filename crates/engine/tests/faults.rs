@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use thermocline_base::options::Options;
-use thermocline_base::{CfId, Error, ErrorKind, Result, Steps, WriteBatch};
+use thermocline_base::{CfId, CfOptions, Error, ErrorKind, Result, Steps, WriteBatch};
 use thermocline_engine::{Cursor, Durability, Engine, World};
 use thermocline_env::fault::{Fault, FaultStorage, Op, Plan, Repeat};
 use thermocline_env::sim::SimFs;
@@ -22,6 +22,9 @@ use thermocline_testkit::Rng;
 type Map = BTreeMap<(String, Vec<u8>), Vec<u8>>;
 
 const CAPACITY: u64 = 1 << 20;
+
+/// Where a family's metadata stands in a [`Map`]; no key looks like it.
+const METADATA: &[u8] = b"metadata";
 
 fn dir() -> &'static Path {
     Path::new("/home/db")
@@ -58,6 +61,8 @@ struct Run {
     in_flight: Option<Map>,
     /// Families whose creation was acknowledged, `default` not counted.
     families: Vec<String>,
+    /// Families whose drop was acknowledged.
+    dropped: Vec<String>,
 }
 
 /// A simulated machine with faults.
@@ -85,8 +90,11 @@ impl Machine {
 fn entries(engine: &Engine) -> Result<Map> {
     let mut all = Map::new();
     for name in engine.families() {
-        let cf = engine.find_family(&name).expect("it is listed");
-        let mut cursor: Cursor = engine.cursor(cf);
+        let family = engine.find_family(&name).expect("it is listed");
+        if let Some(blob) = engine.metadata(family.id, <[u8]>::to_vec)? {
+            all.insert((name.clone(), METADATA.to_vec()), blob);
+        }
+        let mut cursor: Cursor = engine.cursor(family)?;
         let mut more = cursor.seek_to_first()?;
         while more {
             let key = (name.clone(), cursor.key().to_vec());
@@ -104,14 +112,18 @@ fn work(world: &World, run: &mut Run) -> Result<()> {
         let engine = Engine::open(world.clone(), dir(), options())?;
         assert!(entries(&engine)? == run.acknowledged, "session {session}");
         let name = format!("family {session}");
-        let family = match engine.family(&name) {
-            Ok(family) => family,
+        let order = CfOptions::default().reverse(session % 2 == 1);
+        let family = match engine.family(&name, &order) {
+            Ok(family) => family.id,
             Err(error) => {
                 refuses_writes(&engine, run, &error);
                 return Err(error);
             }
         };
         run.families.push(name.clone());
+        if session % 2 == 1 {
+            drop_first(&engine, run)?;
+        }
         for _ in 0..12 {
             let mut after = run.acknowledged.clone();
             let mut batch = WriteBatch::new();
@@ -130,6 +142,11 @@ fn work(world: &World, run: &mut Run) -> Result<()> {
                     after.insert((cf_name, key), value);
                 }
             }
+            if rng.one_in(3) {
+                let blob = vec![b'm'; rng.below(50)];
+                batch.set_metadata(family, &blob)?;
+                after.insert((name.clone(), METADATA.to_vec()), blob);
+            }
             if let Err(error) = engine.write(batch.iter(), Durability::Immediate) {
                 run.in_flight = Some(after);
                 refuses_writes(&engine, run, &error);
@@ -142,6 +159,21 @@ fn work(world: &World, run: &mut Run) -> Result<()> {
         }
         // Dropped otherwise, which closes it as well, without an answer.
     }
+    Ok(())
+}
+
+/// Drops the family that was made first.
+fn drop_first(engine: &Engine, run: &mut Run) -> Result<()> {
+    let name = run.families.remove(0);
+    let mut after = run.acknowledged.clone();
+    after.retain(|(of, _), _| *of != name);
+    if let Err(error) = engine.drop_family(&name) {
+        run.in_flight = Some(after);
+        refuses_writes(engine, run, &error);
+        return Err(error);
+    }
+    run.acknowledged = after;
+    run.dropped.push(name);
     Ok(())
 }
 
@@ -161,7 +193,9 @@ fn refuses_writes(engine: &Engine, run: &Run, cause: &Error) {
             .unwrap_err();
         assert_eq!(again.kind(), ErrorKind::Poisoned, "{again} after {cause}");
         assert!(again.to_string().contains(&cause.to_string()), "{again}");
-        let again = engine.family("after the fault").unwrap_err();
+        let again = engine
+            .family("after the fault", &CfOptions::default())
+            .unwrap_err();
         assert_eq!(again.kind(), ErrorKind::Poisoned, "{again}");
     }
     assert!(entries(engine).unwrap() == found);
@@ -188,6 +222,9 @@ fn check(fs: SimFs, pm: SimPm, run: &Run, what: &str) {
         );
         for name in &run.families {
             assert!(engine.find_family(name).is_some(), "{what}: {name} is gone");
+        }
+        for name in &run.dropped {
+            assert!(engine.find_family(name).is_none(), "{what}: {name} is back");
         }
         assert!(first.get_or_insert(found.clone()) == &found, "{what}");
         if round == 0 {
@@ -358,7 +395,9 @@ fn a_failed_manifest_append_poisons() {
         at: machine.disk.calls_for(Fault::Eio, Some(Op::Write)),
         repeat: Repeat::Once,
     });
-    let error = engine.family("never made").unwrap_err();
+    let error = engine
+        .family("never made", &CfOptions::default())
+        .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Io, "{error}");
     assert!(error.to_string().contains("MANIFEST-"), "{error}");
     assert_eq!(machine.disk.fired(), 1);

@@ -20,7 +20,7 @@ use std::time::Duration;
 use thermocline_base::options::Options;
 use thermocline_base::planted::{Bug, plant};
 use thermocline_base::{CfId, WriteBatch};
-use thermocline_engine::{Durability, Engine, World, verify};
+use thermocline_engine::{Durability, Engine, Family, World, verify};
 use thermocline_pm::Shadow;
 use thermocline_testkit::{Replay, Rng, seeds};
 
@@ -260,7 +260,7 @@ impl Parent {
         }
         let engine = Engine::open(world, &self.dir, options).map_err(|e| e.to_string())?;
         let mut found = Model::new();
-        let mut cursor = engine.cursor(CfId::DEFAULT);
+        let mut cursor = engine.cursor(Family::DEFAULT).map_err(|e| e.to_string())?;
         let mut more = cursor.seek_to_first().map_err(|e| e.to_string())?;
         while more {
             found.insert(cursor.key().to_vec(), cursor.value().to_vec());

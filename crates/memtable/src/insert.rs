@@ -46,13 +46,18 @@ impl Memtable {
         Ok(())
     }
 
-    /// Puts the records of valid items into the indexes, by `threads` threads. Of each key the
-    /// newest record stays, in whatever order they come: nobody reads the past of a store that is
-    /// being opened.
+    /// Puts the records of valid items into the indexes, by `threads` threads: those that `admit`, given
+    /// the place, family and key of each, takes. Of each key the newest record stays, in whatever
+    /// order they come: nobody reads the past of a store that is being opened.
     ///
     /// # Errors
-    /// Corruption of a record whose key had to be read.
-    pub fn replay(&self, items: &[ItemRef], threads: usize) -> Result<()> {
+    /// Corruption of a record whose key had to be read; those of `admit`.
+    pub fn replay(
+        &self,
+        items: &[ItemRef],
+        threads: usize,
+        admit: impl Fn(PmOff, CfId, &[u8]) -> Result<bool> + Sync,
+    ) -> Result<()> {
         const STEP: usize = 256;
         let next = AtomicUsize::new(0);
         let work = || -> Result<()> {
@@ -67,7 +72,7 @@ impl Memtable {
                         self.records().region.prefetch(ahead.at);
                         self.records().region.prefetch(ahead.at.plus(LINE));
                     }
-                    self.replay_item(item)?;
+                    self.replay_item(item, &admit)?;
                 }
             }
         };
@@ -89,12 +94,18 @@ impl Memtable {
         std::mem::replace(&mut *lock(&failed), Ok(()))
     }
 
-    fn replay_item(&self, item: &ItemRef) -> Result<()> {
+    fn replay_item(
+        &self,
+        item: &ItemRef,
+        admit: impl Fn(PmOff, CfId, &[u8]) -> Result<bool>,
+    ) -> Result<()> {
         let region = &self.records().region;
         self.count_item(u64::from(item.bytes), u64::from(item.count));
         each_record(region, item, |at, head, seqno| {
             let key = &region.bytes(at, head.head_len())?[RECORD_HEADER..];
-            self.note_family(CfId(head.cf));
+            if !admit(at, CfId(head.cf), key)? {
+                return Ok(());
+            }
             let tree = self.tree_or_new(CfId(head.cf));
             let guard = tree.pin();
             let leaf = Leaf::of(key, at.0);

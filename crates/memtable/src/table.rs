@@ -47,8 +47,6 @@ pub struct Memtable {
     trees: Box<[OnceLock<TreePage>]>,
     bytes: AtomicU64,
     count: AtomicU64,
-    /// One more than the highest family met by replay.
-    highest_family: AtomicU64,
     sealed: AtomicBool,
 }
 
@@ -155,7 +153,6 @@ impl Memtable {
             trees: (0..PAGE).map(|_| OnceLock::new()).collect(),
             bytes: AtomicU64::new(0),
             count: AtomicU64::new(0),
-            highest_family: AtomicU64::new(0),
             sealed: AtomicBool::new(false),
         }
     }
@@ -209,19 +206,6 @@ impl Memtable {
     /// Most DRAM in bytes that `updates` more writes into family `cf` may take.
     pub fn reserve_bound(&self, cf: CfId, updates: u64, readers: usize) -> u64 {
         self.tree_or_new(cf).reserve_bound(updates, Some(readers))
-    }
-
-    /// The highest column family that replay has met; `None` if it met no record.
-    pub fn highest_family(&self) -> Option<CfId> {
-        let plus_one = self.highest_family.load(Ordering::Relaxed);
-        u16::try_from(plus_one.checked_sub(1)?).ok().map(CfId)
-    }
-
-    pub(crate) fn note_family(&self, cf: CfId) {
-        let plus_one = u64::from(cf.0) + 1;
-        if self.highest_family.load(Ordering::Relaxed) < plus_one {
-            self.highest_family.fetch_max(plus_one, Ordering::Relaxed);
-        }
     }
 
     pub(crate) fn records(&self) -> &Records {

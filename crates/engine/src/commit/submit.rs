@@ -43,8 +43,9 @@ impl Engine {
     ///
     /// # Errors
     /// [`Error::OutOfSpace`] naming the budget, [`Error::Unsupported`] for a batch larger than an
-    /// item, [`Error::Busy`] if the mode asks for it: nothing was written. [`Error::Poisoned`] after
-    /// a failed persist: the outcome of the write that met the failure is unknown.
+    /// item, [`Error::InvalidArgument`] for a family that was dropped, [`Error::Busy`] if the mode asks
+    /// for it: nothing was written. [`Error::Poisoned`] after a failed persist: the outcome of the
+    /// write that met the failure is unknown.
     pub fn write<'a>(
         &self,
         entries: impl ExactSizeIterator<Item = BatchEntry<'a>> + Clone,
@@ -139,6 +140,7 @@ impl Engine {
         // Again: whoever closed the store meanwhile has cut the chain under this lock, and what
         // came behind the cut would be lost; so would what followed a failed persist.
         inner.check_writable()?;
+        inner.families.check_write(entries.clone())?;
         if mode.no_slowdown {
             inner.check_no_slowdown(&writer, bytes)?;
         }
@@ -190,7 +192,7 @@ impl Engine {
             taken.answer(|_| inner.poison.check());
             return result;
         }
-        // There was no room for all. Each learns about itself.
+        // There was no room for all, or one names a family that is gone. Each learns about itself.
         let alone = |batch: &WriteBatch, bytes| self.write_alone(batch.iter(), bytes, mode);
         let own = self.write_alone(entries, bytes, mode);
         taken.answer(|request| alone(&request.batch, request.bytes));

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
-use thermocline_base::CfId;
 use thermocline_base::options::Options;
+use thermocline_base::{CfId, CfOptions};
 
 use thermocline_env::OpenMode;
 
@@ -43,7 +43,7 @@ impl House {
     /// Makes the database with one family, which lies in the manifest alone.
     fn make(&self, pm_path: Option<&str>) {
         let engine = self.open(pm_path).unwrap();
-        engine.family("kept").unwrap();
+        engine.family("kept", &CfOptions::default()).unwrap();
         engine.close().unwrap();
     }
 
@@ -52,7 +52,7 @@ impl House {
         let report = verify(&World::real(), &self.path("db"), &self.options(pm_path)).unwrap();
         assert_eq!(report.faults, []);
         let engine = self.open(pm_path).unwrap();
-        assert_eq!(engine.find_family("kept"), Some(CfId(1)));
+        assert_eq!(engine.find_family("kept").map(|f| f.id), Some(CfId(1)));
         engine.metrics().region_path
     }
 

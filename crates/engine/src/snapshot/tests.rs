@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use thermocline_base::options::Options;
-use thermocline_base::{CfId, Steps, WriteBatch};
+use thermocline_base::{CfId, CfOptions, Steps, WriteBatch};
 use thermocline_env::Env;
 use thermocline_env::sim::SimFs;
 use thermocline_pm::SimPm;
 use thermocline_testkit::{Replay, Rng, seeds};
 
-use crate::{Durability, Engine, Snapshot, World};
+use crate::{Durability, Engine, Family, Snapshot, World};
 
 const FAMILIES: [CfId; 3] = [CfId(0), CfId(1), CfId(2)];
 
@@ -36,8 +36,9 @@ fn open(pm: u64, generation_bytes: u64) -> Engine {
     options.pm_region.part_bytes_first = 256 << 10;
     options.memtable.bytes_max = generation_bytes;
     let engine = Engine::open(world, Path::new("/db"), options).unwrap();
-    assert_eq!(engine.family("one").unwrap(), FAMILIES[1]);
-    assert_eq!(engine.family("two").unwrap(), FAMILIES[2]);
+    for (name, id) in ["one", "two"].into_iter().zip(&FAMILIES[1..]) {
+        assert_eq!(engine.family(name, &CfOptions::default()).unwrap().id, *id);
+    }
     engine
 }
 
@@ -53,7 +54,11 @@ fn put_all(engine: &Engine, keys: &[(CfId, Vec<u8>)], value: &[u8]) {
 fn seen(at: &Snapshot) -> Model {
     let mut all = Model::new();
     for cf in FAMILIES {
-        let mut cursor = at.cursor(cf);
+        let family = Family {
+            id: cf,
+            reverse: false,
+        };
+        let mut cursor = at.cursor(family).unwrap();
         let mut back = Vec::new();
         let mut more = cursor.seek_to_last().unwrap();
         while more {

@@ -309,11 +309,12 @@ pub fn write_on(life: &Life, seen: u64) -> Verdict<()> {
     let mut ops = vec![Op::put(0, b"written on", *b"a new value")];
     ops.extend(first.map(|(cf, key)| Op::put(*cf, key, [9; 200])));
     ops.extend(last.map(|(cf, key)| Op::delete(*cf, key)));
-    let families = u16::try_from(model.families.len()).unwrap();
+    let families = model.families.iter().map(|family| family.id).cycle();
     ops.push(Op::Write(
-        (0..families.max(2))
-            .map(|n| Change {
-                cf: n % families,
+        (0..model.families.len().max(2))
+            .zip(families)
+            .map(|(n, cf)| Change {
+                cf,
                 key: vec![b'b', n.to_le_bytes()[0]],
                 value: Some(vec![7; 30].into()),
             })

@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex};
 
 use thermocline_base::options::Options;
 use thermocline_base::step::Observer;
-use thermocline_base::{CfId, Error, Result, Site, Steps, When};
+use thermocline_base::{CfId, CfOptions, Error, Result, Site, Steps, When};
 use thermocline_engine::{Cursor, Durability, Engine, InFlight, Report, World, verify};
 use thermocline_env::Env;
 use thermocline_env::sim::SimFs;
 use thermocline_pm::SimPm;
 
-use crate::oracle::{Expect, Model, Op, Tracker};
+use crate::oracle::{Expect, Family, Model, Op, Tracker};
 
 /// Most bytes of the simulated region.
 pub const PM: u64 = 1 << 20;
@@ -114,7 +114,12 @@ impl Life {
         self.tracker.lock().unwrap().begin(op);
         let done = match op {
             Op::Write(changes) => self.engine().write(Op::batch(changes).iter(), durability),
-            Op::Family(name) => self.engine().family(name).map(drop),
+            Op::Family(name) => self.engine().family(name, &CfOptions::default()).map(drop),
+            Op::Descending(name) => self
+                .engine()
+                .family(name, &CfOptions::default().reverse(true))
+                .map(drop),
+            Op::Drop(name) => self.engine().drop_family(name),
         };
         let refused = matches!(done, Err(Error::OutOfSpace(_)));
         if done.is_ok() || refused {
@@ -162,38 +167,75 @@ impl Life {
     pub fn dump(&self, known: &[Arc<Model>]) -> std::result::Result<Model, String> {
         let engine = self.engine();
         let say = |error: Error| format!("reading failed: {error}");
-        let families = engine.families();
+        let mut families = Vec::new();
         let mut data = BTreeMap::new();
-        for (cf, name) in (0u16..).zip(&families) {
-            if engine.find_family(name) != Some(CfId(cf)) {
-                return Err(format!("family {name} has another id than {cf}"));
-            }
-            let forward = scan(engine.cursor(CfId(cf)), true).map_err(say)?;
-            let mut backward = scan(engine.cursor(CfId(cf)), false).map_err(say)?;
+        for name in engine.families() {
+            let Some(family) = engine.find_family(&name) else {
+                return Err(format!("family {name} is listed and not there"));
+            };
+            let forward = scan(engine.cursor(family), true).map_err(say)?;
+            let mut backward = scan(engine.cursor(family), false).map_err(say)?;
             backward.reverse();
             if forward != backward {
                 return Err("a scan forward and one backward disagree".into());
             }
-            if !forward.is_sorted_by(|a, b| a.0 < b.0) {
+            if !forward.is_sorted_by(|a, b| (a.0 < b.0) != family.reverse && a.0 != b.0) {
                 return Err("a scan is not in order".into());
             }
+            let cf = family.id.0;
             data.extend(forward.into_iter().map(|(k, v)| ((cf, k), v)));
+            let blob = engine.metadata(family.id, |blob| Arc::from(blob));
+            if let Some(blob) = blob.map_err(say)? {
+                let key = family.id.metadata_key().to_vec();
+                data.insert((CfId::METADATA.0, key), blob);
+            }
+            families.push(Family {
+                id: cf,
+                name,
+                reverse: family.reverse,
+            });
+        }
+        let next = known.iter().map(|model| model.next).max().unwrap_or(1);
+        for id in (0..next).filter(|id| families.iter().all(|family| family.id != *id)) {
+            self.is_gone(CfId(id))?;
         }
         let asked = known.iter().flat_map(|model| model.data.keys());
         for (cf, key) in asked.chain(&data.keys().cloned().collect::<Vec<_>>()) {
+            if families.iter().all(|family| family.id != *cf) {
+                continue;
+            }
             let got = engine.get(CfId(*cf), key, |v| Arc::<[u8]>::from(v));
             let want = data.get(&(*cf, key.clone()));
             if got.map_err(say)?.as_ref() != want {
                 return Err(format!("get and scan disagree about {key:?}"));
             }
         }
-        Ok(Model { families, data })
+        Ok(Model {
+            families,
+            data,
+            next,
+        })
+    }
+
+    /// Of a family that does not exist nothing is left, were one to ask by its id; the process that
+    /// dropped it says so.
+    fn is_gone(&self, id: CfId) -> std::result::Result<(), String> {
+        let engine = self.engine();
+        let family = thermocline_engine::Family { id, reverse: false };
+        let left = scan(engine.cursor(family), true).map(|rows| rows.len());
+        let blob = engine.metadata(id, |blob| blob.len());
+        match (left, blob) {
+            (Ok(0), Ok(None)) => Ok(()),
+            (Err(Error::InvalidArgument(_)), Err(Error::InvalidArgument(_))) => Ok(()),
+            other => Err(format!("of the dropped family {} there is {other:?}", id.0)),
+        }
     }
 }
 
 type Row = (Vec<u8>, Arc<[u8]>);
 
-fn scan(mut cursor: Cursor, forward: bool) -> Result<Vec<Row>> {
+fn scan(cursor: Result<Cursor>, forward: bool) -> Result<Vec<Row>> {
+    let mut cursor = cursor?;
     let mut rows = Vec::new();
     let mut more = if forward {
         cursor.seek_to_first()?

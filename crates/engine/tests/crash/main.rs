@@ -11,6 +11,7 @@
 //! | `explore` | running a workload, exploring its snapshots, counting, reporting |
 //! | `workload` | the workloads |
 //! | `groups` | workloads with several groups in flight, and buffered writes |
+//! | `families` | those of column families and their metadata |
 //! | `states` | the exploration itself, its bars and the sites it must reach |
 //! | `raw` | several items in flight, which one writer alone never has |
 //! | `planted` | the same with bugs planted, each of which must be caught |
@@ -21,6 +22,7 @@
 
 mod check;
 mod explore;
+mod families;
 mod fences;
 mod flips;
 mod groups;

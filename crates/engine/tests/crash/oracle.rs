@@ -15,11 +15,33 @@ pub struct Change {
     pub value: Option<Arc<[u8]>>,
 }
 
+impl Change {
+    /// The metadata of a family, which is a record like any other.
+    pub fn metadata(cf: u16, blob: impl Into<Arc<[u8]>>) -> Change {
+        Change {
+            cf: CfId::METADATA.0,
+            key: CfId(cf).metadata_key().to_vec(),
+            value: Some(blob.into()),
+        }
+    }
+
+    /// The family that it belongs to.
+    fn owner(cf: u16, key: &[u8]) -> u16 {
+        match CfId(cf) {
+            CfId::METADATA => CfId::of_metadata_key(key).expect("an id").0,
+            other => other.0,
+        }
+    }
+}
+
 /// What a caller asks for, all of it or nothing.
 #[derive(Debug, Clone)]
 pub enum Op {
     Write(Vec<Change>),
     Family(String),
+    /// A family whose keys descend.
+    Descending(String),
+    Drop(String),
 }
 
 impl Op {
@@ -53,29 +75,70 @@ impl Op {
     }
 }
 
-/// The contents of a store.
+/// A family that exists.
 #[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Family {
+    pub id: u16,
+    pub name: String,
+    pub reverse: bool,
+}
+
+/// The contents of a store.
+#[derive(Debug, Clone)]
 pub struct Model {
-    pub families: Vec<String>,
+    pub families: Vec<Family>,
     pub data: BTreeMap<(u16, Vec<u8>), Arc<[u8]>>,
+    /// No family ever had this id. A store does not show it.
+    pub next: u16,
+}
+
+impl PartialEq for Model {
+    fn eq(&self, other: &Model) -> bool {
+        self.families == other.families && self.data == other.data
+    }
 }
 
 impl Default for Model {
     fn default() -> Model {
         Model {
-            families: vec!["default".into()],
+            families: vec![Family {
+                id: 0,
+                name: "default".into(),
+                reverse: false,
+            }],
             data: BTreeMap::new(),
+            next: 1,
         }
     }
 }
 
 impl Model {
+    /// The id of the family of this name.
+    pub fn id(&self, name: &str) -> Option<u16> {
+        Some(self.families.iter().find(|f| f.name == name)?.id)
+    }
+
+    fn make(&mut self, name: &str, reverse: bool) {
+        if self.id(name).is_some() {
+            return;
+        }
+        self.families.push(Family {
+            id: self.next,
+            name: name.into(),
+            reverse,
+        });
+        self.next += 1;
+    }
+
     pub fn apply(&mut self, op: &Op) {
         match op {
-            Op::Family(name) => {
-                if !self.families.contains(name) {
-                    self.families.push(name.clone());
-                }
+            Op::Family(name) => self.make(name, false),
+            Op::Descending(name) => self.make(name, true),
+            Op::Drop(name) => {
+                let id = self.id(name);
+                self.families.retain(|f| Some(f.id) != id);
+                self.data
+                    .retain(|(cf, key), _| Some(Change::owner(*cf, key)) != id);
             }
             Op::Write(changes) => {
                 for change in changes {

@@ -75,6 +75,21 @@ fn writing_before_the_cut_is_recorded_is_caught() {
     caught_in_recovery("points", Bug::AcceptBeforeSeal);
 }
 
+#[test]
+fn a_drop_that_is_not_recorded_is_caught() {
+    caught_in_work("families", Bug::DropUnrecorded);
+}
+
+#[test]
+fn a_replay_that_forgets_drops_is_caught() {
+    caught_in_recovery("families", Bug::ReplayForgetsDrops);
+}
+
+#[test]
+fn a_replay_that_forgets_metadata_is_caught() {
+    caught_in_recovery("families", Bug::ReplayForgetsMetadata);
+}
+
 /// Runs `story` without the bug, which must come out right, and with it, which must not.
 fn only_with(bug: Bug, story: impl Fn() -> Result<(), String>) {
     caught(&story).unwrap();

@@ -115,8 +115,15 @@ const BUFFERED: Part = Part {
     sites: &["memtable: deferred items durable"],
 };
 
+const FAMILIES: Part = Part {
+    workloads: &["families", "lives"],
+    seeds: 1,
+    bar: 12_000,
+    sites: GENERATIONS,
+};
+
 const PARTS: &[&Part] = &[
-    &CREATION, &SMALL, &SEALS, &GROWTH, &MANIFEST, &REOPEN, &GROUPS, &BUFFERED,
+    &CREATION, &SMALL, &SEALS, &GROWTH, &MANIFEST, &REOPEN, &GROUPS, &BUFFERED, &FAMILIES,
 ];
 
 /// What the issue asks of one run of the tests.
@@ -187,6 +194,11 @@ fn buffered_writes_survive_every_crash_as_a_prefix() {
 #[test]
 fn closing_and_opening_survive_every_crash() {
     run(&REOPEN);
+}
+
+#[test]
+fn families_that_come_and_go_survive_every_crash() {
+    run(&FAMILIES);
 }
 
 /// A store that crashes after every write does not lose space with each life.

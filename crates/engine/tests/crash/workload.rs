@@ -4,6 +4,7 @@ use thermocline_base::options::Options;
 use thermocline_base::step::Observer;
 use thermocline_env::simulated::SeededRandom;
 
+use crate::families;
 use crate::groups;
 use crate::life::{Life, options};
 use crate::oracle::{Change, Op};
@@ -141,6 +142,20 @@ pub const ALL: &[Workload] = &[
         from_creation: false,
         before: nothing_before,
         body: idle,
+    },
+    Workload {
+        name: "families",
+        set: groups::rare_write_back,
+        from_creation: false,
+        before: nothing_before,
+        body: families::come_and_go,
+    },
+    Workload {
+        name: "lives",
+        set: small_manifest,
+        from_creation: false,
+        before: nothing_before,
+        body: families::through_lives,
     },
 ];
 

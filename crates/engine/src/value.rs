@@ -1,0 +1,179 @@
+//! Values that were read: copied, or where they lie in persistent memory (design §11).
+//!
+//! A small value is copied: that costs less than holding on to it. A larger one is *pinned*: it names
+//! its record and holds its generation, whose zones are given back only when nobody holds it any more. So
+//! it outlives the call, the snapshot, and the store's handle. What is pinned cannot be reclaimed; once
+//! pins exceed a share of the region everything is copied, so that values that somebody forgot cannot keep
+//! the region full. `stat` tells which generations are pinned, and by how much.
+//!
+//! A pinned value was verified when it was read, and its bytes never change. What can still happen to it
+//! is what happens to a mapping: the device loses the page. [`Value::verify`] looks again.
+
+use std::ops::Deref;
+
+use thermocline_base::Result;
+use thermocline_base::size::index;
+use thermocline_memtable::{Memtable, RecordRef};
+use thermocline_pm::PmOff;
+
+use crate::store::Inner;
+use crate::sync::{Arc, AtomicU64, Ordering};
+
+/// A value that was read. It outlives the handle that it came from.
+#[derive(Debug, Clone)]
+pub struct Value(Held);
+
+#[derive(Debug, Clone)]
+enum Held {
+    Copied(Box<[u8]>),
+    Pinned(Pin),
+}
+
+/// A value where it lies.
+#[derive(Debug)]
+struct Pin {
+    memtable: Arc<Memtable>,
+    record: PmOff,
+    at: PmOff,
+    len: usize,
+    /// Of the store.
+    pins: Arc<Pins>,
+}
+
+/// What is pinned in a store.
+#[derive(Debug, Default)]
+pub(crate) struct Pins {
+    bytes: AtomicU64,
+}
+
+impl Pins {
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+}
+
+impl Pin {
+    fn new(memtable: &Arc<Memtable>, record: &RecordRef<'_>, pins: &Arc<Pins>) -> Pin {
+        let (len, bytes) = (record.value.len(), record.value.len() as u64);
+        pins.bytes.fetch_add(bytes, Ordering::Relaxed);
+        memtable.pinned(bytes, 0);
+        Pin {
+            memtable: memtable.clone(),
+            record: record.at,
+            at: record.value_at(),
+            len,
+            pins: pins.clone(),
+        }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        let bytes = self.memtable.region().bytes(self.at, self.len);
+        bytes.unwrap_or_else(|_| unreachable!("it was read there, and a region never shrinks"))
+    }
+}
+
+impl Clone for Pin {
+    fn clone(&self) -> Pin {
+        let bytes = self.len as u64;
+        self.pins.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.memtable.pinned(bytes, 0);
+        Pin {
+            memtable: self.memtable.clone(),
+            pins: self.pins.clone(),
+            ..*self
+        }
+    }
+}
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        let bytes = self.len as u64;
+        self.pins.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.memtable.pinned(0, bytes);
+    }
+}
+
+impl Value {
+    /// A copy of `bytes`.
+    pub fn copy(bytes: &[u8]) -> Value {
+        Value(Held::Copied(bytes.into()))
+    }
+
+    /// The bytes, copied if they are pinned.
+    pub fn into_vec(self) -> Vec<u8> {
+        match self.0 {
+            Held::Copied(bytes) => bytes.into_vec(),
+            Held::Pinned(pin) => pin.bytes().to_vec(),
+        }
+    }
+
+    /// Whether it lies in persistent memory, and keeps its place there from being used again.
+    pub fn is_pinned(&self) -> bool {
+        matches!(self.0, Held::Pinned(_))
+    }
+
+    /// Checks the checksum of a pinned value's record again; a copy is always sound.
+    ///
+    /// # Errors
+    /// [`thermocline_base::Error::Corruption`] or [`thermocline_base::Error::Io`] naming region and
+    /// offset: the device has lost the page.
+    pub fn verify(&self) -> Result<()> {
+        match &self.0 {
+            Held::Copied(_) => Ok(()),
+            Held::Pinned(pin) => pin.memtable.record(pin.record, true).map(drop),
+        }
+    }
+}
+
+impl Inner {
+    /// The value of a record, which was verified: pinned if that pays and may be, else copied.
+    pub fn value(&self, memtable: &Arc<Memtable>, record: &RecordRef<'_>) -> Value {
+        let read = &self.options.read;
+        let len = record.value.len();
+        if len < index(read.pin_bytes_min) {
+            return Value::copy(record.value);
+        }
+        let most = self.space.region_bytes() / 100 * read.pins_percent_max;
+        if self.pins.bytes() + len as u64 > most {
+            return Value::copy(record.value);
+        }
+        Value(Held::Pinned(Pin::new(memtable, record, &self.pins)))
+    }
+}
+
+impl Deref for Value {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match &self.0 {
+            Held::Copied(bytes) => bytes,
+            Held::Pinned(pin) => pin.bytes(),
+        }
+    }
+}
+
+impl AsRef<[u8]> for Value {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl PartialEq for Value {
+    fn eq(&self, other: &Value) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for Value {}
+
+impl std::hash::Hash for Value {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        (**self).hash(state);
+    }
+}
+
+impl PartialEq<[u8]> for Value {
+    fn eq(&self, other: &[u8]) -> bool {
+        **self == *other
+    }
+}
