@@ -51,6 +51,8 @@ bugs! {
     PurgePastReader,
     /// A column family is dropped without an edit that says so.
     DropUnrecorded,
+    /// A column family is dropped while writes from before are not durable.
+    DropBeforeDurable,
     /// Replay indexes the records of dropped column families.
     ReplayForgetsDrops,
     /// Replay takes metadata for records of a family that does not exist.

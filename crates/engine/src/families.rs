@@ -221,7 +221,9 @@ impl Engine {
             )));
         }
         // Invariant 3.
-        inner.drain()?;
+        if !active(Bug::DropBeforeDurable) {
+            inner.drain()?;
+        }
         if !active(Bug::DropUnrecorded) {
             inner.edit(Change::ColumnFamilyDropped { id: id.0 }.into())?;
         }

@@ -81,6 +81,11 @@ fn a_drop_that_is_not_recorded_is_caught() {
 }
 
 #[test]
+fn a_drop_that_outlives_what_was_before_is_caught() {
+    caught_in_work("families", Bug::DropBeforeDurable);
+}
+
+#[test]
 fn a_replay_that_forgets_drops_is_caught() {
     caught_in_recovery("families", Bug::ReplayForgetsDrops);
 }

@@ -118,7 +118,7 @@ const BUFFERED: Part = Part {
 const FAMILIES: Part = Part {
     workloads: &["families", "lives"],
     seeds: 1,
-    bar: 12_000,
+    bar: 20_000,
     sites: GENERATIONS,
 };
 
