@@ -90,4 +90,14 @@ impl Cursor {
     pub fn value(&self) -> &[u8] {
         self.0.value()
     }
+
+    /// Moves to what is visible now, and to no key: cheaper than a new cursor, and what it held of the
+    /// past is let go.
+    ///
+    /// # Errors
+    /// [`crate::Error::InvalidArgument`] if its column family has been dropped; the cursor stays as it
+    /// was then.
+    pub fn refresh(&mut self) -> Result<()> {
+        self.0.refresh()
+    }
 }

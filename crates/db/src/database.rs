@@ -320,7 +320,7 @@ impl Db {
 
     pub(crate) fn get_in(&self, cf: CfId, key: &[u8]) -> Result<Option<Value>> {
         check_key(key)?;
-        self.engine.get(cf, key, Value::copy)
+        self.engine.value(cf, key)
     }
 
     pub(crate) fn iter_in(&self, family: Family) -> Scan {

@@ -34,7 +34,6 @@ mod metrics;
 mod report;
 mod scan;
 mod snapshot;
-mod value;
 
 pub use batch::Batch;
 pub use commit::Commit;
@@ -47,8 +46,7 @@ pub use scan::Scan;
 pub use snapshot::Snapshot;
 pub use thermocline_base::options::{self, Options};
 pub use thermocline_base::{CfOptions, Error, ErrorKind, Result, limits, size};
-pub use thermocline_engine::{Durability, WriteOptions};
-pub use value::Value;
+pub use thermocline_engine::{Durability, Value, WriteOptions};
 
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]

@@ -59,6 +59,8 @@ pub struct Metrics {
     pub gets_found: u64,
     /// Open snapshots, cursors and iterators: who holds old versions.
     pub readers: u64,
+    /// Bytes of values that readers hold where they lie; their place cannot be used again.
+    pub pinned_bytes: u64,
     /// Delay that the engine itself put on writers, in milliseconds.
     pub stall_ms: f64,
     /// The longest single delay, in milliseconds.
@@ -88,6 +90,8 @@ pub struct GenerationMetrics {
     pub bytes: u64,
     /// DRAM of its index, in bytes.
     pub index_bytes: u64,
+    /// Bytes of values in it that readers hold where they lie.
+    pub pinned_bytes: u64,
 }
 
 /// Where point reads found their keys.
@@ -146,6 +150,7 @@ impl Metrics {
                     records: g.records,
                     bytes: g.bytes,
                     index_bytes: g.index_bytes,
+                    pinned_bytes: g.pinned_bytes,
                 })
                 .collect(),
             seqno_visible: m.visible,
@@ -162,6 +167,7 @@ impl Metrics {
             gets: m.gets,
             gets_found: m.found,
             readers: m.readers as u64,
+            pinned_bytes: m.pinned_bytes,
             // The engine delays nobody on purpose yet.
             stall_ms: 0.0,
             stall_ms_max: 0.0,

@@ -74,7 +74,7 @@ impl Snapshot {
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         let key = key.as_ref();
         check_key(key)?;
-        self.moment.get(self.family.id, key, Value::copy)
+        self.moment.value(self.family.id, key)
     }
 
     /// The values that `keys` had, in their order.
@@ -100,7 +100,7 @@ impl Snapshot {
         let one = |(cf, key): (&ColumnFamily, K)| {
             self.check(cf)?;
             check_key(key.as_ref())?;
-            self.moment.get(cf.family.id, key.as_ref(), Value::copy)
+            self.moment.value(cf.family.id, key.as_ref())
         };
         keys.into_iter().map(one).collect()
     }

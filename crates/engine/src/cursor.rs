@@ -19,6 +19,7 @@ use crate::families::Family;
 use crate::snapshot::Snapshot;
 use crate::store::Engine;
 use crate::sync::Arc;
+use crate::value::Value;
 
 /// Entries of a cursor's first chunk from each generation; later ones double up to the option.
 const FIRST_CHUNK: usize = 16;
@@ -44,7 +45,24 @@ impl Engine {
         inner.find(
             &view,
             |memtable| memtable.get_latest(cf, key, visible, verify),
-            found,
+            |_, record| found(record.value),
+        )
+    }
+
+    /// As [`Engine::get`], with the value copied or pinned.
+    ///
+    /// # Errors
+    /// As [`Engine::get`].
+    pub fn value(&self, cf: CfId, key: &[u8]) -> Result<Option<Value>> {
+        let inner = &*self.inner;
+        inner.families.check(cf, inner.families.moment())?;
+        let verify = inner.options.read.verify_checksums != 0;
+        let view = inner.view.load();
+        let visible = inner.ring.visible_mark();
+        inner.find(
+            &view,
+            |memtable| memtable.get_latest(cf, key, visible, verify),
+            |memtable, record| inner.value(memtable, record),
         )
     }
 
@@ -274,6 +292,19 @@ impl Cursor {
     /// The value of that key.
     pub fn value(&self) -> &[u8] {
         if self.valid { &self.value } else { &[] }
+    }
+
+    /// Moves to what is visible now, at no key.
+    ///
+    /// # Errors
+    /// [`thermocline_base::Error::InvalidArgument`] if the family has been dropped; the cursor stays
+    /// where it is then.
+    pub fn refresh(&mut self) -> Result<()> {
+        let engine = &self.at.inner;
+        let now = Snapshot::now(engine);
+        now.check(self.family.id)?;
+        *self = Cursor::new(now, self.family);
+        Ok(())
     }
 
     /// Another cursor over the same family at the same moment, not yet at any key.

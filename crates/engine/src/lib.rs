@@ -68,6 +68,7 @@ mod snapshot;
 mod start;
 mod store;
 mod sync;
+mod value;
 mod verify;
 mod view;
 mod write;
@@ -82,6 +83,7 @@ pub use metrics::{EngineMetrics, GenerationState, Recovery};
 pub use snapshot::Snapshot;
 pub use store::{Engine, World};
 pub use thermocline_memtable::Direction;
+pub use value::Value;
 pub use verify::{Fault, Report, verify};
 pub use view::View;
 

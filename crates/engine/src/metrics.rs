@@ -60,6 +60,8 @@ pub struct GenerationState {
     pub bytes: u64,
     /// DRAM of its indexes.
     pub index_bytes: u64,
+    /// Bytes of values in it that readers hold in place.
+    pub pinned_bytes: u64,
 }
 
 /// A reading of a store's accounting.
@@ -93,6 +95,8 @@ pub struct EngineMetrics {
     pub found: u64,
     /// Open snapshots, cursors and iterators.
     pub readers: usize,
+    /// Bytes of values that readers hold in place, in dropped generations, too.
+    pub pinned_bytes: u64,
     /// What the open did.
     pub recovery: Recovery,
     /// Bytes of the manifest.
@@ -114,6 +118,7 @@ impl Engine {
                 records: memtable.len(),
                 bytes: memtable.bytes(),
                 index_bytes: memtable.index_bytes(),
+                pinned_bytes: memtable.pinned_bytes(),
             })
             .collect();
         EngineMetrics {
@@ -131,6 +136,7 @@ impl Engine {
             gets: inner.counted.get(Count::Gets),
             found: inner.counted.get(Count::Found),
             readers: inner.readers.open(),
+            pinned_bytes: inner.pins.bytes(),
             recovery: inner.recovery,
             manifest_bytes: lock(&inner.manifest).len(),
         }

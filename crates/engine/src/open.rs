@@ -174,6 +174,7 @@ fn open_existing(
         ring: Ring::new(last, index(options.commit.ring_slots)),
         syncing: Mutex::new(()),
         acks: Acks::default(),
+        pins: Arc::default(),
         readers: Readers::default(),
         poison: Poison::default(),
         counted: Counted::default(),

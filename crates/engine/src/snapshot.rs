@@ -10,7 +10,7 @@
 
 use thermocline_base::counter::thread_number;
 use thermocline_base::{CfId, Kind, Result, SeqNo};
-use thermocline_memtable::{Lookup, Memtable};
+use thermocline_memtable::{Lookup, Memtable, RecordRef};
 
 use crate::cursor::Cursor;
 use crate::families::Family;
@@ -18,6 +18,7 @@ use crate::metrics::Count;
 use crate::readers::Registration;
 use crate::store::{Engine, Inner};
 use crate::sync::Arc;
+use crate::value::Value;
 use crate::view::View;
 
 /// One moment of a store. A clone is another hold on the same moment.
@@ -33,7 +34,13 @@ pub struct Snapshot {
 impl Engine {
     /// What is visible now, held.
     pub fn snapshot(&self) -> Snapshot {
-        let inner = self.inner.clone();
+        Snapshot::now(&self.inner)
+    }
+}
+
+impl Snapshot {
+    pub(crate) fn now(inner: &Arc<Inner>) -> Snapshot {
+        let inner = inner.clone();
         let mark = inner.ring.visible_mark();
         let registration = inner.readers.register(mark, thread_number());
         let view = inner.view.load_full();
@@ -45,9 +52,7 @@ impl Engine {
             drops,
         }
     }
-}
 
-impl Snapshot {
     /// The last seqno that it sees.
     pub fn seqno(&self) -> SeqNo {
         self.registration.seqno
@@ -73,7 +78,21 @@ impl Snapshot {
         self.inner.find(
             &self.view,
             |memtable| memtable.get(cf, key, self.seqno(), verify),
-            found,
+            |_, record| found(record.value),
+        )
+    }
+
+    /// As [`Snapshot::get`], with the value copied or pinned.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    pub fn value(&self, cf: CfId, key: &[u8]) -> Result<Option<Value>> {
+        self.check(cf)?;
+        let verify = self.inner.options.read.verify_checksums != 0;
+        self.inner.find(
+            &self.view,
+            |memtable| memtable.get(cf, key, self.seqno(), verify),
+            |memtable, record| self.inner.value(memtable, record),
         )
     }
 
@@ -113,19 +132,20 @@ impl Snapshot {
 }
 
 impl Inner {
-    /// Asks the generations of a view by `lookup`, newest first, and calls `found` with the value.
+    /// Asks the generations of a view by `lookup`, newest first, and calls `found` with the record if
+    /// it is a value.
     pub fn find<T>(
         &self,
         view: &View,
         lookup: impl for<'m> Fn(&'m Memtable) -> Result<Lookup<'m>>,
-        found: impl FnOnce(&[u8]) -> T,
+        found: impl FnOnce(&Arc<Memtable>, &RecordRef<'_>) -> T,
     ) -> Result<Option<T>> {
         self.counted.add(Count::Gets, 1);
         for memtable in &view.memtables {
             let Lookup::Record(record) = lookup(memtable)? else {
                 continue;
             };
-            let value = (record.kind == Kind::Put).then(|| found(record.value));
+            let value = (record.kind == Kind::Put).then(|| found(memtable, &record));
             // What was copied is believed only if its pages could be read.
             self.space.region().check_media()?;
             self.counted.add(Count::Found, u64::from(value.is_some()));

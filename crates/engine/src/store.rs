@@ -19,6 +19,7 @@ use crate::metrics::{Counted, Recovery};
 use crate::poison::Poison;
 use crate::readers::Readers;
 use crate::sync::{Arc, AtomicBool, Mutex};
+use crate::value::Pins;
 use crate::view::View;
 use crate::write::Writer;
 
@@ -75,6 +76,7 @@ pub(crate) struct Inner {
     /// Held by whoever writes back what was deferred.
     pub syncing: Mutex<()>,
     pub acks: Acks,
+    pub pins: Arc<Pins>,
     pub readers: Readers,
     pub poison: Poison,
     pub counted: Counted,

@@ -48,6 +48,8 @@ pub struct Memtable {
     bytes: AtomicU64,
     count: AtomicU64,
     sealed: AtomicBool,
+    /// Bytes of values that readers hold in place.
+    pinned: AtomicU64,
 }
 
 /// Reads records of one generation. The key source of its indexes.
@@ -139,6 +141,13 @@ impl KeySource for Records {
     }
 }
 
+impl RecordRef<'_> {
+    /// Where its value begins.
+    pub fn value_at(&self) -> PmOff {
+        self.at.plus((RECORD_HEADER + self.key.len()) as u64)
+    }
+}
+
 impl Memtable {
     /// An empty memtable whose records lie in `chains`, in order of their bases.
     ///
@@ -154,6 +163,7 @@ impl Memtable {
             bytes: AtomicU64::new(0),
             count: AtomicU64::new(0),
             sealed: AtomicBool::new(false),
+            pinned: AtomicU64::new(0),
         }
     }
 
@@ -186,6 +196,23 @@ impl Memtable {
     pub fn count_item(&self, bytes: u64, records: u64) {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.count.fetch_add(records, Ordering::Relaxed);
+    }
+
+    /// The region that its records lie in.
+    pub fn region(&self) -> &Region {
+        &self.records.region
+    }
+
+    /// Counts `more` bytes of values that somebody holds in place, and `less` that nobody does any
+    /// more. Whoever holds one holds this memtable too.
+    pub fn pinned(&self, more: u64, less: u64) {
+        self.pinned
+            .fetch_add(more.wrapping_sub(less), Ordering::Relaxed);
+    }
+
+    /// Bytes of values that readers hold in place.
+    pub fn pinned_bytes(&self) -> u64 {
+        self.pinned.load(Ordering::Relaxed)
     }
 
     /// Whether it takes no more writes.

@@ -246,7 +246,11 @@ impl Tracker {
         let shown = self.engine.as_ref().map_or(0, |engine| engine.visible().0);
         self.expect.seen = self.expect.seen.max(shown);
         let durable = self.durable();
-        while self.flying.front().is_some_and(|(_, last)| *last <= durable) {
+        while self
+            .flying
+            .front()
+            .is_some_and(|(_, last)| *last <= durable)
+        {
             if let Some((op, _)) = self.flying.pop_front() {
                 self.settle(&op);
             }
