@@ -1,7 +1,8 @@
-//! For tests only: seeds and small generators that other crates' tests share.
+//! For tests only: seeds, small generators and the check of histories that other crates' tests share.
 #![forbid(unsafe_code)]
 
 pub mod golden;
+pub mod history;
 
 mod rng;
 
