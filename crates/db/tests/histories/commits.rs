@@ -17,21 +17,24 @@ use crate::{Committer, Counts, FAMILIES, Round, Store};
 
 const OPERATIONS: usize = 8_000;
 const OWN: usize = 10;
-const SHARED: usize = 8;
 /// Snapshots and iterators that a thread holds at most.
 const HELD: usize = 4;
 
 /// The keys of a round.
 struct Keys {
     writers: usize,
+    /// Keys that all write, and how many in eight writes of a batch go to one of them.
+    shared: usize,
+    sharing: usize,
     names: Vec<Vec<u8>>,
     /// The keys of each family by name.
     sorted: Vec<Vec<(Vec<u8>, u32)>>,
 }
 
 impl Keys {
-    fn new(writers: usize) -> Keys {
-        let count = writers * (1 + OWN) + SHARED;
+    fn new(writers: usize, rng: &mut Rng) -> Keys {
+        let shared = *rng.pick(&[1, 3, 8]);
+        let count = writers * (1 + OWN) + shared;
         let names: Vec<Vec<u8>> = (0..count).map(name).collect();
         let mut sorted = vec![Vec::new(); FAMILIES.len()];
         for (key, name) in (0..).zip(&names) {
@@ -42,6 +45,8 @@ impl Keys {
         }
         Keys {
             writers,
+            shared,
+            sharing: *rng.pick(&[1, 2, 6]),
             names,
             sorted,
         }
@@ -56,10 +61,14 @@ impl Keys {
     }
 
     fn shared(&self, rng: &mut Rng) -> u32 {
-        small(self.writers * (1 + OWN) + rng.below(SHARED))
+        small(self.writers * (1 + OWN) + rng.below(self.shared))
     }
 
+    /// A key to look at: the more often a shared one, the more is written there.
     fn any(&self, rng: &mut Rng) -> u32 {
+        if rng.below(8) < self.sharing {
+            return self.shared(rng);
+        }
         small(rng.below(self.names.len()))
     }
 
@@ -122,7 +131,7 @@ pub(crate) fn round(seed: u64) -> Round {
     let mut store = Store::new(&mut rng);
     let writers = 3 + rng.below(4);
     let readers = 1 + rng.below(2);
-    let keys = Keys::new(writers);
+    let keys = Keys::new(writers, &mut rng);
     let (clock, start) = (Clock::default(), Barrier::new(writers + readers));
     let done: Vec<(Client, Counts)> = thread::scope(|scope| {
         let threads: Vec<_> = (0..writers + readers)
@@ -130,7 +139,7 @@ pub(crate) fn round(seed: u64) -> Round {
                 let rng = Rng::new(rng.next_u64());
                 let (store, keys, clock, start) = (&store, &keys, &clock, &start);
                 scope.spawn(move || {
-                    let mut thread = Thread::new(store, keys, clock, index, rng);
+                    let mut thread = Thread::new((store, keys, clock), seed, index, rng);
                     start.wait();
                     for _ in 0..OPERATIONS {
                         thread.operate();
@@ -153,7 +162,7 @@ pub(crate) fn round(seed: u64) -> Round {
             store.reopen();
         }
         let last = writers + readers + usize::from(reopens);
-        let mut thread = Thread::new(&store, &keys, &clock, last, Rng::new(seed));
+        let mut thread = Thread::new((&store, &keys, &clock), seed, last, Rng::new(seed));
         thread.read_all();
         history.clients.push(thread.client);
     }
@@ -165,9 +174,8 @@ pub(crate) fn round(seed: u64) -> Round {
 
 impl<'r> Thread<'r> {
     fn new(
-        store: &'r Store,
-        keys: &'r Keys,
-        clock: &'r Clock,
+        (store, keys, clock): (&'r Store, &'r Keys, &'r Clock),
+        seed: u64,
         index: usize,
         rng: Rng,
     ) -> Thread<'r> {
@@ -178,7 +186,7 @@ impl<'r> Thread<'r> {
             index,
             rng,
             client: Client::new(u16::try_from(index).expect("threads are few"), 0),
-            committer: Committer::new(),
+            committer: Committer::new(seed),
             batch: store.db.batch(),
             snapshots: Vec::new(),
             scans: Vec::new(),
@@ -223,9 +231,10 @@ impl<'r> Thread<'r> {
             put: true,
         }];
         for _ in 0..self.rng.below(5) {
-            let (key, deletes) = match self.rng.below(3) {
-                0 => (self.keys.shared(&mut self.rng), 8),
-                _ => (self.keys.own(self.index, &mut self.rng), 4),
+            let (key, deletes) = if self.rng.below(8) < self.keys.sharing {
+                (self.keys.shared(&mut self.rng), 8)
+            } else {
+                (self.keys.own(self.index, &mut self.rng), 4)
             };
             let put = !self.rng.one_in(deletes);
             writes.push(Write { key, put });
@@ -267,7 +276,11 @@ impl<'r> Thread<'r> {
             .collect();
         let names = keys.iter().map(|&key| self.keys.name(key));
         let read = self.client.read(self.clock.step());
-        let found = self.store.families[of].multi_get(names).unwrap();
+        let found = match of {
+            0 => self.store.db.multi_get(names),
+            _ => self.store.families[of].multi_get(names),
+        };
+        let found = found.unwrap();
         self.client.moment(read, self.clock.step());
         for (key, value) in keys.into_iter().zip(found) {
             self.client.saw(read, key, value.as_deref().map(stamp));

@@ -78,7 +78,7 @@ pub(crate) fn round(seed: u64) -> Round {
                 let rng = Rng::new(rng.next_u64());
                 let (store, places, clock, start) = (&store, &places, &clock, &start);
                 scope.spawn(move || {
-                    let mut thread = Thread::new(store, places, clock, index, rng);
+                    let mut thread = Thread::new((store, places, clock), seed, index, rng);
                     start.wait();
                     for _ in 0..OPERATIONS {
                         thread.operate();
@@ -97,7 +97,7 @@ pub(crate) fn round(seed: u64) -> Round {
     }
     counts.generations = store.db.metrics().generations.len() as u64;
     store.reopen();
-    let mut last = Thread::new(&store, &places, &clock, threads, rng);
+    let mut last = Thread::new((&store, &places, &clock), seed, threads, rng);
     last.read_all();
     clients.push(last.client);
     Round {
@@ -108,9 +108,8 @@ pub(crate) fn round(seed: u64) -> Round {
 
 impl<'r> Thread<'r> {
     fn new(
-        store: &'r Store,
-        places: &'r Places,
-        clock: &'r Clock,
+        (store, places, clock): (&'r Store, &'r Places, &'r Clock),
+        seed: u64,
         index: usize,
         rng: Rng,
     ) -> Thread<'r> {
@@ -121,7 +120,7 @@ impl<'r> Thread<'r> {
             index,
             rng,
             client: Client::default(),
-            committer: Committer::new(),
+            committer: Committer::new(seed),
             batch: store.db.batch(),
             elements: 0,
             held: None,

@@ -64,7 +64,7 @@ fn options(rng: &mut Rng) -> Options {
     options.memtable.idle_ms = *rng.pick(&[1, 1000]);
     options.commit.buckets = *rng.pick(&[0, 1, 2, 16]);
     options.commit.group_bytes_max = *rng.pick(&[0, 2000, 1 << 20]);
-    options.commit.group_wait_us = *rng.pick(&[0, 0, 0, 20]);
+    options.commit.group_wait_us = *rng.pick(&[0, 0, 20, 200]);
     options.commit.ring_slots = *rng.pick(&[1, 2, 5, 64]);
     options.commit.buffered_bytes = *rng.pick(&[0, 1, 20_000, 1 << 20]);
     options.commit.buffered_ms = *rng.pick(&[1, 30, 1000]);
@@ -118,18 +118,22 @@ struct Committer {
     counts: Counts,
     /// Commits that go on.
     open: Vec<Commit>,
+    /// One in so many writes is Immediate.
+    immediate: usize,
 }
 
 impl Committer {
-    fn new() -> Committer {
+    /// For all of a round alike, so that in some most writes meet in groups.
+    fn new(round: u64) -> Committer {
         Committer {
             counts: Counts::default(),
             open: Vec::new(),
+            immediate: *Rng::new(round).pick(&[1, 2, 4]),
         }
     }
 
     fn durability(&mut self, rng: &mut Rng) -> Durability {
-        if rng.one_in(3) {
+        if rng.one_in(self.immediate) {
             self.counts.immediate += 1;
             Durability::Immediate
         } else {
@@ -139,7 +143,7 @@ impl Committer {
     }
 
     fn commit(&mut self, batch: &mut thermocline::Batch, rng: &mut Rng) {
-        if rng.one_in(5) {
+        if rng.one_in(3 * self.immediate) {
             self.counts.asynchronous += 1;
             self.open.push(batch.commit_async().unwrap());
             if self.open.len() > 4 {
