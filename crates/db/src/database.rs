@@ -34,8 +34,17 @@ impl Db {
     /// database, [`crate::Error::Locked`] if it is open elsewhere, [`crate::Error::Corruption`]
     /// naming file or region and offset, [`crate::Error::Unsupported`] for a newer format.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Db> {
+        Db::open_in(World::real(), path, options)
+    }
+
+    /// As [`Db::open`], in a world of the caller's: for tests of the store, on simulated hardware.
+    ///
+    /// # Errors
+    /// As [`Db::open`].
+    #[doc(hidden)]
+    pub fn open_in(world: World, path: impl AsRef<Path>, options: Options) -> Result<Db> {
         Ok(Db {
-            engine: Engine::open(World::real(), path.as_ref(), options)?,
+            engine: Engine::open(world, path.as_ref(), options)?,
         })
     }
 

@@ -223,10 +223,10 @@ impl<'r> Thread<'r> {
         self.client
             .end(txn, Outcome::Acknowledged(self.clock.step()));
         self.look(txn, &snapshot);
-        if self.rng.one_in(4) {
-            if let Some((txn, snapshot)) = self.held.replace((txn, snapshot)) {
-                self.look(txn, &snapshot);
-            }
+        if self.rng.one_in(4)
+            && let Some((txn, snapshot)) = self.held.replace((txn, snapshot))
+        {
+            self.look(txn, &snapshot);
         }
     }
 
