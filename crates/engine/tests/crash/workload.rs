@@ -256,19 +256,15 @@ fn growth(life: &mut Life, random: &SeededRandom) {
     }
 }
 
-/// Edits until the manifest has been switched, and on until it is about to be again.
-fn nearly_switched(life: &mut Life, random: &SeededRandom) {
+/// Long names until the manifest is about to be switched: when its snapshot has doubled.
+fn nearly_switched(life: &mut Life, _: &SeededRandom) {
     let bytes = |life: &Life| life.engine().metrics().manifest_bytes;
-    let (mut n, mut longest) = (0, 0);
-    while bytes(life) >= longest {
-        longest = bytes(life);
-        edits(life, random, n);
-        n += 1;
-    }
-    // The next one comes when the snapshot has doubled, or a little before.
-    let next = 2 * bytes(life);
-    while bytes(life) + 300 < next {
-        edits(life, random, 1);
+    let limit = 2 * bytes(life);
+    for n in 0.. {
+        if bytes(life) + 500 > limit {
+            return;
+        }
+        run(life, &Op::Family(format!("{n}{}", "x".repeat(200))));
     }
 }
 
@@ -282,8 +278,8 @@ fn edits(life: &Life, random: &SeededRandom, n: u16) {
 }
 
 fn manifest(life: &mut Life, random: &SeededRandom) {
-    for n in 0..8 {
-        edits(life, random, 30 + n);
+    for n in 0..6 {
+        edits(life, random, n);
     }
 }
 
