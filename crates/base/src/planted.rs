@@ -57,6 +57,8 @@ bugs! {
     ReplayForgetsDrops,
     /// Replay takes metadata for records of a family that does not exist.
     ReplayForgetsMetadata,
+    /// The descriptor of a dead generation is given back before the manifest forgets the generation.
+    ReleaseBeforeEdit,
 }
 
 #[cfg(feature = "planted")]

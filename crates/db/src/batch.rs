@@ -141,10 +141,12 @@ impl Batch {
     }
 
     /// As [`Batch::commit_async`], but `done` is called with the outcome, once, on a thread of the
-    /// store's. It should be quick: other commits wait for it.
+    /// store's. Callbacks are called one after another, in the order of the commits, so each should be
+    /// quick, and must not wait for another commit.
     ///
     /// # Errors
-    /// As [`Batch::commit`]: nothing was written then, and `done` is never called.
+    /// As [`Batch::commit`], and then `done` is never called; [`crate::Error::Busy`] if 65,536 commits
+    /// wait for their callbacks.
     pub fn commit_with_callback(
         &mut self,
         done: impl FnOnce(Result<()>) + Send + 'static,

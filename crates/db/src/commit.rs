@@ -5,8 +5,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use thermocline_base::Result;
 use thermocline_base::sync::{Condvar, Mutex, lock, wait};
+use thermocline_base::{Error, Result};
 
 /// The outcome of a commit that goes on without its thread: await it on any runtime, or [wait].
 /// Dropping it forgets the outcome; the commit goes on.
@@ -25,26 +25,53 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     result: Option<Result<()>>,
+    /// Whether the result has been handed out.
+    over: bool,
     waker: Option<Waker>,
+}
+
+/// Owes the commit its outcome. Dropped untold, it says that nobody knows.
+#[derive(Debug)]
+struct Teller(Option<Arc<Shared>>);
+
+impl Teller {
+    fn tell(mut self, result: Result<()>) {
+        if let Some(shared) = self.0.take() {
+            shared.tell(result);
+        }
+    }
+}
+
+impl Drop for Teller {
+    fn drop(&mut self) {
+        if let Some(shared) = self.0.take() {
+            shared.tell(Err(Error::Poisoned(
+                "the store went before the commit was told about; its outcome is unknown".into(),
+            )));
+        }
+    }
+}
+
+impl Shared {
+    fn tell(&self, result: Result<()>) {
+        let waker = {
+            let mut state = lock(&self.state);
+            state.result = Some(result);
+            state.waker.take()
+        };
+        self.changed.notify_all();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
 }
 
 impl Commit {
     /// A commit, and the function that tells its outcome.
     pub(crate) fn new() -> (Commit, impl FnOnce(Result<()>) + Send + 'static) {
         let shared = Arc::new(Shared::default());
-        let told = shared.clone();
-        let tell = move |result| {
-            let waker = {
-                let mut state = lock(&told.state);
-                state.result = Some(result);
-                state.waker.take()
-            };
-            told.changed.notify_all();
-            if let Some(waker) = waker {
-                waker.wake();
-            }
-        };
-        (Commit(shared), tell)
+        let teller = Teller(Some(shared.clone()));
+        (Commit(shared), move |result| teller.tell(result))
     }
 
     /// Sleeps until the commit is durable.
@@ -69,8 +96,12 @@ impl Future for Commit {
     /// If polled again after it was ready.
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
         let mut state = lock(&self.0.state);
+        assert!(!state.over, "a commit is polled again after it was ready");
         match state.result.take() {
-            Some(result) => Poll::Ready(result),
+            Some(result) => {
+                state.over = true;
+                Poll::Ready(result)
+            }
             None => {
                 state.waker = Some(context.waker().clone());
                 Poll::Pending

@@ -29,8 +29,11 @@ pub struct Metrics {
     pub dram_index_bytes: u64,
     /// Most DRAM that the store may use, in bytes.
     pub dram_limit_bytes: u64,
-    /// The memtable generations, oldest first; the last one takes the writes.
+    /// The memtable generations, oldest first; the last one takes the writes. Those that are retired
+    /// are among them.
     pub generations: Vec<GenerationMetrics>,
+    /// Generations dropped since the opening, because nobody needed what was in them.
+    pub generations_dropped: u64,
     /// The last sequence number that readers see.
     pub seqno_visible: u64,
     /// The last sequence number that survives a crash.
@@ -92,6 +95,13 @@ pub struct GenerationMetrics {
     pub index_bytes: u64,
     /// Bytes of values in it that readers hold where they lie.
     pub pinned_bytes: u64,
+    /// Whether nothing in it is alive, and it stays only for those who hold it.
+    pub retired: bool,
+    /// Views of earlier moments that hold it: snapshots and iterators share those. While there are
+    /// any, its persistent memory is not free. Not exact while somebody writes.
+    pub views: u64,
+    /// Open snapshots and iterators at a moment at which it was the newest generation.
+    pub readers: u64,
 }
 
 /// Where point reads found their keys.
@@ -151,8 +161,12 @@ impl Metrics {
                     bytes: g.bytes,
                     index_bytes: g.index_bytes,
                     pinned_bytes: g.pinned_bytes,
+                    retired: g.retired,
+                    views: g.views,
+                    readers: g.readers,
                 })
                 .collect(),
+            generations_dropped: m.generations_dropped,
             seqno_visible: m.visible,
             seqno_durable: m.durable,
             user_bytes_written: m.user_bytes,

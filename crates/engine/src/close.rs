@@ -25,6 +25,16 @@ impl Inner {
         self.stop_maintenance();
         let sealed = self.seal_chain();
         self.acks.run(self);
+        let _ahead = lock(&self.ahead);
+        if sealed.is_err() {
+            // A write that was granted may still be storing its item. Whoever opens the database next must
+            // wait until it has gone, and this store with it.
+            return sealed;
+        }
+        // For those who read on, and before the lock is given up: whoever opens next asks for it
+        // (`reclaim`). Where a folder cannot be held, only their checksums protect them.
+        let hold = self.world.env.storage.hold_folder(&self.dir);
+        *lock(&self.hold) = hold.unwrap_or(None);
         self.space.region().unlock();
         drop(lock(&self.lock).take());
         sealed

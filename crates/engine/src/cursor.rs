@@ -1,7 +1,7 @@
 //! Reading: point lookups, and a cursor that merges the generations of a view.
 //!
-//! A cursor holds a snapshot: it sees one moment of the store for as long as it lives. Each generation
-//! is scanned in chunks (no epoch guard outlives a call); of equal keys the newest generation's record
+//! A cursor holds a snapshot: it sees one moment of the store for as long as it lives. Of its view it
+//! lets go what nobody needs any more, and seeks its place anew. Each generation is scanned in chunks (no epoch guard outlives a call); of equal keys the newest generation's record
 //! wins, and a tombstone hides the key. Checksums are verified before a record is believed, whatever it
 //! then leads to.
 //!
@@ -37,10 +37,11 @@ impl Engine {
         found: impl FnOnce(&[u8]) -> T,
     ) -> Result<Option<T>> {
         let inner = &*self.inner;
-        inner.families.check(cf, inner.families.moment())?;
         let verify = inner.options.read.verify_checksums != 0;
         // A generation that comes after this holds only what was not visible when we began.
         let view = inner.view.load();
+        // Behind the view: what was dropped by now may be missing from it, or from a part of it.
+        inner.families.check(cf, inner.families.moment())?;
         let visible = inner.ring.visible_mark();
         inner.find(
             &view,
@@ -331,7 +332,7 @@ impl Cursor {
         if !self.valid {
             return Ok(false);
         }
-        if direction == self.direction {
+        if direction == self.direction && !self.at.renew() {
             return self.settle();
         }
         let key = std::mem::take(&mut self.key);
@@ -351,7 +352,10 @@ impl Cursor {
     fn start(&mut self, from: Bound<&[u8]>, direction: Direction) -> Result<bool> {
         self.valid = false;
         self.direction = direction;
+        self.at.renew();
         let reader = self.reader();
+        let generations = self.at.view.memtables.len();
+        self.sources.resize_with(generations, Source::default);
         for (source, memtable) in self.sources.iter_mut().zip(&self.at.view.memtables) {
             source.restart(memtable, reader, from)?;
         }

@@ -109,6 +109,18 @@ impl Families {
         read(&self.table).check(cf, moment)
     }
 
+    /// Whether the record of `key` in `cf` belongs to a family that was not dropped, durably.
+    pub fn exists(&self, cf: CfId, key: &[u8]) -> bool {
+        if self.moment() == 0 {
+            return true;
+        }
+        let of_metadata = (cf == CfId::METADATA)
+            .then(|| CfId::of_metadata_key(key))
+            .flatten();
+        let table = read(&self.table);
+        !table.dropped.contains_key(&of_metadata.unwrap_or(cf))
+    }
+
     /// Whether all families of a batch exist. The caller holds the writer's lock (invariant 2).
     #[inline]
     pub fn check_write<'a>(&self, entries: impl Iterator<Item = BatchEntry<'a>>) -> Result<()> {
@@ -241,10 +253,11 @@ impl Engine {
     /// # Errors
     /// As [`Engine::get`].
     pub fn metadata<T>(&self, cf: CfId, found: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
-        self.inner
-            .families
-            .check(cf, self.inner.families.moment())?;
-        self.get(CfId::METADATA, &cf.metadata_key(), found)
+        let value = self.get(CfId::METADATA, &cf.metadata_key(), found)?;
+        // Behind the look: as for a get.
+        let families = &self.inner.families;
+        families.check(cf, families.moment())?;
+        Ok(value)
     }
 }
 

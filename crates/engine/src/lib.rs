@@ -41,10 +41,15 @@
 //! A clean close cuts its chain itself; then an open finds nothing to seal, and the new incarnation's
 //! chain is recorded when the first write needs it. That keeps opening for reading cheap.
 //!
+//! # Dropping what is dead (`reclaim`)
+//! A sealed generation of which nobody needs a version any more leaves the view; once no reader holds
+//! an older view of it, one edit drops it, and its zones are free.
+//!
 //! # Lock order
-//! `writer`, then `manifest`, then the locks inside `halloc`, then a node of the tree, then the registry
-//! of `readers`. Whoever waits for groups in flight holds nothing but `writer`. A bucket's queue, and
-//! `syncing` with the ring's list behind it, stand on their own. Readers of data take none of these.
+//! `writer`, then `manifest`, then `reclaim`, then the locks inside `halloc`, then a node of the tree, then
+//! the registry of `readers`. Whoever waits for groups in flight holds nothing but `writer`. A bucket's
+//! queue, and `syncing` with the ring's list behind it, stand on their own. Readers of data take none of
+//! these.
 //!
 //! # Invariants of design §15 defended here
 //! 1 (acknowledged is durable), 2 (batches are whole), 4 (nothing returns), 5 and 6 (damage is an
@@ -62,6 +67,7 @@ mod metrics;
 mod open;
 mod poison;
 mod readers;
+mod reclaim;
 mod recover;
 mod replay;
 mod snapshot;

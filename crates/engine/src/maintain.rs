@@ -1,5 +1,6 @@
 //! Working ahead, so that slow things do not fall on the put path: naming the next generation,
-//! growing the region, covering the last write of a store that fell idle.
+//! growing the region, covering the last write of a store that fell idle, dropping generations in
+//! which nothing is alive.
 
 use std::sync::Weak;
 use std::time::Duration;
@@ -42,6 +43,8 @@ impl Engine {
             0 => Duration::from_secs(3600),
             ms => Duration::from_millis(ms),
         };
+        // Buffered writes wait no longer than they may.
+        let idle = idle.min(Duration::from_millis(self.inner.options.commit.buffered_ms));
         let thread = std::thread::Builder::new()
             .name("thermocline".into())
             .spawn(move || run(&weak, &signal, idle))
@@ -89,12 +92,20 @@ impl Engine {
 
     /// Wakes the thread.
     pub(crate) fn nudge(&self) {
-        let signal = &self.inner.maintainer.signal;
-        let mut work = lock(&signal.work);
+        self.inner.maintainer.nudge();
+    }
+}
+
+impl Maintainer {
+    /// Wakes the thread. `false` if there is none.
+    pub fn nudge(&self) -> bool {
+        let mut work = lock(&self.signal.work);
         if !work.nudged {
             work.nudged = true;
-            signal.changed.notify_one();
+            self.signal.changed.notify_one();
         }
+        drop(work);
+        lock(&self.thread).is_some()
     }
 }
 
@@ -142,6 +153,10 @@ fn run(weak: &Weak<Inner>, signal: &Signal, idle: Duration) {
                 let _ = inner.cover(&mut writer);
             }
         }
+        // When idle, too: a reader may have gone.
+        if inner.check_writable().is_ok() {
+            let _ = inner.reclaim();
+        }
         last_seen = now;
     }
 }
@@ -149,7 +164,9 @@ fn run(weak: &Weak<Inner>, signal: &Signal, idle: Duration) {
 impl Inner {
     /// Grows the region and prepares the next generation where that will be needed soon.
     pub fn work_ahead(&self) -> Result<()> {
-        self.poison.check()?;
+        // Closing takes this lock before it gives up the region, which somebody else may then grow.
+        let _ahead = lock(&self.ahead);
+        self.check_writable()?;
         if self.space.wants_growth(self.options.pm_region.zones_ahead) {
             let grown = self.space.grow(self.space.region_bytes());
             grown.map_err(|error| self.poison_unless_full(error))?;
@@ -157,6 +174,7 @@ impl Inner {
         let mut writer = lock(&self.writer);
         // Again, since the store may have been closed meanwhile.
         self.check_writable()?;
+        self.record_chain(&mut writer)?;
         if writer.active.bytes() > self.options.memtable_bytes() / 2 {
             self.prepare(&mut writer)?;
         }

@@ -1,11 +1,14 @@
 //! What a store says about itself.
 
+use std::sync::Arc;
+
 use thermocline_base::counter::Counters;
 use thermocline_base::sync::lock;
 use thermocline_halloc::SpaceUse;
+use thermocline_memtable::Memtable;
 use thermocline_pm::{PmCounters, RegionKind};
 
-use crate::store::Engine;
+use crate::store::{Engine, Inner};
 
 /// What is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,11 +18,12 @@ pub(crate) enum Count {
     UserBytes,
     Gets,
     Found,
+    Dropped,
 }
 
 /// The store's own counters.
 #[derive(Debug, Default)]
-pub(crate) struct Counted(Counters<5>);
+pub(crate) struct Counted(Counters<6>);
 
 impl Counted {
     #[inline]
@@ -62,6 +66,14 @@ pub struct GenerationState {
     pub index_bytes: u64,
     /// Bytes of values in it that readers hold in place.
     pub pinned_bytes: u64,
+    /// Whether nothing in it is alive, and it stays only for those who hold it.
+    pub retired: bool,
+    /// Views of earlier moments that hold it: as long as there are any, its persistent memory is
+    /// not free. Not exact while somebody writes.
+    pub views: u64,
+    /// Registered readers at a moment at which it was the newest generation. They see it and all
+    /// before it.
+    pub readers: u64,
 }
 
 /// A reading of a store's accounting.
@@ -75,8 +87,10 @@ pub struct EngineMetrics {
     pub space: SpaceUse,
     /// What was stored and persisted there.
     pub pm: PmCounters,
-    /// Memtable generations, oldest first.
+    /// Memtable generations, oldest first; those that are retired are among them.
     pub generations: Vec<GenerationState>,
+    /// Generations dropped since the store was opened.
+    pub generations_dropped: u64,
     /// DRAM of all indexes.
     pub index_bytes: u64,
     /// The last seqno that readers see.
@@ -103,24 +117,45 @@ pub struct EngineMetrics {
     pub manifest_bytes: u64,
 }
 
-impl Engine {
-    /// Reads all counters.
-    pub fn metrics(&self) -> EngineMetrics {
-        let inner = &*self.inner;
-        let view = inner.view.load();
-        let generations: Vec<GenerationState> = view
-            .memtables
-            .iter()
-            .rev()
-            .map(|memtable| GenerationState {
+impl Inner {
+    /// All generations, and who holds them.
+    fn generations(&self) -> Vec<GenerationState> {
+        let view = self.view.load();
+        let readers = self.readers.by_seqno();
+        let mut all: Vec<(&Arc<Memtable>, bool)> = Vec::new();
+        let retired = self.retired();
+        all.extend(retired.iter().map(|memtable| (memtable, true)));
+        all.extend(view.memtables.iter().map(|memtable| (memtable, false)));
+        all.sort_by_key(|(memtable, _)| memtable.generation());
+        // Retired since the view was loaded: in both.
+        all.dedup_by_key(|(memtable, _)| memtable.generation());
+        let next = |i: usize| all.get(i + 1).map_or(u64::MAX, |(m, _)| m.base().0);
+        let state = |(i, &(memtable, retired)): (usize, &(&Arc<Memtable>, bool))| {
+            // The current view and the writer; or those who keep the list, and us.
+            let own = 1 + usize::from(retired || !memtable.is_sealed());
+            let from = if i == 0 { 0 } else { memtable.base().0 };
+            let at = readers.range(from..next(i));
+            GenerationState {
                 id: memtable.generation(),
                 sealed: memtable.is_sealed(),
                 records: memtable.len(),
                 bytes: memtable.bytes(),
                 index_bytes: memtable.index_bytes(),
                 pinned_bytes: memtable.pinned_bytes(),
-            })
-            .collect();
+                retired,
+                views: Arc::strong_count(memtable).saturating_sub(own) as u64,
+                readers: at.map(|(_, &count)| count as u64).sum(),
+            }
+        };
+        all.iter().enumerate().map(state).collect()
+    }
+}
+
+impl Engine {
+    /// Reads all counters.
+    pub fn metrics(&self) -> EngineMetrics {
+        let inner = &*self.inner;
+        let generations = inner.generations();
         EngineMetrics {
             region_kind: inner.space.region().kind(),
             region_path: inner.space.region().path().to_path_buf(),
@@ -128,6 +163,7 @@ impl Engine {
             pm: inner.space.region().counters(),
             index_bytes: generations.iter().map(|g| g.index_bytes).sum(),
             generations,
+            generations_dropped: inner.counted.get(Count::Dropped),
             visible: inner.ring.visible(),
             durable: inner.ring.durable(),
             puts: inner.counted.get(Count::Puts),

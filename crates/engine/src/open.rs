@@ -23,6 +23,7 @@ use crate::maintain::Maintainer;
 use crate::metrics::{Counted, Recovery};
 use crate::poison::Poison;
 use crate::readers::Readers;
+use crate::reclaim::{Reclaim, has_elders};
 use crate::recover;
 use crate::replay::Known;
 use crate::start::{Start, sweep_descriptors};
@@ -140,8 +141,12 @@ fn open_existing(
         start.release_dropped(&space, &descriptors)?;
     }
     let descriptor = descriptors
-        .into_iter()
+        .iter()
+        .copied()
         .find(|d| d.generation == start.active);
+    // Whoever reads on after its store was closed; nobody else holds the folder.
+    let elders = !options.read_only && has_elders(&*storage, dir);
+    let reclaim = Reclaim::new(&state, &zones, &descriptors, &start.generations, elders);
     let recovery = Recovery {
         records: found.records() - known.skipped(),
         chains: found.chains().count() as u64,
@@ -176,12 +181,15 @@ fn open_existing(
         acks: Acks::default(),
         pins: Arc::default(),
         readers: Readers::default(),
+        reclaim: Mutex::new(reclaim),
         poison: Poison::default(),
         counted: Counted::default(),
         recovery,
         closed: AtomicBool::new(false),
         maintainer: Maintainer::default(),
+        ahead: Mutex::new(()),
         lock: Mutex::new(lock),
+        hold: Mutex::new(None),
         options,
     });
     Ok(Engine {

@@ -26,9 +26,24 @@ use crate::view::View;
 pub struct Snapshot {
     pub(crate) inner: Arc<Inner>,
     pub(crate) view: Arc<View>,
-    registration: Registration,
+    held: Arc<Held>,
     /// How many families had been dropped (`families`, invariant 4).
     drops: u64,
+}
+
+/// The registration that all clones of a snapshot share. Registering once more at a moment that is past
+/// could not be made safe: a writer that looks for readers might find the new slot still free, and the
+/// old one free already.
+#[derive(Debug)]
+struct Held {
+    inner: Arc<Inner>,
+    registration: Registration,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.inner.readers.leave(&self.registration);
+    }
 }
 
 impl Engine {
@@ -43,19 +58,33 @@ impl Snapshot {
         let inner = inner.clone();
         let mark = inner.ring.visible_mark();
         let registration = inner.readers.register(mark, thread_number());
+        inner.readers.count_hold();
         let view = inner.view.load_full();
         let drops = inner.families.moment();
         Snapshot {
+            held: Arc::new(Held {
+                inner: inner.clone(),
+                registration,
+            }),
             inner,
             view,
-            registration,
             drops,
         }
     }
 
+    /// Lets go of generations that were retired: nothing in them is needed at this moment, so the view
+    /// of today shows the same. Returns whether there were any.
+    pub(crate) fn renew(&mut self) -> bool {
+        let retired = self.view.memtables.iter().any(|m| m.is_retired());
+        if retired {
+            self.view = self.inner.view.load_full();
+        }
+        retired
+    }
+
     /// The last seqno that it sees.
     pub fn seqno(&self) -> SeqNo {
-        self.registration.seqno
+        self.held.registration.seqno
     }
 
     /// Whether it is of the store that `engine` is a handle of.
@@ -157,9 +186,9 @@ impl Inner {
 
 impl Clone for Snapshot {
     fn clone(&self) -> Snapshot {
-        let readers = &self.inner.readers;
+        self.inner.readers.count_hold();
         Snapshot {
-            registration: readers.join(&self.registration, thread_number()),
+            held: self.held.clone(),
             inner: self.inner.clone(),
             view: self.view.clone(),
             drops: self.drops,
@@ -169,7 +198,7 @@ impl Clone for Snapshot {
 
 impl Drop for Snapshot {
     fn drop(&mut self) {
-        self.inner.readers.leave(&self.registration);
+        self.inner.readers.count_release();
     }
 }
 

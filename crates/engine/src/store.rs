@@ -18,6 +18,7 @@ use crate::maintain::Maintainer;
 use crate::metrics::{Counted, Recovery};
 use crate::poison::Poison;
 use crate::readers::Readers;
+use crate::reclaim::Reclaim;
 use crate::sync::{Arc, AtomicBool, Mutex};
 use crate::value::Pins;
 use crate::view::View;
@@ -34,7 +35,8 @@ pub struct World {
     /// persisted dies with it. Without effect where `sim` is set.
     pub shadow: Option<Shadow>,
     /// Whether a thread of the store's own works ahead (grows the region, names the next
-    /// generation, covers the last write when idle). Without it that is done when it is due, by
+    /// generation, covers the last write when idle, drops generations in which nothing is alive).
+    /// Without it that is done when it is due, by
     /// whoever needs it: tests that explore crashes want one thread.
     pub background: bool,
 }
@@ -78,12 +80,18 @@ pub(crate) struct Inner {
     pub acks: Acks,
     pub pins: Arc<Pins>,
     pub readers: Readers,
+    /// What generations own; held for moments.
+    pub reclaim: Mutex<Reclaim>,
     pub poison: Poison,
     pub counted: Counted,
     pub recovery: Recovery,
     pub closed: AtomicBool,
     pub maintainer: Maintainer,
+    /// Held by whoever works ahead.
+    pub ahead: Mutex<()>,
     pub lock: Mutex<Option<Box<dyn LockGuard>>>,
+    /// Of a store that was closed: its folder, until nobody reads on.
+    pub hold: Mutex<Option<Box<dyn LockGuard>>>,
 }
 
 impl std::fmt::Debug for Inner {

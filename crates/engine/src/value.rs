@@ -133,7 +133,7 @@ impl Inner {
         if len < index(read.pin_bytes_min) {
             return Value::copy(record.value);
         }
-        let most = self.space.region_bytes() / 100 * read.pins_percent_max;
+        let most = self.space.region().len() / 100 * read.pins_percent_max;
         if self.pins.bytes() + len as u64 > most {
             return Value::copy(record.value);
         }

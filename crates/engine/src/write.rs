@@ -36,7 +36,8 @@ pub(crate) struct Writer {
     /// Whether the manifest names the chain.
     recorded: bool,
     prepared: Option<Prepared>,
-    /// Cuts of the chains of this incarnation that have been sealed, for the clean close.
+    /// Cuts of the chains of this incarnation that have been sealed and that the manifest does not
+    /// know yet: for the clean close, or for an edit that drops one of them.
     ended: Vec<Change>,
     /// Whether the zone at hand may be the one that is kept back for deletes.
     in_reserve: bool,
@@ -45,6 +46,8 @@ pub(crate) struct Writer {
     credit_cf: CfId,
     /// Registered readers for which the credit was reckoned: with more, version lists are longer.
     credit_readers: usize,
+    /// The same of groups in flight.
+    credit_groups: usize,
     /// Whether a later item's `published` covers the last write.
     pub covered: bool,
 }
@@ -78,6 +81,7 @@ impl Writer {
             credit: 0,
             credit_cf: CfId::DEFAULT,
             credit_readers: 0,
+            credit_groups: 0,
             covered: true,
         }
     }
@@ -105,6 +109,12 @@ impl Writer {
             .chain([self.cut()])
             .chain(prepared)
             .collect()
+    }
+
+    /// Takes the cuts of the sealed chains that the manifest does not know yet: the caller records
+    /// them.
+    pub fn take_ended(&mut self) -> Vec<Change> {
+        std::mem::take(&mut self.ended)
     }
 
     /// Whether the manifest names the chain that this writer appends to.
@@ -135,7 +145,10 @@ impl Inner {
         records: u64,
         deletes_only: bool,
     ) -> Result<()> {
-        let credited = writer.credit >= records && self.readers.moments() <= writer.credit_readers;
+        let groups = index(self.ring.groups());
+        let credited = writer.credit >= records
+            && self.readers.moments() <= writer.credit_readers
+            && groups <= writer.credit_groups;
         if credited && entries.clone().all(|entry| entry.cf == writer.credit_cf) {
             writer.credit -= records;
             return Ok(());
@@ -148,11 +161,14 @@ impl Inner {
         }
         let view = self.view.load();
         let used: u64 = view.memtables.iter().map(|m| m.index_bytes()).sum();
+        let used = used + self.retired_index_bytes();
         let dram = self.options.dram;
         let limit = if deletes_only { dram } else { dram - dram / 16 };
         // `visible`, this group, and every group that may become visible meanwhile.
         let registered = self.readers.moments();
-        let readers = registered + 2 + index(self.ring.groups());
+        // Some more may be in flight when the credit is used.
+        let groups = groups + 8;
+        let readers = registered + 2 + groups;
         let flying = self.ring.records();
         let bound = |updates: u64| -> u64 {
             let updates = updates + flying;
@@ -163,18 +179,31 @@ impl Inner {
         };
         if !deletes_only && families.len() == 1 && used + bound(records + CREDIT) <= limit {
             (writer.credit, writer.credit_cf) = (CREDIT, families[0]);
-            writer.credit_readers = registered;
+            (writer.credit_readers, writer.credit_groups) = (registered, groups);
         } else if used + bound(records) > limit {
             return Err(dram_full(used, dram));
+        } else {
+            // What was reckoned before does not know of this write.
+            writer.credit = 0;
         }
         Ok(())
     }
 
     /// Sees to it that an item of `bytes` bytes can be appended: nothing after this may fail but a
-    /// persist.
+    /// persist. Where there is no room, generations in which nothing is alive make some.
     ///
     /// Returns whether a zone was attached.
     pub fn make_room(&self, writer: &mut Writer, bytes: u64, reserve: Reserve) -> Result<bool> {
+        match self.find_room(writer, bytes, reserve) {
+            Err(error) => {
+                self.reclaim_or(writer, error)?;
+                self.find_room(writer, bytes, reserve)
+            }
+            found => found,
+        }
+    }
+
+    fn find_room(&self, writer: &mut Writer, bytes: u64, reserve: Reserve) -> Result<bool> {
         self.record_chain(writer)?;
         let full = writer.active.bytes() + bytes > self.options.memtable_bytes();
         let wide =
@@ -217,25 +246,28 @@ impl Inner {
     }
 
     /// Whether a write of `bytes` bytes would have to wait for a file's sync, growth, or others.
-    pub fn check_no_slowdown(&self, writer: &Writer, bytes: u64) -> Result<()> {
+    pub fn check_no_slowdown(&self, writer: &Writer, bytes: u64, reserve: Reserve) -> Result<()> {
+        // As in `find_room`.
         let full = writer.active.bytes() + bytes > self.options.memtable_bytes();
-        let seals = full && !writer.active.is_empty();
-        let cause = if !writer.recorded || seals && writer.prepared.is_none() {
-            "for the manifest"
-        } else if seals && self.ring.groups() > 0 || !self.ring.has_room() {
-            "for writes in flight"
-        } else if writer.chain.state().left < bytes && !self.space.has_room_now(bytes) {
-            "for the region to grow"
-        } else {
-            return Ok(());
-        };
-        Err(Error::Busy(format!(
-            "the write would have to wait {cause}, and it asked not to"
-        )))
+        let seals = full && !writer.active.is_empty() && self.space.has_room(bytes);
+        let can_seal = self.space.generations().free() > 0;
+        let wide = writer.next_seqno - writer.active.base().0 >= GENERATION_SPAN_MAX;
+        let fits = writer.chain.state().left >= bytes || self.space.has_room_now(bytes, reserve);
+        if !writer.recorded || wide || seals && writer.prepared.is_none() && can_seal {
+            return Err(busy("for the manifest"));
+        }
+        if seals && writer.prepared.is_some() && self.ring.groups() > 0 || !self.ring.has_room() {
+            return Err(busy("for writes in flight"));
+        }
+        // A region that cannot grow is full: that is no reason to wait.
+        if !fits && self.space.can_grow() {
+            return Err(busy("for the region to grow"));
+        }
+        Ok(())
     }
 
     /// Names the chain of this incarnation in the manifest, before its first grant.
-    fn record_chain(&self, writer: &mut Writer) -> Result<()> {
+    pub fn record_chain(&self, writer: &mut Writer) -> Result<()> {
         if writer.recorded {
             return Ok(());
         }
@@ -277,11 +309,13 @@ impl Inner {
     pub fn grant(&self, writer: &mut Writer, records: u64, bytes: u64) -> Group {
         let first = SeqNo(writer.next_seqno);
         let last = SeqNo(first.0 + records - 1);
+        // The room first: it is what could panic, and then no seqno is missing.
+        let room = writer.chain.grant(bytes);
         writer.next_seqno = last.0 + 1;
         writer.covered = false;
         writer.active.count_item(bytes, records);
         Group {
-            room: writer.chain.grant(bytes),
+            room,
             // The view changes under the writer's lock only: its first generation is the active one.
             view: self.view.load(),
             ticket: self.ring.grant(last.0, records),
@@ -322,6 +356,9 @@ impl Inner {
     /// Seals the active generation and goes on in the next. Without a free descriptor the active
     /// one just grows.
     fn rotate(&self, writer: &mut Writer) -> Result<()> {
+        if writer.prepared.is_none() {
+            self.reclaim_descriptors(writer)?;
+        }
         self.prepare(writer)?;
         if writer.prepared.is_none() {
             return Ok(());
@@ -348,11 +385,12 @@ impl Inner {
         let memtable = Arc::new(Memtable::new(region, next.generation, vec![chain]));
         self.view
             .store(Arc::new(self.view.load().with(memtable.clone())));
-        writer.active = memtable;
-        writer.descriptor = next.descriptor;
-        writer.chain = ChainWriter::new(self.space.clone(), chain, None);
+        let sealed = std::mem::replace(&mut writer.active, memtable).generation();
+        let descriptor = std::mem::replace(&mut writer.descriptor, next.descriptor);
+        let next = ChainWriter::new(self.space.clone(), chain, None);
+        let zones = std::mem::replace(&mut writer.chain, next);
         writer.credit = 0;
-        Ok(())
+        self.sealed(writer, sealed, zones.zones(), descriptor)
     }
 
     /// Covers the last write by a later `published`, if it is not covered yet.
@@ -389,6 +427,14 @@ impl Inner {
         writer.covered = true;
         Ok(())
     }
+}
+
+/// The error for a write that asked not to wait.
+#[cold]
+pub(crate) fn busy(cause: &str) -> Error {
+    Error::Busy(format!(
+        "the write would have to wait {cause}, and it asked not to"
+    ))
 }
 
 /// The error for an index that would exceed the DRAM budget.

@@ -368,6 +368,16 @@ impl Storage for FaultStorage {
         self.inner.lock_shared(path)
     }
 
+    fn hold_folder(&self, dir: &Path) -> Result<Option<Box<dyn LockGuard>>> {
+        self.call(Op::Lock, "lock", dir)?;
+        self.inner.hold_folder(dir)
+    }
+
+    fn is_folder_held(&self, dir: &Path) -> Result<bool> {
+        self.call(Op::Lock, "lock", dir)?;
+        self.inner.is_folder_held(dir)
+    }
+
     fn fs_kind(&self, path: &Path) -> Result<FsKind> {
         self.call(Op::LookUp, "look up the file system of", path)?;
         self.inner.fs_kind(path)

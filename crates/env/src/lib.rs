@@ -164,6 +164,19 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// [`thermocline_base::Error::Locked`] with the folder and the writer's process id.
     fn lock_shared(&self, path: &Path) -> Result<Option<Box<dyn LockGuard>>>;
 
+    /// Holds a folder, together with others who do; changes nothing. `None` where folders cannot be
+    /// held.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    fn hold_folder(&self, dir: &Path) -> Result<Option<Box<dyn LockGuard>>>;
+
+    /// Whether anybody holds a folder ([`Storage::hold_folder`]), in this process or another.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    fn is_folder_held(&self, dir: &Path) -> Result<bool>;
+
     /// What kind of file system `path` (which exists) lies on.
     fn fs_kind(&self, path: &Path) -> Result<FsKind>;
 }

@@ -258,6 +258,34 @@ impl Storage for RealStorage {
         }
     }
 
+    /// A lock of the folder itself: no file is needed, so a reader may hold it that writes nothing.
+    fn hold_folder(&self, dir: &Path) -> Result<Option<Box<dyn LockGuard>>> {
+        let file = open_with(fs::OpenOptions::new().read(true), dir)
+            .map_err(|e| Error::io("open", dir, e))?;
+        match retry(|| match file.try_lock_shared() {
+            Ok(()) => Ok(true),
+            Err(fs::TryLockError::WouldBlock) => Ok(false),
+            Err(fs::TryLockError::Error(e)) if e.kind() == io::ErrorKind::Unsupported => Ok(false),
+            Err(fs::TryLockError::Error(e)) => Err(e),
+        }) {
+            Ok(held) => Ok(held.then(|| Box::new(RealLock { file }) as Box<dyn LockGuard>)),
+            Err(e) => Err(Error::io("lock", dir, e)),
+        }
+    }
+
+    fn is_folder_held(&self, dir: &Path) -> Result<bool> {
+        let file = open_with(fs::OpenOptions::new().read(true), dir)
+            .map_err(|e| Error::io("open", dir, e))?;
+        // Given up as the file is closed.
+        retry(|| match file.try_lock() {
+            Ok(()) => Ok(false),
+            Err(fs::TryLockError::WouldBlock) => Ok(true),
+            Err(fs::TryLockError::Error(e)) if e.kind() == io::ErrorKind::Unsupported => Ok(false),
+            Err(fs::TryLockError::Error(e)) => Err(e),
+        })
+        .map_err(|e| Error::io("lock", dir, e))
+    }
+
     fn fs_kind(&self, path: &Path) -> Result<FsKind> {
         sys::fs_kind(path).map_err(|e| Error::io("look up the file system of", path, e))
     }

@@ -395,12 +395,22 @@ impl Space {
         found.is_some_and(|(_, run)| free > run) || self.next_part(&state).is_some()
     }
 
-    /// As [`Space::has_room`], without growing the region.
-    pub fn has_room_now(&self, min_bytes: u64) -> bool {
+    /// Whether [`Space::attach`] would find a zone with `min_bytes` for data without growing the
+    /// region.
+    pub fn has_room_now(&self, min_bytes: u64, reserve: Reserve) -> bool {
         let state = lock(&self.state);
         let free: usize = state.parts.iter().map(|p| p.free).sum();
         let found = state.parts.iter().find_map(|part| part.find(min_bytes));
-        found.is_some_and(|(_, run)| free > run || self.next_part(&state).is_some())
+        let spare = |run| match reserve {
+            Reserve::Keep => free > run,
+            Reserve::Use => true,
+        };
+        found.is_some_and(|(_, run)| spare(run))
+    }
+
+    /// Whether the region can still grow.
+    pub fn can_grow(&self) -> bool {
+        self.next_part(&lock(&self.state)).is_some()
     }
 
     /// Whether fewer than `zones` zones are free and the region can still grow.

@@ -29,8 +29,8 @@ pub struct ChainWriter {
     space: Arc<Space>,
     segment: Option<Segment>,
     at: PmOff,
-    /// Zones of the chain's own, attached so far.
-    zones: u32,
+    /// Zones of the chain's own, in order.
+    zones: Vec<Zone>,
 }
 
 /// What a chain writer holds, for metrics and tests.
@@ -51,7 +51,7 @@ impl ChainWriter {
             space,
             at: start.map_or(PmOff(0), |s| s.from),
             segment: start,
-            zones: 0,
+            zones: Vec::new(),
         }
     }
 
@@ -68,6 +68,11 @@ impl ChainWriter {
         }
     }
 
+    /// The zones that were attached for the chain, in order.
+    pub fn zones(&self) -> &[Zone] {
+        &self.zones
+    }
+
     /// Where a later chain may begin: the unused rest of the current zone.
     pub fn rest(&self) -> Option<Segment> {
         self.segment.map(|s| Segment { from: self.at, ..s })
@@ -82,13 +87,12 @@ impl ChainWriter {
         if self.state().left >= bytes {
             return Ok(None);
         }
-        let zone = self
-            .space
-            .attach(self.chain.id, self.zones, bytes, reserve)?;
+        let ordinal = self.zones.len().try_into().unwrap_or(u32::MAX);
+        let zone = self.space.attach(self.chain.id, ordinal, bytes, reserve)?;
         self.space
             .region()
             .populate(zone.data, zone.end.0 - zone.data.0, true);
-        self.zones += 1;
+        self.zones.push(zone);
         self.at = zone.data;
         self.segment = Some(Segment {
             from: zone.data,
@@ -167,9 +171,6 @@ impl ItemBuilder {
         published: u64,
         persist: Persist,
     ) -> Result<&[PmOff]> {
-        if self.bytes.capacity() > ItemBuilder::KEEP_BYTES {
-            self.bytes = Vec::new();
-        }
         self.build(grant, entries, first_seqno, published)?;
         assert_eq!(
             self.bytes.len() as u64,
@@ -186,6 +187,16 @@ impl ItemBuilder {
             region.fence(SITE_ITEM)?;
         }
         Ok(&self.offsets)
+    }
+
+    /// Gives large buffers back.
+    pub fn trim(&mut self) {
+        if self.bytes.capacity() > ItemBuilder::KEEP_BYTES {
+            self.bytes = Vec::new();
+        }
+        if self.offsets.capacity() * size_of::<PmOff>() > ItemBuilder::KEEP_BYTES {
+            self.offsets = Vec::new();
+        }
     }
 
     fn build<'a>(

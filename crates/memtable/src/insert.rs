@@ -34,12 +34,12 @@ impl Memtable {
                 return Ok(Some(NewEntry::from(leaf)));
             };
             let moments = moments();
-            // Verified: its seqno decides which versions stay.
+            // Verified: its seqno decides which versions stay. A record that has rotted is no reason to
+            // refuse its successor, which is stored already: it counts as old as can be, so that
+            // whoever may need it finds it, and the error.
             let present = || {
-                Ok(self
-                    .records()
-                    .read(PmOff(entry.leaf().offset()), true)?
-                    .seqno)
+                let record = self.records().read(PmOff(entry.leaf().offset()), true);
+                Ok(record.map_or(self.base(), |record| record.seqno))
             };
             entry.with_version(seqno, leaf, present, &moments).map(Some)
         })?;

@@ -32,6 +32,8 @@
 //!    change from then on.
 //! 5. **The newest version that a reader may see stays.** An insert keeps, of each key, the newest
 //!    version at or below `visible` and below every registered reader (`art::versions`).
+//! 6. **What is needed stays.** A generation may go once nobody needs a version in it (`needed`), and
+//!    nobody holds its memtable.
 //!
 //! # Crash argument of the append
 //! The item's lines are stored and fenced; only then is anything acknowledged or published. A crash
@@ -51,6 +53,7 @@ mod chain;
 mod descriptor;
 mod format;
 mod insert;
+mod needed;
 mod scan;
 mod table;
 mod walk;
@@ -59,6 +62,7 @@ pub use append::{ChainWriter, Grant, ItemBuilder, Persist, WriterState};
 pub use chain::{Chain, ChainPlan, Segment};
 pub use descriptor::Descriptor;
 pub use format::{ITEM_HEADER, RECORD_HEADER, item_bytes};
+pub use needed::{Checked, Neighbours, Position, Readers};
 pub use scan::{Direction, ScanEntry};
 pub use table::{Lookup, Memtable, RecordRef};
 pub use walk::{ChainEnd, ItemRef, WalkOutcome, walk_incarnation};

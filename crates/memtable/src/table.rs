@@ -35,7 +35,8 @@ pub enum Lookup<'a> {
 }
 
 const PAGE: usize = 256;
-type TreePage = Box<[OnceLock<Tree>]>;
+/// Trees are boxed: most families of a page have none.
+type TreePage = Box<[OnceLock<Box<Tree>>]>;
 
 /// One generation: its chains, and for each column family an index of its records.
 #[derive(Debug)]
@@ -48,6 +49,7 @@ pub struct Memtable {
     bytes: AtomicU64,
     count: AtomicU64,
     sealed: AtomicBool,
+    retired: AtomicBool,
     /// Bytes of values that readers hold in place.
     pinned: AtomicU64,
 }
@@ -163,6 +165,7 @@ impl Memtable {
             bytes: AtomicU64::new(0),
             count: AtomicU64::new(0),
             sealed: AtomicBool::new(false),
+            retired: AtomicBool::new(false),
             pinned: AtomicU64::new(0),
         }
     }
@@ -220,6 +223,16 @@ impl Memtable {
         self.sealed.load(Ordering::Acquire)
     }
 
+    /// Whether nothing in it is needed any more: it stays only for those who hold it.
+    pub fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::Relaxed)
+    }
+
+    /// Asks whoever holds it to let it go.
+    pub fn retire(&self) {
+        self.retired.store(true, Ordering::Relaxed);
+    }
+
     /// Marks it as taking no more writes.
     pub fn seal(&self) {
         self.sealed.store(true, Ordering::Release);
@@ -240,14 +253,25 @@ impl Memtable {
     }
 
     pub(crate) fn tree(&self, cf: CfId) -> Option<&Tree> {
-        self.trees[usize::from(cf.0) / PAGE].get()?[usize::from(cf.0) % PAGE].get()
+        let tree = self.trees[usize::from(cf.0) / PAGE].get()?[usize::from(cf.0) % PAGE].get()?;
+        Some(tree)
+    }
+
+    /// The indexes that there are, by family, from `cf` on.
+    pub(crate) fn trees_from(&self, cf: CfId) -> impl Iterator<Item = (CfId, &Tree)> {
+        let used = self.trees.iter().zip(0usize..);
+        let pages = used.filter_map(|(page, p)| Some((page.get()?, p * PAGE)));
+        let trees = pages.flat_map(|(page, first)| page.iter().zip(first..));
+        let made = trees.filter_map(|(tree, id)| Some((u16::try_from(id).ok()?, tree.get()?)));
+        made.map(|(id, tree)| (CfId(id), &**tree))
+            .skip_while(move |(id, _)| *id < cf)
     }
 
     pub(crate) fn tree_or_new(&self, cf: CfId) -> &Tree {
         let page = self.trees[usize::from(cf.0) / PAGE]
             .get_or_init(|| (0..PAGE).map(|_| OnceLock::new()).collect());
         page[usize::from(cf.0) % PAGE]
-            .get_or_init(|| Tree::with_memory(self.memory.clone() as Arc<dyn NodeMemory>))
+            .get_or_init(|| Box::new(Tree::with_memory(self.memory.clone() as Arc<dyn NodeMemory>)))
     }
 
     /// The newest record of `key` that a reader at `seqno` may see.
@@ -301,6 +325,11 @@ impl Memtable {
         } else {
             Lookup::Absent
         })
+    }
+
+    /// The record of a leaf, its checksum verified.
+    pub(crate) fn leaf_record(&self, leaf: Leaf) -> Result<RecordRef<'_>> {
+        self.records.read(Records::at(leaf), true)
     }
 
     /// The record at an offset that a scan returned, its checksum verified if `verify`.

@@ -10,6 +10,13 @@
 //! scans are joined in order: a segment's items count only if its first one has exactly the expected
 //! seqno (rule 1). What is not reached that way is cut.
 //!
+//! # Where generations were dropped
+//! Chains of generations that nobody needed may be missing between two chains of one incarnation.
+//! The edit that dropped them cut all chains before the gap and gave the chain behind it a base of
+//! its own. So the walk steps over the gap only if the chain before it reaches exactly its cut, and
+//! goes on with the base. Nothing is weaker for it: what was dropped had been durable, and with it
+//! all before it, so everything below the base counts as known durable.
+//!
 //! # Cut or corruption
 //! An item is *known durable* if its seqno is at or below the chain's recorded cut, its generation's
 //! floor, or the `published` of any valid item of the incarnation, wherever it lies: behind the
@@ -103,7 +110,12 @@ pub fn walk_incarnation(
         ..WalkOutcome::default()
     };
     let mut gap = None;
+    let mut before = None;
     for (plan, scans) in plans.iter().zip(scans) {
+        if let Some(before) = before.filter(|_| plan.chain.base != 0) {
+            cross(region, before, plan, &mut outcome, &mut gap)?;
+        }
+        before = Some(plan);
         join(region, plan, scans, &mut outcome, &mut gap)?;
     }
     outcome.seqno_seen = outcome.seqno_seen.max(outcome.last_seqno);
@@ -120,6 +132,28 @@ pub fn walk_incarnation(
     }
     verify_tail(region, plans, &mut outcome)?;
     Ok(outcome)
+}
+
+/// Steps over chains that the manifest does not name any more, to `plan`, whose base it gives.
+fn cross(
+    region: &Region,
+    before: &ChainPlan,
+    plan: &ChainPlan,
+    outcome: &mut WalkOutcome,
+    gap: &mut Option<PmOff>,
+) -> Result<()> {
+    // What was dropped was durable, and so was all before it.
+    let durable = plan.chain.base - 1;
+    let complete = before.cut == Some(outcome.last_seqno) && outcome.last_seqno <= durable;
+    if !complete && !active(Bug::WalkAcceptsGap) {
+        let at = gap.or(before.segments.last().map(|s| s.to));
+        let lost = outcome.last_seqno + 1;
+        return Err(missing(region, at.unwrap_or_default(), lost, durable));
+    }
+    outcome.last_seqno = durable;
+    outcome.known_durable = outcome.known_durable.max(durable);
+    *gap = None;
+    Ok(())
 }
 
 /// Adds one chain to what was found so far.

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use thermocline_base::options::RegionDemand;
 use thermocline_base::size::index;
+use thermocline_base::sync::{Mutex, lock};
 use thermocline_base::{Error, Result, Site};
 use thermocline_env::{Env, File};
 
@@ -130,6 +131,8 @@ struct Inner {
     file: Option<Arc<dyn File>>,
     watch: Option<Watch>,
     map: Option<Arc<Reservation>>,
+    /// Held while the file is synced; why a sync failed.
+    sync_failed: Mutex<Option<String>>,
 }
 
 // SAFETY: `base` points into `map` (or the simulator's buffer), both owned by `Inner` and never
@@ -436,10 +439,17 @@ impl Region {
         let Some(map) = &self.inner.map else {
             return Ok(());
         };
+        // The system tells of a failed write-back once, to whichever sync of this file comes first. So
+        // one at a time syncs, and after a failure none succeeds.
+        let mut failed = lock(&self.inner.sync_failed);
+        if let Some(cause) = &*failed {
+            return Err(Error::Poisoned(format!("an earlier sync failed: {cause}")));
+        }
         for (from, to) in merged {
-            let synced = map
-                .sync(index(from), index(to - from))
-                .map_err(|e| Error::io_at("sync", &self.inner.path, from, e))?;
+            let synced = map.sync(index(from), index(to - from)).map_err(|e| {
+                *failed = Some(e.to_string());
+                Error::io_at("sync", &self.inner.path, from, e)
+            })?;
             self.inner.counters.device(synced as u64);
         }
         Ok(())

@@ -1,8 +1,8 @@
 //! `stat`: what lies where.
 
 use serde_json::{Value, json};
-use thermocline::Metrics;
 use thermocline::size::format_size;
+use thermocline::{GenerationMetrics, Metrics};
 use thermocline_bench::grouped;
 
 use crate::args::DbArgs;
@@ -25,15 +25,19 @@ pub(crate) fn stat(args: &DbArgs, output: &mut Output) -> Outcome {
     }
     output.line("")?;
     output.line("Memtable generations")?;
-    output.line("      id  state             records   persistent memory           index")?;
+    output.line(
+        "      id  state             records   persistent memory           index  readers  views",
+    )?;
     for g in &metrics.generations {
         output.line(&format!(
-            "  {:>6}  {:<10} {:>14} {:>19} {:>15}",
+            "  {:>6}  {:<10} {:>14} {:>19} {:>15} {:>8} {:>6}",
             g.id,
-            if g.sealed { "sealed" } else { "writing" },
+            state(g),
             grouped(g.records),
             format_size(g.bytes),
-            format_size(g.index_bytes)
+            format_size(g.index_bytes),
+            g.readers,
+            g.views
         ))?;
     }
     output.line("")?;
@@ -42,6 +46,14 @@ pub(crate) fn stat(args: &DbArgs, output: &mut Output) -> Outcome {
         output.line(&format!("  {name:<28} {value}"))?;
     }
     Ok(())
+}
+
+fn state(generation: &GenerationMetrics) -> &'static str {
+    match generation {
+        GenerationMetrics { retired: true, .. } => "retired",
+        GenerationMetrics { sealed: true, .. } => "sealed",
+        _ => "writing",
+    }
 }
 
 fn tiers(m: &Metrics, families: &[String]) -> Vec<(&'static str, String)> {
@@ -132,6 +144,9 @@ fn as_json(m: &Metrics, families: &[String]) -> Value {
                 "records": g.records,
                 "bytes": g.bytes,
                 "index_bytes": g.index_bytes,
+                "retired": g.retired,
+                "views": g.views,
+                "readers": g.readers,
             })
         })
         .collect();
@@ -156,6 +171,7 @@ fn as_json(m: &Metrics, families: &[String]) -> Value {
         "dram_limit_bytes": m.dram_limit_bytes,
         "column_families": families,
         "generations": generations,
+        "generations_dropped": m.generations_dropped,
         "seqno_visible": m.seqno_visible,
         "seqno_durable": m.seqno_durable,
         "user_bytes_written": m.user_bytes_written,

@@ -237,9 +237,10 @@ impl Taken {
 
     /// Tells each what became of it.
     pub fn answer(mut self, mut result: impl FnMut(&Request) -> Result<()>) {
-        while let Some(request) = self.0.pop() {
-            let result = result(&request);
-            request.answer(Turn::Done(result));
+        while let Some(request) = self.0.first() {
+            let result = result(request);
+            // Not before: should the function panic, the request is still owed its answer.
+            self.0.remove(0).answer(Turn::Done(result));
         }
     }
 }

@@ -72,7 +72,8 @@ impl Inner {
         if published {
             self.ring.finish(group.ticket, None);
         }
-        let mut builder = BUILDER.take();
+        // A thread that ends may write when its own memory is gone already.
+        let mut builder = BUILDER.try_with(Cell::take).unwrap_or_default();
         let persist = match durability {
             Durability::Immediate => Persist::Now,
             Durability::Buffered => Persist::Deferred,
@@ -87,7 +88,8 @@ impl Inner {
         );
         // From here on the write may be durable; what fails now leaves an index that lacks it.
         let indexed = stored.and_then(|offsets| self.index(group, entries.clone(), offsets));
-        BUILDER.set(builder);
+        builder.trim();
+        let _ = BUILDER.try_with(|kept| kept.set(builder));
         // An error poisons the store with its cause first; then `flying` tells whoever waits.
         indexed.map_err(|error| self.poison.poison(error))?;
         self.count_entries(entries);

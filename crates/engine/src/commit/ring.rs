@@ -178,8 +178,9 @@ impl Ring {
     /// later, has reached it (stored before `head`); or it was granted later. One too many does no
     /// harm.
     pub fn boundaries(&self, mut out: impl FnMut(u64)) {
+        // Acquire: a slot that was granted anew shows what `head` stood for then, and so `visible`.
         self.open()
-            .for_each(|slot| out(slot.last.load(Ordering::Relaxed)));
+            .for_each(|slot| out(slot.last.load(Ordering::Acquire)));
     }
 
     fn open(&self) -> impl Iterator<Item = &Slot> {
@@ -207,7 +208,7 @@ impl Ring {
         debug_assert!(self.has_room());
         let ticket = self.granted.0.load(Ordering::Relaxed);
         let slot = self.slot(ticket);
-        slot.last.store(last, Ordering::Relaxed);
+        slot.last.store(last, Ordering::Release); // partner: `boundaries`
         slot.records.store(records, Ordering::Relaxed);
         self.granted.0.store(ticket + 1, Ordering::Release); // partner: `open`
         ticket
@@ -440,6 +441,9 @@ mod tests {
         let last = ring.grant(1, 1) + 1;
         let waiting = ring.clone();
         let waiter = std::thread::spawn(move || waiting.wait_visible(last));
+        while ring.parked.load(Ordering::SeqCst) == 0 {
+            std::thread::yield_now();
+        }
         ring.fail();
         assert!(!waiter.join().unwrap());
         assert!(!ring.wait_for_room() && !ring.wait_empty());

@@ -9,16 +9,17 @@ use thermocline_memtable::item_bytes;
 use crate::commit::bucket::{Bucket, Joined, Led, Request};
 use crate::commit::carry::Durability;
 use crate::store::{Engine, Inner};
-use crate::sync::lock;
-use crate::write::ITEM_BYTES_MAX;
+use crate::sync::{lock, try_lock};
+use crate::write::{ITEM_BYTES_MAX, busy};
 
 /// How a write is to be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct WriteOptions {
     /// When it is acknowledged.
     pub durability: Durability,
-    /// Whether to give up with [`Error::Busy`] rather than wait for anything but its own persist:
-    /// for room among the groups in flight, a file's sync, or the region's growth.
+    /// Whether to give up with [`Error::Busy`] rather than wait for the manifest, for the region's
+    /// growth, for another writer's grant, or for room among the writes in flight. It still waits for
+    /// its own persist, and for those of writes before it.
     pub no_slowdown: bool,
 }
 
@@ -29,6 +30,17 @@ impl From<Durability> for WriteOptions {
             ..WriteOptions::default()
         }
     }
+}
+
+/// Whether one item can hold that much.
+fn check_item(bytes: u64) -> Result<()> {
+    if bytes > ITEM_BYTES_MAX {
+        return Err(Error::Unsupported(format!(
+            "a batch over {ITEM_BYTES_MAX} bytes needs staging, which this version does not have; \
+             this one takes {bytes}"
+        )));
+    }
+    Ok(())
 }
 
 /// A granted write, acknowledged by [`Inner::acknowledge`].
@@ -58,6 +70,7 @@ impl Engine {
         }
         inner.check_writable()?;
         let bytes = item_bytes(entries.clone());
+        check_item(bytes)?;
         // What returns without a persist gains nothing by waiting for others.
         if mode.durability == Durability::Buffered || mode.no_slowdown {
             return self.write_alone(entries, bytes, mode);
@@ -84,23 +97,6 @@ impl Engine {
         acknowledged
     }
 
-    /// As [`Engine::write`], up to where the wait for the acknowledgement would begin. Returns the
-    /// write's last seqno.
-    pub(crate) fn write_unacknowledged<'a>(
-        &self,
-        entries: impl ExactSizeIterator<Item = BatchEntry<'a>> + Clone,
-        mode: WriteOptions,
-    ) -> Result<SeqNo> {
-        self.inner.check_writable()?;
-        let bytes = item_bytes(entries.clone());
-        let submitted = self.submit(entries, bytes, mode)?;
-        self.inner.acknowledge(submitted.last, mode.durability)?;
-        if submitted.due {
-            self.nudge();
-        }
-        Ok(submitted.last)
-    }
-
     /// Grants, stores, indexes and finishes, without waiting for those before.
     fn submit<'a>(
         &self,
@@ -124,25 +120,29 @@ impl Engine {
     ) -> Result<Granted> {
         let inner = &*self.inner;
         let records = entries.len() as u64;
-        if bytes > ITEM_BYTES_MAX {
-            return Err(Error::Unsupported(format!(
-                "a batch over {ITEM_BYTES_MAX} bytes needs staging, which this version does not \
-                 have; this one takes {bytes}"
-            )));
-        }
+        check_item(bytes)?;
         let deletes_only = entries.clone().all(|entry| entry.kind == Kind::Delete);
         let reserve = if deletes_only {
             Reserve::Use
         } else {
             Reserve::Keep
         };
-        let mut writer = lock(&inner.writer);
+        let mut writer = if mode.no_slowdown {
+            try_lock(&inner.writer).ok_or_else(|| busy("for another writer"))?
+        } else {
+            lock(&inner.writer)
+        };
         // Again: whoever closed the store meanwhile has cut the chain under this lock, and what
         // came behind the cut would be lost; so would what followed a failed persist.
         inner.check_writable()?;
         inner.families.check_write(entries.clone())?;
-        if mode.no_slowdown {
-            inner.check_no_slowdown(&writer, bytes)?;
+        if mode.no_slowdown
+            && let Err(error) = inner.check_no_slowdown(&writer, bytes, reserve)
+        {
+            drop(writer);
+            // What it would have waited for is done meanwhile.
+            self.nudge();
+            return Err(error);
         }
         inner.reserve_dram(&mut writer, entries, records, deletes_only)?;
         let attached = inner.make_room(&mut writer, bytes, reserve)?;
@@ -187,7 +187,11 @@ impl Engine {
             let together = all.iter().copied();
             self.write_alone(together.clone(), item_bytes(together), mode)
         };
-        if result.is_ok() || inner.poison.check().is_err() {
+        if result.is_ok() {
+            taken.answer(|_| Ok(()));
+            return result;
+        }
+        if inner.poison.check().is_err() {
             // A member's error is its own: what poisoned the store has been kept.
             taken.answer(|_| inner.poison.check());
             return result;

@@ -100,6 +100,11 @@ impl Life {
         Ok(())
     }
 
+    /// What the store holds if everything acknowledged is there.
+    pub fn expected(&self) -> Arc<Model> {
+        self.tracker.lock().unwrap().expect().allowed[0].clone()
+    }
+
     pub fn engine(&self) -> &Engine {
         self.engine.as_ref().expect("the store is open")
     }

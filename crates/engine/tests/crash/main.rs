@@ -12,6 +12,7 @@
 //! | `workload` | the workloads |
 //! | `groups` | workloads with several groups in flight, and buffered writes |
 //! | `families` | those of column families and their metadata |
+//! | `reclaim` | workloads in which generations are dropped |
 //! | `states` | the exploration itself, its bars and the sites it must reach |
 //! | `raw` | several items in flight, which one writer alone never has |
 //! | `planted` | the same with bugs planted, each of which must be caught |
@@ -30,6 +31,7 @@ mod life;
 mod oracle;
 mod planted;
 mod raw;
+mod reclaim;
 mod snapshot;
 mod space;
 mod states;

@@ -95,6 +95,11 @@ fn a_replay_that_forgets_metadata_is_caught() {
     caught_in_recovery("families", Bug::ReplayForgetsMetadata);
 }
 
+#[test]
+fn giving_a_descriptor_back_before_the_edit_is_caught() {
+    caught_in_work("overwrites", Bug::ReleaseBeforeEdit);
+}
+
 /// Runs `story` without the bug, which must come out right, and with it, which must not.
 fn only_with(bug: Bug, story: impl Fn() -> Result<(), String>) {
     caught(&story).unwrap();

@@ -122,8 +122,15 @@ const FAMILIES: Part = Part {
     sites: GENERATIONS,
 };
 
+const RECLAIM: Part = Part {
+    workloads: &["overwrites", "gaps", "unsettled"],
+    seeds: 1,
+    bar: 30_000,
+    sites: GENERATIONS,
+};
+
 const PARTS: &[&Part] = &[
-    &CREATION, &SMALL, &SEALS, &GROWTH, &MANIFEST, &REOPEN, &GROUPS, &BUFFERED, &FAMILIES,
+    &CREATION, &SMALL, &SEALS, &GROWTH, &MANIFEST, &REOPEN, &GROUPS, &BUFFERED, &FAMILIES, &RECLAIM,
 ];
 
 /// What the issue asks of one run of the tests.
@@ -199,6 +206,11 @@ fn closing_and_opening_survive_every_crash() {
 #[test]
 fn families_that_come_and_go_survive_every_crash() {
     run(&FAMILIES);
+}
+
+#[test]
+fn dropping_dead_generations_survives_every_crash() {
+    run(&RECLAIM);
 }
 
 /// A store that crashes after every write does not lose space with each life.

@@ -8,6 +8,7 @@ use crate::families;
 use crate::groups;
 use crate::life::{Life, options};
 use crate::oracle::{Change, Op};
+use crate::reclaim;
 
 /// A history to crash.
 pub struct Workload {
@@ -38,7 +39,7 @@ impl Workload {
     }
 }
 
-fn small_generations(options: &mut Options) {
+pub fn small_generations(options: &mut Options) {
     options.memtable.bytes_max = 2 << 10;
 }
 
@@ -156,6 +157,27 @@ pub const ALL: &[Workload] = &[
         from_creation: false,
         before: nothing_before,
         body: families::through_lives,
+    },
+    Workload {
+        name: "overwrites",
+        set: small_generations,
+        from_creation: false,
+        before: nothing_before,
+        body: reclaim::overwrites,
+    },
+    Workload {
+        name: "gaps",
+        set: small_generations,
+        from_creation: false,
+        before: nothing_before,
+        body: reclaim::gaps,
+    },
+    Workload {
+        name: "unsettled",
+        set: reclaim::few_dead,
+        from_creation: false,
+        before: nothing_before,
+        body: reclaim::unsettled,
     },
 ];
 

@@ -69,6 +69,16 @@ fn keeps_its_promises(storage: &dyn Storage, dir: &Path) {
     }
     drop(guard);
     drop(storage.lock(&lock_file).unwrap());
+    assert!(!storage.is_folder_held(&inner).unwrap());
+    let first = storage.hold_folder(&inner).unwrap().unwrap();
+    let second = storage.hold_folder(&inner).unwrap().unwrap();
+    for guard in [first, second] {
+        assert!(storage.is_folder_held(&inner).unwrap());
+        assert!(!storage.is_folder_held(dir).unwrap());
+        drop(storage.lock(&lock_file).unwrap());
+        drop(guard);
+    }
+    assert!(!storage.is_folder_held(&inner).unwrap());
 }
 
 fn kind_of<T>(answer: Result<T>) -> io::ErrorKind {

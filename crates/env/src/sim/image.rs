@@ -271,6 +271,7 @@ impl SimFs {
         let killed = State {
             opens: BTreeMap::new(),
             locks: BTreeSet::new(),
+            holds: BTreeMap::new(),
             fail_sync: None,
             ..state.clone()
         };

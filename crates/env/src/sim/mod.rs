@@ -75,6 +75,8 @@ struct State {
     /// Handles per file: a file without names lives as long as it is open.
     opens: BTreeMap<FileNo, usize>,
     locks: BTreeSet<PathBuf>,
+    /// How many hold each folder.
+    holds: BTreeMap<PathBuf, usize>,
     fail_sync: Option<FailedSync>,
 }
 
@@ -379,6 +381,17 @@ impl Storage for SimFs {
         }))
     }
 
+    fn hold_folder(&self, dir: &Path) -> Result<Option<Box<dyn LockGuard>>> {
+        let path = clean(dir);
+        *self.state().holds.entry(path.clone()).or_default() += 1;
+        let fs = self.clone();
+        Ok(Some(Box::new(SimHold { fs, path })))
+    }
+
+    fn is_folder_held(&self, dir: &Path) -> Result<bool> {
+        Ok(self.state().holds.contains_key(&clean(dir)))
+    }
+
     fn fs_kind(&self, path: &Path) -> Result<FsKind> {
         if self.exists(path)? {
             Ok(FsKind::Ordinary)
@@ -406,6 +419,26 @@ impl LockGuard for SimLock {}
 impl Drop for SimLock {
     fn drop(&mut self) {
         self.fs.state().locks.remove(&self.path);
+    }
+}
+
+#[derive(Debug)]
+struct SimHold {
+    fs: SimFs,
+    path: PathBuf,
+}
+
+impl LockGuard for SimHold {}
+
+impl Drop for SimHold {
+    fn drop(&mut self) {
+        let mut state = self.fs.state();
+        if let Some(holders) = state.holds.get_mut(&self.path) {
+            *holders -= 1;
+            if *holders == 0 {
+                state.holds.remove(&self.path);
+            }
+        }
     }
 }
 

@@ -299,3 +299,95 @@ fn a_damaged_empty_item_loses_nothing() {
     // Nothing vouches for the write behind the empty item, and still it is there.
     assert_eq!(f.walk().unwrap().last_seqno, 2);
 }
+
+/// Three chains of one incarnation of which the middle one's generation was dropped.
+struct Gapped {
+    f: Fixture,
+    plans: Vec<ChainPlan>,
+}
+
+impl Gapped {
+    fn new() -> Gapped {
+        let mut f = Fixture::new();
+        let mut plans = Vec::new();
+        for id in 1..=3 {
+            let of = Chain::new(&DB, id, 1, 17, f.next);
+            f.writer = ChainWriter::new(f.space.clone(), of, None);
+            f.zones.clear();
+            for i in 0..4 {
+                f.item(1 + i % 2, 100, f.next - 1);
+            }
+            plans.push(ChainPlan {
+                chain: of,
+                segments: ChainPlan::segments(None, &f.zones),
+                cut: (id < 3).then(|| f.next - 1),
+                floor: None,
+            });
+        }
+        plans.remove(1);
+        Gapped { f, plans }
+    }
+
+    fn walk(&self) -> Result<WalkOutcome> {
+        walk_incarnation(self.f.space.region(), &self.plans, 1, 1)
+    }
+
+    fn assert_lost(&self, seqno: u64) {
+        let error = self.walk().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corruption);
+        let says = format!("the item with seqno {seqno} is missing");
+        assert!(error.to_string().contains(&says), "{error}");
+    }
+}
+
+#[test]
+fn the_walk_steps_over_dropped_generations_to_the_base_behind_them() {
+    let g = Gapped::new();
+    let walk = g.walk().unwrap();
+    assert_eq!((walk.last_seqno, g.f.next - 1), (18, 18));
+    assert_eq!(walk.chains[0].last_seqno, 6);
+    let firsts = walk.chains[1].items.iter().flatten().map(|i| i.first_seqno);
+    assert_eq!(firsts.collect::<Vec<_>>(), [13, 14, 16, 17]);
+    // A chain behind the gap into which nothing was written yet uses up no less.
+    let mut g = Gapped::new();
+    g.plans[1].segments.clear();
+    let walk = g.walk().unwrap();
+    assert_eq!((walk.last_seqno, walk.seqno_seen), (12, 12));
+    assert_eq!(walk.known_durable, 12);
+}
+
+#[test]
+fn what_is_missing_before_a_gap_is_corruption() {
+    // The manifest does not say that the chain before the gap is complete.
+    let mut g = Gapped::new();
+    g.plans[0].cut = None;
+    g.assert_lost(7);
+    // Its last item is gone; nothing vouches for it but the cut.
+    let mut g = Gapped::new();
+    let last = g.walk().unwrap().chains[0].items[0][3];
+    g.f.sim.rot(last.at.0 + 8, 1);
+    g.assert_lost(5);
+    g.plans[0].cut = Some(4);
+    assert_eq!(g.walk().unwrap().chains[0].last_seqno, 4);
+    // The chain behind the gap begins before the one before it ends.
+    let mut g = Gapped::new();
+    g.plans[1].chain.base = 6;
+    g.assert_lost(7);
+}
+
+#[test]
+fn behind_a_gap_rules_1_and_2_hold() {
+    // Not at the base that the manifest gives: later items vouch for what should be there.
+    let mut g = Gapped::new();
+    g.plans[1].chain.base = 12;
+    g.assert_lost(12);
+    // The first item behind the gap is damaged; later ones vouch for it.
+    let g = Gapped::new();
+    let items = g.walk().unwrap().chains[1].items[0].clone();
+    g.f.sim.rot(items[0].at.0 + 8, 1);
+    g.assert_lost(13);
+    // The last one is a torn tail.
+    let g = Gapped::new();
+    g.f.sim.rot(items[3].at.0 + 100, 1);
+    assert_eq!(g.walk().unwrap().last_seqno, 16);
+}

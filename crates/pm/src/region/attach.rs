@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use thermocline_base::options::RegionDemand;
 use thermocline_base::size::{format_size, index};
+use thermocline_base::sync::{Mutex, lock};
 use thermocline_base::{Error, Result};
 use thermocline_env::{File, FsKind, OpenMode};
 
@@ -142,6 +143,7 @@ impl Region {
                 file: parts.file,
                 watch: parts.watch,
                 map: parts.map,
+                sync_failed: Mutex::default(),
             }),
         }
     }
@@ -217,7 +219,15 @@ impl Region {
         if self.inner.kind == RegionKind::File {
             self.inner.counters.device(to - from);
         }
-        file.sync(SITE_GROW)
+        // As in `sync_flushed`: this one might be told of another's failure.
+        let mut failed = lock(&self.inner.sync_failed);
+        let synced = file.sync(SITE_GROW);
+        if let Err(error) = &synced
+            && !matches!(error, Error::Io { source, .. } if device_is_full(source))
+        {
+            failed.get_or_insert_with(|| error.to_string());
+        }
+        synced
     }
 }
 

@@ -1,0 +1,192 @@
+//! Commits that wait, that do not, and that are told about later.
+
+use std::sync::{Arc, Mutex, mpsc};
+
+use thermocline::{Commit, Db, Durability, Error, ErrorKind, Options, WriteOptions};
+
+fn options() -> Options {
+    let mut options = Options {
+        pm: 8 << 20,
+        ..Options::default()
+    };
+    options.memtable.bytes_max = 256 << 10;
+    options
+}
+
+#[test]
+fn callbacks_come_once_in_order_and_a_panic_stops_none() {
+    let home = tempfile::tempdir().unwrap();
+    let db = Db::open(home.path().join("db"), options()).unwrap();
+    let told: Arc<Mutex<Vec<u32>>> = Arc::default();
+    let (last, done) = mpsc::channel();
+    let mut batch = db.batch();
+    for n in 0..2000u32 {
+        batch.put(n.to_be_bytes(), "value");
+        let (told, last) = (told.clone(), last.clone());
+        batch
+            .commit_with_callback(move |result| {
+                result.unwrap();
+                told.lock().unwrap().push(n);
+                if n == 1999 {
+                    last.send(()).unwrap();
+                }
+                assert_ne!(n % 100, 7, "a callback that panics");
+            })
+            .unwrap();
+        assert!(batch.is_empty() && db.get(n.to_be_bytes()).unwrap().is_some());
+    }
+    done.recv().unwrap();
+    assert_eq!(*told.lock().unwrap(), (0..2000).collect::<Vec<_>>());
+    let metrics = db.metrics();
+    assert_eq!(metrics.seqno_durable, metrics.seqno_visible);
+}
+
+#[test]
+fn closing_tells_every_commit() {
+    for round in 0..20u32 {
+        let home = tempfile::tempdir().unwrap();
+        let db = Db::open(home.path().join("db"), options()).unwrap();
+        let writers: Vec<_> = (0..3u32)
+            .map(|thread| {
+                let db = db.clone();
+                std::thread::spawn(move || {
+                    let mut commits: Vec<Commit> = Vec::new();
+                    let mut batch = db.batch();
+                    for n in 0.. {
+                        batch.put([thread.to_be_bytes(), u32::to_be_bytes(n)].concat(), "v");
+                        match batch.commit_async() {
+                            Ok(commit) => commits.push(commit),
+                            Err(error) => {
+                                // Closed; or full, where closing comes late.
+                                let kinds = [ErrorKind::InvalidArgument, ErrorKind::OutOfSpace];
+                                assert!(kinds.contains(&error.kind()), "{error}");
+                                break;
+                            }
+                        }
+                    }
+                    commits
+                })
+            })
+            .collect();
+        for n in 0..round * 5 {
+            db.put(n.to_be_bytes(), "w").unwrap();
+        }
+        db.close().unwrap();
+        let commits = writers.into_iter().flat_map(|w| w.join().unwrap());
+        for commit in commits {
+            commit.wait().unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_commit_can_be_awaited() {
+    let home = tempfile::tempdir().unwrap();
+    let db = Db::open(home.path().join("db"), options()).unwrap();
+    let mut batch = db.batch();
+    batch.put("k", "v");
+    let mut commit = batch.commit_async().unwrap();
+    // A runtime of one future: polls, and sleeps until it is woken.
+    struct Unpark(std::thread::Thread);
+    impl std::task::Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Arc::new(Unpark(std::thread::current())).into();
+    let mut context = std::task::Context::from_waker(&waker);
+    loop {
+        match std::future::Future::poll(std::pin::Pin::new(&mut commit), &mut context) {
+            std::task::Poll::Ready(result) => break result.unwrap(),
+            std::task::Poll::Pending => std::thread::park(),
+        }
+    }
+    assert!(db.metrics().seqno_durable >= 1);
+}
+
+#[test]
+fn a_write_that_will_not_wait_is_busy_only_while_there_is_something_to_wait_for() {
+    let home = tempfile::tempdir().unwrap();
+    let db = Db::open(home.path().join("db"), options()).unwrap();
+    let options = WriteOptions {
+        durability: Durability::Immediate,
+        no_slowdown: true,
+    };
+    let mut busy = 0;
+    let full = 'full: {
+        for n in 0..100_000u32 {
+            // The store's thread does what the write would have had to wait for.
+            loop {
+                match db.put_with(n.to_be_bytes(), [7; 1000], options) {
+                    Ok(()) => break,
+                    Err(Error::Busy(_)) => busy += 1,
+                    Err(error) => break 'full error,
+                }
+                std::thread::yield_now();
+            }
+        }
+        panic!("the region never filled");
+    };
+    assert_eq!(full.kind(), ErrorKind::OutOfSpace, "{full}");
+    assert!(
+        busy > 0,
+        "the first write meets a chain that nobody has recorded"
+    );
+    // Deletes have their reserve.
+    db.delete_with(0u32.to_be_bytes(), options).unwrap();
+    assert_eq!(db.get(0u32.to_be_bytes()).unwrap(), None);
+}
+
+#[test]
+fn buffered_writes_are_visible_at_once_and_durable_when_asked() {
+    let home = tempfile::tempdir().unwrap();
+    let dir = home.path().join("db");
+    let mut options = options();
+    options.commit.buffered_bytes = 1 << 20;
+    options.commit.buffered_ms = 3_600_000;
+    options.memtable.idle_ms = 0;
+    let db = Db::open(&dir, options.clone()).unwrap();
+    db.put("first", "durable").unwrap();
+    for n in 0..100u32 {
+        db.put_with(n.to_be_bytes(), "v", Durability::Buffered)
+            .unwrap();
+        assert!(db.get(n.to_be_bytes()).unwrap().is_some());
+    }
+    let metrics = db.metrics();
+    assert_eq!((metrics.seqno_visible, metrics.seqno_durable), (101, 1));
+    db.sync().unwrap();
+    assert_eq!(db.metrics().seqno_durable, 101);
+    db.put_with("more", "v", Durability::Buffered).unwrap();
+    assert_eq!(db.metrics().seqno_durable, 101);
+    // What is durable takes all before it along.
+    db.put("last", "durable").unwrap();
+    assert_eq!(db.metrics().seqno_durable, 103);
+    db.put_with("closing", "v", Durability::Buffered).unwrap();
+    db.close().unwrap();
+    let db = Db::open(&dir, options).unwrap();
+    assert_eq!(db.iter().count(), 104);
+}
+
+#[test]
+fn writers_that_meet_become_groups() {
+    let home = tempfile::tempdir().unwrap();
+    let mut options = options();
+    options.commit.buckets = 1;
+    options.commit.group_wait_us = 200;
+    let db = Db::open(home.path().join("db"), options).unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..8u32 {
+            let db = &db;
+            scope.spawn(move || {
+                for n in 0..100u32 {
+                    let key = [thread.to_be_bytes(), n.to_be_bytes()].concat();
+                    db.put(&key, [3; 100]).unwrap();
+                    assert!(db.get(&key).unwrap().is_some());
+                }
+            });
+        }
+    });
+    assert_eq!(db.iter().count(), 800);
+    let metrics = db.metrics();
+    assert!(metrics.pm_fences < 800, "{} fences", metrics.pm_fences);
+}

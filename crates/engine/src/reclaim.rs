@@ -1,0 +1,414 @@
+//! Dropping generations in which nothing is alive.
+//!
+//! A key that is written again and again leaves its old records behind in sealed generations. A
+//! generation of which nobody needs a version (`memtable::needed` says what that means, and why it
+//! stays so) is dropped as a whole, without moving a record.
+//!
+//! # Steps
+//! 1. *Check* (no lock held): each sealed generation, oldest first, from where the last check
+//!    stopped up to the first key that is needed. So each key is passed once and probed a few times,
+//!    and a generation that lives costs one probe.
+//! 2. *Retire* (under the writer's lock): a view without the dead generations. Readers that come now
+//!    do not see them. Those that hold an older view read on; they find there nothing that hides, or
+//!    is hidden by, what it should not.
+//! 3. *Edit*, once nobody holds the generation's memtable any more: cuts for all chains that this
+//!    incarnation has sealed, and the drops. **The edit alone decides what exists**: before it a
+//!    crash finds the generations whole, after it none of them.
+//! 4. *Descriptor*: back to its pool. A crash before that leaves one that the manifest does not
+//!    name; the next open gives it back.
+//! 5. *Zones*: free again. Nothing is written. After a crash in 4 they are free at the next open.
+//!
+//! # Invariants
+//! 1. Whatever anybody may read, the manifest names. So what an open finds unnamed is free, whoever
+//!    still reads.
+//! 2. Where a check took a tombstone for one that hides nothing, no older generation was named.
+//!    (One that is retired and read may be; then its younger ones wait.)
+//!
+//! # Why nothing is lost
+//! Every dropped version has a newer one that is *durable* and visible (or is a tombstone with
+//! nothing below it, or of a family whose drop is durable). So a crash after the edit finds the newer
+//! one. A reader that is not registered, a `get`, loads the view first and then what is visible: if
+//! its view lacks the generation, then what it finds visible includes what the check saw, hence the
+//! newer version; if its view has the generation, it has that of the newer version too. One that
+//! registers meanwhile gets what is visible then, and needs nothing (`memtable::needed`, 1). Whoever
+//! reads a family that is dropped meanwhile asks, after it has loaded its view, whether it still
+//! exists. Groups in flight write into the active generation, which is never checked.
+//!
+//! A memtable is held by views, and views by readers. A retired generation is in no current view;
+//! when its memtable has one holder, which is the list here, no view is left that has it.
+//!
+//! # Why recovery can cross the gap
+//! A dropped generation may lie in the middle of this incarnation's chains. The edit cuts every chain
+//! before it, and the manifest's state gives the chain that followed a dropped one the base that it
+//! had (`version::state`). The walk demands both (`memtable::walk`). So every other check is as strong
+//! as before: the chains before the gap must reach their cuts; all below the base counts as durable
+//! (rule 2); the chain behind the gap has a base of its own, so that a missing floor before it is
+//! noticed as ever (`recover::check_floors`), and no seqno is lost to rule 5. The newest chain, which
+//! the witness vouches for, is never dropped. A manifest that loses this edit names zones that may be
+//! somebody else's by now, and a floor that is gone: an error, not silence.
+//!
+//! # Stale bytes
+//! A zone that was given back is attached again with a higher zone generation and to another chain;
+//! items carry both, so those of the earlier life are never taken for records.
+//!
+//! # Readers that outlive their store
+//! Snapshots and iterators may be read after their store was closed. By invariant 1 all that they may
+//! read is named by the manifest then, and whoever opens the database next will keep it, but for what
+//! *it* drops. So such readers hold the database's folder (`env`'s `hold_folder`), and while
+//! somebody does, no generation that was there at the opening is dropped.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use thermocline_base::planted::{Bug, active};
+use thermocline_base::{CfId, Error, Result, SeqNo};
+use thermocline_env::Storage;
+use thermocline_halloc::Zone;
+use thermocline_memtable::{Checked, Descriptor, Memtable, Neighbours, Position, Readers};
+use thermocline_version::{Change, State, VersionEdit};
+
+use crate::metrics::Count;
+use crate::readers::Moments;
+use crate::store::{Engine, Inner};
+use crate::sync::{Arc, lock, thread};
+use crate::view::View;
+use crate::write::Writer;
+
+/// Keys that are checked under one epoch guard.
+const STEP: usize = 256;
+
+/// A writer that finds no free descriptor looks for dead generations once in so many records.
+const DESCRIPTORS_EVERY: u64 = 256;
+
+/// How often a writer that found no room looks again whether readers have let go of what is
+/// dead: a `get` does within microseconds.
+const PATIENCE: u32 = 1000;
+
+/// What generations own, and what became of those that are dead.
+#[derive(Debug, Default)]
+pub(crate) struct Reclaim {
+    /// By generation. Of the active one, what it owned when the store was opened.
+    owned: BTreeMap<u64, Owned>,
+    /// Dead generations that are in no current view and that somebody may read, oldest first.
+    retired: Vec<Arc<Memtable>>,
+    /// Up to this generation, all may be read by readers of an earlier opening; 0 if there are none.
+    elders_read: u64,
+    /// The seqno at which a writer last looked for descriptors in vain.
+    looked_at: u64,
+}
+
+/// What a generation owns, and how far it was checked.
+#[derive(Debug, Default)]
+struct Owned {
+    zones: Vec<Zone>,
+    descriptor: Option<Descriptor>,
+    checked: Position,
+    dead: bool,
+}
+
+impl Reclaim {
+    /// What `generations`, those that an open found, own. The newest of them takes the writes; its
+    /// descriptor is the writer's until it is sealed. With `elders`, readers of an earlier opening
+    /// hold the folder.
+    pub fn new(
+        state: &State,
+        zones: &[Zone],
+        descriptors: &[Descriptor],
+        generations: &[u64],
+        elders: bool,
+    ) -> Reclaim {
+        let newest = generations.last().copied().unwrap_or(0);
+        let found = |(id, generation): (&u64, &thermocline_version::Generation)| {
+            let owners: Vec<u64> = generation.chains.iter().map(|chain| chain.id).collect();
+            let own = zones.iter().filter(|zone| owners.contains(&zone.owner));
+            let descriptor = descriptors.iter().find(|d| d.generation == *id);
+            let owned = Owned {
+                zones: own.copied().collect(),
+                descriptor: descriptor.copied().filter(|_| *id != newest),
+                ..Owned::default()
+            };
+            (*id, owned)
+        };
+        let there = state.generations().iter();
+        let there = there.filter(|(id, _)| generations.contains(id));
+        Reclaim {
+            owned: there.map(found).collect(),
+            elders_read: if elders { newest } else { 0 },
+            ..Reclaim::default()
+        }
+    }
+
+    /// Takes what is dead and nobody reads, with what it owns.
+    fn take_free(&mut self) -> Vec<(Arc<Memtable>, Owned)> {
+        let is_free = |memtable: &Arc<Memtable>| Arc::strong_count(memtable) == 1;
+        let (free, retired) = std::mem::take(&mut self.retired)
+            .into_iter()
+            .partition(is_free);
+        self.retired = retired;
+        let owned = |memtable: Arc<Memtable>| {
+            let owned = self.owned.remove(&memtable.generation());
+            (memtable, owned.unwrap_or_default())
+        };
+        Vec::into_iter(free).map(owned).collect()
+    }
+
+    /// Whether the manifest may name a generation older than `id` that no view has.
+    fn has_older(&self, id: u64) -> bool {
+        self.retired.iter().any(|m| m.generation() < id)
+    }
+}
+
+impl Engine {
+    /// Drops every generation in which nothing is alive and that nobody reads, and returns how many
+    /// those were. The store's thread does so by itself, and a writer that finds no room.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a store that takes no writes; [`Error::Poisoned`]; a failed
+    /// persist, which poisons the store; [`Error::Corruption`] of a record that had to be read.
+    pub fn reclaim(&self) -> Result<usize> {
+        self.inner.check_writable()?;
+        self.inner.reclaim()
+    }
+}
+
+impl Inner {
+    /// As [`Engine::reclaim`]. The caller does not hold the writer's lock.
+    pub fn reclaim(&self) -> Result<usize> {
+        let mut all = 0;
+        loop {
+            let checked = self.find_dead();
+            let dropped = {
+                let mut writer = lock(&self.writer);
+                // Again, since the store may have been closed meanwhile.
+                self.check_writable()?;
+                self.drop_dead(&mut writer)?
+            };
+            all += dropped;
+            checked?;
+            // What was not the oldest may be now.
+            if dropped == 0 {
+                return Ok(all);
+            }
+        }
+    }
+
+    /// As [`Engine::reclaim`], for whoever writes. What cannot be read stays, for its reader to hear
+    /// of.
+    pub fn reclaim_for(&self, writer: &mut Writer) -> Result<usize> {
+        let mut all = 0;
+        loop {
+            let _ = self.find_dead();
+            let dropped = self.drop_dead(writer)?;
+            all += dropped;
+            if dropped == 0 {
+                return Ok(all);
+            }
+        }
+    }
+
+    /// A generation was sealed: it owns `zones` and `descriptor`, and one that is older may be dead.
+    pub fn sealed(
+        &self,
+        writer: &mut Writer,
+        generation: u64,
+        zones: &[Zone],
+        descriptor: Option<Descriptor>,
+    ) -> Result<()> {
+        {
+            let mut reclaim = lock(&self.reclaim);
+            let owned = reclaim.owned.entry(generation).or_default();
+            owned.zones.extend_from_slice(zones);
+            owned.descriptor = descriptor;
+        }
+        if self.maintainer.nudge() {
+            return Ok(());
+        }
+        self.reclaim_for(writer).map(drop)
+    }
+
+    /// There is no room, as `error` says: drops what is dead, or gives the error back.
+    pub fn reclaim_or(&self, writer: &mut Writer, error: Error) -> Result<()> {
+        if !matches!(error, Error::OutOfSpace(_)) {
+            return Err(error);
+        }
+        for _ in 0..PATIENCE {
+            if self.reclaim_for(writer)? > 0 {
+                return Ok(());
+            }
+            if lock(&self.reclaim).retired.is_empty() {
+                break;
+            }
+            thread::yield_now();
+        }
+        Err(error)
+    }
+
+    /// All descriptors are taken: drops what is dead, but not for every write anew.
+    pub fn reclaim_descriptors(&self, writer: &mut Writer) -> Result<()> {
+        if self.space.generations().free() > 0 {
+            return Ok(());
+        }
+        let now = self.ring.durable();
+        let due = {
+            let mut reclaim = lock(&self.reclaim);
+            let due = now >= reclaim.looked_at + DESCRIPTORS_EVERY;
+            if due {
+                reclaim.looked_at = now;
+            }
+            due
+        };
+        if due {
+            self.reclaim_for(writer)?;
+        }
+        Ok(())
+    }
+
+    /// Checks all sealed generations and notes which are dead.
+    fn find_dead(&self) -> Result<()> {
+        self.ask_for_elders();
+        let sealed: Vec<u64> = {
+            let view = self.view.load();
+            let sealed = view.memtables[1..].iter();
+            sealed.rev().map(|m| m.generation()).collect()
+        };
+        let mut result = Ok(());
+        for id in sealed {
+            result = result.and(self.check(id));
+        }
+        result
+    }
+
+    /// Goes on checking a sealed generation.
+    fn check(&self, id: u64) -> Result<()> {
+        loop {
+            // Not longer than a step: a view holds what others may be waiting to drop.
+            let view = self.view.load_full();
+            let mut newer: Vec<&Memtable> = view.memtables.iter().map(|m| &**m).collect();
+            newer.reverse();
+            let Some(i) = newer.iter().position(|m| m.generation() == id) else {
+                return Ok(());
+            };
+            let (from, is_oldest) = {
+                let reclaim = lock(&self.reclaim);
+                let from = match reclaim.owned.get(&id) {
+                    Some(owned) if !owned.dead && id > reclaim.elders_read => owned.checked.clone(),
+                    // Dead, sealed a moment ago, or not ours to drop.
+                    _ => return Ok(()),
+                };
+                (from, i == 0 && !reclaim.has_older(id))
+            };
+            let memtable = newer[i];
+            let around = Neighbours {
+                newer: &newer[i + 1..],
+                is_oldest,
+            };
+            // In this order: see `memtable::needed::Readers`.
+            let settled = SeqNo(self.ring.durable().min(self.ring.visible()));
+            let moments = Moments::now(&self.ring, &self.readers);
+            let exists = |cf: CfId, key: &[u8]| self.families.exists(cf, key);
+            let readers = Readers {
+                settled,
+                moments: &moments,
+                exists: &exists,
+            };
+            let checked = memtable.check_needed(&from, STEP, readers, around)?;
+            drop(moments);
+            let mut reclaim = lock(&self.reclaim);
+            let Some(owned) = reclaim.owned.get_mut(&id) else {
+                return Ok(());
+            };
+            match checked {
+                // Somebody who checks at the same time may have come farther: then some is checked
+                // twice.
+                Checked::SoFar(at) => owned.checked = at,
+                Checked::Needed(at) => {
+                    owned.checked = at;
+                    return Ok(());
+                }
+                Checked::Nothing => {
+                    owned.dead = true;
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// Retires the generations that were found dead, and drops those that nobody reads.
+    fn drop_dead(&self, writer: &mut Writer) -> Result<usize> {
+        self.retire();
+        let mut free = lock(&self.reclaim).take_free();
+        if free.is_empty() {
+            return Ok(0);
+        }
+        if active(Bug::ReleaseBeforeEdit) {
+            for (_, owned) in &mut free {
+                self.give_descriptor_back(owned.descriptor.take())?;
+            }
+        }
+        let drops = free.iter().map(|(memtable, _)| Change::GenerationDropped {
+            id: memtable.generation(),
+        });
+        let edit = VersionEdit {
+            changes: writer.take_ended().into_iter().chain(drops).collect(),
+        };
+        // If it fails the store is poisoned, and nothing is given back.
+        self.edit(edit)?;
+        let dropped = free.len();
+        self.counted.add(Count::Dropped, dropped as u64);
+        for (memtable, owned) in free {
+            drop(memtable);
+            self.give_descriptor_back(owned.descriptor)?;
+            self.space.release(&owned.zones);
+        }
+        Ok(dropped)
+    }
+
+    /// Takes the dead generations out of the view. The caller holds the writer's lock.
+    fn retire(&self) {
+        let view = self.view.load_full();
+        let mut reclaim = lock(&self.reclaim);
+        let owned = &reclaim.owned;
+        let is_dead = |m: &Arc<Memtable>| owned.get(&m.generation()).is_some_and(|o| o.dead);
+        let (dead, memtables): (Vec<_>, Vec<_>) = view.memtables.iter().cloned().partition(is_dead);
+        if dead.is_empty() {
+            return;
+        }
+        dead.iter().for_each(|memtable| memtable.retire());
+        reclaim.retired.extend(dead);
+        reclaim.retired.sort_unstable_by_key(|m| m.generation());
+        drop(reclaim);
+        // Everybody who was loading the view has it when this returns, and counts.
+        self.view.store(Arc::new(View { memtables }));
+    }
+
+    fn give_descriptor_back(&self, descriptor: Option<Descriptor>) -> Result<()> {
+        let released = descriptor.map_or(Ok(()), |descriptor| descriptor.release(&self.space));
+        released.map_err(|error| self.poison.poison(error))
+    }
+
+    /// DRAM of the indexes of generations that are dead and read.
+    pub fn retired_index_bytes(&self) -> u64 {
+        let reclaim = lock(&self.reclaim);
+        reclaim.retired.iter().map(|m| m.index_bytes()).sum()
+    }
+
+    /// Generations that are dead and that somebody reads, oldest first.
+    pub fn retired(&self) -> Vec<Arc<Memtable>> {
+        lock(&self.reclaim).retired.clone()
+    }
+
+    /// Whether readers of an earlier opening still read, if there were any.
+    fn ask_for_elders(&self) {
+        if lock(&self.reclaim).elders_read > 0 && !has_elders(&*self.world.env.storage, &self.dir) {
+            lock(&self.reclaim).elders_read = 0;
+        }
+    }
+}
+
+/// Whether readers of an earlier opening hold the folder. Where that cannot be found out they may.
+pub(crate) fn has_elders(storage: &dyn Storage, dir: &Path) -> bool {
+    storage.is_folder_held(dir).unwrap_or(true)
+}
+
+#[cfg(test)]
+mod tests;

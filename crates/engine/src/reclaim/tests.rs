@@ -1,0 +1,595 @@
+//! What is dropped, what is not, and what readers see meanwhile.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use thermocline_base::options::Options;
+use thermocline_base::{CfId, CfOptions, Error, Steps, WriteBatch};
+use thermocline_env::Env;
+use thermocline_env::sim::SimFs;
+use thermocline_pm::SimPm;
+use thermocline_testkit::{Replay, Rng, seeds};
+
+use crate::{Cursor, Durability, Engine, Family, Snapshot, World};
+
+const CF: CfId = CfId::DEFAULT;
+const MIB: u64 = 1 << 20;
+
+/// Files and persistent memory of one life of a store.
+struct Sim {
+    fs: SimFs,
+    pm: SimPm,
+}
+
+impl Sim {
+    fn new(pm: u64) -> Sim {
+        let steps = Steps::new();
+        Sim {
+            fs: SimFs::new(steps.clone()),
+            pm: SimPm::new(pm, steps),
+        }
+    }
+
+    fn world(&self, background: bool) -> World {
+        World {
+            env: Env {
+                storage: Arc::new(self.fs.clone()),
+                ..Env::real()
+            },
+            sim: Some(self.pm.clone()),
+            shadow: None,
+            background,
+        }
+    }
+
+    /// As its process leaves it that is killed now.
+    fn killed(&self) -> Sim {
+        let steps = Steps::new();
+        Sim {
+            fs: self.fs.image_killed(steps.clone()),
+            pm: self.pm.fork(steps),
+        }
+    }
+}
+
+fn options(pm: u64, generation_bytes: u64) -> Options {
+    let mut options = Options {
+        pm,
+        ..Options::default()
+    };
+    options.pm_region.part_bytes_first = 256 << 10;
+    options.memtable.bytes_max = generation_bytes;
+    options
+}
+
+fn open(sim: &Sim, options: &Options) -> Engine {
+    Engine::open(sim.world(false), Path::new("/db"), options.clone()).unwrap()
+}
+
+fn put(engine: &Engine, cf: CfId, key: &[u8], value: &[u8]) {
+    let mut batch = WriteBatch::new();
+    batch.put(cf, key, value).unwrap();
+    engine.write(batch.iter(), Durability::Immediate).unwrap();
+}
+
+fn family(id: CfId) -> Family {
+    Family {
+        id,
+        ..Family::DEFAULT
+    }
+}
+
+fn delete(engine: &Engine, cf: CfId, key: &[u8]) {
+    let mut batch = WriteBatch::new();
+    batch.delete(cf, key).unwrap();
+    engine.write(batch.iter(), Durability::Immediate).unwrap();
+}
+
+fn get(engine: &Engine, key: &[u8]) -> Option<Vec<u8>> {
+    engine.get(CF, key, <[u8]>::to_vec).unwrap()
+}
+
+/// A value that says which write it is of.
+fn value(n: u64, len: usize) -> Vec<u8> {
+    let mut value = n.to_le_bytes().to_vec();
+    value.resize(len, n.to_le_bytes()[0]);
+    value
+}
+
+fn scanned(cursor: &mut Cursor) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut all = Vec::new();
+    let mut more = cursor.seek_to_first().unwrap();
+    while more {
+        all.push((cursor.key().to_vec(), cursor.value().to_vec()));
+        more = cursor.next().unwrap();
+    }
+    all
+}
+
+/// A hundred mebibytes through a region of four, while a snapshot and an iterator of the first moment
+/// stay open.
+fn hot_keys_fit(keys: u8) {
+    const LEN: usize = 4000;
+    let sim = Sim::new(4 * MIB);
+    let engine = open(&sim, &options(4 * MIB, 0));
+    for key in 0..keys {
+        put(&engine, CF, &[key], &value(u64::from(key), LEN));
+    }
+    let snapshot = engine.snapshot();
+    let mut cursor = engine.cursor(Family::DEFAULT).unwrap();
+    assert!(cursor.seek_to_first().unwrap());
+    let first: Vec<_> = (0..keys)
+        .map(|key| (vec![key], value(u64::from(key), LEN)))
+        .collect();
+    let writes = 100 * MIB / LEN as u64;
+    let mut most = 0;
+    for n in 1..=writes {
+        let key = n % u64::from(keys);
+        put(&engine, CF, &[key.to_le_bytes()[0]], &value(n, LEN));
+        most = most.max(engine.metrics().space.attached_bytes);
+    }
+    // The generation of the snapshot, the one that was sealed last, the one that is written; each an
+    // eighth of the region, in zones of which the last may be nearly empty.
+    assert!(most < 2 * MIB, "{most} bytes were attached at once");
+    let metrics = engine.metrics();
+    assert!(metrics.generations.len() <= 4, "{:?}", metrics.generations);
+    assert!(metrics.generations_dropped > 150, "{metrics:?}");
+    assert_eq!(metrics.generations[0].readers, 2);
+    assert_eq!(
+        scanned(&mut snapshot.cursor(Family::DEFAULT).unwrap()),
+        first
+    );
+    assert_eq!(scanned(&mut cursor), first);
+    for (key, old) in &first {
+        let at = snapshot.get(CF, key, <[u8]>::to_vec).unwrap();
+        assert_eq!(at.as_ref(), Some(old));
+    }
+    drop((snapshot, cursor));
+    assert!(engine.reclaim().unwrap() >= 1, "nobody needs the first one");
+    let killed = open(&sim.killed(), &options(4 * MIB, 0));
+    engine.close().unwrap();
+    let closed = open(&sim, &options(4 * MIB, 0));
+    for engine in [engine, killed, closed] {
+        for key in 0..u64::from(keys) {
+            let last = (0..u64::from(keys)).map(|back| writes - back);
+            let last = last.filter(|n| n % u64::from(keys) == key).max().unwrap();
+            let found = get(&engine, &[key.to_le_bytes()[0]]);
+            assert!(found == Some(value(last, LEN)), "key {key}");
+        }
+    }
+}
+
+#[test]
+fn one_key_overwritten_without_end_fits() {
+    hot_keys_fit(1);
+}
+
+#[test]
+fn ten_keys_overwritten_without_end_fit() {
+    hot_keys_fit(10);
+}
+
+#[test]
+fn what_everybody_deleted_leaves_nothing_behind() {
+    let engine = open(&Sim::new(MIB), &options(MIB, 16 << 10));
+    for round in 0..20u64 {
+        for key in 0..40u8 {
+            put(&engine, CF, &[key], &value(round, 1000));
+        }
+        for key in 0..40u8 {
+            delete(&engine, CF, &[key]);
+        }
+    }
+    // The tombstones of the last round lie in the active generation.
+    put(&engine, CF, b"last", &value(1, 20_000));
+    engine.reclaim().unwrap();
+    let metrics = engine.metrics();
+    assert!(metrics.generations.len() <= 2, "{:?}", metrics.generations);
+    assert!(metrics.space.attached_bytes <= 5 * (16 << 10));
+}
+
+/// A view keeps a dropped generation's zones until nobody holds it, whoever needs them.
+#[test]
+fn zones_are_given_back_by_the_last_reader() {
+    let engine = open(&Sim::new(MIB), &options(MIB, 16 << 10));
+    let fill = |n: u64| {
+        for i in 0..20 {
+            put(&engine, CF, b"hot", &value(n * 100 + i, 1000));
+        }
+    };
+    fill(1);
+    let old = engine.snapshot();
+    fill(2);
+    // It sees the newest moment, yet its view has all generations that there are.
+    let held = engine.snapshot();
+    let mut cursor = held.cursor(Family::DEFAULT).unwrap();
+    assert!(cursor.seek_to_first().unwrap());
+    fill(3);
+    fill(4);
+    drop(old);
+    engine.reclaim().unwrap();
+    let before = engine.metrics();
+    let retired: Vec<_> = before.generations.iter().filter(|g| g.retired).collect();
+    assert!(!retired.is_empty(), "{:?}", before.generations);
+    assert!(retired.iter().all(|g| g.views == 1), "{retired:?}");
+    let needed = before.generations.iter().filter(|g| g.readers > 0);
+    let needed: Vec<_> = needed.map(|g| (g.readers, g.retired)).collect();
+    assert_eq!(needed, [(2, false)]);
+    // The space is used meanwhile.
+    for n in 5..20 {
+        fill(n);
+        assert_eq!(scanned(&mut cursor), [(b"hot".to_vec(), value(219, 1000))]);
+    }
+    let retired = |engine: &Engine| {
+        engine.reclaim().unwrap();
+        let generations = engine.metrics().generations;
+        generations.iter().filter(|g| g.retired).count()
+    };
+    assert!(retired(&engine) > 0);
+    let used = engine.metrics().space.zones_attached;
+    drop(held);
+    assert!(retired(&engine) > 0, "the cursor holds the view too");
+    drop(cursor);
+    assert_eq!(retired(&engine), 0);
+    assert!(engine.metrics().space.zones_attached < used);
+    assert!(engine.metrics().generations.len() <= 2);
+    assert_eq!(get(&engine, b"hot"), Some(value(1919, 1000)));
+}
+
+/// One version of a key, as the oracle knows it.
+#[derive(Debug, Clone)]
+struct Written {
+    seqno: u64,
+    generation: u64,
+    value: Option<Vec<u8>>,
+}
+
+/// Everything that was ever written, and what must be there of it.
+#[derive(Default)]
+struct Oracle {
+    versions: BTreeMap<(CfId, Vec<u8>), Vec<Written>>,
+    /// Generations in the current view.
+    current: BTreeSet<u64>,
+    /// Those that are dead and read.
+    retired: BTreeSet<u64>,
+}
+
+impl Oracle {
+    fn at(&self, seqno: u64) -> BTreeMap<(CfId, Vec<u8>), Vec<u8>> {
+        let seen = self.versions.iter().filter_map(|(key, all)| {
+            let last = all.iter().rfind(|v| v.seqno <= seqno)?;
+            Some((key.clone(), last.value.clone()?))
+        });
+        seen.collect()
+    }
+
+    /// Drops what nobody needs, by looking at everything. `views` are those that readers hold.
+    fn reclaim(&mut self, readers: &[u64], views: &[BTreeSet<u64>], active: u64) {
+        loop {
+            self.retired
+                .retain(|id| views.iter().any(|view| view.contains(id)));
+            let needed = |generation: u64, is_oldest: bool| {
+                self.versions.values().any(|all| {
+                    all.iter().enumerate().any(|(i, version)| {
+                        let mine = version.generation == generation;
+                        let next = all.get(i + 1);
+                        let newest = next.is_none_or(|next| next.generation != generation);
+                        // A tombstone with nothing below it says what its absence says.
+                        let idle = is_oldest && newest && version.value.is_none();
+                        let between = |next: &Written| {
+                            let from = version.seqno..next.seqno;
+                            readers.iter().any(|r| from.contains(r))
+                        };
+                        mine && !idle && next.is_none_or(between)
+                    })
+                })
+            };
+            let oldest = self.current.iter().chain(&self.retired).min().copied();
+            let mut all = self.current.iter().copied();
+            let dead = all.find(|&g| g != active && !needed(g, Some(g) == oldest));
+            let Some(dead) = dead else { return };
+            self.current.remove(&dead);
+            self.retired.insert(dead);
+        }
+    }
+}
+
+struct Run {
+    engine: Engine,
+    oracle: Oracle,
+    rng: Rng,
+    /// With the view of each.
+    snapshots: Vec<(Snapshot, BTreeSet<u64>)>,
+    cursors: Vec<(Cursor, u64, BTreeSet<u64>)>,
+    written: u64,
+}
+
+impl Run {
+    fn write(&mut self) {
+        let mut batch = WriteBatch::new();
+        let mut all = Vec::new();
+        for _ in 0..1 + self.rng.below(3) {
+            let cf = CfId(u16::try_from(self.rng.below(2)).unwrap());
+            // A few hot keys and some cold ones.
+            let key = match self.rng.one_in(6) {
+                true => vec![b'c', self.rng.next_u64().to_le_bytes()[0] % 32],
+                false => vec![self.rng.next_u64().to_le_bytes()[0] % 3],
+            };
+            self.written += 1;
+            let value = (!self.rng.one_in(3)).then(|| {
+                let len = 8 + self.rng.below(600);
+                value(self.written, len)
+            });
+            match &value {
+                Some(value) => batch.put(cf, &key, value).unwrap(),
+                None => batch.delete(cf, &key).unwrap(),
+            }
+            all.push(((cf, key), value));
+        }
+        let before = self.engine.visible().0;
+        self.engine
+            .write(batch.iter(), Durability::Immediate)
+            .unwrap();
+        let generation = self.active();
+        let first = self.engine.visible().0 + 1 - all.len() as u64;
+        assert!(first > before);
+        for (seqno, (key, value)) in (first..).zip(all) {
+            self.oracle.versions.entry(key).or_default().push(Written {
+                seqno,
+                generation,
+                value,
+            });
+        }
+        self.oracle.current.insert(generation);
+    }
+
+    /// The generations that a reader who comes now sees.
+    fn view(&self) -> BTreeSet<u64> {
+        let generations = self.engine.metrics().generations;
+        let current = generations.iter().filter(|g| !g.retired);
+        current.map(|g| g.id).collect()
+    }
+
+    fn active(&self) -> u64 {
+        let generations = self.engine.metrics().generations;
+        generations.iter().find(|g| !g.sealed).unwrap().id
+    }
+
+    fn check(&mut self) {
+        let scan = |at: &Snapshot| {
+            let mut all = BTreeMap::new();
+            for cf in [CfId(0), CfId(1)] {
+                let rows = scanned(&mut at.cursor(family(cf)).unwrap());
+                all.extend(rows.into_iter().map(|(k, v)| ((cf, k), v)));
+            }
+            all
+        };
+        for (snapshot, _) in &self.snapshots {
+            assert_eq!(scan(snapshot), self.oracle.at(snapshot.seqno().0));
+        }
+        for (cursor, seqno, _) in &mut self.cursors {
+            let want = self.oracle.at(*seqno).into_iter();
+            let want = want.filter(|((cf, _), _)| *cf == CF);
+            let want: Vec<_> = want.map(|((_, k), v)| (k, v)).collect();
+            assert_eq!(scanned(cursor), want);
+        }
+        let now = self.oracle.at(u64::MAX);
+        assert_eq!(scan(&self.engine.snapshot()), now);
+        for (cf, key) in self.oracle.versions.keys() {
+            let found = self.engine.get(*cf, key, <[u8]>::to_vec).unwrap();
+            assert_eq!(found.as_ref(), now.get(&(*cf, key.clone())));
+        }
+    }
+
+    /// Exactly what nobody needs goes.
+    fn reclaim(&mut self) {
+        self.engine.reclaim().unwrap();
+        let snapshots = self.snapshots.iter().map(|(s, view)| (s.seqno().0, view));
+        let cursors = self.cursors.iter().map(|(_, seqno, view)| (*seqno, view));
+        let all = snapshots.chain(cursors);
+        let (readers, views): (Vec<u64>, Vec<_>) = all.map(|(s, v)| (s, v.clone())).unzip();
+        let active = self.active();
+        self.oracle.current.insert(active);
+        self.oracle.reclaim(&readers, &views, active);
+        assert_eq!(self.view(), self.oracle.current, "readers at {readers:?}");
+        let generations = self.engine.metrics().generations;
+        let retired = generations.iter().filter(|g| g.retired).map(|g| g.id);
+        let retired: BTreeSet<u64> = retired.collect();
+        assert_eq!(retired, self.oracle.retired, "readers at {readers:?}");
+    }
+}
+
+/// Random histories with random readers, held against an oracle that knows every version: what is seen
+/// is right at every moment held, and exactly the generations that nobody needs go.
+#[test]
+fn exactly_what_nobody_needs_is_dropped() {
+    let mut dropped = 0;
+    let mut held = 0;
+    for seed in seeds(0..40) {
+        let _replay = Replay("-p thermocline-engine exactly_what_nobody_needs", seed);
+        let mut rng = Rng::new(seed);
+        let mut sim = Sim::new(MIB);
+        let options = options(MIB, 2000 + rng.next_u64() % 4000);
+        let engine = open(&sim, &options);
+        engine.family("other", &CfOptions::default()).unwrap();
+        let mut run = Run {
+            engine,
+            oracle: Oracle::default(),
+            rng,
+            snapshots: Vec::new(),
+            cursors: Vec::new(),
+            written: 0,
+        };
+        for _ in 0..400 {
+            match run.rng.below(40) {
+                0 => run.snapshots.push((run.engine.snapshot(), run.view())),
+                1 => {
+                    let seqno = run.engine.visible().0;
+                    let cursor = run.engine.cursor(Family::DEFAULT).unwrap();
+                    run.cursors.push((cursor, seqno, run.view()));
+                }
+                2..4 if !run.snapshots.is_empty() => {
+                    let one = run.rng.below(run.snapshots.len());
+                    run.snapshots.swap_remove(one);
+                }
+                4..6 if !run.cursors.is_empty() => {
+                    let one = run.rng.below(run.cursors.len());
+                    run.cursors.swap_remove(one);
+                }
+                6..9 => run.reclaim(),
+                9 => run.engine.work_ahead().unwrap(),
+                10 => run.check(),
+                11 if run.rng.one_in(4) => {
+                    // A new process, after a crash or a close. Nobody reads the past any more.
+                    run.snapshots.clear();
+                    run.cursors.clear();
+                    let retired = std::mem::take(&mut run.oracle.retired);
+                    run.oracle.current.extend(retired);
+                    if run.rng.one_in(2) {
+                        run.engine.close().unwrap();
+                    } else {
+                        sim = sim.killed();
+                    }
+                    run.engine = open(&sim, &options);
+                    run.check();
+                }
+                _ => run.write(),
+            }
+            let generations = run.engine.metrics().generations;
+            held += generations.iter().filter(|g| g.retired).count();
+        }
+        run.reclaim();
+        run.check();
+        dropped += run.engine.metrics().generations_dropped;
+    }
+    assert!(
+        dropped > 300 && held > 1000,
+        "{dropped} dropped, {held} held"
+    );
+}
+
+/// Writers, getters, snapshots and cursors beside the store's own thread, in a region that has to be
+/// used again and again.
+#[test]
+fn readers_beside_the_stores_thread_never_miss_a_value() {
+    const KEYS: usize = 8;
+    let world = Sim::new(MIB).world(true);
+    let engine = Engine::open(world, Path::new("/db"), options(MIB, 24 << 10)).unwrap();
+    for key in 0..KEYS as u64 {
+        put(&engine, CF, &key.to_le_bytes(), &value(0, 700));
+    }
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for reader in 0..2 {
+            let (engine, done) = (&engine, &done);
+            scope.spawn(move || {
+                let mut last = [0; KEYS];
+                let mut rng = Rng::new(reader);
+                while !done.load(Ordering::Relaxed) {
+                    let snapshot = rng.one_in(3).then(|| engine.snapshot());
+                    for key in 0..KEYS as u64 {
+                        let found = get(engine, &key.to_le_bytes()).expect("never deleted");
+                        let n = u64::from_le_bytes(found[..8].try_into().unwrap());
+                        assert_eq!(found, value(n, 700));
+                        let last = &mut last[usize::try_from(key).unwrap()];
+                        assert!(n >= *last, "time goes forward");
+                        *last = n;
+                    }
+                    let Some(snapshot) = snapshot else { continue };
+                    let rows = scanned(&mut snapshot.cursor(Family::DEFAULT).unwrap());
+                    assert_eq!(rows.len(), KEYS);
+                    let again = scanned(&mut snapshot.cursor(Family::DEFAULT).unwrap());
+                    assert_eq!(rows, again);
+                }
+            });
+        }
+        let mut n = 0;
+        while engine.metrics().generations_dropped < 60 {
+            n += 1;
+            let mut batch = WriteBatch::new();
+            batch
+                .put(CF, &(n % KEYS as u64).to_le_bytes(), &value(n, 700))
+                .unwrap();
+            match engine.write(batch.iter(), Durability::Immediate) {
+                Ok(()) => {}
+                // Readers hold what is dead: they will let go.
+                Err(Error::OutOfSpace(_)) => std::thread::yield_now(),
+                Err(error) => panic!("{error}"),
+            }
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    engine.close().unwrap();
+}
+
+/// Readers of a store that was closed, and opened again by another that drops what they read.
+#[test]
+fn readers_that_outlive_their_store_keep_what_they_read() {
+    let sim = Sim::new(MIB);
+    let options = options(MIB, 16 << 10);
+    let fill = |engine: &Engine, n: u64| {
+        for i in 0..40 {
+            put(engine, CF, b"hot", &value(n * 100 + i, 1000));
+        }
+    };
+    let first = open(&sim, &options);
+    fill(&first, 1);
+    let old = first.snapshot();
+    drop(first);
+    let second = open(&sim, &options);
+    fill(&second, 2);
+    let newer = second.cursor(Family::DEFAULT).unwrap();
+    second.close().unwrap();
+    drop(second);
+    let third = open(&sim, &options);
+    let there = third.metrics().generations;
+    let (mut dropped, mut newer) = (0, newer);
+    for n in 3..40 {
+        fill(&third, n);
+        let at = old.get(CF, b"hot", <[u8]>::to_vec).unwrap();
+        assert_eq!(at, Some(value(139, 1000)));
+        assert_eq!(scanned(&mut newer), [(b"hot".to_vec(), value(239, 1000))]);
+        dropped = third.metrics().generations_dropped;
+    }
+    let ids = |engine: &Engine| -> Vec<u64> {
+        let generations = engine.metrics().generations;
+        generations.iter().map(|g| g.id).collect()
+    };
+    assert!(dropped > 10, "its own go");
+    assert!(there.iter().all(|g| ids(&third).contains(&g.id)));
+    drop(old);
+    third.reclaim().unwrap();
+    assert!(there.iter().all(|g| ids(&third).contains(&g.id)));
+    drop(newer);
+    third.reclaim().unwrap();
+    assert!(ids(&third).len() <= 2, "{:?}", ids(&third));
+    assert_eq!(get(&third, b"hot"), Some(value(3939, 1000)));
+}
+
+/// A family that is dropped leaves generations in which nothing else lives.
+#[test]
+fn a_dropped_family_gives_its_space_back() {
+    let engine = open(&Sim::new(MIB), &options(MIB, 16 << 10));
+    let side = engine.family("side", &CfOptions::default()).unwrap();
+    put(&engine, CF, b"default", b"stays");
+    for n in 0..100 {
+        put(&engine, side.id, &[n], &value(u64::from(n), 1000));
+    }
+    let used = engine.metrics().space.zones_attached;
+    let snapshot = engine.snapshot();
+    engine.drop_family("side").unwrap();
+    // The one that is written goes when it is sealed.
+    put(&engine, CF, b"large", &value(7, 16_000));
+    engine.reclaim().unwrap();
+    assert!(engine.metrics().space.zones_attached >= used, "it is read");
+    for n in 0..100 {
+        let at = snapshot.get(side.id, &[n], <[u8]>::to_vec).unwrap();
+        assert_eq!(at, Some(value(u64::from(n), 1000)));
+    }
+    drop(snapshot);
+    engine.reclaim().unwrap();
+    assert_eq!(engine.metrics().generations.len(), 2);
+    assert_eq!(get(&engine, b"default").as_deref(), Some(&b"stays"[..]));
+}
