@@ -330,14 +330,17 @@ fn another_pm_at_every_open() {
     let db = Db::open(&dir, with_pm(256 << 10)).unwrap();
     assert_filled(&db);
     for n in 0..10_000u32 {
-        if let Err(error) = db.put("big", n.to_be_bytes().repeat(12_000)) {
+        if let Err(error) = db.put(format!("big {n}"), n.to_be_bytes().repeat(12_000)) {
             let says = ["region.pm", "full", "raise pm"];
             refused::<()>(Err(error), ErrorKind::OutOfSpace, &says);
             break;
         }
         assert!(n < 9_999, "pm is no limit");
     }
-    db.delete("big").unwrap();
+    let big: Vec<_> = db.prefix(b"big").map(|entry| entry.unwrap().0).collect();
+    for key in big {
+        db.delete(key).unwrap();
+    }
     assert_filled(&db);
     drop(db);
     assert_eq!(std::fs::metadata(dir.join("region.pm")).unwrap().len(), len);
