@@ -48,6 +48,21 @@ Examples:
     Scan(ScanArgs),
     /// Write the rows of a CSV, TSV or JSON-lines file, each as a JSON object under its key
     Load(LoadArgs),
+    /// List the column families, one line each: name, order, metadata
+    #[command(after_help = "\
+Examples:
+  thermocline families orders.db
+  thermocline families orders.db --json")]
+    Families(DbArgs),
+    /// Make a column family, unless it is there
+    CreateFamily(CreateFamilyArgs),
+    /// Drop a column family with everything in it, durably
+    #[command(after_help = "\
+Examples:
+  thermocline drop-family orders.db archive
+
+The name is free afterwards. The default column family stays. Persistent memory is not given back yet.")]
+    DropFamily(FamilyArgs),
     /// Show what lies where: tiers, generations, bytes, region, options
     #[command(after_help = "\
 Examples:
@@ -166,6 +181,38 @@ pub(crate) struct DbArgs {
     pub store: StoreArgs,
 }
 
+/// Arguments of `create-family`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  thermocline create-family events.db by-source
+  thermocline create-family events.db log --reverse        scans begin at the last key
+
+The order of the keys is fixed when a family is made: making it again with --reverse is an error if
+its keys ascend.")]
+pub(crate) struct CreateFamilyArgs {
+    /// The database's folder; made if there is none
+    pub db: PathBuf,
+    /// The column family
+    pub name: String,
+    /// Keys order bytewise descending
+    #[arg(long)]
+    pub reverse: bool,
+    #[command(flatten)]
+    pub store: StoreArgs,
+}
+
+/// Arguments of `drop-family`.
+#[derive(Debug, Args)]
+pub(crate) struct FamilyArgs {
+    /// The database's folder
+    pub db: PathBuf,
+    /// The column family
+    pub name: String,
+    #[command(flatten)]
+    pub store: StoreArgs,
+}
+
 /// Arguments of `put`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -227,14 +274,15 @@ Examples:
 
 Each line is KEY<TAB>VALUE. In both, a tab is \\t, a line's end \\n, a backslash \\\\, and each byte
 that is not part of printable UTF-8 \\xNN. --hex prints digits instead. --json prints
-{\"entries\":[{\"key\":…,\"value\":…}],\"count\":N}; what is not UTF-8 stands there as key_hex, value_hex.")]
+{\"entries\":[{\"key\":…,\"value\":…}],\"count\":N}; what is not UTF-8 stands there as key_hex, value_hex.
+In a column family whose keys descend, --from is above --to, and --reverse begins at the lowest key.")]
 pub(crate) struct ScanArgs {
     /// The database's folder
     pub db: PathBuf,
     /// Begin at this key
     #[arg(long, value_name = "KEY")]
     pub from: Option<String>,
-    /// End before this key
+    /// End before this key, in the family's order
     #[arg(long, value_name = "KEY")]
     pub to: Option<String>,
     /// Only keys that begin like this

@@ -1,6 +1,7 @@
 //! The commands, one file each; the small ones together.
 
 mod bench;
+pub(crate) mod families;
 mod line_ends;
 mod load;
 mod point;

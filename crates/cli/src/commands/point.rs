@@ -27,7 +27,7 @@ pub(crate) fn delete(args: &KeyArgs, output: &mut Output) -> Outcome {
     done(output)
 }
 
-fn done(output: &mut Output) -> Outcome {
+pub(crate) fn done(output: &mut Output) -> Outcome {
     if output.json {
         return output.document(&json!({"ok": true}));
     }

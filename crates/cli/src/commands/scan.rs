@@ -1,5 +1,6 @@
 //! `scan`: the entries of a range.
 
+use std::cmp::Ordering;
 use std::ops::Bound;
 
 use serde_json::{Map, Value};
@@ -15,13 +16,11 @@ type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
 /// Prints the entries of a range.
 pub(crate) fn scan(args: &ScanArgs, output: &mut Output) -> Outcome {
-    let bounds = bounds(args)?;
+    let typed = Typed::of(args)?;
     let db = args.store.open(&args.db, Access::Read)?;
     let family = family(&db, &args.db, args.cf.as_deref(), Access::Read)?;
-    let entries = match &bounds {
-        bounds if is_empty(bounds) => None,
-        _ => Some(family.range(bounds)),
-    };
+    let reverse = family.options().reverse == Some(true);
+    let entries = family.range(typed.bounds(reverse));
     let limit = args.limit.unwrap_or(u64::MAX);
     if output.json {
         return print_json(args, entries, limit, output);
@@ -47,7 +46,7 @@ pub(crate) fn scan(args: &ScanArgs, output: &mut Output) -> Outcome {
     Ok(())
 }
 
-fn print_json(args: &ScanArgs, entries: Option<Scan>, limit: u64, output: &mut Output) -> Outcome {
+fn print_json(args: &ScanArgs, entries: Scan, limit: u64, output: &mut Output) -> Outcome {
     output.bytes(b"{\"entries\":[")?;
     let mut first = true;
     let count = each(entries, args.reverse, limit, |key, value| {
@@ -67,14 +66,11 @@ fn print_json(args: &ScanArgs, entries: Option<Scan>, limit: u64, output: &mut O
 
 /// Calls `show` with each entry, and counts them.
 fn each(
-    entries: Option<Scan>,
+    mut entries: Scan,
     reverse: bool,
     limit: u64,
     mut show: impl FnMut(&[u8], &[u8]) -> Outcome,
 ) -> Outcome<u64> {
-    let Some(mut entries) = entries else {
-        return Ok(0);
-    };
     let mut count = 0;
     while count < limit {
         let entry = if reverse {
@@ -90,27 +86,64 @@ fn each(
     Ok(count)
 }
 
-/// What `--from`, `--to` and `--prefix` allow together.
-fn bounds(args: &ScanArgs) -> Outcome<Bounds> {
-    let typed = |argument: &Option<String>| {
-        argument
-            .as_ref()
-            .map(|text| bytes_of(text, args.hex))
-            .transpose()
-    };
-    let (mut from, mut to) = (typed(&args.from)?, typed(&args.to)?);
-    if let Some(prefix) = typed(&args.prefix)? {
-        let end = after_prefix(&prefix);
-        from = from.max(Some(prefix));
-        to = match (to, end) {
-            (Some(to), Some(end)) => Some(to.min(end)),
-            (to, end) => to.or(end),
+/// What `--from`, `--to` and `--prefix` say.
+struct Typed {
+    from: Option<Vec<u8>>,
+    to: Option<Vec<u8>>,
+    prefix: Option<Vec<u8>>,
+}
+
+impl Typed {
+    fn of(args: &ScanArgs) -> Outcome<Typed> {
+        let typed = |argument: &Option<String>| {
+            argument
+                .as_ref()
+                .map(|text| bytes_of(text, args.hex))
+                .transpose()
         };
+        Ok(Typed {
+            from: typed(&args.from)?,
+            to: typed(&args.to)?,
+            prefix: typed(&args.prefix)?,
+        })
     }
-    Ok((
-        from.map_or(Bound::Unbounded, Bound::Included),
-        to.map_or(Bound::Unbounded, Bound::Excluded),
-    ))
+
+    /// What they allow together, in a family whose keys descend if `reverse`.
+    fn bounds(self, reverse: bool) -> Bounds {
+        let begin = self.from.map_or(Bound::Unbounded, Bound::Included);
+        let end = self.to.map_or(Bound::Unbounded, Bound::Excluded);
+        let Some(prefix) = self.prefix else {
+            return (begin, end);
+        };
+        let above = after_prefix(&prefix).map_or(Bound::Unbounded, Bound::Excluded);
+        let lowest = Bound::Included(prefix);
+        if reverse {
+            (
+                tighter(begin, above, Ordering::Less),
+                tighter(end, lowest, Ordering::Greater),
+            )
+        } else {
+            (
+                tighter(begin, lowest, Ordering::Greater),
+                tighter(end, above, Ordering::Less),
+            )
+        }
+    }
+}
+
+/// Of two bounds of the same end the one that allows less; `inward` is how its key lies to the other.
+fn tighter(a: Bound<Vec<u8>>, b: Bound<Vec<u8>>, inward: Ordering) -> Bound<Vec<u8>> {
+    let first = match (&a, &b) {
+        (Bound::Unbounded, _) => false,
+        (_, Bound::Unbounded) => true,
+        (Bound::Included(x) | Bound::Excluded(x), Bound::Included(y) | Bound::Excluded(y)) => {
+            match x.cmp(y) {
+                Ordering::Equal => matches!(a, Bound::Excluded(_)),
+                order => order == inward,
+            }
+        }
+    };
+    if first { a } else { b }
 }
 
 /// The first key after all keys that begin with `prefix`, if there is one.
@@ -119,13 +152,6 @@ fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     let mut end = prefix[..=last].to_vec();
     end[last] += 1;
     Some(end)
-}
-
-fn is_empty(bounds: &Bounds) -> bool {
-    match bounds {
-        (Bound::Included(from), Bound::Excluded(to)) => from >= to,
-        _ => false,
-    }
 }
 
 #[cfg(test)]

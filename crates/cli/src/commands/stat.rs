@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use thermocline::size::format_size;
-use thermocline::{GenerationMetrics, Metrics};
+use thermocline::{Db, GenerationMetrics, Metrics};
 use thermocline_bench::grouped;
 
 use crate::args::DbArgs;
@@ -15,12 +15,13 @@ use crate::text::count;
 pub(crate) fn stat(args: &DbArgs, output: &mut Output) -> Outcome {
     let db = args.store.open(&args.db, Access::Read)?;
     let (metrics, families) = (db.metrics(), db.column_families());
+    let shown = shown(&db, &families);
     db.close()?;
     if output.json {
         return output.document(&as_json(&metrics, &families));
     }
     output.line(&args.db.display().to_string())?;
-    for (name, text) in tiers(&metrics, &families) {
+    for (name, text) in tiers(&metrics, &shown) {
         output.line(&format!("  {name:<18} {text}"))?;
     }
     output.line("")?;
@@ -54,6 +55,18 @@ fn state(generation: &GenerationMetrics) -> &'static str {
         GenerationMetrics { sealed: true, .. } => "sealed",
         _ => "writing",
     }
+}
+
+/// The families as text, with what is special about them.
+fn shown(db: &Db, families: &[String]) -> Vec<String> {
+    let shown = |name: &String| {
+        let family = db.find_column_family(name)?;
+        Some(match family.options().reverse {
+            Some(true) => format!("{name} (descending)"),
+            _ => name.clone(),
+        })
+    };
+    families.iter().filter_map(shown).collect()
 }
 
 fn tiers(m: &Metrics, families: &[String]) -> Vec<(&'static str, String)> {

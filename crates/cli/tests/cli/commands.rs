@@ -555,3 +555,112 @@ fn errors_with_json_leave_standard_output_empty() {
     let run = store.run(&["stat", "DB", "--json"]);
     assert_eq!((run.code, run.out.as_str()), (1, ""));
 }
+
+#[test]
+fn families_are_made_listed_and_dropped() {
+    let store = Store::new();
+    assert_eq!(store.run(&["put", "DB", "k", "v"]).code, 0);
+    let list = store.run(&["families", "DB"]);
+    assert_eq!(
+        (list.code, list.out.as_str()),
+        (0, "default\tascending\n"),
+        "{}",
+        list.err
+    );
+    let made = store.run(&["create-family", "DB", "log", "--reverse"]);
+    assert_eq!((made.code, made.out.as_str()), (0, ""), "{}", made.err);
+    let again = store.run(&["create-family", "DB", "log", "--json"]);
+    assert_eq!(again.json(), json!({"ok": true}));
+    assert_eq!(store.run(&["create-family", "DB", "two\tlines"]).code, 0);
+    let wrong = store.run(&["create-family", "DB", "default", "--reverse"]);
+    assert_eq!(wrong.code, 1);
+    assert!(
+        wrong.is_one_sentence_naming("reverse=false"),
+        "{}",
+        wrong.err
+    );
+    // What the library sets, the command line shows.
+    let db = thermocline::Db::open(store.path(), store.options()).unwrap();
+    let log = db.find_column_family("log").unwrap();
+    let mut batch = db.batch();
+    batch.set_metadata_cf(&log, "offset 17");
+    batch.commit(thermocline::Durability::Immediate).unwrap();
+    drop((db, log, batch));
+    assert_eq!(
+        store.run(&["families", "DB"]).out,
+        "default\tascending\nlog\tdescending\t9 bytes of metadata\ntwo\\tlines\tascending\n"
+    );
+    assert_eq!(
+        store.run(&["families", "DB", "--json"]).json(),
+        json!({"families": [
+            {"name": "default", "reverse": false},
+            {"name": "log", "reverse": true, "metadata": "offset 17"},
+            {"name": "two\tlines", "reverse": false},
+        ], "count": 3})
+    );
+    let stat = store.run(&["stat", "DB"]);
+    assert!(stat.out.contains("log (descending)"), "{}", stat.out);
+
+    let dropped = store.run(&["drop-family", "DB", "log"]);
+    assert_eq!((dropped.code, dropped.out.as_str()), (0, ""));
+    for command in [
+        vec!["drop-family", "DB", "log"],
+        vec!["scan", "DB", "--cf", "log"],
+    ] {
+        let run = store.run(&command);
+        assert_eq!(run.code, 1, "{command:?}");
+        assert!(
+            run.is_one_sentence_naming("'log'") && run.err.contains("default"),
+            "{command:?}: {}",
+            run.err
+        );
+    }
+    let stat = store.run(&["stat", "DB", "--json"]).json();
+    assert_eq!(stat["column_families"], json!(["default", "two\tlines"]));
+    let run = store.run(&["drop-family", "DB", "default"]);
+    assert_eq!(run.code, 1);
+    assert!(run.is_one_sentence_naming("'default'"), "{}", run.err);
+    assert_eq!(store.run(&["verify", "DB"]).code, 0);
+    assert_eq!(store.run(&["drop-family", "DB"]).code, 2);
+    // The name is free, and what it had is gone.
+    assert_eq!(store.run(&["put", "DB", "new", "1", "--cf", "log"]).code, 0);
+    assert_eq!(store.run(&["scan", "DB", "--cf", "log"]).out, "new\t1\n");
+    assert_eq!(
+        store.run(&["families", "DB"]).out,
+        "default\tascending\ntwo\\tlines\tascending\nlog\tascending\n"
+    );
+}
+
+#[test]
+fn scans_of_a_descending_family_are_in_its_order() {
+    let store = Store::new();
+    let made = store.run(&["create-family", "DB", "log", "--reverse"]);
+    assert_eq!(made.code, 0, "{}", made.err);
+    for key in ["a", "b", "b/1", "b/2", "c"] {
+        assert_eq!(store.run(&["put", "DB", key, "", "--cf", "log"]).code, 0);
+    }
+    let keys = |arguments: &[&str]| {
+        let all = [&["scan", "DB", "--keys-only", "--cf", "log"], arguments].concat();
+        let run = store.run(&all);
+        assert_eq!(run.code, 0, "{}", run.err);
+        run.out
+            .lines()
+            .map(str::to_string)
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    assert_eq!(keys(&[]), "c b/2 b/1 b a");
+    assert_eq!(keys(&["--reverse"]), "a b b/1 b/2 c");
+    assert_eq!(keys(&["--from", "b/1"]), "b/1 b a");
+    assert_eq!(keys(&["--to", "b/1"]), "c b/2");
+    assert_eq!(keys(&["--from", "c", "--to", "b"]), "c b/2 b/1");
+    assert_eq!(keys(&["--from", "b", "--to", "c"]), "");
+    assert_eq!(keys(&["--prefix", "b"]), "b/2 b/1 b");
+    assert_eq!(keys(&["--prefix", "b/", "--reverse"]), "b/1 b/2");
+    assert_eq!(keys(&["--prefix", "b", "--from", "b/1"]), "b/1 b");
+    assert_eq!(keys(&["--prefix", "b", "--from", "x"]), "b/2 b/1 b");
+    assert_eq!(keys(&["--prefix", "b", "--to", "b"]), "b/2 b/1");
+    assert_eq!(keys(&["--prefix", "b", "--to", "b/1"]), "b/2");
+    assert_eq!(keys(&["--prefix", "b", "--to", "a"]), "b/2 b/1 b");
+    assert_eq!(keys(&["--limit", "2"]), "c b/2");
+}
