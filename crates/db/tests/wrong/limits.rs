@@ -1,6 +1,8 @@
 //! Limits of keys, values, batches, names and options.
 
-use thermocline::limits::{CF_NAME_LEN_MAX, KEY_LEN_MAX, VALUE_INLINE_MAX, VALUE_LEN_MAX};
+use thermocline::limits::{
+    CF_NAME_LEN_MAX, KEY_LEN_MAX, METADATA_LEN_MAX, VALUE_INLINE_MAX, VALUE_LEN_MAX,
+};
 use thermocline::{CfOptions, Db, Durability, ErrorKind, Options};
 
 use super::*;
@@ -106,7 +108,30 @@ fn batches() {
     mixed.clear();
     mixed.delete_cf(&family, "k");
     refused(mixed.commit(Durability::Immediate), kind, &["own database"]);
+    mixed.clear();
+    mixed.set_metadata_cf(&family, "blob");
+    refused(mixed.commit(Durability::Immediate), kind, &["own database"]);
+    refused(db.multi_get_cf([(&family, "k")]), kind, &["own database"]);
+    // Metadata past its limit takes the whole batch along; at the limit all is well.
+    let longest = vec![b'm'; METADATA_LEN_MAX];
+    mixed.clear();
+    mixed
+        .put("k", "v")
+        .set_metadata([&longest[..], b"m"].concat());
+    let says = ["metadata", "65536", "65537"];
+    refused(mixed.commit(Durability::Immediate), kind, &says);
     assert_unchanged(&dir, &before);
+    assert_eq!(db.metadata().unwrap(), None);
+    mixed.clear();
+    mixed.set_metadata(&longest);
+    mixed.commit(Durability::Immediate).unwrap();
+    assert!(db.metadata().unwrap().unwrap() == longest[..]);
+    mixed
+        .set_metadata("")
+        .commit(Durability::Immediate)
+        .unwrap();
+    assert_eq!(db.metadata().unwrap().as_deref(), Some(&b""[..]));
+    let before = snapshot(&dir);
     // An empty batch is nothing.
     db.batch().commit(Durability::Immediate).unwrap();
     assert_unchanged(&dir, &before);
@@ -119,6 +144,7 @@ fn batches() {
     batch.commit(Durability::Immediate).unwrap();
     drop((db, batch, mixed, too_big));
     let db = Db::open(&dir, big_enough).unwrap();
+    assert_eq!(db.metadata().unwrap().as_deref(), Some(&b""[..]));
     assert_eq!(db.range([0]..=[62]).count(), 63);
     assert!(*db.get([62]).unwrap().unwrap() == value);
 }

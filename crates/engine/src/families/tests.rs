@@ -141,6 +141,8 @@ fn who_looked_before_a_drop_goes_on_seeing() {
         let blob = at.metadata(two.id, <[u8]>::to_vec).unwrap();
         assert_eq!(blob.as_deref(), Some(&b"twice"[..]));
     }
+    says_dropped(cursor.refresh(), "one");
+    assert_eq!(keys(cursor.sibling()).len(), 3, "it stays where it was");
     says_dropped(between.cursor(one), "one");
     says_dropped(after.cursor(one), "one");
     says_dropped(after.cursor(two), "two");

@@ -1,24 +1,24 @@
 //! Random sequences of everything that the API offers, against `BTreeMap`s.
 //!
 //! Each seed draws options and then steps: writes, reads, scans from both ends, moves of cursors that
-//! live through other steps, column families, closing, dropping, reopening, also for reading only.
-//! Iterators and cursors carry a copy of the map from when they were made, and must show exactly
-//! that for as long as they live.
+//! live through other steps, column families of both orders that come, go and come back, their
+//! metadata, closing, dropping, reopening, also for reading only. Iterators, cursors and snapshots
+//! carry a copy of the map from when they were made, and must show exactly that for as long as they
+//! live, were the family dropped meanwhile; handles of dropped families are refused.
 //!
 //! Keys come from a small pool of hostile ones (empty, prefixes of each other, runs of 0x00 and
 //! 0xff, 65,535 bytes), so that the same keys meet again and again.
 
-use std::collections::BTreeMap;
+mod reading;
+
 use std::ops::Bound;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use thermocline::limits::{KEY_LEN_MAX, VALUE_INLINE_MAX};
-use thermocline::{CfOptions, ColumnFamily, Cursor, Db, Durability, ErrorKind, Options, Scan};
+use thermocline::{CfOptions, ColumnFamily, Db, Durability, ErrorKind, Options, Result, Snapshot};
 use thermocline_testkit::{Replay, Rng, seeds};
 
-type Map = BTreeMap<Vec<u8>, Vec<u8>>;
-type Entry = (Vec<u8>, Vec<u8>);
+use crate::reading::{Content, Going, Held, Then, head};
 
 const STEPS: usize = 400;
 
@@ -83,109 +83,11 @@ fn options(rng: &mut Rng) -> Options {
     options
 }
 
-/// A cursor with the map at the moment when it was made, and where it is.
-struct Held {
-    cursor: Cursor,
-    map: Arc<Map>,
-    at: Option<Vec<u8>>,
-}
-
-impl Held {
-    fn step(&mut self, rng: &mut Rng, key: &[u8]) {
-        let map = &self.map;
-        let before = |at: &[u8]| last(map, Bound::Unbounded, Bound::Excluded(at));
-        let after = |at: &[u8]| first(map, Bound::Excluded(at), Bound::Unbounded);
-        let (moved, expected) = match rng.below(10) {
-            0 => (
-                self.cursor.seek_to_first(),
-                first(map, Bound::Unbounded, Bound::Unbounded),
-            ),
-            1 => (
-                self.cursor.seek_to_last(),
-                last(map, Bound::Unbounded, Bound::Unbounded),
-            ),
-            2 => {
-                let expected = first(map, Bound::Included(key), Bound::Unbounded);
-                (self.cursor.seek(key), expected)
-            }
-            3 => {
-                let expected = last(map, Bound::Unbounded, Bound::Included(key));
-                (self.cursor.seek_for_prev(key), expected)
-            }
-            4..7 => (self.cursor.prev(), self.at.as_deref().and_then(before)),
-            _ => (self.cursor.next(), self.at.as_deref().and_then(after)),
-        };
-        assert_eq!(moved.unwrap(), expected.is_some());
-        assert_eq!(self.cursor.valid(), expected.is_some());
-        let (key, value) = expected.clone().unwrap_or_default();
-        assert!(self.cursor.key() == key, "key {}", head(self.cursor.key()));
-        assert!(self.cursor.value() == value, "value of {}", head(&key));
-        self.at = expected.map(|(key, _)| key);
-    }
-}
-
-fn first(map: &Map, low: Bound<&[u8]>, high: Bound<&[u8]>) -> Option<Entry> {
-    let entry = map.range::<[u8], _>((low, high)).next()?;
-    Some((entry.0.clone(), entry.1.clone()))
-}
-
-fn last(map: &Map, low: Bound<&[u8]>, high: Bound<&[u8]>) -> Option<Entry> {
-    let entry = map.range::<[u8], _>((low, high)).next_back()?;
-    Some((entry.0.clone(), entry.1.clone()))
-}
-
-fn head(bytes: &[u8]) -> String {
-    format!(
-        "{:02x?} of {} bytes",
-        &bytes[..bytes.len().min(12)],
-        bytes.len()
-    )
-}
-
-/// A scan with what it still has to give.
-struct Going {
-    scan: Scan,
-    left: std::collections::VecDeque<Entry>,
-}
-
-impl Going {
-    fn new(scan: Scan, map: &Map, low: Bound<&[u8]>, high: Bound<&[u8]>) -> Going {
-        let sane = match (low, high) {
-            (Bound::Included(a), Bound::Included(b)) => a <= b,
-            (Bound::Included(a) | Bound::Excluded(a), Bound::Included(b) | Bound::Excluded(b)) => {
-                a < b
-            }
-            _ => true,
-        };
-        let inside = sane.then(|| map.range::<[u8], _>((low, high)));
-        let left = inside.into_iter().flatten();
-        Going {
-            scan,
-            left: left.map(|(k, v)| (k.clone(), v.clone())).collect(),
-        }
-    }
-
-    /// Takes up to `most` entries from random ends; whether it has ended.
-    fn take(&mut self, rng: &mut Rng, most: usize) -> bool {
-        let backwards = rng.below(5);
-        for _ in 0..most {
-            let (got, expected) = if rng.below(4) < backwards {
-                (self.scan.next_back(), self.left.pop_back())
-            } else {
-                (self.scan.next(), self.left.pop_front())
-            };
-            let got = got.map(|entry| entry.unwrap());
-            let Some((key, value)) = expected else {
-                assert!(got.is_none(), "{} after the end", head(&got.unwrap().0));
-                assert!(self.scan.next().is_none() && self.scan.next_back().is_none());
-                return true;
-            };
-            let got = got.unwrap_or_else(|| panic!("{} is missing", head(&key)));
-            assert!(got.0 == key, "{} instead of {}", head(&got.0), head(&key));
-            assert!(*got.1 == value, "value of {}", head(&key));
-        }
-        false
-    }
+/// The error that names a family that is not there or cannot go.
+fn refused<T: std::fmt::Debug>(result: Result<T>, name: &str) {
+    let error = result.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+    assert!(error.to_string().contains(&format!("'{name}'")), "{error}");
 }
 
 /// The database and what must be in it.
@@ -197,10 +99,17 @@ struct Run {
     keys: Vec<Vec<u8>>,
     db: Option<Db>,
     /// By name; also in the order in which they were made.
-    families: Vec<(String, Arc<Map>)>,
+    families: Vec<(String, Content)>,
     cursors: Vec<Held>,
     scans: Vec<Going>,
+    thens: Vec<Then>,
+    /// Handles of families that were dropped since the database was opened, with a snapshot from
+    /// before.
+    gone: Vec<(ColumnFamily, Snapshot, Content)>,
 }
+
+/// Names come back: more families are made than there are names.
+const NAMES: &[&str] = &["one", "two", "three", "four", "five", ""];
 
 impl Run {
     fn new(seed: u64) -> Run {
@@ -221,9 +130,11 @@ impl Run {
             options,
             keys,
             db: None,
-            families: vec![("default".into(), Arc::default())],
+            families: vec![("default".into(), Content::default())],
             cursors: Vec::new(),
             scans: Vec::new(),
+            thens: Vec::new(),
+            gone: Vec::new(),
             _home: home,
         };
         run.db = Some(Db::open(&run.dir, run.options.clone()).unwrap());
@@ -241,11 +152,10 @@ impl Run {
     fn family(&mut self) -> (usize, ColumnFamily) {
         let i = self.rng.below(self.families.len());
         let family = self.db().find_column_family(&self.families[i].0);
-        (i, family.expect("it was made"))
-    }
-
-    fn map(&mut self, i: usize) -> &mut Map {
-        Arc::make_mut(&mut self.families[i].1)
+        let family = family.expect("it was made");
+        let reverse = self.families[i].1.reverse;
+        assert_eq!(family.options(), CfOptions::default().reverse(reverse));
+        (i, family)
     }
 
     fn step(&mut self) {
@@ -255,17 +165,20 @@ impl Run {
             0..30 => {
                 let value = value(&mut self.rng);
                 family.put(&key, &value).unwrap();
-                self.map(i).insert(key, value);
+                self.families[i].1.map().insert(key, value);
             }
             30..40 => {
                 family.delete(&key).unwrap();
-                self.map(i).remove(&key);
+                self.families[i].1.map().remove(&key);
             }
             40..50 => self.batch(),
             50..60 => {
                 let got = family.get(&key).unwrap();
-                let expected = self.families[i].1.get(&key);
+                let content = &self.families[i].1;
+                let expected = content.map.get(&key);
                 assert!(got.as_deref() == expected.map(|v| &v[..]), "{}", head(&key));
+                content.check_metadata(family.metadata());
+                self.multi_get();
             }
             60..70 => {
                 let scan = self.scan(i, &family);
@@ -273,18 +186,18 @@ impl Run {
             }
             70..74 => self.cursors.push(Held {
                 cursor: family.cursor().unwrap(),
-                map: self.families[i].1.clone(),
+                content: self.families[i].1.clone(),
                 at: None,
             }),
             74..84 => self.move_cursor(),
             84..94 => self.go_on_scanning(),
-            94 if self.families.len() < 6 => {
-                let name = format!("family {}", self.families.len());
-                self.db()
-                    .column_family(&name, CfOptions::default())
-                    .unwrap();
-                self.families.push((name, Arc::default()));
+            94 => self.make_family(),
+            95 => {
+                drop(family);
+                self.drop_family();
             }
+            96 => self.take_snapshot(),
+            99 => self.look_back(),
             97 => {
                 // It is a handle too.
                 drop(family);
@@ -300,18 +213,25 @@ impl Run {
 
     fn batch(&mut self) {
         let mut batch = self.db().batch();
-        let mut after: Vec<Arc<Map>> = self.families.iter().map(|f| f.1.clone()).collect();
+        let mut after: Vec<Content> = self.families.iter().map(|f| f.1.clone()).collect();
         for _ in 0..self.rng.below(12) {
             let (i, family) = self.family();
             let key = self.key();
             if self.rng.one_in(4) {
                 batch.delete_cf(&family, &key);
-                Arc::make_mut(&mut after[i]).remove(&key);
+                after[i].map().remove(&key);
+            } else if self.rng.one_in(4) {
+                let blob = vec![key.len().to_le_bytes()[0]; self.rng.below(300)];
+                match i {
+                    0 => batch.set_metadata(&blob),
+                    _ => batch.set_metadata_cf(&family, &blob),
+                };
+                after[i].metadata = Some(blob.into());
             } else {
                 let mut value = value(&mut self.rng);
                 value.truncate(200_000);
                 batch.put_cf(&family, &key, &value);
-                Arc::make_mut(&mut after[i]).insert(key, value);
+                after[i].map().insert(key, value);
             }
         }
         if self.rng.one_in(8) {
@@ -320,8 +240,105 @@ impl Run {
         }
         batch.commit(Durability::Immediate).unwrap();
         assert!(batch.is_empty());
-        for (family, map) in self.families.iter_mut().zip(after) {
-            family.1 = map;
+        for (family, content) in self.families.iter_mut().zip(after) {
+            family.1 = content;
+        }
+    }
+
+    fn make_family(&mut self) {
+        let name = *self.rng.pick(NAMES);
+        let order = *self.rng.pick(&[None, Some(false), Some(true)]);
+        let options = match order {
+            Some(reverse) => CfOptions::default().reverse(reverse),
+            None => CfOptions::default(),
+        };
+        let made = self.db().column_family(name, options);
+        let there = self.families.iter().find(|f| f.0 == name);
+        let fits = match there {
+            Some((_, content)) => order.is_none_or(|reverse| reverse == content.reverse),
+            None => !name.is_empty(),
+        };
+        assert_eq!(made.is_ok(), fits, "{made:?}");
+        if fits && there.is_none() {
+            let content = Content {
+                reverse: order == Some(true),
+                ..Content::default()
+            };
+            self.families.push((name.into(), content));
+        }
+    }
+
+    fn drop_family(&mut self) {
+        let i = self.rng.below(self.families.len());
+        let name = self.families[i].0.clone();
+        if i == 0 {
+            refused(self.db().drop_column_family(&name), &name);
+            return;
+        }
+        let handle = self.db().find_column_family(&name).expect("it was made");
+        let before = self.db().snapshot();
+        self.db().drop_column_family(&name).unwrap();
+        assert!(self.db().find_column_family(&name).is_none());
+        refused(self.db().drop_column_family(&name), &name);
+        let (_, content) = self.families.remove(i);
+        self.gone.push((handle, before, content));
+    }
+
+    fn take_snapshot(&mut self) {
+        let now = self.db().snapshot();
+        let each = |(name, content): &(String, Content)| {
+            let family = self.db().find_column_family(name).expect("it was made");
+            (now.column_family(&family).unwrap(), content.clone())
+        };
+        self.thens
+            .push(Then(self.families.iter().map(each).collect()));
+        if self.thens.len() > 3 {
+            self.thens.remove(0);
+        }
+    }
+
+    /// Old snapshots show what they saw; handles of what is gone are refused, and show it at a snapshot
+    /// from before.
+    fn look_back(&mut self) {
+        let key = self.key();
+        for then in &self.thens {
+            then.check(&mut self.rng, &key);
+        }
+        let now = self.db().snapshot();
+        for (handle, before, content) in &self.gone {
+            let name = handle.name();
+            refused(handle.put(&key, "v"), name);
+            refused(handle.delete(&key), name);
+            refused(handle.get(&key), name);
+            refused(handle.metadata(), name);
+            refused(handle.cursor(), name);
+            refused(handle.multi_get([&key]), name);
+            refused(now.column_family(handle), name);
+            refused(self.db().multi_get_cf([(handle, &key)]), name);
+            let mut scan = handle.prefix("n");
+            refused(scan.next().expect("an error"), name);
+            assert!(scan.next().is_none() && scan.next_back().is_none());
+            let mut batch = self.db().batch();
+            batch.put("never", "written").set_metadata_cf(handle, "m");
+            refused(batch.commit(Durability::Immediate), name);
+            let then = before.column_family(handle).unwrap();
+            Then(vec![(then, content.clone())]).check(&mut self.rng, &key);
+        }
+    }
+
+    /// Several families at one moment.
+    fn multi_get(&mut self) {
+        let mut asked = Vec::new();
+        for _ in 0..self.rng.below(6) {
+            let (i, family) = self.family();
+            let key = self.key();
+            asked.push((i, family, key));
+        }
+        let keys = asked.iter().map(|(_, family, key)| (family, key));
+        let got = self.db().multi_get_cf(keys).unwrap();
+        for ((i, _, key), got) in asked.iter().zip(&got) {
+            let expected = self.families[*i].1.map.get(key).map(|v| &v[..]);
+            assert!(got.as_deref() == expected, "{}", head(key));
         }
     }
 
@@ -335,26 +352,19 @@ impl Run {
     }
 
     fn scan(&mut self, i: usize, family: &ColumnFamily) -> Going {
-        let map = self.families[i].1.clone();
+        let content = self.families[i].1.clone();
         if self.rng.one_in(4) {
             let mut prefix = self.key();
             prefix.truncate(self.rng.below(4));
-            let mut left = Going::new(
-                family.prefix(&prefix),
-                &map,
-                Bound::Unbounded,
-                Bound::Unbounded,
-            );
+            let mut left = Going::all(family.prefix(&prefix), &content);
             left.left.retain(|(key, _)| key.starts_with(&prefix));
             return left;
         }
-        let (low, high) = (self.bound(), self.bound());
-        let scan = family.range((low.clone(), high.clone()));
-        let (low, high) = (
-            low.as_ref().map(Vec::as_slice),
-            high.as_ref().map(Vec::as_slice),
-        );
-        Going::new(scan, &map, low, high)
+        let (begin, end) = (self.bound(), self.bound());
+        let scan = family.range((begin.clone(), end.clone()));
+        let begin = begin.as_ref().map(Vec::as_slice);
+        let left = content.between(begin, end.as_ref().map(Vec::as_slice));
+        Going { scan, left }
     }
 
     fn move_cursor(&mut self) {
@@ -385,6 +395,8 @@ impl Run {
     /// Ends the scans and cursors, or leaves them to see what they saw after the close.
     fn leave(&mut self) {
         let db = self.db.take().expect("it is open");
+        // They are handles too.
+        self.gone.clear();
         match self.rng.below(3) {
             0 => db.close().unwrap(),
             1 => {
@@ -400,8 +412,12 @@ impl Run {
         for mut scan in self.scans.drain(..) {
             scan.take(&mut self.rng, 20);
         }
+        for then in &self.thens {
+            then.check(&mut self.rng, b"n");
+        }
         if self.rng.one_in(2) {
             self.cursors.clear();
+            self.thens.clear();
         }
     }
 
@@ -438,15 +454,14 @@ impl Run {
     fn compare(&mut self) {
         let names: Vec<String> = self.families.iter().map(|f| f.0.clone()).collect();
         assert_eq!(self.db().column_families(), names);
-        for (name, map) in self.families.clone() {
+        for (name, content) in self.families.clone() {
             let family = self.db().find_column_family(&name).unwrap();
-            let all = family.iter();
-            assert!(
-                Going::new(all, &map, Bound::Unbounded, Bound::Unbounded)
-                    .take(&mut self.rng, usize::MAX)
-            );
+            assert_eq!(family.options().reverse, Some(content.reverse));
+            assert!(Going::all(family.iter(), &content).take(&mut self.rng, usize::MAX));
             let key = self.key();
-            assert!(family.get(&key).unwrap().as_deref() == map.get(&key).map(|v| &v[..]));
+            let expected = content.map.get(&key).map(|v| &v[..]);
+            assert!(family.get(&key).unwrap().as_deref() == expected);
+            content.check_metadata(family.metadata());
         }
     }
 
