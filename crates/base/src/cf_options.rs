@@ -4,8 +4,8 @@ use crate::error::{Error, Result};
 
 const REVERSE: &str = "reverse";
 
-/// What may differ from one column family to the next. An option that is not set stays as the family
-/// was made, and is as by default for a new family: so an existing family can be had without
+/// What may differ from one column family to the next. An option that is not set stays as the
+/// family was made, and is as by default for a new family: so an existing family can be had without
 /// repeating its options.
 ///
 /// ```
@@ -17,7 +17,8 @@ const REVERSE: &str = "reverse";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct CfOptions {
-    /// Whether keys order bytewise descending. By default they ascend. Fixed when the family is made.
+    /// Whether keys order bytewise descending. By default they ascend. Fixed when the family is
+    /// made.
     pub reverse: Option<bool>,
 }
 
@@ -47,8 +48,8 @@ impl CfOptions {
     /// Reads what [`CfOptions::stored`] gave; every option is set.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for an option or value that this version does not know: it may decide how
-    /// the family is to be read.
+    /// [`Error::Unsupported`] for an option or value that this version does not know: it may decide
+    /// how the family is to be read.
     pub fn from_stored(options: &[(String, String)]) -> Result<CfOptions> {
         let mut settled = CfOptions::default().settled();
         for (name, value) in options {
@@ -75,7 +76,8 @@ impl CfOptions {
         }
         let value = |options: &CfOptions| options.reverse == Some(true);
         Err(Error::InvalidArgument(format!(
-            "column family '{family}' was made with {REVERSE}={}, which stays; {REVERSE}={} was asked for",
+            "column family '{family}' was made with {REVERSE}={}, which stays; {REVERSE}={} was \
+             asked for",
             value(&made),
             value(self)
         )))

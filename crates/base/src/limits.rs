@@ -13,8 +13,8 @@ pub const VALUE_INLINE_MAX: usize = 1 << 20;
 /// Most bytes (keys, values and headers) in one write batch.
 pub const BATCH_BYTES_MAX: usize = 1 << 30;
 
-/// Most column families that a database may have in its life. Their ids lie below; the last number that
-/// an id could have is the engine's own.
+/// Most column families that a database may have in its life. Their ids lie below; the last number
+/// that an id could have is the engine's own.
 pub const COLUMN_FAMILIES_MAX: usize = 65_535;
 
 /// Longest metadata of a column family, in bytes.

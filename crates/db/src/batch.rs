@@ -55,9 +55,9 @@ impl Batch {
         self.note(result)
     }
 
-    /// Adds "the metadata of the default column family is `blob`": an offset, say, or a raft index, that
-    /// belongs to the changes of this batch. It replaces what was set before, and is visible and durable
-    /// together with the batch, which may hold nothing else. [`Db::metadata`] reads it.
+    /// Adds "the metadata of the default column family is `blob`": an offset, say, or a raft index,
+    /// that belongs to the changes of this batch. It replaces what was set before, and is visible
+    /// and durable together with the batch, which may hold nothing else. [`Db::metadata`] reads it.
     ///
     /// ```
     /// # use thermocline::{Db, Durability, Options};
@@ -98,15 +98,15 @@ impl Batch {
         self.error = None;
     }
 
-    /// Applies all changes, or none. `options` are a [`Durability`] or [`WriteOptions`]. The batch is
-    /// empty afterwards and can be filled again.
+    /// Applies all changes, or none. `options` are a [`Durability`] or [`WriteOptions`]. The batch
+    /// is empty afterwards and can be filled again.
     ///
     /// [`Durability`]: crate::Durability
     ///
     /// # Errors
-    /// The first limit that a change broke, until the batch is cleared;
-    /// [`Error::InvalidArgument`] naming a column family that was dropped; otherwise as [`Db::put`].
-    /// The batch stays as it was.
+    /// The first limit that a change broke, until the batch is cleared; [`Error::InvalidArgument`]
+    /// naming a column family that was dropped; otherwise as [`Db::put`]. The batch stays as it
+    /// was.
     pub fn commit(&mut self, options: impl Into<WriteOptions>) -> Result<()> {
         self.check()?;
         self.db.engine.write(self.writes.iter(), options)?;
@@ -114,9 +114,9 @@ impl Batch {
         Ok(())
     }
 
-    /// Applies all changes, or none, and returns when readers see them; the [`Commit`] is ready when
-    /// they are durable. Many commits share one persist. The batch is empty afterwards and can be
-    /// filled again.
+    /// Applies all changes, or none, and returns when readers see them; the [`Commit`] is ready
+    /// when they are durable. Many commits share one persist. The batch is empty afterwards and can
+    /// be filled again.
     ///
     /// ```
     /// # let folder = tempfile::tempdir().unwrap();

@@ -6,8 +6,8 @@ use thermocline_base::Result;
 /// after it was made do not show. It lends the key and value it is at, without allocating.
 ///
 /// First, next, at or after: all moves are in the family's order. Where keys descend
-/// ([`crate::CfOptions::reverse`]), the first key is the largest, and a key at or after another is not
-/// above it.
+/// ([`crate::CfOptions::reverse`]), the first key is the largest, and a key at or after another is
+/// not above it.
 ///
 /// ```
 /// # let folder = tempfile::tempdir().unwrap();
@@ -91,12 +91,12 @@ impl Cursor {
         self.0.value()
     }
 
-    /// Moves to what is visible now, and to no key: cheaper than a new cursor, and what it held of the
-    /// past is let go.
+    /// Moves to what is visible now, and to no key: cheaper than a new cursor, and what it held of
+    /// the past is let go.
     ///
     /// # Errors
-    /// [`crate::Error::InvalidArgument`] if its column family has been dropped; the cursor stays as it
-    /// was then.
+    /// [`crate::Error::InvalidArgument`] if its column family has been dropped; the cursor stays as
+    /// it was then.
     pub fn refresh(&mut self) -> Result<()> {
         self.0.refresh()
     }

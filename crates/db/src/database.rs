@@ -158,8 +158,8 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// As [`Db::get`], for the first key that meets one; [`crate::Error::InvalidArgument`] for a family
-    /// that was dropped or is another database's.
+    /// As [`Db::get`], for the first key that meets one; [`crate::Error::InvalidArgument`] for a
+    /// family that was dropped or is another database's.
     pub fn multi_get_cf<'a, K: AsRef<[u8]>>(
         &self,
         keys: impl IntoIterator<Item = (&'a ColumnFamily, K)>,
@@ -224,8 +224,9 @@ impl Db {
     /// remembers them: for a family that is there, options that are not set are as it was made.
     ///
     /// # Errors
-    /// [`crate::Error::InvalidArgument`] for a name that is empty or too long, too many families, or an
-    /// option that is fixed and set differently from what the family was made with; those of a write.
+    /// [`crate::Error::InvalidArgument`] for a name that is empty or too long, too many families,
+    /// or an option that is fixed and set differently from what the family was made with; those of
+    /// a write.
     pub fn column_family(&self, name: &str, options: CfOptions) -> Result<ColumnFamily> {
         let family = self.engine.family(name, &options)?;
         Ok(ColumnFamily::new(self.clone(), family, name))
@@ -237,10 +238,10 @@ impl Db {
         Some(ColumnFamily::new(self.clone(), family, name))
     }
 
-    /// Drops the column family `name`, durably, with its entries and its metadata. Snapshots, cursors and
-    /// iterators from before go on; handles of it are refused from then on. The name is free: a family
-    /// that is made with it is a new one. Its persistent memory and the DRAM of its index are not given
-    /// back at once: the DRAM when the database is opened again.
+    /// Drops the column family `name`, durably, with its entries and its metadata. Snapshots,
+    /// cursors and iterators from before go on; handles of it are refused from then on. The name is
+    /// free: a family that is made with it is a new one. Its persistent memory and the DRAM of its
+    /// index are not given back at once: the DRAM when the database is opened again.
     ///
     /// ```
     /// # use thermocline::{CfOptions, Db, Options};
@@ -256,8 +257,8 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// [`crate::Error::InvalidArgument`] if there is no family of this name, or it is the default one;
-    /// those of a write.
+    /// [`crate::Error::InvalidArgument`] if there is no family of this name, or it is the default
+    /// one; those of a write.
     pub fn drop_column_family(&self, name: &str) -> Result<()> {
         self.engine.drop_family(name)
     }

@@ -11,9 +11,9 @@ use crate::{Cursor, Db, Scan, Snapshot, Value, WriteOptions};
 /// A named, ordered map of its own within a database. Families share batches: one batch can change
 /// several, as one.
 ///
-/// Keys order bytewise, ascending or, in a family made with [`CfOptions::reverse`], descending. Everything
-/// that has to do with order is in the family's: iteration, [`Cursor`] moves, and the bounds of
-/// [`ColumnFamily::range`], the one that comes first in that order first.
+/// Keys order bytewise, ascending or, in a family made with [`CfOptions::reverse`], descending.
+/// Everything that has to do with order is in the family's: iteration, [`Cursor`] moves, and the
+/// bounds of [`ColumnFamily::range`], the one that comes first in that order first.
 ///
 /// ```
 /// # use thermocline::{CfOptions, Db, Options};
@@ -32,8 +32,8 @@ use crate::{Cursor, Db, Scan, Snapshot, Value, WriteOptions};
 /// # Ok::<(), thermocline::Error>(())
 /// ```
 ///
-/// After [`Db::drop_column_family`] all of this is [`Error::InvalidArgument`] naming the family, also
-/// once another one of its name is made.
+/// After [`Db::drop_column_family`] all of this is [`Error::InvalidArgument`] naming the family,
+/// also once another one of its name is made.
 #[derive(Debug, Clone)]
 pub struct ColumnFamily {
     pub(crate) db: Db,

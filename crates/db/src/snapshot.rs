@@ -14,10 +14,11 @@ use crate::{ColumnFamily, Cursor, Scan, Value};
 ///
 /// It costs next to nothing to make and to clone. While it is held, of each key that is overwritten
 /// the version that it sees stays, with its bytes in DRAM and persistent memory; dropping the last
-/// clone, and the last iterator made from it, gives that back as the keys are written again. It does
-/// not keep the database open, but reads at it go on after [`crate::Db::close`].
+/// clone, and the last iterator made from it, gives that back as the keys are written again. It
+/// does not keep the database open, but reads at it go on after [`crate::Db::close`].
 ///
-/// It reads the default column family; [`Snapshot::column_family`] gives the same moment of another.
+/// It reads the default column family; [`Snapshot::column_family`] gives the same moment of
+/// another.
 ///
 /// ```
 /// # use thermocline::{CfOptions, Db, Options};

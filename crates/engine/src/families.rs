@@ -2,18 +2,19 @@
 //!
 //! # Dropping
 //! One edit says that a family is gone; its records stay where they lie. This process refuses its
-//! handles from then on, and every later open passes its records over ([`crate::replay`]). A family of
-//! the same name that is made afterwards has another id, so nothing of the old one can show in it.
+//! handles from then on, and every later open passes its records over ([`crate::replay`]). A family
+//! of the same name that is made afterwards has another id, so nothing of the old one can show in
+//! it.
 //!
 //! # Invariants
 //! 1. An id names one family for ever; the manifest never gives it out again.
 //! 2. No write to a family is granted behind its drop. Both hold the writer's lock: the write from
 //!    before it looks until it is granted, the drop while it says so in manifest and table.
-//! 3. When the edit of a creation or a drop becomes durable, all that was granted before is durable:
-//!    nothing that a crash may take back lies before something that it may not.
-//! 4. A reader of a moment before a drop goes on, one of a later moment is refused. A snapshot notes how
-//!    many drops there had been, after it has registered: so what it sees of other families is never
-//!    younger than a family that it still reads.
+//! 3. When the edit of a creation or a drop becomes durable, all that was granted before is
+//!    durable: nothing that a crash may take back lies before something that it may not.
+//! 4. A reader of a moment before a drop goes on, one of a later moment is refused. A snapshot
+//!    notes how many drops there had been, after it has registered: so what it sees of other
+//!    families is never younger than a family that it still reads.
 //!
 //! # Crash argument of a drop
 //! Before the edit is durable, an open finds the family with all of its records. After it, an open
@@ -21,9 +22,10 @@
 //!
 //! # Metadata
 //! A blob for each family that a batch sets like any key: it is a record of family
-//! [`CfId::METADATA`], which has no name and lies behind all ids that are given out. So it is durable
-//! with its batch, and a snapshot has that of its moment. It goes with its family: an id that is gone
-//! is never asked for again, and opens pass over its metadata as over its other records.
+//! [`CfId::METADATA`], which has no name and lies behind all ids that are given out. So it is
+//! durable with its batch, and a snapshot has that of its moment. It goes with its family: an id
+//! that is gone is never asked for again, and opens pass over its metadata as over its other
+//! records.
 
 use std::collections::BTreeMap;
 
@@ -60,8 +62,8 @@ impl Family {
 #[derive(Debug)]
 pub(crate) struct Families {
     table: RwLock<Table>,
-    /// How many were dropped since the store was opened: lets everybody skip the table until there is
-    /// one. Raised under the table's lock and the writer's, so that a writer sees it exactly; a
+    /// How many were dropped since the store was opened: lets everybody skip the table until there
+    /// is one. Raised under the table's lock and the writer's, so that a writer sees it exactly; a
     /// reader beside a drop may see either.
     drops: AtomicU64,
 }
@@ -159,8 +161,8 @@ impl Table {
     fn check(&self, cf: CfId, moment: u64) -> Result<()> {
         match self.dropped.get(&cf) {
             Some((name, number)) if *number <= moment => Err(Error::InvalidArgument(format!(
-                "column family '{name}' was dropped; this handle or snapshot of it reads and writes \
-                 nothing any more"
+                "column family '{name}' was dropped; this handle or snapshot of it reads and \
+                 writes nothing any more"
             ))),
             _ => Ok(()),
         }
@@ -182,8 +184,8 @@ impl Engine {
     /// The family of this name, made durably if there is none.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for an empty or too long name, too many families, or an option that
-    /// differs from what the family was made with and stays; those of a write.
+    /// [`Error::InvalidArgument`] for an empty or too long name, too many families, or an option
+    /// that differs from what the family was made with and stays; those of a write.
     pub fn family(&self, name: &str, options: &CfOptions) -> Result<Family> {
         let found = |family: Family| {
             options.check_fixed(&family.options(), name)?;
@@ -214,8 +216,8 @@ impl Engine {
     /// Drops the family of this name, durably, with everything in it.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for the default family, and if there is none of this name; those of a
-    /// write.
+    /// [`Error::InvalidArgument`] for the default family, and if there is none of this name; those
+    /// of a write.
     pub fn drop_family(&self, name: &str) -> Result<()> {
         let inner = &*self.inner;
         inner.check_writable()?;

@@ -1,8 +1,8 @@
 //! Which records an open puts into indexes: those of families that exist.
 //!
 //! The chains also hold records of families that were dropped; they take room until their zones are
-//! released, but no index memory. A record of a family that was never made is corruption: the manifest
-//! has lost the edit that made it.
+//! released, but no index memory. A record of a family that was never made is corruption: the
+//! manifest has lost the edit that made it.
 
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{CfId, Error, Result};

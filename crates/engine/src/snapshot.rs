@@ -1,12 +1,12 @@
 //! Snapshots: one moment of the store, held for as long as somebody looks at it.
 //!
-//! A snapshot is a registered seqno and the view of that moment. Registering keeps, of each key, the
-//! version that the snapshot sees, whoever writes meanwhile (see `readers`); the view keeps the
+//! A snapshot is a registered seqno and the view of that moment. Registering keeps, of each key,
+//! the version that the snapshot sees, whoever writes meanwhile (see `readers`); the view keeps the
 //! generations that hold it, whichever are sealed or added meanwhile. Nothing is copied: taking one
 //! costs a few counters.
 //!
-//! The view is loaded after the seqno was registered. So it has every generation with a record up to
-//! that seqno: a generation joins the view before its first record becomes visible.
+//! The view is loaded after the seqno was registered. So it has every generation with a record up
+//! to that seqno: a generation joins the view before its first record becomes visible.
 
 use thermocline_base::counter::thread_number;
 use thermocline_base::{CfId, Kind, Result, SeqNo};
@@ -161,8 +161,8 @@ impl Snapshot {
 }
 
 impl Inner {
-    /// Asks the generations of a view by `lookup`, newest first, and calls `found` with the record if
-    /// it is a value.
+    /// Asks the generations of a view by `lookup`, newest first, and calls `found` with the record
+    /// if it is a value.
     pub fn find<T>(
         &self,
         view: &View,

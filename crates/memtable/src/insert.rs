@@ -46,9 +46,9 @@ impl Memtable {
         Ok(())
     }
 
-    /// Puts the records of valid items into the indexes, by `threads` threads: those that `admit`, given
-    /// the place, family and key of each, takes. Of each key the newest record stays, in whatever
-    /// order they come: nobody reads the past of a store that is being opened.
+    /// Puts the records of valid items into the indexes, by `threads` threads: those that `admit`,
+    /// given the place, family and key of each, takes. Of each key the newest record stays, in
+    /// whatever order they come: nobody reads the past of a store that is being opened.
     ///
     /// # Errors
     /// Corruption of a record whose key had to be read; those of `admit`.

@@ -131,7 +131,8 @@ impl Typed {
     }
 }
 
-/// Of two bounds of the same end the one that allows less; `inward` is how its key lies to the other.
+/// Of two bounds of the same end the one that allows less; `inward` is how its key lies to the
+/// other.
 fn tighter(a: Bound<Vec<u8>>, b: Bound<Vec<u8>>, inward: Ordering) -> Bound<Vec<u8>> {
     let first = match (&a, &b) {
         (Bound::Unbounded, _) => false,

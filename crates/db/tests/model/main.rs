@@ -1,7 +1,7 @@
 //! Random sequences of everything that the API offers, against `BTreeMap`s.
 //!
-//! Each seed draws options and then steps: writes, reads, scans from both ends, moves of cursors that
-//! live through other steps, column families of both orders that come, go and come back, their
+//! Each seed draws options and then steps: writes, reads, scans from both ends, moves of cursors
+//! that live through other steps, column families of both orders that come, go and come back, their
 //! metadata, closing, dropping, reopening, also for reading only. Iterators, cursors and snapshots
 //! carry a copy of the map from when they were made, and must show exactly that for as long as they
 //! live, were the family dropped meanwhile; handles of dropped families are refused.
@@ -297,8 +297,8 @@ impl Run {
         }
     }
 
-    /// Old snapshots show what they saw; handles of what is gone are refused, and show it at a snapshot
-    /// from before.
+    /// Old snapshots show what they saw; handles of what is gone are refused, and show it at a
+    /// snapshot from before.
     fn look_back(&mut self) {
         let key = self.key();
         for then in &self.thens {
