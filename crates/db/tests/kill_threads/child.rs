@@ -77,6 +77,12 @@ fn report(what: char) {
 
 /// Opens the stores and writes until it is killed.
 pub(crate) fn run(task: &Task) {
+    // A thread that fails ends them all, so that the parent learns.
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        hook(info);
+        std::process::exit(101);
+    }));
     println!();
     report('s');
     let mut rng = Rng::new(task.options_seed);

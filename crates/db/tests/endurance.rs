@@ -1,0 +1,316 @@
+//! What must not add up, however often it is done: snapshots taken and dropped, iterators held while
+//! everything under them is overwritten, one key written again and again.
+//!
+//! Bounds are on what the store says of itself: readers, DRAM of the indexes, persistent memory.
+//! `THERMOCLINE_ENDURANCE` multiplies the number of steps (10 and more for a long run); the bounds stay.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+use thermocline::{Cursor, Db, Durability, Metrics, Options, Scan, Snapshot};
+use thermocline_testkit::Rng;
+
+/// What may wait for a reader that the machine has put to sleep, in bytes: little beside what a leak of
+/// 16 bytes a step adds up to.
+const SLACK: u64 = 4 << 20;
+
+fn times() -> u64 {
+    let times = std::env::var("THERMOCLINE_ENDURANCE");
+    times.map_or(1, |n| n.parse().expect("THERMOCLINE_ENDURANCE is a number"))
+}
+
+fn home() -> tempfile::TempDir {
+    let shm = std::path::Path::new("/dev/shm");
+    if shm.is_dir() {
+        return tempfile::tempdir_in(shm).unwrap();
+    }
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+fn options(generation_bytes: u64) -> Options {
+    let mut options = Options {
+        pm: 8 << 30,
+        dram: 1 << 30,
+        ..Options::default()
+    };
+    options.memtable.bytes_max = generation_bytes;
+    options
+}
+
+fn key(n: usize) -> Vec<u8> {
+    format!("key {n:06}").into_bytes()
+}
+
+fn value(n: u64) -> Vec<u8> {
+    let mut value = n.to_be_bytes().to_vec();
+    value.resize(8 + usize::try_from(n % 50).unwrap(), 7);
+    value
+}
+
+fn number(value: &[u8]) -> u64 {
+    u64::from_be_bytes(*value.first_chunk().expect("a value begins with a number"))
+}
+
+fn durability(rng: &mut Rng) -> Durability {
+    *rng.pick(&[Durability::Immediate, Durability::Buffered])
+}
+
+/// The largest zone, and so what a generation may leave unused.
+const ZONE: u64 = 4 << 20;
+
+/// Most persistent memory that may be in use: nothing is given back yet, so all that was written stays,
+/// in zones of which each generation leaves one unfinished.
+fn pm_bytes_max(metrics: &Metrics) -> u64 {
+    let generations = metrics.generations.len() as u64;
+    metrics.pm_bytes_written + generations * ZONE + (64 << 20)
+}
+
+fn assert_pm_is_bounded(metrics: &Metrics) {
+    let (used, most) = (metrics.pm_attached_bytes, pm_bytes_max(metrics));
+    assert!(used <= most, "{used} bytes of persistent memory of {most}");
+}
+
+/// How the snapshot test is made.
+const KEYS: usize = 1000;
+const READERS: u64 = 4;
+const HELD: usize = 20;
+const ROUNDS: u64 = 4;
+
+#[test]
+fn a_million_snapshots_come_and_go() {
+    let snapshots = 1_000_000 * times() / ROUNDS / READERS;
+    let home = home();
+    // One generation, whose index is looked at all the time.
+    let db = Db::open(home.path().join("db"), options(16 << 30)).unwrap();
+    overwrite_all(&db);
+    let start = db.metrics().dram_index_bytes;
+    // At most a version of 16 bytes for each moment, of each key, and lists grow by halves.
+    let moments = READERS * HELD as u64 + 16;
+    let most = start + KEYS as u64 * moments * 32 + SLACK;
+    let after: Vec<u64> = (0..ROUNDS)
+        .map(|round| {
+            snapshots_come_and_go(&db, round, snapshots, most);
+            // What was held for snapshots is given back as the keys are written again.
+            overwrite_all(&db);
+            assert_eq!(db.metrics().readers, 0);
+            db.metrics().dram_index_bytes
+        })
+        .collect();
+    println!(
+        "{snapshots} snapshots by {READERS} threads, {ROUNDS} times: index {start}, {after:?}"
+    );
+    // Some blocks of memory stay for the next round, each for a few lists that are left in it.
+    let kept = start + SLACK;
+    assert!(
+        after.iter().all(|&bytes| bytes <= kept),
+        "the index grew: {after:?}"
+    );
+    assert_pm_is_bounded(&db.metrics());
+}
+
+fn overwrite_all(db: &Db) {
+    for k in 0..KEYS {
+        db.put_with(key(k), value(0), Durability::Buffered).unwrap();
+    }
+}
+
+/// Each reader takes this many snapshots and drops most of them at once, while two threads write.
+fn snapshots_come_and_go(db: &Db, round: u64, snapshots: u64, index_bytes_max: u64) {
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let stop = &stop;
+        for writer in 0..2 {
+            scope.spawn(move || {
+                let mut rng = Rng::new(10 * round + writer);
+                // No more than so many, so that a long run does not fill the region.
+                for n in 1..=snapshots / 2 {
+                    if stop.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    let (k, durability) = (key(rng.below(KEYS)), durability(&mut rng));
+                    db.put_with(k, value(n), durability).unwrap();
+                    if n % 500 == 0 {
+                        let bytes = db.metrics().dram_index_bytes;
+                        assert!(bytes <= index_bytes_max, "{bytes} of {index_bytes_max}");
+                    }
+                }
+            });
+        }
+        let readers: Vec<_> = (0..READERS)
+            .map(|reader| {
+                scope.spawn(move || {
+                    let mut rng = Rng::new(1000 + 10 * round + reader);
+                    let mut held: Vec<(Snapshot, usize, u64)> = Vec::new();
+                    for _ in 0..snapshots {
+                        let snapshot = db.snapshot();
+                        let k = rng.below(KEYS);
+                        if rng.one_in(8) {
+                            // So that moments change however threads are scheduled.
+                            db.put_with(key(k), value(0), durability(&mut rng)).unwrap();
+                        }
+                        if !rng.one_in(16) {
+                            continue;
+                        }
+                        let n = number(&snapshot.get(key(k)).unwrap().unwrap());
+                        if held.len() == HELD {
+                            let (old, k, n) = held.swap_remove(rng.below(HELD));
+                            assert_eq!(number(&old.get(key(k)).unwrap().unwrap()), n);
+                        }
+                        held.push((snapshot, k, n));
+                    }
+                })
+            })
+            .collect();
+        for reader in readers {
+            reader.join().unwrap();
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
+/// An iterator that was made before all the writing, and where it is.
+enum Held {
+    Scan(Scan),
+    Cursor(Cursor),
+}
+
+#[test]
+fn iterators_are_held_while_all_under_them_is_overwritten() {
+    const KEYS: usize = 3000;
+    const HELD: usize = 12;
+    let writes = 60_000 * times();
+    let home = home();
+    // Generations are sealed under the iterators.
+    let db = Db::open(home.path().join("db"), options(1 << 20)).unwrap();
+    for k in 0..KEYS {
+        db.put_with(key(k), value(0), Durability::Buffered).unwrap();
+    }
+    let start = db.metrics().dram_index_bytes;
+    let held: Vec<Held> = (0..HELD)
+        .map(|i| match i % 2 {
+            0 => Held::Scan(db.iter()),
+            _ => {
+                let mut cursor = db.cursor().unwrap();
+                assert!(cursor.seek_to_first().unwrap());
+                Held::Cursor(cursor)
+            }
+        })
+        .collect();
+    assert_eq!(db.metrics().readers, HELD as u64);
+    let writers = 3;
+    let done = AtomicU64::new(0);
+    thread::scope(|scope| {
+        let (db, done) = (&db, &done);
+        for writer in 0..writers {
+            scope.spawn(move || {
+                let mut rng = Rng::new(writer);
+                for n in 1..=writes {
+                    let k = key(rng.below(KEYS));
+                    let durability = durability(&mut rng);
+                    match rng.below(8) {
+                        0 => db.delete_with(k, durability),
+                        1 => db.put_with([k, b"/new".to_vec()].concat(), value(n), durability),
+                        _ => db.put_with(k, value(n), durability),
+                    }
+                    .unwrap();
+                    done.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        for (i, held) in held.into_iter().enumerate() {
+            // Each moves on as the writing does, and shows what there was.
+            scope.spawn(move || {
+                let mut held = held;
+                for k in 0..KEYS {
+                    while done.load(Ordering::Relaxed) < writers * writes * k as u64 / KEYS as u64 {
+                        thread::yield_now();
+                    }
+                    match &mut held {
+                        Held::Scan(scan) => {
+                            let (there, value) = scan.next().unwrap().unwrap();
+                            assert!(there == key(k) && number(&value) == 0, "iterator {i}");
+                        }
+                        Held::Cursor(cursor) => {
+                            assert!(cursor.valid() && cursor.key() == key(k), "cursor {i}");
+                            assert_eq!(number(cursor.value()), 0, "cursor {i}");
+                            cursor.next().unwrap();
+                        }
+                    }
+                }
+                match held {
+                    Held::Scan(mut scan) => assert!(scan.next().is_none()),
+                    Held::Cursor(cursor) => assert!(!cursor.valid()),
+                }
+            });
+        }
+    });
+    let metrics = db.metrics();
+    let generations = metrics.generations.len() as u64;
+    println!(
+        "{} writes under {HELD} iterators: {generations} generations, index {start} bytes before, {} \
+         after",
+        writers * writes,
+        metrics.dram_index_bytes
+    );
+    assert_eq!(metrics.readers, 0);
+    assert!(generations > 3, "generations were sealed");
+    // One list of versions at most for the one moment that was held, in each generation.
+    for one in &metrics.generations {
+        let most = 2 * KEYS as u64 * 150 + SLACK;
+        assert!(one.index_bytes <= most, "{one:?}");
+    }
+    assert_pm_is_bounded(&metrics);
+}
+
+#[test]
+fn one_key_is_overwritten_by_several_threads() {
+    const THREADS: u64 = 4;
+    let writes = 250_000 * times();
+    let home = home();
+    let db = Db::open(home.path().join("db"), options(1 << 20)).unwrap();
+    db.put("hot", value(0)).unwrap();
+    let one = db.metrics().dram_index_bytes;
+    let most = one + SLACK;
+    let peak = AtomicU64::new(0);
+    thread::scope(|scope| {
+        let (db, peak) = (&db, &peak);
+        for writer in 0..THREADS {
+            scope.spawn(move || {
+                let mut rng = Rng::new(writer);
+                let mut held: Option<(Snapshot, u64)> = None;
+                for n in 1..=writes {
+                    let durability = durability(&mut rng);
+                    db.put_with("hot", value(n), durability).unwrap();
+                    if n % 64 == 0 {
+                        if let Some((snapshot, n)) = held.take() {
+                            let there = number(&snapshot.get("hot").unwrap().unwrap());
+                            assert_eq!(there, n, "a held moment");
+                        }
+                        let snapshot = db.snapshot();
+                        let n = number(&snapshot.get("hot").unwrap().unwrap());
+                        held = Some((snapshot, n));
+                    }
+                    if n % 1000 == 0 {
+                        for generation in db.metrics().generations {
+                            let bytes = generation.index_bytes;
+                            peak.fetch_max(bytes, Ordering::Relaxed);
+                            assert!(bytes <= most, "{generation:?}, of {most}");
+                        }
+                    }
+                }
+            });
+        }
+    });
+    let metrics = db.metrics();
+    println!(
+        "{} writes of one key: {} generations, an index of at most {} bytes each, {} of persistent \
+         memory",
+        THREADS * writes,
+        metrics.generations.len(),
+        peak.into_inner(),
+        metrics.pm_attached_bytes
+    );
+    assert_eq!(metrics.readers, 0);
+    assert_eq!(number(&db.get("hot").unwrap().unwrap()), writes);
+    assert_pm_is_bounded(&metrics);
+}
