@@ -170,7 +170,7 @@ fn snapshots_come_and_go(db: &Db, round: u64, snapshots: u64, index_bytes_max: u
 
 /// An iterator that was made before all the writing, and where it is.
 enum Held {
-    Scan(Scan),
+    Scan(Box<Scan>),
     Cursor(Cursor),
 }
 
@@ -188,7 +188,7 @@ fn iterators_are_held_while_all_under_them_is_overwritten() {
     let start = db.metrics().dram_index_bytes;
     let held: Vec<Held> = (0..HELD)
         .map(|i| match i % 2 {
-            0 => Held::Scan(db.iter()),
+            0 => Held::Scan(Box::new(db.iter())),
             _ => {
                 let mut cursor = db.cursor().unwrap();
                 assert!(cursor.seek_to_first().unwrap());

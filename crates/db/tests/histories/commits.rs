@@ -1,19 +1,19 @@
 //! Blind writes that carry their stamps. Every writer has a key that each of its batches sets (its
 //! *tick*), keys of its own, and all share some. Keys are numbered; the family of a key follows from
-//! its number.
+//! its number. The metadata of a family is a key, too: one that all share, has no name and is never
+//! deleted.
 
-use std::ops::Bound;
 use std::sync::Barrier;
 use std::thread;
 
-use thermocline::{Batch, ColumnFamily, Scan, Snapshot};
+use thermocline::{Batch, Scan, Snapshot, Value};
 use thermocline_testkit::Rng;
 use thermocline_testkit::history::Clock;
 use thermocline_testkit::history::commits::{
     Client, History, Outcome, ReadId, Stamp, Write, check,
 };
 
-use crate::{Committer, Counts, FAMILIES, Round, Store};
+use crate::{Committer, Counts, FAMILIES, Round, Store, descends};
 
 const OPERATIONS: usize = 8_000;
 const OWN: usize = 10;
@@ -27,7 +27,7 @@ struct Keys {
     shared: usize,
     sharing: usize,
     names: Vec<Vec<u8>>,
-    /// The keys of each family by name.
+    /// The keys of each family, in its order.
     sorted: Vec<Vec<(Vec<u8>, u32)>>,
 }
 
@@ -40,8 +40,11 @@ impl Keys {
         for (key, name) in (0..).zip(&names) {
             sorted[family(key)].push((name.clone(), key));
         }
-        for keys in &mut sorted {
+        for (family, keys) in sorted.iter_mut().enumerate() {
             keys.sort();
+            if descends(family) {
+                keys.reverse();
+            }
         }
         Keys {
             writers,
@@ -74,6 +77,12 @@ impl Keys {
 
     fn name(&self, key: u32) -> &[u8] {
         &self.names[key as usize]
+    }
+
+    /// The metadata of a family, as a key.
+    fn metadata(&self, family: usize) -> u32 {
+        let first = self.names.len().next_multiple_of(FAMILIES.len());
+        small(first + family)
     }
 }
 
@@ -124,6 +133,7 @@ struct Thread<'r> {
     batch: Batch,
     snapshots: Vec<(ReadId, Snapshot)>,
     scans: Vec<(ReadId, usize, Scan)>,
+    values: Vec<(Value, Stamp)>,
 }
 
 pub(crate) fn round(seed: u64) -> Round {
@@ -190,6 +200,7 @@ impl<'r> Thread<'r> {
             batch: store.db.batch(),
             snapshots: Vec::new(),
             scans: Vec::new(),
+            values: Vec::new(),
         }
     }
 
@@ -198,7 +209,8 @@ impl<'r> Thread<'r> {
         match self.rng.below(20) {
             0..12 if writes => self.write_batch(),
             _ if writes => self.write_one(),
-            0..9 => self.get(),
+            0..8 => self.get(),
+            8 => self.get_metadata(),
             9..12 => self.multi_get(),
             12..15 => self.snapshot(),
             15..17 => self.scan(),
@@ -252,6 +264,13 @@ impl<'r> Thread<'r> {
                 false => self.batch.delete_cf(cf, name),
             };
         }
+        if self.rng.one_in(8) {
+            let of = self.rng.below(FAMILIES.len());
+            let key = self.keys.metadata(of);
+            let blob = value(stamp, &mut self.rng);
+            self.batch.set_metadata_cf(&self.store.families[of], blob);
+            writes.push(Write { key, put: true });
+        }
         self.client.commit(self.clock.step(), writes);
         self.committer.commit(&mut self.batch, &mut self.rng);
         self.client.end(Outcome::Acknowledged(self.clock.step()));
@@ -267,22 +286,54 @@ impl<'r> Thread<'r> {
         let found = family.get(self.keys.name(key)).unwrap();
         self.client.moment(read, self.clock.step());
         self.client.saw(read, key, found.as_deref().map(stamp));
+        if let Some(value) = found.filter(|value| value.len() >= 1024) {
+            self.keep(value);
+        }
+    }
+
+    /// Keeps a large value, which lies where it was read, for some time.
+    fn keep(&mut self, value: Value) {
+        let stamp = stamp(&value);
+        self.values.push((value, stamp));
+        if self.values.len() > HELD {
+            let at = self.rng.below(self.values.len());
+            let (value, expected) = self.values.swap_remove(at);
+            assert_eq!(self::stamp(&value), expected, "a value changed");
+        }
+    }
+
+    fn get_metadata(&mut self) {
+        let of = self.rng.below(FAMILIES.len());
+        let read = self.client.read(self.clock.step());
+        let found = self.store.families[of].metadata().unwrap();
+        self.client.moment(read, self.clock.step());
+        let key = self.keys.metadata(of);
+        self.client.saw(read, key, found.as_deref().map(stamp));
     }
 
     fn multi_get(&mut self) {
-        let of = self.rng.below(FAMILIES.len());
-        let keys: Vec<u32> = (0..1 + self.rng.below(8))
-            .map(|_| self.rng.pick(&self.keys.sorted[of]).1)
+        let of = self.rng.below(FAMILIES.len() + 1);
+        let count = 1 + self.rng.below(8);
+        let (db, families, keys) = (&self.store.db, &self.store.families, self.keys);
+        let wanted: Vec<u32> = (0..count)
+            .map(|_| match keys.sorted.get(of) {
+                Some(sorted) => self.rng.pick(sorted).1,
+                None => keys.any(&mut self.rng),
+            })
             .collect();
-        let names = keys.iter().map(|&key| self.keys.name(key));
+        let names = wanted.iter().map(|&key| keys.name(key));
         let read = self.client.read(self.clock.step());
         let found = match of {
-            0 => self.store.db.multi_get(names),
-            _ => self.store.families[of].multi_get(names),
+            0 => db.multi_get(names),
+            _ if of < FAMILIES.len() => families[of].multi_get(names),
+            _ => {
+                let of_key = wanted.iter().map(|&key| &families[family(key)]);
+                db.multi_get_cf(of_key.zip(names))
+            }
         };
         let found = found.unwrap();
         self.client.moment(read, self.clock.step());
-        for (key, value) in keys.into_iter().zip(found) {
+        for (key, value) in wanted.into_iter().zip(found) {
             self.client.saw(read, key, value.as_deref().map(stamp));
         }
     }
@@ -301,6 +352,9 @@ impl<'r> Thread<'r> {
     fn look(&mut self, read: ReadId, snapshot: &Snapshot) {
         let of = self.rng.below(FAMILIES.len());
         let there = snapshot.column_family(&self.store.families[of]).unwrap();
+        if self.rng.one_in(4) {
+            self.saw_metadata(read, of, &there);
+        }
         if self.rng.one_in(3) {
             return self.take(read, of, there.iter());
         }
@@ -362,42 +416,34 @@ impl<'r> Thread<'r> {
         }
         back.reverse();
         front.extend(back);
-        self.saw_family(read, of, front);
+        self.saw_entries(read, of, 0, front);
     }
 
     fn cursor(&mut self) {
         let of = self.rng.below(FAMILIES.len());
-        let low = self.rng.pick(&self.keys.sorted[of]).0.clone();
-        let cf: &ColumnFamily = &self.store.families[of];
-        let read = self.client.read(self.clock.step());
-        let mut cursor = cf.cursor().unwrap();
+        let mut read = self.client.read(self.clock.step());
+        let mut cursor = self.store.families[of].cursor().unwrap();
         self.client.moment(read, self.clock.step());
+        if self.rng.one_in(3) {
+            read = self.client.read(self.clock.step());
+            cursor.refresh().unwrap();
+            self.client.moment(read, self.clock.step());
+        }
+        let from = self.rng.below(self.keys.sorted[of].len());
         let mut found = Vec::new();
-        let mut more = cursor.seek(&low).unwrap();
+        let mut more = cursor.seek(&self.keys.sorted[of][from].0).unwrap();
         while more {
             found.push((cursor.key().to_vec(), stamp(cursor.value())));
             more = cursor.next().unwrap();
         }
-        self.saw_range(read, of, Bound::Included(&low), found);
+        self.saw_entries(read, of, from, found);
     }
 
-    fn saw_family(&mut self, read: ReadId, of: usize, found: Vec<(Vec<u8>, Stamp)>) {
-        self.saw_range(read, of, Bound::Unbounded, found);
-    }
-
-    /// Notes entries found from `low` on, in order, and what is missing among them.
-    fn saw_range(
-        &mut self,
-        read: ReadId,
-        of: usize,
-        low: Bound<&Vec<u8>>,
-        found: Vec<(Vec<u8>, Stamp)>,
-    ) {
+    /// Notes the entries found from the `from`-th key of a family on, in order, and what is missing
+    /// among them.
+    fn saw_entries(&mut self, read: ReadId, of: usize, from: usize, found: Vec<(Vec<u8>, Stamp)>) {
         let mut found = found.into_iter().peekable();
-        for (name, key) in &self.keys.sorted[of] {
-            if matches!(low, Bound::Included(low) if name < low) {
-                continue;
-            }
+        for (name, key) in &self.keys.sorted[of][from..] {
             let entry = found.next_if(|(there, _)| there == name);
             self.client.saw(read, *key, entry.map(|(_, stamp)| stamp));
         }
@@ -412,6 +458,13 @@ impl<'r> Thread<'r> {
         for of in 0..FAMILIES.len() {
             let there = snapshot.column_family(&self.store.families[of]).unwrap();
             self.take(read, of, there.iter());
+            self.saw_metadata(read, of, &there);
         }
+    }
+
+    fn saw_metadata(&mut self, read: ReadId, of: usize, there: &Snapshot) {
+        let found = there.metadata().unwrap();
+        let key = self.keys.metadata(of);
+        self.client.saw(read, key, found.as_deref().map(stamp));
     }
 }

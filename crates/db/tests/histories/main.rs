@@ -19,7 +19,12 @@ use thermocline::{CfOptions, ColumnFamily, Commit, Db, Durability, Options};
 use thermocline_testkit::history::Report;
 use thermocline_testkit::{Replay, Rng};
 
+/// The families; the keys of the last one descend.
 const FAMILIES: [&str; 3] = ["default", "second", "third"];
+
+fn descends(family: usize) -> bool {
+    family == 2
+}
 
 /// What one round runs on.
 struct Store {
@@ -109,8 +114,11 @@ impl Store {
 }
 
 fn families(db: &Db) -> Vec<ColumnFamily> {
-    let family = |name: &&str| db.column_family(name, CfOptions::default()).unwrap();
-    FAMILIES.iter().map(family).collect()
+    let family = |(i, name): (usize, &&str)| {
+        let options = CfOptions::default().reverse(descends(i));
+        db.column_family(name, options).unwrap()
+    };
+    FAMILIES.iter().enumerate().map(family).collect()
 }
 
 /// How a thread commits, drawn anew for each batch.

@@ -178,9 +178,8 @@ impl Stream<'_> {
     }
 
     fn look(&self, snapshot: &Snapshot) -> Shown {
-        let keys = (0..)
-            .map(|i| 7 * i)
-            .take_while(|&key| (key as usize) < plan::KEYS);
+        let named = plan::metadata(0);
+        let keys = (0..).map(|i| 7 * i).take_while(|&key| key < named);
         let values = keys.map(|key| {
             let there = snapshot.column_family(&self.families[plan::family(key)]);
             let value = there.unwrap().get(plan::name(key)).unwrap();

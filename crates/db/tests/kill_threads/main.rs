@@ -135,12 +135,12 @@ fn eight_threads_on_a_file_are_killed() {
 
 #[test]
 fn eight_threads_on_shared_memory_are_killed() {
-    kill_loop(Where::Shm, 1, 24, 200);
+    kill_loop(Where::Shm, 1, 22, 200);
 }
 
 #[test]
 fn eight_threads_on_a_shadowed_region_are_killed() {
-    kill_loop(Where::Shadow, 1, 32, 500);
+    kill_loop(Where::Shadow, 1, 30, 500);
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn three_stores_on_shadowed_regions_are_killed() {
 
 #[test]
 fn three_stores_on_files_are_killed() {
-    kill_loop(Where::File, 3, 6, 300);
+    kill_loop(Where::File, 3, 5, 300);
 }
 
 #[test]

@@ -273,6 +273,9 @@ fn read(db: &Db) -> HashMap<u32, Stamp> {
             assert_eq!(family.get(&name).unwrap(), Some(value));
             names.push(name);
         }
+        if let Some(blob) = family.metadata().unwrap() {
+            found.insert(plan::metadata(of), plan::stamp(&blob));
+        }
         let back: Vec<_> = family.iter().rev().map(|entry| entry.unwrap().0).collect();
         assert!(back.iter().rev().eq(&names), "both ways");
     }

@@ -7,7 +7,10 @@ use thermocline_testkit::history::commits::{Stamp, Write};
 pub(crate) const THREADS: usize = 8;
 const OWN: usize = 12;
 const SHARED: usize = 10;
-pub(crate) const KEYS: usize = THREADS * (1 + OWN) + SHARED;
+/// Keys with names; behind them, as two more, come the metadata of the families.
+const NAMED: usize = (THREADS * (1 + OWN) + SHARED).next_multiple_of(2);
+pub(crate) const KEYS: usize = NAMED + FAMILIES.len();
+/// The families; the keys of the second descend.
 const FAMILIES: [&str; 2] = ["default", "other"];
 
 /// How an operation is written.
@@ -59,6 +62,10 @@ pub(crate) fn operation(seed: u64, store: usize, thread: usize, number: u32) -> 
             let put = !rng.one_in(6);
             writes.push(Write { key, put });
         }
+        if rng.one_in(4) {
+            let key = small(NAMED + rng.below(FAMILIES.len()));
+            writes.push(Write { key, put: true });
+        }
     } else {
         let put = !rng.one_in(3);
         let key = own(&mut rng);
@@ -87,8 +94,11 @@ pub(crate) fn operation(seed: u64, store: usize, thread: usize, number: u32) -> 
 }
 
 pub(crate) fn families(db: &Db) -> Vec<ColumnFamily> {
-    let family = |name: &&str| db.column_family(name, CfOptions::default()).unwrap();
-    FAMILIES.iter().map(family).collect()
+    let family = |(i, name): (usize, &&str)| {
+        let options = CfOptions::default().reverse(i == 1);
+        db.column_family(name, options).unwrap()
+    };
+    FAMILIES.iter().enumerate().map(family).collect()
 }
 
 /// The families that are there.
@@ -101,6 +111,12 @@ pub(crate) fn family(key: u32) -> usize {
     key as usize % FAMILIES.len()
 }
 
+/// The metadata of a family, as a key.
+pub(crate) fn metadata(family: usize) -> u32 {
+    small(NAMED + family)
+}
+
+/// The name of a key that has one.
 pub(crate) fn name(key: u32) -> Vec<u8> {
     format!("key {key:04}").into_bytes()
 }
@@ -108,7 +124,7 @@ pub(crate) fn name(key: u32) -> Vec<u8> {
 pub(crate) fn key(name: &[u8]) -> u32 {
     let number = name.strip_prefix(b"key ").map(String::from_utf8_lossy);
     let key = number.and_then(|number| number.parse().ok());
-    key.filter(|&key| (key as usize) < KEYS)
+    key.filter(|&key| (key as usize) < NAMED)
         .unwrap_or_else(|| panic!("nobody wrote a key {:?}", String::from_utf8_lossy(name)))
 }
 
@@ -176,6 +192,9 @@ impl Operation {
             let family = &families[family(write.key)];
             let name = name(write.key);
             match write.put {
+                true if write.key as usize >= NAMED => {
+                    batch.set_metadata_cf(family, value(self.stamp, rng))
+                }
                 true => batch.put_cf(family, name, value(self.stamp, rng)),
                 false => batch.delete_cf(family, name),
             };
