@@ -20,12 +20,16 @@
 //! - **S3** In a chunk, the blocks below `bump` are given out or on the free list, those from
 //!   `bump` on have never been given out; `live` counts those given out.
 //! - **S4** An extent is returned to the system only when all its chunks are owned by the pool.
+//! - **S5** The account, if there is one, has counted the bytes of all extents and of all blocks that
+//!   come from the system directly: before they are taken, and until they have been given back.
 //!
 //! Lock order: class, then pool.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::ptr::NonNull;
+use std::sync::Arc;
 
+use thermocline_base::budget::Account;
 use thermocline_base::sync::{AtomicU64, Mutex, Ordering, lock};
 use thermocline_base::{Error, Result};
 
@@ -93,6 +97,8 @@ pub struct Slab {
     pool: Mutex<Pool>,
     /// Bytes of all extents; written under the pool's lock.
     extents: AtomicU64,
+    /// Who answers for the bytes (S5).
+    account: Option<Arc<Account>>,
 }
 
 impl Default for Slab {
@@ -112,12 +118,22 @@ impl std::fmt::Debug for Slab {
 impl Slab {
     /// An empty memory; it takes nothing from the system until the first block.
     pub fn new() -> Slab {
+        Slab::with_account(None)
+    }
+
+    /// An empty memory whose bytes count in `account` until they are given back.
+    pub fn charged_to(account: Arc<Account>) -> Slab {
+        Slab::with_account(Some(account))
+    }
+
+    fn with_account(account: Option<Arc<Account>>) -> Slab {
         Slab {
             classes: std::array::from_fn(|_| Mutex::new(Class { partial: None })),
             used: std::array::from_fn(|_| AtomicU64::new(0)),
             large: AtomicU64::new(0),
-            pool: Mutex::new(Pool::default()),
+            pool: Mutex::new(Pool::new(account.clone())),
             extents: AtomicU64::new(0),
+            account,
         }
     }
 
@@ -132,10 +148,23 @@ impl Slab {
 
     fn allocate_large(&self, bytes: usize) -> Result<NonNull<u8>> {
         let layout = Slab::large_layout(bytes)?;
+        if let Some(account) = &self.account {
+            account.take(bytes as u64)?;
+        }
         // SAFETY: the layout is larger than BLOCK_MAX, so not empty.
-        let block = NonNull::new(unsafe { alloc(layout) }).ok_or_else(|| refused(bytes))?;
+        let Some(block) = NonNull::new(unsafe { alloc(layout) }) else {
+            self.give(bytes as u64);
+            return Err(refused(bytes));
+        };
         self.large.fetch_add(bytes as u64, Ordering::Relaxed);
         Ok(block)
+    }
+
+    /// Counts bytes that were given back (S5).
+    fn give(&self, bytes: u64) {
+        if let Some(account) = &self.account {
+            account.give(bytes);
+        }
     }
 
     /// Runs `change` on the pool and notes how many bytes it holds then.
@@ -150,6 +179,14 @@ impl Slab {
     fn count(&self, class: usize, bytes: u64) {
         let used = self.used[class].load(Ordering::Relaxed);
         self.used[class].store(used.wrapping_add(bytes), Ordering::Relaxed);
+    }
+}
+
+impl Drop for Slab {
+    fn drop(&mut self) {
+        // Blocks of the system's that nobody released are lost, but not to the account. The pool gives
+        // back its own.
+        self.give(self.large.load(Ordering::Relaxed));
     }
 }
 
@@ -241,6 +278,7 @@ unsafe impl NodeMemory for Slab {
             // SAFETY: by contract the block came from `allocate_large` with this layout.
             unsafe { dealloc(block.as_ptr(), layout) };
             self.large.fetch_sub(bytes as u64, Ordering::Relaxed);
+            self.give(bytes as u64);
             return;
         };
         let size = CLASSES[index];

@@ -40,9 +40,9 @@ pub mod hint {
 /// Threads.
 pub mod thread {
     #[cfg(feature = "shuttle")]
-    pub use shuttle::thread::{JoinHandle, spawn, yield_now};
+    pub use shuttle::thread::{Builder, JoinHandle, ThreadId, current, spawn, yield_now};
     #[cfg(not(feature = "shuttle"))]
-    pub use std::thread::{JoinHandle, spawn, yield_now};
+    pub use std::thread::{Builder, JoinHandle, ThreadId, current, spawn, yield_now};
 }
 
 #[cfg(not(feature = "shuttle"))]

@@ -5,12 +5,12 @@ use std::path::Path;
 
 use thermocline_base::batch::{check_key, check_value};
 use thermocline_base::{BatchEntry, CfId, Kind, Result};
-use thermocline_engine::{Engine, Family, World};
+use thermocline_engine::{Engine, Family, Runtime, World};
 
 use crate::scan::{owned, prefix_bounds};
 use crate::{
-    Batch, CfOptions, ColumnFamily, Cursor, Metrics, Options, Scan, Snapshot, Value, VerifyReport,
-    WriteOptions,
+    Batch, CfOptions, ColumnFamily, Cursor, DbBuilder, Metrics, Options, Scan, Snapshot, Value,
+    VerifyReport, WriteOptions,
 };
 
 /// An open database. Clones share it; dropping the last one closes it.
@@ -34,7 +34,7 @@ impl Db {
     /// database, [`crate::Error::Locked`] if it is open elsewhere, [`crate::Error::Corruption`]
     /// naming file or region and offset, [`crate::Error::Unsupported`] for a newer format.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Db> {
-        Db::open_in(World::real(), path, options)
+        Db::open_in_world(World::real(), path, options)
     }
 
     /// As [`Db::open`], in a world of the caller's: for tests of the store, on simulated hardware.
@@ -42,10 +42,43 @@ impl Db {
     /// # Errors
     /// As [`Db::open`].
     #[doc(hidden)]
-    pub fn open_in(world: World, path: impl AsRef<Path>, options: Options) -> Result<Db> {
+    pub fn open_in_world(world: World, path: impl AsRef<Path>, options: Options) -> Result<Db> {
         Ok(Db {
             engine: Engine::open(world, path.as_ref(), options)?,
         })
+    }
+
+    /// Opens the database in the folder `path` as one of the stores of `runtime`: it shares their
+    /// threads, and their budget of DRAM beside its own. [`Db::open`] gives it a runtime of its own.
+    ///
+    /// ```
+    /// use thermocline::{Db, Options, Runtime, RuntimeOptions};
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// let runtime = Runtime::new(RuntimeOptions::default())?;
+    /// let names = ["north", "south"];
+    /// let stores: Result<Vec<Db>, _> = names
+    ///     .iter()
+    ///     .map(|name| Db::open_in(&runtime, folder.path().join(name), Options::default()))
+    ///     .collect();
+    /// for db in stores? {
+    ///     db.put("k", "v")?;
+    ///     assert_eq!(runtime.metrics().workers_limit, 1);
+    ///     db.close()?;
+    /// }
+    /// assert_eq!(runtime.metrics().stores, 0);
+    /// # Ok::<(), thermocline::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Db::open`]; [`crate::Error::OutOfSpace`] if the runtime's DRAM has no room for the index.
+    pub fn open_in(runtime: &Runtime, path: impl AsRef<Path>, options: Options) -> Result<Db> {
+        Db::builder(path).options(options).runtime(runtime).open()
+    }
+
+    /// Opens the database in the folder `path` step by step: with options, a runtime that it shares
+    /// with others, a listener.
+    pub fn builder(path: impl AsRef<Path>) -> DbBuilder {
+        DbBuilder::new(path.as_ref())
     }
 
     /// Sets `key` to `value` in the default column family, durably.
@@ -273,8 +306,9 @@ impl Db {
         Metrics::of(&self.engine)
     }
 
-    /// Closes the database for all handles: reads by others go on, writes fail. Dropping the last
-    /// handle does the same, without an answer.
+    /// Closes the database for all handles: reads by others go on, writes fail. On return its folder
+    /// may be removed, and a new database made there. Dropping the last handle does the same, without
+    /// an answer.
     ///
     /// # Errors
     /// A failed persist. The database is closed all the same; what was acknowledged is there when

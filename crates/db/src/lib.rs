@@ -26,6 +26,7 @@
 #![forbid(unsafe_code)]
 
 mod batch;
+mod builder;
 mod commit;
 mod cursor;
 mod database;
@@ -36,17 +37,21 @@ mod scan;
 mod snapshot;
 
 pub use batch::Batch;
+pub use builder::DbBuilder;
 pub use commit::Commit;
 pub use cursor::Cursor;
 pub use database::Db;
 pub use family::ColumnFamily;
-pub use metrics::{GenerationMetrics, Hits, Metrics, RecoveryMetrics};
+pub use metrics::{GenerationMetrics, Hits, Metrics, RecoveryMetrics, StallMetrics};
 pub use report::{Fault, VerifyReport};
 pub use scan::Scan;
 pub use snapshot::Snapshot;
 pub use thermocline_base::options::{self, Options};
 pub use thermocline_base::{CfOptions, Error, ErrorKind, Result, limits, size};
-pub use thermocline_engine::{Durability, Value, WriteOptions};
+pub use thermocline_engine::{
+    Durability, Event, EventListener, Runtime, RuntimeMetrics, RuntimeOptions, StallCause, Value,
+    WriteOptions,
+};
 
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]

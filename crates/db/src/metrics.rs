@@ -70,6 +70,8 @@ pub struct Metrics {
     pub stall_ms_max: f64,
     /// How many writes were delayed.
     pub stall_count: u64,
+    /// That delay by cause, for every cause there is.
+    pub stalls: Vec<StallMetrics>,
     /// Where point reads found their keys.
     pub hits: Hits,
     /// What the last open had to do.
@@ -102,6 +104,19 @@ pub struct GenerationMetrics {
     pub views: u64,
     /// Open snapshots and iterators at a moment at which it was the newest generation.
     pub readers: u64,
+}
+
+/// Delay that the engine put on writers, by one cause.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct StallMetrics {
+    /// `growth`: the region grew. `generation`: the manifest had to name the next memtable generation.
+    pub cause: &'static str,
+    /// Writes that were delayed.
+    pub count: u64,
+    /// In all, in milliseconds.
+    pub ms: f64,
+    /// The longest, in milliseconds.
+    pub ms_max: f64,
 }
 
 /// Where point reads found their keys.
@@ -138,6 +153,16 @@ impl Metrics {
     pub(crate) fn of(engine: &thermocline_engine::Engine) -> Metrics {
         let m = engine.metrics();
         let options = engine.options();
+        let stalls: Vec<StallMetrics> = m
+            .stalls
+            .iter()
+            .map(|(cause, stall)| StallMetrics {
+                cause: cause.name(),
+                count: stall.count,
+                ms: millis(stall.nanos),
+                ms_max: millis(stall.nanos_max),
+            })
+            .collect();
         Metrics {
             preset: options.preset.name().to_string(),
             region_kind: m.region_kind.name(),
@@ -182,10 +207,10 @@ impl Metrics {
             gets_found: m.found,
             readers: m.readers as u64,
             pinned_bytes: m.pinned_bytes,
-            // The engine delays nobody on purpose yet.
-            stall_ms: 0.0,
-            stall_ms_max: 0.0,
-            stall_count: 0,
+            stall_ms: stalls.iter().map(|stall| stall.ms).sum(),
+            stall_ms_max: stalls.iter().map(|stall| stall.ms_max).fold(0.0, f64::max),
+            stall_count: stalls.iter().map(|stall| stall.count).sum(),
+            stalls,
             hits: Hits {
                 memtable: m.found,
                 ..Hits::default()
@@ -205,4 +230,8 @@ impl Metrics {
             emulate: options.emulate.name().to_string(),
         }
     }
+}
+
+fn millis(nanos: u64) -> f64 {
+    nanos as f64 / 1e6
 }

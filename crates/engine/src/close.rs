@@ -3,12 +3,15 @@
 use thermocline_base::Result;
 use thermocline_version::VersionEdit;
 
+use crate::events::Event;
 use crate::store::{Engine, Inner};
 use crate::sync::{Arc, Ordering, lock};
 
 impl Engine {
     /// Closes the store: cuts the chain in the manifest, so that the next open has nothing to
-    /// decide, and gives up the lock. Idempotent; reads by other handles go on.
+    /// decide, and gives up the lock. Reads by other handles go on; the folder may be removed, and a
+    /// new database made in its place. Idempotent: whoever comes second waits for the first, except
+    /// in a callback of the store's runtime.
     ///
     /// # Errors
     /// A failed persist; the store is closed all the same, and the next open recovers.
@@ -20,24 +23,34 @@ impl Engine {
 impl Inner {
     pub fn close(&self) -> Result<()> {
         if self.closed.swap(true, Ordering::AcqRel) {
+            self.background.wait_ended();
             return Ok(());
         }
-        self.stop_maintenance();
+        self.background.stop();
+        // Who works ahead on a thread of the caller's looks at `closed` under this lock.
+        drop(lock(&self.ahead));
         let sealed = self.seal_chain();
         self.acks.run(self);
-        let _ahead = lock(&self.ahead);
-        if sealed.is_err() {
-            // A write that was granted may still be storing its item. Whoever opens the database next must
-            // wait until it has gone, and this store with it.
-            return sealed;
+        self.account.close();
+        // After a failure a write that was granted may still be storing its item. Whoever opens the
+        // database next must wait until it has gone, and this store with it.
+        if sealed.is_ok() {
+            self.let_go();
         }
+        let error = sealed.as_ref().err().map(ToString::to_string);
+        self.events.emit(Event::Closed { error });
+        self.background.end();
+        sealed
+    }
+
+    /// Gives the region and the folder up.
+    fn let_go(&self) {
         // For those who read on, and before the lock is given up: whoever opens next asks for it
         // (`reclaim`). Where a folder cannot be held, only their checksums protect them.
         let hold = self.world.env.storage.hold_folder(&self.dir);
         *lock(&self.hold) = hold.unwrap_or(None);
         self.space.region().unlock();
         drop(lock(&self.lock).take());
-        sealed
     }
 
     fn seal_chain(&self) -> Result<()> {
@@ -53,8 +66,8 @@ impl Inner {
     }
 }
 
-/// Closes the store when the last handle goes. Not a part of `Inner`, which the store's thread and
-/// open cursors may hold a little longer.
+/// Closes the store when the last handle goes. Not a part of `Inner`, which workers, snapshots and
+/// cursors may hold a little longer.
 #[derive(Debug)]
 pub(crate) struct Handle(pub Arc<Inner>);
 

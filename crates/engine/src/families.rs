@@ -33,6 +33,7 @@ use thermocline_base::planted::{Bug, active};
 use thermocline_base::{BatchEntry, CfId, CfOptions, Error, Result, limits};
 use thermocline_version::{Change, State, VersionEdit};
 
+use crate::events::Event;
 use crate::store::{Engine, Inner};
 use crate::sync::{AtomicU64, Ordering, RwLock, lock, read, write};
 
@@ -195,6 +196,7 @@ impl Engine {
             return found(family);
         }
         let inner = &*self.inner;
+        let _settled = inner.background.settled_after();
         inner.check_writable()?;
         if name.is_empty() || name.len() > limits::CF_NAME_LEN_MAX {
             return Err(Error::InvalidArgument(format!(
@@ -247,6 +249,9 @@ impl Engine {
         let number = families.moment() + 1;
         table.dropped.insert(id, (name.to_string(), number));
         families.drops.store(number, Ordering::Relaxed);
+        drop(table);
+        let name = name.to_string();
+        inner.events.emit(Event::ColumnFamilyDropped { name });
         Ok(())
     }
 
@@ -296,6 +301,9 @@ impl Inner {
         };
         let mut table = write(&self.families.table);
         table.named.push((name.to_string(), family));
+        drop(table);
+        let name = name.to_string();
+        self.events.emit(Event::ColumnFamilyCreated { name });
         Ok(family)
     }
 }

@@ -2,175 +2,141 @@
 //! growing the region, covering the last write of a store that fell idle, dropping generations in
 //! which nothing is alive.
 
-use std::sync::Weak;
 use std::time::Duration;
 
 use thermocline_base::{Error, Result, SeqNo};
 
+use crate::runtime::{Client, Task};
 use crate::store::{Engine, Inner};
-use crate::sync::{Arc, Condvar, Mutex, lock, wait_for};
-
-#[derive(Debug, Default)]
-pub(crate) struct Maintainer {
-    signal: Arc<Signal>,
-    thread: Mutex<Option<std::thread::JoinHandle<()>>>,
-}
-
-/// What the thread waits for. Its own, so that a waiting thread keeps no store alive.
-#[derive(Debug, Default)]
-struct Signal {
-    work: Mutex<Work>,
-    changed: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct Work {
-    nudged: bool,
-    /// Whether a commit waits for its callback.
-    sync: bool,
-    stop: bool,
-}
+use crate::sync::{Ordering, lock};
 
 impl Engine {
-    /// Starts the store's thread, unless there is nothing for it to do.
-    pub(crate) fn start_maintenance(&self) {
-        if !self.inner.world.background || self.inner.options.read_only {
-            return;
-        }
-        let weak = Arc::downgrade(&self.inner);
-        let signal = self.inner.maintainer.signal.clone();
-        let idle = match self.inner.options.memtable.idle_ms {
-            0 => Duration::from_secs(3600),
-            ms => Duration::from_millis(ms),
-        };
-        // Buffered writes wait no longer than they may.
-        let idle = idle.min(Duration::from_millis(self.inner.options.commit.buffered_ms));
-        let thread = std::thread::Builder::new()
-            .name("thermocline".into())
-            .spawn(move || run(&weak, &signal, idle))
-            .ok();
-        // Without a thread everything is done when it is due.
-        *lock(&self.inner.maintainer.thread) = thread;
-    }
-
-    /// Does now what the store's thread would do when woken: grows the region and names the next
-    /// generation where that will be needed soon.
+    /// Does now what a worker would do when asked: grows the region and names the next generation
+    /// where that will be needed soon.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for a store that takes no writes; [`Error::Poisoned`]; a failed
     /// persist, which poisons the store. A full region is no error here.
     pub fn work_ahead(&self) -> Result<()> {
-        self.inner.check_writable()?;
+        let _settled = self.inner.background.settled_after();
         match self.inner.work_ahead() {
             Err(Error::OutOfSpace(_)) => Ok(()),
             other => other,
         }
     }
 
-    /// Does now what the store's thread would do after [`idle_ms`] without a write: covers the last
-    /// write by a later `published`, so that rot in it cannot pass for a torn tail.
+    /// Does now what a worker would do after [`idle_ms`] without a write: covers the last write by a
+    /// later `published`, so that rot in it cannot pass for a torn tail, and gives DRAM that was
+    /// promised to writes back to the runtime.
     ///
     /// # Errors
     /// As [`Engine::work_ahead`].
     ///
     /// [`idle_ms`]: thermocline_base::options::MemtableOptions::idle_ms
     pub fn cover_idle(&self) -> Result<()> {
+        let _settled = self.inner.background.settled_after();
         let mut writer = lock(&self.inner.writer);
         self.inner.check_writable()?;
-        self.inner.cover(&mut writer)
+        self.inner.cover(&mut writer)?;
+        self.inner.give_up_credit(&mut writer);
+        Ok(())
     }
 
-    /// Lets the store's thread make durable what is visible, and acknowledge what waits for that.
+    /// Lets a worker make durable what is visible, and acknowledge what waits for that.
     pub(crate) fn request_sync(&self) {
-        let signal = &self.inner.maintainer.signal;
-        let mut work = lock(&signal.work);
-        if !work.sync {
-            work.sync = true;
-            signal.changed.notify_one();
-        }
+        self.inner.background.request(Task::Sync);
     }
 
-    /// Wakes the thread.
+    /// Lets a worker work ahead.
     pub(crate) fn nudge(&self) {
-        self.inner.maintainer.nudge();
+        self.inner.background.request(Task::Ahead);
     }
 }
 
-impl Maintainer {
-    /// Wakes the thread. `false` if there is none.
-    pub fn nudge(&self) -> bool {
-        let mut work = lock(&self.signal.work);
-        if !work.nudged {
-            work.nudged = true;
-            self.signal.changed.notify_one();
-        }
-        drop(work);
-        lock(&self.thread).is_some()
-    }
-}
-
-impl Inner {
-    /// Ends the thread and waits for it.
-    pub fn stop_maintenance(&self) {
-        lock(&self.maintainer.signal.work).stop = true;
-        self.maintainer.signal.changed.notify_one();
-        let thread = lock(&self.maintainer.thread).take();
-        if let Some(thread) = thread
-            && thread.thread().id() != std::thread::current().id()
-        {
-            // A panic there has been reported by its hook; closing goes on.
-            let _ = thread.join();
-        }
-    }
-}
-
-fn run(weak: &Weak<Inner>, signal: &Signal, idle: Duration) {
-    let mut last_seen = 0;
-    loop {
-        let (nudged, sync) = {
-            let mut work = lock(&signal.work);
-            if !work.nudged && !work.sync && !work.stop {
-                work = wait_for(&signal.changed, work, idle);
-            }
-            if work.stop {
-                return;
-            }
-            let sync = std::mem::take(&mut work.sync);
-            (std::mem::take(&mut work.nudged), sync)
-        };
-        let Some(inner) = weak.upgrade() else { return };
-        let now = inner.ring.durable();
+impl Client for Inner {
+    fn perform(&self, task: Task) {
         // Failures poison the store, and the next writer reports them.
-        if sync || inner.ring.deferred_bytes() > 0 {
-            let _ = inner.sync_up_to(SeqNo(inner.ring.visible()));
-            inner.acks.run(&inner);
-        }
-        if nudged {
-            let _ = inner.work_ahead();
-        } else if now == last_seen {
-            let mut writer = lock(&inner.writer);
-            if inner.check_writable().is_ok() {
-                let _ = inner.cover(&mut writer);
-            }
+        match task {
+            Task::Ahead => drop(self.work_ahead()),
+            Task::Idle => self.fell_idle(),
+            Task::Sync => self.write_back(),
         }
         // When idle, too: a reader may have gone.
-        if inner.check_writable().is_ok() {
-            let _ = inner.reclaim();
+        if task != Task::Sync && self.check_writable().is_ok() {
+            let _ = self.reclaim();
         }
-        last_seen = now;
+    }
+
+    /// What it left behind is unknown.
+    fn panicked(&self, task: Task) {
+        self.poison.poison(Error::Poisoned(format!(
+            "the background task {task:?} has panicked"
+        )));
+        self.ring.fail();
     }
 }
 
 impl Inner {
+    /// A write was granted. `due` if something is to be done ahead of need.
+    #[inline]
+    pub fn wrote(&self, due: bool) {
+        if due {
+            self.background.request(Task::Ahead);
+        }
+        // Its task takes the writer's lock, under which the write was granted.
+        self.background.request_after(Task::Idle, self.idle_after());
+    }
+
+    /// The time without a write after which a store is idle.
+    fn idle_after(&self) -> Duration {
+        match self.options.memtable.idle_ms {
+            0 => Duration::from_secs(1),
+            ms => Duration::from_millis(ms),
+        }
+    }
+
+    /// Makes durable what is visible, and lets those be told who wait for that: in a call, since what
+    /// they do is their business.
+    fn write_back(&self) {
+        let _ = self.sync_up_to(SeqNo(self.ring.visible()));
+        let me = self.me.clone();
+        self.background.run(Box::new(move || {
+            if let Some(inner) = me.upgrade() {
+                inner.acks.run(&inner);
+            }
+        }));
+    }
+
+    /// Some time has passed since the first write after the last call of this. Only if nothing was
+    /// written since that call the store is idle: a busy one is looked at once in that time.
+    fn fell_idle(&self) {
+        let mut writer = lock(&self.writer);
+        if self.check_writable().is_err() {
+            return;
+        }
+        let now = self.ring.durable();
+        if self.idle_seen.swap(now, Ordering::Relaxed) != now {
+            return self.background.request_after(Task::Idle, self.idle_after());
+        }
+        if self.options.memtable.idle_ms > 0 {
+            // Failures poison the store, and the next writer reports them.
+            let _ = self.cover(&mut writer);
+        }
+        // Others may need the room.
+        self.give_up_credit(&mut writer);
+    }
+
     /// Grows the region and prepares the next generation where that will be needed soon.
     pub fn work_ahead(&self) -> Result<()> {
         // Closing takes this lock before it gives up the region, which somebody else may then grow.
-        let _ahead = lock(&self.ahead);
+        let ahead = lock(&self.ahead);
         self.check_writable()?;
         if self.space.wants_growth(self.options.pm_region.zones_ahead) {
             let grown = self.space.grow(self.space.region_bytes());
             grown.map_err(|error| self.poison_unless_full(error))?;
+            self.note_growth();
         }
+        drop(ahead);
         let mut writer = lock(&self.writer);
         // Again, since the store may have been closed meanwhile.
         self.check_writable()?;

@@ -8,6 +8,7 @@ use thermocline_halloc::SpaceUse;
 use thermocline_memtable::Memtable;
 use thermocline_pm::{PmCounters, RegionKind};
 
+use crate::stall::{StallCause, StallUse};
 use crate::store::{Engine, Inner};
 
 /// What is counted.
@@ -76,6 +77,17 @@ pub struct GenerationState {
     pub readers: u64,
 }
 
+/// DRAM of a store's indexes, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DramUse {
+    /// In use.
+    pub used: u64,
+    /// In use or promised to writes.
+    pub held: u64,
+    /// By how much promises were too small; 0 unless something is wrong.
+    pub overdrawn: u64,
+}
+
 /// A reading of a store's accounting.
 #[derive(Debug, Clone)]
 pub struct EngineMetrics {
@@ -93,6 +105,8 @@ pub struct EngineMetrics {
     pub generations_dropped: u64,
     /// DRAM of all indexes.
     pub index_bytes: u64,
+    /// What of that counts in the budgets, promises included.
+    pub dram: DramUse,
     /// The last seqno that readers see.
     pub visible: u64,
     /// The last seqno that survives a crash.
@@ -111,6 +125,8 @@ pub struct EngineMetrics {
     pub readers: usize,
     /// Bytes of values that readers hold in place, in dropped generations, too.
     pub pinned_bytes: u64,
+    /// Delay that the store's own work put on writers, by cause.
+    pub stalls: Vec<(StallCause, StallUse)>,
     /// What the open did.
     pub recovery: Recovery,
     /// Bytes of the manifest.
@@ -162,6 +178,11 @@ impl Engine {
             space: inner.space.usage(),
             pm: inner.space.region().counters(),
             index_bytes: generations.iter().map(|g| g.index_bytes).sum(),
+            dram: DramUse {
+                used: inner.account.used(),
+                held: inner.account.held(),
+                overdrawn: inner.account.overdrawn(),
+            },
             generations,
             generations_dropped: inner.counted.get(Count::Dropped),
             visible: inner.ring.visible(),
@@ -173,6 +194,9 @@ impl Engine {
             found: inner.counted.get(Count::Found),
             readers: inner.readers.open(),
             pinned_bytes: inner.pins.bytes(),
+            stalls: StallCause::ALL
+                .map(|cause| (cause, inner.stalls.get(cause)))
+                .to_vec(),
             recovery: inner.recovery,
             manifest_bytes: lock(&inner.manifest).len(),
         }

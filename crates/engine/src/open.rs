@@ -1,8 +1,11 @@
 //! Opening a store.
 
 use std::path::Path;
+use std::sync::Weak;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use thermocline_base::budget::Account;
 use thermocline_base::options::Options;
 use thermocline_base::size::index;
 use thermocline_base::{Error, Result};
@@ -17,18 +20,20 @@ use crate::commit::ack::Acks;
 use crate::commit::bucket::Buckets;
 use crate::commit::ring::Ring;
 use crate::create::{create, refuse_or_prepare};
+use crate::events::{Event, Events};
 use crate::families::Families;
 use crate::layout::{self, LOCK_NAME, REGION_NAME};
-use crate::maintain::Maintainer;
 use crate::metrics::{Counted, Recovery};
 use crate::poison::Poison;
 use crate::readers::Readers;
 use crate::reclaim::{Reclaim, has_elders};
 use crate::recover;
 use crate::replay::Known;
+use crate::runtime::{Background, Client, Runtime};
+use crate::stall::Stalls;
 use crate::start::{Start, sweep_descriptors};
-use crate::store::{Engine, Inner, World};
-use crate::sync::{Arc, AtomicBool, Mutex};
+use crate::store::{Engine, Inner, Setup, World};
+use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex};
 use crate::view::View;
 use crate::write::Writer;
 
@@ -40,6 +45,14 @@ impl Engine {
     /// or none at all; [`Error::Locked`]; [`Error::Corruption`] with file or region and offset;
     /// [`Error::OutOfSpace`]; those of the file system.
     pub fn open(world: World, dir: &Path, options: Options) -> Result<Engine> {
+        Engine::open_with(world, dir, options, Setup::default())
+    }
+
+    /// As [`Engine::open`], with what is not kept with the database.
+    ///
+    /// # Errors
+    /// As [`Engine::open`].
+    pub fn open_with(world: World, dir: &Path, options: Options, setup: Setup) -> Result<Engine> {
         options.validate()?;
         let options = layout::absolute(options)?;
         let started = world.env.clock.now_ns();
@@ -58,9 +71,7 @@ impl Engine {
         } else if !options.read_only {
             layout::forget_creation(&*storage, dir)?;
         }
-        let engine = open_existing(world, dir, options, lock, started)?;
-        engine.start_maintenance();
-        Ok(engine)
+        open_existing(world, dir, options, setup, lock, started)
     }
 
     /// The options that the database in `dir` was last opened with for writing; `None` if there is
@@ -93,6 +104,7 @@ fn open_existing(
     world: World,
     dir: &Path,
     options: Options,
+    setup: Setup,
     lock: Option<Box<dyn LockGuard>>,
     started: u64,
 ) -> Result<Engine> {
@@ -122,14 +134,16 @@ fn open_existing(
     let threads = replay_threads(&options, &world);
     let found = recover::find(&db_id, &space, &zones, &state, &descriptors, threads)?;
 
+    let runtime = setup.runtime.unwrap_or_else(Runtime::private);
+    let account = Account::new(runtime.budget().clone(), options.dram);
     let start = Start::decide(&world, &state, &found, &descriptors, &db_id)?;
     let known = Known::of(&state);
     let memtables = found.memtables(
         &space,
         &start.generations,
-        start.active,
-        start.chain,
+        (start.active, start.chain),
         &known,
+        &account,
         threads,
     )?;
     if !options.read_only {
@@ -166,36 +180,71 @@ fn open_existing(
         0 => 16,
         buckets => index(buckets),
     };
-    let inner = Arc::new(Inner {
-        dir: dir.to_path_buf(),
-        world,
-        db_id,
-        space,
-        manifest: Mutex::new(manifest),
-        families,
-        writer: Mutex::new(writer),
-        view: ArcSwap::from_pointee(view),
-        buckets: Buckets::new(buckets),
-        ring: Ring::new(last, index(options.commit.ring_slots)),
-        syncing: Mutex::new(()),
-        acks: Acks::default(),
-        pins: Arc::default(),
-        readers: Readers::default(),
-        reclaim: Mutex::new(reclaim),
-        poison: Poison::default(),
-        counted: Counted::default(),
-        recovery,
-        closed: AtomicBool::new(false),
-        maintainer: Maintainer::default(),
-        ahead: Mutex::new(()),
-        lock: Mutex::new(lock),
-        hold: Mutex::new(None),
-        options,
+    account.opened();
+    let threads = world.background && !options.read_only;
+    let region_bytes = space.region_bytes();
+    let listener = setup.listener;
+    let inner = Arc::new_cyclic(|me: &Weak<Inner>| {
+        let client = me.clone() as Weak<dyn Client>;
+        let background = Arc::new(Background::new(runtime, client, threads));
+        let events = Arc::new(Events::new(dir, listener, background.clone()));
+        Inner {
+            me: me.clone(),
+            dir: dir.to_path_buf(),
+            world,
+            db_id,
+            space,
+            manifest: Mutex::new(manifest),
+            families,
+            writer: Mutex::new(writer),
+            view: ArcSwap::from_pointee(view),
+            buckets: Buckets::new(buckets),
+            ring: Ring::new(last, index(options.commit.ring_slots)),
+            syncing: Mutex::new(()),
+            acks: Acks::default(),
+            pins: Arc::default(),
+            readers: Readers::default(),
+            reclaim: Mutex::new(reclaim),
+            poison: Poison::telling(events.clone()),
+            counted: Counted::default(),
+            recovery,
+            closed: AtomicBool::new(false),
+            account,
+            background,
+            events,
+            stalls: Stalls::default(),
+            region_seen: AtomicU64::new(region_bytes),
+            idle_seen: AtomicU64::new(last),
+            ahead: Mutex::new(()),
+            lock: Mutex::new(lock),
+            hold: Mutex::new(None),
+            options,
+        }
     });
+    inner.tell_opened(start.dropped());
     Ok(Engine {
         _handle: Arc::new(Handle(inner.clone())),
         inner,
     })
+}
+
+impl Inner {
+    /// Tells that the store was opened, and which generations that did away with.
+    fn tell_opened(&self, dropped: &[u64]) {
+        let recovery = self.recovery;
+        self.events.emit(Event::Opened {
+            records: recovery.records,
+            cut_records: recovery.cut_records,
+            after_crash: recovery.sealed_by_recovery,
+            took: Duration::from_nanos(recovery.nanos),
+        });
+        if !self.options.read_only {
+            for &id in dropped {
+                self.events.emit(Event::GenerationDropped { id });
+            }
+        }
+        self.background.settle();
+    }
 }
 
 /// The options for an existing database: `pm_path` says where its region really lies, or nothing

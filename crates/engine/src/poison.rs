@@ -1,16 +1,30 @@
 //! After a failed persist nobody knows what is durable: reads go on, writes end.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use thermocline_base::{Error, Result};
 
+use crate::events::{Event, Events};
+
 #[derive(Debug, Default)]
-pub(crate) struct Poison(OnceLock<String>);
+pub(crate) struct Poison {
+    cause: OnceLock<String>,
+    /// Whom to tell.
+    events: Option<Arc<Events>>,
+}
 
 impl Poison {
+    /// One that tells `events` when it is no longer clean.
+    pub fn telling(events: Arc<Events>) -> Poison {
+        Poison {
+            cause: OnceLock::new(),
+            events: Some(events),
+        }
+    }
+
     /// Whether writing is still allowed.
     pub fn check(&self) -> Result<()> {
-        match self.0.get() {
+        match self.cause.get() {
             None => Ok(()),
             Some(cause) => Err(Error::Poisoned(cause.clone())),
         }
@@ -19,7 +33,12 @@ impl Poison {
     /// Notes the first cause and gives the error back.
     #[cold]
     pub fn poison(&self, cause: Error) -> Error {
-        self.0.get_or_init(|| cause.to_string());
+        if self.cause.set(cause.to_string()).is_ok()
+            && let Some(events) = &self.events
+        {
+            let cause = cause.to_string();
+            events.emit(Event::Poisoned { cause });
+        }
         cause
     }
 }

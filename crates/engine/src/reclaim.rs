@@ -67,8 +67,10 @@ use thermocline_halloc::Zone;
 use thermocline_memtable::{Checked, Descriptor, Memtable, Neighbours, Position, Readers};
 use thermocline_version::{Change, State, VersionEdit};
 
+use crate::events::Event;
 use crate::metrics::Count;
 use crate::readers::Moments;
+use crate::runtime::Task;
 use crate::store::{Engine, Inner};
 use crate::sync::{Arc, lock, thread};
 use crate::view::View;
@@ -220,7 +222,8 @@ impl Inner {
             owned.zones.extend_from_slice(zones);
             owned.descriptor = descriptor;
         }
-        if self.maintainer.nudge() {
+        if self.world.background {
+            self.background.request(Task::Ahead);
             return Ok(());
         }
         self.reclaim_for(writer).map(drop)
@@ -356,6 +359,8 @@ impl Inner {
         let dropped = free.len();
         self.counted.add(Count::Dropped, dropped as u64);
         for (memtable, owned) in free {
+            let id = memtable.generation();
+            self.events.emit(Event::GenerationDropped { id });
             drop(memtable);
             self.give_descriptor_back(owned.descriptor)?;
             self.space.release(&owned.zones);
@@ -384,12 +389,6 @@ impl Inner {
     fn give_descriptor_back(&self, descriptor: Option<Descriptor>) -> Result<()> {
         let released = descriptor.map_or(Ok(()), |descriptor| descriptor.release(&self.space));
         released.map_err(|error| self.poison.poison(error))
-    }
-
-    /// DRAM of the indexes of generations that are dead and read.
-    pub fn retired_index_bytes(&self) -> u64 {
-        let reclaim = lock(&self.reclaim);
-        reclaim.retired.iter().map(|m| m.index_bytes()).sum()
     }
 
     /// Generations that are dead and that somebody reads, oldest first.

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use thermocline_base::budget::Account;
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{Error, Result};
 use thermocline_halloc::{Space, Witness, Zone};
@@ -309,19 +310,21 @@ impl Found {
         generations.iter().map(shell).collect()
     }
 
-    /// Rebuilds the memtable of every generation. `new` is the chain that this process will write
-    /// into generation `active`; `families` are those whose records are indexed.
+    /// Rebuilds the memtable of every generation. `new` is the generation that takes the writes and
+    /// the chain that this process will write into it; `families` are those whose records are
+    /// indexed. The memory of the indexes counts in `account`.
     pub fn memtables(
         &self,
         space: &Space,
         generations: &[u64],
-        active: u64,
-        new: Chain,
+        new: (u64, Chain),
         families: &Known,
+        account: &Arc<Account>,
         threads: usize,
     ) -> Result<Vec<Arc<Memtable>>> {
         let mut all = Vec::new();
-        for memtable in self.shells(space, generations, Some((active, new)))? {
+        for memtable in self.shells(space, generations, Some(new))? {
+            let memtable = memtable.charged_to(account);
             let generation = memtable.generation();
             for (_, _, end) in self.chains().filter(|(g, _, _)| *g == generation) {
                 for items in &end.items {
@@ -330,7 +333,7 @@ impl Found {
                     })?;
                 }
             }
-            if generation != active {
+            if generation != new.0 {
                 memtable.seal();
             }
             all.push(Arc::new(memtable));

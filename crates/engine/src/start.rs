@@ -111,6 +111,11 @@ impl Start {
         manifest.append(&edit)
     }
 
+    /// Generations that were prepared and never used, and are gone.
+    pub fn dropped(&self) -> &[u64] {
+        &self.dropped
+    }
+
     pub fn witness(&self) -> Witness {
         Witness::of(self.chain.id, self.nonce)
     }

@@ -1,8 +1,10 @@
 //! An open store: what it holds, and for whom.
 
 use std::path::PathBuf;
+use std::sync::Weak;
 
 use arc_swap::ArcSwap;
+use thermocline_base::budget::Account;
 use thermocline_base::options::Options;
 use thermocline_env::{Env, LockGuard};
 use thermocline_halloc::Space;
@@ -13,13 +15,15 @@ use crate::close::Handle;
 use crate::commit::ack::Acks;
 use crate::commit::bucket::Buckets;
 use crate::commit::ring::Ring;
+use crate::events::{EventListener, Events};
 use crate::families::Families;
-use crate::maintain::Maintainer;
 use crate::metrics::{Counted, Recovery};
 use crate::poison::Poison;
 use crate::readers::Readers;
 use crate::reclaim::Reclaim;
-use crate::sync::{Arc, AtomicBool, Mutex};
+use crate::runtime::{Background, Runtime};
+use crate::stall::Stalls;
+use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex};
 use crate::value::Pins;
 use crate::view::View;
 use crate::write::Writer;
@@ -34,10 +38,9 @@ pub struct World {
     /// A model of caches before the mapped file, for tests that kill the process: what was not
     /// persisted dies with it. Without effect where `sim` is set.
     pub shadow: Option<Shadow>,
-    /// Whether a thread of the store's own works ahead (grows the region, names the next
-    /// generation, covers the last write when idle, drops generations in which nothing is alive).
-    /// Without it that is done when it is due, by
-    /// whoever needs it: tests that explore crashes want one thread.
+    /// Whether threads work ahead (grow the region, name the next generation, cover the last write
+    /// when idle, drop generations in which nothing is alive). Without them that is done when it is
+    /// due, by whoever needs it: tests that explore crashes want one thread.
     pub background: bool,
 }
 
@@ -53,6 +56,24 @@ impl World {
     }
 }
 
+/// What a store is opened with that is not kept with it.
+#[derive(Clone, Default)]
+pub struct Setup {
+    /// What it shares with other stores of the process; `None` gives it threads of its own.
+    pub runtime: Option<Runtime>,
+    /// Who is told what happens.
+    pub listener: Option<Arc<dyn EventListener>>,
+}
+
+impl std::fmt::Debug for Setup {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Setup")
+            .field("runtime", &self.runtime)
+            .field("listener", &self.listener.is_some())
+            .finish()
+    }
+}
+
 /// An open store. Cloning shares it.
 #[derive(Debug, Clone)]
 pub struct Engine {
@@ -62,6 +83,8 @@ pub struct Engine {
 }
 
 pub(crate) struct Inner {
+    /// Itself, for calls that outlive the task that asks for them.
+    pub me: Weak<Inner>,
     pub dir: PathBuf,
     pub world: World,
     pub options: Options,
@@ -86,8 +109,16 @@ pub(crate) struct Inner {
     pub counted: Counted,
     pub recovery: Recovery,
     pub closed: AtomicBool,
-    pub maintainer: Maintainer,
-    /// Held by whoever works ahead.
+    /// Its DRAM.
+    pub account: Arc<Account>,
+    pub background: Arc<Background>,
+    pub events: Arc<Events>,
+    pub stalls: Stalls,
+    /// The region's size when it was last told.
+    pub region_seen: AtomicU64,
+    /// What was durable when the store was last looked at as perhaps idle.
+    pub idle_seen: AtomicU64,
+    /// Held by whoever works ahead, so that closing can wait for that.
     pub ahead: Mutex<()>,
     pub lock: Mutex<Option<Box<dyn LockGuard>>>,
     /// Of a store that was closed: its folder, until nobody reads on.

@@ -3,14 +3,16 @@
 
 use std::sync::Arc;
 
-use thermocline_base::size::{format_size, index};
 use thermocline_base::sync::lock;
-use thermocline_base::{BatchEntry, CfId, Error, Result, SeqNo};
+use thermocline_base::{BatchEntry, Error, Result, SeqNo};
 use thermocline_halloc::{Reserve, Witness};
 use thermocline_memtable::{Chain, ChainWriter, Descriptor, ItemBuilder, Memtable, Persist};
 use thermocline_version::{Change, VersionEdit};
 
 use crate::commit::carry::Group;
+use crate::dram::Credit;
+use crate::events::Event;
+use crate::stall::StallCause;
 use crate::start::opened;
 use crate::store::Inner;
 use crate::sync::Ordering;
@@ -22,9 +24,6 @@ pub(crate) const ITEM_BYTES_MAX: u64 = (64 << 20) - 4096;
 /// after a crash leaves a gap. Sealed far before that.
 /// Its unit tests do not open a store thousands of times.
 const GENERATION_SPAN_MAX: u64 = if cfg!(test) { 1 << 14 } else { 1 << 31 };
-
-/// Writes that a check of the DRAM budget covers in advance.
-const CREDIT: u64 = 1024;
 
 /// What the one writer holds.
 pub(crate) struct Writer {
@@ -41,13 +40,8 @@ pub(crate) struct Writer {
     ended: Vec<Change>,
     /// Whether the zone at hand may be the one that is kept back for deletes.
     in_reserve: bool,
-    /// Writes into `credit_cf` that are known to fit the DRAM budget.
-    credit: u64,
-    credit_cf: CfId,
-    /// Registered readers for which the credit was reckoned: with more, version lists are longer.
-    credit_readers: usize,
-    /// The same of groups in flight.
-    credit_groups: usize,
+    /// Writes that are known to fit the DRAM budgets.
+    pub credit: Credit,
     /// Whether a later item's `published` covers the last write.
     pub covered: bool,
 }
@@ -78,10 +72,7 @@ impl Writer {
             prepared: None,
             ended: Vec::new(),
             in_reserve: true,
-            credit: 0,
-            credit_cf: CfId::DEFAULT,
-            credit_readers: 0,
-            credit_groups: 0,
+            credit: Credit::default(),
             covered: true,
         }
     }
@@ -136,59 +127,6 @@ impl Inner {
         self.poison.check()
     }
 
-    /// Checks the DRAM budget for the index entries of a write, before anything is written. The
-    /// last sixteenth is left to deletes.
-    pub fn reserve_dram<'a>(
-        &self,
-        writer: &mut Writer,
-        entries: impl Iterator<Item = BatchEntry<'a>> + Clone,
-        records: u64,
-        deletes_only: bool,
-    ) -> Result<()> {
-        let groups = index(self.ring.groups());
-        let credited = writer.credit >= records
-            && self.readers.moments() <= writer.credit_readers
-            && groups <= writer.credit_groups;
-        if credited && entries.clone().all(|entry| entry.cf == writer.credit_cf) {
-            writer.credit -= records;
-            return Ok(());
-        }
-        let mut families: Vec<CfId> = Vec::new();
-        for entry in entries {
-            if families.last() != Some(&entry.cf) && !families.contains(&entry.cf) {
-                families.push(entry.cf);
-            }
-        }
-        let view = self.view.load();
-        let used: u64 = view.memtables.iter().map(|m| m.index_bytes()).sum();
-        let used = used + self.retired_index_bytes();
-        let dram = self.options.dram;
-        let limit = if deletes_only { dram } else { dram - dram / 16 };
-        // `visible`, this group, and every group that may become visible meanwhile.
-        let registered = self.readers.moments();
-        // Some more may be in flight when the credit is used.
-        let groups = groups + 8;
-        let readers = registered + 2 + groups;
-        let flying = self.ring.records();
-        let bound = |updates: u64| -> u64 {
-            let updates = updates + flying;
-            families
-                .iter()
-                .map(|&cf| writer.active.reserve_bound(cf, updates, readers))
-                .sum()
-        };
-        if !deletes_only && families.len() == 1 && used + bound(records + CREDIT) <= limit {
-            (writer.credit, writer.credit_cf) = (CREDIT, families[0]);
-            (writer.credit_readers, writer.credit_groups) = (registered, groups);
-        } else if used + bound(records) > limit {
-            return Err(dram_full(used, dram));
-        } else {
-            // What was reckoned before does not know of this write.
-            writer.credit = 0;
-        }
-        Ok(())
-    }
-
     /// Sees to it that an item of `bytes` bytes can be appended: nothing after this may fail but a
     /// persist. Where there is no room, generations in which nothing is alive make some.
     ///
@@ -228,17 +166,24 @@ impl Inner {
                 return Err(self.space.full(bytes));
             }
         }
+        if writer.chain.state().left >= bytes {
+            return Ok(false);
+        }
+        let begun = self.now_ns();
         let attached = writer.chain.ensure(bytes, reserve);
         let attached = attached
             .map_err(|error| self.poison_unless_full(error))?
             .is_some();
         if attached {
             writer.in_reserve = reserve == Reserve::Use;
+            if self.note_growth() {
+                self.stalled(StallCause::Growth, begun);
+            }
         }
         Ok(attached)
     }
 
-    /// Whether the store's thread has something to do ahead of need.
+    /// Whether something is to be done ahead of need.
     pub fn work_is_due(&self, writer: &Writer) -> bool {
         let filling = writer.active.bytes() > self.options.memtable_bytes() / 2;
         filling && writer.prepared.is_none()
@@ -292,9 +237,16 @@ impl Inner {
 
     /// Makes an edit durable. A failure poisons the store.
     pub fn edit(&self, edit: VersionEdit) -> Result<()> {
-        lock(&self.manifest)
-            .append(&edit)
-            .map_err(|error| self.poison.poison(error))
+        let mut manifest = lock(&self.manifest);
+        let before = manifest.path().to_path_buf();
+        let appended = manifest.append(&edit);
+        if manifest.path() != before {
+            self.events.emit(Event::ManifestSwitched {
+                path: manifest.path().to_path_buf(),
+                bytes: manifest.len(),
+            });
+        }
+        appended.map_err(|error| self.poison.poison(error))
     }
 
     /// Running out of space is no reason to stop; a failed persist is.
@@ -345,6 +297,8 @@ impl Inner {
         self.witness(&chain, nonce)?;
         let descriptor = Descriptor::create(&self.space, &self.db_id, ids.generation)
             .map_err(|error| self.poison.poison(error))?;
+        self.events
+            .emit(Event::GenerationPrepared { id: ids.generation });
         writer.prepared = Some(Prepared {
             generation: ids.generation,
             chain,
@@ -359,9 +313,13 @@ impl Inner {
         if writer.prepared.is_none() {
             self.reclaim_descriptors(writer)?;
         }
-        self.prepare(writer)?;
         if writer.prepared.is_none() {
-            return Ok(());
+            let begun = self.now_ns();
+            self.prepare(writer)?;
+            if writer.prepared.is_none() {
+                return Ok(());
+            }
+            self.stalled(StallCause::Generation, begun);
         }
         // A memtable is sealed only when `durable` has passed its last grant.
         self.drain()?;
@@ -375,6 +333,11 @@ impl Inner {
                 .map_err(|error| self.poison.poison(error))?;
         }
         writer.active.seal();
+        self.events.emit(Event::GenerationSealed {
+            id: writer.active.generation(),
+            records: writer.active.len(),
+            bytes: writer.active.bytes(),
+        });
         let cut = writer.cut();
         writer.ended.push(cut);
         let chain = Chain {
@@ -382,14 +345,15 @@ impl Inner {
             ..next.chain
         };
         let region = self.space.region().clone();
-        let memtable = Arc::new(Memtable::new(region, next.generation, vec![chain]));
+        let memtable = Memtable::new(region, next.generation, vec![chain]);
+        let memtable = Arc::new(memtable.charged_to(&self.account));
         self.view
             .store(Arc::new(self.view.load().with(memtable.clone())));
         let sealed = std::mem::replace(&mut writer.active, memtable).generation();
         let descriptor = std::mem::replace(&mut writer.descriptor, next.descriptor);
         let next = ChainWriter::new(self.space.clone(), chain, None);
         let zones = std::mem::replace(&mut writer.chain, next);
-        writer.credit = 0;
+        writer.credit = Credit::default();
         self.sealed(writer, sealed, zones.zones(), descriptor)
     }
 
@@ -434,16 +398,5 @@ impl Inner {
 pub(crate) fn busy(cause: &str) -> Error {
     Error::Busy(format!(
         "the write would have to wait {cause}, and it asked not to"
-    ))
-}
-
-/// The error for an index that would exceed the DRAM budget.
-#[cold]
-fn dram_full(used: u64, limit: u64) -> Error {
-    Error::OutOfSpace(format!(
-        "the index in DRAM has {} of the {} that dram allows, and one more write might exceed it; \
-         raise dram",
-        format_size(used),
-        format_size(limit)
     ))
 }

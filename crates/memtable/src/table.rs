@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use thermocline_art::{Entry, KeySource, Leaf, NodeMemory, Slab, Tree};
+use thermocline_base::budget::Account;
 use thermocline_base::sync::{AtomicBool, AtomicU64, Ordering};
 use thermocline_base::{CfId, Error, Kind, Result, SeqNo};
 use thermocline_pm::{LINE, PmOff, Region};
@@ -168,6 +169,12 @@ impl Memtable {
             retired: AtomicBool::new(false),
             pinned: AtomicU64::new(0),
         }
+    }
+
+    /// The memtable, still empty, with memory of its indexes that counts in `account`.
+    pub fn charged_to(mut self, account: &Arc<Account>) -> Memtable {
+        self.memory = Arc::new(Slab::charged_to(account.clone()));
+        self
     }
 
     /// Its number.

@@ -2,8 +2,10 @@
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use thermocline_base::Result;
+use thermocline_base::budget::Account;
 
 use super::{Chunk, refused};
 
@@ -57,12 +59,13 @@ struct Extent {
 }
 
 /// See the module's text.
-#[derive(Default)]
 pub(super) struct Pool {
     free: Option<ChunkPtr>,
     free_chunks: u64,
     chunks: u64,
     extents: Vec<Option<Extent>>,
+    /// Who answers for the extents (S5).
+    account: Option<Arc<Account>>,
 }
 
 // SAFETY: S1: the pointers lead to extents that the pool owns and chunks that only the holder of
@@ -70,6 +73,17 @@ pub(super) struct Pool {
 unsafe impl Send for Pool {}
 
 impl Pool {
+    /// An empty pool, whose extents count in `account`.
+    pub(super) fn new(account: Option<Arc<Account>>) -> Pool {
+        Pool {
+            free: None,
+            free_chunks: 0,
+            chunks: 0,
+            extents: Vec::new(),
+            account,
+        }
+    }
+
     /// Bytes of all extents.
     pub(super) fn bytes(&self) -> u64 {
         self.chunks * CHUNK as u64
@@ -110,8 +124,14 @@ impl Pool {
     fn grow(&mut self) -> Result<()> {
         let chunks = Pool::extent_bytes(self.bytes()) / CHUNK as u64;
         let layout = Pool::layout(chunks);
+        if let Some(account) = &self.account {
+            account.take(layout.size() as u64)?;
+        }
         // SAFETY: the layout is not empty.
-        let base = NonNull::new(unsafe { alloc(layout) }).ok_or_else(|| refused(layout.size()))?;
+        let Some(base) = NonNull::new(unsafe { alloc(layout) }) else {
+            self.give_back(layout.size() as u64);
+            return Err(refused(layout.size()));
+        };
         let end = base.as_ptr().expose_provenance() as u64 + layout.size() as u64;
         assert!(end >> 48 == 0, "an address beyond 48 bits");
         let index = self.extents.iter().position(Option::is_none);
@@ -144,6 +164,12 @@ impl Pool {
         Ok(())
     }
 
+    fn give_back(&self, bytes: u64) {
+        if let Some(account) = &self.account {
+            account.give(bytes);
+        }
+    }
+
     /// Returns free extents to the system while enough stays free.
     fn shrink(&mut self) {
         for index in 0..self.extents.len() {
@@ -168,6 +194,7 @@ impl Pool {
         self.chunks -= chunks;
         // SAFETY: S4: all chunks of the extent were in the pool, and now are on no list.
         unsafe { dealloc(base.as_ptr(), layout) };
+        self.give_back(layout.size() as u64);
     }
 
     fn link(&mut self, chunk: ChunkPtr) {
@@ -213,5 +240,6 @@ impl Drop for Pool {
             // SAFETY: dropping the memory ends the life of all its blocks (`NodeMemory`).
             unsafe { dealloc(extent.base.as_ptr(), Pool::layout(extent.chunks)) };
         }
+        self.give_back(self.bytes());
     }
 }

@@ -74,6 +74,36 @@ fn every_size_has_the_smallest_class_that_fits() {
 }
 
 #[test]
+fn an_account_counts_what_is_taken_from_the_system() {
+    use thermocline_base::budget::Budget;
+    let budget = Budget::new(1 << 30);
+    let account = Account::new(budget.clone(), 1 << 30);
+    let slab = Slab::charged_to(account.clone());
+    let mut blocks = Vec::new();
+    for round in 0..6000usize {
+        let bytes = [48, 656, 2072, 8161, 20_000][round % 5];
+        blocks.push((slab.allocate(bytes).unwrap(), bytes));
+        if round % 2 == 1 || round > 4000 {
+            let (block, bytes) = blocks.swap_remove(round * 7 % blocks.len());
+            // SAFETY: allocated above and removed from the list.
+            unsafe { slab.release(block, bytes) };
+        }
+        assert_eq!(account.used(), slab.usage().reserved_bytes);
+    }
+    assert!(account.used() > 1 << 20);
+    drop(slab);
+    assert_eq!((account.used(), budget.used()), (0, 0));
+
+    // Refused, it takes nothing.
+    let small = Account::new(Budget::new(100_000), 1 << 30);
+    let slab = Slab::charged_to(small.clone());
+    while slab.allocate(48).is_ok() {}
+    assert!(slab.allocate(50_000).is_err());
+    assert_eq!(small.used(), slab.usage().reserved_bytes);
+    assert!(small.used() > 0 && small.used() <= 100_000);
+}
+
+#[test]
 fn single_free_blocks_of_full_chunks_are_used_again() {
     let slab = Slab::new();
     let per_chunk = (CHUNK - HEADER) / 656;

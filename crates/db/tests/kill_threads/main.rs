@@ -77,7 +77,7 @@ impl Where {
             shadow: (self == Where::Shadow).then_some(shadow),
             ..World::real()
         };
-        Db::open_in(world, dir, options).unwrap()
+        Db::open_in_world(world, dir, options).unwrap()
     }
 
     /// A folder for stores like that; `None` if the machine has no place for them.

@@ -101,6 +101,7 @@ impl Engine {
         done: Callback,
     ) -> Result<()> {
         let inner = &*self.inner;
+        let _settled = inner.background.settled_after();
         inner.check_writable()?;
         if entries.len() == 0 {
             done(Ok(()));
@@ -125,9 +126,7 @@ impl Engine {
         }
         // An error is told to the callback.
         let _ = inner.acknowledge(last, options.durability);
-        if granted.due {
-            self.nudge();
-        }
+        inner.wrote(granted.due);
         self.request_sync();
         Ok(())
     }

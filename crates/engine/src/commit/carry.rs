@@ -5,6 +5,7 @@
 //! is no longer what this process would answer.
 
 use std::cell::Cell;
+use std::time::Duration;
 
 use arc_swap::Guard;
 use thermocline_base::planted::{Bug, active};
@@ -15,6 +16,7 @@ use thermocline_pm::PmOff;
 use crate::commit::ring::Range;
 use crate::metrics::Count;
 use crate::readers::Moments;
+use crate::runtime::Task;
 use crate::store::Inner;
 use crate::sync::{Arc, lock};
 use crate::view::View;
@@ -130,7 +132,11 @@ impl Inner {
             Durability::Buffered if self.ring.deferred_bytes() >= self.buffered_bytes() => {
                 self.sync_up_to(last)
             }
-            Durability::Buffered => Ok(()),
+            Durability::Buffered => {
+                let most = Duration::from_millis(self.options.commit.buffered_ms);
+                self.background.request_after(Task::Sync, most);
+                Ok(())
+            }
         }
     }
 

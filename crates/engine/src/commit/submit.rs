@@ -65,6 +65,7 @@ impl Engine {
     ) -> Result<()> {
         let mode = mode.into();
         let inner = &*self.inner;
+        let _settled = inner.background.settled_after();
         if entries.len() == 0 {
             return Ok(());
         }
@@ -91,9 +92,7 @@ impl Engine {
     ) -> Result<()> {
         let submitted = self.submit(entries, bytes, mode)?;
         let acknowledged = self.inner.acknowledge(submitted.last, mode.durability);
-        if submitted.due {
-            self.nudge();
-        }
+        self.inner.wrote(submitted.due);
         acknowledged
     }
 
@@ -144,8 +143,13 @@ impl Engine {
             self.nudge();
             return Err(error);
         }
-        inner.reserve_dram(&mut writer, entries, records, deletes_only)?;
-        let attached = inner.make_room(&mut writer, bytes, reserve)?;
+        let attached = inner
+            .reserve_dram(&mut writer, entries, records, deletes_only)
+            .and_then(|()| inner.make_room(&mut writer, bytes, reserve))
+            .inspect_err(|error| inner.events.refused(bytes, error))?;
+        if !deletes_only {
+            inner.events.accepted(bytes);
+        }
         if !inner.ring.has_room() && !inner.ring.wait_for_room() {
             inner.poison.check()?;
         }

@@ -1,0 +1,114 @@
+//! Memory of the index, promised before a write is granted: after the grant nothing may fail.
+//!
+//! How much that is only the tree can say, and only as a bound that looks at all its nodes. So the promise
+//! is made for many writes ahead where there is room enough (`CREDIT`), and they use it up one by one.
+//!
+//! # Why the promise is enough (B3 of `thermocline_base::budget`)
+//! All of this happens under the writer's lock, so no group is granted meanwhile. Groups in flight are
+//! counted first and memory in use after: a group that is in the count is in the bound; one that is not
+//! had finished, so its memory is among what is in use. The bound is for the families of this write and
+//! of the promise before, which are all that groups in flight may be in: a write into a family that a
+//! promise was not for comes here.
+
+use thermocline_base::budget::Spare;
+use thermocline_base::size::index;
+use thermocline_base::{BatchEntry, CfId, Result};
+
+use crate::store::Inner;
+use crate::write::Writer;
+
+/// Writes that a promise covers in advance.
+const CREDIT: u64 = 1024;
+
+/// Most families for which it does: each is reckoned as if all writes were into it.
+const CREDIT_FAMILIES: usize = 4;
+
+/// Writes that are known to fit the budgets.
+#[derive(Debug, Default)]
+pub(crate) struct Credit {
+    writes: u64,
+    /// The families that they are in, whichever each, and that the writes in flight are in.
+    families: Vec<CfId>,
+    /// Registered readers for which it was reckoned: with more, version lists are longer.
+    readers: usize,
+    /// The same of groups in flight.
+    groups: u64,
+}
+
+impl Inner {
+    /// Sees to it that the index entries of a write fit the DRAM budgets, before anything is written.
+    /// The last sixteenth is left to deletes.
+    pub fn reserve_dram<'a>(
+        &self,
+        writer: &mut Writer,
+        entries: impl Iterator<Item = BatchEntry<'a>> + Clone,
+        records: u64,
+        deletes_only: bool,
+    ) -> Result<()> {
+        let credit = &mut writer.credit;
+        let registered = self.readers.moments();
+        let credited = credit.writes >= records
+            && registered <= credit.readers
+            && self.ring.groups() <= credit.groups;
+        if credited
+            && entries
+                .clone()
+                .all(|entry| credit.families.contains(&entry.cf))
+        {
+            credit.writes -= records;
+            return Ok(());
+        }
+        let spare = match deletes_only {
+            true => Spare::Use,
+            false => Spare::Keep,
+        };
+        let mut families: Vec<CfId> = Vec::new();
+        for entry in entries {
+            if families.last() != Some(&entry.cf) && !families.contains(&entry.cf) {
+                families.push(entry.cf);
+            }
+        }
+        // First what is in flight, then what is in use. `visible`, this group, and every group that may
+        // become visible meanwhile are read at.
+        let flying = self.ring.records();
+        // Some more may be in flight when the promise is used.
+        let groups = self.ring.groups() + 8;
+        let readers = registered + 2 + index(groups);
+        let used = self.account.used();
+        let other = |cf: &&CfId| !families.contains(cf);
+        let before: Vec<CfId> = credit.families.iter().filter(other).copied().collect();
+        if flying > 0 || families.len() + before.len() <= CREDIT_FAMILIES {
+            families.extend(before);
+        }
+        let need = |updates: u64| -> u64 {
+            let bound = |&cf: &CfId| writer.active.reserve_bound(cf, updates + flying, readers);
+            used + families.iter().map(bound).sum::<u64>()
+        };
+        let ahead = need(records + CREDIT);
+        let ample = !deletes_only
+            && families.len() <= CREDIT_FAMILIES
+            && self.account.has_ample_room_for(ahead);
+        if ample && self.account.promise(ahead, spare).is_ok() {
+            credit.writes = CREDIT;
+        } else {
+            credit.writes = 0;
+            if let Err(limit) = self.account.promise(need(records), spare) {
+                let error = self.account.full(limit, "one more write");
+                // What this store cannot use others may.
+                self.give_up_credit(writer);
+                return Err(error);
+            }
+        }
+        credit.families = families;
+        (credit.readers, credit.groups) = (registered, groups);
+        Ok(())
+    }
+
+    /// Gives up the credit of a store in which no write is in flight.
+    pub fn give_up_credit(&self, writer: &mut Writer) {
+        if self.ring.groups() == 0 {
+            writer.credit = Credit::default();
+            self.account.settle();
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! What happens to a store, told to whoever listens.
+//!
+//! An event is emitted where it happens, under whatever locks, and delivered later, as a call of the
+//! store's strand: by a worker, in the order in which events were emitted, one at a time, and under no
+//! lock, so that a listener may use the store, and be slow. A store without threads delivers at the end
+//! of the call in which they happened, and closing delivers what is left before it returns.
+//!
+//! The same events go to `tracing`, with the target `thermocline` and the store's folder as the field
+//! `db`. Whether somebody listens is asked when an event is emitted, and it is delivered to whom the
+//! emitting thread's events go, on whatever thread. Without a listener and a subscriber an event costs
+//! what it takes to ask that.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use thermocline_base::Error;
+use thermocline_base::sync::{AtomicU64, Ordering};
+use tracing::{Dispatch, Level, dispatcher};
+
+use crate::runtime::Background;
+use crate::stall::StallCause;
+
+/// The target of all events in `tracing`.
+const TARGET: &str = "thermocline";
+
+/// Something that happened to a store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// The store was opened.
+    Opened {
+        /// Records that were indexed again.
+        records: u64,
+        /// Readable records of unfinished writes that were cut off at the end.
+        cut_records: u64,
+        /// Whether the process before did not close the store.
+        after_crash: bool,
+        /// From the start of opening until the store took requests.
+        took: Duration,
+    },
+    /// The manifest names the next memtable generation, ahead of need.
+    GenerationPrepared {
+        /// Its number.
+        id: u64,
+    },
+    /// A memtable generation takes no more writes.
+    GenerationSealed {
+        /// Its number.
+        id: u64,
+        /// Records in it, older versions and tombstones included.
+        records: u64,
+        /// Persistent memory of its records and headers, in bytes.
+        bytes: u64,
+    },
+    /// A memtable generation is gone.
+    GenerationDropped {
+        /// Its number.
+        id: u64,
+    },
+    /// The region of persistent memory has grown.
+    RegionGrown {
+        /// Its size before, in bytes.
+        from_bytes: u64,
+        /// Its size now, in bytes.
+        to_bytes: u64,
+    },
+    /// The manifest was rewritten in a new file.
+    ManifestSwitched {
+        /// The new file.
+        path: PathBuf,
+        /// Its size, in bytes.
+        bytes: u64,
+    },
+    /// A column family was made.
+    ColumnFamilyCreated {
+        /// Its name.
+        name: String,
+    },
+    /// A column family was dropped.
+    ColumnFamilyDropped {
+        /// Its name.
+        name: String,
+    },
+    /// A write was held up by the store's own work.
+    WriteStalled {
+        /// By what.
+        cause: StallCause,
+        /// For how long.
+        took: Duration,
+    },
+    /// A write was refused for lack of space, after all before it were taken. Further ones are not
+    /// told, until one at least as large as the smallest that was refused is taken.
+    WritesRefused {
+        /// Which budget is used up, and the remedy.
+        cause: String,
+    },
+    /// A write is taken again as large as one that was refused.
+    WritesResumed,
+    /// A persist failed: the store takes no writes until it is opened again.
+    Poisoned {
+        /// What failed.
+        cause: String,
+    },
+    /// The store was closed.
+    Closed {
+        /// Why that was not orderly; the next open recovers.
+        error: Option<String>,
+    },
+}
+
+/// Listens to the events of a store.
+///
+/// It is called on a worker thread of the store's runtime, in the order of events, one at a time, and
+/// under no lock: it may use the store, and close it. While it runs other events of the store, its
+/// callbacks and its background work wait. A panic in it ends the delivery of that event only.
+///
+/// Functions and closures are listeners.
+pub trait EventListener: Send + Sync {
+    /// Takes an event.
+    fn event(&self, event: &Event);
+}
+
+impl<F: Fn(&Event) + Send + Sync> EventListener for F {
+    fn event(&self, event: &Event) {
+        self(event);
+    }
+}
+
+/// The events of one store.
+pub(crate) struct Events {
+    db: Arc<Path>,
+    listener: Option<Arc<dyn EventListener>>,
+    background: Arc<Background>,
+    /// Bytes of the smallest write that was refused and not told to be taken again; `u64::MAX` if
+    /// there is none. Relaxed: it guards nothing.
+    refused_bytes: AtomicU64,
+}
+
+impl Events {
+    pub fn new(
+        db: &Path,
+        listener: Option<Arc<dyn EventListener>>,
+        background: Arc<Background>,
+    ) -> Events {
+        Events {
+            db: db.into(),
+            listener,
+            background,
+            refused_bytes: AtomicU64::new(u64::MAX),
+        }
+    }
+
+    /// Has `event` delivered. May be called under any lock.
+    pub fn emit(&self, event: Event) {
+        let dispatch = event
+            .is_traced()
+            .then(|| dispatcher::get_default(Dispatch::clone));
+        if dispatch.is_none() && self.listener.is_none() {
+            return;
+        }
+        let (db, listener) = (self.db.clone(), self.listener.clone());
+        self.background.run(Box::new(move || {
+            if let Some(dispatch) = dispatch {
+                dispatcher::with_default(&dispatch, || event.trace(&db));
+            }
+            if let Some(listener) = listener {
+                listener.event(&event);
+            }
+        }));
+    }
+
+    /// A write of `bytes` bytes was not let through.
+    #[cold]
+    pub fn refused(&self, bytes: u64, error: &Error) {
+        if let Error::OutOfSpace(cause) = error
+            && self.refused_bytes.fetch_min(bytes, Ordering::Relaxed) == u64::MAX
+        {
+            self.emit(Event::WritesRefused {
+                cause: cause.clone(),
+            });
+        }
+    }
+
+    /// A write of `bytes` bytes that does not only delete was let through.
+    #[inline]
+    pub fn accepted(&self, bytes: u64) {
+        if bytes >= self.refused_bytes.load(Ordering::Relaxed) {
+            self.resumed();
+        }
+    }
+
+    #[cold]
+    fn resumed(&self) {
+        if self.refused_bytes.swap(u64::MAX, Ordering::Relaxed) != u64::MAX {
+            self.emit(Event::WritesResumed);
+        }
+    }
+}
+
+impl std::fmt::Debug for Events {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Events")
+            .field("db", &self.db)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Event {
+    fn level(&self) -> Level {
+        match self {
+            Event::Opened { .. }
+            | Event::ColumnFamilyCreated { .. }
+            | Event::ColumnFamilyDropped { .. }
+            | Event::WritesResumed => Level::INFO,
+            Event::Closed { error: None } => Level::INFO,
+            Event::GenerationPrepared { .. }
+            | Event::GenerationSealed { .. }
+            | Event::GenerationDropped { .. }
+            | Event::RegionGrown { .. }
+            | Event::ManifestSwitched { .. } => Level::DEBUG,
+            Event::WriteStalled { .. }
+            | Event::WritesRefused { .. }
+            | Event::Closed { error: Some(_) } => Level::WARN,
+            Event::Poisoned { .. } => Level::ERROR,
+        }
+    }
+
+    /// Whether a subscriber wants it.
+    fn is_traced(&self) -> bool {
+        match self.level() {
+            Level::ERROR => tracing::enabled!(target: TARGET, Level::ERROR),
+            Level::WARN => tracing::enabled!(target: TARGET, Level::WARN),
+            Level::INFO => tracing::enabled!(target: TARGET, Level::INFO),
+            _ => tracing::enabled!(target: TARGET, Level::DEBUG),
+        }
+    }
+
+    /// Tells `tracing`.
+    fn trace(&self, db: &Path) {
+        // One macro for each level, with the fields of each event.
+        macro_rules! tell {
+            ($level:ident, $what:literal $(, $($field:tt)+)?) => {
+                tracing::event!(
+                    target: TARGET,
+                    Level::$level,
+                    db = %db.display(),
+                    $($($field)+,)?
+                    $what
+                )
+            };
+        }
+        match self {
+            Event::Opened {
+                records,
+                cut_records,
+                after_crash,
+                took,
+            } => tell!(INFO, "opened", records, cut_records, after_crash, took = ?took),
+            Event::GenerationPrepared { id } => tell!(DEBUG, "generation prepared", id),
+            Event::GenerationSealed { id, records, bytes } => {
+                tell!(DEBUG, "generation sealed", id, records, bytes);
+            }
+            Event::GenerationDropped { id } => tell!(DEBUG, "generation dropped", id),
+            Event::RegionGrown {
+                from_bytes,
+                to_bytes,
+            } => tell!(DEBUG, "region grown", from_bytes, to_bytes),
+            Event::ManifestSwitched { path, bytes } => {
+                tell!(DEBUG, "manifest switched", path = %path.display(), bytes);
+            }
+            Event::ColumnFamilyCreated { name } => {
+                tell!(INFO, "column family created", name = %name);
+            }
+            Event::ColumnFamilyDropped { name } => {
+                tell!(INFO, "column family dropped", name = %name);
+            }
+            Event::WriteStalled { cause, took } => {
+                tell!(WARN, "write stalled", cause = cause.name(), took = ?took);
+            }
+            Event::WritesRefused { cause } => tell!(WARN, "writes refused", cause = %cause),
+            Event::WritesResumed => tell!(INFO, "writes resumed"),
+            Event::Poisoned { cause } => tell!(ERROR, "poisoned", cause = %cause),
+            Event::Closed { error: None } => tell!(INFO, "closed"),
+            Event::Closed { error: Some(error) } => {
+                tell!(WARN, "closed with an error", error = %error);
+            }
+        }
+    }
+}

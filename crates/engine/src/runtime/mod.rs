@@ -1,0 +1,279 @@
+//! The runtime: what the stores of one process share. Worker threads, so that hundreds of stores do
+//! not cost hundreds of threads; and the budget of DRAM, so that they stay below one limit together
+//! (`thermocline_base::budget`).
+//!
+//! A store holds its runtime until it is closed, and the runtime's threads end when nobody holds it
+//! any more. The threads hold neither: a store that is dropped is closed, whatever waits for it here.
+//!
+//! # Vocabulary
+//! - A *strand* (`strand`) has the jobs of one store, which run one at a time.
+//! - A *task* is the store's own work; a *call* is user code that a store owes (a callback, an event).
+//! - The *workers* (`workers`) are the threads, with the strands that are ready and the deadlines.
+//!
+//! # What an open store costs
+//! No thread; an entry in the tables below where it has asked for something. Idle, it asks for nothing:
+//! its only timer is set by a write, and not again once the write is covered.
+//!
+//! # Rejected
+//! - *A thread for each store*, as it was: 300 stores were 300 threads, each waking once a second.
+//! - *A timer wheel*: a store has at most one timer for each kind of task, so the heap is small.
+//! - *Stealing between queues of several workers*: tasks are few and long, and a lock held for a push
+//!   is not what they wait for.
+
+mod strand;
+mod workers;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use thermocline_base::budget::Budget;
+use thermocline_base::options::DRAM_MIN;
+use thermocline_base::sync::{AtomicUsize, Mutex, Ordering, lock};
+use thermocline_base::{Error, Result};
+use thermocline_env::{Clock, real::RealClock};
+
+use strand::Strand;
+pub(crate) use strand::{Call, Client, Task};
+use workers::Workers;
+
+/// Most worker threads of a runtime.
+const WORKERS_MAX: usize = 256;
+
+/// What a runtime may use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RuntimeOptions {
+    /// Most DRAM that all its stores together use for indexes and caches, in bytes. Each stays below
+    /// its own [`dram`](thermocline_base::options::Options::dram) too. A limit, not a reservation.
+    pub dram: u64,
+    /// Most threads that work in the background, from 1 to 256. They start when they are needed.
+    pub workers: usize,
+}
+
+impl Default for RuntimeOptions {
+    fn default() -> Self {
+        RuntimeOptions {
+            dram: 1 << 30,
+            workers: 1,
+        }
+    }
+}
+
+/// What the stores of a process share: threads and a budget of DRAM. Clones share it; its threads end
+/// when the last clone and the last store in it have gone.
+#[derive(Clone)]
+pub struct Runtime {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    options: RuntimeOptions,
+    workers: Arc<Workers>,
+    budget: Arc<Budget>,
+    stores: AtomicUsize,
+}
+
+/// What a runtime says about itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RuntimeMetrics {
+    /// Stores that are open in it.
+    pub stores: usize,
+    /// Threads that have started.
+    pub workers: usize,
+    /// Most threads there will be.
+    pub workers_limit: usize,
+    /// Stores that wait for a thread.
+    pub stores_waiting: usize,
+    /// Deadlines of stores that lie ahead.
+    pub timers: usize,
+    /// Callbacks and listeners of the user that have panicked.
+    pub panics: u64,
+    /// Most DRAM that its stores may use together, in bytes.
+    pub dram_limit_bytes: u64,
+    /// DRAM that they use for indexes, those of closed stores that snapshots keep included.
+    pub dram_used_bytes: u64,
+    /// DRAM that they use or have promised to writes.
+    pub dram_held_bytes: u64,
+}
+
+impl Runtime {
+    /// A runtime with these limits. Starts no thread yet.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] naming the option and the limit it breaks.
+    pub fn new(options: RuntimeOptions) -> Result<Runtime> {
+        Runtime::with_clock(options, Arc::new(RealClock::new()))
+    }
+
+    /// A runtime whose deadlines are by `clock`. A test that moves the clock must
+    /// [look](Runtime::look_at_clock) at it then.
+    ///
+    /// # Errors
+    /// As [`Runtime::new`].
+    pub fn with_clock(options: RuntimeOptions, clock: Arc<dyn Clock>) -> Result<Runtime> {
+        if options.workers == 0 || options.workers > WORKERS_MAX {
+            return Err(Error::InvalidArgument(format!(
+                "a runtime has 1 to {WORKERS_MAX} workers; {} were given",
+                options.workers
+            )));
+        }
+        if options.dram < DRAM_MIN {
+            return Err(Error::InvalidArgument(format!(
+                "the dram of a runtime is at least {DRAM_MIN} bytes; {} were given",
+                options.dram
+            )));
+        }
+        Ok(Runtime::of(options, clock))
+    }
+
+    /// One for a store alone, whose own limits are enough.
+    pub(crate) fn private() -> Runtime {
+        let options = RuntimeOptions {
+            dram: u64::MAX,
+            workers: 1,
+        };
+        Runtime::of(options, Arc::new(RealClock::new()))
+    }
+
+    fn of(options: RuntimeOptions, clock: Arc<dyn Clock>) -> Runtime {
+        let workers = Workers::new(options.workers, clock);
+        let budget = Budget::new(options.dram);
+        Runtime {
+            shared: Arc::new(Shared {
+                options,
+                workers,
+                budget,
+                stores: AtomicUsize::new(0),
+            }),
+        }
+    }
+
+    /// Its limits.
+    pub fn options(&self) -> &RuntimeOptions {
+        &self.shared.options
+    }
+
+    /// The DRAM of all its stores.
+    pub(crate) fn budget(&self) -> &Arc<Budget> {
+        &self.shared.budget
+    }
+
+    /// Reads all counters.
+    pub fn metrics(&self) -> RuntimeMetrics {
+        let usage = self.shared.workers.usage();
+        RuntimeMetrics {
+            stores: self.shared.stores.load(Ordering::Relaxed),
+            workers: usage.threads,
+            workers_limit: self.shared.options.workers,
+            stores_waiting: usage.ready,
+            timers: usage.timers,
+            panics: usage.panics,
+            dram_limit_bytes: self.shared.budget.limit(),
+            dram_used_bytes: self.shared.budget.used(),
+            dram_held_bytes: self.shared.budget.held(),
+        }
+    }
+
+    /// Lets the threads look at the clock again: for clocks that are moved by hand.
+    pub fn look_at_clock(&self) {
+        self.shared.workers.look();
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.workers.stop();
+    }
+}
+
+impl std::fmt::Debug for Runtime {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Runtime")
+            .field("options", &self.shared.options)
+            .field("metrics", &self.metrics())
+            .finish()
+    }
+}
+
+/// A store's place in its runtime.
+#[derive(Debug)]
+pub(crate) struct Background {
+    strand: Arc<Strand>,
+    /// Until the store is closed.
+    runtime: Mutex<Option<Runtime>>,
+}
+
+impl Background {
+    /// A place in `runtime` for the store `client`. With `threads` false it has no tasks, and its
+    /// calls are made on its callers' threads, by [`Background::settle`].
+    pub fn new(runtime: Runtime, client: std::sync::Weak<dyn Client>, threads: bool) -> Background {
+        runtime.shared.stores.fetch_add(1, Ordering::Relaxed);
+        let workers = threads.then(|| runtime.shared.workers.clone());
+        Background {
+            strand: Strand::new(client, workers),
+            runtime: Mutex::new(Some(runtime)),
+        }
+    }
+
+    /// Has `task` done soon. Costs a load where that was asked for already. What the task is to see
+    /// must be stored under a lock that the task takes, or sequentially consistent (R2).
+    #[inline]
+    pub fn request(&self, task: Task) {
+        self.strand.request(task);
+    }
+
+    /// Has `task` done after `delay`. Changes nothing, and costs a load, where it is to be done
+    /// already, soon or later.
+    #[inline]
+    pub fn request_after(&self, task: Task, delay: Duration) {
+        self.strand.request_after(task, delay);
+    }
+
+    /// Makes `call` in the background, once, after all calls before it. May be asked for under any
+    /// lock.
+    pub fn run(&self, call: Call) {
+        self.strand.run(call);
+    }
+
+    /// Makes the calls that wait, in a store without threads. For the end of a call of the store,
+    /// when no lock is held.
+    pub fn settle(&self) {
+        self.strand.settle();
+    }
+
+    /// [`Background::settle`], when what this returns is dropped: to be made before any lock is taken.
+    pub fn settled_after(&self) -> impl Drop + '_ {
+        SettledAfter(&self.strand)
+    }
+
+    /// Ends the tasks: on return none runs and none will.
+    pub fn stop(&self) {
+        self.strand.stop();
+    }
+
+    /// Makes the calls that are left, and leaves the runtime.
+    pub fn end(&self) {
+        self.strand.end();
+        let runtime = lock(&self.runtime).take();
+        if let Some(runtime) = &runtime {
+            runtime.shared.stores.fetch_sub(1, Ordering::Relaxed);
+        }
+        // Not under the lock: the last one waits for the threads.
+        drop(runtime);
+    }
+
+    /// Waits until another thread has ended it.
+    pub fn wait_ended(&self) {
+        self.strand.wait_ended();
+    }
+}
+
+struct SettledAfter<'a>(&'a Strand);
+
+impl Drop for SettledAfter<'_> {
+    fn drop(&mut self) {
+        self.0.settle();
+    }
+}
+
+#[cfg(test)]
+mod tests;

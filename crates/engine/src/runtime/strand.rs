@@ -1,0 +1,373 @@
+//! A strand: what is to be done for one store in the background, one thing at a time.
+//!
+//! It has *tasks*, the store's own work, each waiting at most once, and *calls*, which are owed to
+//! the user: callbacks of commits and deliveries of events. Tasks come first, since writers may soon
+//! wait for them; among themselves tasks, and calls, keep the order in which they came.
+//!
+//! # Invariants
+//! - **R1** At most one thread runs jobs of a strand: the one in `running`. It is a worker, or whoever
+//!   closes the store or, without workers, ends a call of it.
+//! - **R2** A task that is requested begins after the request. Its bit in `flags` is set by the request
+//!   and cleared before the task begins. A request that finds the bit set does nothing, so what it
+//!   asks for must be seen by the task. It is if the task reads it under a lock that the requester held
+//!   when it changed it: had the task held the lock first, then clearing the bit would have happened
+//!   before the request looked. It is too if both are sequentially consistent, as the bit is.
+//! - **R3** Every call is made, once, whatever becomes of the store.
+//! - **R4** Once [`Strand::stop`] has returned, no task runs and none will.
+//! - **R5** A strand keeps no store alive, and the workers' queues keep no store alive.
+//!
+//! # Closing
+//! `stop` drops the tasks that wait and waits for the one that runs. Then the store is closed, and
+//! [`Strand::end`] makes the calls that are left, on its own thread: the workers may all be in calls
+//! that wait for this one. From a call of this very strand neither waits: what is left is made when
+//! that call returns. From a call of another strand of the same runtime they wait for no call:
+//! two stores' callbacks that close each other's store must not wait for each other.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use thermocline_base::sync::{AtomicU32, Condvar, Mutex, MutexGuard, Ordering, lock, thread, wait};
+
+use super::workers::Workers;
+
+/// A turn's end: as many jobs of one store are run before another store gets its turn.
+const JOBS_PER_TURN: usize = 64;
+
+/// What a store may have to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Task {
+    /// Grow the region, name the next generation.
+    Ahead,
+    /// Nothing was written for a while.
+    Idle,
+    /// Write back what was deferred, and tell whoever waits for that.
+    Sync,
+}
+
+impl Task {
+    /// In `flags`: it waits to be run.
+    fn queued(self) -> u32 {
+        1 << (2 * self as u32)
+    }
+
+    /// In `flags`: it waits for its time.
+    fn timed(self) -> u32 {
+        2 << (2 * self as u32)
+    }
+}
+
+/// In `flags`: calls wait for the end of a call of the store, for want of workers.
+const CALLS: u32 = 1 << 31;
+
+/// Something that is owed to the user.
+pub(crate) type Call = Box<dyn FnOnce() + Send>;
+
+/// Whose tasks they are.
+pub(crate) trait Client: Send + Sync {
+    /// Does one of them.
+    fn perform(&self, task: Task);
+
+    /// One of them has panicked.
+    fn panicked(&self, task: Task);
+}
+
+/// See the module's text.
+pub(crate) struct Strand {
+    flags: Flags,
+    queue: Mutex<Queue>,
+    /// Who closes waits here for `running` and `stage`.
+    changed: Condvar,
+    client: Weak<dyn Client>,
+    /// `None`: there are no tasks, and calls are made at the end of a call of the store.
+    workers: Option<Arc<Workers>>,
+}
+
+/// On a line of its own: every write looks at it, and what lies beside it may change often.
+#[repr(align(128))]
+struct Flags(AtomicU32);
+
+struct Queue {
+    tasks: VecDeque<Task>,
+    calls: VecDeque<Call>,
+    /// Whether the workers have it: in their queue, or one of them runs it.
+    scheduled: bool,
+    running: Option<Running>,
+    stage: Stage,
+    /// Threads that wait on `changed`.
+    waiting: usize,
+}
+
+#[derive(Clone, Copy)]
+struct Running {
+    thread: thread::ThreadId,
+    task: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Open,
+    /// No tasks any more.
+    Stopped,
+    /// Nobody comes for calls any more.
+    Ended,
+}
+
+enum Job {
+    Task(Task),
+    Call(Call),
+}
+
+impl Strand {
+    pub fn new(client: Weak<dyn Client>, workers: Option<Arc<Workers>>) -> Arc<Strand> {
+        Arc::new(Strand {
+            flags: Flags(AtomicU32::new(0)),
+            queue: Mutex::new(Queue {
+                tasks: VecDeque::new(),
+                calls: VecDeque::new(),
+                scheduled: false,
+                running: None,
+                stage: Stage::Open,
+                waiting: 0,
+            }),
+            changed: Condvar::new(),
+            client,
+            workers,
+        })
+    }
+
+    /// Has `task` done soon. Costs a load where that was asked for already.
+    #[inline]
+    pub fn request(self: &Arc<Strand>, task: Task) {
+        if self.flags.0.load(Ordering::SeqCst) & task.queued() == 0 {
+            self.request_anew(task);
+        }
+    }
+
+    #[cold]
+    fn request_anew(self: &Arc<Strand>, task: Task) {
+        let before = self.flags.0.fetch_or(task.queued(), Ordering::SeqCst);
+        if before & task.queued() != 0 || self.workers.is_none() {
+            return;
+        }
+        let mut queue = lock(&self.queue);
+        if queue.stage == Stage::Open {
+            queue.tasks.push_back(task);
+            self.schedule(queue);
+        }
+    }
+
+    /// Has `task` done after `delay`. Changes nothing, and costs a load, where it is to be done
+    /// already, at whatever time.
+    #[inline]
+    pub fn request_after(self: &Arc<Strand>, task: Task, delay: Duration) {
+        let pending = task.queued() | task.timed();
+        if self.flags.0.load(Ordering::SeqCst) & pending == 0 {
+            self.request_anew_after(task, delay);
+        }
+    }
+
+    #[cold]
+    fn request_anew_after(self: &Arc<Strand>, task: Task, delay: Duration) {
+        let before = self.flags.0.fetch_or(task.timed(), Ordering::SeqCst);
+        if before & task.timed() != 0 {
+            return;
+        }
+        if let Some(workers) = &self.workers {
+            workers.arm(self, task, delay);
+        }
+    }
+
+    /// The time of `task` has come.
+    pub fn due(self: &Arc<Strand>, task: Task) {
+        self.flags.0.fetch_and(!task.timed(), Ordering::SeqCst);
+        self.request(task);
+    }
+
+    /// Makes `call` in the background, after all calls before it. May be asked for under any lock;
+    /// after the end the call is made at once.
+    pub fn run(self: &Arc<Strand>, call: Call) {
+        let mut queue = lock(&self.queue);
+        if queue.stage == Stage::Ended && queue.running.is_none() {
+            drop(queue);
+            return self.make(call);
+        }
+        queue.calls.push_back(call);
+        if queue.stage == Stage::Open {
+            self.schedule(queue);
+        }
+        // Asked last: the attempt to start a worker may just have failed.
+        if self.workers.as_ref().is_none_or(|workers| workers.failed()) {
+            self.flags.0.fetch_or(CALLS, Ordering::SeqCst);
+        }
+    }
+
+    /// Makes the calls that wait, if there are no workers to do it. For the end of a call of the
+    /// store, when no lock is held.
+    #[inline]
+    pub fn settle(&self) {
+        if self.flags.0.load(Ordering::SeqCst) & CALLS != 0 {
+            let queue = lock(&self.queue);
+            if queue.running.is_none() {
+                drop(self.make_all(queue));
+            }
+        }
+    }
+
+    fn schedule(self: &Arc<Strand>, mut queue: MutexGuard<'_, Queue>) {
+        if let Some(workers) = &self.workers
+            && !std::mem::replace(&mut queue.scheduled, true)
+        {
+            drop(queue);
+            workers.ready(self.clone());
+        }
+    }
+
+    /// A worker's turn: some jobs, and if there are more, back to the end of the workers' queue.
+    pub fn turn(self: &Arc<Strand>) {
+        let me = thread::current().id();
+        for _ in 0..JOBS_PER_TURN {
+            let Some(job) = self.next(me) else { return };
+            self.perform(job);
+        }
+        let mut queue = lock(&self.queue);
+        self.set_running(&mut queue, None);
+        let more = !queue.tasks.is_empty() || !queue.calls.is_empty();
+        queue.scheduled = false;
+        if more {
+            self.schedule(queue);
+        }
+    }
+
+    /// The next job for the thread `me` (R1), whose last one is done.
+    fn next(&self, me: thread::ThreadId) -> Option<Job> {
+        let mut queue = lock(&self.queue);
+        if queue.running.is_some_and(|running| running.thread != me) {
+            // Whoever closes the store makes what is left.
+            queue.scheduled = false;
+            return None;
+        }
+        let task = queue.tasks.pop_front().map(Job::Task);
+        let job = task.or_else(|| queue.calls.pop_front().map(Job::Call));
+        let running = job.as_ref().map(|job| Running {
+            thread: me,
+            task: matches!(job, Job::Task(_)),
+        });
+        self.set_running(&mut queue, running);
+        queue.scheduled = job.is_some();
+        job
+    }
+
+    fn set_running(&self, queue: &mut Queue, running: Option<Running>) {
+        queue.running = running;
+        if queue.waiting > 0 {
+            self.changed.notify_all();
+        }
+    }
+
+    fn perform(&self, job: Job) {
+        match job {
+            Job::Call(call) => self.make(call),
+            Job::Task(task) => {
+                // Before it begins (R2).
+                self.flags.0.fetch_and(!task.queued(), Ordering::SeqCst);
+                let Some(client) = self.client.upgrade() else {
+                    return;
+                };
+                if catch_unwind(AssertUnwindSafe(|| client.perform(task))).is_err() {
+                    client.panicked(task);
+                }
+            }
+        }
+    }
+
+    /// Makes a call. Its panic is the user's and has been reported by the hook: it ends the call, and
+    /// neither the worker nor the store.
+    fn make(&self, call: Call) {
+        if catch_unwind(AssertUnwindSafe(call)).is_err()
+            && let Some(workers) = &self.workers
+        {
+            workers.count_panic();
+        }
+    }
+
+    /// Makes all calls on this thread. Nobody else runs anything (R1).
+    fn make_all<'a>(&'a self, mut queue: MutexGuard<'a, Queue>) -> MutexGuard<'a, Queue> {
+        let me = thread::current().id();
+        while let Some(call) = queue.calls.pop_front() {
+            queue.running = Some(Running {
+                thread: me,
+                task: false,
+            });
+            drop(queue);
+            self.make(call);
+            queue = lock(&self.queue);
+        }
+        self.flags.0.fetch_and(!CALLS, Ordering::SeqCst);
+        self.set_running(&mut queue, None);
+        queue
+    }
+
+    /// Ends the tasks (R4).
+    pub fn stop(self: &Arc<Strand>) {
+        let me = thread::current().id();
+        let mut queue = lock(&self.queue);
+        queue.stage = Stage::Stopped;
+        queue.tasks.clear();
+        while let Some(running) = queue.running
+            && running.task
+            && running.thread != me
+        {
+            queue = self.park(queue);
+        }
+        drop(queue);
+        if let Some(workers) = &self.workers {
+            workers.disarm(self);
+        }
+    }
+
+    /// Makes what is left (R3), or sees to it that it is made.
+    pub fn end(&self) {
+        let waits = self.may_wait_for_calls();
+        let mut queue = lock(&self.queue);
+        while queue.running.is_some() && waits {
+            queue = self.park(queue);
+        }
+        if queue.running.is_none() {
+            queue = self.make_all(queue);
+        }
+        queue.stage = Stage::Ended;
+        self.changed.notify_all();
+    }
+
+    /// Waits until another thread, which is closing the store, has ended that.
+    pub fn wait_ended(&self) {
+        let waits = self.may_wait_for_calls();
+        let mut queue = lock(&self.queue);
+        while queue.stage != Stage::Ended && waits {
+            queue = self.park(queue);
+        }
+    }
+
+    /// Whether this thread is in no call that others may wait for: see the module's text.
+    fn may_wait_for_calls(&self) -> bool {
+        let me = thread::current().id();
+        let running = lock(&self.queue).running;
+        let mine = running.is_some_and(|running| running.thread == me);
+        !mine && !self.workers.as_ref().is_some_and(|w| w.has(me))
+    }
+
+    fn park<'a>(&self, mut queue: MutexGuard<'a, Queue>) -> MutexGuard<'a, Queue> {
+        queue.waiting += 1;
+        let mut queue = wait(&self.changed, queue);
+        queue.waiting -= 1;
+        queue
+    }
+}
+
+impl std::fmt::Debug for Strand {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Strand").finish_non_exhaustive()
+    }
+}

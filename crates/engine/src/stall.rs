@@ -1,0 +1,103 @@
+//! Delay that the store's own work puts on writers: what workers do ahead of need, and a write had to
+//! do or wait for.
+
+use std::time::Duration;
+
+use thermocline_base::sync::{AtomicU64, Ordering};
+
+use crate::events::Event;
+use crate::store::Inner;
+
+/// Why a write was held up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum StallCause {
+    /// The region grew.
+    Growth,
+    /// The manifest had to name the next memtable generation.
+    Generation,
+}
+
+impl StallCause {
+    /// Every cause.
+    pub const ALL: [StallCause; 2] = [StallCause::Growth, StallCause::Generation];
+
+    /// Its name, as `stat` spells it.
+    pub fn name(self) -> &'static str {
+        match self {
+            StallCause::Growth => "growth",
+            StallCause::Generation => "generation",
+        }
+    }
+}
+
+/// The delay by one cause.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct StallUse {
+    /// Writes that were held up.
+    pub count: u64,
+    /// In all, in nanoseconds.
+    pub nanos: u64,
+    /// The longest, in nanoseconds.
+    pub nanos_max: u64,
+}
+
+/// The delay by each cause. Relaxed: numbers to be read.
+#[derive(Debug, Default)]
+pub(crate) struct Stalls([Stall; StallCause::ALL.len()]);
+
+#[derive(Debug, Default)]
+struct Stall {
+    count: AtomicU64,
+    nanos: AtomicU64,
+    nanos_max: AtomicU64,
+}
+
+impl Stalls {
+    fn note(&self, cause: StallCause, nanos: u64) {
+        let stall = &self.0[cause as usize];
+        stall.count.fetch_add(1, Ordering::Relaxed);
+        stall.nanos.fetch_add(nanos, Ordering::Relaxed);
+        stall.nanos_max.fetch_max(nanos, Ordering::Relaxed);
+    }
+
+    pub fn get(&self, cause: StallCause) -> StallUse {
+        let stall = &self.0[cause as usize];
+        StallUse {
+            count: stall.count.load(Ordering::Relaxed),
+            nanos: stall.nanos.load(Ordering::Relaxed),
+            nanos_max: stall.nanos_max.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl Inner {
+    /// Nanoseconds by the clock, for [`Inner::stalled`].
+    pub fn now_ns(&self) -> u64 {
+        self.world.env.clock.now_ns()
+    }
+
+    /// A write was held up since `begun`.
+    pub fn stalled(&self, cause: StallCause, begun: u64) {
+        let nanos = self.now_ns().saturating_sub(begun);
+        self.stalls.note(cause, nanos);
+        self.events.emit(Event::WriteStalled {
+            cause,
+            took: Duration::from_nanos(nanos),
+        });
+    }
+
+    /// Tells if the region has grown since this was asked last.
+    pub fn note_growth(&self) -> bool {
+        let to_bytes = self.space.region_bytes();
+        let from_bytes = self.region_seen.fetch_max(to_bytes, Ordering::Relaxed);
+        let grown = to_bytes > from_bytes;
+        if grown {
+            self.events.emit(Event::RegionGrown {
+                from_bytes,
+                to_bytes,
+            });
+        }
+        grown
+    }
+}
