@@ -332,7 +332,7 @@ impl Cursor {
         if !self.valid {
             return Ok(false);
         }
-        if direction == self.direction && !self.at.renew() {
+        if direction == self.direction && !self.at.renew(self.family.id) {
             return self.settle();
         }
         let key = std::mem::take(&mut self.key);
@@ -352,7 +352,7 @@ impl Cursor {
     fn start(&mut self, from: Bound<&[u8]>, direction: Direction) -> Result<bool> {
         self.valid = false;
         self.direction = direction;
-        self.at.renew();
+        self.at.renew(self.family.id);
         let reader = self.reader();
         let generations = self.at.view.memtables.len();
         self.sources.resize_with(generations, Source::default);

@@ -204,7 +204,19 @@ thread_local! {
 }
 
 impl<'a> Moments<'a> {
-    /// Asks everybody, in the order that the module's text needs.
+    /// As [`Moments::now`], with a copy of the registry: for whoever goes on to look into trees, where a
+    /// writer may hold a node and wait for the registry.
+    pub fn copied(ring: &Ring, readers: &'a Readers) -> Moments<'a> {
+        let mut moments = Moments::now(ring, readers);
+        if let Some(far) = moments.far.take() {
+            moments.near.extend(far.keys().copied().map(SeqNo));
+            moments.near.sort_unstable();
+        }
+        moments
+    }
+
+    /// Asks everybody, in the order that the module's text needs. Holds the registry's lock, which
+    /// comes behind all others, the nodes' of trees included.
     pub fn now(ring: &Ring, readers: &'a Readers) -> Moments<'a> {
         let mut near = NEAR.try_with(Cell::take).unwrap_or_default();
         near.clear();

@@ -307,7 +307,7 @@ impl Inner {
             };
             // In this order: see `memtable::needed::Readers`.
             let settled = SeqNo(self.ring.durable().min(self.ring.visible()));
-            let moments = Moments::now(&self.ring, &self.readers);
+            let moments = Moments::copied(&self.ring, &self.readers);
             let exists = |cf: CfId, key: &[u8]| self.families.exists(cf, key);
             let readers = Readers {
                 settled,

@@ -73,13 +73,20 @@ impl Snapshot {
     }
 
     /// Lets go of generations that were retired: nothing in them is needed at this moment, so the view
-    /// of today shows the same. Returns whether there were any.
-    pub(crate) fn renew(&mut self) -> bool {
-        let retired = self.view.memtables.iter().any(|m| m.is_retired());
-        if retired {
-            self.view = self.inner.view.load_full();
+    /// of today shows the same. Not so for a family that has been dropped, whose records count as dead:
+    /// whoever reads it reads the view that he has. Returns whether the view is another one now.
+    pub(crate) fn renew(&mut self, cf: CfId) -> bool {
+        if !self.view.memtables.iter().any(|m| m.is_retired()) {
+            return false;
         }
-        retired
+        let view = self.inner.view.load_full();
+        // In this order: a family that is dropped later was not dead for this view.
+        let families = &self.inner.families;
+        let exists = families.check(cf, families.moment()).is_ok();
+        if exists {
+            self.view = view;
+        }
+        exists
     }
 
     /// The last seqno that it sees.
