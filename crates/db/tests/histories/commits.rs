@@ -166,7 +166,9 @@ pub(crate) fn round(seed: u64) -> Round {
         history.clients.push(client);
         counts.add(count);
     }
-    counts.generations = store.db.metrics().generations.len() as u64;
+    let metrics = store.db.metrics();
+    counts.generations = metrics.generations.len() as u64;
+    counts.dropped = metrics.generations_dropped;
     for reopens in [false, true] {
         if reopens {
             store.reopen();

@@ -95,7 +95,9 @@ pub(crate) fn round(seed: u64) -> Round {
         clients.push(client);
         counts.add(count);
     }
-    counts.generations = store.db.metrics().generations.len() as u64;
+    let metrics = store.db.metrics();
+    counts.generations = metrics.generations.len() as u64;
+    counts.dropped = metrics.generations_dropped;
     store.reopen();
     let mut last = Thread::new((&store, &places, &clock), seed, threads, rng);
     last.read_all();
