@@ -28,31 +28,17 @@ use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::ptr::{NonNull, null_mut};
 
-use thermocline_base::sync::{AtomicPtr, AtomicU64, Mutex, Ordering, fence, lock};
+use crate::sync::{AtomicPtr, AtomicU64, Mutex, Ordering, fence, fence_after_rmw, lock, thread};
 
 use crate::memory::NodeMemory;
 use crate::word::KINDS;
 
 /// Slots per block; further blocks are added when all are taken at once.
-const SLOTS: usize = 16;
+pub(crate) const SLOTS: usize = 16;
 
 /// Retirements and bytes after which a collection is tried.
 const COLLECT_EVERY: usize = 32;
 const COLLECT_BYTES: u64 = 32 << 10;
-
-thread_local! {
-    /// Where this thread begins to look for a slot: threads that find their own slot free again
-    /// and again do not share cache lines.
-    static HOME: usize = {
-        static NEXT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
-        NEXT.fetch_add(1, Ordering::Relaxed) % SLOTS
-    };
-}
-
-fn home() -> usize {
-    // A thread whose locals are gone already may still drop a tree.
-    HOME.try_with(|&home| home).unwrap_or(0)
-}
 
 /// What a guard's holder counts. Summed over all slots it describes the tree; the parts may be
 /// "negative" and wrap. Written only by the slot's holder, so plain load and store suffice.
@@ -66,7 +52,7 @@ pub(crate) struct Counts {
 
 /// A cache line pair of its own, so that pinning disturbs nobody.
 #[repr(align(128))]
-struct Slot {
+pub(crate) struct Slot {
     /// 0, or the epoch at which the holder began.
     pinned: AtomicU64,
     counts: Counts,
@@ -162,16 +148,14 @@ impl Domain {
     #[inline]
     pub(crate) fn pin(&self) -> Guard<'_> {
         let epoch = self.epoch.load(Ordering::Acquire); // pairs with `collect`
-        let home = home();
+        // Where this thread begins to look: threads that find their own slot free again and again
+        // do not share cache lines.
+        let home = thread::number() % SLOTS;
         let slot = match &self.slots.slots[home] {
             slot if slot.claim(epoch) => slot,
             _ => self.pin_elsewhere(home, epoch),
         };
-        // The fence R of the module's text. On x86-64 the compare-exchange is one already.
-        #[cfg(target_arch = "x86_64")]
-        std::sync::atomic::compiler_fence(Ordering::SeqCst);
-        #[cfg(not(target_arch = "x86_64"))]
-        fence(Ordering::SeqCst);
+        fence_after_rmw(); // the fence R of the module's text, after the compare-exchange
         Guard {
             domain: self,
             slot,
@@ -242,7 +226,7 @@ impl Domain {
     }
 
     /// The smallest epoch in a slot.
-    fn oldest(&self) -> u64 {
+    pub(crate) fn oldest(&self) -> u64 {
         self.all()
             .map(|slot| slot.pinned.load(Ordering::Acquire)) // pairs with the guard's drop
             .filter(|&epoch| epoch != 0)
@@ -250,7 +234,7 @@ impl Domain {
             .unwrap_or(u64::MAX)
     }
 
-    fn all(&self) -> impl Iterator<Item = &Slot> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Slot> {
         std::iter::successors(Some(&self.slots), |block| block.next())
             .flat_map(|block| block.slots.iter())
     }
@@ -285,7 +269,7 @@ impl Drop for Domain {
 impl Slot {
     #[inline]
     fn claim(&self, epoch: u64) -> bool {
-        // E2. Sequentially consistent: stands in for the fence R on x86-64.
+        // E2. Sequentially consistent: the fence R comes after it.
         self.pinned
             .compare_exchange(0, epoch, Ordering::SeqCst, Ordering::Relaxed)
             .is_ok()
@@ -337,55 +321,5 @@ impl std::fmt::Debug for Guard<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let epoch = self.slot.pinned.load(Ordering::Relaxed);
         f.debug_struct("Guard").field("epoch", &epoch).finish()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::slab::Slab;
-
-    fn retire(domain: &Domain, slab: &Slab) {
-        let block = slab.allocate(1000).unwrap();
-        // SAFETY: the block is nobody else's.
-        unsafe { domain.retire(block, 1000, slab) };
-    }
-
-    #[test]
-    fn a_guard_keeps_what_was_retired_after_it_and_nothing_older() {
-        let (domain, slab) = (Domain::new(), Slab::new());
-        retire(&domain, &slab);
-        domain.collect(&slab);
-        assert_eq!(slab.usage().used_bytes, 0);
-        retire(&domain, &slab);
-        let guard = domain.pin();
-        retire(&domain, &slab);
-        domain.collect(&slab);
-        // The first was tagged with the guard's own epoch, so it counts as seen.
-        assert_eq!(slab.usage().used_bytes, 2048);
-        let later = domain.pin();
-        drop(guard);
-        domain.collect(&slab);
-        assert_eq!(slab.usage().used_bytes, 0);
-        retire(&domain, &slab);
-        domain.collect(&slab);
-        assert_eq!(domain.retired_bytes().0, 1024);
-        drop(later);
-        domain.collect(&slab);
-        assert_eq!((slab.usage().used_bytes, domain.retired_bytes().0), (0, 0));
-    }
-
-    #[test]
-    fn more_guards_than_slots_find_room() {
-        let domain = Domain::new();
-        let guards: Vec<_> = (0..3 * SLOTS + 1).map(|_| domain.pin()).collect();
-        assert_eq!(domain.all().count(), 4 * SLOTS);
-        assert_eq!(domain.oldest(), 1);
-        for guard in &guards {
-            guard.count(|c| &c.keys, 1);
-        }
-        drop(guards);
-        assert_eq!(domain.oldest(), u64::MAX);
-        assert_eq!(domain.sum(|c| &c.keys), (3 * SLOTS + 1) as u64);
     }
 }

@@ -126,6 +126,7 @@ mod scan;
 #[expect(unsafe_code, reason = "an allocator")]
 mod slab;
 mod source;
+mod sync;
 #[expect(unsafe_code, reason = "dropping a tree releases its nodes")]
 mod tree;
 #[expect(unsafe_code, reason = "replaced nodes and lists are retired")]
@@ -133,6 +134,16 @@ mod update;
 #[expect(unsafe_code, reason = "lists are reached through words")]
 mod versions;
 mod word;
+
+// The units' tests are named here, not in the units: the models of `tests/loom` include those by
+// path, and what tests them on the machine's own atomics cannot run there.
+#[cfg(test)]
+#[expect(unsafe_code, reason = "retires blocks")]
+#[path = "epoch/tests.rs"]
+mod epoch_tests;
+#[cfg(test)]
+#[path = "lock/tests.rs"]
+mod lock_tests;
 
 pub use epoch::Guard;
 pub use leaf::{Leaf, fingerprint};

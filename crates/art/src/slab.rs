@@ -30,7 +30,8 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use thermocline_base::budget::Account;
-use thermocline_base::sync::{AtomicU64, Mutex, Ordering, lock};
+
+use crate::sync::{AtomicU64, Mutex, Ordering, lock};
 use thermocline_base::{Error, Result};
 
 use crate::memory::{NodeMemory, Usage};

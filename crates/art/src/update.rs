@@ -10,7 +10,7 @@
 //! all the bytes of the path. If that key departs from ours *above* the node, at byte m, the next
 //! attempt looks closely at the place that covers m.
 
-use thermocline_base::sync::thread;
+use crate::sync::thread;
 use thermocline_base::{Error, Result, batch};
 
 use crate::epoch::Guard;

@@ -1,7 +1,8 @@
 //! Counters that many threads add to without sharing a cache line.
 
-use std::cell::Cell;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+pub use crate::sync::thread::number as thread_number;
 
 const SHARDS: usize = 16;
 
@@ -14,21 +15,6 @@ struct Shard<const N: usize>([AtomicU64; N]);
 #[derive(Debug)]
 pub struct Counters<const N: usize> {
     shards: [Shard<N>; SHARDS],
-}
-
-thread_local! {
-    static NUMBER: Cell<usize> = const { Cell::new(usize::MAX) };
-}
-
-/// A small number for this thread, never given to another one.
-pub fn thread_number() -> usize {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    NUMBER.with(|number| {
-        if number.get() == usize::MAX {
-            number.set(NEXT.fetch_add(1, Ordering::Relaxed));
-        }
-        number.get()
-    })
 }
 
 impl<const N: usize> Default for Counters<N> {

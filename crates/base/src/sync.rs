@@ -29,6 +29,21 @@ pub use shuttle::sync::{
     },
 };
 
+/// A sequentially consistent fence for a place right after a sequentially consistent
+/// read-modify-write of the same thread. On x86-64 the locked instruction of the latter is one
+/// already, and only the compiler is told.
+#[inline]
+pub fn fence_after_rmw() {
+    #[cfg(all(target_arch = "x86_64", not(feature = "shuttle")))]
+    std::sync::atomic::compiler_fence(Ordering::SeqCst);
+    #[cfg(not(all(target_arch = "x86_64", not(feature = "shuttle"))))]
+    fence(Ordering::SeqCst);
+}
+
+/// How often whoever waits for something short looks again before it sleeps: about a microsecond.
+/// Under a scheduler that takes over, looking again is a step like sleeping.
+pub const SPINS: u32 = if cfg!(feature = "shuttle") { 1 } else { 100 };
+
 /// Hints to the processor.
 pub mod hint {
     #[cfg(feature = "shuttle")]
@@ -43,6 +58,31 @@ pub mod thread {
     pub use shuttle::thread::{Builder, JoinHandle, ThreadId, current, spawn, yield_now};
     #[cfg(not(feature = "shuttle"))]
     pub use std::thread::{Builder, JoinHandle, ThreadId, current, spawn, yield_now};
+
+    /// A small number for this thread, never given to another one.
+    #[cfg(not(feature = "shuttle"))]
+    #[inline]
+    pub fn number() -> usize {
+        use std::cell::Cell;
+        use std::sync::atomic::{AtomicUsize, Ordering};
+
+        thread_local! {
+            static NUMBER: Cell<usize> = const { Cell::new(usize::MAX) };
+        }
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        NUMBER.with(|number| {
+            if number.get() == usize::MAX {
+                number.set(NEXT.fetch_add(1, Ordering::Relaxed));
+            }
+            number.get()
+        })
+    }
+
+    /// A small number for this thread, the same in every run of one schedule.
+    #[cfg(feature = "shuttle")]
+    pub fn number() -> usize {
+        shuttle::thread::current().id().into()
+    }
 }
 
 #[cfg(not(feature = "shuttle"))]

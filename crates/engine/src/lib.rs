@@ -111,5 +111,9 @@ pub fn sites() -> Vec<thermocline_base::Site> {
     .concat()
 }
 
+// Named here like those of `commit`.
+#[cfg(test)]
+#[path = "readers/tests.rs"]
+mod readers_tests;
 #[cfg(test)]
 mod tests;

@@ -32,7 +32,7 @@ use crate::commit::ring::Ring;
 use crate::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, lock};
 
 /// Readers that register without a lock.
-const SLOTS: usize = 128;
+pub(crate) const SLOTS: usize = 128;
 
 /// Slots of one cache line. Each thread begins to look at the start of another line.
 const LINE: usize = 8;
@@ -65,7 +65,7 @@ pub(crate) struct Readers {
 #[derive(Debug)]
 pub(crate) struct Registration {
     pub seqno: SeqNo,
-    slot: Option<usize>,
+    pub slot: Option<usize>,
 }
 
 impl Default for Readers {
@@ -251,41 +251,5 @@ impl Drop for Moments<'_> {
         let near = std::mem::take(&mut self.near);
         // On a thread that ends, its memory may be gone already.
         let _ = NEAR.try_with(|kept| kept.set(near));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use thermocline_art::Moments as _;
-
-    use super::*;
-
-    fn wanted(readers: &Readers, visible: u64, from: u64) -> bool {
-        let ring = Ring::new(visible, 1);
-        Moments::now(&ring, readers).any_in(SeqNo(from), SeqNo(from + 1))
-    }
-
-    #[test]
-    fn whoever_is_registered_is_asked_for_and_whoever_left_is_not() {
-        let readers = Readers::default();
-        let mut all = Vec::new();
-        // More than there are slots, at different moments, each twice.
-        for seqno in 1..=2 * SLOTS as u64 {
-            for _ in 0..2 {
-                all.push(readers.register(&AtomicU64::new(seqno), all.len()));
-            }
-        }
-        assert!(all.iter().any(|r| r.slot.is_none()) && all.iter().any(|r| r.slot.is_some()));
-        assert!(readers.moments() >= 2 * SLOTS);
-        let past = 10 * SLOTS as u64;
-        for reader in &all {
-            assert!(wanted(&readers, past, reader.seqno.0));
-        }
-        assert!(!wanted(&readers, past, past - 1) && wanted(&readers, past, past));
-        for reader in all.drain(..) {
-            readers.leave(&reader);
-        }
-        assert_eq!(readers.moments(), 0);
-        assert!(!wanted(&readers, past, 1) && !wanted(&readers, past, 2 * SLOTS as u64));
     }
 }

@@ -3,5 +3,5 @@
 
 pub(crate) use thermocline_base::sync::{
     Arc, AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering,
-    RwLock, hint, lock, read, thread, try_lock, wait, wait_for, write,
+    RwLock, SPINS, hint, lock, read, thread, try_lock, wait, wait_for, write,
 };

@@ -3,6 +3,8 @@
 
 pub mod golden;
 pub mod history;
+#[cfg(feature = "loom")]
+pub mod loom;
 
 mod rng;
 

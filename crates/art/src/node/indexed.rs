@@ -2,7 +2,7 @@
 //! paper has the smaller only; but a node with 49 children would then take 2 KiB, and with five
 //! million random keys, when nearly all nodes have 60 to 70, that alone would cost 27 bytes a key.
 
-use thermocline_base::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering};
 
 use super::n16::{COUNT_MASK, HAS_END, INLINE, INLINE_SHIFT};
 use super::{Body, Header, Link, Slot, Window};

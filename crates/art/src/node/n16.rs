@@ -5,7 +5,7 @@
 //!        inline × 6  E   count       E: slot 15 is the child of "the key ends here"
 //! ```
 
-use thermocline_base::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering};
 
 use super::{Body, Header, Link, Slot, Window};
 use crate::word::{END, Symbol, Word, byte, index};

@@ -76,7 +76,7 @@ impl Request {
 #[repr(align(128))]
 pub(crate) struct Bucket {
     state: AtomicU32,
-    queue: Mutex<VecDeque<Arc<Request>>>,
+    pub(crate) queue: Mutex<VecDeque<Arc<Request>>>,
     /// What a leader that waits wants to have in the queue, in bytes. Under the queue's lock.
     wanted: AtomicU64,
     gathered: Condvar,
@@ -252,67 +252,5 @@ impl Drop for Taken {
                 "the thread that wrote this change died; its outcome is unknown".into(),
             ))));
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn request(bytes: u64) -> Arc<Request> {
-        Request::new(WriteBatch::new(), bytes)
-    }
-
-    #[test]
-    fn those_who_wait_are_taken_along_up_to_a_size() {
-        let bucket = Arc::new(Bucket::default());
-        let led = bucket.lead().unwrap();
-        assert!(bucket.lead().is_none());
-        let waiters: Vec<_> = [10, 20, 30]
-            .map(|bytes| {
-                let (bucket, before) = (bucket.clone(), lock(&bucket.queue).len());
-                let watched = bucket.clone();
-                let thread = std::thread::spawn(move || match bucket.join(&request(bytes)) {
-                    Joined::Done(result) => result.map(|()| 0),
-                    Joined::Leads(led) => {
-                        let taken = led.take(100);
-                        let followers = taken.requests().len();
-                        taken.answer(|_| Ok(()));
-                        Ok(followers)
-                    }
-                });
-                while lock(&watched.queue).len() == before {
-                    std::thread::yield_now();
-                }
-                thread
-            })
-            .into_iter()
-            .collect();
-        let taken = led.take(35);
-        assert_eq!(taken.requests().len(), 2);
-        taken.answer(|_| Ok(()));
-        drop(led);
-        for waiter in waiters {
-            waiter.join().unwrap().unwrap();
-        }
-        assert!(bucket.lead().is_some(), "the bucket is free again");
-    }
-
-    #[test]
-    fn a_leader_that_dies_owes_its_followers_an_answer() {
-        let bucket = Arc::new(Bucket::default());
-        let led = bucket.lead().unwrap();
-        let joining = bucket.clone();
-        let follower = std::thread::spawn(move || match joining.join(&request(1)) {
-            Joined::Done(result) => result.unwrap_err().to_string(),
-            Joined::Leads(_) => "it led".into(),
-        });
-        while lock(&bucket.queue).is_empty() {
-            std::thread::yield_now();
-        }
-        drop(led.take(100));
-        drop(led);
-        assert!(follower.join().unwrap().contains("outcome is unknown"));
-        assert!(bucket.lead().is_some());
     }
 }

@@ -29,3 +29,12 @@ pub(crate) mod bucket;
 pub(crate) mod carry;
 pub(crate) mod ring;
 pub(crate) mod submit;
+
+// The units' tests are named here, not in the units: loom's models include those by path
+// (`tests/loom`), and what tests them on the machine's own atomics cannot run there.
+#[cfg(test)]
+#[path = "bucket/tests.rs"]
+mod bucket_tests;
+#[cfg(test)]
+#[path = "ring/tests.rs"]
+mod ring_tests;

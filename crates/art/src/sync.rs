@@ -1,0 +1,6 @@
+//! What this crate uses of [`thermocline_base::sync`], under a path of its own: the models of
+//! `tests/loom` include these sources and have loom in this module's place.
+
+pub(crate) use thermocline_base::sync::{
+    AtomicPtr, AtomicU64, Mutex, Ordering, fence, fence_after_rmw, hint, lock, thread,
+};

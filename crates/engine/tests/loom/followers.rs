@@ -1,0 +1,105 @@
+//! Leaders and followers: every request is written once, and answered.
+//!
+//! Seen to fail on: TODO
+
+use thermocline_base::{Result, WriteBatch};
+
+use crate::check_any;
+use crate::commit::bucket::{Bucket, Joined, Led, Request};
+use crate::sync::{Arc, AtomicU64, Ordering, thread};
+
+/// A bucket, and how often each thread's request was written.
+struct Store {
+    bucket: Bucket,
+    written: [AtomicU64; 3],
+    leading: AtomicU64,
+}
+
+impl Store {
+    fn new() -> Arc<Store> {
+        Arc::new(Store {
+            bucket: Bucket::default(),
+            written: std::array::from_fn(|_| AtomicU64::new(0)),
+            leading: AtomicU64::new(0),
+        })
+    }
+
+    /// The engine's way of a durable write. A request is known by its bytes.
+    fn commit(&self, number: usize) -> Result<()> {
+        if let Some(led) = self.bucket.lead() {
+            return self.lead(number, &led);
+        }
+        let request = Request::new(WriteBatch::new(), number as u64);
+        match self.bucket.join(&request) {
+            Joined::Done(result) => result,
+            Joined::Leads(led) => self.lead(number, &led),
+        }
+    }
+
+    fn lead(&self, number: usize, led: &Led<'_>) -> Result<()> {
+        let before = self.leading.load(Ordering::Relaxed);
+        assert_eq!(before, 0, "two lead");
+        self.leading.store(1, Ordering::Relaxed);
+        self.write(number);
+        let taken = led.take(100);
+        for request in taken.requests() {
+            self.write(usize::try_from(request.bytes).unwrap());
+        }
+        taken.answer(|_| Ok(()));
+        self.leading.store(0, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn write(&self, number: usize) {
+        let written = self.written[number].load(Ordering::Relaxed);
+        self.written[number].store(written + 1, Ordering::Relaxed);
+    }
+
+    /// Whoever was answered was written, and knows it.
+    fn commit_and_look(&self, number: usize) {
+        self.commit(number).unwrap();
+        assert_eq!(self.written[number].load(Ordering::Relaxed), 1);
+    }
+}
+
+fn run(threads: usize) {
+    let store = Store::new();
+    let others: Vec<_> = (1..threads)
+        .map(|number| {
+            let store = Arc::clone(&store);
+            thread::spawn(move || store.commit_and_look(number))
+        })
+        .collect();
+    store.commit_and_look(0);
+    others.into_iter().for_each(|other| other.join().unwrap());
+    assert!(store.bucket.lead().is_some(), "the bucket is free again");
+}
+
+#[test]
+fn two_writers_of_one_bucket() {
+    check_any("bucket, two writers", 3, || run(2));
+}
+
+#[test]
+fn three_writers_of_one_bucket() {
+    check_any("bucket, three writers", 2, || run(3));
+}
+
+#[test]
+fn a_leader_that_dies_leaves_nobody_waiting() {
+    check_any("bucket, a leader dies", 3, || {
+        let store = Store::new();
+        let follower = {
+            let store = Arc::clone(&store);
+            thread::spawn(move || match store.commit(1) {
+                Ok(()) => assert_eq!(store.written[1].load(Ordering::Relaxed), 1),
+                Err(error) => assert!(error.to_string().contains("outcome is unknown")),
+            })
+        };
+        if let Some(led) = store.bucket.lead() {
+            drop(led.take(100));
+        }
+        follower.join().unwrap();
+        assert!(store.bucket.lead().is_some(), "the bucket is free again");
+    });
+}

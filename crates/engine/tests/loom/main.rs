@@ -1,0 +1,36 @@
+//! Loom models of committing and of reading the past: every interleaving of a few threads, and every
+//! value that the memory model lets a load return.
+//!
+//! **What is checked is what is shipped.** The sources are included by path, and reach atomics and
+//! locks through `crate::sync`, which is loom's here (`thermocline_testkit::loom`). Around them the
+//! models put what the engine has there, as small as it can be: an index of one key, a list of what
+//! was persisted.
+//!
+//! Where a proof rests on the order of sequentially consistent accesses, a model is run with both
+//! of their classic compilations ([`check_sc`]). Every model prints how many executions it has.
+
+mod commit;
+#[expect(dead_code, reason = "the models use parts of the sources")]
+#[path = "../../src/readers.rs"]
+mod readers;
+mod sync;
+
+mod followers;
+mod marks;
+mod moments;
+
+use thermocline_testkit::loom::{SeqCst, check};
+
+/// Explores all executions of a model in which no sequential consistency is needed.
+fn check_any(name: &str, preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
+    check(name, Some(preemptions), SeqCst::Weaker, model);
+}
+
+/// Explores all executions of a model, with a fence before and with one after each sequentially
+/// consistent access.
+fn check_sc(name: &str, preemptions: usize, model: fn()) {
+    for seq_cst in [SeqCst::FenceBefore, SeqCst::FenceAfter] {
+        let name = format!("{name} ({seq_cst:?})");
+        check(&name, Some(preemptions), seq_cst, model);
+    }
+}
