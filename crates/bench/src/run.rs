@@ -65,6 +65,10 @@ fn run_in(path: &Path, plan: &Plan, watch: &Watch) -> Result<Report> {
     watch.begin(plan.workload.name(), total);
     let (metrics, used) = (db.metrics(), usage());
     let (tally, seconds) = measure(&db, plan, watch)?;
+    // What was buffered last is written back before the lines are counted.
+    if plan.durability == Durability::Buffered {
+        db.sync()?;
+    }
     let report = answer(
         plan,
         watch,

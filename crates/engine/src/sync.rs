@@ -1,5 +1,5 @@
 //! What this crate uses of the synchronisation facade. A name of its own, so that a model can put
-//! loom's in its place (`tests/loom.rs`).
+//! loom's in its place (`tests/loom`).
 
 pub(crate) use thermocline_base::sync::{
     Arc, AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering,

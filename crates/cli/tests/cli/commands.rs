@@ -390,7 +390,6 @@ fn what_is_not_built_yet_says_what_is_missing() {
         vec!["bench", "tpcc"],
         vec!["bench", "orders"],
         vec!["bench", "fillseq", "--report", "x.html"],
-        vec!["bench", "fillseq", "--durability", "buffered"],
         vec!["bench", "readrandom", "--async-depth", "4"],
         vec!["put", "DB", "k", "v", "--preset", "flat-lsm"],
     ] {
