@@ -85,7 +85,8 @@ fn a_reader_beside_a_writer() {
         store.write(2);
         store.write(3);
         reader.join().unwrap();
-        assert_eq!(*lock(&store.versions), [3, 2]);
+        // And perhaps what the reader saw: it goes with the next write.
+        assert!(lock(&store.versions).starts_with(&[3, 2]));
     });
 }
 
