@@ -40,9 +40,9 @@ pub fn fence_after_rmw() {
     fence(Ordering::SeqCst);
 }
 
-/// How often whoever waits for something short looks again before it sleeps: about a microsecond.
+/// How often whoever waits for something short looks again before it sleeps: a few microseconds.
 /// Under a scheduler that takes over, looking again is a step like sleeping.
-pub const SPINS: u32 = if cfg!(feature = "shuttle") { 1 } else { 100 };
+pub const SPINS: u32 = if cfg!(feature = "shuttle") { 1 } else { 400 };
 
 /// Hints to the processor.
 pub mod hint {
@@ -103,6 +103,26 @@ mod imp {
         mutex.try_lock()
     }
 
+    /// Locks what is held for a fraction of a microsecond by whoever holds it: looks again for a
+    /// while before it sleeps.
+    #[inline]
+    pub fn lock_short<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+        mutex.try_lock().unwrap_or_else(|| lock_spinning(mutex))
+    }
+
+    #[cold]
+    fn lock_spinning<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+        for _ in 0..super::SPINS {
+            std::hint::spin_loop();
+            if !mutex.is_locked()
+                && let Some(guard) = mutex.try_lock()
+            {
+                return guard;
+            }
+        }
+        mutex.lock()
+    }
+
     /// Locks for reading.
     pub fn read<T: ?Sized>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
         lock.read()
@@ -142,6 +162,11 @@ mod imp {
         mutex.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Locks what is held shortly.
+    pub fn lock_short<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+        lock(mutex)
+    }
+
     /// Locks if that needs no waiting.
     pub fn try_lock<T: ?Sized>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
         match mutex.try_lock() {
@@ -177,4 +202,4 @@ mod imp {
     }
 }
 
-pub use imp::{lock, read, try_lock, wait, wait_for, write};
+pub use imp::{lock, lock_short, read, try_lock, wait, wait_for, write};

@@ -49,7 +49,7 @@ impl Inner {
         let registered = self.readers.moments();
         let credited = credit.writes >= records
             && registered <= credit.readers
-            && self.ring.groups() <= credit.groups;
+            && self.ring.at_most(credit.groups);
         if credited
             && entries
                 .clone()

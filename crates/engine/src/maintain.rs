@@ -136,6 +136,8 @@ impl Inner {
             grown.map_err(|error| self.poison_unless_full(error))?;
             self.note_growth();
         }
+        self.space
+            .populate_ahead(self.options.pm_region.zones_ahead);
         drop(ahead);
         let mut writer = lock(&self.writer);
         // Again, since the store may have been closed meanwhile.

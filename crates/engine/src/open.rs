@@ -8,7 +8,7 @@ use arc_swap::ArcSwap;
 use thermocline_base::budget::Account;
 use thermocline_base::options::Options;
 use thermocline_base::size::index;
-use thermocline_base::{Error, Result};
+use thermocline_base::{Error, Line, Result};
 use thermocline_env::LockGuard;
 use thermocline_halloc::{Space, SpaceSpec};
 use thermocline_memtable::ChainWriter;
@@ -196,7 +196,7 @@ fn open_existing(
             space,
             manifest: Mutex::new(manifest),
             families,
-            writer: Mutex::new(writer),
+            writer: Line(Mutex::new(writer)),
             view: ArcSwap::from_pointee(view),
             buckets: Buckets::new(buckets),
             ring: Ring::new(last, index(options.commit.ring_slots)),

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Weak;
 
 use arc_swap::ArcSwap;
+use thermocline_base::Line;
 use thermocline_base::budget::Account;
 use thermocline_base::options::Options;
 use thermocline_env::{Env, LockGuard};
@@ -92,7 +93,7 @@ pub(crate) struct Inner {
     pub space: Arc<Space>,
     pub manifest: Mutex<Manifest>,
     pub families: Families,
-    pub writer: Mutex<Writer>,
+    pub writer: Line<Mutex<Writer>>,
     pub view: ArcSwap<View>,
     /// Where durable writes meet.
     pub buckets: Buckets,

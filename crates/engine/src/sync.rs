@@ -3,5 +3,6 @@
 
 pub(crate) use thermocline_base::sync::{
     Arc, AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering,
-    RwLock, SPINS, hint, lock, read, thread, try_lock, wait, wait_for, write,
+    RwLock, SPINS, fence_after_rmw, hint, lock, lock_short, read, thread, try_lock, wait, wait_for,
+    write,
 };

@@ -188,6 +188,9 @@ impl Inner {
         let filling = writer.active.bytes() > self.options.memtable_bytes() / 2;
         filling && writer.prepared.is_none()
             || self.space.wants_growth(self.options.pm_region.zones_ahead)
+            || self
+                .space
+                .wants_presence(self.options.pm_region.zones_ahead)
     }
 
     /// Whether a write of `bytes` bytes would have to wait for a file's sync, growth, or others.
@@ -273,7 +276,6 @@ impl Inner {
             ticket: self.ring.grant(last.0, records),
             first,
             last,
-            published: self.ring.durable(),
         }
     }
 

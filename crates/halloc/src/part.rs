@@ -53,6 +53,8 @@ pub(crate) struct Part {
     pub header: PartHeader,
     /// One flag a zone: attached, or the meta zone.
     pub taken: Vec<bool>,
+    /// One flag a zone: this process has asked for its pages.
+    pub present: Vec<bool>,
     pub free: usize,
 }
 
@@ -62,12 +64,23 @@ impl Part {
         let mut part = Part {
             header,
             taken: vec![false; zones],
+            present: vec![false; zones],
             free: zones,
         };
         if header.index == 0 {
             part.take(0, 1);
         }
         part
+    }
+
+    /// Takes free zones. Returns whether the pages of all of them have been asked for; they have been
+    /// from now on.
+    pub fn take_present(&mut self, first: usize, run: usize) -> bool {
+        self.take(first, run);
+        let present = &mut self.present[first..first + run];
+        let all = present.iter().all(|&flag| flag);
+        present.fill(true);
+        all
     }
 
     pub fn take(&mut self, first: usize, run: usize) {
@@ -86,6 +99,18 @@ impl Part {
         } else {
             start
         })
+    }
+
+    /// Where zone `i` begins, and how many bytes it has.
+    pub fn span(&self, i: usize) -> (PmOff, u64) {
+        let bytes = self.header.zone_bytes;
+        (PmOff(self.header.offset + i as u64 * bytes), bytes)
+    }
+
+    /// The free zones, and whether the pages of each have been asked for.
+    pub fn free_zones(&self) -> impl Iterator<Item = (usize, bool)> {
+        let flags = self.taken.iter().zip(&self.present).enumerate();
+        flags.filter_map(|(i, (&taken, &present))| (!taken).then_some((i, present)))
     }
 
     /// The first run of `min_bytes` of data in free zones: its first zone and length.

@@ -317,7 +317,8 @@ impl Space {
         min_bytes: u64,
         reserve: Reserve,
     ) -> Result<Option<Zone>> {
-        let mut state = lock(&self.state);
+        let mut locked = lock(&self.state);
+        let state = &mut *locked;
         let free: usize = state.parts.iter().map(|p| p.free).sum();
         let found = state.parts.iter().enumerate().find_map(|(p, part)| {
             if part.free == 0 {
@@ -348,10 +349,51 @@ impl Space {
             self.region.write(copy, &block);
             self.region.persist(copy, 64, SITE_ATTACH)?;
         }
-        part.take(first, run);
+        let present = part.take_present(first, run);
         let zone = zone(part, first, &header)?;
         state.generation = generation;
+        drop(locked);
+        if !present {
+            self.region
+                .populate(zone.data, zone.end.0 - zone.data.0, true);
+        }
         Ok(Some(zone))
+    }
+
+    /// Whether fewer than `zones` of the free zones could be filled without a page fault, though there
+    /// are others.
+    pub fn wants_presence(&self, zones: u64) -> bool {
+        let state = lock(&self.state);
+        let (mut present, mut absent) = (0, 0);
+        for (_, is_present) in state.parts.iter().flat_map(Part::free_zones) {
+            match is_present {
+                true => present += 1,
+                false => absent += 1,
+            }
+        }
+        present < zones && absent > 0
+    }
+
+    /// Asks for the pages of the `zones` free zones that will be attached next, so that whoever fills
+    /// them meets no page faults.
+    pub fn populate_ahead(&self, zones: u64) {
+        let wanted: Vec<(PmOff, u64)> = {
+            let mut state = lock(&self.state);
+            let parts = state.parts.iter_mut();
+            let next = parts.flat_map(|part| {
+                let free: Vec<(usize, bool)> = part.free_zones().collect();
+                free.into_iter().map(|(i, present)| {
+                    part.present[i] = true;
+                    (part.span(i), present)
+                })
+            });
+            let next = next.take(index(zones));
+            next.filter_map(|(span, present)| (!present).then_some(span))
+                .collect()
+        };
+        for (at, bytes) in wanted {
+            self.region.populate(at, bytes, true);
+        }
     }
 
     /// Frees zones whose owner the manifest no longer names, durably. Nobody may hold their bytes.

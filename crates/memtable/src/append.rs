@@ -89,9 +89,6 @@ impl ChainWriter {
         }
         let ordinal = self.zones.len().try_into().unwrap_or(u32::MAX);
         let zone = self.space.attach(self.chain.id, ordinal, bytes, reserve)?;
-        self.space
-            .region()
-            .populate(zone.data, zone.end.0 - zone.data.0, true);
         self.zones.push(zone);
         self.at = zone.data;
         self.segment = Some(Segment {

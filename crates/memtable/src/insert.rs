@@ -100,7 +100,7 @@ impl Memtable {
         admit: impl Fn(PmOff, CfId, &[u8]) -> Result<bool>,
     ) -> Result<()> {
         let region = &self.records().region;
-        self.count_item(u64::from(item.bytes), u64::from(item.count));
+        self.count_item_beside(u64::from(item.bytes), u64::from(item.count));
         each_record(region, item, |at, head, seqno| {
             let key = &region.bytes(at, head.head_len())?[RECORD_HEADER..];
             if !admit(at, CfId(head.cf), key)? {

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use thermocline_art::{Entry, KeySource, Leaf, NodeMemory, Slab, Tree};
 use thermocline_base::budget::Account;
 use thermocline_base::sync::{AtomicBool, AtomicU64, Ordering};
-use thermocline_base::{CfId, Error, Kind, Result, SeqNo};
+use thermocline_base::{CfId, Error, Kind, Line, Result, SeqNo};
 use thermocline_pm::{LINE, PmOff, Region};
 
 use crate::chain::Chain;
@@ -47,12 +47,19 @@ pub struct Memtable {
     memory: Arc<Slab>,
     /// Index by column family, in two levels, so that looking one up takes no lock.
     trees: Box<[OnceLock<TreePage>]>,
-    bytes: AtomicU64,
-    count: AtomicU64,
+    /// Every write changes it, while every other one reads what is beside it.
+    filled: Line<Filled>,
     sealed: AtomicBool,
     retired: AtomicBool,
     /// Bytes of values that readers hold in place.
     pinned: AtomicU64,
+}
+
+/// How much a generation holds.
+#[derive(Debug, Default)]
+struct Filled {
+    bytes: AtomicU64,
+    records: AtomicU64,
 }
 
 /// Reads records of one generation. The key source of its indexes.
@@ -163,8 +170,7 @@ impl Memtable {
             records: Records { region, chains },
             memory: Arc::new(Slab::new()),
             trees: (0..PAGE).map(|_| OnceLock::new()).collect(),
-            bytes: AtomicU64::new(0),
-            count: AtomicU64::new(0),
+            filled: Line::default(),
             sealed: AtomicBool::new(false),
             retired: AtomicBool::new(false),
             pinned: AtomicU64::new(0),
@@ -189,12 +195,12 @@ impl Memtable {
 
     /// Bytes of its items in persistent memory.
     pub fn bytes(&self) -> u64 {
-        self.bytes.load(Ordering::Relaxed)
+        self.filled.bytes.load(Ordering::Relaxed)
     }
 
     /// Records in it, older versions and tombstones included.
     pub fn len(&self) -> u64 {
-        self.count.load(Ordering::Relaxed)
+        self.filled.records.load(Ordering::Relaxed)
     }
 
     /// Whether it has no records.
@@ -202,10 +208,21 @@ impl Memtable {
         self.len() == 0
     }
 
-    /// Counts an item of `bytes` bytes with `records` records.
+    /// Counts an item of `bytes` bytes with `records` records. One thread at a time may call this: no
+    /// line is fetched for a locked instruction.
     pub fn count_item(&self, bytes: u64, records: u64) {
-        self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.count.fetch_add(records, Ordering::Relaxed);
+        let add = |to: &AtomicU64, n: u64| {
+            let before = to.load(Ordering::Relaxed);
+            to.store(before + n, Ordering::Relaxed);
+        };
+        add(&self.filled.bytes, bytes);
+        add(&self.filled.records, records);
+    }
+
+    /// As [`Memtable::count_item`], beside others.
+    pub(crate) fn count_item_beside(&self, bytes: u64, records: u64) {
+        self.filled.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.filled.records.fetch_add(records, Ordering::Relaxed);
     }
 
     /// The region that its records lie in.

@@ -40,7 +40,6 @@ pub(crate) struct Group {
     pub ticket: u64,
     pub first: SeqNo,
     pub last: SeqNo,
-    pub published: u64,
 }
 
 /// A group that has not finished yet. Dropped like that, by an error or by a panic, it never can,
@@ -85,7 +84,7 @@ impl Inner {
             &group.room,
             entries.clone(),
             group.first.0,
-            group.published,
+            self.ring.durable(),
             persist,
         );
         // From here on the write may be durable; what fails now leaves an index that lacks it.

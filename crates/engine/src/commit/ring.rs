@@ -2,19 +2,23 @@
 //!
 //! A group is *granted* under the writer's lock: it takes the next ticket, and with it a slot here, its
 //! seqnos and its place in the chain, all in one order. Then its thread copies, persists and indexes
-//! it beside all others, and marks its slot *finished*, in whatever order. Somebody then *advances*:
-//! moves the two watermarks over the finished groups that are contiguous, in the order of tickets.
+//! it beside all others, and *finishes*, in whatever order. The watermarks move over finished groups
+//! in the order of tickets.
 //!
 //! ```text
-//!          head                       granted
+//!          head, with the baton        granted
 //!            ▼                           ▼
 //!  … done done │ open  done  done  open │ free free …      slots, by ticket modulo their number
 //!  ── visible ─┘ waits for the first open one
 //! ```
 //!
 //! LogFree keeps the order with four indices and busy waiting (`bid`, `sid`, `hid`, `pid`). Here the
-//! grant is a step under a lock that is needed for the chain anyway (`bid` and `sid` in one), and
-//! `hid`, `pid` are `head`, moved by whoever comes by: nobody waits for its turn to advance.
+//! grant is a step under a lock that is needed for the chain anyway (`bid` and `sid` in one), and for
+//! `hid` and `pid` there is a *baton*, which lies at the slot of the first group that has not been moved
+//! over. Two things arrive at each slot: the baton, and its group's finish. Whoever comes second takes
+//! the baton: it moves the watermarks over the group and lays the baton down at the next slot, where it
+//! may find the next group finished, and go on. So nobody waits for its turn to move the watermarks,
+//! and a finish is one step on the group's own slot and one on the next.
 //!
 //! # The two watermarks
 //! `visible`: readers see everything up to it. `durable`: everything up to it survives a crash. A
@@ -23,8 +27,9 @@
 //! somebody takes the list, persists it and says so ([`Ring::persisted`]).
 //!
 //! # Invariants
-//! 1. Watermarks, `head` and the list change only in the *advancing* section, which one thread at a
-//!    time is in; so they only rise.
+//! 1. There is one baton. Only who holds it moves `visible` and `head`, so they only rise. `durable` is
+//!    moved by who holds it while nothing is deferred, else under the lock of the list, under which the
+//!    list changes. `behind` tells which: it becomes true under both, and false under the lock.
 //! 2. `visible` reaches a group's last seqno only after that group, and all before it, have finished.
 //! 3. `durable` reaches it only after that group, and all before it, are persisted: a finished group
 //!    is persisted, or on the list, or in the hands of the one who took the list, who alone may end
@@ -32,26 +37,23 @@
 //! 4. A group that never finishes stops all behind it: [`Ring::fail`] wakes whoever waits.
 //!
 //! # Why no finished group is left behind
-//! Whoever finishes marks its slot (a), then tries to enter the section by a swap (b). If that fails
-//! somebody is inside, and leaves by a swap (c), then looks once more at the slot at `head` (d). Both
-//! swaps acquire and release. Where (b) came before (c) in the order of the flag's values, (c) has read
-//! (b) or a later swap, so (a) happened before (d), which sees it. Where it came after, it found the
-//! section free.
+//! Each of the two arrivals adds one to the slot's count, so exactly one of them finds it odd, and it
+//! sees all that the other did before (both acquire and release). The two of the next lap come later:
+//! its finish after its grant, which waits until `head` has passed; its baton after all slots between.
 //!
 //! # Why nobody sleeps for ever
 //! Waiters wait for `head` (or for the failure). A waiter adds itself to `parked`, then looks at `head`;
-//! the one who advances stores `head`, then looks at `parked`; all four sequentially consistent, so
-//! one of the two sees the other. The notice is given under the lock that the waiter holds from its
-//! look until it sleeps.
+//! who holds the baton stores `head`, adds to a slot's count, then looks at `parked`. Both have a
+//! sequentially consistent fence between, so one of the two sees the other. The notice is given under
+//! the lock that the waiter holds from its look until it sleeps.
 
+use thermocline_base::Line;
 use thermocline_base::planted::{Bug, active};
 
 use crate::sync::{
-    AtomicBool, AtomicU64, AtomicUsize, Condvar, Mutex, Ordering, SPINS, hint, lock, thread, wait,
+    AtomicBool, AtomicU64, AtomicUsize, Condvar, Mutex, Ordering, SPINS, fence_after_rmw, hint,
+    lock, wait,
 };
-
-/// How often a waiter for the advancing section looks before it yields.
-const ENTER_SPINS: u32 = 32;
 
 /// Stored bytes that are not written back yet: offset and length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,25 +66,40 @@ pub(crate) struct Range {
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Slot {
+    /// Two for each group that was here, one more once the baton or the finish of the next is.
+    arrivals: AtomicU64,
     /// The last seqno, and the number of records. Written by the grant, before `granted`.
     last: AtomicU64,
     records: AtomicU64,
-    /// What is deferred; no bytes if the group is persisted. Written before `done`.
+    /// What is deferred; no bytes if the group is persisted. Written before the finish arrives.
     at: AtomicU64,
     bytes: AtomicU64,
-    /// One more than the ticket of the last group that has finished here.
-    done: AtomicU64,
 }
 
-/// A cache line pair of its own.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-struct Line<T>(T);
+impl Slot {
+    /// Notes that the baton or the finish is here. Returns whether the other one was already.
+    fn arrive(&self) -> bool {
+        // Sequentially consistent for the sake of those who park.
+        !self
+            .arrivals
+            .fetch_add(1, Ordering::SeqCst)
+            .is_multiple_of(2)
+    }
+}
 
-/// What changes together, in the advancing section.
+/// What changes under the writer's lock.
+#[derive(Debug, Default)]
+struct Granted {
+    /// The next ticket.
+    next: AtomicU64,
+    /// What `head` was when it was last asked for: what need not be exact looks here first, since
+    /// every finish takes the line of `head` away.
+    head_seen: AtomicU64,
+}
+
+/// What changes with the baton (invariant 1).
 #[derive(Debug)]
 struct Marks {
-    advancing: AtomicBool,
     /// The first ticket whose group has not been moved over.
     head: AtomicU64,
     visible: AtomicU64,
@@ -95,10 +112,9 @@ struct Marks {
 #[derive(Debug)]
 pub(crate) struct Ring {
     slots: Box<[Slot]>,
-    /// The next ticket. Stored under the writer's lock.
-    granted: Line<AtomicU64>,
+    granted: Line<Granted>,
     marks: Line<Marks>,
-    /// Stored ranges that nobody has begun to write back. Locked within the advancing section.
+    /// Stored ranges that nobody has begun to write back.
     deferred: Mutex<Vec<Range>>,
     deferred_bytes: AtomicU64,
     failed: AtomicBool,
@@ -112,11 +128,12 @@ impl Ring {
     /// flight.
     pub fn new(last: u64, slots: usize) -> Ring {
         assert!(slots > 0);
+        let slots: Box<[Slot]> = (0..slots).map(|_| Slot::default()).collect();
+        slots[0].arrive(); // the baton
         Ring {
-            slots: (0..slots).map(|_| Slot::default()).collect(),
-            granted: Line(AtomicU64::new(0)),
+            slots,
+            granted: Line::default(),
             marks: Line(Marks {
-                advancing: AtomicBool::new(false),
                 head: AtomicU64::new(0),
                 visible: AtomicU64::new(last),
                 durable: AtomicU64::new(last),
@@ -137,29 +154,29 @@ impl Ring {
         &self.slots[place.unwrap_or_else(|_| unreachable!("less than a length"))]
     }
 
-    /// The last seqno that readers see. Partner of its acquire: the release in `advance`, after the
+    /// The last seqno that readers see. Partner of its acquire: the release in `move_over`, after the
     /// index inserts of all groups up to it.
     #[inline]
     pub fn visible(&self) -> u64 {
-        self.marks.0.visible.load(Ordering::Acquire)
+        self.marks.visible.load(Ordering::Acquire)
     }
 
     /// The watermark itself, for readers that must load it at a moment of their own.
     #[inline]
     pub fn visible_mark(&self) -> &AtomicU64 {
-        &self.marks.0.visible
+        &self.marks.visible
     }
 
     /// The last seqno that survives a crash together with all before it.
     #[inline]
     pub fn durable(&self) -> u64 {
-        self.marks.0.durable.load(Ordering::Acquire)
+        self.marks.durable.load(Ordering::Acquire)
     }
 
     /// Groups in flight.
     pub fn groups(&self) -> u64 {
-        let granted = self.granted.0.load(Ordering::Acquire);
-        granted.saturating_sub(self.marks.0.head.load(Ordering::Acquire))
+        let granted = self.granted.next.load(Ordering::Acquire);
+        granted.saturating_sub(self.marks.head.load(Ordering::Acquire))
     }
 
     /// Records in flight. Exact for whoever holds the writer's lock, but for groups that finish
@@ -181,15 +198,27 @@ impl Ring {
     }
 
     fn open(&self) -> impl Iterator<Item = &Slot> {
-        // Partners: `head` in `advance`, `granted` in `grant`, after the slot was filled.
-        let head = self.marks.0.head.load(Ordering::Acquire);
-        let granted = self.granted.0.load(Ordering::Acquire);
+        // Partners: `head` in `pass_on`, `granted` in `grant`, after the slot was filled.
+        let head = self.marks.head.load(Ordering::Acquire);
+        let granted = self.granted.next.load(Ordering::Acquire);
         (head..granted).map(|ticket| self.slot(ticket))
     }
 
-    /// Whether a group could be granted now.
+    /// Whether a group could be granted now. The caller holds the writer's lock.
     pub fn has_room(&self) -> bool {
-        self.groups() < self.slots.len() as u64
+        self.at_most(self.slots.len() as u64 - 1)
+    }
+
+    /// Whether at most `groups` groups are in flight. The caller holds the writer's lock.
+    #[inline]
+    pub fn at_most(&self, groups: u64) -> bool {
+        let next = self.granted.next.load(Ordering::Relaxed);
+        next - self.granted.head_seen.load(Ordering::Relaxed) <= groups || {
+            // Partner: `pass_on`, which has read the slots before: they may be used again.
+            let head = self.marks.head.load(Ordering::Acquire);
+            self.granted.head_seen.store(head, Ordering::Relaxed);
+            next - head <= groups
+        }
     }
 
     /// Waits until a group can be granted. The caller holds the writer's lock. Returns `false` if
@@ -203,11 +232,11 @@ impl Ring {
     /// room.
     pub fn grant(&self, last: u64, records: u64) -> u64 {
         debug_assert!(self.has_room());
-        let ticket = self.granted.0.load(Ordering::Relaxed);
+        let ticket = self.granted.next.load(Ordering::Relaxed);
         let slot = self.slot(ticket);
         slot.last.store(last, Ordering::Release); // partner: `boundaries`
         slot.records.store(records, Ordering::Relaxed);
-        self.granted.0.store(ticket + 1, Ordering::Release); // partner: `open`
+        self.granted.next.store(ticket + 1, Ordering::Release); // partner: `open`
         ticket
     }
 
@@ -217,74 +246,56 @@ impl Ring {
         let range = deferred.unwrap_or(Range { at: 0, bytes: 0 });
         slot.at.store(range.at, Ordering::Relaxed);
         slot.bytes.store(range.bytes, Ordering::Relaxed);
-        slot.done.store(ticket + 1, Ordering::Release); // (a); partner: `is_done`
-        self.advance();
-    }
-
-    fn is_done(&self, ticket: u64) -> bool {
-        self.slot(ticket).done.load(Ordering::Acquire) == ticket + 1
-    }
-
-    /// Moves the watermarks over what has finished, unless somebody else is about to.
-    fn advance(&self) {
-        let marks = &self.marks.0;
-        // (b)
-        while !marks.advancing.swap(true, Ordering::AcqRel) {
-            self.move_over_finished();
-            if !self.leave() {
-                return;
-            }
+        if slot.arrive() {
+            self.pass_on(ticket);
         }
     }
 
-    /// Leaves the advancing section. Returns whether somebody has finished in vain meanwhile.
-    fn leave(&self) -> bool {
-        let marks = &self.marks.0;
-        let head = marks.head.load(Ordering::Relaxed);
-        marks.advancing.swap(false, Ordering::AcqRel); // (c)
-        self.is_done(head) // (d)
-    }
-
-    fn move_over_finished(&self) {
-        let marks = &self.marks.0;
-        let from = marks.head.load(Ordering::Relaxed);
-        let (mut head, mut last) = (from, 0);
-        while self.is_done(head) {
-            let slot = self.slot(head);
-            last = slot.last.load(Ordering::Relaxed);
-            let bytes = slot.bytes.load(Ordering::Relaxed);
-            if bytes > 0 {
-                self.defer(Range {
-                    at: slot.at.load(Ordering::Relaxed),
-                    bytes,
-                });
-            }
+    /// Moves the watermarks over a finished group, and over those that have finished behind it. The
+    /// caller holds the baton.
+    fn pass_on(&self, ticket: u64) {
+        let mut head = ticket;
+        loop {
+            self.move_over(self.slot(head));
             head += 1;
+            // Behind the watermarks: see `boundaries`.
+            self.marks.head.store(head, Ordering::Release);
+            if !self.slot(head).arrive() {
+                break;
+            }
         }
-        if head == from {
-            return;
-        }
-        // In this order: see `boundaries` and `taken_up_to`.
-        marks.visible.store(last, Ordering::Release);
-        if !marks.behind.load(Ordering::Relaxed) {
-            marks.durable.store(last, Ordering::Release);
-        }
-        marks.head.store(head, Ordering::SeqCst);
-        if self.parked.load(Ordering::SeqCst) > 0 {
+        fence_after_rmw();
+        if self.parked.load(Ordering::Relaxed) > 0 {
             let _park = lock(&self.park);
             self.changed.notify_all();
         }
     }
 
-    fn defer(&self, range: Range) {
-        let mut deferred = lock(&self.deferred);
-        match deferred.last_mut() {
-            Some(before) if before.at + before.bytes == range.at => before.bytes += range.bytes,
-            _ => deferred.push(range),
+    fn move_over(&self, slot: &Slot) {
+        let marks = &self.marks;
+        let last = slot.last.load(Ordering::Relaxed);
+        let bytes = slot.bytes.load(Ordering::Relaxed);
+        // Acquire: partner in `persisted`, whose `durable` is not to be stored over.
+        if bytes == 0 && !marks.behind.load(Ordering::Acquire) {
+            // `durable` first: who sees a group, and that nothing is deferred, finds it durable.
+            marks.durable.store(last, Ordering::Release);
+            marks.visible.store(last, Ordering::Release);
+            return;
         }
-        self.marks.0.behind.store(true, Ordering::Relaxed);
-        self.deferred_bytes
-            .fetch_add(range.bytes, Ordering::Relaxed);
+        let mut deferred = lock(&self.deferred);
+        if bytes > 0 {
+            let at = slot.at.load(Ordering::Relaxed);
+            match deferred.last_mut() {
+                Some(before) if before.at + before.bytes == at => before.bytes += bytes,
+                _ => deferred.push(Range { at, bytes }),
+            }
+            marks.behind.store(true, Ordering::Relaxed);
+            self.deferred_bytes.fetch_add(bytes, Ordering::Relaxed);
+        } else if !marks.behind.load(Ordering::Relaxed) {
+            marks.durable.store(last, Ordering::Release);
+        }
+        // Under the lock: see `take_deferred`.
+        marks.visible.store(last, Ordering::Release);
     }
 
     /// Bytes that nobody has begun to write back.
@@ -297,31 +308,21 @@ impl Ring {
     pub fn take_deferred(&self) -> (Vec<Range>, u64) {
         let mut deferred = lock(&self.deferred);
         self.deferred_bytes.store(0, Ordering::Relaxed);
-        // After a group came to the list, under this lock, `visible` moved over it.
+        // A group comes to the list, and `visible` moves over it, under one hold of this lock.
         (std::mem::take(&mut *deferred), self.visible())
     }
 
-    /// What was taken is persisted.
+    /// What was taken is persisted. Only for a list that was taken while `durable` was behind.
     pub fn persisted(&self, up_to: u64) {
-        let marks = &self.marks.0;
-        let mut spins = 0;
-        while marks.advancing.swap(true, Ordering::AcqRel) {
-            spins += 1;
-            if spins % ENTER_SPINS == 0 {
-                thread::yield_now();
-            } else {
-                hint::spin_loop();
-            }
-        }
-        let behind = !lock(&self.deferred).is_empty();
+        let marks = &self.marks;
+        let deferred = lock(&self.deferred);
+        debug_assert!(marks.behind.load(Ordering::Relaxed));
+        let behind = !deferred.is_empty();
         let now = if behind { up_to } else { self.visible() };
         if now > marks.durable.load(Ordering::Relaxed) {
             marks.durable.store(now, Ordering::Release);
         }
-        marks.behind.store(behind, Ordering::Relaxed);
-        if self.leave() {
-            self.advance();
-        }
+        marks.behind.store(behind, Ordering::Release); // partner: `move_over`
     }
 
     /// Waits until readers see `last`, the last seqno of a group. Returns `false` if that will never
@@ -354,9 +355,10 @@ impl Ring {
         }
         let mut park = lock(&self.park);
         self.parked.fetch_add(1, Ordering::SeqCst);
+        fence_after_rmw();
         let is_ready = loop {
             // `head` is stored last: whoever sees it sees what it stands for.
-            self.marks.0.head.load(Ordering::SeqCst);
+            self.marks.head.load(Ordering::Acquire);
             if ready() {
                 break true;
             }

@@ -9,7 +9,7 @@ use thermocline_memtable::item_bytes;
 use crate::commit::bucket::{Bucket, Joined, Led, Request};
 use crate::commit::carry::Durability;
 use crate::store::{Engine, Inner};
-use crate::sync::{lock, try_lock};
+use crate::sync::{lock_short, try_lock};
 use crate::write::{ITEM_BYTES_MAX, busy};
 
 /// How a write is to be done.
@@ -129,7 +129,7 @@ impl Engine {
         let mut writer = if mode.no_slowdown {
             try_lock(&inner.writer).ok_or_else(|| busy("for another writer"))?
         } else {
-            lock(&inner.writer)
+            lock_short(&inner.writer)
         };
         // Again: whoever closed the store meanwhile has cut the chain under this lock, and what
         // came behind the cut would be lost; so would what followed a failed persist.

@@ -1,7 +1,10 @@
 //! The ring: watermarks move only over contiguous groups that have finished, and nobody who waits for
 //! them is forgotten. (Loom reports a deadlock when nobody can go on.)
 //!
-//! Seen to fail on: TODO
+//! Seen to fail on: arrivals that do not acquire and release; `head` stored before the watermarks; no
+//! notice to who waits; a baton laid down after one group; `visible` stored outside the lock of the list,
+//! or before `durable`; `behind` not asked; `persisted` that takes `visible` though more is deferred.
+//! Not caught: no fence before `parked` is read, since the models put one at the addition before it.
 
 use crate::commit::ring::{Range, Ring};
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock, thread};

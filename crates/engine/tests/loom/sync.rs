@@ -4,5 +4,5 @@ pub(crate) use std::sync::Arc;
 
 pub(crate) use thermocline_testkit::loom::{
     AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, SPINS,
-    hint, lock, thread, wait, wait_for,
+    fence_after_rmw, hint, lock, thread, wait, wait_for,
 };

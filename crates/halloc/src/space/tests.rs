@@ -270,3 +270,28 @@ fn strangers_and_damage_are_told_apart() {
     let error = open(&blank, &[]).unwrap_err().to_string();
     assert!(error.contains("not a Thermocline region"), "{error}");
 }
+
+#[test]
+fn pages_are_asked_for_ahead_of_need_and_once() {
+    let sim = SimPm::new(PM, Steps::new());
+    let space = create(&sim);
+    let present = |space: &Space| -> usize {
+        let state = lock(&space.state);
+        let zones = state.parts.iter().flat_map(Part::free_zones);
+        zones.filter(|(_, present)| *present).count()
+    };
+    assert!(space.wants_presence(2), "of a new region no page is there");
+    space.populate_ahead(2);
+    assert_eq!(present(&space), 2);
+    assert!(!space.wants_presence(2) && space.wants_presence(3));
+    // The first free zone is attached next, and is one of the two.
+    let zone = space.attach(1, 0, 64, Reserve::Keep).unwrap();
+    assert_eq!(present(&space), 1);
+    assert!(space.wants_presence(2));
+    space.populate_ahead(2);
+    // Given back, its pages are still there.
+    space.release(&[zone]);
+    assert_eq!(present(&space), 3);
+    space.populate_ahead(u64::MAX);
+    assert!(!space.wants_presence(u64::MAX), "nothing more to ask for");
+}

@@ -1,0 +1,17 @@
+//! A place of its own in the caches.
+
+use std::ops::Deref;
+
+/// A value on cache lines that it shares with nothing: what many threads write must not lie beside what
+/// they read. Two lines, because processors fetch lines in pairs.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct Line<T>(pub T);
+
+impl<T> Deref for Line<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
