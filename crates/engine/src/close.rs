@@ -47,8 +47,8 @@ impl Inner {
     fn let_go(&self) {
         // For those who read on, and before the lock is given up: whoever opens next asks for it
         // (`reclaim`). Where a folder cannot be held, only their checksums protect them.
-        let hold = self.world.env.storage.hold_folder(&self.dir);
-        *lock(&self.hold) = hold.unwrap_or(None);
+        let folder = self.world.env.storage.hold_folder(&self.dir);
+        self.pins.hold(folder.unwrap_or(None));
         self.space.region().unlock();
         drop(lock(&self.lock).take());
     }

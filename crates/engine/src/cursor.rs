@@ -56,9 +56,10 @@ impl Engine {
     /// As [`Engine::get`].
     pub fn value(&self, cf: CfId, key: &[u8]) -> Result<Option<Value>> {
         let inner = &*self.inner;
-        inner.families.check(cf, inner.families.moment())?;
         let verify = inner.options.read.verify_checksums != 0;
         let view = inner.view.load();
+        // As above.
+        inner.families.check(cf, inner.families.moment())?;
         let visible = inner.ring.visible_mark();
         inner.find(
             &view,

@@ -217,7 +217,6 @@ fn open_existing(
             idle_seen: AtomicU64::new(last),
             ahead: Mutex::new(()),
             lock: Mutex::new(lock),
-            hold: Mutex::new(None),
             options,
         }
     });

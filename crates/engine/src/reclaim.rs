@@ -34,7 +34,7 @@
 //! reads a family that is dropped meanwhile asks, after it has loaded its view, whether it still
 //! exists. Groups in flight write into the active generation, which is never checked.
 //!
-//! A memtable is held by views, and views by readers. A retired generation is in no current view;
+//! A memtable is held by views and pinned values, and views by readers. A retired generation is in no current view;
 //! when its memtable has one holder, which is the list here, no view is left that has it.
 //!
 //! # Why recovery can cross the gap
@@ -52,10 +52,10 @@
 //! items carry both, so those of the earlier life are never taken for records.
 //!
 //! # Readers that outlive their store
-//! Snapshots and iterators may be read after their store was closed. By invariant 1 all that they may
-//! read is named by the manifest then, and whoever opens the database next will keep it, but for what
-//! *it* drops. So such readers hold the database's folder (`env`'s `hold_folder`), and while
-//! somebody does, no generation that was there at the opening is dropped.
+//! Snapshots, iterators and pinned values may be read after their store was closed. By invariant 1 all
+//! that they may read is named by the manifest then, and whoever opens the database next will keep it,
+//! but for what *it* drops. So such readers hold the database's folder (`env`'s `hold_folder`, by
+//! `value::Pins`), and while somebody does, no generation that was there at the opening is dropped.
 
 use std::collections::BTreeMap;
 use std::path::Path;

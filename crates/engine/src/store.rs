@@ -122,8 +122,6 @@ pub(crate) struct Inner {
     /// Held by whoever works ahead, so that closing can wait for that.
     pub ahead: Mutex<()>,
     pub lock: Mutex<Option<Box<dyn LockGuard>>>,
-    /// Of a store that was closed: its folder, until nobody reads on.
-    pub hold: Mutex<Option<Box<dyn LockGuard>>>,
 }
 
 impl std::fmt::Debug for Inner {

@@ -92,13 +92,13 @@ fn a_cursor_sees_one_moment() {
 }
 
 /// A simulated machine whose process can be killed.
-struct Machine {
+pub(crate) struct Machine {
     fs: SimFs,
     pm: SimPm,
 }
 
 impl Machine {
-    fn new(pm: u64) -> Machine {
+    pub fn new(pm: u64) -> Machine {
         let steps = Steps::new();
         Machine {
             fs: SimFs::new(steps.clone()),
@@ -106,7 +106,7 @@ impl Machine {
         }
     }
 
-    fn world(&self) -> World {
+    pub fn world(&self) -> World {
         World {
             env: Env {
                 storage: Arc::new(self.fs.clone()),
@@ -123,7 +123,7 @@ impl Machine {
     }
 
     /// The machine after its process was killed.
-    fn killed(&self) -> Machine {
+    pub fn killed(&self) -> Machine {
         let steps = Steps::new();
         Machine {
             fs: self.fs.image_killed(steps.clone()),

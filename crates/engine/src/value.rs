@@ -13,11 +13,12 @@ use std::ops::Deref;
 
 use thermocline_base::Result;
 use thermocline_base::size::index;
+use thermocline_env::LockGuard;
 use thermocline_memtable::{Memtable, RecordRef};
 use thermocline_pm::PmOff;
 
 use crate::store::Inner;
-use crate::sync::{Arc, AtomicU64, Ordering};
+use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock};
 
 /// A value that was read. It outlives the handle that it came from.
 #[derive(Debug, Clone)]
@@ -44,9 +45,17 @@ struct Pin {
 #[derive(Debug, Default)]
 pub(crate) struct Pins {
     bytes: AtomicU64,
+    /// Of a store that was closed: its folder, until nobody reads on.
+    folder: Mutex<Option<Box<dyn LockGuard>>>,
 }
 
 impl Pins {
+    /// The store is closed, and its folder held for as long as this is: by what is pinned, and by all
+    /// who can read on.
+    pub fn hold(&self, folder: Option<Box<dyn LockGuard>>) {
+        *lock(&self.folder) = folder;
+    }
+
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }

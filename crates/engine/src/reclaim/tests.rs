@@ -2,57 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use thermocline_base::options::Options;
-use thermocline_base::{CfId, CfOptions, Error, Steps, WriteBatch};
-use thermocline_env::Env;
-use thermocline_env::sim::SimFs;
-use thermocline_pm::SimPm;
+use thermocline_base::{CfId, CfOptions, Error, WriteBatch};
 use thermocline_testkit::{Replay, Rng, seeds};
 
+use crate::tests::Machine;
 use crate::{Cursor, Durability, Engine, Family, Snapshot, World};
 
 const CF: CfId = CfId::DEFAULT;
 const MIB: u64 = 1 << 20;
-
-/// Files and persistent memory of one life of a store.
-struct Sim {
-    fs: SimFs,
-    pm: SimPm,
-}
-
-impl Sim {
-    fn new(pm: u64) -> Sim {
-        let steps = Steps::new();
-        Sim {
-            fs: SimFs::new(steps.clone()),
-            pm: SimPm::new(pm, steps),
-        }
-    }
-
-    fn world(&self, background: bool) -> World {
-        World {
-            env: Env {
-                storage: Arc::new(self.fs.clone()),
-                ..Env::real()
-            },
-            sim: Some(self.pm.clone()),
-            shadow: None,
-            background,
-        }
-    }
-
-    /// As its process leaves it that is killed now.
-    fn killed(&self) -> Sim {
-        let steps = Steps::new();
-        Sim {
-            fs: self.fs.image_killed(steps.clone()),
-            pm: self.pm.fork(steps),
-        }
-    }
-}
 
 fn options(pm: u64, generation_bytes: u64) -> Options {
     let mut options = Options {
@@ -64,8 +24,8 @@ fn options(pm: u64, generation_bytes: u64) -> Options {
     options
 }
 
-fn open(sim: &Sim, options: &Options) -> Engine {
-    Engine::open(sim.world(false), Path::new("/db"), options.clone()).unwrap()
+fn open(sim: &Machine, options: &Options) -> Engine {
+    Engine::open(sim.world(), Path::new("/db"), options.clone()).unwrap()
 }
 
 fn put(engine: &Engine, cf: CfId, key: &[u8], value: &[u8]) {
@@ -112,7 +72,7 @@ fn scanned(cursor: &mut Cursor) -> Vec<(Vec<u8>, Vec<u8>)> {
 /// stay open.
 fn hot_keys_fit(keys: u8) {
     const LEN: usize = 4000;
-    let sim = Sim::new(4 * MIB);
+    let sim = Machine::new(4 * MIB);
     let engine = open(&sim, &options(4 * MIB, 0));
     for key in 0..keys {
         put(&engine, CF, &[key], &value(u64::from(key), LEN));
@@ -173,7 +133,7 @@ fn ten_keys_overwritten_without_end_fit() {
 
 #[test]
 fn what_everybody_deleted_leaves_nothing_behind() {
-    let engine = open(&Sim::new(MIB), &options(MIB, 16 << 10));
+    let engine = open(&Machine::new(MIB), &options(MIB, 16 << 10));
     for round in 0..20u64 {
         for key in 0..40u8 {
             put(&engine, CF, &[key], &value(round, 1000));
@@ -193,7 +153,7 @@ fn what_everybody_deleted_leaves_nothing_behind() {
 /// A view keeps a dropped generation's zones until nobody holds it, whoever needs them.
 #[test]
 fn zones_are_given_back_by_the_last_reader() {
-    let engine = open(&Sim::new(MIB), &options(MIB, 16 << 10));
+    let engine = open(&Machine::new(MIB), &options(MIB, 16 << 10));
     let fill = |n: u64| {
         for i in 0..20 {
             put(&engine, CF, b"hot", &value(n * 100 + i, 1000));
@@ -416,7 +376,7 @@ fn exactly_what_nobody_needs_is_dropped() {
     for seed in seeds(0..40) {
         let _replay = Replay("-p thermocline-engine exactly_what_nobody_needs", seed);
         let mut rng = Rng::new(seed);
-        let mut sim = Sim::new(MIB);
+        let mut sim = Machine::new(MIB);
         let options = options(MIB, 2000 + rng.next_u64() % 4000);
         let engine = open(&sim, &options);
         engine.family("other", &CfOptions::default()).unwrap();
@@ -481,7 +441,10 @@ fn exactly_what_nobody_needs_is_dropped() {
 #[test]
 fn readers_beside_the_stores_thread_never_miss_a_value() {
     const KEYS: usize = 8;
-    let world = Sim::new(MIB).world(true);
+    let world = World {
+        background: true,
+        ..Machine::new(MIB).world()
+    };
     let engine = Engine::open(world, Path::new("/db"), options(MIB, 24 << 10)).unwrap();
     for key in 0..KEYS as u64 {
         put(&engine, CF, &key.to_le_bytes(), &value(0, 700));
@@ -533,7 +496,7 @@ fn readers_beside_the_stores_thread_never_miss_a_value() {
 /// Readers of a store that was closed, and opened again by another that drops what they read.
 #[test]
 fn readers_that_outlive_their_store_keep_what_they_read() {
-    let sim = Sim::new(MIB);
+    let sim = Machine::new(MIB);
     let options = options(MIB, 16 << 10);
     let fill = |engine: &Engine, n: u64| {
         for i in 0..40 {
@@ -547,6 +510,9 @@ fn readers_that_outlive_their_store_keep_what_they_read() {
     let second = open(&sim, &options);
     fill(&second, 2);
     let newer = second.cursor(Family::DEFAULT).unwrap();
+    put(&second, CF, b"hot", &value(7, 5000));
+    let pinned = second.value(CF, b"hot").unwrap().unwrap();
+    assert!(pinned.is_pinned());
     second.close().unwrap();
     drop(second);
     let third = open(&sim, &options);
@@ -570,14 +536,18 @@ fn readers_that_outlive_their_store_keep_what_they_read() {
     assert!(there.iter().all(|g| ids(&third).contains(&g.id)));
     drop(newer);
     third.reclaim().unwrap();
+    assert!(there.iter().all(|g| ids(&third).contains(&g.id)));
+    fill(&third, 40);
+    assert!(pinned.into_vec() == value(7, 5000));
+    third.reclaim().unwrap();
     assert!(ids(&third).len() <= 2, "{:?}", ids(&third));
-    assert_eq!(get(&third, b"hot"), Some(value(3939, 1000)));
+    assert_eq!(get(&third, b"hot"), Some(value(4039, 1000)));
 }
 
 /// A family that is dropped leaves generations in which nothing else lives.
 #[test]
 fn a_dropped_family_gives_its_space_back() {
-    let engine = open(&Sim::new(MIB), &options(MIB, 16 << 10));
+    let engine = open(&Machine::new(MIB), &options(MIB, 16 << 10));
     let side = engine.family("side", &CfOptions::default()).unwrap();
     put(&engine, CF, b"default", b"stays");
     for n in 0..100 {
