@@ -9,8 +9,8 @@ use thermocline_base::planted::{Bug, active};
 use thermocline_base::{Error, Result};
 use thermocline_halloc::{Space, Witness, Zone};
 use thermocline_memtable::{
-    Chain, ChainEnd, ChainPlan, Descriptor, Memtable, SITE_REPERSIST, Segment, WalkOutcome,
-    walk_incarnation,
+    Chain, ChainEnd, ChainPlan, Descriptor, Memtable, SITE_REPERSIST, Segment, Stretch,
+    WalkOutcome, replay, walk_incarnation,
 };
 use thermocline_pm::PmOff;
 use thermocline_version::{Change, State};
@@ -322,25 +322,26 @@ impl Found {
         account: &Arc<Account>,
         threads: usize,
     ) -> Result<Vec<Arc<Memtable>>> {
-        let mut all = Vec::new();
-        for memtable in self.shells(space, generations, Some(new))? {
-            let memtable = memtable.charged_to(account);
-            let generation = memtable.generation();
-            for (_, _, end) in self.chains().filter(|(g, _, _)| *g == generation) {
-                for items in &end.items {
-                    memtable.replay(items, threads, |at, cf, key| {
-                        families.admits(space, at, cf, key)
-                    })?;
-                }
-            }
-            if generation != new.0 {
-                memtable.seal();
-            }
-            all.push(Arc::new(memtable));
+        let shells = self.shells(space, generations, Some(new))?.into_iter();
+        let all: Vec<Memtable> = shells.map(|m| m.charged_to(account)).collect();
+        let mut stretches: Vec<Stretch<'_>> = Vec::new();
+        for (generation, _, end) in self.chains() {
+            let Some(memtable) = all.iter().find(|m| m.generation() == generation) else {
+                continue;
+            };
+            let items = end.items.iter().filter(|items| !items.is_empty());
+            stretches.extend(items.map(|items| Stretch { memtable, items }));
+        }
+        replay(&stretches, threads, |at, cf, key| {
+            families.admits(space, at, cf, key)
+        })?;
+        drop(stretches);
+        for memtable in all.iter().filter(|m| m.generation() != new.0) {
+            memtable.seal();
         }
         // What could not be read looked like zeros, and zeros like the end of a chain.
         space.region().check_media()?;
-        Ok(all)
+        Ok(all.into_iter().map(Arc::new).collect())
     }
 
     /// Rule 3: makes durable, before the first edit, everything that was kept and is not known to

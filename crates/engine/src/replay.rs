@@ -67,3 +67,6 @@ impl Known {
         self.skipped.load(Ordering::Relaxed)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,7 +12,7 @@ use thermocline_halloc::{Reserve, Space, SpaceSpec, Zone};
 use thermocline_pm::{Place, RegionSpec, SimPm};
 
 use super::*;
-use crate::{ChainWriter, ItemBuilder, Memtable, Persist};
+use crate::{ChainWriter, ItemBuilder, Memtable, Persist, Stretch, replay};
 
 const PM: u64 = 1 << 20;
 const DB: [u8; 16] = [3; 16];
@@ -109,7 +109,8 @@ fn all_items_are_found_across_zones_by_one_thread_or_many() {
         assert_eq!(walk.known_durable, 99);
         let memtable = Memtable::new(f.space.region().clone(), 1, vec![chain(1, 1)]);
         for items in &walk.chains[0].items {
-            memtable.replay(items, threads, |_, _, _| Ok(true)).unwrap();
+            let memtable = &memtable;
+            replay(&[Stretch { memtable, items }], threads, |_, _, _| Ok(true)).unwrap();
         }
         assert_eq!(memtable.len(), f.next - 1);
         for seqno in 1..f.next {
@@ -244,7 +245,8 @@ fn nonsense_with_sound_checksums_is_cut_or_an_error_and_never_a_panic() {
                 let memtable = Memtable::new(f.space.region().clone(), 1, vec![chain(1, 1)]);
                 for items in &walk.chains[0].items {
                     // Whatever was accepted can be read, or is an error.
-                    if memtable.replay(items, 1, |_, _, _| Ok(true)).is_err() {
+                    let memtable = &memtable;
+                    if replay(&[Stretch { memtable, items }], 1, |_, _, _| Ok(true)).is_err() {
                         break;
                     }
                 }

@@ -1,0 +1,145 @@
+//! Filling the indexes of all generations from the items that walks found.
+//!
+//! The items of all generations are one stretch of work, from which threads take one step after the
+//! other: so many small generations keep as many threads busy as one large one. Beside the items
+//! themselves that takes one number for each stretch.
+//!
+//! Of each key the newest record stays, in whatever order records come: nobody reads the past of a
+//! store that is being opened. So the indexes are the same however many threads there are.
+
+use thermocline_art::{Leaf, NewEntry};
+use thermocline_base::sync::{AtomicUsize, Mutex, Ordering, lock};
+use thermocline_base::{CfId, Result, SeqNo};
+use thermocline_pm::{LINE, PmOff};
+
+use crate::format::RECORD_HEADER;
+use crate::table::Memtable;
+use crate::walk::{ItemRef, each_record};
+
+/// Items that a thread takes at a time.
+const STEP: usize = 256;
+
+/// Items whose records lie ahead of the one at hand by so many are prefetched.
+const AHEAD: usize = 4;
+
+/// Valid items of one generation, in the order in which they lie.
+#[derive(Debug, Clone, Copy)]
+pub struct Stretch<'a> {
+    /// Whose they are.
+    pub memtable: &'a Memtable,
+    /// The items.
+    pub items: &'a [ItemRef],
+}
+
+/// Puts the records of all stretches into the indexes, by `threads` threads: those that `admit`, given
+/// the place, family and key of each, takes.
+///
+/// # Errors
+/// Corruption of a record whose key had to be read; those of `admit`. Of several the first in the
+/// order of the stretches.
+pub fn replay(
+    stretches: &[Stretch<'_>],
+    threads: usize,
+    admit: impl Fn(PmOff, CfId, &[u8]) -> Result<bool> + Sync,
+) -> Result<()> {
+    let mut behind = 0;
+    // Where each stretch ends in the whole.
+    let ends: Vec<usize> = stretches
+        .iter()
+        .map(|stretch| {
+            behind += stretch.items.len();
+            behind
+        })
+        .collect();
+    let total = behind;
+    let next = AtomicUsize::new(0);
+    // Takes one step after the other; tells where one failed.
+    let work = || {
+        loop {
+            let from = next.fetch_add(STEP, Ordering::Relaxed);
+            if from >= total {
+                return Ok(());
+            }
+            let to = (from + STEP).min(total);
+            replay_range(stretches, &ends, from..to, &admit).map_err(|error| (from, error))?;
+        }
+    };
+    if threads <= 1 || total <= STEP {
+        return work().map_err(|(_, error)| error);
+    }
+    let failed = Mutex::new(None);
+    std::thread::scope(|scope| {
+        for _ in 0..threads.min(total.div_ceil(STEP)) {
+            scope.spawn(|| {
+                if let Err((at, error)) = work() {
+                    // The others stop at their next step; those before this one have been taken.
+                    next.store(total, Ordering::Relaxed);
+                    let mut failed = lock(&failed);
+                    if failed.as_ref().is_none_or(|(before, _)| at < *before) {
+                        *failed = Some((at, error));
+                    }
+                }
+            });
+        }
+    });
+    let failed = lock(&failed).take();
+    failed.map_or(Ok(()), |(_, error)| Err(error))
+}
+
+/// Replays a range of the whole.
+fn replay_range(
+    stretches: &[Stretch<'_>],
+    ends: &[usize],
+    range: std::ops::Range<usize>,
+    admit: impl Fn(PmOff, CfId, &[u8]) -> Result<bool>,
+) -> Result<()> {
+    let mut at = range.start;
+    let mut i = ends.partition_point(|&end| end <= at);
+    while at < range.end {
+        let Stretch { memtable, items } = stretches[i];
+        let begin = ends[i] - items.len();
+        let to = ends[i].min(range.end);
+        for (j, item) in items[at - begin..to - begin].iter().enumerate() {
+            if let Some(ahead) = items.get(at - begin + j + AHEAD) {
+                let region = memtable.region();
+                region.prefetch(ahead.at);
+                region.prefetch(ahead.at.plus(LINE));
+            }
+            memtable.replay_item(item, &admit)?;
+        }
+        (at, i) = (to, i + 1);
+    }
+    Ok(())
+}
+
+impl Memtable {
+    fn replay_item(
+        &self,
+        item: &ItemRef,
+        admit: impl Fn(PmOff, CfId, &[u8]) -> Result<bool>,
+    ) -> Result<()> {
+        let region = self.region();
+        self.count_item_beside(u64::from(item.bytes), u64::from(item.count));
+        each_record(region, item, |at, head, seqno| {
+            let key = &region.bytes(at, head.head_len())?[RECORD_HEADER..];
+            if !admit(at, CfId(head.cf), key)? {
+                return Ok(());
+            }
+            let tree = self.tree_or_new(CfId(head.cf));
+            let guard = tree.pin();
+            let leaf = Leaf::of(key, at.0);
+            tree.update(&guard, key, self.records(), |present| match present {
+                None => Ok(Some(NewEntry::from(leaf))),
+                Some(entry) => {
+                    let there = PmOff(entry.leaf().offset());
+                    let newer = self.records().read(there, false)?.seqno > SeqNo(seqno);
+                    Ok((!newer).then(|| NewEntry::from(leaf)))
+                }
+            })?;
+            Ok(())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;
