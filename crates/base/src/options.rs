@@ -201,6 +201,14 @@ option_group! {
     }
 }
 
+option_group! {
+    /// Options of what a store measures of itself.
+    MetricsOptions, "metrics" {
+        /// One operation in so many is timed, chosen at random; 1 times all, 0 none.
+        latency_every: Count = 32, 0 => 1 << 32;
+    }
+}
+
 /// The named sets of options (design §13).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
@@ -347,6 +355,8 @@ pub struct Options {
     pub pm_region: PmOptions,
     /// The manifest.
     pub manifest: ManifestOptions,
+    /// What the store measures of itself.
+    pub metrics: MetricsOptions,
 }
 
 impl Default for Options {
@@ -365,6 +375,7 @@ impl Default for Options {
             read: ReadOptions::default(),
             pm_region: PmOptions::default(),
             manifest: ManifestOptions::default(),
+            metrics: MetricsOptions::default(),
         }
     }
 }
@@ -428,6 +439,7 @@ impl Options {
             .chain(ReadOptions::ROWS)
             .chain(PmOptions::ROWS)
             .chain(ManifestOptions::ROWS)
+            .chain(MetricsOptions::ROWS)
     }
 
     fn field_mut(&mut self, name: &str) -> Option<&mut u64> {
@@ -437,6 +449,7 @@ impl Options {
             .or_else(|| self.read.field_mut(name))
             .or_else(|| self.pm_region.field_mut(name))
             .or_else(|| self.manifest.field_mut(name))
+            .or_else(|| self.metrics.field_mut(name))
     }
 
     /// Every option and its effective value as text that [`Options::set`] reads back: what a
@@ -454,6 +467,7 @@ impl Options {
             self.read.values(),
             self.pm_region.values(),
             self.manifest.values(),
+            self.metrics.values(),
         ]
         .concat();
         all.extend(

@@ -1,6 +1,7 @@
 //! Batches: several writes as one.
 
 use thermocline_base::{CfId, Error, Result, WriteBatch};
+use thermocline_engine::Operation;
 
 use crate::{ColumnFamily, Commit, Db, WriteOptions};
 
@@ -109,7 +110,10 @@ impl Batch {
     /// was.
     pub fn commit(&mut self, options: impl Into<WriteOptions>) -> Result<()> {
         self.check()?;
-        self.db.engine.write(self.writes.iter(), options)?;
+        let engine = &self.db.engine;
+        engine.latencies().time(Operation::Batch, || {
+            engine.write(self.writes.iter(), options)
+        })?;
         self.clear();
         Ok(())
     }

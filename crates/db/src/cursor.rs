@@ -1,6 +1,7 @@
 //! Cursors: positions among the entries of a column family.
 
 use thermocline_base::Result;
+use thermocline_engine::Operation;
 
 /// A position among the entries of one column family, at one moment of the store: writes that come
 /// after it was made do not show. It lends the key and value it is at, without allocating.
@@ -29,7 +30,7 @@ impl Cursor {
     /// # Errors
     /// [`crate::Error::Corruption`] naming region and offset, here and for all moves.
     pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
-        self.0.seek(key)
+        self.timed(Operation::Seek, |cursor| cursor.seek(key))
     }
 
     /// Moves to the last key at or before `key`; returns whether there is one.
@@ -37,7 +38,7 @@ impl Cursor {
     /// # Errors
     /// As [`Cursor::seek`].
     pub fn seek_for_prev(&mut self, key: &[u8]) -> Result<bool> {
-        self.0.seek_for_prev(key)
+        self.timed(Operation::Seek, |cursor| cursor.seek_for_prev(key))
     }
 
     /// Moves to the first key.
@@ -45,7 +46,7 @@ impl Cursor {
     /// # Errors
     /// As [`Cursor::seek`].
     pub fn seek_to_first(&mut self) -> Result<bool> {
-        self.0.seek_to_first()
+        self.timed(Operation::Seek, |cursor| cursor.seek_to_first())
     }
 
     /// Moves to the last key.
@@ -53,7 +54,7 @@ impl Cursor {
     /// # Errors
     /// As [`Cursor::seek`].
     pub fn seek_to_last(&mut self) -> Result<bool> {
-        self.0.seek_to_last()
+        self.timed(Operation::Seek, |cursor| cursor.seek_to_last())
     }
 
     /// Moves to the next key; false, and no longer valid, past the last.
@@ -65,7 +66,7 @@ impl Cursor {
         reason = "a cursor lends; it is no iterator"
     )]
     pub fn next(&mut self) -> Result<bool> {
-        self.0.next()
+        self.timed(Operation::Step, |cursor| cursor.next())
     }
 
     /// Moves to the key before; false, and no longer valid, before the first.
@@ -73,7 +74,18 @@ impl Cursor {
     /// # Errors
     /// As [`Cursor::seek`].
     pub fn prev(&mut self) -> Result<bool> {
-        self.0.prev()
+        self.timed(Operation::Step, |cursor| cursor.prev())
+    }
+
+    fn timed<T>(
+        &mut self,
+        operation: Operation,
+        work: impl FnOnce(&mut thermocline_engine::Cursor) -> T,
+    ) -> T {
+        let begun = self.0.latencies().begin();
+        let done = work(&mut self.0);
+        self.0.latencies().end(operation, begun);
+        done
     }
 
     /// Whether the cursor is at an entry.

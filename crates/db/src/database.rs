@@ -5,7 +5,7 @@ use std::path::Path;
 
 use thermocline_base::batch::{check_key, check_value};
 use thermocline_base::{BatchEntry, CfId, Kind, Result};
-use thermocline_engine::{Engine, Family, Runtime, World};
+use thermocline_engine::{Engine, Family, Operation, Runtime, World};
 
 use crate::scan::{owned, prefix_bounds};
 use crate::{
@@ -348,7 +348,10 @@ impl Db {
             key,
             value,
         };
-        self.engine.write(std::iter::once(entry), options)
+        let times = self.engine.latencies();
+        times.time(Operation::Put, || {
+            self.engine.write(std::iter::once(entry), options)
+        })
     }
 
     pub(crate) fn delete_in(&self, cf: CfId, key: &[u8], options: WriteOptions) -> Result<()> {
@@ -359,12 +362,16 @@ impl Db {
             key,
             value: &[],
         };
-        self.engine.write(std::iter::once(entry), options)
+        let times = self.engine.latencies();
+        times.time(Operation::Delete, || {
+            self.engine.write(std::iter::once(entry), options)
+        })
     }
 
     pub(crate) fn get_in(&self, cf: CfId, key: &[u8]) -> Result<Option<Value>> {
         check_key(key)?;
-        self.engine.value(cf, key)
+        let times = self.engine.latencies();
+        times.time(Operation::Get, || self.engine.value(cf, key))
     }
 
     pub(crate) fn iter_in(&self, family: Family) -> Scan {

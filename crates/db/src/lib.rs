@@ -42,7 +42,9 @@ pub use commit::Commit;
 pub use cursor::Cursor;
 pub use database::Db;
 pub use family::ColumnFamily;
-pub use metrics::{GenerationMetrics, Hits, Metrics, RecoveryMetrics, StallMetrics};
+pub use metrics::{
+    GenerationMetrics, Hits, LatencyMetrics, Metrics, RecoveryMetrics, StallMetrics,
+};
 pub use report::{Fault, VerifyReport};
 pub use scan::Scan;
 pub use snapshot::Snapshot;

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use thermocline_engine::RuntimeMetrics;
+
 /// A reading of a store's accounting. Counters count since the store was opened.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Metrics {
@@ -70,6 +72,10 @@ pub struct Metrics {
     pub stall_ms_max: f64,
     /// How many writes were delayed.
     pub stall_count: u64,
+    /// How long operations took, of the kinds that were timed.
+    pub latencies: Vec<LatencyMetrics>,
+    /// The runtime that the store is in; `None` once it is closed.
+    pub runtime: Option<RuntimeMetrics>,
     /// That delay by cause, for every cause there is.
     pub stalls: Vec<StallMetrics>,
     /// Where point reads found their keys.
@@ -104,6 +110,29 @@ pub struct GenerationMetrics {
     pub views: u64,
     /// Open snapshots and iterators at a moment at which it was the newest generation.
     pub readers: u64,
+}
+
+/// How long operations of one kind took, from the call to its return, in microseconds; failed ones
+/// included. Of all operations one in `metrics.latency_every` is timed, chosen at random. Quantiles are
+/// at most a sixteenth too long.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct LatencyMetrics {
+    /// `put`, `delete`, `batch`, `get`, `multi_get`; `seek` and `step` of cursors and iterators.
+    pub operation: &'static str,
+    /// How many were timed.
+    pub count: u64,
+    /// The mean.
+    pub avg: f64,
+    /// Half of them took no longer.
+    pub p50: f64,
+    /// Nine of ten took no longer.
+    pub p90: f64,
+    /// 99 of 100 took no longer.
+    pub p99: f64,
+    /// 999 of 1000 took no longer.
+    pub p999: f64,
+    /// The longest.
+    pub max: f64,
 }
 
 /// Delay that the engine put on writers, by one cause.
@@ -211,6 +240,8 @@ impl Metrics {
             stall_ms_max: stalls.iter().map(|stall| stall.ms_max).fold(0.0, f64::max),
             stall_count: stalls.iter().map(|stall| stall.count).sum(),
             stalls,
+            latencies: m.latencies.iter().map(LatencyMetrics::of).collect(),
+            runtime: m.runtime,
             hits: Hits {
                 memtable: m.found,
                 ..Hits::default()
@@ -228,6 +259,22 @@ impl Metrics {
                 .map(|(name, value)| (name.to_string(), value))
                 .collect(),
             emulate: options.emulate.name().to_string(),
+        }
+    }
+}
+
+impl LatencyMetrics {
+    fn of(latency: &thermocline_engine::Latency) -> LatencyMetrics {
+        let micros = |nanos: u64| nanos as f64 / 1e3;
+        LatencyMetrics {
+            operation: latency.operation.name(),
+            count: latency.count,
+            avg: micros(latency.mean_ns),
+            p50: micros(latency.p50_ns),
+            p90: micros(latency.p90_ns),
+            p99: micros(latency.p99_ns),
+            p999: micros(latency.p999_ns),
+            max: micros(latency.max_ns),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::ops::{Bound, RangeBounds};
 
 use thermocline_base::{Error, Result};
-use thermocline_engine::{Cursor, Direction};
+use thermocline_engine::{Cursor, Direction, Operation};
 
 use crate::Value;
 
@@ -70,7 +70,7 @@ impl Scan {
 
 impl Range {
     fn step(&mut self, at_back: bool) -> Result<Option<(Vec<u8>, Value)>> {
-        let found = if at_back { self.back()? } else { self.front()? };
+        let found = self.moved(at_back)?;
         let cursor = match &self.back {
             Some(back) if at_back => back,
             _ => &self.front,
@@ -101,6 +101,25 @@ impl Range {
             &entry.0,
         );
         Ok(Some(entry))
+    }
+
+    /// One move of one end, timed.
+    fn moved(&mut self, at_back: bool) -> Result<bool> {
+        let begun = self.front.latencies().begin();
+        let first = match at_back {
+            true => self.back.is_none(),
+            false => !self.front_begun,
+        };
+        let moved = match at_back {
+            true => self.back(),
+            false => self.front(),
+        };
+        let operation = match first {
+            true => Operation::Seek,
+            false => Operation::Step,
+        };
+        self.front.latencies().end(operation, begun);
+        moved
     }
 
     fn front(&mut self) -> Result<bool> {

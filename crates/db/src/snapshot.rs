@@ -4,7 +4,7 @@ use std::ops::{Bound, RangeBounds};
 
 use thermocline_base::batch::check_key;
 use thermocline_base::{Error, Result};
-use thermocline_engine::Family;
+use thermocline_engine::{Family, Operation};
 
 use crate::scan::{Bounds, owned, prefix_bounds};
 use crate::{ColumnFamily, Cursor, Scan, Value};
@@ -75,7 +75,8 @@ impl Snapshot {
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         let key = key.as_ref();
         check_key(key)?;
-        self.moment.value(self.family.id, key)
+        let times = self.moment.latencies();
+        times.time(Operation::Get, || self.moment.value(self.family.id, key))
     }
 
     /// The values that `keys` had, in their order.
@@ -86,7 +87,12 @@ impl Snapshot {
         &self,
         keys: impl IntoIterator<Item = K>,
     ) -> Result<Vec<Option<Value>>> {
-        keys.into_iter().map(|key| self.get(key)).collect()
+        let one = |key: K| {
+            check_key(key.as_ref())?;
+            self.moment.value(self.family.id, key.as_ref())
+        };
+        let times = self.moment.latencies();
+        times.time(Operation::MultiGet, || keys.into_iter().map(one).collect())
     }
 
     /// The values that keys had in several column families, in their order; see
@@ -103,7 +109,8 @@ impl Snapshot {
             check_key(key.as_ref())?;
             self.moment.value(cf.family.id, key.as_ref())
         };
-        keys.into_iter().map(one).collect()
+        let times = self.moment.latencies();
+        times.time(Operation::MultiGet, || keys.into_iter().map(one).collect())
     }
 
     /// The metadata that the column family had; see [`crate::Db::metadata`].

@@ -16,6 +16,7 @@ use thermocline_memtable::{Direction, Memtable, RecordRef, ScanEntry};
 use thermocline_pm::PmOff;
 
 use crate::families::Family;
+use crate::latency::Latencies;
 use crate::snapshot::Snapshot;
 use crate::store::Engine;
 use crate::sync::Arc;
@@ -307,6 +308,12 @@ impl Cursor {
         now.check(self.family.id)?;
         *self = Cursor::new(now, self.family);
         Ok(())
+    }
+
+    /// Where the times of operations go.
+    #[inline]
+    pub fn latencies(&self) -> &Latencies {
+        self.at.latencies()
     }
 
     /// Another cursor over the same family at the same moment, not yet at any key.

@@ -45,11 +45,22 @@
 //! A sealed generation of which nobody needs a version any more leaves the view; once no reader holds
 //! an older view of it, one edit drops it, and its zones are free.
 //!
+//! # In the background (`runtime`, `maintain`)
+//! Stores share the worker threads and the DRAM budget of a [`Runtime`]. What is done ahead of need, when a
+//! store falls idle, and for buffered commits are tasks of the store's *strand*, one at a time; callbacks
+//! and events (`events`) are its calls. A store whose [`World`] has no background has no tasks, and makes its
+//! calls at the end of whatever caused them. Closing ends the tasks before it cuts the chain and makes the
+//! calls that are left after it has given up the folder; from then on nothing of the store touches either.
+//!
 //! # Lock order
 //! `writer`, then `manifest`, then `reclaim`, then the locks inside `halloc`, then a node of the tree, then
 //! the registry of `readers`. Whoever waits for groups in flight holds nothing but `writer`. A bucket's
 //! queue, and `syncing` with the ring's list behind it, stand on their own. Readers of data take none of
-//! these.
+//! these. `ahead` (growing ahead of need) is taken before those of `halloc`, with nothing held.
+//!
+//! Last of all, under any of them, come the leaves: a strand's queue, then, not under it, the workers'
+//! state; and the account of DRAM, under a tree's size class and pool. Events may be emitted and tasks
+//! requested under any lock. User code runs under none.
 //!
 //! # Invariants of design §15 defended here
 //! 1 (acknowledged is durable), 2 (batches are whole), 4 (nothing returns), 5 and 6 (damage is an
@@ -63,6 +74,7 @@ mod cursor;
 mod dram;
 mod events;
 mod families;
+mod latency;
 mod layout;
 mod maintain;
 mod metrics;
@@ -89,6 +101,7 @@ pub use commit::submit::{InFlight, WriteOptions};
 pub use cursor::Cursor;
 pub use events::{Event, EventListener};
 pub use families::Family;
+pub use latency::{Begun, Latencies, Latency, Operation};
 pub use layout::{LOCK_NAME, REGION_NAME};
 pub use metrics::{DramUse, EngineMetrics, GenerationState, Recovery};
 pub use runtime::{Runtime, RuntimeMetrics, RuntimeOptions};

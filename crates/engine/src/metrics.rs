@@ -8,6 +8,8 @@ use thermocline_halloc::SpaceUse;
 use thermocline_memtable::Memtable;
 use thermocline_pm::{PmCounters, RegionKind};
 
+use crate::latency::{Latencies, Latency};
+use crate::runtime::RuntimeMetrics;
 use crate::stall::{StallCause, StallUse};
 use crate::store::{Engine, Inner};
 
@@ -125,6 +127,10 @@ pub struct EngineMetrics {
     pub readers: usize,
     /// Bytes of values that readers hold in place, in dropped generations, too.
     pub pinned_bytes: u64,
+    /// How long operations took, of the kinds that were timed.
+    pub latencies: Vec<Latency>,
+    /// What the runtime says about itself; `None` once the store is closed.
+    pub runtime: Option<RuntimeMetrics>,
     /// Delay that the store's own work put on writers, by cause.
     pub stalls: Vec<(StallCause, StallUse)>,
     /// What the open did.
@@ -194,12 +200,20 @@ impl Engine {
             found: inner.counted.get(Count::Found),
             readers: inner.readers.open(),
             pinned_bytes: inner.pins.bytes(),
+            latencies: inner.latencies.read(),
+            runtime: inner.background.runtime_metrics(),
             stalls: StallCause::ALL
                 .map(|cause| (cause, inner.stalls.get(cause)))
                 .to_vec(),
             recovery: inner.recovery,
             manifest_bytes: lock(&inner.manifest).len(),
         }
+    }
+
+    /// Where the times of operations go.
+    #[inline]
+    pub fn latencies(&self) -> &Latencies {
+        &self.inner.latencies
     }
 
     /// The options in force.

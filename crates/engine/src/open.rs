@@ -22,6 +22,7 @@ use crate::commit::ring::Ring;
 use crate::create::{create, refuse_or_prepare};
 use crate::events::{Event, Events};
 use crate::families::Families;
+use crate::latency::Latencies;
 use crate::layout::{self, LOCK_NAME, REGION_NAME};
 use crate::metrics::{Counted, Recovery};
 use crate::poison::Poison;
@@ -184,6 +185,7 @@ fn open_existing(
     let threads = world.background && !options.read_only;
     let region_bytes = space.region_bytes();
     let listener = setup.listener;
+    let clock = world.env.clock.clone();
     let inner = Arc::new_cyclic(|me: &Weak<Inner>| {
         let client = me.clone() as Weak<dyn Client>;
         let background = Arc::new(Background::new(runtime, client, threads));
@@ -213,6 +215,7 @@ fn open_existing(
             background,
             events,
             stalls: Stalls::default(),
+            latencies: Latencies::new(options.metrics.latency_every, clock),
             region_seen: AtomicU64::new(region_bytes),
             idle_seen: AtomicU64::new(last),
             ahead: Mutex::new(()),

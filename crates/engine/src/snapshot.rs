@@ -14,6 +14,7 @@ use thermocline_memtable::{Lookup, Memtable, RecordRef};
 
 use crate::cursor::Cursor;
 use crate::families::Family;
+use crate::latency::Latencies;
 use crate::metrics::Count;
 use crate::readers::Registration;
 use crate::store::{Engine, Inner};
@@ -139,6 +140,12 @@ impl Snapshot {
     pub fn metadata<T>(&self, cf: CfId, found: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
         self.check(cf)?;
         self.get(CfId::METADATA, &cf.metadata_key(), found)
+    }
+
+    /// Where the times of operations go.
+    #[inline]
+    pub fn latencies(&self) -> &Latencies {
+        &self.inner.latencies
     }
 
     /// A cursor over `family` at this moment, not yet at any key.

@@ -18,6 +18,7 @@ use crate::commit::bucket::Buckets;
 use crate::commit::ring::Ring;
 use crate::events::{EventListener, Events};
 use crate::families::Families;
+use crate::latency::Latencies;
 use crate::metrics::{Counted, Recovery};
 use crate::poison::Poison;
 use crate::readers::Readers;
@@ -115,6 +116,7 @@ pub(crate) struct Inner {
     pub background: Arc<Background>,
     pub events: Arc<Events>,
     pub stalls: Stalls,
+    pub latencies: Latencies,
     /// The region's size when it was last told.
     pub region_seen: AtomicU64,
     /// What was durable when the store was last looked at as perhaps idle.

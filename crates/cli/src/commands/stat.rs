@@ -41,6 +41,25 @@ pub(crate) fn stat(args: &DbArgs, output: &mut Output) -> Outcome {
             g.views
         ))?;
     }
+    if !metrics.latencies.is_empty() {
+        output.line("")?;
+        output.line("Latencies since the opening, in µs, of the operations that were timed")?;
+        output.line(
+            "  operation       timed       mean        p50        p99      p99.9        max",
+        )?;
+        for l in &metrics.latencies {
+            output.line(&format!(
+                "  {:<10} {:>10} {:>10.2} {:>10.2} {:>10.2} {:>10.2} {:>10.2}",
+                l.operation,
+                grouped(l.count),
+                l.avg,
+                l.p50,
+                l.p99,
+                l.p999,
+                l.max
+            ))?;
+        }
+    }
     output.line("")?;
     output.line("Options (change them with --set)")?;
     for (name, value) in &metrics.effective_options {
@@ -129,6 +148,21 @@ fn tiers(m: &Metrics, families: &[String]) -> Vec<(&'static str, String)> {
     if m.emulate != "none" {
         rows.push(("emulation", m.emulate.clone()));
     }
+    if m.readers > 0 {
+        rows.push(("readers", format!("{} open", grouped(m.readers))));
+    }
+    for stall in m.stalls.iter().filter(|stall| stall.count > 0) {
+        rows.push((
+            "writers held back",
+            format!(
+                "by {}: {}, {:.1} ms in all, {:.1} ms at most",
+                stall.cause,
+                count(stall.count, "time"),
+                stall.ms,
+                stall.ms_max
+            ),
+        ));
+    }
     rows.push(match m.user_bytes_written {
         0 => (
             "amplification",
@@ -168,7 +202,7 @@ fn as_json(m: &Metrics, families: &[String]) -> Value {
         .iter()
         .map(|(name, value)| (name.clone(), Value::from(value.as_str())))
         .collect();
-    json!({
+    let mut document = json!({
         "preset": m.preset,
         "region_kind": m.region_kind,
         "region_survives": m.region_survives,
@@ -217,5 +251,54 @@ fn as_json(m: &Metrics, families: &[String]) -> Value {
             "seconds": m.recovery.seconds,
         },
         "effective_options": options,
+    });
+    document["stalls"] = stalls_as_json(m);
+    document["latency_us"] = latencies_as_json(m);
+    document["runtime"] = runtime_as_json(m);
+    document
+}
+
+fn stalls_as_json(m: &Metrics) -> Value {
+    let stalls = m.stalls.iter().map(|stall| {
+        let value = json!({
+            "count": stall.count,
+            "ms": stall.ms,
+            "ms_max": stall.ms_max,
+        });
+        (stall.cause.to_string(), value)
+    });
+    stalls.collect::<serde_json::Map<String, Value>>().into()
+}
+
+fn latencies_as_json(m: &Metrics) -> Value {
+    let latencies = m.latencies.iter().map(|l| {
+        let value = json!({
+            "count": l.count,
+            "avg": l.avg,
+            "p50": l.p50,
+            "p90": l.p90,
+            "p99": l.p99,
+            "p999": l.p999,
+            "max": l.max,
+        });
+        (l.operation.to_string(), value)
+    });
+    latencies.collect::<serde_json::Map<String, Value>>().into()
+}
+
+fn runtime_as_json(m: &Metrics) -> Value {
+    let Some(runtime) = m.runtime else {
+        return Value::Null;
+    };
+    json!({
+        "stores": runtime.stores,
+        "workers": runtime.workers,
+        "workers_limit": runtime.workers_limit,
+        "stores_waiting": runtime.stores_waiting,
+        "timers": runtime.timers,
+        "panics": runtime.panics,
+        "dram_limit_bytes": (runtime.dram_limit_bytes < u64::MAX).then_some(runtime.dram_limit_bytes),
+        "dram_used_bytes": runtime.dram_used_bytes,
+        "dram_held_bytes": runtime.dram_held_bytes,
     })
 }

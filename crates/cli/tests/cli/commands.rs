@@ -231,6 +231,13 @@ fn stat_tells_people_and_programs() {
     assert_eq!(json["recovery"]["records"], 1);
     assert_eq!(json["effective_options"]["read.readahead"], "7");
     assert!(json["region_kind"].is_string() && json["generations"].is_array());
+    assert!(json["latency_us"].is_object());
+    assert_eq!(json["stalls"]["growth"]["count"], 0);
+    assert_eq!(json["runtime"]["stores"], 1);
+    assert!(
+        json["runtime"]["dram_limit_bytes"].is_null(),
+        "a runtime of its own"
+    );
     let changed = store.run(&["stat", "DB", "--json", "--set", "read.readahead=9"]);
     assert_eq!(changed.json()["effective_options"]["read.readahead"], "9");
 }

@@ -12,9 +12,11 @@ use crate::{Durability, Engine, Family, Recovery, World};
 const PM: u64 = 4 << 20;
 
 type Row = (u16, Vec<u8>, Vec<u8>);
+/// Id, whether it is sealed, records, bytes.
+type Generation = (u64, bool, u64, u64);
 
 /// All that the store says of itself and holds, but for times and DRAM.
-fn contents(engine: &Engine) -> (Vec<Row>, Vec<(u64, bool, u64, u64)>, Recovery) {
+fn contents(engine: &Engine) -> (Vec<Row>, Vec<Generation>, Recovery) {
     let mut rows = Vec::new();
     for name in engine.families() {
         let family = engine.find_family(&name).unwrap();

@@ -87,7 +87,8 @@ pub struct RuntimeMetrics {
     pub timers: usize,
     /// Callbacks and listeners of the user that have panicked.
     pub panics: u64,
-    /// Most DRAM that its stores may use together, in bytes.
+    /// Most DRAM that its stores may use together, in bytes; `u64::MAX` for the runtime of a store
+    /// alone, whose own limit is enough.
     pub dram_limit_bytes: u64,
     /// DRAM that they use for indexes, those of closed stores that snapshots keep included.
     pub dram_used_bytes: u64,
@@ -259,6 +260,11 @@ impl Background {
         }
         // Not under the lock: the last one waits for the threads.
         drop(runtime);
+    }
+
+    /// What its runtime says about itself; `None` once the store is closed.
+    pub fn runtime_metrics(&self) -> Option<RuntimeMetrics> {
+        lock(&self.runtime).as_ref().map(Runtime::metrics)
     }
 
     /// Waits until another thread has ended it.
