@@ -9,7 +9,7 @@ use thermocline_testkit::{Replay, Rng, seeds};
 use crate::tests::Machine;
 use crate::{Durability, Engine, Family, Recovery, World};
 
-const PM: u64 = 4 << 20;
+const PM: u64 = 64 << 20;
 
 type Row = (u16, Vec<u8>, Vec<u8>);
 /// Id, whether it is sealed, records, bytes.

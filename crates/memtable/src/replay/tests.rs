@@ -12,7 +12,7 @@ use thermocline_pm::{Place, Region, RegionSpec, SimPm};
 use super::*;
 use crate::{Chain, ChainWriter, Direction, ItemBuilder, Persist, item_bytes};
 
-const PM: u64 = 4 << 20;
+const PM: u64 = 16 << 20;
 
 fn space() -> Arc<Space> {
     let spec = RegionSpec {
@@ -148,7 +148,7 @@ fn the_indexes_do_not_depend_on_the_threads() {
         &[&[1]],
         &[&[3000]],
         &[&[255, 1], &[0, 256], &[257], &[1, 1, 1], &[], &[511, 513]],
-        &[&[20]; 60],
+        &[&[20][..]; 60],
     ];
     for shape in shapes {
         let store = Store::new(shape);
@@ -167,7 +167,7 @@ fn the_indexes_do_not_depend_on_the_threads() {
 
 #[test]
 fn of_several_errors_the_first_is_told_and_what_is_not_admitted_is_not_there() {
-    let store = Store::new(&[&[40]; 40]);
+    let store = Store::new(&[&[40][..]; 40]);
     let bad = |n: usize| store.stretches[n].1[7].at.0 + 48;
     let fails = [bad(9), bad(23), bad(38)];
     for threads in [1, 2, 8] {
