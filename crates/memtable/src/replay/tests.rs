@@ -65,7 +65,7 @@ impl Store {
     fn item(&self, writer: &mut ChainWriter, seqno: &mut u64) -> ItemRef {
         let key = (*seqno * 7919 % 101).to_be_bytes();
         let entries = [0, 1].map(|cf| BatchEntry {
-            kind: if *seqno % 5 == 0 {
+            kind: if seqno.is_multiple_of(5) {
                 Kind::Delete
             } else {
                 Kind::Put
