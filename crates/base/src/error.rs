@@ -56,6 +56,9 @@ pub enum Error {
         /// The process that holds the lock, 0 if it left no name (readers write nothing).
         pid: u32,
     },
+    /// The database has been closed, by this handle or by another one.
+    #[error("the database is closed; open it again to use it")]
+    Closed,
     /// An earlier persist failed, so what is durable is unknown: reads go on, writes fail until the
     /// database is reopened.
     #[error("the store is poisoned by an earlier failure and takes no writes until reopened: {0}")]
@@ -97,6 +100,8 @@ pub enum ErrorKind {
     Busy,
     /// See [`Error::Locked`].
     Locked,
+    /// See [`Error::Closed`].
+    Closed,
     /// See [`Error::Poisoned`].
     Poisoned,
     /// See [`Error::Unsupported`].
@@ -115,6 +120,7 @@ impl Error {
             Error::Conflict(_) => ErrorKind::Conflict,
             Error::Busy(_) => ErrorKind::Busy,
             Error::Locked { .. } => ErrorKind::Locked,
+            Error::Closed => ErrorKind::Closed,
             Error::Poisoned(_) => ErrorKind::Poisoned,
             Error::Unsupported(_) => ErrorKind::Unsupported,
             Error::OutOfSpace(_) => ErrorKind::OutOfSpace,

@@ -311,8 +311,8 @@ impl Db {
     /// an answer.
     ///
     /// # Errors
-    /// A failed persist. The database is closed all the same; what was acknowledged is there when
-    /// it is opened again.
+    /// A failed persist, now or earlier. The database is closed all the same; what was acknowledged is
+    /// there when it is opened again.
     pub fn close(self) -> Result<()> {
         self.engine.close()
     }

@@ -61,7 +61,7 @@ fn closing_tells_every_commit() {
                         match batch.commit_async() {
                             Ok(commit) => commits.push(commit),
                             Err(error) => {
-                                assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+                                assert_eq!(error.kind(), ErrorKind::Closed, "{error}");
                                 break;
                             }
                         }

@@ -65,7 +65,7 @@ fn a_closed_database_can_be_removed_and_made_anew_under_its_old_handles() {
             assert_eq!(scan.count(), 99);
             if let Some((db, family)) = handles {
                 let error = db.put("k", "v").unwrap_err();
-                assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+                assert_eq!(error.kind(), ErrorKind::Closed, "{error}");
                 assert_eq!(
                     db.get(0u32.to_be_bytes()).unwrap().as_deref(),
                     Some(&[7; 500][..])

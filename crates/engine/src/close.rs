@@ -14,7 +14,7 @@ impl Engine {
     /// in a callback of the store's runtime.
     ///
     /// # Errors
-    /// A failed persist; the store is closed all the same, and the next open recovers.
+    /// A failed persist, now or earlier; the store is closed all the same, and the next open recovers.
     pub fn close(&self) -> Result<()> {
         self.inner.close()
     }
@@ -24,7 +24,8 @@ impl Inner {
     pub fn close(&self) -> Result<()> {
         if self.closed.swap(true, Ordering::AcqRel) {
             self.background.wait_ended();
-            return Ok(());
+            // What the first was told.
+            return self.poison.check();
         }
         self.background.stop();
         // Who works ahead on a thread of the caller's looks at `closed` under this lock.
@@ -40,7 +41,8 @@ impl Inner {
         let error = sealed.as_ref().err().map(ToString::to_string);
         self.events.emit(Event::Closed { error });
         self.background.end();
-        sealed
+        // Of a store that was poisoned before its first write, too.
+        sealed.and(self.poison.check())
     }
 
     /// Gives the region and the folder up.

@@ -252,6 +252,8 @@ impl Engine {
         drop(table);
         let name = name.to_string();
         inner.events.emit(Event::ColumnFamilyDropped { name });
+        // Generations may hold nothing else.
+        self.nudge();
         Ok(())
     }
 

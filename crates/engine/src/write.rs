@@ -122,7 +122,7 @@ impl Inner {
             ));
         }
         if self.closed.load(Ordering::Acquire) {
-            return Err(Error::InvalidArgument("the database is closed".into()));
+            return Err(Error::Closed);
         }
         self.poison.check()
     }

@@ -21,6 +21,10 @@ pub(crate) enum WriteBack {
     FenceOnly,
 }
 
+/// Whether this processor can be told to write a line back. Where it cannot, a DAX mapping is made durable
+/// by `msync`, like any other file.
+pub(crate) const WRITES_BACK: bool = cfg!(target_arch = "x86_64");
+
 pub(crate) fn write_back() -> WriteBack {
     static CHOSEN: OnceLock<WriteBack> = OnceLock::new();
     *CHOSEN.get_or_init(detect)

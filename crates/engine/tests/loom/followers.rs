@@ -1,6 +1,8 @@
 //! Leaders and followers: every request is written once, and answered.
 //!
-//! Seen to fail on: TODO
+//! Seen to fail on: a lead that is made and dropped where none was won (`then_some`); a lead that does not
+//! acquire, or is left without a release; a next leader that is not told; a bucket left free or unmarked
+//! while somebody waits; a leader that forgets those it could not take.
 
 use thermocline_base::{Result, WriteBatch};
 
@@ -13,11 +15,14 @@ struct Store {
     bucket: Bucket,
     written: [AtomicU64; 3],
     leading: AtomicU64,
+    /// Most bytes that a leader takes along.
+    bytes_max: u64,
 }
 
 impl Store {
-    fn new() -> Arc<Store> {
+    fn new(bytes_max: u64) -> Arc<Store> {
         Arc::new(Store {
+            bytes_max,
             bucket: Bucket::default(),
             written: std::array::from_fn(|_| AtomicU64::new(0)),
             leading: AtomicU64::new(0),
@@ -41,7 +46,7 @@ impl Store {
         assert_eq!(before, 0, "two lead");
         self.leading.store(1, Ordering::Relaxed);
         self.write(number);
-        let taken = led.take(100);
+        let taken = led.take(self.bytes_max);
         for request in taken.requests() {
             self.write(usize::try_from(request.bytes).unwrap());
         }
@@ -62,8 +67,8 @@ impl Store {
     }
 }
 
-fn run(threads: usize) {
-    let store = Store::new();
+fn run(threads: usize, bytes_max: u64) {
+    let store = Store::new(bytes_max);
     let others: Vec<_> = (1..threads)
         .map(|number| {
             let store = Arc::clone(&store);
@@ -77,18 +82,23 @@ fn run(threads: usize) {
 
 #[test]
 fn two_writers_of_one_bucket() {
-    check_any("bucket, two writers", 3, || run(2));
+    check_any("bucket, two writers", 3, || run(2, 100));
 }
 
 #[test]
 fn three_writers_of_one_bucket() {
-    check_any("bucket, three writers", 2, || run(3));
+    check_any("bucket, three writers", 2, || run(3, 100));
+}
+
+#[test]
+fn a_leader_that_cannot_take_all() {
+    check_any("bucket, three writers, one at a time", 2, || run(3, 2));
 }
 
 #[test]
 fn a_leader_that_dies_leaves_nobody_waiting() {
     check_any("bucket, a leader dies", 3, || {
-        let store = Store::new();
+        let store = Store::new(100);
         let follower = {
             let store = Arc::clone(&store);
             thread::spawn(move || match store.commit(1) {

@@ -1,6 +1,8 @@
 //! Reading the past: the version that a registered reader sees is kept, whoever writes meanwhile.
 //!
-//! Seen to fail on: TODO
+//! Seen to fail on: no second look at `visible` after a slot was taken; groups in flight, or what is
+//! visible, not asked; slots beyond `used`; a moment taken before `entered` is raised; the registry not
+//! asked. Not caught: a slot left without a release, since what is read here has a lock of its own.
 
 use thermocline_art::Moments as _;
 use thermocline_base::SeqNo;
@@ -124,11 +126,13 @@ fn readers_beyond_the_slots() {
             }
         }
         store.readers.leave(&inside.pop().unwrap());
+        // Away from the moment of those in the slots, and so far that `visible` does not keep it either.
+        store.write(2);
         let reader = spawn(&store, |store| {
             store.read();
         });
-        store.write(2);
         store.write(3);
+        store.write(4);
         reader.join().unwrap();
         inside
             .iter()

@@ -12,6 +12,7 @@ use thermocline_env::{File, FsKind, OpenMode};
 
 use super::{Backend, Inner, Place, Region, RegionKind, RegionSpec};
 use crate::counters::Counters;
+use crate::cpu;
 use crate::map::{PAGE, Reservation, Sharing, gives_sync};
 use crate::shadow::ShadowPm;
 use crate::sigbus::Watch;
@@ -265,7 +266,7 @@ fn kind(spec: &RegionSpec, path: &Path, fd: i32) -> Result<RegionKind> {
     let kind = match &spec.place {
         Place::Shadow { .. } => RegionKind::Shadow,
         _ if tmpfs => RegionKind::Shm,
-        _ if gives_sync(fd) => RegionKind::Dax,
+        _ if cpu::WRITES_BACK && gives_sync(fd) => RegionKind::Dax,
         _ => RegionKind::File,
     };
     let wanted = match spec.demand {
