@@ -68,6 +68,24 @@ pub enum Change {
         /// The region's offset behind its last item.
         end: u64,
     },
+    /// A chain that was written before it was named, and is complete, becomes the one chain of a
+    /// generation that has none. It follows all chains that the manifest names by now.
+    ChainAdopted {
+        /// Its id, which no other chain has; it was reserved by [`Change::NextIds`].
+        chain: u64,
+        /// The generation.
+        generation: u64,
+        /// The life of the process that wrote it; never below an earlier chain's.
+        incarnation: u32,
+        /// The random value that seeds its checksums.
+        nonce: u64,
+        /// The seqno of its first record, which the record itself calls 1.
+        base_seqno: u64,
+        /// The seqno of its last record.
+        last_seqno: u64,
+        /// The region's offset behind its last item.
+        end: u64,
+    },
     /// No id below these will be given out. Each is at least what it was.
     NextIds(NextIds),
 }

@@ -40,6 +40,8 @@
 //!  0x88 ChainCut            8 chain, 8 last seqno, 8 end
 //!  0x89 NextIds             8 chain, 8 generation, 4 column family, 4 incarnation
 //!  0x8a ColumnFamilyOptions 2 id; then as Options
+//!  0x8b ChainAdopted        8 chain, 8 generation, 4 incarnation, 8 nonce, 8 base seqno,
+//!                           8 last seqno, 8 end
 //! ```
 //!
 //! ## `CURRENT`
@@ -88,6 +90,7 @@ mod tag {
     pub const CHAIN_CUT: u8 = 0x88;
     pub const NEXT_IDS: u8 = 0x89;
     pub const CF_OPTIONS: u8 = 0x8a;
+    pub const CHAIN_ADOPTED: u8 = 0x8b;
 }
 
 /// Why bytes could not be read.
@@ -335,6 +338,23 @@ fn encode_body(change: &Change, bytes: &mut Vec<u8>) -> u8 {
             }
             tag::CHAIN_CUT
         }
+        Change::ChainAdopted {
+            chain,
+            generation,
+            incarnation,
+            nonce,
+            base_seqno,
+            last_seqno,
+            end,
+        } => {
+            bytes.extend_from_slice(&chain.to_le_bytes());
+            bytes.extend_from_slice(&generation.to_le_bytes());
+            bytes.extend_from_slice(&incarnation.to_le_bytes());
+            for number in [nonce, base_seqno, last_seqno, end] {
+                bytes.extend_from_slice(&number.to_le_bytes());
+            }
+            tag::CHAIN_ADOPTED
+        }
         Change::NextIds(next) => {
             bytes.extend_from_slice(&next.chain.to_le_bytes());
             bytes.extend_from_slice(&next.generation.to_le_bytes());
@@ -419,6 +439,15 @@ fn decode_body(tag: u8, body: &mut Fields<'_>) -> Result<Option<Change>, Unreada
         },
         tag::CHAIN_CUT => Change::ChainCut {
             chain: body.u64()?,
+            last_seqno: body.u64()?,
+            end: body.u64()?,
+        },
+        tag::CHAIN_ADOPTED => Change::ChainAdopted {
+            chain: body.u64()?,
+            generation: body.u64()?,
+            incarnation: body.u32()?,
+            nonce: body.u64()?,
+            base_seqno: body.u64()?,
             last_seqno: body.u64()?,
             end: body.u64()?,
         },

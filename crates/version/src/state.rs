@@ -1,7 +1,6 @@
 //! The sum of all edits.
 
 use std::collections::BTreeMap;
-use std::ops::Bound;
 
 use thermocline_base::{Error, Result, limits};
 
@@ -30,8 +29,9 @@ pub struct State {
     /// Of the families that have other options than by default.
     family_options: BTreeMap<u16, Vec<(String, String)>>,
     generations: BTreeMap<u64, Generation>,
-    /// The generation of each chain.
-    chain_generations: BTreeMap<u64, u64>,
+    /// All chains in the order in which the manifest came to know them, which is that of their
+    /// seqnos, each with its generation. Ids ascend but for those of chains that were adopted.
+    order: Vec<(u64, u64)>,
     next: NextIds,
 }
 
@@ -57,6 +57,16 @@ pub struct Chain {
     pub start: Option<u64>,
     /// Where recovery found its end, if it was cut.
     pub cut: Option<Cut>,
+    /// Whether it was written before it was named: its records are numbered from 1, which stands for
+    /// `base_seqno`. See [`Change::ChainAdopted`].
+    pub staged: bool,
+}
+
+impl Generation {
+    /// Whether it is a chain that was written before it was named: complete from the beginning.
+    pub fn is_staged(&self) -> bool {
+        self.chains.first().is_some_and(|chain| chain.staged)
+    }
 }
 
 /// The end of a chain. See [`Change::ChainCut`].
@@ -136,21 +146,29 @@ impl State {
 
     /// All chains, oldest first, each with its generation.
     pub fn chains(&self) -> impl Iterator<Item = (u64, &Chain)> {
-        self.chain_generations.iter().map(|(chain, generation)| {
-            let found = self.chain(*generation, *chain);
-            (*generation, found.expect("both maps name the same chains"))
+        self.order.iter().map(|&(chain, generation)| {
+            let found = self.chain(generation, chain);
+            (
+                generation,
+                found.expect("list and generations name the same chains"),
+            )
         })
     }
 
     fn chain(&self, generation: u64, chain: u64) -> Option<&Chain> {
         let chains = &self.generations.get(&generation)?.chains;
-        chains.iter().find(|c| c.id == chain)
+        chains.iter().rfind(|c| c.id == chain)
     }
 
-    fn chain_mut(&mut self, chain: u64) -> Option<&mut Chain> {
-        let generation = self.chain_generations.get(&chain)?;
-        let chains = &mut self.generations.get_mut(generation)?.chains;
-        chains.iter_mut().find(|c| c.id == chain)
+    fn chain_mut(&mut self, place: usize) -> Option<&mut Chain> {
+        let (chain, generation) = *self.order.get(place)?;
+        let chains = &mut self.generations.get_mut(&generation)?.chains;
+        chains.iter_mut().rfind(|c| c.id == chain)
+    }
+
+    /// The place of a chain in the order. Who asks mostly means one of the last.
+    fn place(&self, chain: u64) -> Option<usize> {
+        self.order.iter().rposition(|(id, _)| *id == chain)
     }
 
     /// The smallest ids that were never used.
@@ -231,8 +249,32 @@ impl State {
                     base_seqno: *base_seqno,
                     start: *start,
                     cut: None,
+                    staged: false,
                 };
                 self.open_chain(*generation, opened)?;
+            }
+            Change::ChainAdopted {
+                chain,
+                generation,
+                incarnation,
+                nonce,
+                base_seqno,
+                last_seqno,
+                end,
+            } => {
+                let adopted = Chain {
+                    id: *chain,
+                    incarnation: *incarnation,
+                    nonce: *nonce,
+                    base_seqno: *base_seqno,
+                    start: None,
+                    cut: Some(Cut {
+                        last_seqno: *last_seqno,
+                        end: *end,
+                    }),
+                    staged: true,
+                };
+                self.adopt_chain(*generation, adopted)?;
             }
             Change::ChainCut {
                 chain,
@@ -275,31 +317,21 @@ impl State {
         let Some(dropped) = self.generations.remove(&id) else {
             return must(false, what, "one that exists", id);
         };
-        for chain in &dropped.chains {
-            self.chain_generations.remove(&chain.id);
-        }
-        for (index, chain) in dropped.chains.iter().enumerate() {
-            let Some(follower) = self.follower_mut(chain.id) else {
+        for place in 1..self.order.len() {
+            let ((before, of), (_, own)) = (self.order[place - 1], self.order[place]);
+            let follower = self.chain_mut(place).filter(|c| c.base_seqno == 0);
+            let Some(follower) = follower.filter(|_| of == id && own != id) else {
                 continue;
             };
-            let within = dropped.chains.get(index + 1);
-            if follower.base_seqno != 0 || within.is_some_and(|next| next.id < follower.id) {
-                continue;
-            }
-            let Some(cut) = chain.cut else {
-                let expected = format!("a cut of chain {}, which a later one follows", chain.id);
+            let chain = dropped.chains.iter().find(|c| c.id == before);
+            let Some(cut) = chain.and_then(|chain| chain.cut) else {
+                let expected = format!("a cut of chain {before}, which a later one follows");
                 return must(false, what, expected, "none");
             };
             follower.base_seqno = cut.last_seqno + 1;
         }
+        self.order.retain(|(_, generation)| *generation != id);
         Ok(())
-    }
-
-    /// The chain opened after `chain`, among those that exist.
-    fn follower_mut(&mut self, chain: u64) -> Option<&mut Chain> {
-        let later = (Bound::Excluded(chain), Bound::Unbounded);
-        let (follower, _) = self.chain_generations.range(later).next()?;
-        self.chain_mut(*follower)
     }
 
     fn open_chain(&mut self, generation: u64, chain: Chain) -> Result<(), Impossible> {
@@ -311,19 +343,7 @@ impl State {
             at_least(next.chain),
             chain.id,
         )?;
-        // Chains of the incarnation that was used last may still be opened.
-        let oldest = next.incarnation.saturating_sub(1);
-        let incarnation = chain.incarnation;
-        must(
-            incarnation >= oldest,
-            "incarnation",
-            at_least(oldest),
-            incarnation,
-        )?;
-        let next_incarnation = incarnation.checked_add(1);
-        let Some(next_incarnation) = next_incarnation else {
-            return must(false, "incarnation", "below 2^32 - 1", incarnation);
-        };
+        let next_incarnation = self.next_incarnation(chain.incarnation)?;
         let next_chain = next_of(chain.id, "chain id")?;
         let Some(of) = self.generations.get_mut(&generation) else {
             return must(
@@ -333,21 +353,81 @@ impl State {
                 generation,
             );
         };
+        let what = "generation of a chain";
+        must(
+            !of.is_staged(),
+            what,
+            "one that is not complete",
+            generation,
+        )?;
         self.next.chain = next_chain;
         self.next.incarnation = next.incarnation.max(next_incarnation);
-        self.chain_generations.insert(chain.id, generation);
+        self.order.push((chain.id, generation));
+        of.chains.push(chain);
+        Ok(())
+    }
+
+    /// The incarnation after one of which a chain appears. Chains of the incarnation that was used last
+    /// may still do.
+    fn next_incarnation(&self, incarnation: u32) -> Result<u32, Impossible> {
+        let oldest = self.next.incarnation.saturating_sub(1);
+        must(
+            incarnation >= oldest,
+            "incarnation",
+            at_least(oldest),
+            incarnation,
+        )?;
+        match incarnation.checked_add(1) {
+            Some(next) => Ok(next),
+            None => must(false, "incarnation", "below 2^32 - 1", incarnation).map(|()| 0),
+        }
+    }
+
+    fn adopt_chain(&mut self, generation: u64, chain: Chain) -> Result<(), Impossible> {
+        let (base, last) = (chain.base_seqno, chain.cut.map_or(0, |cut| cut.last_seqno));
+        possible_seqno(last, "last seqno of a chain")?;
+        must(base > 0, "first seqno of a chain", at_least(1), base)?;
+        must(last >= base, "last seqno of a chain", at_least(base), last)?;
+        let twice = self.place(chain.id).is_some();
+        must(!twice, "chain id", "one that is free", chain.id)?;
+        if let Some(newest) = self.order.len().checked_sub(1) {
+            let before = self.chain_mut(newest).and_then(|chain| chain.cut);
+            let least = before.map_or(u64::MAX, |cut| cut.last_seqno + 1);
+            must(
+                base >= least,
+                "first seqno of a chain",
+                at_least(least),
+                base,
+            )?;
+        }
+        let next_chain = next_of(chain.id, "chain id")?;
+        let next_incarnation = self.next_incarnation(chain.incarnation)?;
+        let what = "generation of a chain";
+        let mut later = self.generations.range(generation..).skip(1);
+        let newest = later.all(|(_, later)| later.chains.is_empty());
+        must(newest, what, "one before which all others are", generation)?;
+        let Some(of) = self.generations.get_mut(&generation) else {
+            return must(false, what, "one that exists", generation);
+        };
+        must(of.chains.is_empty(), what, "one without chains", generation)?;
+        self.next.chain = self.next.chain.max(next_chain);
+        self.next.incarnation = self.next.incarnation.max(next_incarnation);
+        self.order.push((chain.id, generation));
         of.chains.push(chain);
         Ok(())
     }
 
     fn cut_chain(&mut self, id: u64, last_seqno: u64, end: u64) -> Result<(), Impossible> {
         possible_seqno(last_seqno, "last seqno of a chain")?;
-        let before = self.chain_generations.range(..id).next_back();
-        let before = before.and_then(|(chain, generation)| self.chain(*generation, *chain)?.cut);
-        if let Some(follower) = self.follower_mut(id)
+        let what = "last seqno of a chain";
+        let Some(place) = self.place(id) else {
+            return must(false, "cut chain", "one that exists", id);
+        };
+        let before = place.checked_sub(1).and_then(|i| self.chain_mut(i)?.cut);
+        if let Some(follower) = self.chain_mut(place + 1)
             && let (0, Some(cut)) = (follower.base_seqno, follower.cut)
         {
-            let (what, most) = ("last seqno of a chain", cut.last_seqno);
+            let most = cut.last_seqno;
             must(
                 last_seqno <= most,
                 what,
@@ -355,7 +435,7 @@ impl State {
                 last_seqno,
             )?;
         }
-        let Some(chain) = self.chain_mut(id) else {
+        let Some(chain) = self.chain_mut(place) else {
             return must(false, "cut chain", "one that exists", id);
         };
         must(chain.cut.is_none(), "cut of a chain", "one", "a second one")?;
@@ -363,7 +443,6 @@ impl State {
             0 => before.map_or(0, |cut| cut.last_seqno),
             base => base - 1,
         };
-        let what = "last seqno of a chain";
         must(last_seqno >= least, what, at_least(least), last_seqno)?;
         chain.cut = Some(Cut { last_seqno, end });
         Ok(())
@@ -442,6 +521,18 @@ impl State {
         let generations = self.generations.keys();
         changes.extend(generations.map(|id| Change::GenerationCreated { id: *id }));
         for (generation, chain) in self.chains() {
+            if let (true, Some(cut)) = (chain.staged, chain.cut) {
+                changes.push(Change::ChainAdopted {
+                    chain: chain.id,
+                    generation,
+                    incarnation: chain.incarnation,
+                    nonce: chain.nonce,
+                    base_seqno: chain.base_seqno,
+                    last_seqno: cut.last_seqno,
+                    end: cut.end,
+                });
+                continue;
+            }
             changes.push(Change::ChainOpened {
                 chain: chain.id,
                 generation,

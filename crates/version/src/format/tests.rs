@@ -50,6 +50,15 @@ fn all_changes() -> Vec<Change> {
             last_seqno: 2,
             end: 3,
         },
+        Change::ChainAdopted {
+            chain: 1,
+            generation: u64::MAX,
+            incarnation: 3,
+            nonce: 4,
+            base_seqno: 5,
+            last_seqno: 6,
+            end: 7,
+        },
         Change::NextIds(NextIds {
             chain: 1,
             generation: 2,

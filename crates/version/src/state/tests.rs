@@ -252,3 +252,98 @@ fn a_large_state_takes_several_records_each_within_the_limit() {
     assert_eq!(again, state);
     assert!(State::default().snapshot().is_empty());
 }
+
+fn adopted(chain: u64, generation: u64, base_seqno: u64, last_seqno: u64) -> Change {
+    Change::ChainAdopted {
+        chain,
+        generation,
+        incarnation: 1,
+        nonce: 9,
+        base_seqno,
+        last_seqno,
+        end: 77,
+    }
+}
+
+/// Two batches are staged; the one whose chain was reserved last is committed first.
+fn with_staged() -> State {
+    after(&[
+        created(),
+        Change::GenerationCreated { id: 1 },
+        chain(1, 1, 1, 1),
+        next(4, 2, 0, 2),
+        Change::GenerationCreated { id: 2 },
+        cut(1, 10),
+        adopted(3, 2, 11, 20),
+        Change::GenerationCreated { id: 3 },
+        chain(4, 3, 1, 0),
+        cut(4, 30),
+        Change::GenerationCreated { id: 4 },
+        adopted(2, 4, 31, 40),
+        Change::GenerationCreated { id: 5 },
+        chain(5, 5, 1, 0),
+    ])
+}
+
+#[test]
+fn an_adopted_chain_follows_those_before_it_whatever_its_id_is() {
+    let state = with_staged();
+    let order = |state: &State| -> Vec<(u64, u64, u64)> {
+        let chains = state.chains();
+        chains.map(|(g, c)| (g, c.id, c.base_seqno)).collect()
+    };
+    let all = [(1, 1, 1), (2, 3, 11), (3, 4, 0), (4, 2, 31), (5, 5, 0)];
+    assert_eq!(order(&state), all);
+    assert!(state.generations()[&2].is_staged() && !state.generations()[&3].is_staged());
+    let ids = state.next_ids();
+    assert_eq!((ids.chain, ids.generation), (6, 6));
+    // A switch of the manifest keeps all of it.
+    let again = {
+        let mut again = State::default();
+        let edits = state.snapshot();
+        edits.iter().for_each(|edit| again.apply(edit).unwrap());
+        again
+    };
+    assert_eq!(again, state);
+    // Whoever followed a chain that goes begins behind its cut.
+    let mut state = state;
+    for id in [2, 4] {
+        let dropped = Change::GenerationDropped { id };
+        state.apply(&dropped.into()).unwrap();
+    }
+    assert_eq!(order(&state), [(1, 1, 1), (3, 4, 21), (5, 5, 41)]);
+}
+
+#[test]
+fn an_adoption_that_cannot_be_is_refused() {
+    let before = |changes: &[Change]| {
+        let mut state = with_staged();
+        for change in changes {
+            state.apply(&change.clone().into()).unwrap();
+        }
+        state
+    };
+    let cut5 = [cut(5, 50), Change::GenerationCreated { id: 6 }];
+    let cases: &[(&[Change], Change, &str)] = &[
+        // The chain before has no cut.
+        (&cut5[1..], adopted(6, 6, 51, 60), "first seqno"),
+        (&cut5, adopted(6, 6, 50, 60), "first seqno"),
+        (&cut5, adopted(6, 6, 0, 60), "first seqno"),
+        (&cut5, adopted(6, 6, 51, 50), "last seqno"),
+        (&cut5, adopted(6, 6, 51, u64::MAX), "last seqno"),
+        (&cut5, adopted(5, 6, 51, 60), "chain id"),
+        (&cut5, adopted(6, 7, 51, 60), "generation"),
+        // One that has a chain, or an older one.
+        (&cut5, adopted(6, 5, 51, 60), "generation"),
+        // A chain behind a batch in its generation.
+        (&[], chain(6, 4, 1, 0), "generation"),
+    ];
+    for (first, change, what) in cases {
+        let mut state = before(first);
+        let same = state.clone();
+        let error = state.apply(&change.clone().into()).unwrap_err();
+        assert!(format!("{error:?}").contains(what), "{change:?}: {error:?}");
+        assert_eq!(state, same, "{change:?}");
+    }
+    before(&cut5).apply(&adopted(6, 6, 51, 60).into()).unwrap();
+}

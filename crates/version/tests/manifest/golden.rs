@@ -14,6 +14,9 @@ const GOLDEN: &str = include_str!("../golden/manifest-v1.txt");
 /// A record with the options of a column family, which came later.
 const GOLDEN_OPTIONS: &str = include_str!("../golden/manifest-v1-family-options.txt");
 
+/// A record that adopts a staged chain, which came later.
+const GOLDEN_ADOPTED: &str = include_str!("../golden/manifest-v1-chain-adopted.txt");
+
 /// The edit that holds every kind of change. It also appears in the golden as a record.
 fn edits() -> [VersionEdit; 2] {
     let created = VersionEdit::from(Change::Created {
@@ -261,6 +264,63 @@ fn the_options_of_a_family_are_the_golden_and_read_as_what_was_written() {
     assert_eq!(state.family_id("log"), Some(3));
     let stored = [("reverse".to_string(), "true".to_string())];
     assert_eq!(state.family_options(3), stored);
+}
+
+fn with_adopted() -> VersionEdit {
+    VersionEdit::new()
+        .with(Change::GenerationCreated { id: 1 })
+        .with(Change::ChainAdopted {
+            chain: 3,
+            generation: 1,
+            incarnation: 1,
+            nonce: 0x1122_3344_5566_7788,
+            base_seqno: 5,
+            last_seqno: 104,
+            end: 0x10_2000,
+        })
+}
+
+fn annotate_adopted(manifest: &[u8]) -> String {
+    let mut dump = annotate_begin(manifest);
+    dump.record("a batch that was staged");
+    dump.change("GenerationCreated", &[(8, "id")]);
+    dump.change(
+        "ChainAdopted",
+        &[
+            (8, "chain"),
+            (8, "generation"),
+            (4, "incarnation"),
+            (8, "nonce"),
+            (8, "base seqno"),
+            (8, "last seqno"),
+            (8, "end"),
+        ],
+    );
+    dump.padding();
+    assert_eq!(dump.at, manifest.len());
+    dump.text
+}
+
+#[test]
+fn an_adopted_chain_is_the_golden_and_reads_as_what_was_written() {
+    let fs = fresh();
+    let [created, _] = edits();
+    let mut manifest = Manifest::create(storage(&fs), dir(), &created).unwrap();
+    manifest.append(&with_adopted()).unwrap();
+    let bytes = fs.contents(manifest.path()).unwrap();
+    let text = annotate_adopted(&bytes);
+    assert!(
+        text == GOLDEN_ADOPTED,
+        "the format has changed; now:\n{text}"
+    );
+    drop(manifest);
+    fs.install(&dir().join("MANIFEST-000001"), &bytes_of(GOLDEN_ADOPTED));
+    let (_, state) = Manifest::open(storage(&fs), dir(), true).unwrap();
+    let (generation, chain) = state.chains().next().unwrap();
+    assert_eq!((generation, chain.id, chain.staged), (1, 3, true));
+    assert_eq!((chain.base_seqno, chain.nonce), (5, 0x1122_3344_5566_7788));
+    let cut = chain.cut.unwrap();
+    assert_eq!((cut.last_seqno, cut.end), (104, 0x10_2000));
 }
 
 #[test]

@@ -26,6 +26,7 @@ struct ModelChain {
     incarnation: u32,
     base: u64,
     cut: Option<u64>,
+    staged: bool,
 }
 
 impl Model {
@@ -84,14 +85,45 @@ impl Model {
                 ..
             } => {
                 let alive = self.alive(*generation);
+                let of = |c: &ModelChain| c.generation == *generation && c.staged;
+                let complete = self.chains.iter().any(of);
                 self.chains.push(ModelChain {
                     id: *chain,
                     generation: *generation,
                     incarnation: *incarnation,
                     base: *base_seqno,
                     cut: None,
+                    staged: false,
                 });
-                alive && *chain >= next.chain && incarnation + 1 >= next.incarnation
+                alive && !complete && *chain >= next.chain && incarnation + 1 >= next.incarnation
+            }
+            Change::ChainAdopted {
+                chain,
+                generation,
+                incarnation,
+                base_seqno,
+                last_seqno,
+                ..
+            } => {
+                let alive = |c: &&ModelChain| self.alive(c.generation);
+                let newest = self.chains.iter().rfind(alive);
+                let follows = newest.is_none_or(|c| c.cut.is_some_and(|cut| *base_seqno > cut));
+                let mut there = self.chains.iter().filter(alive);
+                let possible = self.alive(*generation)
+                    && there.all(|c| c.id != *chain && c.generation < *generation)
+                    && follows
+                    && *base_seqno > 0
+                    && *last_seqno >= *base_seqno
+                    && incarnation + 1 >= next.incarnation;
+                self.chains.push(ModelChain {
+                    id: *chain,
+                    generation: *generation,
+                    incarnation: *incarnation,
+                    base: *base_seqno,
+                    cut: Some(*last_seqno),
+                    staged: true,
+                });
+                possible
             }
             Change::ChainCut {
                 chain, last_seqno, ..
@@ -133,7 +165,8 @@ impl Model {
     }
 
     fn cut(&mut self, id: u64, last: u64) -> bool {
-        let Some(at) = self.chains.iter().position(|c| c.id == id) else {
+        // An adopted chain may have the id of one that is gone, if nobody reserved it.
+        let Some(at) = self.chains.iter().rposition(|c| c.id == id) else {
             return false;
         };
         let alive: Vec<bool> = self
@@ -165,10 +198,10 @@ impl Model {
             .collect();
         let chains = chains
             .iter()
-            .map(|c| (c.generation, c.id, c.incarnation, c.base, c.cut));
+            .map(|c| (c.generation, c.id, c.incarnation, c.base, c.cut, c.staged));
         let got = state.chains().map(|(generation, c)| {
             let cut = c.cut.map(|cut| cut.last_seqno);
-            (generation, c.id, c.incarnation, c.base_seqno, cut)
+            (generation, c.id, c.incarnation, c.base_seqno, cut, c.staged)
         });
         let alive = self.generations.iter().filter(|g| g.1).map(|g| g.0);
         let named = state
@@ -216,6 +249,17 @@ fn change() -> impl Strategy<Value = Change> {
                 end,
             }
         }),
+        5 => (0u64..30, 0u64..20, 0u32..6, 0u64..8, (0u64..4, any::<u64>())).prop_map(
+            |(chain, generation, incarnation, base_seqno, (records, end))| Change::ChainAdopted {
+                chain,
+                generation,
+                incarnation,
+                nonce: end ^ chain,
+                base_seqno,
+                last_seqno: (base_seqno + records).saturating_sub(1),
+                end,
+            }
+        ),
         1 => (0u64..30, 0u64..20, 0u32..20, 0u32..6).prop_map(
             |(chain, generation, cf, incarnation)| {
                 Change::NextIds(NextIds {
