@@ -59,6 +59,8 @@ bugs! {
     ReplayForgetsMetadata,
     /// The descriptor of a dead generation is given back before the manifest forgets the generation.
     ReleaseBeforeEdit,
+    /// A staged batch is committed while its items are not written back.
+    AdoptUnpersisted,
 }
 
 #[cfg(feature = "planted")]

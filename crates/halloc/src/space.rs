@@ -455,6 +455,14 @@ impl Space {
         self.next_part(&lock(&self.state)).is_some()
     }
 
+    /// Whether `bytes` bytes in all could be attached, in however many zones, without the one that is
+    /// kept back, if the device has room for growth.
+    pub fn could_hold(&self, bytes: u64) -> bool {
+        let usage = self.usage();
+        let growth = usage.limit_bytes.saturating_sub(usage.region_bytes);
+        usage.zones_free + growth / META_BYTES_MIN > 1 && usage.free_bytes + growth > bytes
+    }
+
     /// Whether fewer than `zones` zones are free and the region can still grow.
     pub fn wants_growth(&self, zones: u64) -> bool {
         let state = lock(&self.state);

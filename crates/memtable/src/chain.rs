@@ -27,6 +27,9 @@ pub struct Chain {
     pub seed: u64,
     /// No record of the chain has a lower seqno.
     pub base: u64,
+    /// Whether its records are numbered from 1, which stands for `base`: it was written before its
+    /// seqnos were known (`stage`).
+    pub staged: bool,
 }
 
 impl Chain {
@@ -37,6 +40,23 @@ impl Chain {
             incarnation,
             seed: chain_seed(db_id, id, incarnation, nonce),
             base,
+            staged: false,
+        }
+    }
+
+    /// The chain, with records that are numbered from 1.
+    pub fn staged(self) -> Chain {
+        Chain {
+            staged: true,
+            ..self
+        }
+    }
+
+    /// The seqno that an item's first seqno stands for; `None` if there is no such number.
+    pub(crate) fn seqno(&self, stored: u64) -> Option<u64> {
+        match self.staged {
+            true => (self.base - 1).checked_add(stored),
+            false => Some(stored),
         }
     }
 }

@@ -203,9 +203,10 @@ pub(crate) fn seqno_low(seqno: u64) -> u32 {
     u32::try_from(seqno & 0xffff_ffff).unwrap_or(0)
 }
 
-/// The seqno with this low half at or after `base` (a generation spans less than 2^32 of them).
-pub(crate) fn full_seqno(base: u64, low: u32) -> u64 {
-    base.wrapping_add(u64::from(low.wrapping_sub(seqno_low(base))))
+/// The seqno that a record's low half stands for, where `origin` is the low half of `base`'s: at or
+/// after `base` (a generation spans less than 2^32 of them).
+pub(crate) fn full_seqno(base: u64, origin: u32, low: u32) -> u64 {
+    base.wrapping_add(u64::from(low.wrapping_sub(origin)))
 }
 
 const DESCRIPTOR_MAGIC: u32 = u32::from_le_bytes(*b"GENR");
@@ -264,7 +265,8 @@ mod tests {
     fn seqnos_come_back_whole_across_the_wrap_of_their_low_half() {
         for base in [1u64, 0xffff_fff0, 0x1_0000_0000, 0x7_ffff_ffff] {
             for delta in [0u64, 1, 0x20, 0xffff_fffe] {
-                assert_eq!(full_seqno(base, seqno_low(base + delta)), base + delta);
+                let low = seqno_low(base + delta);
+                assert_eq!(full_seqno(base, seqno_low(base), low), base + delta);
             }
         }
     }

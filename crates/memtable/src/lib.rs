@@ -56,6 +56,7 @@ mod insert;
 mod needed;
 mod replay;
 mod scan;
+mod stage;
 mod table;
 mod walk;
 
@@ -66,6 +67,7 @@ pub use format::{ITEM_HEADER, RECORD_HEADER, item_bytes};
 pub use needed::{Checked, Neighbours, Position, Readers};
 pub use replay::{Stretch, replay};
 pub use scan::{Direction, ScanEntry};
+pub use stage::{Stage, Staged};
 pub use table::{Lookup, Memtable, RecordRef};
 pub use walk::{ChainEnd, ItemRef, WalkOutcome, walk_incarnation};
 

@@ -125,19 +125,24 @@ impl Memtable {
             if !admit(at, CfId(head.cf), key)? {
                 return Ok(());
             }
-            let tree = self.tree_or_new(CfId(head.cf));
-            let guard = tree.pin();
-            let leaf = Leaf::of(key, at.0);
-            tree.update(&guard, key, self.records(), |present| match present {
-                None => Ok(Some(NewEntry::from(leaf))),
-                Some(entry) => {
-                    let there = PmOff(entry.leaf().offset());
-                    let newer = self.records().read(there, false)?.seqno > SeqNo(seqno);
-                    Ok((!newer).then(|| NewEntry::from(leaf)))
-                }
-            })?;
-            Ok(())
+            self.keep_newest(CfId(head.cf), key, at, SeqNo(seqno))
         })
+    }
+
+    /// Puts a record into the index of its family, unless that has a newer one of the key.
+    pub(crate) fn keep_newest(&self, cf: CfId, key: &[u8], at: PmOff, seqno: SeqNo) -> Result<()> {
+        let tree = self.tree_or_new(cf);
+        let guard = tree.pin();
+        let leaf = Leaf::of(key, at.0);
+        tree.update(&guard, key, self.records(), |present| match present {
+            None => Ok(Some(NewEntry::from(leaf))),
+            Some(entry) => {
+                let there = PmOff(entry.leaf().offset());
+                let newer = self.records().read(there, false)?.seqno > seqno;
+                Ok((!newer).then(|| NewEntry::from(leaf)))
+            }
+        })?;
+        Ok(())
     }
 }
 

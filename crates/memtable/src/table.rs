@@ -9,7 +9,7 @@ use thermocline_base::{CfId, Error, Kind, Line, Result, SeqNo};
 use thermocline_pm::{LINE, PmOff, Region};
 
 use crate::chain::Chain;
-use crate::format::{RECORD_HEADER, RecordHeader, full_seqno, record_crc};
+use crate::format::{RECORD_HEADER, RecordHeader, full_seqno, record_crc, seqno_low};
 
 /// A record where it lies.
 #[derive(Debug, Clone, Copy)]
@@ -68,6 +68,8 @@ pub(crate) struct Records {
     pub(crate) region: Region,
     /// By base seqno, ascending. The first one's base is the lowest seqno of the generation.
     chains: Vec<Chain>,
+    /// What a record with that seqno stores of it.
+    origin: u32,
 }
 
 impl Records {
@@ -76,7 +78,11 @@ impl Records {
     }
 
     fn seqno(&self, header: &RecordHeader) -> SeqNo {
-        SeqNo(full_seqno(self.chains[0].base, header.seqno_low))
+        SeqNo(full_seqno(
+            self.chains[0].base,
+            self.origin,
+            header.seqno_low,
+        ))
     }
 
     /// The record at `at`, with its checksum verified if `verify`.
@@ -165,9 +171,17 @@ impl Memtable {
     /// If there is no chain.
     pub fn new(region: Region, generation: u64, chains: Vec<Chain>) -> Memtable {
         assert!(!chains.is_empty(), "a generation begins with a chain");
+        let origin = match chains[0] {
+            Chain { staged: true, .. } => 1,
+            Chain { base, .. } => seqno_low(base),
+        };
         Memtable {
             generation,
-            records: Records { region, chains },
+            records: Records {
+                region,
+                chains,
+                origin,
+            },
             memory: Arc::new(Slab::new()),
             trees: (0..PAGE).map(|_| OnceLock::new()).collect(),
             filled: Line::default(),
@@ -181,6 +195,13 @@ impl Memtable {
     pub fn charged_to(mut self, account: &Arc<Account>) -> Memtable {
         self.memory = Arc::new(Slab::charged_to(account.clone()));
         self
+    }
+
+    /// A staged chain is adopted: this is its number and its first seqno. Nobody else has the memtable
+    /// yet.
+    pub(crate) fn adopt(&mut self, generation: u64, base: SeqNo) {
+        self.generation = generation;
+        self.records.chains[0].base = base.0;
     }
 
     /// Its number.

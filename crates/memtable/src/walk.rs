@@ -398,13 +398,18 @@ fn item_at(
         return Ok(None);
     }
     let bytes = u32::try_from(header.padded()).unwrap_or(u32::MAX);
+    let Some(first_seqno) = chain.seqno(header.first_seqno) else {
+        return Ok(None);
+    };
     let item = ItemRef {
         at,
         bytes,
         count: header.count,
-        first_seqno: header.first_seqno,
+        first_seqno,
     };
-    Ok(Some((item, header.published)))
+    // A staged item vouches for nothing: it did not know what came before.
+    let published = if chain.staged { 0 } else { header.published };
+    Ok(Some((item, published)))
 }
 
 /// Tries every line of a segment from `from` on: the highest `published` and the highest seqno of
