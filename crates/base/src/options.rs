@@ -136,6 +136,10 @@ option_group! {
         /// persistent memory. 0 derives it from `pm`: an eighth, at least one zone and at
         /// most 256 MiB.
         bytes_max: Bytes = 0, 0 => 64 << 30;
+        /// A batch of several records that take more persistent memory than this is staged: written
+        /// beside all other writers, and committed as a generation of its own instead of one item.
+        /// That takes some syncs of the manifest. There are at most 64 generations at a time.
+        item_bytes_max: Bytes = (64 << 20) - 4096, 4 << 10 => (64 << 20) - 4096;
         /// An idle store appends an empty item after this time, so that its last
         /// acknowledged write is covered by a later `published` (design §14). 0 switches
         /// it off.

@@ -5,7 +5,7 @@ use thermocline_version::VersionEdit;
 
 use crate::events::Event;
 use crate::store::{Engine, Inner};
-use crate::sync::{Arc, Ordering, lock};
+use crate::sync::{Arc, Ordering, lock, write};
 
 impl Engine {
     /// Closes the store: cuts the chain in the manifest, so that the next open has nothing to
@@ -30,6 +30,8 @@ impl Inner {
         self.background.stop();
         // Who works ahead on a thread of the caller's looks at `closed` under this lock.
         drop(lock(&self.ahead));
+        // So does whoever stages a batch, and gives up, or has committed when this returns.
+        drop(write(&self.stages));
         let sealed = self.seal_chain();
         self.acks.run(self);
         self.account.close();

@@ -8,13 +8,15 @@
 //! counted first and memory in use after: a group that is in the count is in the bound; one that is not
 //! had finished, so its memory is among what is in use. The bound is for the families of this write and
 //! of the promise before, which are all that groups in flight may be in: a write into a family that a
-//! promise was not for comes here.
+//! promise was not for comes here. Batches that are staged beside grow their indexes outside the lock:
+//! what was promised to them counts until they are committed, whether it is in use by then or not.
 
 use thermocline_base::budget::Spare;
 use thermocline_base::size::index;
 use thermocline_base::{BatchEntry, CfId, Result};
 
 use crate::store::Inner;
+use crate::sync::Ordering;
 use crate::write::Writer;
 
 /// Writes that a promise covers in advance.
@@ -74,7 +76,7 @@ impl Inner {
         // Some more may be in flight when the promise is used.
         let groups = self.ring.groups() + 8;
         let readers = registered + 2 + index(groups);
-        let used = self.account.used();
+        let used = self.account.used() + self.staging.load(Ordering::Relaxed);
         let other = |cf: &&CfId| !families.contains(cf);
         let before: Vec<CfId> = credit.families.iter().filter(other).copied().collect();
         if flying > 0 || families.len() + before.len() <= CREDIT_FAMILIES {
@@ -104,9 +106,27 @@ impl Inner {
         Ok(())
     }
 
+    /// Promises `bytes` for the index of a batch that is staged, beside what groups in flight need.
+    /// Returns what is to be taken off `staging` when that memory is in use, or given back.
+    pub fn reserve_staged_dram(&self, writer: &mut Writer, bytes: u64) -> Result<u64> {
+        let credit = &mut writer.credit;
+        // What was promised ahead is reckoned anew by the next write.
+        credit.writes = 0;
+        let flying = self.ring.records();
+        let readers = self.readers.moments() + 2 + index(self.ring.groups() + 8);
+        let used = self.account.used() + self.staging.load(Ordering::Relaxed);
+        let bound = |&cf: &CfId| writer.active.reserve_bound(cf, flying, readers);
+        let need = used + bytes + credit.families.iter().map(bound).sum::<u64>();
+        let promised = self.account.promise(need, Spare::Keep);
+        promised.map_err(|limit| self.account.full(limit, "this batch"))?;
+        // Under the writer's lock, as every promise is.
+        self.staging.fetch_add(bytes, Ordering::Relaxed);
+        Ok(bytes)
+    }
+
     /// Gives up the credit of a store in which no write is in flight.
     pub fn give_up_credit(&self, writer: &mut Writer) {
-        if self.ring.groups() == 0 {
+        if self.ring.groups() == 0 && self.staging.load(Ordering::Relaxed) == 0 {
             writer.credit = Credit::default();
             self.account.settle();
         }

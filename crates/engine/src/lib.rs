@@ -86,6 +86,7 @@ mod recover;
 mod replay;
 mod runtime;
 mod snapshot;
+mod stage;
 mod stall;
 mod start;
 mod store;

@@ -34,7 +34,7 @@ use crate::runtime::{Background, Client, Runtime};
 use crate::stall::Stalls;
 use crate::start::{Start, sweep_descriptors};
 use crate::store::{Engine, Inner, Setup, World};
-use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex};
+use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, RwLock};
 use crate::view::View;
 use crate::write::Writer;
 
@@ -207,6 +207,8 @@ fn open_existing(
             pins: Arc::default(),
             readers: Readers::default(),
             reclaim: Mutex::new(reclaim),
+            stages: RwLock::default(),
+            staging: AtomicU64::new(0),
             poison: Poison::telling(events.clone()),
             counted: Counted::default(),
             recovery,

@@ -34,8 +34,9 @@
 //! reads a family that is dropped meanwhile asks, after it has loaded its view, whether it still
 //! exists. Groups in flight write into the active generation, which is never checked.
 //!
-//! A memtable is held by views and pinned values, and views by readers. A retired generation is in no current view;
-//! when its memtable has one holder, which is the list here, no view is left that has it.
+//! A memtable is held by views and pinned values, and views by readers. A retired generation is in no
+//! current view; when its memtable has one holder, which is the list here, no view is left that has
+//! it.
 //!
 //! # Why recovery can cross the gap
 //! A dropped generation may lie in the middle of this incarnation's chains. The edit cuts every chain
@@ -229,6 +230,20 @@ impl Inner {
         self.reclaim_for(writer).map(drop)
     }
 
+    /// The unused generation `dropped` made way for `own`, which is complete and owns all this.
+    pub fn adopted(
+        &self,
+        dropped: u64,
+        own: u64,
+        zones: Vec<Zone>,
+        descriptor: Option<Descriptor>,
+    ) {
+        let mut reclaim = lock(&self.reclaim);
+        reclaim.owned.remove(&dropped);
+        let owned = reclaim.owned.entry(own).or_default();
+        (owned.zones, owned.descriptor) = (zones, descriptor);
+    }
+
     /// There is no room, as `error` says: drops what is dead, or gives the error back.
     pub fn reclaim_or(&self, writer: &mut Writer, error: Error) -> Result<()> {
         if !matches!(error, Error::OutOfSpace(_)) {
@@ -386,7 +401,7 @@ impl Inner {
         self.view.store(Arc::new(View { memtables }));
     }
 
-    fn give_descriptor_back(&self, descriptor: Option<Descriptor>) -> Result<()> {
+    pub fn give_descriptor_back(&self, descriptor: Option<Descriptor>) -> Result<()> {
         let released = descriptor.map_or(Ok(()), |descriptor| descriptor.release(&self.space));
         released.map_err(|error| self.poison.poison(error))
     }

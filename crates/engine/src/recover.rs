@@ -13,7 +13,7 @@ use thermocline_memtable::{
     WalkOutcome, replay, walk_incarnation,
 };
 use thermocline_pm::PmOff;
-use thermocline_version::{Change, State};
+use thermocline_version::{Change, Generation, State};
 
 use crate::replay::Known;
 
@@ -106,11 +106,12 @@ pub(crate) fn check_witness(space: &Space, state: &State) -> Result<()> {
         return Ok(());
     };
     let newest = state.next_ids().chain.saturating_sub(1);
-    let known = state.chains().find(|(_, chain)| chain.id == newest);
-    let expected = Witness::of(newest, known.map_or(0, |(_, chain)| chain.nonce));
-    let distance = found.distance(expected);
-    let same = distance < 0 || distance == 0 && (known.is_none() || found == expected);
-    if same {
+    let distance = found.distance(Witness::of(newest, 0));
+    // The chain that it means, if the manifest still names it.
+    let meant = newest.checked_add_signed(distance.min(0).into());
+    let known = state.chains().find(|(_, chain)| Some(chain.id) == meant);
+    let other = known.is_some_and(|(_, chain)| found != Witness::of(chain.id, chain.nonce));
+    if distance <= 0 && !other {
         return Ok(());
     }
     Err(Error::corruption(
@@ -125,6 +126,12 @@ pub(crate) fn check_witness(space: &Space, state: &State) -> Result<()> {
             "another one".into()
         },
     ))
+}
+
+/// Whether a generation takes no more writes: by its floor, or because it is a batch that was staged,
+/// which the manifest has named and cut at once.
+pub(crate) fn is_sealed(generation: &Generation, floor: Option<u64>) -> bool {
+    floor.is_some() || generation.is_staged()
 }
 
 /// A generation behind one without a floor was prepared and never used: it has no zone, and no chain
@@ -150,7 +157,7 @@ fn check_floors(
             ));
         }
         let own = descriptors.iter().find(|d| d.generation == *id);
-        open = open.or(own.filter(|d| d.floor.is_none()));
+        open = open.or(own.filter(|d| !is_sealed(generation, d.floor)));
     }
     Ok(())
 }
@@ -200,8 +207,9 @@ fn plan(
             .find(|d| d.generation == generation)
             .and_then(|d| d.floor)
             .filter(|_| is_last_chain);
+        let chain = Chain::new(db_id, entry.id, incarnation, nonce, base);
         let plan = ChainPlan {
-            chain: Chain::new(db_id, entry.id, incarnation, nonce, base),
+            chain: if entry.staged { chain.staged() } else { chain },
             segments: ChainPlan::segments(start, &own),
             cut: entry.cut.map(|cut| cut.last_seqno),
             floor,

@@ -8,7 +8,7 @@ use thermocline_memtable::{Chain, Descriptor, Segment};
 use thermocline_version::{Change, Manifest, State, VersionEdit};
 
 use crate::open::stored;
-use crate::recover::Found;
+use crate::recover::{Found, is_sealed};
 use crate::store::World;
 
 /// How the new incarnation begins.
@@ -34,23 +34,30 @@ impl Start {
         descriptors: &[Descriptor],
         db_id: &[u8; 16],
     ) -> Result<Start> {
-        let floor = |id: u64| {
-            descriptors
-                .iter()
-                .find(|d| d.generation == id)
-                .and_then(|d| d.floor)
+        let sealed = |id: u64| {
+            let descriptor = descriptors.iter().find(|d| d.generation == id);
+            is_sealed(&state.generations()[&id], descriptor.and_then(|d| d.floor))
         };
         let mut generations: Vec<u64> = state.generations().keys().copied().collect();
         let mut dropped = Vec::new();
         // A generation behind one that was never sealed was prepared ahead and holds nothing.
         while let [.., before, _] = generations[..]
-            && floor(before).is_none()
+            && !sealed(before)
         {
             dropped.extend(generations.pop());
         }
         let active = *generations.last().ok_or_else(|| {
             Error::corruption("the manifest", "the manifest", 0, "a generation", "none")
         })?;
+        if state.generations()[&active].is_staged() {
+            return Err(Error::corruption(
+                "the manifest ends with a generation that takes no writes",
+                "the manifest",
+                0,
+                "a generation behind the batch that was staged",
+                format!("generation {active}"),
+            ));
+        }
         let ids = state.next_ids();
         let last = found.incarnations.last().and_then(|i| i.plans.last());
         let unsealed = found.unsealed();

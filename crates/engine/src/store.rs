@@ -25,7 +25,7 @@ use crate::readers::Readers;
 use crate::reclaim::Reclaim;
 use crate::runtime::{Background, Runtime};
 use crate::stall::Stalls;
-use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex};
+use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, RwLock};
 use crate::value::Pins;
 use crate::view::View;
 use crate::write::Writer;
@@ -107,6 +107,10 @@ pub(crate) struct Inner {
     pub readers: Readers,
     /// What generations own; held for moments.
     pub reclaim: Mutex<Reclaim>,
+    /// Held shared by whoever stages a batch, so that closing can wait for that. Before the writer's.
+    pub stages: RwLock<()>,
+    /// DRAM promised to batches that are being staged. Raised under the writer's lock.
+    pub staging: AtomicU64,
     pub poison: Poison,
     pub counted: Counted,
     pub recovery: Recovery,

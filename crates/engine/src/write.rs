@@ -17,9 +17,6 @@ use crate::start::opened;
 use crate::store::Inner;
 use crate::sync::Ordering;
 
-/// An item never exceeds the largest part of a region, less headers.
-pub(crate) const ITEM_BYTES_MAX: u64 = (64 << 20) - 4096;
-
 /// A record stores the low half of its seqno, so a generation spans less than 2^32 of them; each open
 /// after a crash leaves a gap. Sealed far before that.
 /// Its unit tests do not open a store thousands of times.
@@ -106,6 +103,34 @@ impl Writer {
     /// them.
     pub fn take_ended(&mut self) -> Vec<Change> {
         std::mem::take(&mut self.ended)
+    }
+
+    /// The next seqno that is given out.
+    pub fn next_seqno(&self) -> u64 {
+        self.next_seqno
+    }
+
+    /// Goes on with a new generation, behind `last`, which the manifest covers.
+    pub fn go_on(
+        &mut self,
+        active: Arc<Memtable>,
+        descriptor: Option<Descriptor>,
+        chain: ChainWriter,
+        nonce: u64,
+        last: SeqNo,
+    ) {
+        self.active = active;
+        self.descriptor = descriptor;
+        self.chain = chain;
+        self.nonce = nonce;
+        self.next_seqno = last.0 + 1;
+        self.credit = Credit::default();
+        self.covered = true;
+    }
+
+    /// Whether the manifest names the next generation already.
+    pub fn is_prepared(&self) -> bool {
+        self.prepared.is_some()
     }
 
     /// Whether the manifest names the chain that this writer appends to.
@@ -232,7 +257,7 @@ impl Inner {
     }
 
     /// Lets the region remember a chain that the manifest has just learned of.
-    fn witness(&self, chain: &Chain, nonce: u64) -> Result<()> {
+    pub fn witness(&self, chain: &Chain, nonce: u64) -> Result<()> {
         self.space
             .set_witness(Witness::of(chain.id, nonce))
             .map_err(|error| self.poison.poison(error))
@@ -311,7 +336,7 @@ impl Inner {
 
     /// Seals the active generation and goes on in the next. Without a free descriptor the active
     /// one just grows.
-    fn rotate(&self, writer: &mut Writer) -> Result<()> {
+    pub fn rotate(&self, writer: &mut Writer) -> Result<()> {
         if writer.prepared.is_none() {
             self.reclaim_descriptors(writer)?;
         }

@@ -37,6 +37,7 @@ fn options() -> Options {
     };
     options.pm_region.part_bytes_first = 256 << 10;
     options.memtable.bytes_max = 3000;
+    options.memtable.item_bytes_max = 4 << 10;
     options.manifest.bytes_max = 512;
     options
 }
@@ -124,10 +125,15 @@ fn work(world: &World, run: &mut Run) -> Result<()> {
         if session % 2 == 1 {
             drop_first(&engine, run)?;
         }
-        for _ in 0..12 {
+        for n in 0..12 {
+            // Two of them are larger than an item.
+            let changes = match n {
+                4 | 5 => 24,
+                _ => 1 + rng.below(3),
+            };
             let mut after = run.acknowledged.clone();
             let mut batch = WriteBatch::new();
-            for _ in 0..1 + rng.below(3) {
+            for _ in 0..changes {
                 let key = format!("{:02}", rng.below(30)).into_bytes();
                 let (cf, cf_name) = match rng.one_in(2) {
                     true => (family, name.clone()),

@@ -75,6 +75,8 @@ fn options(rng: &mut Rng) -> Options {
     options.pm_region.part_bytes_first = 256 << 10 << rng.below(4);
     options.pm_region.zones_ahead = 1 + rng.below(8) as u64;
     options.memtable.bytes_max = *rng.pick(&[1, 20_000, 64 << 10, 1 << 20, 64 << 20]);
+    options.memtable.item_bytes_max =
+        *rng.pick(&[4 << 10, 50_000, options.memtable.item_bytes_max]);
     options.memtable.replay_threads = rng.below(4) as u64;
     options.memtable.idle_ms = *rng.pick(&[0, 1, 1000]);
     options.read.readahead = *rng.pick(&[1, 2, 3, 64, 4096]);
@@ -238,7 +240,12 @@ impl Run {
             // Never committed.
             return;
         }
-        batch.commit(Durability::Immediate).unwrap();
+        if let Err(error) = batch.commit(Durability::Immediate) {
+            // There are as many generations as can be, and a batch would be one more.
+            assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{error}");
+            assert!(error.to_string().contains("item_bytes_max"), "{error}");
+            return;
+        }
         assert!(batch.is_empty());
         for (family, content) in self.families.iter_mut().zip(after) {
             family.1 = content;

@@ -75,26 +75,22 @@ fn keys_and_values() {
 fn batches() {
     let home = home();
     let dir = home.path().join("db");
-    let big_enough = Options {
-        pm: 1 << 30,
-        ..options()
-    };
-    let db = Db::open(&dir, big_enough.clone()).unwrap();
+    let db = Db::open(&dir, options()).unwrap();
     fill(&db);
     // Opened again and not written to, it has nothing to do in the background.
     db.close().unwrap();
-    let db = Db::open(&dir, big_enough.clone()).unwrap();
+    let db = Db::open(&dir, options()).unwrap();
     let before = snapshot(&dir);
-    // Over what one item holds.
+    // Over what one item holds, and over what the region does.
     let mut too_big = db.batch();
     let value = vec![3; VALUE_INLINE_MAX];
     for n in 0..64u8 {
         too_big.put([n], &value);
     }
-    let says = ["batch", "67104768", "takes"];
+    let says = ["region", "is full"];
     refused(
         too_big.commit(Durability::Immediate),
-        ErrorKind::Unsupported,
+        ErrorKind::OutOfSpace,
         &says,
     );
     assert_eq!(too_big.len(), 64, "the batch stays as it was");
@@ -139,17 +135,28 @@ fn batches() {
     db.batch().commit(Durability::Immediate).unwrap();
     assert_eq!(db.metrics().seqno_visible, seqno);
     assert_filled(&db);
-    // A little less is one item.
+    drop((db, mixed, too_big));
+    // In a larger region a little less is one item, and that batch is staged.
+    let big_enough = Options {
+        pm: 1 << 30,
+        ..options()
+    };
+    let db = Db::open(&dir, big_enough.clone()).unwrap();
     let mut batch = db.batch();
     for n in 0..63u8 {
         batch.put([n], &value);
     }
     batch.commit(Durability::Immediate).unwrap();
-    drop((db, batch, mixed, too_big));
+    let mut staged = db.batch();
+    for n in 0..64u8 {
+        staged.put([n], &value);
+    }
+    staged.commit(Durability::Immediate).unwrap();
+    drop((db, batch, staged));
     let db = Db::open(&dir, big_enough).unwrap();
     assert_eq!(db.metadata().unwrap().as_deref(), Some(&b""[..]));
-    assert_eq!(db.range([0]..=[62]).count(), 63);
-    assert!(*db.get([62]).unwrap().unwrap() == value);
+    assert_eq!(db.range([0]..=[63]).count(), 64);
+    assert!(*db.get([63]).unwrap().unwrap() == value);
 }
 
 #[test]
@@ -230,11 +237,12 @@ fn options_out_of_range() {
     }
     assert!(out_of_range > 8);
     // Set past the parser: opening looks again.
-    let breaks: [fn(&mut Options); 5] = [
+    let breaks: [fn(&mut Options); 6] = [
         |o| o.read.readahead = 0,
         |o| o.pm_region.part_bytes_first = 3 << 18,
         |o| o.pm_region.zones_ahead = 0,
         |o| o.manifest.bytes_max = 1,
+        |o| o.memtable.item_bytes_max = 64 << 20,
         |o| o.memtable.replay_threads = 10_000,
     ];
     for break_it in breaks {

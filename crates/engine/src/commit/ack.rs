@@ -35,7 +35,7 @@ const WAITING_MAX: usize = 1 << 16;
 /// Commits that wait for `durable` without a thread.
 #[derive(Default)]
 pub(crate) struct Acks {
-    waiting: Mutex<BTreeMap<u64, Callback>>,
+    pub waiting: Mutex<BTreeMap<u64, Callback>>,
     /// Whether a thread calls callbacks.
     running: AtomicBool,
 }
@@ -116,7 +116,14 @@ impl Engine {
             durability: Durability::Buffered,
             no_slowdown,
         };
-        let granted = self.grant(entries.clone(), item_bytes(entries.clone()), options)?;
+        let bytes = item_bytes(entries.clone());
+        if inner.is_oversized(entries.len(), bytes) {
+            self.write_staged(entries, bytes, options, Some(done))?;
+            inner.wrote(true);
+            self.request_sync();
+            return Ok(());
+        }
+        let granted = self.grant(entries.clone(), bytes, options)?;
         let last = granted.group.last;
         lock(&inner.acks.waiting).insert(last.0, done);
         if let Err(error) = inner.carry(&granted.group, entries, options.durability) {

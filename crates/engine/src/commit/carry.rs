@@ -44,7 +44,7 @@ pub(crate) struct Group {
 
 /// A group that has not finished yet. Dropped like that, by an error or by a panic, it never can,
 /// and nothing behind it can: those who wait must learn, not hang.
-struct Flying<'a>(&'a Inner);
+pub(crate) struct Flying<'a>(pub &'a Inner);
 
 impl Drop for Flying<'_> {
     fn drop(&mut self) {
@@ -187,7 +187,7 @@ impl Inner {
         }
     }
 
-    fn count_entries<'a>(&self, entries: impl Iterator<Item = BatchEntry<'a>>) {
+    pub fn count_entries<'a>(&self, entries: impl Iterator<Item = BatchEntry<'a>>) {
         let (mut puts, mut deletes, mut user) = (0, 0, 0);
         for entry in entries {
             match entry.kind {

@@ -10,7 +10,7 @@ use crate::commit::bucket::{Bucket, Joined, Led, Request};
 use crate::commit::carry::Durability;
 use crate::store::{Engine, Inner};
 use crate::sync::{lock_short, try_lock};
-use crate::write::{ITEM_BYTES_MAX, busy};
+use crate::write::busy;
 
 /// How a write is to be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -19,7 +19,8 @@ pub struct WriteOptions {
     pub durability: Durability,
     /// Whether to give up with [`Error::Busy`] rather than wait for the manifest, for the region's
     /// growth, for another writer's grant, or for room among the writes in flight. It still waits for
-    /// its own persist, and for those of writes before it.
+    /// its own persist, and for those of writes before it. A batch over `memtable.item_bytes_max` always
+    /// waits for the manifest.
     pub no_slowdown: bool,
 }
 
@@ -30,17 +31,6 @@ impl From<Durability> for WriteOptions {
             ..WriteOptions::default()
         }
     }
-}
-
-/// Whether one item can hold that much.
-fn check_item(bytes: u64) -> Result<()> {
-    if bytes > ITEM_BYTES_MAX {
-        return Err(Error::Unsupported(format!(
-            "a batch over {ITEM_BYTES_MAX} bytes needs staging, which this version does not have; \
-             this one takes {bytes}"
-        )));
-    }
-    Ok(())
 }
 
 /// A granted write, acknowledged by [`Inner::acknowledge`].
@@ -54,10 +44,9 @@ impl Engine {
     /// Applies `entries` as one: visible together on return, and durable as `mode` says.
     ///
     /// # Errors
-    /// [`Error::OutOfSpace`] naming the budget, [`Error::Unsupported`] for a batch larger than an
-    /// item, [`Error::InvalidArgument`] for a family that was dropped, [`Error::Busy`] if the mode asks
-    /// for it: nothing was written. [`Error::Poisoned`] after a failed persist: the outcome of the
-    /// write that met the failure is unknown.
+    /// [`Error::OutOfSpace`] naming the budget, [`Error::InvalidArgument`] for a family that was
+    /// dropped, [`Error::Busy`] if the mode asks for it: nothing was written. [`Error::Poisoned`] after
+    /// a failed persist: the outcome of the write that met the failure is unknown.
     pub fn write<'a>(
         &self,
         entries: impl ExactSizeIterator<Item = BatchEntry<'a>> + Clone,
@@ -71,9 +60,10 @@ impl Engine {
         }
         inner.check_writable()?;
         let bytes = item_bytes(entries.clone());
-        check_item(bytes)?;
-        // What returns without a persist gains nothing by waiting for others.
-        if mode.durability == Durability::Buffered || mode.no_slowdown {
+        // What returns without a persist gains nothing by waiting for others, and what is staged has
+        // nothing in common with them.
+        let alone = mode.durability == Durability::Buffered || mode.no_slowdown;
+        if alone || inner.is_oversized(entries.len(), bytes) {
             return self.write_alone(entries, bytes, mode);
         }
         let bucket = inner.buckets.mine();
@@ -103,6 +93,10 @@ impl Engine {
         bytes: u64,
         mode: WriteOptions,
     ) -> Result<Submitted> {
+        if self.inner.is_oversized(entries.len(), bytes) {
+            let last = self.write_staged(entries, bytes, mode, None)?;
+            return Ok(Submitted { last, due: true });
+        }
         let granted = self.grant(entries.clone(), bytes, mode)?;
         self.inner.carry(&granted.group, entries, mode.durability)?;
         Ok(Submitted {
@@ -119,7 +113,11 @@ impl Engine {
     ) -> Result<Granted> {
         let inner = &*self.inner;
         let records = entries.len() as u64;
-        check_item(bytes)?;
+        if inner.is_oversized(entries.len(), bytes) {
+            return Err(Error::Unsupported(format!(
+                "a batch of {bytes} bytes is staged, and is never in flight"
+            )));
+        }
         let deletes_only = entries.clone().all(|entry| entry.kind == Kind::Delete);
         let reserve = if deletes_only {
             Reserve::Use
@@ -168,7 +166,10 @@ impl Engine {
     ) -> Result<()> {
         let inner = &*self.inner;
         let commit = &inner.options.commit;
-        let more = commit.group_bytes_max.saturating_sub(bytes);
+        let most = commit.group_bytes_max;
+        let more = most
+            .min(inner.options.memtable.item_bytes_max)
+            .saturating_sub(bytes);
         if commit.group_wait_us > 0 {
             led.wait_for_followers(more, std::time::Duration::from_micros(commit.group_wait_us));
         }

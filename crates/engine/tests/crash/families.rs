@@ -12,13 +12,6 @@ use crate::workload::{below, change, run, value};
 
 const NAMES: &[&str] = &["red", "blue", "green"];
 
-/// What readers see: nothing is in flight, but the last writes may not be durable.
-fn visible(life: &Life) -> Model {
-    let tracker = &mut life.tracker.lock().unwrap();
-    let expect = tracker.expect();
-    Model::clone(expect.allowed.last().expect("one"))
-}
-
 /// A change of one key in each of a few families, and metadata of some.
 fn over_families(model: &Model, random: &SeededRandom) -> Op {
     let mut changes = Vec::new();
@@ -45,7 +38,7 @@ fn over_families(model: &Model, random: &SeededRandom) -> Op {
 
 /// Makes the family that is missing, or drops the one that is there.
 fn toggle(life: &Life, name: &str) {
-    let op = match (visible(life).id(name), name) {
+    let op = match (life.visible().id(name), name) {
         (Some(_), _) => Op::Drop(name.into()),
         (None, "blue") => Op::Descending(name.into()),
         (None, _) => Op::Family(name.into()),
@@ -64,17 +57,17 @@ pub fn come_and_go(life: &mut Life, random: &SeededRandom) {
             0 => Durability::Buffered,
             _ => Durability::Immediate,
         };
-        let op = over_families(&visible(life), random);
+        let op = over_families(&life.visible(), random);
         assert!(life.run_as(&op, durability).unwrap(), "there is room");
         if n % 3 == 2 {
             toggle(life, NAMES[below(random, NAMES.len())]);
         }
     }
     // The one thing that no seed leaves out: a name that comes back with nothing in it.
-    if visible(life).id("red").is_none() {
+    if life.visible().id("red").is_none() {
         toggle(life, "red");
     }
-    let red = visible(life).id("red").expect("it is there");
+    let red = life.visible().id("red").expect("it is there");
     let old = vec![
         Change {
             cf: red,
@@ -86,14 +79,14 @@ pub fn come_and_go(life: &mut Life, random: &SeededRandom) {
     run(life, &Op::Write(old));
     toggle(life, "red");
     toggle(life, "red");
-    run(life, &over_families(&visible(life), random));
+    run(life, &over_families(&life.visible(), random));
 }
 
 /// The same over sealed generations, switches of the manifest, and clean closes.
 pub fn through_lives(life: &mut Life, random: &SeededRandom) {
     for n in 0..3 {
         toggle(life, NAMES[n % 2]);
-        run(life, &over_families(&visible(life), random));
+        run(life, &over_families(&life.visible(), random));
         run(life, &Op::put(0, b"filler", value(random, 900)));
         toggle(life, NAMES[below(random, 2)]);
         if n == 1 {

@@ -22,6 +22,15 @@ fn ops(seed: u64) -> Vec<Op> {
             value: (n % 5 != 4).then(|| vec![n; len].into()),
         };
         ops.push(Op::Write(vec![change(0), change(1)]));
+        if n % 8 == 5 {
+            // Larger than an item.
+            let part = |k| Change {
+                cf: u16::from(k % 2),
+                key: vec![k],
+                value: Some(vec![n; 500].into()),
+            };
+            ops.push(Op::Write((0..10).map(part).collect()));
+        }
     }
     ops
 }
@@ -30,6 +39,7 @@ fn ops(seed: u64) -> Vec<Op> {
 fn fail_at(n: u64, seed: u64) -> bool {
     let mut options = options();
     options.memtable.bytes_max = 1 << 10;
+    options.memtable.item_bytes_max = 4 << 10;
     let mut life = Life::fresh(&options, seed);
     life.open().unwrap();
     life.pm.fail_fence_in(n);

@@ -105,6 +105,12 @@ impl Life {
         self.tracker.lock().unwrap().expect().allowed[0].clone()
     }
 
+    /// What readers see: nothing is in flight, but the last writes may not be durable.
+    pub fn visible(&self) -> Model {
+        let expect = self.tracker.lock().unwrap().expect();
+        Model::clone(expect.allowed.last().expect("one"))
+    }
+
     pub fn engine(&self) -> &Engine {
         self.engine.as_ref().expect("the store is open")
     }

@@ -13,6 +13,7 @@
 //! | `groups` | workloads with several groups in flight, and buffered writes |
 //! | `families` | those of column families and their metadata |
 //! | `reclaim` | workloads in which generations are dropped |
+//! | `staged` | those in which batches are staged |
 //! | `states` | the exploration itself, its bars and the sites it must reach |
 //! | `raw` | several items in flight, which one writer alone never has |
 //! | `planted` | the same with bugs planted, each of which must be caught |
@@ -34,5 +35,6 @@ mod raw;
 mod reclaim;
 mod snapshot;
 mod space;
+mod staged;
 mod states;
 mod workload;

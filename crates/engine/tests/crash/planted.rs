@@ -101,6 +101,11 @@ fn giving_a_descriptor_back_before_the_edit_is_caught() {
 }
 
 /// Runs `story` without the bug, which must come out right, and with it, which must not.
+#[test]
+fn committing_a_staged_batch_that_is_not_written_back_is_caught() {
+    caught_in_work("staged", Bug::AdoptUnpersisted);
+}
+
 fn only_with(bug: Bug, story: impl Fn() -> Result<(), String>) {
     caught(&story).unwrap();
     let _bug = plant(bug);

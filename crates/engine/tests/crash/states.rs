@@ -129,8 +129,16 @@ const RECLAIM: Part = Part {
     sites: GENERATIONS,
 };
 
+const STAGED: Part = Part {
+    workloads: &["staged", "staged-lives"],
+    seeds: 1,
+    bar: 20_000,
+    sites: GENERATIONS,
+};
+
 const PARTS: &[&Part] = &[
-    &CREATION, &SMALL, &SEALS, &GROWTH, &MANIFEST, &REOPEN, &GROUPS, &BUFFERED, &FAMILIES, &RECLAIM,
+    &CREATION, &SMALL, &SEALS, &GROWTH, &MANIFEST, &REOPEN, &GROUPS, &BUFFERED, &FAMILIES,
+    &RECLAIM, &STAGED,
 ];
 
 /// What the issue asks of one run of the tests.
@@ -211,6 +219,11 @@ fn families_that_come_and_go_survive_every_crash() {
 #[test]
 fn dropping_dead_generations_survives_every_crash() {
     run(&RECLAIM);
+}
+
+#[test]
+fn staged_batches_survive_every_crash() {
+    run(&STAGED);
 }
 
 /// A store that crashes after every write does not lose space with each life.

@@ -9,6 +9,7 @@ use crate::groups;
 use crate::life::{Life, options};
 use crate::oracle::{Change, Op};
 use crate::reclaim;
+use crate::staged;
 
 /// A history to crash.
 pub struct Workload {
@@ -178,6 +179,20 @@ pub const ALL: &[Workload] = &[
         from_creation: false,
         before: nothing_before,
         body: reclaim::unsettled,
+    },
+    Workload {
+        name: "staged",
+        set: staged::small_items,
+        from_creation: false,
+        before: groups::families,
+        body: staged::staged,
+    },
+    Workload {
+        name: "staged-lives",
+        set: staged::small_items_and_manifest,
+        from_creation: false,
+        before: nothing_before,
+        body: staged::staged_lives,
     },
 ];
 

@@ -1,0 +1,418 @@
+//! Oversized batches: written ahead, beside all other writers, and committed by one edit.
+//!
+//! A batch that takes more than [`item_bytes_max`] would hold up everybody behind it in the ring, and
+//! one beyond the largest part of the region would not fit into an item at all. So it is written
+//! into a chain of its own, which becomes a sealed generation of its own (`memtable::stage`).
+//!
+//! # Steps
+//! 1. *Reserve* (under the writer's lock): both budgets are checked, DRAM is promised, and an edit
+//!    reserves the chain's id, so that it is never another's.
+//! 2. *Store* (no lock held): the records, numbered from 1, are stored, persisted and indexed, item after
+//!    item, in zones of the chain. Nobody can see them: neither view nor manifest names them.
+//! 3. *Commit* (under the writer's lock): the active generation is sealed, which waits for all groups in
+//!    flight and makes them durable. The batch gets the next seqnos. **One edit is the commit**: it
+//!    cuts the chains before, makes the staged chain a generation of its own, and opens a new active
+//!    generation behind it. The generation that the seal has made active has no record yet and
+//!    goes in the same edit: generations are numbered in the order of their seqnos. (Where the active
+//!    one has no record, as behind another staged batch, it goes itself and nothing is sealed.)
+//! 4. *Publish*: the view with both generations, then `visible` and `durable` move over the batch at
+//!    once, as over any other group.
+//!
+//! # Invariants
+//! 1. *Law of age.* What was granted before step 3 lies in older generations, with lower seqnos; what is
+//!    granted after it in the generation behind, with higher ones. The lock is held throughout.
+//! 2. *All or nothing for readers.* `visible` moves over the whole batch in one step, and the view has
+//!    its generation before. A reader of an earlier moment that finds the generation in its view finds
+//!    in it one version of each key, with a seqno above its own: none that it may see; it goes on
+//!    to older generations, which is why no index of theirs is touched.
+//! 3. *`durable` is a prefix.* The edit is written when all that was granted before is durable, what was
+//!    written `Buffered` included. So a staged batch is durable when its call returns, whatever was
+//!    asked for; a callback is on the list before the group finishes, as any other's (`ack`).
+//! 4. *Nothing fails halfway.* Between the edit and the end of step 4 only a persist may fail, which
+//!    poisons the store, as a panic there does (`carry::Flying`).
+//! 5. *DRAM.* What is promised in step 1 counts in every promise until the batch is committed or given
+//!    up, whether it is in use by then or not (`dram`).
+//! 6. *Closing* waits for batches that are being staged, before it gives the region up: each holds
+//!    [`Inner::stages`] shared. One that finds the store closed between two records gives up.
+//! 7. *Reclaiming* cannot meet the batch before it is in the view; from then on it is a sealed generation
+//!    like others. Between view and `visible` its versions are above what is settled, so that they make
+//!    nothing dead (`memtable::needed`).
+//! 8. *Families*: none of the batch has been dropped at the commit (`families`, invariant 2).
+//!
+//! # Crash argument
+//! Before the edit the manifest does not name the staged chain: the next open finds its zones free, and no
+//! seqno of its was ever given out. The edit is written when every item of the batch is durable,
+//! and everything granted before it. After it recovery finds the chain complete at its cut, between the
+//! chain before, complete at its own, and the new active chain, which has no zone. Descriptors that
+//! the edit named and a crash kept from being made are made by the next open; a staged generation needs
+//! no floor, for its cut is in the manifest (`recover::is_sealed`). The witness lags behind one edit,
+//! as with every edit that opens a chain. Replay is that of any generation.
+//!
+//! # When something fails
+//! Up to the edit nothing has happened: the zones are free again, the promise is taken back. If a persist
+//! failed, or the edit, the store is poisoned; the zones are left alone then, since nobody knows
+//! whether the manifest names them.
+//!
+//! # What bounds a batch
+//! `limits::BATCH_BYTES_MAX`; what is free in persistent memory, in however many pieces, less the zone
+//! that is kept back; DRAM for its index; and one free generation descriptor, two where nothing is
+//! prepared. Each is an error that says so, before anything is written where it can be known then.
+//! A single record is never staged: it could not be divided, and fits into an item.
+//!
+//! [`item_bytes_max`]: thermocline_base::options::MemtableOptions::item_bytes_max
+
+use std::collections::BTreeMap;
+
+use thermocline_base::{BatchEntry, CfId, Error, Result, SeqNo};
+use thermocline_memtable::{Chain, ChainWriter, Descriptor, Memtable, Stage, Staged};
+use thermocline_version::{Change, NextIds, VersionEdit};
+
+use crate::commit::ack::Callback;
+use crate::commit::carry::Flying;
+use crate::commit::submit::WriteOptions;
+use crate::events::Event;
+use crate::start::opened;
+use crate::store::{Engine, Inner};
+use crate::sync::{Arc, Ordering, lock, read};
+use crate::view::View;
+use crate::write::Writer;
+
+/// A batch between its reservation and its commit.
+struct Staging<'s, 'b> {
+    inner: &'s Inner,
+    /// Taken by the commit, right before the edit.
+    stage: Option<Stage<'b>>,
+    /// Of the chain.
+    nonce: u64,
+    /// DRAM promised for its index.
+    promised: u64,
+}
+
+impl Drop for Staging<'_, '_> {
+    fn drop(&mut self) {
+        let zones = self.stage.take().map(|stage| stage.zones().to_vec());
+        self.inner
+            .staging
+            .fetch_sub(self.promised, Ordering::Relaxed);
+        // After a failed persist nobody knows what the manifest names.
+        if let Some(zones) = zones
+            && self.inner.poison.check().is_ok()
+        {
+            self.inner.space.release(&zones);
+        }
+    }
+}
+
+/// What the edit has made of a batch.
+struct Adoption {
+    /// The generation that had no record and is gone.
+    unused: u64,
+    /// The batch's generation.
+    own: u64,
+    first: SeqNo,
+    last: SeqNo,
+    /// The generation behind it, and its chain.
+    next: u64,
+    chain: Chain,
+    nonce: u64,
+}
+
+impl Engine {
+    /// Applies `entries`, whose items would take `bytes` bytes, as one. It is durable on return; `told`
+    /// waits for that like other callbacks.
+    ///
+    /// # Errors
+    /// As [`Engine::write`]; `told` is never called then.
+    pub(crate) fn write_staged<'a>(
+        &self,
+        entries: impl ExactSizeIterator<Item = BatchEntry<'a>> + Clone,
+        bytes: u64,
+        mode: WriteOptions,
+        told: Option<Callback>,
+    ) -> Result<SeqNo> {
+        let inner = &*self.inner;
+        if mode.no_slowdown {
+            return Err(Error::Busy(format!(
+                "a batch of {bytes} bytes exceeds memtable.item_bytes_max, {}: it always waits for \
+                 the manifest, and it asked not to; write smaller batches, or let this one wait",
+                inner.options.memtable.item_bytes_max
+            )));
+        }
+        // Invariant 6.
+        let _staging = read(&inner.stages);
+        let staged = inner
+            .reserve_stage(entries.clone(), bytes)
+            .and_then(|staging| inner.store_stage(staging, entries.clone()))
+            .and_then(|(staging, staged)| {
+                inner.commit_stage(staging, staged, entries.clone(), told)
+            });
+        match &staged {
+            Ok(_) => inner.events.accepted(bytes),
+            Err(error) => inner.events.refused(bytes, error),
+        }
+        let last = staged?;
+        inner.count_entries(entries);
+        Ok(last)
+    }
+}
+
+impl Inner {
+    /// Whether a batch of `records` records that would take `bytes` bytes as one item is staged.
+    #[inline]
+    pub fn is_oversized(&self, records: usize, bytes: u64) -> bool {
+        bytes > self.options.memtable.item_bytes_max && records > 1
+    }
+
+    /// Step 1.
+    fn reserve_stage<'b>(
+        &self,
+        entries: impl Iterator<Item = BatchEntry<'b>> + Clone,
+        bytes: u64,
+    ) -> Result<Staging<'_, 'b>> {
+        let mut updates: BTreeMap<CfId, u64> = BTreeMap::new();
+        for entry in entries.clone() {
+            *updates.entry(entry.cf).or_default() += 1;
+        }
+        let mut writer = lock(&self.writer);
+        let writer = &mut *writer;
+        self.check_writable()?;
+        self.families.check_write(entries)?;
+        self.find_descriptors(writer)?;
+        if !self.space.could_hold(bytes) {
+            self.reclaim_or(writer, self.space.full(bytes))?;
+            if !self.space.could_hold(bytes) {
+                return Err(self.space.full(bytes));
+            }
+        }
+        // Ids of chains are given out in the order in which the manifest learns of them.
+        self.record_chain(writer)?;
+        let ids = lock(&self.manifest).state().next_ids();
+        let nonce = self.world.env.random_u64()?;
+        let incarnation = writer.chain.chain().incarnation;
+        // Its base is not known yet: 1 stands for 1.
+        let chain = Chain::new(&self.db_id, ids.chain, incarnation, nonce, 1);
+        let most = self.options.memtable.item_bytes_max;
+        let stage = Stage::new(&self.space, chain, &self.account, most);
+        let bound = updates.iter().map(|(&cf, &n)| stage.reserve_bound(cf, n));
+        let promised = self.reserve_staged_dram(writer, bound.sum())?;
+        let staging = Staging {
+            inner: self,
+            stage: Some(stage),
+            nonce,
+            promised,
+        };
+        let reserved = NextIds {
+            chain: ids.chain + 1,
+            ..ids
+        };
+        self.edit(Change::NextIds(reserved).into())?;
+        // The region knows the newest chain, were it only reserved.
+        self.witness(&chain, nonce)?;
+        Ok(staging)
+    }
+
+    /// Step 2.
+    fn store_stage<'s, 'b>(
+        &'s self,
+        mut staging: Staging<'s, 'b>,
+        entries: impl Iterator<Item = BatchEntry<'b>>,
+    ) -> Result<(Staging<'s, 'b>, Staged)> {
+        let Some(stage) = &mut staging.stage else {
+            unreachable!("it is taken by the commit");
+        };
+        for entry in entries {
+            // Whoever closes waits for this batch, and a poisoned store will not take it.
+            self.check_writable()?;
+            loop {
+                match stage.push(entry) {
+                    Err(full @ Error::OutOfSpace(_)) => {
+                        self.reclaim_or(&mut lock(&self.writer), full)?;
+                    }
+                    pushed => {
+                        pushed.map_err(|error| self.poison.poison(error))?;
+                        break;
+                    }
+                }
+            }
+        }
+        let staged = stage.complete();
+        let staged = staged.map_err(|error| self.poison.poison(error))?;
+        Ok((staging, staged))
+    }
+
+    /// Steps 3 and 4. Returns the batch's last seqno.
+    fn commit_stage<'b>(
+        &self,
+        mut staging: Staging<'_, 'b>,
+        staged: Staged,
+        entries: impl Iterator<Item = BatchEntry<'b>> + Clone,
+        told: Option<Callback>,
+    ) -> Result<SeqNo> {
+        let mut writer = lock(&self.writer);
+        let writer = &mut *writer;
+        // Again: both may have changed meanwhile.
+        self.check_writable()?;
+        self.families.check_write(entries)?;
+        self.find_descriptors(writer)?;
+        let unused = self.begin_generation(writer)?;
+        let nonce = self.world.env.random_u64()?;
+        let Some(stage) = staging.stage.take() else {
+            unreachable!("it is taken once");
+        };
+        // From here on nothing may fail but a persist.
+        let flying = Flying(self);
+        let adoption = self.adopt(writer, staged, staging.nonce, unused, nonce)?;
+        let last = adoption.last;
+        self.publish(writer, stage, adoption)?;
+        if let Some(told) = told {
+            lock(&self.acks.waiting).insert(last.0, told);
+        }
+        // Nothing is in flight, so it finishes as it is granted.
+        let ticket = self.ring.grant(last.0, staged.records);
+        self.ring.finish(ticket, None);
+        std::mem::forget(flying);
+        Ok(last)
+    }
+
+    /// The edit.
+    fn adopt(
+        &self,
+        writer: &mut Writer,
+        staged: Staged,
+        staged_nonce: u64,
+        unused: u64,
+        nonce: u64,
+    ) -> Result<Adoption> {
+        let first = SeqNo(writer.next_seqno());
+        let last = SeqNo(first.0 + staged.records - 1);
+        let ids = lock(&self.manifest).state().next_ids();
+        let (own, next) = (ids.generation, ids.generation + 1);
+        let incarnation = writer.chain.chain().incarnation;
+        // It follows on from the batch: base 0 in the manifest.
+        let chain = Chain::new(&self.db_id, ids.chain, incarnation, nonce, 0);
+        let mut edit = VersionEdit {
+            changes: writer.take_ended(),
+        };
+        edit.changes.extend([
+            Change::GenerationDropped { id: unused },
+            Change::GenerationCreated { id: own },
+            Change::ChainAdopted {
+                chain: staged.chain,
+                generation: own,
+                incarnation,
+                nonce: staged_nonce,
+                base_seqno: first.0,
+                last_seqno: last.0,
+                end: staged.end.0,
+            },
+            Change::GenerationCreated { id: next },
+            opened(&chain, next, nonce, None),
+        ]);
+        self.edit(edit)?;
+        self.witness(&chain, nonce)?;
+        let chain = Chain {
+            base: last.0 + 1,
+            ..chain
+        };
+        Ok(Adoption {
+            unused,
+            own,
+            first,
+            last,
+            next,
+            chain,
+            nonce,
+        })
+    }
+
+    /// Puts what the edit has named into descriptors, into the view and in the writer's hands.
+    fn publish(&self, writer: &mut Writer, stage: Stage<'_>, adoption: Adoption) -> Result<()> {
+        let Adoption {
+            unused, own, next, ..
+        } = adoption;
+        self.give_descriptor_back(writer.descriptor.take())?;
+        let describe = |generation| {
+            Descriptor::create(&self.space, &self.db_id, generation)
+                .map_err(|error| self.poison.poison(error))
+        };
+        let (descriptor, next_descriptor) = (describe(own)?, describe(next)?);
+        let zones = stage.zones().to_vec();
+        let memtable = Arc::new(stage.adopted(own, adoption.first));
+        let region = self.space.region().clone();
+        let active = Memtable::new(region, next, vec![adoption.chain]).charged_to(&self.account);
+        let active = Arc::new(active);
+        self.adopted(unused, own, zones, descriptor);
+        let view = self.view.load();
+        let older = view.memtables.iter().filter(|m| m.generation() != unused);
+        let memtables = [active.clone(), memtable.clone()];
+        self.view.store(Arc::new(View {
+            memtables: memtables.into_iter().chain(older.cloned()).collect(),
+        }));
+        let chain = ChainWriter::new(self.space.clone(), adoption.chain, None);
+        writer.go_on(
+            active,
+            next_descriptor,
+            chain,
+            adoption.nonce,
+            adoption.last,
+        );
+        self.events.emit(Event::GenerationSealed {
+            id: own,
+            records: memtable.len(),
+            bytes: memtable.bytes(),
+        });
+        Ok(())
+    }
+
+    /// Sees to it that a commit finds descriptors for its generations: for its own, and for the one
+    /// that a seal makes active if none is prepared.
+    fn find_descriptors(&self, writer: &mut Writer) -> Result<()> {
+        let generations = self.space.generations();
+        let seals = !self.is_unused(writer) && !writer.is_prepared();
+        let wanted = 1 + usize::from(seals);
+        if generations.free() < wanted {
+            self.reclaim_for(writer)?;
+        }
+        if generations.free() < wanted {
+            return Err(Error::OutOfSpace(
+                "there are as many memtable generations as can be, and a batch over \
+                 memtable.item_bytes_max becomes one of its own; write smaller batches, or delete"
+                    .into(),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Whether the active generation has no record and no zone, and its one chain is the writer's.
+    fn is_unused(&self, writer: &Writer) -> bool {
+        let chain = &writer.chain;
+        let no_zone = chain.rest().is_none() && chain.zones().is_empty();
+        if !no_zone || !writer.active.is_empty() || !writer.is_recorded() || writer.is_prepared() {
+            return false;
+        }
+        let manifest = lock(&self.manifest);
+        let generation = manifest
+            .state()
+            .generations()
+            .get(&writer.active.generation());
+        generation.is_some_and(|generation| generation.chains.len() == 1)
+    }
+
+    /// Makes the active generation one that has no record, and all before it durable. Returns it.
+    fn begin_generation(&self, writer: &mut Writer) -> Result<u64> {
+        if self.is_unused(writer) {
+            // Nothing is in flight, but what was deferred in the generation before may not be
+            // durable.
+            self.drain()?;
+            return Ok(writer.active.generation());
+        }
+        let before = writer.active.generation();
+        self.rotate(writer)?;
+        let now = writer.active.generation();
+        assert!(now != before, "there was a descriptor for it");
+        Ok(now)
+    }
+}
+
+#[cfg(test)]
+mod tests;
