@@ -57,6 +57,7 @@
 //! `limits::BATCH_BYTES_MAX`; what is free in persistent memory, in however many pieces, less the zone
 //! that is kept back; DRAM for its index; and one free generation descriptor, two where nothing is
 //! prepared. Each is an error that says so, before anything is written where it can be known then.
+//! What is kept back for deletes serves small ones only.
 //! A single record is never staged: it could not be divided, and fits into an item.
 //!
 //! [`item_bytes_max`]: thermocline_base::options::MemtableOptions::item_bytes_max
@@ -235,6 +236,7 @@ impl Inner {
                 }
             }
         }
+        self.note_growth();
         let staged = stage.complete();
         let staged = staged.map_err(|error| self.poison.poison(error))?;
         Ok((staging, staged))
@@ -356,6 +358,8 @@ impl Inner {
             adoption.nonce,
             adoption.last,
         );
+        self.events.emit(Event::GenerationDropped { id: unused });
+        self.events.emit(Event::GenerationPrepared { id: next });
         self.events.emit(Event::GenerationSealed {
             id: own,
             records: memtable.len(),

@@ -297,6 +297,38 @@ fn its_index_is_in_the_budget_before_it_is_written() {
     assert_eq!(contents(&engine, CF).len(), usize::from(kept));
 }
 
+/// What is promised to a batch stays promised while others promise anew, and no more is used.
+#[test]
+fn promises_of_others_leave_that_of_a_batch_alone() {
+    let machine = Machine::new(8 * MIB);
+    let engine = open(&machine, 8 * MIB);
+    let inner = &engine.inner;
+    let batches = [0, 1].map(|n: u16| puts(CF, n * 30_000..n * 30_000 + 30_000, b"v"));
+    let staging = batches.each_ref().map(|batch| {
+        let bytes = thermocline_memtable::item_bytes(batch.iter());
+        inner.reserve_stage(batch.iter(), bytes).unwrap()
+    });
+    for (staging, batch) in staging.into_iter().zip(&batches) {
+        // In more families than a promise made ahead is for, so that each write promises.
+        for n in 0..8 {
+            let options = CfOptions::default();
+            let cf = engine.family(&format!("{n}"), &options).unwrap().id;
+            write(&engine, &puts(cf, 0..1, b"small")).unwrap();
+        }
+        engine.cover_idle().unwrap();
+        let (staging, staged) = inner.store_stage(staging, batch.iter()).unwrap();
+        let account = &inner.account;
+        assert!(account.used() <= account.held(), "{account:?}");
+        assert_eq!(account.overdrawn(), 0);
+        let committed = inner.commit_stage(staging, staged, batch.iter(), None);
+        committed.unwrap();
+        write(&engine, &puts(CF, 0..1, b"v")).unwrap();
+        assert_eq!(account.overdrawn(), 0);
+    }
+    assert_eq!(inner.staging.load(Ordering::Relaxed), 0);
+    assert_eq!(contents(&engine, CF).len(), 60_000);
+}
+
 #[test]
 fn as_many_as_there_are_descriptors_and_more_when_those_are_dead() {
     let machine = Machine::new(4 * MIB);
@@ -469,6 +501,30 @@ fn readers_see_batches_whole_beside_other_writers() {
     drop(engine);
     let engine = Engine::open(World::real(), &home.path().join("db"), options).unwrap();
     assert_eq!(contents(&engine, CF), expected);
+}
+
+/// Whoever stages may still be storing: until that is over nobody else gets the region.
+#[test]
+fn the_region_is_not_given_up_while_somebody_stages() {
+    let home = tempfile::tempdir().unwrap();
+    let dir = home.path().join("db");
+    let again = || Engine::open(World::real(), &dir, options(16 * MIB));
+    let engine = again().unwrap();
+    write(&engine, &puts(CF, 0..1, b"v")).unwrap();
+    std::thread::scope(|scope| {
+        let stages = read(&engine.inner.stages);
+        let closing = scope.spawn(|| engine.close());
+        while !engine.inner.closed.load(Ordering::Acquire) {
+            std::thread::yield_now();
+        }
+        for _ in 0..1000 {
+            let error = again().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Locked, "{error}");
+        }
+        drop(stages);
+        closing.join().unwrap().unwrap();
+    });
+    assert_eq!(contents(&again().unwrap(), CF).len(), 1);
 }
 
 /// Closing comes at any time; what was acknowledged before is there, and every batch whole.
