@@ -1,0 +1,37 @@
+//! The engine's threads in random orders.
+//!
+//! Here the engine is built with the feature `shuttle` of `thermocline-base`: its locks, atomics and
+//! threads are those of a scheduler that runs one thread at a time and decides at each of their
+//! operations which one is next. Persistent memory, files and the clock are simulated. So an execution
+//! depends on nothing but the scheduler's decisions, and one that fails can be run again.
+//!
+//! # An execution (`workload`)
+//! Writers put batches of each kind of durability over two column families, through generations of a
+//! few batches each; readers look through snapshots, by lookups and by cursors in both directions, and
+//! look through older ones again; somebody syncs, works ahead, reclaims and lets time pass, or the
+//! store's own threads do; perhaps the world ends at some instant. At the end the store is closed and
+//! opened again.
+//!
+//! # What is checked (`seen`, `oracle`)
+//! 1. Whoever looks sees each batch whole or not at all, in all families, whichever way it looks.
+//! 2. A snapshot never changes. What two snapshots see is in the order of their seqnos.
+//! 3. Whoever looks sees what was acknowledged before, and nothing that was not begun.
+//! 4. After a crash everything acknowledged as durable is there, and all that came before it; what is
+//!    there is one moment of what was, not a mixture.
+//! 5. Nobody waits for ever, and every callback is made once.
+//!
+//! # What this does not see
+//! The scheduler takes every atomic for a sequentially consistent one. Weaker orderings are the
+//! business of loom's models (`crates/art/tests/loom`, `crates/engine/tests/loom`) and of the thread
+//! sanitizer. Nor does it take over the swap of the view (`arc-swap`), a single step here.
+//!
+//! # Running it
+//! The plain `cargo test` of the workspace does (`crates/testkit/tests/schedules.rs`). By itself:
+//! `cargo test --manifest-path schedules/Cargo.toml -- --nocapture`; with `SCHEDULES=n` there are `n`
+//! times as many executions, from other seeds.
+
+pub mod oracle;
+pub mod place;
+pub mod run;
+pub mod seen;
+pub mod workload;

@@ -1,0 +1,155 @@
+//! The simulated world of a store, and its end at some instant.
+
+use std::path::Path;
+
+use shuttle::rand::{Rng, thread_rng};
+use thermocline_base::options::Options;
+use thermocline_base::{CfOptions, Steps};
+use thermocline_engine::{Engine, Family, Runtime, RuntimeOptions, Setup, World};
+use thermocline_env::Env;
+use thermocline_env::sim::SimFs;
+use thermocline_pm::SimPm;
+use thermocline_pm::sim::CrashImage;
+
+use crate::oracle::{Bounds, Oracle};
+
+const PM: u64 = 1 << 20;
+const DIR: &str = "/db";
+
+/// Persistent memory and files, and what a store in them is opened with.
+#[derive(Debug, Clone)]
+pub struct Place {
+    pm: SimPm,
+    fs: SimFs,
+    options: Options,
+    /// Whether the store has threads of its own.
+    pub background: bool,
+}
+
+/// A store that is open in its world.
+#[derive(Debug, Clone)]
+pub struct Open {
+    /// The store.
+    pub engine: Engine,
+    /// Two families, of which the keys of one descend.
+    pub families: [Family; 2],
+    env: Env,
+    runtime: Runtime,
+}
+
+/// A world at one instant.
+pub struct Instant {
+    pm: CrashImage,
+    fs: SimFs,
+    /// What must have survived, and what may have.
+    pub bounds: Bounds,
+}
+
+impl Place {
+    /// A world without a store, for one that seals often and whose ring, buckets and deferred bytes are
+    /// few.
+    pub fn draw() -> Place {
+        let steps = Steps::new();
+        let mut options = Options {
+            pm: PM,
+            ..Options::default()
+        };
+        let mut rng = thread_rng();
+        options.pm_region.part_bytes_first = 256 << 10;
+        options.memtable.bytes_max = 1 << rng.gen_range(9..13);
+        options.memtable.replay_threads = 1; // threads of a scope are the system's
+        options.commit.buckets = rng.gen_range(1..3);
+        options.commit.ring_slots = rng.gen_range(1..4);
+        options.commit.buffered_bytes = 1 << rng.gen_range(8..12);
+        Place {
+            pm: SimPm::new(PM, steps.clone()),
+            fs: SimFs::new(steps),
+            options,
+            background: rng.gen_bool(0.5),
+        }
+    }
+
+    /// Opens the store, making it if there is none.
+    ///
+    /// # Panics
+    /// If that fails.
+    pub fn open(&self) -> Open {
+        let env = Env::simulated(self.fs.clone(), 7);
+        let world = World {
+            env: env.clone(),
+            sim: Some(self.pm.clone()),
+            shadow: None,
+            background: self.background,
+        };
+        let options = RuntimeOptions {
+            workers: 2,
+            ..RuntimeOptions::default()
+        };
+        let runtime = Runtime::with_clock(options, env.clock.clone()).unwrap();
+        let setup = Setup {
+            runtime: Some(runtime.clone()),
+            listener: None,
+        };
+        let dir = Path::new(DIR);
+        let engine = Engine::open_with(world, dir, self.options.clone(), setup).unwrap();
+        let descends = CfOptions::default().reverse(true);
+        let families = [
+            Family::DEFAULT,
+            engine.family("descends", &descends).unwrap(),
+        ];
+        Open {
+            engine,
+            families,
+            env,
+            runtime,
+        }
+    }
+
+    /// The world at one instant; other threads may run while it is looked at.
+    pub fn now(&self, oracle: &Oracle) -> Instant {
+        loop {
+            let before = self.fs.digest();
+            let durable = oracle.durable();
+            let pm = self.pm.crash();
+            let fs = self.fs.image_killed(Steps::new());
+            if fs.digest() == before && self.fs.digest() == before {
+                let bounds = Bounds {
+                    least: durable,
+                    most: oracle.started(),
+                };
+                return Instant { pm, fs, bounds };
+            }
+        }
+    }
+
+    /// The world after its end at that instant, in one of the states that it may be left in.
+    pub fn after(&self, instant: &Instant) -> Place {
+        let mut rng = thread_rng();
+        let steps = Steps::new();
+        let (words, seed) = (rng.gen_range(0..3u8), rng.r#gen());
+        let pm = instant.pm.build(PM, steps.clone(), |_, word| match words {
+            0 => 0,
+            1 => word.candidates.len() - 1,
+            _ => rng.gen_range(0..word.candidates.len()),
+        });
+        let fs = match rng.gen_range(0..3u8) {
+            0 => instant.fs.image_none(steps),
+            1 => instant.fs.image_all(steps),
+            _ => instant.fs.image_random(seed, steps),
+        };
+        Place {
+            pm,
+            fs,
+            options: self.options.clone(),
+            background: self.background,
+        }
+    }
+}
+
+impl Open {
+    /// Lets time pass: what waits for its time is due.
+    pub fn let_time_pass(&self) {
+        self.env.clock.sleep_ms(2000);
+        self.runtime.look_at_clock();
+    }
+}

@@ -1,0 +1,199 @@
+//! One execution.
+
+use std::sync::Arc;
+
+use shuttle::rand::{Rng, thread_rng};
+use thermocline_base::sync::thread;
+use thermocline_engine::{Durability, Snapshot};
+
+use crate::oracle::{Bounds, Oracle, WRITERS, Writes};
+use crate::place::{Instant, Open, Place};
+use crate::seen::{Seen, batch, own_now};
+
+/// Writes of a writer, at most.
+const WRITES: u64 = 4;
+
+/// Snapshots that a reader takes.
+const LOOKS: usize = 3;
+
+/// What somebody does who has an eye on the store.
+const CHORES: usize = 4;
+
+/// An open store and what is known about it, for each thread.
+#[derive(Clone)]
+struct Store {
+    open: Open,
+    oracle: Arc<Oracle>,
+}
+
+/// How a write is acknowledged.
+#[derive(Debug, Clone, Copy)]
+enum Ack {
+    Durable,
+    Visible,
+    Callback,
+}
+
+/// Runs the workload, in an execution of shuttle's. What it does is drawn from the execution's random
+/// numbers.
+///
+/// # Panics
+/// If anybody sees what must not be.
+pub fn run_workload() {
+    let place = Place::draw();
+    let store = Store {
+        open: place.open(),
+        oracle: Arc::default(),
+    };
+    let mut rng = thread_rng();
+    let mut writes = Writes::default();
+    let writers = rng.gen_range(2..=WRITERS);
+    writes[..writers].fill_with(|| rng.gen_range(1..=WRITES));
+    let mut threads: Vec<_> = (0..writers)
+        .map(|writer| store.spawn(move |store| store.write(writer, writes[writer])))
+        .collect();
+    threads.push(store.spawn(Store::read));
+    threads.push(store.spawn(Store::do_chores));
+    let crashes = rng.gen_bool(0.5);
+    let instant = crashes.then(|| {
+        for _ in 0..rng.gen_range(0..200) {
+            thread::yield_now();
+        }
+        place.now(&store.oracle)
+    });
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    store.check_all(writes, "at the end");
+    if let Some(instant) = instant {
+        store.check_after_crash(&place, &instant);
+    }
+    store.close_and_open(&place, writes);
+}
+
+impl Store {
+    fn spawn(&self, f: impl FnOnce(&Store) + Send + 'static) -> thread::JoinHandle<()> {
+        let store = self.clone();
+        thread::spawn(move || f(&store))
+    }
+
+    /// What a snapshot shows, by all ways to look.
+    fn look_at(&self, snapshot: &Snapshot, who: &str) -> Seen {
+        let families = self.open.families;
+        let seen = Seen::by_gets(snapshot, families, who);
+        let back = thread_rng().gen_bool(0.5);
+        let scanned = Seen::by_cursors(snapshot, families, back, who);
+        assert_eq!(scanned, seen, "{who}: cursors do not show what gets do");
+        seen
+    }
+
+    /// Takes a snapshot and looks.
+    fn look(&self, who: &str) -> (Snapshot, Seen) {
+        let least = self.oracle.visible();
+        let snapshot = self.open.engine.snapshot();
+        let seen = self.look_at(&snapshot, who);
+        let most = self.oracle.started();
+        Bounds { least, most }.check(&seen, who);
+        (snapshot, seen)
+    }
+
+    fn write(&self, writer: usize, writes: u64) {
+        let engine = &self.open.engine;
+        for n in 1..=writes {
+            let batch = batch(self.open.families, writer, n);
+            let before = self.oracle.visible();
+            let mut upto = before;
+            upto[writer] = n;
+            self.oracle.begins(writer, n);
+            let ack = [Ack::Durable, Ack::Durable, Ack::Visible, Ack::Callback];
+            match ack[thread_rng().gen_range(0..ack.len())] {
+                Ack::Durable => {
+                    engine.write(batch.iter(), Durability::Immediate).unwrap();
+                    self.oracle.are_durable(upto);
+                }
+                Ack::Visible => {
+                    engine.write(batch.iter(), Durability::Buffered).unwrap();
+                }
+                Ack::Callback => {
+                    self.oracle.owes();
+                    let oracle = self.oracle.clone();
+                    let done = move |result: thermocline_base::Result<()>| {
+                        result.unwrap();
+                        oracle.are_durable(upto);
+                        oracle.paid();
+                    };
+                    let committed =
+                        engine.write_with_callback(batch.iter(), false, Box::new(done));
+                    committed.unwrap();
+                }
+            }
+            self.oracle.is_visible(writer, n);
+            let family = self.open.families[usize::from(thread_rng().gen_bool(0.5))];
+            assert_eq!(own_now(engine, family, writer), n, "writer {writer}");
+        }
+    }
+
+    fn read(&self) {
+        let mut held: Option<(Snapshot, Seen)> = None;
+        for _ in 0..LOOKS {
+            let (snapshot, seen) = self.look("a reader");
+            self.oracle.saw(snapshot.seqno().0, &seen);
+            if let Some((older, before)) = &held {
+                assert!(older.seqno() <= snapshot.seqno(), "time goes back");
+                let again = self.look_at(older, "a reader who looks again");
+                assert_eq!(&again, before, "a snapshot has changed");
+            }
+            if thread_rng().gen_bool(0.7) {
+                held = Some((snapshot, seen));
+            }
+        }
+    }
+
+    fn do_chores(&self) {
+        let engine = &self.open.engine;
+        for _ in 0..CHORES {
+            match thread_rng().gen_range(0..5u8) {
+                0 => engine.work_ahead().unwrap(),
+                1 => engine.cover_idle().unwrap(),
+                2 => {
+                    engine.reclaim().unwrap();
+                }
+                3 => self.open.let_time_pass(),
+                _ => {
+                    let visible = self.oracle.visible();
+                    engine.sync().unwrap();
+                    self.oracle.are_durable(visible);
+                }
+            }
+        }
+    }
+
+    /// Checks that everything is as it must be when all threads have ended.
+    fn check_all(&self, writes: Writes, who: &str) {
+        let (_, seen) = self.look(who);
+        assert_eq!(seen.writes, writes, "{who}");
+    }
+
+    fn check_after_crash(&self, place: &Place, instant: &Instant) {
+        let open = place.after(instant).open();
+        let oracle = Arc::default();
+        let after = Store { open, oracle };
+        let snapshot = after.open.engine.snapshot();
+        let left = after.look_at(&snapshot, "after a crash");
+        drop(snapshot);
+        instant.bounds.check(&left, "after a crash");
+        self.oracle.check_left(&left);
+        after.open.engine.close().unwrap();
+    }
+
+    fn close_and_open(self, place: &Place, writes: Writes) {
+        let Store { open, oracle } = self;
+        open.engine.close().unwrap();
+        drop(open);
+        assert_eq!(oracle.owed(), 0, "callbacks that nobody has made");
+        let open = place.open();
+        let again = Store { open, oracle };
+        again.check_all(writes, "after closing");
+        again.open.engine.close().unwrap();
+    }
+}

@@ -1,0 +1,74 @@
+//! The workload in many orders, and with bugs planted.
+
+use thermocline_base::planted::Bug;
+use thermocline_schedules::run::{BATCH, Choice, Orders, find, run, run_twice, times};
+
+/// Seeds of each way to choose orders.
+const SEEDS: u64 = 10;
+
+/// Most seeds that a planted bug may take.
+const SEEDS_OF_BUG: u64 = 20;
+
+fn many(orders: Orders) {
+    let seeds = SEEDS * times();
+    for seed in 0..seeds {
+        run(Choice { orders, seed });
+    }
+    let executions = seeds * BATCH as u64;
+    println!("schedules: {executions} executions, {orders:?}");
+}
+
+#[test]
+fn any_thread_at_any_step() {
+    many(Orders::Random);
+}
+
+#[test]
+fn few_preemptions_at_any_places() {
+    many(Orders::Pct(3));
+}
+
+#[test]
+fn executions_depend_on_the_order_alone() {
+    run_twice(1, BATCH / 2);
+}
+
+fn finds(bug: Bug) {
+    let executions = find(bug, SEEDS_OF_BUG);
+    let executions = executions.unwrap_or_else(|| panic!("{bug:?} was not found"));
+    println!("schedules: {bug:?} was found by execution {executions}");
+}
+
+#[test]
+fn versions_that_are_purged_under_a_reader_are_missed() {
+    finds(Bug::PurgePastReader);
+}
+
+#[test]
+fn an_acknowledgement_out_of_order_is_noticed() {
+    finds(Bug::AckOutOfOrder);
+}
+
+#[test]
+fn an_acknowledgement_of_what_is_only_visible_is_noticed() {
+    finds(Bug::AckAtVisible);
+}
+
+#[test]
+fn a_seal_over_groups_in_flight_is_noticed() {
+    finds(Bug::SealWhileOpen);
+}
+
+#[test]
+fn publishing_before_persisting_is_noticed() {
+    finds(Bug::PublishBeforePersist);
+}
+
+/// Repeats the executions that a failure has named; without `SCHEDULE` does nothing.
+#[test]
+fn again() {
+    if let Ok(choice) = std::env::var("SCHEDULE") {
+        let choice = Choice::parse(&choice).expect("SCHEDULE is random/SEED or pctDEPTH/SEED");
+        run(choice);
+    }
+}
