@@ -32,6 +32,7 @@
 
 pub mod oracle;
 pub mod place;
+pub mod reached;
 pub mod run;
 pub mod seen;
 pub mod workload;

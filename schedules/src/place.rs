@@ -1,19 +1,21 @@
 //! The simulated world of a store, and its end at some instant.
 
 use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use shuttle::rand::{Rng, thread_rng};
 use thermocline_base::options::Options;
 use thermocline_base::{CfOptions, Steps};
-use thermocline_engine::{Engine, Family, Runtime, RuntimeOptions, Setup, World};
+use thermocline_engine::{Engine, Event, Family, Runtime, RuntimeOptions, Setup, World};
 use thermocline_env::Env;
 use thermocline_env::sim::SimFs;
 use thermocline_pm::SimPm;
 use thermocline_pm::sim::CrashImage;
 
 use crate::oracle::{Bounds, Oracle};
+use crate::reached::Reached;
 
-const PM: u64 = 1 << 20;
+const PM: u64 = 512 << 10;
 const DIR: &str = "/db";
 
 /// Persistent memory and files, and what a store in them is opened with.
@@ -24,6 +26,8 @@ pub struct Place {
     options: Options,
     /// Whether the store has threads of its own.
     pub background: bool,
+    /// What is counted.
+    pub reached: Arc<Reached>,
 }
 
 /// A store that is open in its world.
@@ -48,7 +52,7 @@ pub struct Instant {
 impl Place {
     /// A world without a store, for one that seals often and whose ring, buckets and deferred bytes are
     /// few.
-    pub fn draw() -> Place {
+    pub fn draw(reached: &Arc<Reached>) -> Place {
         let steps = Steps::new();
         let mut options = Options {
             pm: PM,
@@ -66,6 +70,7 @@ impl Place {
             fs: SimFs::new(steps),
             options,
             background: rng.gen_bool(0.5),
+            reached: reached.clone(),
         }
     }
 
@@ -86,9 +91,10 @@ impl Place {
             ..RuntimeOptions::default()
         };
         let runtime = Runtime::with_clock(options, env.clock.clone()).unwrap();
+        let reached = self.reached.clone();
         let setup = Setup {
             runtime: Some(runtime.clone()),
-            listener: None,
+            listener: Some(Arc::new(move |event: &Event| reached.take(event))),
         };
         let dir = Path::new(DIR);
         let engine = Engine::open_with(world, dir, self.options.clone(), setup).unwrap();
@@ -105,8 +111,31 @@ impl Place {
         }
     }
 
+    /// Takes the world at an instant to come: when, for the `n`-th time from now, something is about to
+    /// become durable or has just become it.
+    pub fn take_at(&self, n: u64, oracle: &Arc<Oracle>) -> Taken {
+        let (place, oracle) = (self.clone(), oracle.clone());
+        let instant: Arc<Mutex<Option<Instant>>> = Arc::default();
+        let found = instant.clone();
+        let at = self.steps().count() + n;
+        self.steps().observe(Some(Arc::new(move |point| {
+            if point.step == at {
+                let now = place.now(&oracle);
+                *found.lock().unwrap_or_else(PoisonError::into_inner) = Some(now);
+            }
+        })));
+        Taken {
+            steps: self.steps().clone(),
+            instant,
+        }
+    }
+
+    fn steps(&self) -> &Steps {
+        self.fs.steps()
+    }
+
     /// The world at one instant; other threads may run while it is looked at.
-    pub fn now(&self, oracle: &Oracle) -> Instant {
+    fn now(&self, oracle: &Oracle) -> Instant {
         loop {
             let before = self.fs.digest();
             let durable = oracle.durable();
@@ -142,7 +171,25 @@ impl Place {
             fs,
             options: self.options.clone(),
             background: self.background,
+            reached: self.reached.clone(),
         }
+    }
+}
+
+/// An instant that may be taken.
+pub struct Taken {
+    steps: Steps,
+    /// The machine's own lock: nobody else runs while it is held.
+    instant: Arc<Mutex<Option<Instant>>>,
+}
+
+impl Taken {
+    /// The instant, if it came.
+    pub fn get(self) -> Option<Instant> {
+        // The observer holds the world, and this the observer.
+        self.steps.observe(None);
+        let mut instant = self.instant.lock().unwrap_or_else(PoisonError::into_inner);
+        instant.take()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
 use shuttle::scheduler::{
     PctScheduler, RandomScheduler, Scheduler, UncontrolledNondeterminismCheckScheduler,
@@ -10,6 +10,7 @@ use shuttle::scheduler::{
 use shuttle::{Config, FailurePersistence, MaxSteps, Runner};
 use thermocline_base::planted::{Bug, plant};
 
+use crate::reached::Reached;
 use crate::workload::run_workload;
 
 /// Executions of one seed.
@@ -77,46 +78,51 @@ fn config() -> Config {
     config.stack_size = 1 << 18;
     config.silence_warnings = true;
     config.max_steps = MaxSteps::FailAfter(STEPS_MAX);
-    // The choice and the execution's number say as much.
+    // The choice says as much.
     config.failure_persistence = FailurePersistence::None;
     config
 }
 
-fn execute(scheduler: impl Scheduler + 'static, bug: Option<Bug>, begun: Arc<AtomicUsize>) {
+fn execute(scheduler: impl Scheduler + 'static, bug: Option<Bug>, reached: Arc<Reached>) {
     Runner::new(scheduler, config()).run(move || {
-        begun.fetch_add(1, Ordering::Relaxed);
         // All threads of an execution run on one of the system's.
         let _planted = bug.map(plant);
-        run_workload();
+        run_workload(&reached);
     });
 }
 
-/// Runs the [`BATCH`] executions of a choice, perhaps with a bug planted. Returns the number of the
-/// one that fails, from 1, and its panic.
-fn first_failure(choice: Choice, bug: Option<Bug>) -> Option<(usize, Box<dyn std::any::Any + Send>)> {
-    let begun = Arc::new(AtomicUsize::new(0));
-    let count = begun.clone();
+/// Runs the [`BATCH`] executions of a choice, perhaps with a bug planted. Returns the panic of the one
+/// that fails.
+fn first_failure(
+    choice: Choice,
+    bug: Option<Bug>,
+    reached: &Arc<Reached>,
+) -> Option<Box<dyn std::any::Any + Send>> {
+    let reached = reached.clone();
     let run = || match choice.orders {
         Orders::Random => {
-            execute(RandomScheduler::new_from_seed(choice.seed, BATCH), bug, count);
+            execute(
+                RandomScheduler::new_from_seed(choice.seed, BATCH),
+                bug,
+                reached,
+            );
         }
         Orders::Pct(depth) => {
             let scheduler = PctScheduler::new_from_seed(choice.seed, depth, BATCH);
-            execute(scheduler, bug, count);
+            execute(scheduler, bug, reached);
         }
     };
-    let panic = catch_unwind(AssertUnwindSafe(run)).err()?;
-    Some((begun.load(Ordering::Relaxed), panic))
+    catch_unwind(AssertUnwindSafe(run)).err()
 }
 
 /// Runs the executions of a choice.
 ///
 /// # Panics
 /// If one of them fails; the command that repeats it is printed.
-pub fn run(choice: Choice) {
-    if let Some((execution, panic)) = first_failure(choice, None) {
+pub fn run(choice: Choice, reached: &Arc<Reached>) {
+    if let Some(panic) = first_failure(choice, None, reached) {
         eprintln!(
-            "execution {execution} of {choice} failed; again: SCHEDULE={choice} cargo test \
+            "an execution of {choice} failed; again: SCHEDULE={choice} cargo test \
              --manifest-path schedules/Cargo.toml again -- --nocapture"
         );
         resume_unwind(panic);
@@ -124,14 +130,13 @@ pub fn run(choice: Choice) {
 }
 
 /// How many executions it takes to find `bug`, of at most so many seeds for each way to choose orders.
-pub fn find(bug: Bug, seeds: u64) -> Option<usize> {
-    let mut before = 0;
+pub fn find(bug: Bug, seeds: u64) -> Option<u64> {
+    let reached = Arc::default();
     for seed in 0..seeds {
         for orders in [Orders::Random, Orders::Pct(3)] {
-            if let Some((execution, _)) = first_failure(Choice { orders, seed }, Some(bug)) {
-                return Some(before + execution);
+            if first_failure(Choice { orders, seed }, Some(bug), &reached).is_some() {
+                return Some(reached.executions.load(Ordering::Relaxed));
             }
-            before += BATCH;
         }
     }
     None

@@ -119,7 +119,10 @@ impl Contents {
         let writes: Writes = std::array::from_fn(write);
         for (writer, &n) in writes.iter().enumerate() {
             let third = (n % 2 == 1).then_some((writer, n));
-            assert_eq!(self.sometimes[writer], third, "{who}: half a batch: {self:?}");
+            assert_eq!(
+                self.sometimes[writer], third,
+                "{who}: half a batch: {self:?}"
+            );
         }
         // Every batch writes the shared key: its value is of the last one.
         match self.shared {

@@ -7,7 +7,8 @@ use thermocline_base::sync::thread;
 use thermocline_engine::{Durability, Snapshot};
 
 use crate::oracle::{Bounds, Oracle, WRITERS, Writes};
-use crate::place::{Instant, Open, Place};
+use crate::place::{Instant, Open, Place, Taken};
+use crate::reached::Reached;
 use crate::seen::{Seen, batch, own_now};
 
 /// Writes of a writer, at most.
@@ -19,11 +20,15 @@ const LOOKS: usize = 3;
 /// What somebody does who has an eye on the store.
 const CHORES: usize = 4;
 
+/// Points at which something becomes durable, in about the longest executions.
+const POINTS: u64 = 64;
+
 /// An open store and what is known about it, for each thread.
 #[derive(Clone)]
 struct Store {
     open: Open,
     oracle: Arc<Oracle>,
+    reached: Arc<Reached>,
 }
 
 /// How a write is acknowledged.
@@ -39,33 +44,30 @@ enum Ack {
 ///
 /// # Panics
 /// If anybody sees what must not be.
-pub fn run_workload() {
-    let place = Place::draw();
+pub fn run_workload(reached: &Arc<Reached>) {
+    Reached::count(&reached.executions);
+    let place = Place::draw(reached);
     let store = Store {
         open: place.open(),
         oracle: Arc::default(),
+        reached: reached.clone(),
     };
     let mut rng = thread_rng();
     let mut writes = Writes::default();
     let writers = rng.gen_range(2..=WRITERS);
     writes[..writers].fill_with(|| rng.gen_range(1..=WRITES));
+    let crashes = rng.gen_bool(0.75);
+    let taken = crashes.then(|| place.take_at(rng.gen_range(1..POINTS), &store.oracle));
     let mut threads: Vec<_> = (0..writers)
         .map(|writer| store.spawn(move |store| store.write(writer, writes[writer])))
         .collect();
     threads.push(store.spawn(Store::read));
     threads.push(store.spawn(Store::do_chores));
-    let crashes = rng.gen_bool(0.5);
-    let instant = crashes.then(|| {
-        for _ in 0..rng.gen_range(0..200) {
-            thread::yield_now();
-        }
-        place.now(&store.oracle)
-    });
     for thread in threads {
         thread.join().unwrap();
     }
     store.check_all(writes, "at the end");
-    if let Some(instant) = instant {
+    if let Some(instant) = taken.and_then(Taken::get) {
         store.check_after_crash(&place, &instant);
     }
     store.close_and_open(&place, writes);
@@ -122,8 +124,7 @@ impl Store {
                         oracle.are_durable(upto);
                         oracle.paid();
                     };
-                    let committed =
-                        engine.write_with_callback(batch.iter(), false, Box::new(done));
+                    let committed = engine.write_with_callback(batch.iter(), false, Box::new(done));
                     committed.unwrap();
                 }
             }
@@ -142,6 +143,7 @@ impl Store {
                 assert!(older.seqno() <= snapshot.seqno(), "time goes back");
                 let again = self.look_at(older, "a reader who looks again");
                 assert_eq!(&again, before, "a snapshot has changed");
+                Reached::count(&self.reached.looked_again);
             }
             if thread_rng().gen_bool(0.7) {
                 held = Some((snapshot, seen));
@@ -176,8 +178,14 @@ impl Store {
 
     fn check_after_crash(&self, place: &Place, instant: &Instant) {
         let open = place.after(instant).open();
+        Reached::count(&self.reached.crashes);
         let oracle = Arc::default();
-        let after = Store { open, oracle };
+        let reached = self.reached.clone();
+        let after = Store {
+            open,
+            oracle,
+            reached,
+        };
         let snapshot = after.open.engine.snapshot();
         let left = after.look_at(&snapshot, "after a crash");
         drop(snapshot);
@@ -187,12 +195,20 @@ impl Store {
     }
 
     fn close_and_open(self, place: &Place, writes: Writes) {
-        let Store { open, oracle } = self;
+        let Store {
+            open,
+            oracle,
+            reached,
+        } = self;
         open.engine.close().unwrap();
         drop(open);
         assert_eq!(oracle.owed(), 0, "callbacks that nobody has made");
         let open = place.open();
-        let again = Store { open, oracle };
+        let again = Store {
+            open,
+            oracle,
+            reached,
+        };
         again.check_all(writes, "after closing");
         again.open.engine.close().unwrap();
     }

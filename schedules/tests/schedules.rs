@@ -1,21 +1,28 @@
 //! The workload in many orders, and with bugs planted.
 
+use std::sync::Arc;
+
 use thermocline_base::planted::Bug;
+use thermocline_schedules::reached::Reached;
 use thermocline_schedules::run::{BATCH, Choice, Orders, find, run, run_twice, times};
 
 /// Seeds of each way to choose orders.
-const SEEDS: u64 = 10;
+const SEEDS: u64 = 100;
 
 /// Most seeds that a planted bug may take.
 const SEEDS_OF_BUG: u64 = 20;
 
 fn many(orders: Orders) {
     let seeds = SEEDS * times();
+    let reached: Arc<Reached> = Arc::default();
     for seed in 0..seeds {
-        run(Choice { orders, seed });
+        run(Choice { orders, seed }, &reached);
     }
-    let executions = seeds * BATCH as u64;
-    println!("schedules: {executions} executions, {orders:?}");
+    let counts = reached.all().map(|(what, count)| {
+        assert!(count > 0, "no {what}");
+        format!("{count} {what}")
+    });
+    println!("schedules: {orders:?}: {}", counts.join(", "));
 }
 
 #[test]
@@ -69,6 +76,6 @@ fn publishing_before_persisting_is_noticed() {
 fn again() {
     if let Ok(choice) = std::env::var("SCHEDULE") {
         let choice = Choice::parse(&choice).expect("SCHEDULE is random/SEED or pctDEPTH/SEED");
-        run(choice);
+        run(choice, &Arc::default());
     }
 }

@@ -1,0 +1,57 @@
+//! What executions have come to: a workload that never seals checks no seal.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use thermocline_engine::Event;
+
+/// Counts over all executions of a run. They are the machine's own atomics: no step of an execution.
+#[derive(Debug, Default)]
+pub struct Reached {
+    /// Executions that were begun.
+    pub executions: AtomicU64,
+    /// Generations that were sealed.
+    pub sealed: AtomicU64,
+    /// Generations that were dropped.
+    pub dropped: AtomicU64,
+    /// Worlds that ended and were recovered from.
+    pub crashes: AtomicU64,
+    /// Recoveries that cut off an unfinished end, or found records to keep.
+    pub kept_or_cut: AtomicU64,
+    /// Snapshots that were looked at again later.
+    pub looked_again: AtomicU64,
+}
+
+impl Reached {
+    /// Counts one more.
+    pub fn count(counter: &AtomicU64) {
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Takes an event of a store.
+    pub fn take(&self, event: &Event) {
+        match event {
+            Event::GenerationSealed { .. } => Reached::count(&self.sealed),
+            Event::GenerationDropped { .. } => Reached::count(&self.dropped),
+            Event::Opened {
+                records,
+                cut_records,
+                after_crash: true,
+                ..
+            } if records + cut_records > 0 => Reached::count(&self.kept_or_cut),
+            _ => {}
+        }
+    }
+
+    /// All counts, with their names.
+    pub fn all(&self) -> [(&'static str, u64); 6] {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        [
+            ("executions", get(&self.executions)),
+            ("generations sealed", get(&self.sealed)),
+            ("generations dropped", get(&self.dropped)),
+            ("crashes", get(&self.crashes)),
+            ("crashes that left records", get(&self.kept_or_cut)),
+            ("snapshots looked at again", get(&self.looked_again)),
+        ]
+    }
+}
