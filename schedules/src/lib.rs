@@ -28,7 +28,7 @@
 //! # Running it
 //! The plain `cargo test` of the workspace does (`crates/testkit/tests/schedules.rs`). By itself:
 //! `cargo test --manifest-path schedules/Cargo.toml -- --nocapture`; with `SCHEDULES=n` there are `n`
-//! times as many executions, from other seeds.
+//! times as many executions. A failure prints the command that repeats it.
 
 pub mod oracle;
 pub mod place;

@@ -84,7 +84,7 @@ impl Contents {
             cursor.seek_to_first()?
         };
         while valid {
-            let found = Some(parsed(cursor.value()));
+            let found = parsed(cursor.value());
             let key = cursor.key();
             let place = (0..WRITERS).find_map(|writer| {
                 let mine = key == own(writer);
@@ -97,7 +97,7 @@ impl Contents {
                 None if key == SHARED => &mut contents.shared,
                 None => panic!("a key that nobody wrote: {key:?}"),
             };
-            assert_eq!(place.replace(found.unwrap()), None, "{key:?} comes twice");
+            assert_eq!(place.replace(found), None, "{key:?} comes twice");
             valid = if backwards {
                 cursor.prev()?
             } else {

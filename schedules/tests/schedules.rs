@@ -6,14 +6,11 @@ use thermocline_base::planted::Bug;
 use thermocline_schedules::reached::Reached;
 use thermocline_schedules::run::{BATCH, Choice, Orders, find, run, run_twice, times};
 
-/// Seeds of each way to choose orders.
-const SEEDS: u64 = 100;
-
 /// Most seeds that a planted bug may take.
 const SEEDS_OF_BUG: u64 = 20;
 
-fn many(orders: Orders) {
-    let seeds = SEEDS * times();
+fn many(orders: Orders, seeds: u64) {
+    let seeds = seeds * times();
     let reached: Arc<Reached> = Arc::default();
     for seed in 0..seeds {
         run(Choice { orders, seed }, &reached);
@@ -27,12 +24,17 @@ fn many(orders: Orders) {
 
 #[test]
 fn any_thread_at_any_step() {
-    many(Orders::Random);
+    many(Orders::Random, 60);
 }
 
 #[test]
-fn few_preemptions_at_any_places() {
-    many(Orders::Pct(3));
+fn two_preemptions_at_any_places() {
+    many(Orders::Pct(3), 80);
+}
+
+#[test]
+fn five_preemptions_at_any_places() {
+    many(Orders::Pct(6), 60);
 }
 
 #[test]
