@@ -19,7 +19,10 @@ fn the_engine_keeps_its_word_in_many_orders() {
     let stdout = String::from_utf8_lossy(&output.stdout);
     if !output.status.success() {
         let stderr = String::from_utf8_lossy(&output.stderr);
-        panic!("{stdout}\n{stderr}\nby itself: cargo test --manifest-path schedules/Cargo.toml");
+        panic!(
+            "{stdout}\n{stderr}\nby itself, and to renew its Cargo.lock: \
+             cargo test --manifest-path schedules/Cargo.toml"
+        );
     }
     let counts = stdout.lines().filter(|line| line.contains("schedules: "));
     counts.for_each(|line| println!("{line}"));
