@@ -65,7 +65,7 @@ impl Inner {
         self.poison.check()?;
         self.drain()?;
         self.edit(VersionEdit {
-            changes: writer.cuts(),
+            changes: writer.cuts(lock(&self.next).as_ref()),
         })
     }
 }

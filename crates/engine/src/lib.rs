@@ -74,6 +74,7 @@ mod cursor;
 mod dram;
 mod events;
 mod families;
+mod generation;
 mod latency;
 mod layout;
 mod maintain;

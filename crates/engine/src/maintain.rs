@@ -129,7 +129,7 @@ impl Inner {
     /// Grows the region and prepares the next generation where that will be needed soon.
     pub fn work_ahead(&self) -> Result<()> {
         // Closing takes this lock before it gives up the region, which somebody else may then grow.
-        let ahead = lock(&self.ahead);
+        let _ahead = lock(&self.ahead);
         self.check_writable()?;
         if self.space.wants_growth(self.options.pm_region.zones_ahead) {
             let grown = self.space.grow(self.space.region_bytes());
@@ -138,13 +138,16 @@ impl Inner {
         }
         self.space
             .populate_ahead(self.options.pm_region.zones_ahead);
-        drop(ahead);
         let mut writer = lock(&self.writer);
         // Again, since the store may have been closed meanwhile.
         self.check_writable()?;
         self.record_chain(&mut writer)?;
-        if writer.active.bytes() > self.options.memtable_bytes() / 2 {
-            self.prepare(&mut writer)?;
+        let incarnation = writer.chain.chain().incarnation;
+        let filling = writer.active.bytes() > self.options.memtable_bytes() / 2;
+        // Writers go on while the manifest is synced.
+        drop(writer);
+        if filling {
+            self.prepare(&mut lock(&self.next), incarnation)?;
         }
         Ok(())
     }

@@ -199,6 +199,7 @@ fn open_existing(
             manifest: Mutex::new(manifest),
             families,
             writer: Line(Mutex::new(writer)),
+            next: Mutex::default(),
             view: ArcSwap::from_pointee(view),
             buckets: Buckets::new(buckets),
             ring: Ring::new(last, index(options.commit.ring_slots)),

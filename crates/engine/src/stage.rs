@@ -72,6 +72,7 @@ use crate::commit::ack::Callback;
 use crate::commit::carry::Flying;
 use crate::commit::submit::WriteOptions;
 use crate::events::Event;
+use crate::generation::Prepared;
 use crate::start::opened;
 use crate::store::{Engine, Inner};
 use crate::sync::{Arc, Ordering, lock, read};
@@ -178,14 +179,14 @@ impl Inner {
         let writer = &mut *writer;
         self.check_writable()?;
         self.families.check_write(entries)?;
-        self.find_descriptors(writer)?;
+        let next = lock(&self.next);
+        self.find_descriptors(writer, next.as_ref())?;
         if !self.space.could_hold(bytes) {
             self.reclaim_or(writer, self.space.full(bytes))?;
             if !self.space.could_hold(bytes) {
                 return Err(self.space.full(bytes));
             }
         }
-        // Ids of chains are given out in the order in which the manifest learns of them.
         self.record_chain(writer)?;
         let ids = lock(&self.manifest).state().next_ids();
         let nonce = self.world.env.random_u64()?;
@@ -255,8 +256,10 @@ impl Inner {
         // Again: both may have changed meanwhile.
         self.check_writable()?;
         self.families.check_write(entries)?;
-        self.find_descriptors(writer)?;
-        let unused = self.begin_generation(writer)?;
+        // Until the edit has named what comes behind (`generation`, invariant 2).
+        let mut next = lock(&self.next);
+        self.find_descriptors(writer, next.as_ref())?;
+        let unused = self.begin_generation(writer, &mut next)?;
         let nonce = self.world.env.random_u64()?;
         let Some(stage) = staging.stage.take() else {
             unreachable!("it is taken once");
@@ -370,9 +373,9 @@ impl Inner {
 
     /// Sees to it that a commit finds descriptors for its generations: for its own, and for the one
     /// that a seal makes active if none is prepared.
-    fn find_descriptors(&self, writer: &mut Writer) -> Result<()> {
+    fn find_descriptors(&self, writer: &mut Writer, next: Option<&Prepared>) -> Result<()> {
         let generations = self.space.generations();
-        let seals = !self.is_unused(writer) && !writer.is_prepared();
+        let seals = !self.is_unused(writer, next) && next.is_none();
         let wanted = 1 + usize::from(seals);
         if generations.free() < wanted {
             self.reclaim_for(writer)?;
@@ -388,10 +391,10 @@ impl Inner {
     }
 
     /// Whether the active generation has no record and no zone, and its one chain is the writer's.
-    fn is_unused(&self, writer: &Writer) -> bool {
+    fn is_unused(&self, writer: &Writer, next: Option<&Prepared>) -> bool {
         let chain = &writer.chain;
         let no_zone = chain.rest().is_none() && chain.zones().is_empty();
-        if !no_zone || !writer.active.is_empty() || !writer.is_recorded() || writer.is_prepared() {
+        if !no_zone || !writer.active.is_empty() || !writer.is_recorded() || next.is_some() {
             return false;
         }
         let manifest = lock(&self.manifest);
@@ -403,15 +406,15 @@ impl Inner {
     }
 
     /// Makes the active generation one that has no record, and all before it durable. Returns it.
-    fn begin_generation(&self, writer: &mut Writer) -> Result<u64> {
-        if self.is_unused(writer) {
+    fn begin_generation(&self, writer: &mut Writer, next: &mut Option<Prepared>) -> Result<u64> {
+        if self.is_unused(writer, next.as_ref()) {
             // Nothing is in flight, but what was deferred in the generation before may not be
             // durable.
             self.drain()?;
             return Ok(writer.active.generation());
         }
         let before = writer.active.generation();
-        self.rotate(writer)?;
+        self.rotate(writer, next)?;
         let now = writer.active.generation();
         assert!(now != before, "there was a descriptor for it");
         Ok(now)

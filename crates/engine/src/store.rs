@@ -18,6 +18,7 @@ use crate::commit::bucket::Buckets;
 use crate::commit::ring::Ring;
 use crate::events::{EventListener, Events};
 use crate::families::Families;
+use crate::generation::Prepared;
 use crate::latency::Latencies;
 use crate::metrics::{Counted, Recovery};
 use crate::poison::Poison;
@@ -95,6 +96,8 @@ pub(crate) struct Inner {
     pub manifest: Mutex<Manifest>,
     pub families: Families,
     pub writer: Line<Mutex<Writer>>,
+    /// The next generation, once it is named. After the writer's lock, where both are held.
+    pub next: Mutex<Option<Prepared>>,
     pub view: ArcSwap<View>,
     /// Where durable writes meet.
     pub buckets: Buckets,

@@ -3,15 +3,16 @@
 
 use std::sync::Arc;
 
-use thermocline_base::sync::lock;
+use thermocline_base::sync::{lock, try_lock};
 use thermocline_base::{BatchEntry, Error, Result, SeqNo};
-use thermocline_halloc::{Reserve, Witness};
-use thermocline_memtable::{Chain, ChainWriter, Descriptor, ItemBuilder, Memtable, Persist};
+use thermocline_halloc::Reserve;
+use thermocline_memtable::{ChainWriter, Descriptor, ItemBuilder, Memtable, Persist};
 use thermocline_version::{Change, VersionEdit};
 
 use crate::commit::carry::Group;
 use crate::dram::Credit;
 use crate::events::Event;
+use crate::generation::Prepared;
 use crate::stall::StallCause;
 use crate::start::opened;
 use crate::store::Inner;
@@ -31,7 +32,6 @@ pub(crate) struct Writer {
     next_seqno: u64,
     /// Whether the manifest names the chain.
     recorded: bool,
-    prepared: Option<Prepared>,
     /// Cuts of the chains of this incarnation that have been sealed and that the manifest does not
     /// know yet: for the clean close, or for an edit that drops one of them.
     ended: Vec<Change>,
@@ -41,13 +41,6 @@ pub(crate) struct Writer {
     pub credit: Credit,
     /// Whether a later item's `published` covers the last write.
     pub covered: bool,
-}
-
-/// The next generation, named by the manifest ahead of need.
-struct Prepared {
-    generation: u64,
-    chain: Chain,
-    descriptor: Option<Descriptor>,
 }
 
 impl Writer {
@@ -66,7 +59,6 @@ impl Writer {
             nonce,
             next_seqno: base,
             recorded,
-            prepared: None,
             ended: Vec::new(),
             in_reserve: true,
             credit: Credit::default(),
@@ -85,18 +77,10 @@ impl Writer {
     }
 
     /// The cuts of all chains of this incarnation; a prepared one ends empty.
-    pub fn cuts(&self) -> Vec<Change> {
-        let prepared = self.prepared.as_ref().map(|prepared| Change::ChainCut {
-            chain: prepared.chain.id,
-            last_seqno: self.next_seqno - 1,
-            end: 0,
-        });
-        self.ended
-            .iter()
-            .cloned()
-            .chain([self.cut()])
-            .chain(prepared)
-            .collect()
+    pub fn cuts(&self, prepared: Option<&Prepared>) -> Vec<Change> {
+        let prepared = prepared.map(|prepared| prepared.cut(self.next_seqno - 1));
+        let ended = self.ended.iter().cloned();
+        ended.chain([self.cut()]).chain(prepared).collect()
     }
 
     /// Takes the cuts of the sealed chains that the manifest does not know yet: the caller records
@@ -108,6 +92,16 @@ impl Writer {
     /// The next seqno that is given out.
     pub fn next_seqno(&self) -> u64 {
         self.next_seqno
+    }
+
+    /// Goes over to the next generation, behind all that was granted. Returns the writer of the chain
+    /// before.
+    pub fn go_over(&mut self, active: Arc<Memtable>, chain: ChainWriter) -> ChainWriter {
+        let cut = self.cut();
+        self.ended.push(cut);
+        self.active = active;
+        self.credit = Credit::default();
+        std::mem::replace(&mut self.chain, chain)
     }
 
     /// Goes on with a new generation, behind `last`, which the manifest covers.
@@ -126,11 +120,6 @@ impl Writer {
         self.next_seqno = last.0 + 1;
         self.credit = Credit::default();
         self.covered = true;
-    }
-
-    /// Whether the manifest names the next generation already.
-    pub fn is_prepared(&self) -> bool {
-        self.prepared.is_some()
     }
 
     /// Whether the manifest names the chain that this writer appends to.
@@ -175,7 +164,7 @@ impl Inner {
         // not use it.
         let seal = full && !writer.active.is_empty() && self.space.has_room(bytes);
         if seal || wide(writer) {
-            self.rotate(writer)?;
+            self.rotate(writer, &mut lock(&self.next))?;
         }
         if wide(writer) {
             return Err(Error::OutOfSpace(
@@ -211,7 +200,7 @@ impl Inner {
     /// Whether something is to be done ahead of need.
     pub fn work_is_due(&self, writer: &Writer) -> bool {
         let filling = writer.active.bytes() > self.options.memtable_bytes() / 2;
-        filling && writer.prepared.is_none()
+        filling && self.is_next_missing()
             || self.space.wants_growth(self.options.pm_region.zones_ahead)
             || self
                 .space
@@ -226,10 +215,13 @@ impl Inner {
         let can_seal = self.space.generations().free() > 0;
         let wide = writer.next_seqno - writer.active.base().0 >= GENERATION_SPAN_MAX;
         let fits = writer.chain.state().left >= bytes || self.space.has_room_now(bytes, reserve);
-        if !writer.recorded || wide || seals && writer.prepared.is_none() && can_seal {
+        let next = seals.then(|| try_lock(&self.next));
+        // Being named, or missing.
+        let no_next = next.is_some_and(|next| next.is_none_or(|next| next.is_none()));
+        if !writer.recorded || wide || no_next && can_seal {
             return Err(busy("for the manifest"));
         }
-        if seals && writer.prepared.is_some() && self.ring.groups() > 0 || !self.ring.has_room() {
+        if seals && !no_next && self.ring.groups() > 0 || !self.ring.has_room() {
             return Err(busy("for writes in flight"));
         }
         // A region that cannot grow is full: that is no reason to wait.
@@ -254,13 +246,6 @@ impl Inner {
         self.edit(change.into())?;
         writer.recorded = true;
         self.witness(writer.chain.chain(), writer.nonce)
-    }
-
-    /// Lets the region remember a chain that the manifest has just learned of.
-    pub fn witness(&self, chain: &Chain, nonce: u64) -> Result<()> {
-        self.space
-            .set_witness(Witness::of(chain.id, nonce))
-            .map_err(|error| self.poison.poison(error))
     }
 
     /// Makes an edit durable. A failure poisons the store.
@@ -302,86 +287,6 @@ impl Inner {
             first,
             last,
         }
-    }
-
-    /// Names the next generation in the manifest, so that no fsync falls on the put path when the
-    /// active one is full.
-    pub fn prepare(&self, writer: &mut Writer) -> Result<()> {
-        if writer.prepared.is_some() || self.space.generations().free() == 0 {
-            return Ok(());
-        }
-        // Ids of chains are given out in the order in which the manifest learns of them.
-        self.record_chain(writer)?;
-        let current = *writer.chain.chain();
-        let ids = lock(&self.manifest).state().next_ids();
-        let nonce = self.world.env.random_u64()?;
-        // It follows on from the chain before: base 0 in the manifest, known only at the switch.
-        let chain = Chain::new(&self.db_id, ids.chain, current.incarnation, nonce, 0);
-        let edit = VersionEdit::new()
-            .with(Change::GenerationCreated { id: ids.generation })
-            .with(opened(&chain, ids.generation, nonce, None));
-        self.edit(edit)?;
-        self.witness(&chain, nonce)?;
-        let descriptor = Descriptor::create(&self.space, &self.db_id, ids.generation)
-            .map_err(|error| self.poison.poison(error))?;
-        self.events
-            .emit(Event::GenerationPrepared { id: ids.generation });
-        writer.prepared = Some(Prepared {
-            generation: ids.generation,
-            chain,
-            descriptor,
-        });
-        Ok(())
-    }
-
-    /// Seals the active generation and goes on in the next. Without a free descriptor the active
-    /// one just grows.
-    pub fn rotate(&self, writer: &mut Writer) -> Result<()> {
-        if writer.prepared.is_none() {
-            self.reclaim_descriptors(writer)?;
-        }
-        if writer.prepared.is_none() {
-            let begun = self.now_ns();
-            self.prepare(writer)?;
-            if writer.prepared.is_none() {
-                return Ok(());
-            }
-            self.stalled(StallCause::Generation, begun);
-        }
-        // A memtable is sealed only when `durable` has passed its last grant.
-        self.drain()?;
-        let Some(next) = writer.prepared.take() else {
-            return Ok(());
-        };
-        let durable = SeqNo(writer.next_seqno - 1);
-        if let Some(descriptor) = &mut writer.descriptor {
-            descriptor
-                .set_floor(&self.space, durable.0)
-                .map_err(|error| self.poison.poison(error))?;
-        }
-        writer.active.seal();
-        self.events.emit(Event::GenerationSealed {
-            id: writer.active.generation(),
-            records: writer.active.len(),
-            bytes: writer.active.bytes(),
-        });
-        let cut = writer.cut();
-        writer.ended.push(cut);
-        let chain = Chain {
-            base: writer.next_seqno,
-            ..next.chain
-        };
-        let region = self.space.region().clone();
-        let memtable = Memtable::new(region, next.generation, vec![chain]);
-        let memtable = Arc::new(memtable.charged_to(&self.account));
-        self.view
-            .store(Arc::new(self.view.load().with(memtable.clone())));
-        let sealed = std::mem::replace(&mut writer.active, memtable).generation();
-        let descriptor = std::mem::replace(&mut writer.descriptor, next.descriptor);
-        let next = ChainWriter::new(self.space.clone(), chain, None);
-        let zones = std::mem::replace(&mut writer.chain, next);
-        writer.credit = Credit::default();
-        self.sealed(writer, sealed, zones.zones(), descriptor)
     }
 
     /// Covers the last write by a later `published`, if it is not covered yet.

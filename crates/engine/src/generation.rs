@@ -1,0 +1,139 @@
+//! The next generation: named ahead of need, and gone over to when the active one is full.
+//!
+//! Naming costs an fsync of the manifest. It is made under a lock of its own, [`Inner::next`], and not
+//! under the writer's: writers go on meanwhile. Only a write that needs the generation at that very
+//! moment waits for it.
+//!
+//! # Invariants
+//! 1. *Names in order.* Chains and generations get their ids, their edit and the region's witness
+//!    under `next`: ids are given out in the order in which the manifest learns of them, and the
+//!    witness is never more than one edit behind. The one exception is the chain of an incarnation,
+//!    which got its id from opening: it is named under the writer's lock before anything is prepared.
+//! 2. *No name is lost.* A generation that the manifest names and that was not gone over to is in
+//!    `next` whenever that lock is free. Whoever goes over, or names a generation out of turn
+//!    ([`stage`](crate::stage)), holds the writer's lock and then `next`, until it is done. So
+//!    generations are used in the order of their ids.
+//! 3. *Closing sees it.* Who prepares in the background holds [`Inner::ahead`], which closing waits for
+//!    after it has refused new work; so the cut of the prepared chain is among the last ones.
+
+use std::sync::Arc;
+
+use thermocline_base::sync::{lock, try_lock};
+use thermocline_base::{Result, SeqNo};
+use thermocline_halloc::Witness;
+use thermocline_memtable::{Chain, ChainWriter, Descriptor, Memtable};
+use thermocline_version::{Change, VersionEdit};
+
+use crate::events::Event;
+use crate::stall::StallCause;
+use crate::start::opened;
+use crate::store::Inner;
+use crate::write::Writer;
+
+/// A generation that the manifest names and nobody uses yet.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    generation: u64,
+    chain: Chain,
+    descriptor: Option<Descriptor>,
+}
+
+impl Prepared {
+    /// The cut of its chain, which ends empty behind `last`.
+    pub fn cut(&self, last: u64) -> Change {
+        Change::ChainCut {
+            chain: self.chain.id,
+            last_seqno: last,
+            end: 0,
+        }
+    }
+}
+
+impl Inner {
+    /// Whether no generation is prepared, and nobody is about to prepare one.
+    pub fn is_next_missing(&self) -> bool {
+        try_lock(&self.next).is_some_and(|next| next.is_none())
+    }
+
+    /// Lets the region remember a chain that the manifest has just learned of.
+    pub fn witness(&self, chain: &Chain, nonce: u64) -> Result<()> {
+        self.space
+            .set_witness(Witness::of(chain.id, nonce))
+            .map_err(|error| self.poison.poison(error))
+    }
+
+    /// Names the next generation in the manifest, so that no fsync falls on the put path when the
+    /// active one is full. The chain of `incarnation` has been named.
+    pub fn prepare(&self, next: &mut Option<Prepared>, incarnation: u32) -> Result<()> {
+        if next.is_some() || self.space.generations().free() == 0 {
+            return Ok(());
+        }
+        let ids = lock(&self.manifest).state().next_ids();
+        let nonce = self.world.env.random_u64()?;
+        // It follows on from the chain before: base 0 in the manifest, known only at the switch.
+        let chain = Chain::new(&self.db_id, ids.chain, incarnation, nonce, 0);
+        let edit = VersionEdit::new()
+            .with(Change::GenerationCreated { id: ids.generation })
+            .with(opened(&chain, ids.generation, nonce, None));
+        self.edit(edit)?;
+        self.witness(&chain, nonce)?;
+        let descriptor = Descriptor::create(&self.space, &self.db_id, ids.generation)
+            .map_err(|error| self.poison.poison(error))?;
+        self.events
+            .emit(Event::GenerationPrepared { id: ids.generation });
+        *next = Some(Prepared {
+            generation: ids.generation,
+            chain,
+            descriptor,
+        });
+        Ok(())
+    }
+
+    /// Seals the active generation and goes on in the next. Without a free descriptor the active
+    /// one just grows.
+    pub fn rotate(&self, writer: &mut Writer, next: &mut Option<Prepared>) -> Result<()> {
+        if next.is_none() {
+            self.reclaim_descriptors(writer)?;
+        }
+        if next.is_none() {
+            let begun = self.now_ns();
+            self.record_chain(writer)?;
+            self.prepare(next, writer.chain.chain().incarnation)?;
+            if next.is_none() {
+                return Ok(());
+            }
+            self.stalled(StallCause::Generation, begun);
+        }
+        // A memtable is sealed only when `durable` has passed its last grant.
+        self.drain()?;
+        let Some(next) = next.take() else {
+            return Ok(());
+        };
+        let durable = SeqNo(writer.next_seqno() - 1);
+        if let Some(descriptor) = &mut writer.descriptor {
+            descriptor
+                .set_floor(&self.space, durable.0)
+                .map_err(|error| self.poison.poison(error))?;
+        }
+        writer.active.seal();
+        let sealed = writer.active.generation();
+        self.events.emit(Event::GenerationSealed {
+            id: sealed,
+            records: writer.active.len(),
+            bytes: writer.active.bytes(),
+        });
+        let chain = Chain {
+            base: writer.next_seqno(),
+            ..next.chain
+        };
+        let region = self.space.region().clone();
+        let memtable = Memtable::new(region, next.generation, vec![chain]);
+        let memtable = Arc::new(memtable.charged_to(&self.account));
+        self.view
+            .store(Arc::new(self.view.load().with(memtable.clone())));
+        let descriptor = std::mem::replace(&mut writer.descriptor, next.descriptor);
+        let chain = ChainWriter::new(self.space.clone(), chain, None);
+        let before = writer.go_over(memtable, chain);
+        self.sealed(writer, sealed, before.zones(), descriptor)
+    }
+}
