@@ -118,7 +118,7 @@ fn every_way_to_commit_takes_one_but_that_which_must_not_wait() {
     db.clone().close().unwrap();
     fill(&mut batch, 8);
     let error = batch.commit(Durability::Immediate).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+    assert_eq!(error.kind(), ErrorKind::Closed, "{error}");
     drop((batch, db));
     all_are(&Db::open(&dir, options).unwrap(), 7);
 }

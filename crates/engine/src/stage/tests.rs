@@ -262,9 +262,9 @@ fn closing_meanwhile_refuses_the_batch() {
     let (two, staged) = inner.store_stage(two, batch.iter()).unwrap();
     engine.close().unwrap();
     let stored = inner.store_stage(one, batch.iter());
-    assert_eq!(stored.err().unwrap().kind(), ErrorKind::InvalidArgument);
+    assert_eq!(stored.err().unwrap().kind(), ErrorKind::Closed);
     let error = inner.commit_stage(two, staged, batch.iter(), None);
-    assert_eq!(error.unwrap_err().kind(), ErrorKind::InvalidArgument);
+    assert_eq!(error.unwrap_err().kind(), ErrorKind::Closed);
     drop(engine);
     assert_eq!(contents(&open(&machine, MIB), CF), model(0..10, b"before"));
     assert_sound(&machine, MIB);
@@ -544,7 +544,7 @@ fn closing_waits_for_whoever_stages() {
                         match write(engine, &batch) {
                             Ok(()) => acknowledged.fetch_add(1, Ordering::SeqCst),
                             Err(error) => {
-                                assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+                                assert_eq!(error.kind(), ErrorKind::Closed, "{error}");
                                 break;
                             }
                         };
