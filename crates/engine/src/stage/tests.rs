@@ -551,7 +551,8 @@ fn closing_waits_for_whoever_stages() {
                     }
                 });
             }
-            while acknowledged.load(Ordering::SeqCst) < u64::from(round) {
+            let sound = || engine.inner.poison.check().is_ok();
+            while acknowledged.load(Ordering::SeqCst) < u64::from(round) && sound() {
                 std::thread::yield_now();
             }
             engine.close().unwrap();
