@@ -204,6 +204,8 @@ impl Tree {
             bound += updates * (size(versions::list_bytes(readers + 2)) + QUEUED);
             sizes += readers + 1; // lists have from 2 to readers + 2 versions
         }
+        // An update takes one block: a node or a list.
+        let sizes = sizes.min(usize::try_from(updates).unwrap_or(sizes));
         bound + bound / 7 + self.memory.slack_bytes(sizes)
     }
 }

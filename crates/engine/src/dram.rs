@@ -19,8 +19,12 @@ use crate::store::Inner;
 use crate::sync::Ordering;
 use crate::write::Writer;
 
-/// Writes that a promise covers in advance.
+/// Writes that a promise covers in advance, and records that a store must have written before it gets
+/// such a promise. A bound for one write is small; one for many reckons with a new piece of memory for
+/// each kind of node, and of hundreds of stores that each write a little all keep what they were promised
+/// until they fall idle.
 const CREDIT: u64 = 1024;
+const CREDIT_AFTER: u64 = 64;
 
 /// Most families for which it does: each is reckoned as if all writes were into it.
 const CREDIT_FAMILIES: usize = 4;
@@ -29,6 +33,8 @@ const CREDIT_FAMILIES: usize = 4;
 #[derive(Debug, Default)]
 pub(crate) struct Credit {
     writes: u64,
+    /// Records written without credit.
+    without: u64,
     /// The families that they are in, whichever each, and that the writes in flight are in.
     families: Vec<CfId>,
     /// Registered readers for which it was reckoned: with more, version lists are longer.
@@ -88,12 +94,14 @@ impl Inner {
         };
         let ahead = need(records + CREDIT);
         let ample = !deletes_only
+            && credit.without >= CREDIT_AFTER
             && families.len() <= CREDIT_FAMILIES
             && self.account.has_ample_room_for(ahead);
         if ample && self.account.promise(ahead, spare).is_ok() {
             credit.writes = CREDIT;
         } else {
             credit.writes = 0;
+            credit.without += records;
             if let Err(limit) = self.account.promise(need(records), spare) {
                 let error = self.account.full(limit, "one more write");
                 // What this store cannot use others may.
