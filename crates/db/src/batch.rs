@@ -3,7 +3,7 @@
 use thermocline_base::{CfId, Error, Result, WriteBatch};
 use thermocline_engine::Operation;
 
-use crate::{ColumnFamily, Commit, Db, WriteOptions};
+use crate::{ColumnFamily, Commit, Db, Durability, WriteOptions};
 
 /// Changes that become visible and durable together or not at all.
 #[derive(Debug)]
@@ -147,8 +147,26 @@ impl Batch {
     /// # Errors
     /// As [`Batch::commit`]: nothing was written then.
     pub fn commit_async(&mut self) -> Result<Commit> {
+        self.commit_async_with(WriteOptions::default())
+    }
+
+    /// As [`Batch::commit_async`], with options: a [`Durability::Buffered`] commit is ready at once, and
+    /// one with `no_slowdown` is refused rather than kept waiting.
+    ///
+    /// [`Durability::Buffered`]: crate::Durability::Buffered
+    ///
+    /// # Errors
+    /// As [`Batch::commit`]: nothing was written then.
+    pub fn commit_async_with(&mut self, options: impl Into<WriteOptions>) -> Result<Commit> {
+        let options = options.into();
         let (commit, tell) = Commit::new();
-        self.commit_with_callback(tell)?;
+        match options.durability {
+            Durability::Immediate => self.submit(options.no_slowdown, tell)?,
+            Durability::Buffered => {
+                self.commit(options)?;
+                tell(Ok(()));
+            }
+        }
         Ok(commit)
     }
 
@@ -163,11 +181,17 @@ impl Batch {
         &mut self,
         done: impl FnOnce(Result<()>) + Send + 'static,
     ) -> Result<()> {
+        self.submit(false, done)
+    }
+
+    fn submit(
+        &mut self,
+        no_slowdown: bool,
+        done: impl FnOnce(Result<()>) + Send + 'static,
+    ) -> Result<()> {
         self.check()?;
-        let done = Box::new(done);
-        self.db
-            .engine
-            .write_with_callback(self.writes.iter(), false, done)?;
+        let engine = &self.db.engine;
+        engine.write_with_callback(self.writes.iter(), no_slowdown, Box::new(done))?;
         self.clear();
         Ok(())
     }

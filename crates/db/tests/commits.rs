@@ -114,6 +114,12 @@ fn a_write_that_will_not_wait_is_busy_only_while_there_is_something_to_wait_for(
         durability: Durability::Immediate,
         no_slowdown: true,
     };
+    // Nobody has recorded the chain yet.
+    let mut batch = db.batch();
+    batch.put("first", "1");
+    let error = batch.commit_async_with(options).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
+    assert_eq!(batch.len(), 1, "it can be tried again");
     let mut busy = 0;
     let full = 'full: {
         for n in 0..100_000u32 {
@@ -149,24 +155,29 @@ fn buffered_writes_are_visible_at_once_and_durable_when_asked() {
     options.memtable.idle_ms = 0;
     let db = Db::open(&dir, options.clone()).unwrap();
     db.put("first", "durable").unwrap();
+    let mut batch = db.batch();
+    batch.put("ready", "at once");
+    let commit = batch.commit_async_with(Durability::Buffered).unwrap();
+    commit.wait().unwrap();
+    assert_eq!(db.metrics().seqno_durable, 1);
     for n in 0..100u32 {
         db.put_with(n.to_be_bytes(), "v", Durability::Buffered)
             .unwrap();
         assert!(db.get(n.to_be_bytes()).unwrap().is_some());
     }
     let metrics = db.metrics();
-    assert_eq!((metrics.seqno_visible, metrics.seqno_durable), (101, 1));
+    assert_eq!((metrics.seqno_visible, metrics.seqno_durable), (102, 1));
     db.sync().unwrap();
-    assert_eq!(db.metrics().seqno_durable, 101);
+    assert_eq!(db.metrics().seqno_durable, 102);
     db.put_with("more", "v", Durability::Buffered).unwrap();
-    assert_eq!(db.metrics().seqno_durable, 101);
+    assert_eq!(db.metrics().seqno_durable, 102);
     // What is durable takes all before it along.
     db.put("last", "durable").unwrap();
-    assert_eq!(db.metrics().seqno_durable, 103);
+    assert_eq!(db.metrics().seqno_durable, 104);
     db.put_with("closing", "v", Durability::Buffered).unwrap();
     db.close().unwrap();
     let db = Db::open(&dir, options).unwrap();
-    assert_eq!(db.iter().count(), 104);
+    assert_eq!(db.iter().count(), 105);
 }
 
 #[test]

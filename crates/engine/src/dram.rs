@@ -89,7 +89,11 @@ impl Inner {
             families.extend(before);
         }
         let need = |updates: u64| -> u64 {
-            let bound = |&cf: &CfId| writer.active.reserve_bound(cf, updates + flying, readers);
+            let bound = |&cf: &CfId| {
+                writer
+                    .active
+                    .reserve_bound(cf, updates + flying, Some(readers))
+            };
             used + families.iter().map(bound).sum::<u64>()
         };
         let ahead = need(records + CREDIT);
@@ -123,7 +127,7 @@ impl Inner {
         let flying = self.ring.records();
         let readers = self.readers.moments() + 2 + index(self.ring.groups() + 8);
         let used = self.account.used() + self.staging.load(Ordering::Relaxed);
-        let bound = |&cf: &CfId| writer.active.reserve_bound(cf, flying, readers);
+        let bound = |&cf: &CfId| writer.active.reserve_bound(cf, flying, Some(readers));
         let need = used + bytes + credit.families.iter().map(bound).sum::<u64>();
         let promised = self.account.promise(need, Spare::Keep);
         promised.map_err(|limit| self.account.full(limit, "this batch"))?;

@@ -18,7 +18,7 @@
 
 use std::sync::Arc;
 
-use thermocline_base::sync::{lock, try_lock};
+use thermocline_base::sync::{MutexGuard, lock, try_lock};
 use thermocline_base::{Result, SeqNo};
 use thermocline_halloc::Witness;
 use thermocline_memtable::{Chain, ChainWriter, Descriptor, Memtable};
@@ -55,6 +55,16 @@ impl Inner {
         try_lock(&self.next).is_some_and(|next| next.is_none())
     }
 
+    /// The next generation, for a write that needs it now.
+    pub fn lock_next(&self) -> MutexGuard<'_, Option<Prepared>> {
+        try_lock(&self.next).unwrap_or_else(|| {
+            let begun = self.now_ns();
+            let next = lock(&self.next);
+            self.stalled(StallCause::Generation, begun);
+            next
+        })
+    }
+
     /// Lets the region remember a chain that the manifest has just learned of.
     pub fn witness(&self, chain: &Chain, nonce: u64) -> Result<()> {
         self.space
@@ -65,6 +75,8 @@ impl Inner {
     /// Names the next generation in the manifest, so that no fsync falls on the put path when the
     /// active one is full. The chain of `incarnation` has been named.
     pub fn prepare(&self, next: &mut Option<Prepared>, incarnation: u32) -> Result<()> {
+        // Whoever had the lock before may have failed halfway.
+        self.poison.check()?;
         if next.is_some() || self.space.generations().free() == 0 {
             return Ok(());
         }

@@ -53,10 +53,10 @@
 //! calls that are left after it has given up the folder; from then on nothing of the store touches either.
 //!
 //! # Lock order
-//! `writer`, then `manifest`, then `reclaim`, then the locks inside `halloc`, then a node of the tree, then
-//! the registry of `readers`. Whoever waits for groups in flight holds nothing but `writer`. A bucket's
-//! queue, and `syncing` with the ring's list behind it, stand on their own. Readers of data take none of
-//! these. `ahead` (growing ahead of need) is taken before those of `halloc`, with nothing held.
+//! `stages` (shared by whoever stages a batch) or `ahead` (working ahead of need); `writer`; `next`; then
+//! `manifest`, then `reclaim`, then the locks inside `halloc`, then a node of the tree, then the registry
+//! of `readers`. Whoever waits for groups in flight holds nothing behind `next`. A bucket's queue, and
+//! `syncing` with the ring's list behind it, stand on their own. Readers of data take none of these.
 //!
 //! Last of all, under any of them, come the leaves: a strand's queue, then, not under it, the workers'
 //! state; and the account of DRAM, under a tree's size class and pool. Events may be emitted and tasks

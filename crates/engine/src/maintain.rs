@@ -83,6 +83,12 @@ impl Inner {
         if due {
             self.background.request(Task::Ahead);
         }
+        self.written();
+    }
+
+    /// Lets a worker look, some time from now, whether the store has fallen idle.
+    #[inline]
+    pub fn written(&self) {
         // Its task takes the writer's lock, under which the write was granted.
         self.background.request_after(Task::Idle, self.idle_after());
     }
@@ -98,7 +104,7 @@ impl Inner {
     /// Makes durable what is visible, and lets those be told who wait for that: in a call, since what
     /// they do is their business.
     fn write_back(&self) {
-        let _ = self.sync_up_to(SeqNo(self.ring.visible()));
+        let _ = self.sync_up_to(SeqNo(self.ring.visible_and_listed()));
         let me = self.me.clone();
         self.background.run(Box::new(move || {
             if let Some(inner) = me.upgrade() {

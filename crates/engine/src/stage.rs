@@ -96,6 +96,8 @@ impl Drop for Staging<'_, '_> {
         self.inner
             .staging
             .fetch_sub(self.promised, Ordering::Relaxed);
+        // What the batch did not use others may have, once this store is idle.
+        self.inner.written();
         // After a failed persist nobody knows what the manifest names.
         if let Some(zones) = zones
             && self.inner.poison.check().is_ok()
@@ -222,24 +224,28 @@ impl Inner {
         let Some(stage) = &mut staging.stage else {
             unreachable!("it is taken by the commit");
         };
+        let mut zones = 0;
         for entry in entries {
             // Whoever closes waits for this batch, and a poisoned store will not take it.
             self.check_writable()?;
             loop {
                 match stage.push(entry) {
-                    Err(full @ Error::OutOfSpace(_)) => {
+                    Err(full @ Error::OutOfSpace(_)) if stage.can_go_on() => {
                         self.reclaim_or(&mut lock(&self.writer), full)?;
                     }
                     pushed => {
-                        pushed.map_err(|error| self.poison.poison(error))?;
+                        pushed.map_err(|error| self.poison_unless_full(error))?;
                         break;
                     }
                 }
             }
+            if stage.zones().len() > zones {
+                zones = stage.zones().len();
+                self.note_growth();
+            }
         }
-        self.note_growth();
         let staged = stage.complete();
-        let staged = staged.map_err(|error| self.poison.poison(error))?;
+        let staged = staged.map_err(|error| self.poison_unless_full(error))?;
         Ok((staging, staged))
     }
 

@@ -146,16 +146,25 @@ impl Inner {
     ///
     /// Returns whether a zone was attached.
     pub fn make_room(&self, writer: &mut Writer, bytes: u64, reserve: Reserve) -> Result<bool> {
-        match self.find_room(writer, bytes, reserve) {
+        match self.find_room(writer, bytes, reserve, true) {
             Err(error) => {
                 self.reclaim_or(writer, error)?;
-                self.find_room(writer, bytes, reserve)
+                self.find_room(writer, bytes, reserve, true)
             }
             found => found,
         }
     }
 
-    fn find_room(&self, writer: &mut Writer, bytes: u64, reserve: Reserve) -> Result<bool> {
+    /// As [`Inner::make_room`]. Unless it `may_wait`, no file is synced for it, which
+    /// [`Inner::check_no_slowdown`] has found possible: where there is no next generation, and cannot
+    /// be one, the active one grows.
+    pub fn find_room(
+        &self,
+        writer: &mut Writer,
+        bytes: u64,
+        reserve: Reserve,
+        may_wait: bool,
+    ) -> Result<bool> {
         self.record_chain(writer)?;
         let full = writer.active.bytes() + bytes > self.options.memtable_bytes();
         let wide =
@@ -163,8 +172,8 @@ impl Inner {
         // In a full region what is left of the zone at hand serves deletes; a new generation could
         // not use it.
         let seal = full && !writer.active.is_empty() && self.space.has_room(bytes);
-        if seal || wide(writer) {
-            self.rotate(writer, &mut lock(&self.next))?;
+        if (seal || wide(writer)) && (may_wait || !self.is_next_missing()) {
+            self.rotate(writer, &mut self.lock_next())?;
         }
         if wide(writer) {
             return Err(Error::OutOfSpace(

@@ -360,39 +360,31 @@ impl Space {
         Ok(Some(zone))
     }
 
-    /// Whether fewer than `zones` of the free zones could be filled without a page fault, though there
-    /// are others.
+    /// Whether the `zones` free zones that will be attached next could not all be filled without page
+    /// faults.
     pub fn wants_presence(&self, zones: u64) -> bool {
         let state = lock(&self.state);
-        let (mut present, mut absent) = (0, 0);
-        for (_, is_present) in state.parts.iter().flat_map(Part::free_zones) {
-            match is_present {
-                true => present += 1,
-                false => absent += 1,
-            }
-        }
-        present < zones && absent > 0
+        let free = state.parts.iter().flat_map(Part::free_zones);
+        free.take(index(zones)).any(|(_, present)| !present)
     }
 
     /// Asks for the pages of the `zones` free zones that will be attached next, so that whoever fills
     /// them meets no page faults.
     pub fn populate_ahead(&self, zones: u64) {
-        let wanted: Vec<(PmOff, u64)> = {
-            let mut state = lock(&self.state);
-            let parts = state.parts.iter_mut();
-            let next = parts.flat_map(|part| {
-                let free: Vec<(usize, bool)> = part.free_zones().collect();
-                free.into_iter().map(|(i, present)| {
-                    part.present[i] = true;
-                    (part.span(i), present)
-                })
+        let wanted: Vec<(usize, usize, (PmOff, u64))> = {
+            let state = lock(&self.state);
+            let free = (0..).zip(&state.parts).flat_map(|(p, part)| {
+                let zones = part.free_zones();
+                zones.map(move |(i, present)| (p, i, part.span(i), present))
             });
-            let next = next.take(index(zones));
-            next.filter_map(|(span, present)| (!present).then_some(span))
+            let next = free.take(index(zones));
+            next.filter_map(|(p, i, span, present)| (!present).then_some((p, i, span)))
                 .collect()
         };
-        for (at, bytes) in wanted {
+        for (p, i, (at, bytes)) in wanted {
             self.region.populate(at, bytes, true);
+            // Attached meanwhile, perhaps: then so much the better.
+            lock(&self.state).parts[p].present[i] = true;
         }
     }
 

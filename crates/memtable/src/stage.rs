@@ -41,6 +41,8 @@ pub struct Stage<'a> {
     /// The number of the first of them.
     next: u64,
     space: Arc<Space>,
+    /// Whether an item was granted that is not complete.
+    failed: bool,
 }
 
 /// A complete staged chain.
@@ -74,14 +76,15 @@ impl<'a> Stage<'a> {
             item_bytes_max: item_bytes_max.min(ITEM_BYTES),
             next: 1,
             space: space.clone(),
+            failed: false,
         }
     }
 
     /// Adds a record; stores and indexes those before it when an item is full.
     ///
     /// # Errors
-    /// [`thermocline_base::Error::OutOfSpace`]: the record was not added, and may be again when there
-    /// is room. A failed persist.
+    /// [`thermocline_base::Error::OutOfSpace`]: the record was not added, and if [`Stage::can_go_on`] may
+    /// be again when there is room. A failed persist.
     pub fn push(&mut self, entry: BatchEntry<'a>) -> Result<()> {
         let record = record_bytes(entry.key.len(), entry.value.len()) as u64;
         let with = (self.bytes + record).next_multiple_of(64);
@@ -95,6 +98,12 @@ impl<'a> Stage<'a> {
         self.bytes += record;
         self.pending.push(entry);
         Ok(())
+    }
+
+    /// Whether records can be added after an error: not once an item was stored that is not indexed, for
+    /// the system refused memory.
+    pub fn can_go_on(&self) -> bool {
+        !self.failed
     }
 
     /// Stores and indexes what is left. All of it is durable on return.
@@ -117,6 +126,8 @@ impl<'a> Stage<'a> {
         let entries = self.pending.iter().copied();
         let bytes = self.bytes.next_multiple_of(64);
         let grant = self.chain.grant(bytes);
+        // Until it is stored and indexed.
+        self.failed = true;
         let region = self.space.region();
         let persist = match active(Bug::AdoptUnpersisted) {
             true => Persist::Deferred,
@@ -135,6 +146,7 @@ impl<'a> Stage<'a> {
         self.next += records;
         self.pending.clear();
         self.bytes = ITEM_HEADER as u64;
+        self.failed = false;
         Ok(())
     }
 
@@ -145,7 +157,8 @@ impl<'a> Stage<'a> {
 
     /// Most DRAM in bytes that an index of `updates` records in family `cf` takes here.
     pub fn reserve_bound(&self, cf: CfId, updates: u64) -> u64 {
-        self.memtable.reserve_bound(cf, updates, 0)
+        // Of a key the newest record stays: there are no lists.
+        self.memtable.reserve_bound(cf, updates, None)
     }
 
     /// The memtable of generation `generation`, whose chain this is, with the seqnos from `base` on.

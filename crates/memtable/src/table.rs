@@ -289,8 +289,8 @@ impl Memtable {
     }
 
     /// Most DRAM in bytes that `updates` more writes into family `cf` may take.
-    pub fn reserve_bound(&self, cf: CfId, updates: u64, readers: usize) -> u64 {
-        self.tree_or_new(cf).reserve_bound(updates, Some(readers))
+    pub fn reserve_bound(&self, cf: CfId, updates: u64, readers: Option<usize>) -> u64 {
+        self.tree_or_new(cf).reserve_bound(updates, readers)
     }
 
     pub(crate) fn records(&self) -> &Records {

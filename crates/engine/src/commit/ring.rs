@@ -161,6 +161,13 @@ impl Ring {
         self.marks.visible.load(Ordering::Acquire)
     }
 
+    /// As [`Ring::visible`], for a task that somebody asked for who saw that much: under the lock under
+    /// which `visible` moves over what is deferred, so that it sees no less.
+    pub fn visible_and_listed(&self) -> u64 {
+        let _deferred = lock(&self.deferred);
+        self.visible()
+    }
+
     /// The watermark itself, for readers that must load it at a moment of their own.
     #[inline]
     pub fn visible_mark(&self) -> &AtomicU64 {

@@ -143,7 +143,10 @@ impl Engine {
         }
         let attached = inner
             .reserve_dram(&mut writer, entries, records, deletes_only)
-            .and_then(|()| inner.make_room(&mut writer, bytes, reserve))
+            .and_then(|()| match mode.no_slowdown {
+                true => inner.find_room(&mut writer, bytes, reserve, false),
+                false => inner.make_room(&mut writer, bytes, reserve),
+            })
             .inspect_err(|error| inner.events.refused(bytes, error))?;
         if !deletes_only {
             inner.events.accepted(bytes);

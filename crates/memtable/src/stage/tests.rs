@@ -243,3 +243,20 @@ fn a_record_larger_than_an_item_is_one_of_its_own() {
     let found = again.get(CfId::DEFAULT, b"b", SeqNo(51), true).unwrap();
     assert!(matches!(found, Lookup::Record(record) if record.value == value));
 }
+
+#[test]
+fn a_batch_ends_where_memory_is_refused_and_goes_on_where_there_is_room_again() {
+    let batch = batch(4000);
+    let push = |account: &Arc<Account>| {
+        let mut stage = Stage::new(&space(), chain(1), account, 4096);
+        let full = entries(&batch).try_for_each(|entry| stage.push(entry));
+        (full.unwrap_err(), stage.can_go_on())
+    };
+    // While a store is opened its account refuses what its budget does not have.
+    let (error, goes_on) = push(&Account::new(Budget::new(1000), u64::MAX));
+    assert!(matches!(error, Error::OutOfSpace(_)), "{error}");
+    assert!(!goes_on, "an item is stored, and not indexed");
+    let (error, goes_on) = push(&account());
+    assert!(matches!(error, Error::OutOfSpace(_)), "{error}");
+    assert!(goes_on, "the region is full");
+}
