@@ -13,7 +13,7 @@ use super::*;
 
 const CF: CfId = CfId::DEFAULT;
 
-fn world() -> World {
+pub(crate) fn world() -> World {
     let steps = Steps::new();
     World {
         env: Env {
@@ -26,7 +26,7 @@ fn world() -> World {
     }
 }
 
-fn options() -> Options {
+pub(crate) fn options() -> Options {
     let mut options = Options {
         pm: 1 << 20,
         ..Options::default()

@@ -51,6 +51,8 @@
 mod append;
 mod chain;
 mod descriptor;
+#[cfg(test)]
+mod fixture;
 mod format;
 mod insert;
 mod needed;

@@ -1,39 +1,13 @@
 //! Families in a simulated world: what is refused after a drop, what goes on, what an open indexes.
 
 use std::path::Path;
-use std::sync::Arc;
 
-use thermocline_base::options::Options;
 use thermocline_base::planted::plant;
-use thermocline_base::{ErrorKind, Steps, WriteBatch};
-use thermocline_env::Env;
-use thermocline_env::sim::SimFs;
-use thermocline_pm::SimPm;
+use thermocline_base::{ErrorKind, WriteBatch};
 
 use super::*;
+use crate::tests::{options, world};
 use crate::{Cursor, Durability, World};
-
-fn world() -> World {
-    let steps = Steps::new();
-    World {
-        env: Env {
-            storage: Arc::new(SimFs::new(steps.clone())),
-            ..Env::real()
-        },
-        sim: Some(SimPm::new(1 << 20, steps)),
-        background: false,
-        shadow: None,
-    }
-}
-
-fn options() -> Options {
-    let mut options = Options {
-        pm: 1 << 20,
-        ..Options::default()
-    };
-    options.pm_region.part_bytes_first = 256 << 10;
-    options
-}
 
 fn open(world: &World) -> Engine {
     Engine::open(world.clone(), Path::new("/db"), options()).unwrap()

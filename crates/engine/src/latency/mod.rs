@@ -7,8 +7,8 @@
 //!
 //! Measured on a virtual machine with two cores, in processor time: `begin` and `end` together take 63 ns
 //! for an operation that is timed, nearly all of it the clock, and 2.3 ns for one that is not; so 4 ns on
-//! average with the default of 32 (`cargo test --release -p thermocline-engine --lib latency::tests::cost
-//! -- --ignored --nocapture`; what it prints is the time that passed).
+//! average with the default of 32 (`cargo run --release -p thermocline-engine --example latency_cost`; what
+//! it prints is the time that passed).
 
 mod histogram;
 
@@ -264,22 +264,5 @@ mod tests {
             }
         });
         assert_eq!(latencies.read()[0].count, 20_000);
-    }
-
-    /// What timing costs, in nanoseconds an operation. A measurement, and no test.
-    #[test]
-    #[ignore = "a measurement"]
-    fn cost() {
-        let env = thermocline_env::Env::real();
-        for every in [0, 1, 2, 8, 16, 64, 1 << 30] {
-            let latencies = Latencies::new(every, env.clock.clone());
-            let rounds = 20_000_000;
-            let begun = env.clock.now_ns();
-            for _ in 0..rounds {
-                std::hint::black_box(&latencies).time(Operation::Get, || std::hint::black_box(()));
-            }
-            let nanos = env.clock.now_ns() - begun;
-            println!("1 in {every}: {:.2} ns", nanos as f64 / f64::from(rounds));
-        }
     }
 }

@@ -2,32 +2,16 @@
 
 use std::sync::Arc;
 
-use thermocline_base::options::{Emulation, RegionDemand};
-use thermocline_base::{BatchEntry, Steps};
-use thermocline_env::Env;
-use thermocline_halloc::{Reserve, Space, SpaceSpec};
-use thermocline_pm::{Place, Region, RegionSpec, SimPm};
+use thermocline_base::BatchEntry;
+use thermocline_halloc::{Reserve, Space};
 
 use super::*;
-use crate::{Chain, ChainWriter, ItemBuilder, Persist, item_bytes};
+use crate::{Chain, ChainWriter, ItemBuilder, Persist, fixture, item_bytes};
 
 const PM: u64 = 1 << 20;
 
 fn space() -> Arc<Space> {
-    let spec = RegionSpec {
-        env: Env::real(),
-        place: Place::Sim(SimPm::new(PM, Steps::new())),
-        demand: RegionDemand::Any,
-        capacity: PM,
-        emulation: Emulation::None,
-        read_only: false,
-    };
-    let space_spec = SpaceSpec {
-        part_bytes_first: 256 << 10,
-        pm: PM,
-    };
-    let region = Region::create(&spec, Space::first_part_bytes(&space_spec)).unwrap();
-    Arc::new(Space::create(region, &[9; 16], space_spec).unwrap())
+    fixture::space(PM, 256 << 10)
 }
 
 /// A version of a key: family, key, seqno, and whether it is a put.

@@ -3,32 +3,16 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use thermocline_base::options::{Emulation, RegionDemand};
-use thermocline_base::{BatchEntry, Error, Kind, Steps};
-use thermocline_env::Env;
-use thermocline_halloc::{Reserve, Space, SpaceSpec};
-use thermocline_pm::{Place, Region, RegionSpec, SimPm};
+use thermocline_base::{BatchEntry, Error, Kind};
+use thermocline_halloc::{Reserve, Space};
 
 use super::*;
-use crate::{Chain, ChainWriter, Direction, ItemBuilder, Persist, item_bytes};
+use crate::{Chain, ChainWriter, Direction, ItemBuilder, Persist, fixture, item_bytes};
 
 const PM: u64 = 16 << 20;
 
 fn space() -> Arc<Space> {
-    let spec = RegionSpec {
-        env: Env::real(),
-        place: Place::Sim(SimPm::new(PM, Steps::new())),
-        demand: RegionDemand::Any,
-        capacity: PM,
-        emulation: Emulation::None,
-        read_only: false,
-    };
-    let space_spec = SpaceSpec {
-        part_bytes_first: 1 << 20,
-        pm: PM,
-    };
-    let region = Region::create(&spec, Space::first_part_bytes(&space_spec)).unwrap();
-    Arc::new(Space::create(region, &[9; 16], space_spec).unwrap())
+    fixture::space(PM, 1 << 20)
 }
 
 /// Generations with so many items each, in stretches; of few keys in two families, so that

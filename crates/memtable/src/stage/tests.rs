@@ -3,33 +3,18 @@
 use std::ops::Bound;
 
 use thermocline_base::budget::Budget;
-use thermocline_base::options::{Emulation, RegionDemand};
-use thermocline_base::{Error, Kind, Steps};
-use thermocline_env::Env;
-use thermocline_halloc::SpaceSpec;
-use thermocline_pm::{Place, Region, RegionSpec, SimPm};
+use thermocline_base::{Error, Kind};
 
 use super::*;
-use crate::{ChainPlan, Direction, Lookup, Stretch, WalkOutcome, replay, walk_incarnation};
+use crate::{
+    ChainPlan, Direction, Lookup, Stretch, WalkOutcome, fixture, replay, walk_incarnation,
+};
 
 const PM: u64 = 1 << 20;
 const DB: [u8; 16] = [3; 16];
 
 fn space() -> Arc<Space> {
-    let spec = RegionSpec {
-        env: Env::real(),
-        place: Place::Sim(SimPm::new(PM, Steps::new())),
-        demand: RegionDemand::Any,
-        capacity: PM,
-        emulation: Emulation::None,
-        read_only: false,
-    };
-    let space_spec = SpaceSpec {
-        part_bytes_first: 256 << 10,
-        pm: PM,
-    };
-    let region = Region::create(&spec, Space::first_part_bytes(&space_spec)).unwrap();
-    Arc::new(Space::create(region, &[9; 16], space_spec).unwrap())
+    fixture::space(PM, 256 << 10)
 }
 
 fn account() -> Arc<Account> {
