@@ -30,7 +30,8 @@ pub fn hash64(bytes: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64(bytes)
 }
 
-/// A 64-bit hash of `bytes` (XXH3) under `seed`.
+/// A 64-bit hash of `bytes` under `seed`: XXH3-64, whose values are fixed by its specification. What
+/// is stored of it (the keys of filters, seeds of checksums) is pinned by goldens.
 pub fn hash64_seeded(bytes: &[u8], seed: u64) -> u64 {
     xxhash_rust::xxh3::xxh3_64_with_seed(bytes, seed)
 }

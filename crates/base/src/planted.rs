@@ -61,6 +61,18 @@ bugs! {
     ReleaseBeforeEdit,
     /// A staged batch is committed while its items are not written back.
     AdoptUnpersisted,
+    /// The checksum of a block or blob record is not compared.
+    SkipBlockChecksum,
+    /// The checksums of tables and blob files do not depend on where the bytes lie.
+    ChecksumIgnoresPlace,
+    /// A finished table or blob file is not synced.
+    ForgetTableSync,
+    /// The separator between two blocks that share a user key names only the user key.
+    SeparatorForgetsSeqno,
+    /// The limits of a part of a table bind seeks, but not steps.
+    PartLeaksBehindLimit,
+    /// A range tombstone covers its end.
+    TombstoneCoversEnd,
 }
 
 #[cfg(feature = "planted")]

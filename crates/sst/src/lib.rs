@@ -1,3 +1,146 @@
-//! Tables and blob files on SSD: blocks, filters, indexes, writer and reader (design §8). Empty
-//! until the SSD tier is built.
+//! Tables and blob files on SSD: blocks, filters, index, writer and reader (design §8, §11).
+//!
+//! A **table** is an immutable file of sorted entries. An **entry** is an internal key (user key,
+//! seqno) with a kind (put, delete, merge) and a value, inline or in a **blob file**. Range deletes
+//! lie apart, as **range tombstones**. A table belongs to *one column family*, whose id stands in its
+//! properties: families are dropped, compacted, ordered and compressed apart from each other, so a
+//! shared table would be rewritten for the sake of one of them. The bytes are drawn in
+//! `format.rs` and `blob/format.rs`, and told in `FORMATS.md`.
+//!
+//! | what | how |
+//! |---|---|
+//! | write a table | [`TableWriter`]: create, add in order, finish; gives a [`TableMeta`] |
+//! | open one | [`open_table`], or [`Opening`] where the caller reads |
+//! | read one | [`TablePart`] (all of it or within limits), [`get`], [`SyncCursor`] |
+//! | the same without I/O | [`Get`] and [`Cursor`] answer or say which block they [need](Step::Need) |
+//! | put a cache in between | [`BlockSource`], which gives `Arc<Block>`, charged by bytes |
+//! | separate large values | [`BlobWriter`], [`BlobFile`], [`read_blob`] |
+//! | check everything | [`verify_table`], [`verify_blobs`] |
+//!
+//! ```
+//! use std::{path::Path, sync::Arc};
+//! use thermocline_base::{CfId, FileId, Kind, SeqNo, Steps};
+//! use thermocline_env::{OpenMode, Storage, sim::SimFs};
+//! use thermocline_sst::*;
+//!
+//! let disk = SimFs::new(Steps::new());
+//! let identity = Identity::new(*b"the database's i", FileId(7));
+//! let path = Path::new("/000007.sst");
+//! let mut table = TableWriter::create(&disk, path, identity, CfId(0), WriteOptions::default())?;
+//! table.add(KeyRef::new(b"a", SeqNo(3)), Kind::Put, Value::Inline(b"new"))?;
+//! table.add(KeyRef::new(b"a", SeqNo(1)), Kind::Put, Value::Inline(b"old"))?;
+//! assert_eq!(table.finish()?.properties.entries, 2);
+//! disk.sync_dir(Path::new("/"), sites::FILE_NAMED)?;
+//!
+//! let file = disk.open(path, OpenMode::Read)?;
+//! let part = TablePart::whole(open_table(&*file, identity)?);
+//! let found = get(&part, b"a", SeqNo(2), &FileSource(file))?.unwrap();
+//! assert!(matches!(found.value, FoundValue::Inline(value) if *value == *b"old"));
+//! # Ok::<(), thermocline_base::Error>(())
+//! ```
+//!
+//! # What always holds
+//!
+//! 1. **Whole or not a table.** A file opens only if its last 80 bytes are a footer whose checksum
+//!    holds and which names the file's length: a table that was not finished, or is cut or extended
+//!    anywhere, does not open. [`TableWriter::finish`] gives the table's metadata only after its bytes
+//!    are durable. The order is: bytes ([`sites::TABLE_WRITTEN`]), name ([`sites::FILE_NAMED`], the
+//!    caller's, once for all files of a job), edit. A crash before the edit leaves a file that nobody
+//!    names and open removes.
+//! 2. **In its place or not at all.** Checksums of blocks and blob records start from database id, file
+//!    id and offset; footer and properties name database and file. A block in another's place, or a
+//!    file in another's, does not verify. File ids are never reused.
+//! 3. **Checked before used.** No byte of a block is used before its checksum holds and, for foreign
+//!    bytes with right checksums, before the whole block is checked (`block.rs`): what a cursor walks
+//!    over is well-formed, so cursors cannot fail or loop, and the keys of a block ascend. A
+//!    decompressed length is bounded by kind of block before anything is allocated.
+//! 4. **The index finds.** The separator of a data block is not below any entry of it and below every
+//!    entry behind it, as *internal* keys: where versions of one user key lie in several blocks the
+//!    separators are those versions themselves. So the first block whose separator is not below
+//!    (key, seqno) has the newest version of the key at or below seqno, or none has: a lookup reads
+//!    one data block. (If the block ends before the target, the next entry is of another user key,
+//!    since only then is a separator shortened.)
+//! 5. **The filter denies only what is not there.** It is over all distinct user keys of entries. Range
+//!    tombstones are not in it: they are asked in memory, always.
+//! 6. **The newest wins.** [`get`] answers with the newest of entry and range tombstone at or below the
+//!    asked seqno. No entry has seqno [`SeqNo::MAX`](thermocline_base::SeqNo::MAX), so as a target it
+//!    stands before all versions of its key, and as a largest key it says that the key itself is not
+//!    in the table.
+//! 7. **A part is a table of its own.** Through a [`TablePart`] no key outside of its limits is seen, by
+//!    any move, and range tombstones are cut.
+//! 8. **Errors name the place.** A damaged file is [`Corruption`](thermocline_base::Error::Corruption)
+//!    with file and offset (of a compressed block: of the block), a newer one
+//!    [`Unsupported`](thermocline_base::Error::Unsupported). A failed write or sync is an error naming
+//!    the file, and every later call of that writer fails.
+//!
+//! # Blocks on the device
+//!
+//! A data block of the default size takes at most 4 KiB as stored, trailer included, and begins on a
+//! 4-KiB page of the file if it would otherwise lie on one page more than it must and no more than an
+//! eighth of it is lost to zeros. So without compression one random read is one aligned page. With
+//! compression two or three blocks share a page, and a block lies on at most one page more than it
+//! must: direct I/O then reads one or two pages, still in one read. Blocks are not stretched to pages,
+//! which would undo compression. Whoever reads with direct I/O rounds a handle's range to pages; the
+//! writer hands over pieces of 256 KiB at offsets that are multiples of it, except the last one.
+//!
+//! Index blocks of level 0 are written between data blocks as they fill, so a writer's memory does not
+//! grow with the table except for the root, 8 bytes per distinct user key, and range tombstones.
+//!
+//! # Rejected
+//!
+//! - *Hash index within data blocks*: saves a bisection of some 100 ns where the block's read costs
+//!   80 µs; learned indexes are the plan, and the index block has a kind for them.
+//! - *Range tombstones cut into disjoint fragments* as they are read: fragments of n nested tombstones
+//!   can number n². A tree over what was written stays linear.
+//! - *Checking entries as they are walked over* instead of once: each step of every cursor could fail.
+//! - *Blob files with an index*: a reference says all, and a file that is appended to for long and may
+//!   be cut by a crash would need its index anew.
 #![forbid(unsafe_code)]
+
+mod blob;
+mod block;
+mod compress;
+mod cursor;
+mod filter;
+mod format;
+mod get;
+mod handle;
+mod identity;
+mod index;
+mod key;
+mod name;
+mod opening;
+mod options;
+mod output;
+mod properties;
+pub mod sites;
+mod sync;
+mod table;
+mod tombstones;
+mod value;
+mod verify;
+mod writer;
+
+pub use blob::{
+    BLOB_FORMAT_VERSION, BLOB_HEADER_LEN, BlobEntry, BlobFile, BlobMeta, BlobRecords, BlobWriter,
+    RECORD_HEADER_LEN, read_blob, verify_blobs,
+};
+pub use block::Block;
+pub use compress::Compression;
+pub use cursor::{Cursor, Move};
+pub use filter::FILTER_KEYS_MAX;
+pub use format::{DATA_LEN_MAX, FOOTER_LEN, FORMAT_VERSION, META_LEN_MAX, PAGE_BYTES, TRAILER_LEN};
+pub use get::{Get, Step};
+pub use handle::{BlockHandle, BlockKind};
+pub use identity::Identity;
+pub use key::{InternalKey, KeyRef};
+pub use name::{FileName, blob_name, table_name};
+pub use opening::{Opened, Opening};
+pub use options::WriteOptions;
+pub use properties::{BlobUse, Creation, Properties};
+pub use sync::{BlockSource, FileSource, SyncCursor, get, open_table};
+pub use table::{Table, TablePart};
+pub use tombstones::RangeTombstone;
+pub use value::{Found, FoundValue, Pinned, Value};
+pub use verify::{Verified, verify_table};
+pub use writer::{TableMeta, TableWriter};

@@ -1,0 +1,258 @@
+//! Reading values, and going over all records of a blob file.
+
+use std::sync::Arc;
+
+use thermocline_base::{BlobRef, CfId, Error, Result, limits};
+use thermocline_env::File;
+
+use super::format::{BLOB_HEADER_LEN, RECORD_ALIGN, RECORD_HEADER_LEN, RecordHeader, check_header};
+use crate::format::coding::{Unreadable, damaged, len_of};
+use crate::identity::Identity;
+use crate::verify::Verified;
+
+/// A blob file that is open for reading. Like a [`crate::Table`] it does no I/O.
+#[derive(Debug, Clone)]
+pub struct BlobFile {
+    name: String,
+    identity: Identity,
+}
+
+impl BlobFile {
+    /// Of the file `name` (for errors), which begins with `header` ([`BLOB_HEADER_LEN`] bytes) and
+    /// should be `identity`.
+    ///
+    /// # Errors
+    /// [`Error::Corruption`] if it is not that file, [`Error::Unsupported`] if a newer version wrote
+    /// it.
+    pub fn new(identity: Identity, name: String, header: &[u8]) -> Result<BlobFile> {
+        let checked = match header.try_into() {
+            Ok(header) => check_header(header, &identity),
+            Err(_) => Err(damaged(
+                "header of a blob file",
+                0,
+                BLOB_HEADER_LEN,
+                header.len(),
+            )),
+        };
+        checked.map_err(|e| e.into_error(&name, 0))?;
+        Ok(BlobFile { name, identity })
+    }
+
+    /// Reads the header of `file`, which should be `identity`.
+    ///
+    /// # Errors
+    /// As [`BlobFile::new`]; those of reading.
+    pub fn open(file: &dyn File, identity: Identity) -> Result<BlobFile> {
+        let mut header = vec![0; BLOB_HEADER_LEN];
+        let got = file.read_at(&mut header, 0)?;
+        header.truncate(got);
+        // A short read is told from a short file by the file's length.
+        if got < BLOB_HEADER_LEN && file.len()? >= BLOB_HEADER_LEN as u64 {
+            header.resize(BLOB_HEADER_LEN, 0);
+            file.read_exact_at(&mut header, 0)?;
+        }
+        BlobFile::new(identity, file.path().display().to_string(), &header)
+    }
+
+    /// The part of the file that [`BlobFile::decode`] takes: offset and length in bytes.
+    ///
+    /// # Errors
+    /// [`Error::Corruption`] if no such value can be in this file, whose length is `file_len`: so what
+    /// is read is never longer than the file.
+    pub fn span(&self, blob: BlobRef, file_len: u64) -> Result<(u64, u64)> {
+        let len = RECORD_HEADER_LEN as u64 + u64::from(blob.len);
+        let end = blob.offset.checked_add(len);
+        let wrong = |what: &str, expected: String, got: String| {
+            Err(Error::corruption(
+                what,
+                &self.name,
+                blob.offset,
+                expected,
+                got,
+            ))
+        };
+        if blob.file != self.identity.file {
+            let (own, other) = (self.identity.file.to_string(), blob.file.to_string());
+            return wrong("file of a blob", own, other);
+        }
+        let first = BLOB_HEADER_LEN as u64;
+        if blob.offset < first || !blob.offset.is_multiple_of(RECORD_ALIGN) {
+            let expected = format!("a multiple of {RECORD_ALIGN} from {first}");
+            return wrong("place of a blob", expected, blob.offset.to_string());
+        }
+        if end.is_none_or(|end| end > file_len) || len_of(blob.len) > limits::VALUE_LEN_MAX {
+            return wrong(
+                "end of a blob",
+                format!("within {file_len}"),
+                blob.to_string(),
+            );
+        }
+        Ok((blob.offset, len))
+    }
+
+    /// The value of `blob` from the bytes that lie at its [`BlobFile::span`].
+    ///
+    /// # Errors
+    /// [`Error::Corruption`] if they are not what was written there.
+    pub fn decode(&self, blob: BlobRef, mut stored: Vec<u8>) -> Result<Vec<u8>> {
+        let seed = self.identity.blob_seed();
+        let checked = || {
+            let Some(header) = stored.first_chunk() else {
+                return Err(damaged(
+                    "length of a blob record",
+                    0,
+                    RECORD_HEADER_LEN,
+                    stored.len(),
+                ));
+            };
+            let header = RecordHeader::decode(header, seed, blob.offset)?;
+            let lens = [len_of(header.value_len), stored.len() - RECORD_HEADER_LEN];
+            if lens != [len_of(blob.len); 2] {
+                let got = format!("{} of {}", lens[1], lens[0]);
+                return Err(damaged("length of a blob", 12, blob.len, got));
+            }
+            header.check_value(&stored[RECORD_HEADER_LEN..], seed, blob.offset)
+        };
+        checked().map_err(|e: Unreadable| e.into_error(&self.name, blob.offset))?;
+        stored.drain(..RECORD_HEADER_LEN);
+        Ok(stored)
+    }
+}
+
+/// Reads the value of `blob` from `file`, which is `opened`. Allocates no more than the file is long.
+///
+/// # Errors
+/// [`Error::Corruption`] if it is not what was written there; those of reading.
+pub fn read_blob(opened: &BlobFile, file: &dyn File, blob: BlobRef) -> Result<Vec<u8>> {
+    let (offset, len) = opened.span(blob, file.len()?)?;
+    let mut stored = vec![0; usize::try_from(len).expect("a value fits into memory")];
+    file.read_exact_at(&mut stored, offset)?;
+    opened.decode(blob, stored)
+}
+
+/// A record of a blob file, without its value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BlobEntry {
+    /// The column family.
+    pub cf: CfId,
+    /// The user key.
+    pub key: Vec<u8>,
+    /// Where the value lies.
+    pub blob: BlobRef,
+}
+
+/// Goes over the records of a blob file in order, without reading values. Behind a fault it ends:
+/// where the next record begins is not known then.
+#[derive(Debug)]
+pub struct BlobRecords<'a> {
+    opened: &'a BlobFile,
+    file: &'a dyn File,
+    at: u64,
+    end: u64,
+}
+
+impl<'a> BlobRecords<'a> {
+    /// Of `file`, which is `opened`, up to `end`: a length up to which it was synced, as
+    /// [`super::BlobMeta::bytes`] says it.
+    pub fn new(opened: &'a BlobFile, file: &'a dyn File, end: u64) -> BlobRecords<'a> {
+        BlobRecords {
+            opened,
+            file,
+            at: BLOB_HEADER_LEN as u64,
+            end,
+        }
+    }
+
+    fn record(&mut self) -> Result<BlobEntry> {
+        let (opened, at) = (self.opened, self.at);
+        let seed = opened.identity.blob_seed();
+        let damage = |e: Unreadable| e.into_error(&opened.name, at);
+        let room = self.end - at;
+        if room < RECORD_HEADER_LEN as u64 {
+            return Err(damage(damaged("blob record", 0, RECORD_HEADER_LEN, room)));
+        }
+        let mut header = [0; RECORD_HEADER_LEN];
+        self.file.read_exact_at(&mut header, at)?;
+        let header = RecordHeader::decode(&header, seed, at).map_err(damage)?;
+        if header.len() > room {
+            return Err(damage(damaged(
+                "length of a blob record",
+                12,
+                room,
+                header.len(),
+            )));
+        }
+        let key_len = usize::from(header.key_len);
+        let padding = usize::try_from(header.len() - header.used()).expect("less than eight");
+        let mut key = vec![0; key_len + padding];
+        let key_at = RECORD_HEADER_LEN as u64 + u64::from(header.value_len);
+        self.file.read_exact_at(&mut key, at + key_at)?;
+        if key.drain(key_len..).any(|b| b != 0) {
+            let behind = usize::try_from(header.used()).expect("a record fits into memory");
+            return Err(damage(damaged(
+                "zeros behind a blob record",
+                behind,
+                0,
+                "others",
+            )));
+        }
+        header.check_key(&key, seed, at).map_err(damage)?;
+        self.at += header.len();
+        Ok(BlobEntry {
+            cf: header.cf,
+            key,
+            blob: BlobRef {
+                file: opened.identity.file,
+                offset: at,
+                len: header.value_len,
+            },
+        })
+    }
+}
+
+impl Iterator for BlobRecords<'_> {
+    type Item = Result<BlobEntry>;
+
+    fn next(&mut self) -> Option<Result<BlobEntry>> {
+        if self.at >= self.end {
+            return None;
+        }
+        let record = self.record();
+        if record.is_err() {
+            self.at = self.end;
+        }
+        Some(record)
+    }
+}
+
+/// Reads the whole blob file in `file`, which should be `identity` and have `bytes` bytes, and checks
+/// every checksum. Errors of reading are faults too.
+pub fn verify_blobs(file: &Arc<dyn File>, identity: Identity, bytes: u64) -> Verified {
+    let mut verified = Verified::default();
+    let opened = BlobFile::open(&**file, identity).and_then(|opened| {
+        let len = file.len()?;
+        match len == bytes {
+            true => Ok(opened),
+            false => Err(Error::corruption(
+                "length of the file",
+                &opened.name,
+                0,
+                bytes,
+                len,
+            )),
+        }
+    });
+    match opened {
+        Err(e) => verified.faults.push(e),
+        Ok(opened) => {
+            for record in BlobRecords::new(&opened, &**file, bytes) {
+                verified.blocks += 1;
+                match record.and_then(|entry| read_blob(&opened, &**file, entry.blob)) {
+                    Ok(_) => verified.entries += 1,
+                    Err(e) => verified.faults.push(e),
+                }
+            }
+        }
+    }
+    verified
+}

@@ -1,0 +1,116 @@
+//! Writing a blob file.
+
+use std::path::Path;
+
+use thermocline_base::{BlobRef, CfId, Error, Result, limits};
+use thermocline_env::Storage;
+
+use super::format::{RECORD_ALIGN, RecordHeader, encode_header};
+use crate::format::coding::len32;
+use crate::identity::Identity;
+use crate::output::Output;
+use crate::sites;
+
+/// A finished blob file: what an edit needs to name it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BlobMeta {
+    /// Database and file.
+    pub identity: Identity,
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// Values in it.
+    pub values: u64,
+    /// Their bytes.
+    pub value_bytes: u64,
+}
+
+/// Appends values to a blob file.
+#[derive(Debug)]
+pub struct BlobWriter {
+    out: Output,
+    identity: Identity,
+    values: u64,
+    value_bytes: u64,
+}
+
+impl BlobWriter {
+    /// Makes the file `path`, which must not exist.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn create(storage: &dyn Storage, path: &Path, identity: Identity) -> Result<BlobWriter> {
+        let mut out = Output::create(storage, path)?;
+        out.append(&encode_header(&identity))?;
+        Ok(BlobWriter {
+            out,
+            identity,
+            values: 0,
+            value_bytes: 0,
+        })
+    }
+
+    /// Appends the value of `key` of the family `cf`. The reference may be used once
+    /// [`BlobWriter::sync`] or [`BlobWriter::finish`] has returned.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if key or value are over the limits, [`Error::Poisoned`] if an
+    /// earlier call failed, those of the file system.
+    pub fn append(&mut self, cf: CfId, key: &[u8], value: &[u8]) -> Result<BlobRef> {
+        self.out.check()?;
+        for (what, len, max) in [
+            ("key", key.len(), limits::KEY_LEN_MAX),
+            ("value", value.len(), limits::VALUE_LEN_MAX),
+        ] {
+            if len > max {
+                let text = format!("a {what} has at most {max} bytes, not {len}");
+                return Err(Error::InvalidArgument(text));
+            }
+        }
+        let offset = self.out.len();
+        let seed = self.identity.blob_seed();
+        self.out
+            .append(&RecordHeader::encode(cf, key, value, seed, offset))?;
+        self.out.append(value)?;
+        self.out.append(key)?;
+        let end = self.out.len();
+        let padding = end.next_multiple_of(RECORD_ALIGN) - end;
+        self.out
+            .pad(usize::try_from(padding).expect("less than eight"))?;
+        self.values += 1;
+        self.value_bytes += value.len() as u64;
+        Ok(BlobRef {
+            file: self.identity.file,
+            offset,
+            len: len32(value.len()),
+        })
+    }
+
+    /// Bytes of the file so far.
+    pub fn bytes(&self) -> u64 {
+        self.out.len()
+    }
+
+    /// Makes all values so far durable; more may follow. The name is the caller's, as with
+    /// [`crate::TableWriter::finish`].
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`] if an earlier call failed, those of the file system. After one, what was
+    /// appended since the last sync must not be referred to.
+    pub fn sync(&mut self) -> Result<()> {
+        self.out.sync(sites::BLOBS_WRITTEN)
+    }
+
+    /// Makes all values durable.
+    ///
+    /// # Errors
+    /// As [`BlobWriter::sync`].
+    pub fn finish(mut self) -> Result<BlobMeta> {
+        self.sync()?;
+        Ok(BlobMeta {
+            identity: self.identity,
+            bytes: self.out.len(),
+            values: self.values,
+            value_bytes: self.value_bytes,
+        })
+    }
+}

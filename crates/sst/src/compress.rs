@@ -1,0 +1,163 @@
+//! How payloads of blocks are compressed.
+
+use std::cell::RefCell;
+
+use thermocline_base::{Error, Result};
+
+pub(crate) const TAG_NONE: u8 = 0;
+pub(crate) const TAG_LZ4: u8 = 1;
+pub(crate) const TAG_ZSTD: u8 = 2;
+
+/// How the blocks of a table are compressed. A block that would not become an eighth smaller is stored
+/// as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Compression {
+    /// Not at all.
+    #[default]
+    None,
+    /// LZ4: fast.
+    Lz4,
+    /// Zstandard at this level, 1 to 19: small.
+    Zstd(i32),
+}
+
+impl Compression {
+    pub(crate) fn tag(self) -> u8 {
+        match self {
+            Compression::None => TAG_NONE,
+            Compression::Lz4 => TAG_LZ4,
+            Compression::Zstd(_) => TAG_ZSTD,
+        }
+    }
+
+    pub(crate) fn validate(self) -> Result<()> {
+        match self {
+            Compression::Zstd(level) if !(1..=19).contains(&level) => Err(Error::InvalidArgument(
+                format!("the level of zstd is {level}, but must be from 1 to 19"),
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Compresses block after block.
+pub(crate) enum Compressor {
+    None,
+    Lz4,
+    Zstd(Box<zstd::bulk::Compressor<'static>>),
+}
+
+impl Compressor {
+    pub fn new(compression: Compression) -> Result<Compressor> {
+        Ok(match compression {
+            Compression::None => Compressor::None,
+            Compression::Lz4 => Compressor::Lz4,
+            Compression::Zstd(level) => {
+                let made = zstd::bulk::Compressor::new(level);
+                let refused =
+                    |e| Error::OutOfSpace(format!("no memory to compress with zstd: {e}"));
+                Compressor::Zstd(Box::new(made.map_err(refused)?))
+            }
+        })
+    }
+
+    /// The bytes to store and how they are compressed.
+    pub fn compress(&mut self, payload: &[u8]) -> (Vec<u8>, u8) {
+        let (small, tag) = match self {
+            Compressor::None => return (payload.to_vec(), TAG_NONE),
+            Compressor::Lz4 => (Some(lz4_flex::block::compress(payload)), TAG_LZ4),
+            // It fails only for want of memory; the block can do without.
+            Compressor::Zstd(zstd) => (zstd.compress(payload).ok(), TAG_ZSTD),
+        };
+        match small {
+            Some(small)
+                if small.len() <= payload.len() - payload.len() / 8
+                    && small.len() < payload.len() =>
+            {
+                (small, tag)
+            }
+            _ => (payload.to_vec(), TAG_NONE),
+        }
+    }
+}
+
+thread_local! {
+    /// A context takes long to make and is needed for each block.
+    static ZSTD: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
+}
+
+/// The `len` bytes that were compressed to `bytes`. Allocates `len`.
+///
+/// # Errors
+/// What the decompressor says, or nothing if the tag is of no compression that there is.
+pub(crate) fn decompress(tag: u8, bytes: &[u8], len: usize) -> Result<Vec<u8>, Option<String>> {
+    let got = match tag {
+        TAG_LZ4 => {
+            let mut out = vec![0; len];
+            let n = lz4_flex::block::decompress_into(bytes, &mut out)
+                .map_err(|e| Some(e.to_string()))?;
+            out.truncate(n);
+            out
+        }
+        TAG_ZSTD => ZSTD.with_borrow_mut(|context| {
+            let zstd = match context {
+                Some(zstd) => zstd,
+                None => context
+                    .insert(zstd::bulk::Decompressor::new().map_err(|e| Some(e.to_string()))?),
+            };
+            zstd.decompress(bytes, len).map_err(|e| Some(e.to_string()))
+        })?,
+        _ => return Err(None),
+    };
+    if got.len() != len {
+        return Err(Some(format!("it holds {} bytes", got.len())));
+    }
+    Ok(got)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thermocline_testkit::Rng;
+
+    #[test]
+    fn what_is_compressed_reads_back_and_another_length_is_an_error() {
+        let mut rng = Rng::new(1);
+        for compression in [
+            Compression::Lz4,
+            Compression::Zstd(1),
+            Compression::Zstd(19),
+        ] {
+            let mut compressor = Compressor::new(compression).unwrap();
+            for len in [100, 4096, 100_000] {
+                let payload: Vec<u8> = (0..len).map(|_| b"ab"[rng.below(2)]).collect();
+                let (small, tag) = compressor.compress(&payload);
+                assert_eq!(tag, compression.tag());
+                assert!(small.len() < payload.len());
+                assert_eq!(decompress(tag, &small, len).unwrap(), payload);
+                assert!(decompress(tag, &small, len - 1).is_err());
+                assert!(decompress(tag, &small, len + 1).is_err());
+                assert!(decompress(tag, &small[1..], len).is_err());
+            }
+        }
+        assert_eq!(decompress(9, &[], 0), Err(None));
+    }
+
+    #[test]
+    fn what_does_not_shrink_is_stored_as_it_is() {
+        let mut rng = Rng::new(2);
+        let payload: Vec<u8> = (0..4096).map(|_| rng.next_u64().to_le_bytes()[0]).collect();
+        for compression in [Compression::None, Compression::Lz4, Compression::Zstd(3)] {
+            let mut compressor = Compressor::new(compression).unwrap();
+            assert_eq!(compressor.compress(&payload), (payload.clone(), TAG_NONE));
+            assert_eq!(compressor.compress(&[]), (vec![], TAG_NONE));
+        }
+    }
+
+    #[test]
+    fn levels_that_zstd_does_not_have_are_refused() {
+        for (level, right) in [(0, false), (1, true), (19, true), (20, false), (-5, false)] {
+            assert_eq!(Compression::Zstd(level).validate().is_ok(), right);
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! Moving over the entries of a table, both ways: a state machine that asks for blocks.
+
+use std::sync::Arc;
+
+use thermocline_base::planted::{self, Bug};
+use thermocline_base::{Kind, Result, SeqNo};
+
+use crate::block::Block;
+use crate::block::cursor::BlockCursor;
+use crate::format::coding::damaged;
+use crate::get::{Step, check_level};
+use crate::handle::{BlockHandle, BlockKind};
+use crate::key::{InternalKey, KeyRef};
+use crate::table::TablePart;
+use crate::value::{Found, Value};
+
+/// A move of a [`Cursor`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Move<'a> {
+    /// To the first entry.
+    First,
+    /// To the last entry.
+    Last,
+    /// To the first entry not below this key.
+    Seek(KeyRef<'a>),
+    /// To the last entry not above this key.
+    SeekForPrev(KeyRef<'a>),
+    /// To the next entry; from no entry, to none.
+    Next,
+    /// To the entry before; from no entry, to none.
+    Prev,
+}
+
+/// Where in a block to go that was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Enter {
+    First,
+    Last,
+    /// The first entry not below the target.
+    Seek,
+    /// The last entry not above the target.
+    SeekForPrev,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Forward,
+    Back,
+}
+
+/// A place in a part of a table: at an entry (put, delete or merge; range tombstones are the
+/// [`TablePart`]'s), or at none.
+///
+/// [`Cursor::start`] begins a move; while it needs a block, [`Cursor::supply`] goes on with it. A move
+/// that is begun gives up one that is not done.
+#[derive(Debug)]
+pub struct Cursor {
+    part: TablePart,
+    root: BlockCursor,
+    /// In the index block of level 0, where the root has level 1.
+    leaf: Option<BlockCursor>,
+    data: Option<BlockCursor>,
+    target: InternalKey,
+    /// The block that was asked for, and what to do in it.
+    waits_for: Option<(BlockHandle, Enter)>,
+    is_at_entry: bool,
+}
+
+impl Cursor {
+    /// At no entry.
+    pub fn new(part: TablePart) -> Cursor {
+        Cursor {
+            root: BlockCursor::new(Arc::clone(&part.table().root)),
+            part,
+            leaf: None,
+            data: None,
+            target: InternalKey::default(),
+            waits_for: None,
+            is_at_entry: false,
+        }
+    }
+
+    /// The part that it moves over.
+    pub fn part(&self) -> &TablePart {
+        &self.part
+    }
+
+    /// Whether it is at an entry.
+    pub fn is_at_entry(&self) -> bool {
+        self.is_at_entry
+    }
+
+    fn entry(&self) -> &BlockCursor {
+        let data = self.data.as_ref().filter(|_| self.is_at_entry);
+        data.expect("the cursor is at an entry")
+    }
+
+    /// The key of the entry.
+    ///
+    /// # Panics
+    /// If it is at none.
+    pub fn key(&self) -> KeyRef<'_> {
+        self.entry().key()
+    }
+
+    /// What the entry says.
+    ///
+    /// # Panics
+    /// If it is at none.
+    pub fn value(&self) -> (Kind, Value<'_>) {
+        self.entry().value()
+    }
+
+    /// What the entry says, with its value kept in memory.
+    ///
+    /// # Panics
+    /// If it is at none.
+    pub fn found(&self) -> Found {
+        self.entry().found()
+    }
+
+    /// Begins a move. Done with `true`: it is at an entry.
+    ///
+    /// # Errors
+    /// [`thermocline_base::Error::Corruption`] if blocks contradict each other; it is at no entry then.
+    pub fn start(&mut self, to: Move<'_>) -> Result<Step<bool>> {
+        let was_at_entry = std::mem::replace(&mut self.is_at_entry, false);
+        self.waits_for = None;
+        match to {
+            Move::First => match self.part.lower().map(<[u8]>::to_vec) {
+                Some(lower) => Ok(self.seek(KeyRef::new(&lower, SeqNo::MAX))),
+                None => Ok(self.enter_first_or_last(Enter::First)),
+            },
+            Move::Last => match self.part.upper().map(<[u8]>::to_vec) {
+                Some(upper) => Ok(self.seek_for_prev(KeyRef::new(&upper, SeqNo::MAX))),
+                None => Ok(self.enter_first_or_last(Enter::Last)),
+            },
+            Move::Seek(key) if self.part.is_below(key.user_key) => self.start(Move::First),
+            Move::Seek(key) => Ok(self.seek(key)),
+            Move::SeekForPrev(key) if self.part.is_behind(key.user_key) => self.start(Move::Last),
+            Move::SeekForPrev(key) => Ok(self.seek_for_prev(key)),
+            Move::Next | Move::Prev if !was_at_entry => Ok(Step::Done(false)),
+            Move::Next => Ok(self.step(Way::Forward)),
+            Move::Prev => Ok(self.step(Way::Back)),
+        }
+    }
+
+    fn enter_first_or_last(&mut self, enter: Enter) -> Step<bool> {
+        let there = match enter {
+            Enter::First => self.root.first(),
+            _ => self.root.last(),
+        };
+        self.descend(there, enter)
+    }
+
+    fn set_target(&mut self, key: KeyRef<'_>) {
+        self.target.user_key.clear();
+        self.target.user_key.extend_from_slice(key.user_key);
+        self.target.seqno = key.seqno;
+    }
+
+    fn seek(&mut self, key: KeyRef<'_>) -> Step<bool> {
+        self.set_target(key);
+        let there = self.root.seek(key);
+        self.descend(there, Enter::Seek)
+    }
+
+    fn seek_for_prev(&mut self, key: KeyRef<'_>) -> Step<bool> {
+        self.set_target(key);
+        if self.root.seek(key) {
+            return self.descend(true, Enter::SeekForPrev);
+        }
+        // The last block lies wholly below the target.
+        self.enter_first_or_last(Enter::Last)
+    }
+
+    /// Asks for the block that the root points to, if it points to one.
+    fn descend(&mut self, there: bool, enter: Enter) -> Step<bool> {
+        match there {
+            true => self.ask(self.root.handle(), enter),
+            false => Step::Done(false),
+        }
+    }
+
+    fn ask(&mut self, handle: BlockHandle, enter: Enter) -> Step<bool> {
+        self.waits_for = Some((handle, enter));
+        Step::Need(handle)
+    }
+
+    /// Goes on with the block that was asked for.
+    ///
+    /// # Errors
+    /// As [`Cursor::start`].
+    ///
+    /// # Panics
+    /// If none was asked for, or it is of another kind.
+    pub fn supply(&mut self, block: Arc<Block>) -> Result<Step<bool>> {
+        let (handle, enter) = self.waits_for.take().expect("a block was asked for");
+        assert_eq!(block.kind(), handle.kind, "the block that was asked for");
+        if handle.kind == BlockKind::Index {
+            return self.enter_leaf(block, handle, enter);
+        }
+        let target = self.target.as_ref();
+        let data = enter_block(&mut self.data, block);
+        let there = match enter {
+            Enter::First => data.first(),
+            Enter::Last => data.last(),
+            Enter::Seek => data.seek(target),
+            Enter::SeekForPrev => data.seek_for_prev(target),
+        };
+        Ok(match (there, enter) {
+            (true, _) => self.settle(),
+            // The target lies between this block's last entry and its separator.
+            (false, Enter::Seek) => self.next_block(Way::Forward),
+            // It lies between the separator before and this block's first entry.
+            (false, _) => self.next_block(Way::Back),
+        })
+    }
+
+    fn enter_leaf(
+        &mut self,
+        block: Arc<Block>,
+        handle: BlockHandle,
+        enter: Enter,
+    ) -> Result<Step<bool>> {
+        check_level(&self.part, handle, &block)?;
+        let target = self.target.as_ref();
+        let leaf = enter_block(&mut self.leaf, block);
+        let there = match enter {
+            Enter::First => leaf.first(),
+            Enter::Last => leaf.last(),
+            Enter::Seek | Enter::SeekForPrev => leaf.seek(target),
+        };
+        if !there {
+            let e = damaged("last key of an index block", 0, "the key above it", "less");
+            return Err(e.into_error(self.part.table().name(), handle.offset));
+        }
+        let data = leaf.handle();
+        Ok(self.ask(data, enter))
+    }
+
+    /// To the entry beside the one that it was at.
+    fn step(&mut self, way: Way) -> Step<bool> {
+        let data = self.data.as_mut().expect("it was at an entry");
+        let there = match way {
+            Way::Forward => data.next(),
+            Way::Back => data.prev(),
+        };
+        match there {
+            true => self.settle(),
+            false => self.next_block(way),
+        }
+    }
+
+    /// To the first entry of the next block, or the last of the one before.
+    fn next_block(&mut self, way: Way) -> Step<bool> {
+        let enter = match way {
+            Way::Forward => Enter::First,
+            Way::Back => Enter::Last,
+        };
+        let root = &mut self.root;
+        let go = |cursor: &mut BlockCursor| match way {
+            Way::Forward => cursor.next(),
+            Way::Back => cursor.prev(),
+        };
+        if root.block().level() > 0
+            && let Some(leaf) = &mut self.leaf
+            && go(leaf)
+        {
+            let handle = leaf.handle();
+            return self.ask(handle, enter);
+        }
+        match go(root) {
+            true => self.ask(self.root.handle(), enter),
+            false => Step::Done(false),
+        }
+    }
+
+    /// At an entry of the table: is it one of the part?
+    fn settle(&mut self) -> Step<bool> {
+        let key = self
+            .data
+            .as_ref()
+            .expect("it is at an entry")
+            .key()
+            .user_key;
+        self.is_at_entry = self.part.holds(key) || planted::active(Bug::PartLeaksBehindLimit);
+        Step::Done(self.is_at_entry)
+    }
+}
+
+fn enter_block(cursor: &mut Option<BlockCursor>, block: Arc<Block>) -> &mut BlockCursor {
+    match cursor {
+        Some(cursor) => {
+            cursor.reset(block);
+            cursor
+        }
+        None => cursor.insert(BlockCursor::new(block)),
+    }
+}

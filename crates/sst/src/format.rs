@@ -1,0 +1,127 @@
+//! Every byte of a table. All numbers are little-endian; `varint` is 1 to 10 bytes of 7 bits each,
+//! lowest first, the high bit set on all but the last.
+//!
+//! ```text
+//!  table NNNNNN.sst
+//!    data blocks, and between them index blocks of level 0 where there is more than one
+//!    (zeros before a block that would otherwise lie on more pages of 4096 bytes than it must)
+//!    filter            if there is one     \
+//!    range tombstones  if there are any     | one behind the other, without gaps
+//!    index root                             |
+//!    properties                             |
+//!    footer, 80 bytes                      /
+//!
+//!  footer, the same shape in every format version
+//!  offset size
+//!       0   16  database id
+//!      16    8  file id
+//!      24    8  length of the file, footer included
+//!      32    8  offset of the filter: where data and index blocks end
+//!      40    4  length of the filter, 0 if there is none
+//!      44    4  length of the range tombstones, 0 if there are none
+//!      48    4  length of the index root
+//!      52    4  length of the properties
+//!      56    8  reserved, 0
+//!      64    4  CRC32C of bytes 0..64 and 68..80
+//!      68    4  format version, 1
+//!      72    8  magic "THCLTABL"
+//!
+//!  block as stored; all lengths above and in handles count the trailer
+//!       0    n  payload, compressed or not
+//!       n    1  compression: 0 none, 1 LZ4, 2 Zstandard
+//!     n+1    1  kind: 1 data, 2 index, 3 filter, 4 range tombstones, 5 properties
+//!     n+2    2  reserved, 0
+//!     n+4    4  length of the payload before compression
+//!     n+8    4  CRC32C of everything before, started from seeded(table seed, offset in the file)
+//!
+//!  payload of data blocks (head 0 bytes) and index blocks (head 4 bytes)
+//!       0    h  head; of an index block: kind of index (1: binary), level, 2 reserved, 0
+//!       h       entries
+//!               4 each: offset of a restart point from the first entry
+//!            4  number of restart points
+//!
+//!  entry
+//!       varint  length of the key's beginning that it shares with the entry before; 0 at a
+//!               restart point
+//!       varint  length of the key's rest
+//!       varint  length of the value
+//!            1  tag; of a data entry: kind (1 put, 2 delete, 3 merge), plus 16 for a value in a
+//!               blob file; of an index entry: 0
+//!       varint  seqno
+//!               rest of the key, value
+//!
+//!  value in a blob file      8 file id, 8 offset of the record, 4 length of the value
+//!  value of an index entry   varint offset, varint length of a block; its key and seqno are not
+//!                            below those of any entry of that block, and below those behind it
+//!
+//!  payload of the filter
+//!       0    1  kind of filter, 1: binary fuse, 8 bits
+//!       1    3  reserved, 0
+//!       4    8  seed
+//!      12    4  length of a segment, a power of two
+//!      16    4  length of all first segments, a multiple of it
+//!      20       fingerprints, 1 byte each: of all first segments, and of two segments more
+//!
+//!  payload of the range tombstones: one after the other, by start, then newest first
+//!       varint  length of the start
+//!       varint  length of the end
+//!       varint  seqno
+//!               start, end
+//!
+//!  payload of the properties: tag (1), length of the body (4), body; a tag with bit 7 set must be
+//!  known, another one may be passed over
+//!  0x81 Identity    16 database id, 8 file id, 2 column family
+//!  0x82 Counts      8 each: entries, deletes, merges, range tombstones, user keys, bytes of keys,
+//!                   bytes of inline values, data blocks, bytes of data blocks
+//!  0x83 Seqnos      8 smallest, 8 largest; left out of an empty table
+//!  0x84 Smallest    8 seqno, key; left out of an empty table
+//!  0x85 Largest     8 seqno, key; left out of an empty table
+//!  0x86 Blob        8 file id, 8 values, 8 bytes; once for each blob file, ascending
+//!  0x07 Creation    1 why, 1 compression, 4 block size, 2 restart interval
+//! ```
+//!
+//! The *table seed* is `id_low ^ rotl32(id_high) ^ file id × 0x9fb21c651e98df25` of the database id's
+//! halves. Filters hold XXH3-64 of user keys under the table seed.
+
+pub(crate) mod coding;
+pub(crate) mod entry;
+pub(crate) mod footer;
+pub(crate) mod properties;
+pub(crate) mod trailer;
+
+/// The format that this version writes, and the newest that it reads.
+pub const FORMAT_VERSION: u32 = 1;
+
+/// Blocks are placed so that they lie on as few pages of this size as they can.
+pub const PAGE_BYTES: usize = 4096;
+
+/// Bytes that follow the payload of every block.
+pub const TRAILER_LEN: usize = 12;
+
+/// Bytes of the footer.
+pub const FOOTER_LEN: usize = 80;
+
+/// Longest payload of a data block before compression.
+pub const DATA_LEN_MAX: usize = 2 << 20;
+
+/// Longest payload of any other block before compression.
+pub const META_LEN_MAX: usize = 32 << 20;
+
+/// Bytes before the entries of an index block.
+pub(crate) const INDEX_HEAD: usize = 4;
+
+/// The kind of index whose blocks are searched by bisection.
+pub(crate) const INDEX_BINARY: u8 = 1;
+
+/// The kind of filter that is a binary fuse filter with 8-bit fingerprints.
+pub(crate) const FILTER_FUSE8: u8 = 1;
+
+/// Bytes of a filter before its fingerprints.
+pub(crate) const FILTER_HEAD: usize = 20;
+
+use thermocline_base::limits;
+
+const _: () = assert!(
+    limits::VALUE_INLINE_MAX + limits::KEY_LEN_MAX + 64 < DATA_LEN_MAX,
+    "a block may have to hold one entry of any size"
+);

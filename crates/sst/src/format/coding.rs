@@ -1,0 +1,205 @@
+//! Numbers and fields: how they are written, and read from bytes that nobody vouches for.
+
+use thermocline_base::Error;
+
+/// Why bytes could not be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Unreadable {
+    /// They are not what was written.
+    Damaged {
+        what: String,
+        /// Offset from the beginning of what was to be read.
+        at: usize,
+        expected: String,
+        got: String,
+    },
+    /// A newer version wrote them.
+    Newer(String),
+}
+
+impl Unreadable {
+    /// The error of a file `name`, in which the bytes begin at `base`.
+    pub fn into_error(self, name: &str, base: u64) -> Error {
+        match self {
+            Unreadable::Damaged {
+                what,
+                at,
+                expected,
+                got,
+            } => Error::corruption(what, name, base + at as u64, expected, got),
+            Unreadable::Newer(what) => Error::Unsupported(format!("{name}: {what}")),
+        }
+    }
+}
+
+#[cold]
+pub(crate) fn damaged(
+    what: impl Into<String>,
+    at: usize,
+    expected: impl ToString,
+    got: impl ToString,
+) -> Unreadable {
+    Unreadable::Damaged {
+        what: what.into(),
+        at,
+        expected: expected.to_string(),
+        got: got.to_string(),
+    }
+}
+
+pub(crate) fn hex(crc: u32) -> String {
+    format!("{crc:#010x}")
+}
+
+/// The length of something whose limit is far below 4 GiB.
+pub(crate) fn len32(len: usize) -> u32 {
+    u32::try_from(len).expect("limits keep lengths below 4 GiB")
+}
+
+/// A length that was stored in 4 bytes.
+pub(crate) fn len_of(len: u32) -> usize {
+    usize::try_from(len).expect("addresses have 32 bits or more")
+}
+
+/// Appends a number in 7-bit groups.
+pub(crate) fn put_varint(out: &mut Vec<u8>, mut n: u64) {
+    while n >= 0x80 {
+        out.push((n & 0x7f) as u8 | 0x80);
+        n >>= 7;
+    }
+    out.push((n & 0x7f) as u8);
+}
+
+/// Reads a number at `at` and moves behind it.
+#[inline]
+pub(crate) fn varint(bytes: &[u8], at: &mut usize) -> Option<u64> {
+    let mut n = 0;
+    for shift in (0..64).step_by(7) {
+        let byte = *bytes.get(*at)?;
+        *at += 1;
+        let bits = u64::from(byte & 0x7f);
+        if shift == 63 && bits > 1 {
+            return None;
+        }
+        n |= bits << shift;
+        if byte < 0x80 {
+            return Some(n);
+        }
+    }
+    None
+}
+
+/// Reads a length at `at` and moves behind it.
+#[inline]
+pub(crate) fn varlen(bytes: &[u8], at: &mut usize) -> Option<usize> {
+    usize::try_from(varint(bytes, at)?).ok()
+}
+
+/// The four bytes at `at`, which are there.
+#[inline]
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+}
+
+/// The eight bytes at `at`, which are there.
+#[inline]
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+}
+
+/// Fields of fixed size, one after the other.
+pub(crate) struct Fields<'a> {
+    pub bytes: &'a [u8],
+    pub at: usize,
+}
+
+impl<'a> Fields<'a> {
+    pub fn take(&mut self, len: usize) -> Result<&'a [u8], Unreadable> {
+        let room = self.bytes.len() - self.at;
+        if len > room {
+            let needed = format!("{len} bytes more");
+            return Err(damaged("end of a structure", self.at, needed, room));
+        }
+        let taken = &self.bytes[self.at..self.at + len];
+        self.at += len;
+        Ok(taken)
+    }
+
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Unreadable> {
+        Ok(self.take(N)?.try_into().expect("as many as were taken"))
+    }
+
+    pub fn u8(&mut self) -> Result<u8, Unreadable> {
+        Ok(self.array::<1>()?[0])
+    }
+
+    pub fn u16(&mut self) -> Result<u16, Unreadable> {
+        Ok(u16::from_le_bytes(self.array()?))
+    }
+
+    pub fn u32(&mut self) -> Result<u32, Unreadable> {
+        Ok(u32::from_le_bytes(self.array()?))
+    }
+
+    pub fn u64(&mut self) -> Result<u64, Unreadable> {
+        Ok(u64::from_le_bytes(self.array()?))
+    }
+
+    pub fn zeros(&mut self, len: usize) -> Result<(), Unreadable> {
+        let at = self.at;
+        match self.take(len)?.iter().position(|&b| b != 0) {
+            None => Ok(()),
+            Some(n) => Err(damaged("reserved byte", at + n, 0, self.bytes[at + n])),
+        }
+    }
+
+    pub fn rest(&mut self) -> &'a [u8] {
+        let rest = &self.bytes[self.at..];
+        self.at = self.bytes.len();
+        rest
+    }
+
+    pub fn end(&self) -> Result<(), Unreadable> {
+        if self.at < self.bytes.len() {
+            return Err(damaged(
+                "end of a structure",
+                self.at,
+                self.at,
+                self.bytes.len(),
+            ));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_read_as_they_were_written() {
+        for n in (0..64)
+            .flat_map(|s| [(1u64 << s) - 1, 1 << s, (1 << s) + 1])
+            .chain([u64::MAX])
+        {
+            let mut bytes = vec![9];
+            put_varint(&mut bytes, n);
+            let mut at = 1;
+            assert_eq!(varint(&bytes, &mut at), Some(n));
+            assert_eq!(at, bytes.len());
+            let mut at = 1;
+            assert_eq!(varint(&bytes[..bytes.len() - 1], &mut at), None);
+        }
+    }
+
+    #[test]
+    fn numbers_over_64_bits_are_refused() {
+        for bytes in [
+            &[0xff; 12][..],
+            &[0x80; 12],
+            &[255, 255, 255, 255, 255, 255, 255, 255, 255, 2],
+        ] {
+            assert_eq!(varint(bytes, &mut 0), None);
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! The payload of the properties block.
+
+use thermocline_base::{CfId, FileId, SeqNo, limits};
+
+use super::coding::{Fields, Unreadable, damaged, len_of, len32};
+use crate::compress::{Compression, TAG_LZ4, TAG_NONE, TAG_ZSTD};
+use crate::identity::Identity;
+use crate::key::InternalKey;
+use crate::properties::{BlobUse, Creation, Properties};
+
+mod tag {
+    pub const IDENTITY: u8 = 0x81;
+    pub const COUNTS: u8 = 0x82;
+    pub const SEQNOS: u8 = 0x83;
+    pub const SMALLEST: u8 = 0x84;
+    pub const LARGEST: u8 = 0x85;
+    pub const BLOB: u8 = 0x86;
+    pub const CREATION: u8 = 0x07;
+}
+
+/// Of a tag: a reader that does not know it must stop.
+const CRITICAL: u8 = 0x80;
+
+fn put(out: &mut Vec<u8>, tag: u8, body: &[&[u8]]) {
+    let len: usize = body.iter().map(|part| part.len()).sum();
+    out.push(tag);
+    out.extend_from_slice(&len32(len).to_le_bytes());
+    body.iter().for_each(|part| out.extend_from_slice(part));
+}
+
+pub(crate) fn encode(p: &Properties) -> Vec<u8> {
+    let mut out = Vec::new();
+    let file = p.identity.file.0.to_le_bytes();
+    let identity: [&[u8]; 3] = [&p.identity.db_id, &file, &p.cf.0.to_le_bytes()];
+    put(&mut out, tag::IDENTITY, &identity);
+    let counts = [
+        p.entries,
+        p.deletes,
+        p.merges,
+        p.range_tombstones,
+        p.user_keys,
+        p.key_bytes,
+        p.value_bytes,
+        p.data_blocks,
+        p.data_bytes,
+    ];
+    put(
+        &mut out,
+        tag::COUNTS,
+        &[counts.map(u64::to_le_bytes).as_flattened()],
+    );
+    if let Some((low, high)) = p.seqnos {
+        let seqnos = [low, high].map(|s| s.0.to_le_bytes());
+        put(&mut out, tag::SEQNOS, &[seqnos.as_flattened()]);
+    }
+    for (tag, key) in [(tag::SMALLEST, &p.smallest), (tag::LARGEST, &p.largest)] {
+        if let Some(key) = key {
+            put(&mut out, tag, &[&key.seqno.0.to_le_bytes(), &key.user_key]);
+        }
+    }
+    for blob in &p.blobs {
+        let numbers = [blob.file.0, blob.values, blob.bytes].map(u64::to_le_bytes);
+        put(&mut out, tag::BLOB, &[numbers.as_flattened()]);
+    }
+    let creation: [&[u8]; 3] = [
+        &[p.creation as u8, p.compression.tag()],
+        &p.block_bytes.to_le_bytes(),
+        &p.restart_interval.to_le_bytes(),
+    ];
+    put(&mut out, tag::CREATION, &creation);
+    out
+}
+
+/// Reads the properties of the table `identity`.
+pub(crate) fn decode(bytes: &[u8], identity: &Identity) -> Result<Properties, Unreadable> {
+    let mut fields = Fields { bytes, at: 0 };
+    let mut p = Properties::empty(*identity, CfId::DEFAULT);
+    let (mut identified, mut counted) = (false, false);
+    while fields.at < bytes.len() {
+        let tag = fields.u8()?;
+        let len = len_of(fields.u32()?);
+        let at = fields.at;
+        fields.take(len)?;
+        let mut body = Fields {
+            bytes: &bytes[..fields.at],
+            at,
+        };
+        match tag {
+            tag::IDENTITY => {
+                let found = Identity::new(body.array()?, FileId(body.u64()?));
+                identity.check(&found, at)?;
+                p.cf = CfId(body.u16()?);
+                identified = true;
+            }
+            tag::COUNTS => {
+                decode_counts(&mut body, &mut p)?;
+                counted = true;
+            }
+            tag::SEQNOS => p.seqnos = Some((SeqNo(body.u64()?), SeqNo(body.u64()?))),
+            tag::SMALLEST => p.smallest = Some(decode_key(&mut body)?),
+            tag::LARGEST => p.largest = Some(decode_key(&mut body)?),
+            tag::BLOB => decode_blob(&mut body, &mut p)?,
+            tag::CREATION => decode_creation(&mut body, &mut p)?,
+            newer if newer & CRITICAL != 0 => {
+                return Err(Unreadable::Newer(format!(
+                    "the table has a property of kind {newer:#04x}, which a newer version wrote"
+                )));
+            }
+            _ => {
+                body.rest();
+            }
+        }
+        body.end()?;
+    }
+    if !identified || !counted {
+        return Err(damaged("properties", 0, "identity and counts", "less"));
+    }
+    check(&p)?;
+    Ok(p)
+}
+
+/// The parts that depend on each other do not contradict.
+fn check(p: &Properties) -> Result<(), Unreadable> {
+    let empty = p.entries == 0 && p.range_tombstones == 0;
+    let bounds = [
+        p.seqnos.is_none(),
+        p.smallest.is_none(),
+        p.largest.is_none(),
+    ];
+    if bounds != [empty; 3] {
+        return Err(damaged("bounds in the properties", 0, !empty, empty));
+    }
+    let ordered = p.smallest <= p.largest && p.seqnos.is_none_or(|(low, high)| low <= high);
+    if !ordered {
+        return Err(damaged(
+            "order of the bounds in the properties",
+            0,
+            true,
+            false,
+        ));
+    }
+    Ok(())
+}
+
+fn decode_counts(body: &mut Fields<'_>, p: &mut Properties) -> Result<(), Unreadable> {
+    for count in [
+        &mut p.entries,
+        &mut p.deletes,
+        &mut p.merges,
+        &mut p.range_tombstones,
+        &mut p.user_keys,
+        &mut p.key_bytes,
+        &mut p.value_bytes,
+        &mut p.data_blocks,
+        &mut p.data_bytes,
+    ] {
+        *count = body.u64()?;
+    }
+    Ok(())
+}
+
+fn decode_key(body: &mut Fields<'_>) -> Result<InternalKey, Unreadable> {
+    let seqno = SeqNo(body.u64()?);
+    let at = body.at;
+    let user_key = body.rest();
+    if user_key.len() > limits::KEY_LEN_MAX {
+        return Err(damaged(
+            "length of a key",
+            at,
+            limits::KEY_LEN_MAX,
+            user_key.len(),
+        ));
+    }
+    Ok(InternalKey {
+        user_key: user_key.to_vec(),
+        seqno,
+    })
+}
+
+fn decode_blob(body: &mut Fields<'_>, p: &mut Properties) -> Result<(), Unreadable> {
+    let at = body.at;
+    let blob = BlobUse {
+        file: FileId(body.u64()?),
+        values: body.u64()?,
+        bytes: body.u64()?,
+    };
+    if let Some(last) = p.blobs.last()
+        && last.file >= blob.file
+    {
+        return Err(damaged("order of blob files", at, last.file, blob.file));
+    }
+    p.blobs.push(blob);
+    Ok(())
+}
+
+fn decode_creation(body: &mut Fields<'_>, p: &mut Properties) -> Result<(), Unreadable> {
+    let at = body.at;
+    let (creation, compression) = (body.u8()?, body.u8()?);
+    let newer = |what: &str, n| Unreadable::Newer(format!("the table has {what} {n}"));
+    p.creation = Creation::from_u8(creation).ok_or_else(|| newer("creation kind", creation))?;
+    p.compression = match compression {
+        TAG_NONE => Compression::None,
+        TAG_LZ4 => Compression::Lz4,
+        TAG_ZSTD => Compression::Zstd(1),
+        other => return Err(damaged("compression", at + 1, "0, 1 or 2", other)),
+    };
+    p.block_bytes = body.u32()?;
+    p.restart_interval = body.u16()?;
+    Ok(())
+}

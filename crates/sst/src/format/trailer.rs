@@ -1,0 +1,98 @@
+//! A block as it is stored: payload, compression, checksum.
+
+use thermocline_base::checksum::{crc32c, seeded};
+use thermocline_base::planted::{self, Bug};
+
+use super::coding::{Unreadable, damaged, hex, len_of, len32, u32_at};
+use super::{DATA_LEN_MAX, META_LEN_MAX, TRAILER_LEN};
+use crate::compress::{self, Compressor};
+use crate::handle::BlockKind;
+
+/// Where the checksum of what lies at `offset` of a file starts from.
+pub(crate) fn crc_start(seed: u64, offset: u64) -> u32 {
+    if planted::active(Bug::ChecksumIgnoresPlace) {
+        return 0;
+    }
+    seeded(seed, offset)
+}
+
+/// Longest payload of a block of this kind.
+pub(crate) fn payload_len_max(kind: BlockKind) -> usize {
+    match kind {
+        BlockKind::Data => DATA_LEN_MAX,
+        _ => META_LEN_MAX,
+    }
+}
+
+/// A block whose place is not known yet, but its length is.
+pub(crate) struct Sealing {
+    pub bytes: Vec<u8>,
+}
+
+impl Sealing {
+    /// Compresses `payload`, if that saves an eighth.
+    pub fn new(kind: BlockKind, payload: &[u8], compressor: &mut Compressor) -> Sealing {
+        let (mut bytes, tag) = compressor.compress(payload);
+        bytes.extend_from_slice(&[tag, kind as u8, 0, 0]);
+        bytes.extend_from_slice(&len32(payload.len()).to_le_bytes());
+        bytes.extend_from_slice(&[0; 4]);
+        Sealing { bytes }
+    }
+
+    /// Fills in the checksum.
+    pub fn finish(&mut self, seed: u64, offset: u64) {
+        let crc_at = self.bytes.len() - 4;
+        let crc = crc32c(crc_start(seed, offset), &self.bytes[..crc_at]);
+        self.bytes[crc_at..].copy_from_slice(&crc.to_le_bytes());
+    }
+}
+
+/// The payload of a block that was stored at `offset`. Allocates at most what a block of its kind may
+/// hold.
+pub(crate) fn open(
+    mut stored: Vec<u8>,
+    kind: BlockKind,
+    seed: u64,
+    offset: u64,
+) -> Result<Vec<u8>, Unreadable> {
+    let Some(end) = stored.len().checked_sub(TRAILER_LEN) else {
+        return Err(damaged("length of a block", 0, TRAILER_LEN, stored.len()));
+    };
+    let crc_at = end + 8;
+    let got = u32_at(&stored, crc_at);
+    let crc = crc32c(crc_start(seed, offset), &stored[..crc_at]);
+    if crc != got && !planted::active(Bug::SkipBlockChecksum) {
+        let what = format!("checksum of a block ({kind})");
+        return Err(damaged(what, 0, hex(crc), hex(got)));
+    }
+    if stored[end + 1] != kind as u8 {
+        let got = stored[end + 1];
+        return Err(damaged("kind of a block", end + 1, kind as u8, got));
+    }
+    if stored[end + 2] != 0 || stored[end + 3] != 0 {
+        return Err(damaged("reserved bytes", end + 2, 0, "others"));
+    }
+    let len = len_of(u32_at(&stored, end + 4));
+    let max = payload_len_max(kind);
+    if len > max {
+        let limit = format!("at most {max}");
+        return Err(damaged("length of a block's payload", end + 4, limit, len));
+    }
+    let tag = stored[end];
+    if tag == compress::TAG_NONE {
+        if len != end {
+            return Err(damaged("length of a block's payload", end + 4, end, len));
+        }
+        stored.truncate(end);
+        return Ok(stored);
+    }
+    compress::decompress(tag, &stored[..end], len).map_err(|e| match e {
+        Some(why) => damaged(
+            format!("compressed payload of a block: {why}"),
+            0,
+            len,
+            "less",
+        ),
+        None => damaged("compression of a block", end, "0, 1 or 2", tag),
+    })
+}

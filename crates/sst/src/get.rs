@@ -1,0 +1,106 @@
+//! Looking one key up: a state machine that asks for blocks.
+
+use std::sync::Arc;
+
+use thermocline_base::{Kind, Result, SeqNo};
+
+use crate::block::Block;
+use crate::block::cursor::BlockCursor;
+use crate::handle::{BlockHandle, BlockKind};
+use crate::key::KeyRef;
+use crate::table::TablePart;
+use crate::value::{Found, FoundValue};
+
+/// What a reader needs or has found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step<T> {
+    /// The block that lies there; its bytes go through [`crate::Table::decode`].
+    Need(BlockHandle),
+    /// The answer.
+    Done(T),
+}
+
+/// A lookup of one key. It reads at most one index block of level 0 and one data block, and nothing
+/// where the filter knows that the key is not there.
+#[derive(Debug)]
+pub struct Get<'a> {
+    part: &'a TablePart,
+    key: KeyRef<'a>,
+    waits_for: Option<BlockHandle>,
+}
+
+impl<'a> Get<'a> {
+    /// The newest that `part` says about `user_key` at or below `seqno`.
+    pub fn new(part: &'a TablePart, user_key: &'a [u8], seqno: SeqNo) -> Get<'a> {
+        // Nothing has the greatest seqno, and as a target it would be asked of range tombstones.
+        let seqno = seqno.min(SeqNo(u64::MAX - 1));
+        Get {
+            part,
+            key: KeyRef::new(user_key, seqno),
+            waits_for: None,
+        }
+    }
+
+    /// Begins.
+    pub fn start(&mut self) -> Step<Option<Found>> {
+        let table = self.part.table();
+        let user_key = self.key.user_key;
+        if !self.part.holds(user_key) || !table.may_contain(user_key) {
+            return Step::Done(self.with_tombstones(None));
+        }
+        self.look_in_index(Arc::clone(&table.root))
+    }
+
+    /// Goes on with the block that was asked for.
+    ///
+    /// # Errors
+    /// [`thermocline_base::Error::Corruption`] if the blocks contradict each other.
+    pub fn supply(&mut self, block: Arc<Block>) -> Result<Step<Option<Found>>> {
+        let handle = self.waits_for.take();
+        match (handle, block.kind()) {
+            (Some(handle), BlockKind::Index) => {
+                check_level(self.part, handle, &block)?;
+                Ok(self.look_in_index(block))
+            }
+            _ => {
+                let mut cursor = BlockCursor::new(block);
+                let there = cursor.seek(self.key) && cursor.key().user_key == self.key.user_key;
+                let found = there.then(|| cursor.found());
+                Ok(Step::Done(self.with_tombstones(found)))
+            }
+        }
+    }
+
+    fn look_in_index(&mut self, index: Arc<Block>) -> Step<Option<Found>> {
+        let mut cursor = BlockCursor::new(index);
+        if !cursor.seek(self.key) {
+            return Step::Done(self.with_tombstones(None));
+        }
+        let handle = cursor.handle();
+        self.waits_for = Some(handle);
+        Step::Need(handle)
+    }
+
+    /// What was found, or the range tombstone that is newer.
+    fn with_tombstones(&self, found: Option<Found>) -> Option<Found> {
+        let covered = self.part.covered(self.key.user_key, self.key.seqno);
+        let seqno = covered.filter(|s| found.as_ref().is_none_or(|f| f.seqno < *s));
+        match seqno {
+            Some(seqno) => Some(Found {
+                seqno,
+                kind: Kind::RangeDelete,
+                value: FoundValue::None,
+            }),
+            None => found,
+        }
+    }
+}
+
+/// Below the root there is one level of index blocks, not more.
+pub(crate) fn check_level(part: &TablePart, handle: BlockHandle, block: &Block) -> Result<()> {
+    if block.level() == 0 && !block.is_empty() {
+        return Ok(());
+    }
+    let e = crate::format::coding::damaged("level of an index block", 1, 0, block.level());
+    Err(e.into_error(part.table().name(), handle.offset))
+}

@@ -1,0 +1,69 @@
+//! How a table is written.
+
+use thermocline_base::{Error, Result};
+
+use crate::compress::Compression;
+use crate::properties::Creation;
+
+/// How a table is written. Per table: the caller decides by level.
+///
+/// ```
+/// use thermocline_sst::{Compression, WriteOptions};
+/// let options = WriteOptions { compression: Compression::Lz4, ..WriteOptions::default() };
+/// assert!(options.validate().is_ok());
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WriteOptions {
+    /// Bytes that a data block may take as stored without compression, trailer included; a block with
+    /// a single larger entry takes more. 64 to 1 MiB, default 4 KiB.
+    pub block_bytes: usize,
+    /// Bytes from which on an index block is written out, and the index has two levels. 64 to 1 MiB,
+    /// default 16 KiB.
+    pub index_block_bytes: usize,
+    /// Entries from one restart point to the next in data blocks. 1 to 65,535, default 16.
+    pub restart_interval: u16,
+    /// How blocks are compressed. Default: not.
+    pub compression: Compression,
+    /// Whether a filter is built. Default: yes.
+    pub filter: bool,
+    /// Why the table is made.
+    pub creation: Creation,
+}
+
+impl Default for WriteOptions {
+    fn default() -> WriteOptions {
+        WriteOptions {
+            block_bytes: 4 << 10,
+            index_block_bytes: 16 << 10,
+            restart_interval: 16,
+            compression: Compression::None,
+            filter: true,
+            creation: Creation::Flush,
+        }
+    }
+}
+
+impl WriteOptions {
+    /// Refuses nonsense.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] naming the option, its value and the limits.
+    pub fn validate(&self) -> Result<()> {
+        let sizes = [
+            ("block_bytes", self.block_bytes),
+            ("index_block_bytes", self.index_block_bytes),
+        ];
+        for (name, bytes) in sizes {
+            if !(64..=1 << 20).contains(&bytes) {
+                return Err(Error::InvalidArgument(format!(
+                    "{name} of a table is {bytes}, but must be from 64 to 1048576"
+                )));
+            }
+        }
+        if self.restart_interval == 0 {
+            let text = "restart_interval of a table is 0, but must be from 1 to 65535";
+            return Err(Error::InvalidArgument(text.into()));
+        }
+        self.compression.validate()
+    }
+}

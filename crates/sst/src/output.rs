@@ -1,0 +1,104 @@
+//! A file that is written once, from its beginning to its end.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use thermocline_base::planted::{self, Bug};
+use thermocline_base::{Error, Result, Site};
+use thermocline_env::{File, OpenMode, Storage};
+
+/// Bytes that are collected before they are written.
+const CHUNK_BYTES: usize = 256 << 10;
+
+/// Collects bytes and writes them in large pieces at offsets that are multiples of a piece.
+///
+/// After a failed write or sync nothing is known of the file, and every later call fails.
+#[derive(Debug)]
+pub(crate) struct Output {
+    file: Arc<dyn File>,
+    /// Bytes of the file that are written.
+    written: u64,
+    pending: Vec<u8>,
+    failed: bool,
+}
+
+impl Output {
+    /// Makes the file, which must not exist.
+    pub fn create(storage: &dyn Storage, path: &Path) -> Result<Output> {
+        Ok(Output {
+            file: storage.open(path, OpenMode::CreateNew)?,
+            written: 0,
+            pending: Vec::new(),
+            failed: false,
+        })
+    }
+
+    pub fn file(&self) -> &Arc<dyn File> {
+        &self.file
+    }
+
+    /// Where the next byte will lie.
+    pub fn len(&self) -> u64 {
+        self.written + self.pending.len() as u64
+    }
+
+    /// Fails if an earlier call did.
+    pub fn check(&self) -> Result<()> {
+        if self.failed {
+            let path = self.file.path().display();
+            return Err(Error::Poisoned(format!("a write to {path} failed")));
+        }
+        Ok(())
+    }
+
+    fn noted<T>(&mut self, answer: Result<T>) -> Result<T> {
+        self.failed |= answer.is_err();
+        answer
+    }
+
+    pub fn append(&mut self, mut bytes: &[u8]) -> Result<()> {
+        self.check()?;
+        while self.pending.len() + bytes.len() >= CHUNK_BYTES {
+            let (now, later) = bytes.split_at(CHUNK_BYTES - self.pending.len());
+            bytes = later;
+            if self.pending.is_empty() {
+                let answer = self.file.write_at(now, self.written);
+                self.noted(answer)?;
+                self.written += now.len() as u64;
+            } else {
+                self.pending.extend_from_slice(now);
+                self.flush()?;
+            }
+        }
+        self.pending.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    /// Appends zeros.
+    pub fn pad(&mut self, len: usize) -> Result<()> {
+        const ZEROS: [u8; 4096] = [0; 4096];
+        self.append(&ZEROS[..len])
+    }
+
+    /// Writes what is collected.
+    pub fn flush(&mut self) -> Result<()> {
+        self.check()?;
+        if !self.pending.is_empty() {
+            let answer = self.file.write_at(&self.pending, self.written);
+            self.noted(answer)?;
+            self.written += self.pending.len() as u64;
+            self.pending.clear();
+        }
+        Ok(())
+    }
+
+    /// Writes what is collected and makes it all durable.
+    pub fn sync(&mut self, site: Site) -> Result<()> {
+        self.flush()?;
+        if planted::active(Bug::ForgetTableSync) {
+            return Ok(());
+        }
+        let answer = self.file.sync(site);
+        self.noted(answer)
+    }
+}

@@ -1,0 +1,175 @@
+//! A table that is open, and parts of it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use thermocline_base::{Result, SeqNo};
+
+use crate::block::Block;
+use crate::filter::Filter;
+use crate::format::coding::damaged;
+use crate::format::trailer;
+use crate::handle::{BlockHandle, BlockKind};
+use crate::properties::Properties;
+use crate::tombstones::{RangeTombstone, RangeTombstones};
+
+/// A table that is open: everything but its data and lower index blocks is in memory. Immutable;
+/// shared as `Arc<Table>`. It does no I/O and knows no file: see [`crate::Opening`] for how it is
+/// made, and [`crate::BlockSource`] for where blocks come from.
+pub struct Table {
+    pub(crate) name: String,
+    pub(crate) seed: u64,
+    pub(crate) bytes: u64,
+    pub(crate) data_end: u64,
+    pub(crate) root: Arc<Block>,
+    pub(crate) filter: Option<Filter>,
+    pub(crate) tombstones: RangeTombstones,
+    pub(crate) properties: Properties,
+}
+
+impl fmt::Debug for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Table")
+            .field("name", &self.name)
+            .field("properties", &self.properties)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Table {
+    /// The name by which errors call it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What it says about itself.
+    pub fn properties(&self) -> &Properties {
+        &self.properties
+    }
+
+    /// Bytes of the file.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Bytes of memory that it takes while it is open, without blocks that were read since.
+    pub fn charge(&self) -> usize {
+        let filter = self.filter.as_ref().map_or(0, Filter::charge);
+        let root = self.root.charge();
+        size_of::<Table>() + self.name.len() + root + filter + self.tombstones.charge()
+    }
+
+    /// The block that a reader asked for, from the bytes of the file at `handle`: checked,
+    /// decompressed, ready to be cached.
+    ///
+    /// # Errors
+    /// [`thermocline_base::Error::Corruption`] if they are not what was written there,
+    /// [`thermocline_base::Error::Unsupported`] if a newer version wrote them.
+    pub fn decode(&self, handle: BlockHandle, stored: Vec<u8>) -> Result<Arc<Block>> {
+        let decoded = || {
+            if stored.len() as u64 != u64::from(handle.len) {
+                return Err(damaged("length of a block", 0, handle.len, stored.len()));
+            }
+            let payload = trailer::open(stored, handle.kind, self.seed, handle.offset)?;
+            match handle.kind {
+                BlockKind::Data => Block::data(payload),
+                BlockKind::Index => Block::index(payload, self.data_end),
+                other => Err(damaged(
+                    "kind of a block that a reader asks for",
+                    0,
+                    "data",
+                    other,
+                )),
+            }
+        };
+        decoded()
+            .map(Arc::new)
+            .map_err(|e| e.into_error(&self.name, handle.offset))
+    }
+
+    /// Whether it may have entries of `key`. Without reading anything: if it has none, it may still
+    /// say yes, about once in 256 times; if it has any, it says yes.
+    pub fn may_contain(&self, key: &[u8]) -> bool {
+        self.filter.as_ref().is_none_or(|f| f.may_contain(key))
+    }
+
+    /// Its range tombstones, by start, then newest first. They may overlap.
+    pub fn range_tombstones(&self) -> &[RangeTombstone] {
+        self.tombstones.list()
+    }
+}
+
+/// A table, or the part of it whose user keys lie within limits: what a reader reads. Entries outside
+/// of the limits are as if they were not there; range tombstones end there. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct TablePart {
+    table: Arc<Table>,
+    lower: Option<Arc<[u8]>>,
+    upper: Option<Arc<[u8]>>,
+}
+
+impl TablePart {
+    /// All of it.
+    pub fn whole(table: Arc<Table>) -> TablePart {
+        TablePart::limited(table, None, None)
+    }
+
+    /// The keys from `lower` up to, and not with, `upper`.
+    pub fn limited(table: Arc<Table>, lower: Option<&[u8]>, upper: Option<&[u8]>) -> TablePart {
+        TablePart {
+            table,
+            lower: lower.map(Arc::from),
+            upper: upper.map(Arc::from),
+        }
+    }
+
+    /// The table.
+    pub fn table(&self) -> &Arc<Table> {
+        &self.table
+    }
+
+    /// The first user key of the part, if it is limited.
+    pub fn lower(&self) -> Option<&[u8]> {
+        self.lower.as_deref()
+    }
+
+    /// The first user key behind the part, if it is limited.
+    pub fn upper(&self) -> Option<&[u8]> {
+        self.upper.as_deref()
+    }
+
+    /// Whether `key` lies within the limits.
+    pub fn holds(&self, key: &[u8]) -> bool {
+        !self.is_below(key) && !self.is_behind(key)
+    }
+
+    pub(crate) fn is_below(&self, key: &[u8]) -> bool {
+        self.lower().is_some_and(|lower| key < lower)
+    }
+
+    pub(crate) fn is_behind(&self, key: &[u8]) -> bool {
+        self.upper().is_some_and(|upper| key >= upper)
+    }
+
+    /// The newest range tombstone at or below `at` that covers `key`.
+    pub fn covered(&self, key: &[u8], at: SeqNo) -> Option<SeqNo> {
+        match self.holds(key) {
+            true => self.table.tombstones.newest_over(key, at),
+            false => None,
+        }
+    }
+
+    /// The range tombstones as the limits cut them, in order of the starts that they had. They may
+    /// overlap.
+    pub fn range_tombstones(&self) -> impl Iterator<Item = RangeTombstone> + '_ {
+        self.table.range_tombstones().iter().filter_map(|t| {
+            let start = self.lower().map_or(&t.start[..], |l| l.max(&t.start));
+            let end = self.upper().map_or(&t.end[..], |u| u.min(&t.end));
+            (start < end).then(|| RangeTombstone {
+                start: start.to_vec(),
+                end: end.to_vec(),
+                seqno: t.seqno,
+            })
+        })
+    }
+}

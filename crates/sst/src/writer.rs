@@ -1,0 +1,389 @@
+//! Writing a table.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+
+use thermocline_base::{CfId, Error, FileId, Kind, Result, SeqNo, limits};
+use thermocline_env::Storage;
+
+use crate::block::build::BlockBuilder;
+use crate::compress::Compressor;
+use crate::filter::{self, FILTER_KEYS_MAX};
+use crate::format::coding::len32;
+use crate::format::entry::{self, TAG_BLOB};
+use crate::format::footer::Footer;
+use crate::format::trailer::Sealing;
+use crate::format::{META_LEN_MAX, PAGE_BYTES, TRAILER_LEN, properties as format};
+use crate::handle::{BlockHandle, BlockKind};
+use crate::identity::Identity;
+use crate::index::{self, IndexBuilder};
+use crate::key::{InternalKey, KeyRef};
+use crate::options::WriteOptions;
+use crate::output::Output;
+use crate::properties::{BlobUse, Properties};
+use crate::sites;
+use crate::tombstones::RangeTombstone;
+use crate::value::Value;
+
+/// A finished table: what an edit needs to name it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TableMeta {
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// Everything else, as the table itself says it.
+    pub properties: Properties,
+}
+
+/// Writes one table, entry by entry, in order.
+///
+/// Memory: one data block, one index block and the root, 256 KiB of output, 8 bytes for each distinct
+/// user key (for the filter, up to [`FILTER_KEYS_MAX`]) and the range tombstones. If it is dropped
+/// before [`TableWriter::finish`], or anything fails, the file is incomplete and never opens as a
+/// table; removing it is the caller's.
+pub struct TableWriter {
+    out: Output,
+    options: WriteOptions,
+    seed: u64,
+    compressor: Compressor,
+    data: BlockBuilder,
+    index: IndexBuilder,
+    last: Option<InternalKey>,
+    /// Of the distinct user keys; none if there is to be no filter.
+    hashes: Option<Vec<u64>>,
+    tombstones: Vec<u8>,
+    last_tombstone: Option<InternalKey>,
+    blobs: BTreeMap<FileId, (u64, u64)>,
+    properties: Properties,
+}
+
+impl fmt::Debug for TableWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TableWriter")
+            .field("out", &self.out)
+            .field("properties", &self.properties)
+            .finish_non_exhaustive()
+    }
+}
+
+fn refused<T>(why: String) -> Result<T> {
+    Err(Error::InvalidArgument(why))
+}
+
+impl TableWriter {
+    /// Makes the file `path`, which must not exist, for the table `identity` of the family `cf`.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for options that [`WriteOptions::validate`] refuses; those of the
+    /// file system.
+    pub fn create(
+        storage: &dyn Storage,
+        path: &Path,
+        identity: Identity,
+        cf: CfId,
+        options: WriteOptions,
+    ) -> Result<TableWriter> {
+        options.validate()?;
+        let mut properties = Properties::empty(identity, cf);
+        properties.creation = options.creation;
+        properties.compression = options.compression;
+        properties.block_bytes = len32(options.block_bytes);
+        properties.restart_interval = options.restart_interval;
+        Ok(TableWriter {
+            compressor: Compressor::new(options.compression)?,
+            out: Output::create(storage, path)?,
+            seed: identity.table_seed(),
+            data: BlockBuilder::new(&[], usize::from(options.restart_interval)),
+            index: IndexBuilder::new(options.index_block_bytes),
+            last: None,
+            hashes: options.filter.then(Vec::new),
+            tombstones: Vec::new(),
+            last_tombstone: None,
+            blobs: BTreeMap::new(),
+            properties,
+            options,
+        })
+    }
+
+    /// About how many bytes the file would have if it were finished now: for callers that cut tables
+    /// by size.
+    pub fn bytes(&self) -> u64 {
+        let filter = self.hashes.as_ref().map_or(0, |h| h.len() * 9 / 8);
+        let memory = self.data.len() + self.index.len() + self.tombstones.len() + filter;
+        self.out.len() + memory as u64
+    }
+
+    /// Entries and range tombstones so far.
+    pub fn entries(&self) -> u64 {
+        self.properties.entries + self.properties.range_tombstones
+    }
+
+    /// Adds an entry. Puts, deletes and merges come in the order of [`KeyRef`]s, strictly; range
+    /// tombstones too, but in a sequence of their own, by their starts: a [`Kind::RangeDelete`] has
+    /// its end as inline value.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for an entry that is out of order, too long, or cannot be (the
+    /// seqno [`SeqNo::MAX`], a delete with a value, an empty range), or if the table becomes too large
+    /// for its format; the entry is not added then, and others may follow. Errors of the file system,
+    /// naming the file; nothing can follow then.
+    pub fn add(&mut self, key: KeyRef<'_>, kind: Kind, value: Value<'_>) -> Result<()> {
+        self.out.check()?;
+        check_key(key)?;
+        let (blob_bytes, blob);
+        let (bytes, flag) = match value {
+            Value::Inline(bytes) => {
+                blob = None;
+                (bytes, 0)
+            }
+            Value::Blob(to) => {
+                blob_bytes = entry::encode_blob_ref(to);
+                blob = Some(to);
+                (&blob_bytes[..], TAG_BLOB)
+            }
+        };
+        match (kind, blob) {
+            (Kind::RangeDelete, None) => return self.add_range(key, bytes),
+            (Kind::Delete, None) if bytes.is_empty() => {}
+            (Kind::Put | Kind::Merge, _) => {}
+            _ => return refused(format!("a {kind:?} entry cannot have the value {value:?}")),
+        }
+        if bytes.len() > limits::VALUE_INLINE_MAX {
+            let (max, len) = (limits::VALUE_INLINE_MAX, bytes.len());
+            return refused(format!(
+                "a value in a table has at most {max} bytes, not {len}"
+            ));
+        }
+        self.check_order(&self.last, key)?;
+        self.make_room(key, kind as u8 | flag, bytes)?;
+        self.data.add(key, kind as u8 | flag, bytes);
+        if let Some(to) = blob {
+            let used = self.blobs.entry(to.file).or_default();
+            used.0 += 1;
+            used.1 += u64::from(to.len);
+        } else {
+            self.properties.value_bytes += bytes.len() as u64;
+        }
+        self.count(key, kind);
+        Ok(())
+    }
+
+    fn check_order(&self, last: &Option<InternalKey>, key: KeyRef<'_>) -> Result<()> {
+        match last {
+            Some(last) if last.as_ref() >= key => refused(format!(
+                "the key b\"{}\" at {} comes behind b\"{}\" at {} and must not be written after it \
+                 to {}",
+                last.user_key.escape_ascii(),
+                last.seqno,
+                key.user_key.escape_ascii(),
+                key.seqno,
+                self.out.file().path().display()
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    fn count(&mut self, key: KeyRef<'_>, kind: Kind) {
+        let p = &mut self.properties;
+        p.entries += 1;
+        p.deletes += u64::from(kind == Kind::Delete);
+        p.merges += u64::from(kind == Kind::Merge);
+        p.key_bytes += key.user_key.len() as u64;
+        p.cover(key, key);
+        if self
+            .last
+            .as_ref()
+            .is_none_or(|last| last.user_key != key.user_key)
+        {
+            p.user_keys += 1;
+            if let Some(hashes) = &mut self.hashes {
+                match hashes.len() {
+                    // One more than the filter takes: it will not be built.
+                    FILTER_KEYS_MAX => self.hashes = None,
+                    _ => hashes.push(filter::hash(key.user_key, self.seed)),
+                }
+            }
+        }
+        let last = self.last.get_or_insert_default();
+        last.user_key.clear();
+        last.user_key.extend_from_slice(key.user_key);
+        last.seqno = key.seqno;
+    }
+
+    fn add_range(&mut self, start: KeyRef<'_>, end: &[u8]) -> Result<()> {
+        check_key(KeyRef::new(end, start.seqno))?;
+        if start.user_key >= end {
+            return refused(format!(
+                "the range from b\"{}\" to b\"{}\" is empty",
+                start.user_key.escape_ascii(),
+                end.escape_ascii()
+            ));
+        }
+        self.check_order(&self.last_tombstone, start)?;
+        let tombstone = RangeTombstone {
+            start: start.user_key.to_vec(),
+            end: end.to_vec(),
+            seqno: start.seqno,
+        };
+        let before = self.tombstones.len();
+        tombstone.encode(&mut self.tombstones);
+        if self.tombstones.len() > META_LEN_MAX {
+            self.tombstones.truncate(before);
+            return refused(format!(
+                "the range tombstones of a table take at most {META_LEN_MAX} bytes"
+            ));
+        }
+        self.properties.range_tombstones += 1;
+        self.properties.cover(start, KeyRef::new(end, SeqNo::MAX));
+        self.last_tombstone = Some(start.to_owned());
+        Ok(())
+    }
+
+    /// Ends the data block if the entry does not fit into it.
+    fn make_room(&mut self, key: KeyRef<'_>, tag: u8, value: &[u8]) -> Result<()> {
+        let room = self.options.block_bytes.saturating_sub(TRAILER_LEN);
+        let fits = self.data.count() == 0
+            || self.data.len_with(key.user_key.len(), value.len()) <= room
+            || self.data.len_with_entry(key, tag, value) <= room;
+        if fits {
+            return Ok(());
+        }
+        if self.index.root_len_with(limits::KEY_LEN_MAX) > META_LEN_MAX {
+            return refused(format!(
+                "the index of a table takes at most {META_LEN_MAX} bytes"
+            ));
+        }
+        self.end_block(Some(key.user_key))
+    }
+
+    /// Writes the data block; `next` is the user key of the entry behind it.
+    fn end_block(&mut self, next: Option<&[u8]>) -> Result<()> {
+        let TableWriter {
+            data, compressor, ..
+        } = self;
+        let sealing = data.finish(|payload| Sealing::new(BlockKind::Data, payload, compressor));
+        let handle = place(&mut self.out, BlockKind::Data, sealing, self.seed)?;
+        self.properties.data_blocks += 1;
+        self.properties.data_bytes += u64::from(handle.len);
+        let last = self.last.as_ref().expect("the block has an entry");
+        self.index
+            .add(index::separator(last.as_ref(), next), handle);
+        if self.index.is_leaf_full() {
+            self.write_leaf()?;
+        }
+        Ok(())
+    }
+
+    fn write_leaf(&mut self) -> Result<()> {
+        let TableWriter {
+            index,
+            compressor,
+            out,
+            seed,
+            ..
+        } = self;
+        index.write_leaf(|payload| {
+            let sealing = Sealing::new(BlockKind::Index, payload, compressor);
+            place(out, BlockKind::Index, sealing, *seed)
+        })
+    }
+
+    /// Completes the table and makes its bytes durable. Its *name* is made durable by the caller, with
+    /// one [`Storage::sync_dir`] at [`sites::FILE_NAMED`] for all files that it makes, before an edit
+    /// names them.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`] if an earlier call failed; those of the file system, naming the file.
+    pub fn finish(mut self) -> Result<TableMeta> {
+        self.out.check()?;
+        if self.data.count() > 0 {
+            self.end_block(None)?;
+        }
+        if self.index.has_last_leaf() {
+            self.write_leaf()?;
+        }
+        let blobs = self.blobs.iter().map(|(&file, &(values, bytes))| BlobUse {
+            file,
+            values,
+            bytes,
+        });
+        self.properties.blobs = blobs.collect();
+        let TableWriter {
+            mut out,
+            mut compressor,
+            seed,
+            index,
+            properties,
+            ..
+        } = self;
+        let mut plain = Compressor::None;
+        let data_end = out.len();
+        let mut put = |kind, payload: &[u8], compressor: &mut Compressor| {
+            let mut sealing = Sealing::new(kind, payload, compressor);
+            sealing.finish(seed, out.len());
+            out.append(&sealing.bytes)?;
+            Ok::<u32, Error>(len32(sealing.bytes.len()))
+        };
+        let filter_len = match self.hashes.and_then(filter::build) {
+            Some(filter) => put(BlockKind::Filter, &filter, &mut plain)?,
+            None => 0,
+        };
+        let tombstones_len = match &self.tombstones[..] {
+            [] => 0,
+            payload => put(BlockKind::RangeTombstones, payload, &mut compressor)?,
+        };
+        let index_len = index.finish(|root| put(BlockKind::Index, root, &mut compressor))?;
+        let payload = format::encode(&properties);
+        let properties_len = put(BlockKind::Properties, &payload, &mut compressor)?;
+        let bytes = out.len() + crate::format::FOOTER_LEN as u64;
+        let footer = Footer {
+            identity: properties.identity,
+            file_len: bytes,
+            data_end,
+            filter_len,
+            tombstones_len,
+            index_len,
+            properties_len,
+        };
+        out.append(&footer.encode())?;
+        out.sync(sites::TABLE_WRITTEN)?;
+        Ok(TableMeta { bytes, properties })
+    }
+}
+
+fn check_key(key: KeyRef<'_>) -> Result<()> {
+    let (max, len) = (limits::KEY_LEN_MAX, key.user_key.len());
+    if len > max {
+        return refused(format!("a key has at most {max} bytes, not {len}"));
+    }
+    if key.seqno == SeqNo::MAX {
+        return refused(format!("no entry has the seqno {}", key.seqno));
+    }
+    Ok(())
+}
+
+/// Writes a data or index block: behind zeros if it would otherwise lie on more pages than it must,
+/// unless they would be more than an eighth of it.
+fn place(
+    out: &mut Output,
+    kind: BlockKind,
+    mut sealing: Sealing,
+    seed: u64,
+) -> Result<BlockHandle> {
+    let len = sealing.bytes.len();
+    let page = PAGE_BYTES as u64;
+    let into_page = usize::try_from(out.len() % page).expect("less than a page");
+    let padding = (PAGE_BYTES - into_page) % PAGE_BYTES;
+    let pages = (into_page + len).div_ceil(PAGE_BYTES);
+    if pages > len.div_ceil(PAGE_BYTES) && padding <= len / 8 {
+        out.pad(padding)?;
+    }
+    let offset = out.len();
+    sealing.finish(seed, offset);
+    out.append(&sealing.bytes)?;
+    Ok(BlockHandle {
+        offset,
+        len: len32(len),
+        kind,
+    })
+}
