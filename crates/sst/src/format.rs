@@ -4,7 +4,7 @@
 //! ```text
 //!  table NNNNNN.sst
 //!    data blocks, and between them index blocks of level 0 where there is more than one
-//!    (zeros before a block that would otherwise lie on more pages of 4096 bytes than it must)
+//!    (zeros, less than a page, may stand before a block, so that it lies on fewer pages of 4096)
 //!    filter            if there is one     \
 //!    range tombstones  if there are any     | one behind the other, without gaps
 //!    index root                             |

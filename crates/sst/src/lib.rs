@@ -75,9 +75,10 @@
 //!
 //! # Blocks on the device
 //!
-//! A data block of the default size takes at most 4 KiB as stored, trailer included, and begins on a
-//! 4-KiB page of the file if it would otherwise lie on one page more than it must and no more than an
-//! eighth of it is lost to zeros. So without compression one random read is one aligned page. With
+//! A data block of the default size takes at most 4 KiB as stored, trailer included (unless it holds a
+//! single larger entry), and a block that would lie on one 4-KiB page more than it must begins on the
+//! next page, behind zeros, as long as no more than a sixteenth of the table is such zeros. So without
+//! compression, and with values well below a page, one random read is one aligned page. With
 //! compression two or three blocks share a page, and a block lies on at most one page more than it
 //! must: direct I/O then reads one or two pages, still in one read. Blocks are not stretched to pages,
 //! which would undo compression. Whoever reads with direct I/O rounds a handle's range to pages; the
@@ -112,6 +113,7 @@ mod name;
 mod opening;
 mod options;
 mod output;
+mod placement;
 mod properties;
 pub mod sites;
 mod sync;

@@ -14,13 +14,14 @@ use crate::format::coding::len32;
 use crate::format::entry::{self, TAG_BLOB};
 use crate::format::footer::Footer;
 use crate::format::trailer::Sealing;
-use crate::format::{META_LEN_MAX, PAGE_BYTES, TRAILER_LEN, properties as format};
-use crate::handle::{BlockHandle, BlockKind};
+use crate::format::{META_LEN_MAX, TRAILER_LEN, properties as format};
+use crate::handle::BlockKind;
 use crate::identity::Identity;
 use crate::index::{self, IndexBuilder};
 use crate::key::{InternalKey, KeyRef};
 use crate::options::WriteOptions;
 use crate::output::Output;
+use crate::placement::Placement;
 use crate::properties::{BlobUse, Properties};
 use crate::sites;
 use crate::tombstones::RangeTombstone;
@@ -43,6 +44,7 @@ pub struct TableMeta {
 /// table; removing it is the caller's.
 pub struct TableWriter {
     out: Output,
+    placement: Placement,
     options: WriteOptions,
     seed: u64,
     compressor: Compressor,
@@ -92,6 +94,7 @@ impl TableWriter {
         Ok(TableWriter {
             compressor: Compressor::new(options.compression)?,
             out: Output::create(storage, path)?,
+            placement: Placement::default(),
             seed: identity.table_seed(),
             data: BlockBuilder::new(&[], usize::from(options.restart_interval)),
             index: IndexBuilder::new(options.index_block_bytes),
@@ -262,7 +265,9 @@ impl TableWriter {
             data, compressor, ..
         } = self;
         let sealing = data.finish(|payload| Sealing::new(BlockKind::Data, payload, compressor));
-        let handle = place(&mut self.out, BlockKind::Data, sealing, self.seed)?;
+        let handle = self
+            .placement
+            .write(&mut self.out, BlockKind::Data, sealing, self.seed)?;
         self.properties.data_blocks += 1;
         self.properties.data_bytes += u64::from(handle.len);
         let last = self.last.as_ref().expect("the block has an entry");
@@ -279,12 +284,13 @@ impl TableWriter {
             index,
             compressor,
             out,
+            placement,
             seed,
             ..
         } = self;
         index.write_leaf(|payload| {
             let sealing = Sealing::new(BlockKind::Index, payload, compressor);
-            place(out, BlockKind::Index, sealing, *seed)
+            placement.write(out, BlockKind::Index, sealing, *seed)
         })
     }
 
@@ -360,30 +366,4 @@ fn check_key(key: KeyRef<'_>) -> Result<()> {
         return refused(format!("no entry has the seqno {}", key.seqno));
     }
     Ok(())
-}
-
-/// Writes a data or index block: behind zeros if it would otherwise lie on more pages than it must,
-/// unless they would be more than an eighth of it.
-fn place(
-    out: &mut Output,
-    kind: BlockKind,
-    mut sealing: Sealing,
-    seed: u64,
-) -> Result<BlockHandle> {
-    let len = sealing.bytes.len();
-    let page = PAGE_BYTES as u64;
-    let into_page = usize::try_from(out.len() % page).expect("less than a page");
-    let padding = (PAGE_BYTES - into_page) % PAGE_BYTES;
-    let pages = (into_page + len).div_ceil(PAGE_BYTES);
-    if pages > len.div_ceil(PAGE_BYTES) && padding <= len / 8 {
-        out.pad(padding)?;
-    }
-    let offset = out.len();
-    sealing.finish(seed, offset);
-    out.append(&sealing.bytes)?;
-    Ok(BlockHandle {
-        offset,
-        len: len32(len),
-        kind,
-    })
 }

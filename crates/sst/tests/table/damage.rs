@@ -1,0 +1,303 @@
+//! Damaged, cut, misplaced and newer files: an error that names the place, or proof that the byte is
+//! not used. Never other contents, never a panic.
+
+use std::path::Path;
+
+use thermocline_base::{CfId, Error, ErrorKind, FileId};
+use thermocline_env::{OpenMode, Storage};
+use thermocline_sst::{
+    Compression, Identity, KeyRef, TableWriter, Value, WriteOptions, open_table, verify_table,
+};
+use thermocline_testkit::Rng;
+
+use crate::common::*;
+
+/// Small, but with everything: several blocks, zeros between them, a filter, range tombstones, blobs.
+pub fn sample(seed: u64, options: WriteOptions) -> (Contents, Vec<u8>) {
+    let mut rng = Rng::new(seed);
+    let mut contents = random_contents(&mut rng, 40);
+    contents.entries.retain(|e| e.key.len() < 100);
+    let blob = thermocline_base::BlobRef {
+        file: FileId(9),
+        offset: 64,
+        len: 5,
+    };
+    contents.entries = (0..60u64)
+        .map(|n| Entry {
+            key: format!("key{:04}", n / 2).into_bytes(),
+            seqno: thermocline_base::SeqNo(100 - n),
+            kind: thermocline_base::Kind::Put,
+            value: match n % 11 {
+                3 => Kept::Blob(blob),
+                _ => Kept::Inline(random_bytes(&mut rng, 90)),
+            },
+        })
+        .collect();
+    if contents.tombstones.is_empty() {
+        contents.tombstones.push(thermocline_sst::RangeTombstone {
+            start: b"a".to_vec(),
+            end: b"key0003".to_vec(),
+            seqno: thermocline_base::SeqNo(77),
+        });
+    }
+    let fs = fresh();
+    contents.write(&fs, 7, options).unwrap();
+    (contents, fs.contents(&path(7)).unwrap())
+}
+
+fn layouts() -> Vec<WriteOptions> {
+    let small = WriteOptions {
+        block_bytes: 128,
+        index_block_bytes: 64,
+        ..WriteOptions::default()
+    };
+    let lz4 = WriteOptions {
+        compression: Compression::Lz4,
+        ..small
+    };
+    vec![WriteOptions::default(), small, lz4]
+}
+
+pub fn assert_names_place(error: &Error, len: usize, what: &str) {
+    match error {
+        Error::Corruption { place, offset, .. } => {
+            assert!(place.ends_with("000007.sst"), "{what}: {place}");
+            assert!(*offset <= len as u64, "{what}: {offset}");
+        }
+        other => panic!("{what}: {other}"),
+    }
+}
+
+/// Flips every bit of the table; returns how many were errors and how many bytes are not used.
+pub fn flip_every_bit(options: WriteOptions) -> (u64, u64) {
+    let (contents, bytes) = sample(1, options);
+    let fs = fresh();
+    let (mut errors, mut unused) = (0, 0);
+    for bit in 0..bytes.len() * 8 {
+        let what = format!("bit {} of byte {}", bit % 8, bit / 8);
+        let mut flipped = bytes.clone();
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        fs.install(&path(7), &flipped);
+        match read_all(&fs, 7) {
+            Err(e) => {
+                assert_names_place(&e, bytes.len(), &what);
+                errors += 1;
+            }
+            Ok(found) => {
+                // Zeros between blocks: nobody reads them, and a check finds them.
+                assert_same(&found, &contents, &what);
+                assert_eq!(bytes[bit / 8], 0, "{what}");
+                let file = fs.open(&path(7), OpenMode::Read).unwrap();
+                let verified = verify_table(&file, identity(7));
+                assert_eq!(verified.faults.len(), 1, "{what}");
+                assert_names_place(&verified.faults[0], bytes.len(), &what);
+                unused += 1;
+            }
+        }
+    }
+    assert_eq!(errors + unused, bytes.len() as u64 * 8);
+    (errors, unused)
+}
+
+#[test]
+fn every_flipped_bit_is_an_error_or_proven_unused() {
+    let mut zeros = 0;
+    for options in layouts() {
+        let (errors, unused) = flip_every_bit(options);
+        println!("{errors} errors, {unused} unused");
+        assert!(errors > 20_000);
+        zeros += unused;
+    }
+    assert!(zeros > 100, "no table had zeros between its blocks");
+}
+
+#[test]
+fn a_table_cut_or_extended_to_any_length_does_not_open() {
+    for options in layouts() {
+        let (_, bytes) = sample(2, options);
+        let fs = fresh();
+        for len in 0..bytes.len() {
+            fs.install(&path(7), &bytes[..len]);
+            let error = open(&fs, 7).map(|_| ()).unwrap_err();
+            assert_names_place(&error, bytes.len(), &format!("cut to {len}"));
+        }
+        for more in [1, 8, 79, 80, 81, 4096] {
+            for fill in [0, 0xff] {
+                let mut longer = bytes.clone();
+                longer.resize(bytes.len() + more, fill);
+                fs.install(&path(7), &longer);
+                let error = open(&fs, 7).map(|_| ()).unwrap_err();
+                assert_names_place(&error, longer.len(), "extended");
+            }
+            // The footer again behind itself, or behind something.
+            let footer = &bytes[bytes.len() - 80..];
+            let longer = [&bytes[..], &vec![0; more], footer].concat();
+            fs.install(&path(7), &longer);
+            let error = open(&fs, 7).map(|_| ()).unwrap_err();
+            assert_names_place(&error, longer.len(), "footer twice");
+        }
+    }
+}
+
+/// A table whose data blocks are all equally long, without zeros between them.
+fn even(db_id: [u8; 16], file: u64, letter: u8) -> (Vec<u8>, usize) {
+    let fs = fresh();
+    let id = Identity::new(db_id, FileId(file));
+    let options = WriteOptions {
+        block_bytes: 512,
+        restart_interval: 1,
+        ..WriteOptions::default()
+    };
+    let mut writer = TableWriter::create(&fs, &path(file), id, CfId(0), options).unwrap();
+    for n in 0..64 {
+        let key = format!("key{n:05}");
+        let key = KeyRef::new(key.as_bytes(), thermocline_base::SeqNo(5));
+        let value = [letter; 100];
+        writer
+            .add(key, thermocline_base::Kind::Put, Value::Inline(&value))
+            .unwrap();
+    }
+    let meta = writer.finish().unwrap();
+    let p = meta.properties;
+    assert_eq!((p.data_bytes % p.data_blocks, p.data_blocks), (0, 16));
+    let len = usize::try_from(p.data_bytes / p.data_blocks).unwrap();
+    (fs.contents(&path(file)).unwrap(), len)
+}
+
+/// Swaps blocks within a table, and between tables; whether each was found.
+pub fn swapped_blocks_are_found() -> bool {
+    let (a, len) = even(DB_ID, 7, b'x');
+    let (b, _) = even(DB_ID, 8, b'y');
+    let (c, _) = even([1; 16], 7, b'z');
+    let mut swapped = Vec::new();
+    let mut within = a.clone();
+    within[..len].copy_from_slice(&a[len..2 * len]);
+    within[len..2 * len].copy_from_slice(&a[..len]);
+    swapped.push(within);
+    for other in [&b, &c] {
+        let mut between = a.clone();
+        between[..len].copy_from_slice(&other[..len]);
+        swapped.push(between);
+    }
+    swapped.into_iter().all(|bytes| {
+        let fs = fresh();
+        fs.install(&path(7), &bytes);
+        match read_all(&fs, 7) {
+            Ok(_) => false,
+            Err(e) => {
+                assert_names_place(&e, len, "swapped");
+                true
+            }
+        }
+    })
+}
+
+#[test]
+fn blocks_in_anothers_place_are_found() {
+    assert!(swapped_blocks_are_found());
+}
+
+#[test]
+fn files_in_anothers_place_do_not_open() {
+    let (bytes, _) = even(DB_ID, 7, b'x');
+    let fs = fresh();
+    for (id, text) in [
+        (
+            Identity::new(DB_ID, FileId(8)),
+            "file id (expected 8, got 7)",
+        ),
+        (Identity::new([1; 16], FileId(7)), "database id"),
+    ] {
+        fs.install(Path::new("/db/000007.sst"), &bytes);
+        let file = fs.open(&path(7), OpenMode::Read).unwrap();
+        let error = open_table(&*file, id).unwrap_err();
+        assert_names_place(&error, bytes.len(), "another's file");
+        assert!(error.to_string().contains(text), "{error}");
+    }
+    // The end of one file behind the beginning of another of the same shape.
+    let (b, _) = even(DB_ID, 8, b'y');
+    let (c, _) = even([1; 16], 7, b'z');
+    for other in [b, c] {
+        let end = meta_blocks(&bytes)[0].0;
+        let spliced = [&other[..end], &bytes[end..]].concat();
+        fs.install(&path(7), &spliced);
+        assert_names_place(&read_all(&fs, 7).unwrap_err(), bytes.len(), "spliced");
+        let mut stranger = bytes.clone();
+        let filter = meta_blocks(&bytes)[0];
+        let [at, len] = [meta_blocks(&other)[0].0, filter.1];
+        stranger[filter.0..][..len].copy_from_slice(&other[at..][..len]);
+        fs.install(&path(7), &stranger);
+        assert_names_place(
+            &read_all(&fs, 7).unwrap_err(),
+            bytes.len(),
+            "another's filter",
+        );
+    }
+}
+
+/// Sets a byte and makes the checksum of its block right again.
+fn with_byte(bytes: &[u8], block: usize, at: usize, value: u8) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    let (offset, len) = meta_blocks(&bytes)[block];
+    bytes[offset + at] = value;
+    reseal(&mut bytes, 7, offset, len);
+    bytes
+}
+
+#[test]
+fn what_a_newer_version_wrote_is_unsupported() {
+    let (_, bytes) = sample(3, WriteOptions::default());
+    let mut newer = bytes.clone();
+    let version = newer.len() - 12;
+    newer[version] = 2;
+    reseal_footer(&mut newer);
+    let cases = [
+        (newer, "version 2"),
+        (with_byte(&bytes, 0, 0, 2), "filter has kind 2"),
+        (with_byte(&bytes, 2, 0, 2), "index block has kind 2"),
+        (with_byte(&bytes, 3, 0, 0x99), "property of kind 0x99"),
+    ];
+    for (bytes, text) in cases {
+        let fs = fresh();
+        fs.install(&path(7), &bytes);
+        let error = open(&fs, 7).map(|_| ()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+        let message = error.to_string();
+        assert!(
+            message.contains(text) && message.contains("000007.sst"),
+            "{message}"
+        );
+    }
+}
+
+#[test]
+fn a_property_that_a_newer_version_added_is_passed_over() {
+    let (contents, bytes) = sample(3, WriteOptions::default());
+    let properties = meta_blocks(&bytes)[3];
+    // The last property, Creation, is the only one that a reader may pass over.
+    let tag_at = properties.1 - 12 - 13;
+    assert_eq!(bytes[properties.0 + tag_at], 0x07);
+    let fs = fresh();
+    fs.install(&path(7), &with_byte(&bytes, 3, tag_at, 0x33));
+    assert_same(&read_all(&fs, 7).unwrap(), &contents, "passed over");
+}
+
+#[test]
+fn a_block_that_claims_to_be_huge_is_refused_before_memory_is_taken() {
+    let (_, bytes) = sample(4, WriteOptions::default());
+    for (block, (_, len)) in meta_blocks(&bytes).into_iter().enumerate() {
+        // As if compressed with LZ4, to 4 GiB - 1 and to one byte too many.
+        for claimed in [u32::MAX, (32 << 20) + 1] {
+            let mut huge = bytes.clone();
+            let (offset, _) = meta_blocks(&bytes)[block];
+            huge[offset + len - 12] = 1;
+            huge[offset + len - 8..offset + len - 4].copy_from_slice(&claimed.to_le_bytes());
+            reseal(&mut huge, 7, offset, len);
+            let fs = fresh();
+            fs.install(&path(7), &huge);
+            let error = open(&fs, 7).map(|_| ()).unwrap_err();
+            assert_names_place(&error, huge.len(), "huge");
+            assert!(error.to_string().contains("at most 33554432"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! Tables and blob files as a whole: against a model, damaged, misplaced, on failing files, and the
+//! bytes themselves.
+
+mod blobs;
+mod common;
+mod crash;
+mod damage;
+mod edges;
+mod faults;
+mod fuzz;
+mod model;
+mod planted;
