@@ -166,8 +166,7 @@ mod tests {
     use thermocline_testkit::Rng;
 
     fn random(rng: &mut Rng, n: usize) -> Vec<RangeTombstone> {
-        let mut key =
-            |rng: &mut Rng| vec![b'a' + rng.next_u64().to_le_bytes()[0] % 9; rng.below(3)];
+        let key = |rng: &mut Rng| vec![b'a' + rng.next_u64().to_le_bytes()[0] % 9; rng.below(3)];
         let mut list = Vec::new();
         while list.len() < n {
             let (start, end) = (key(rng), key(rng));

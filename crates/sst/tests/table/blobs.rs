@@ -224,7 +224,7 @@ fn wrong_references_are_errors_and_take_no_memory() {
             ..right
         },
         BlobRef {
-            offset: u64::MAX & !7,
+            offset: u64::MAX - 7,
             ..right
         },
         BlobRef { len: 99, ..right },

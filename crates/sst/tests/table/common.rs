@@ -342,3 +342,24 @@ pub fn meta_blocks(bytes: &[u8]) -> [(usize, usize); 4] {
         (at - len, len)
     })
 }
+
+/// Offset and length of the data blocks, and index blocks of level 0, of table 7: where checksums hold.
+pub fn data_blocks(bytes: &[u8]) -> Vec<(usize, usize)> {
+    let end = meta_blocks(bytes)[0].0;
+    let (mut at, mut found) = (0, Vec::new());
+    while at < end {
+        let len = (12..=end - at).find(|len| {
+            let crc = crc32c(seeded(table_seed(7), at as u64), &bytes[at..at + len - 4]);
+            crc.to_le_bytes() == bytes[at + len - 4..at + len]
+        });
+        match len {
+            Some(len) => {
+                found.push((at, len));
+                at += len;
+            }
+            // Zeros before a page.
+            None => at += 1,
+        }
+    }
+    found
+}

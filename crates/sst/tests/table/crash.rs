@@ -85,12 +85,15 @@ fn a_crash_leaves_a_whole_table_or_none() {
     assert!(images > 1000);
 }
 
+/// References and the values that lie there.
+type Appended = Arc<Mutex<Vec<(BlobRef, Vec<u8>)>>>;
+
 /// Panics if a crash loses a synced value or returns another.
 pub fn crash_while_appending(seed: u64) -> u64 {
     let file = Path::new("/db/000009.blob");
     let fs = fresh();
-    let synced: Arc<Mutex<Vec<(BlobRef, Vec<u8>)>>> = Arc::default();
-    let pending: Arc<Mutex<Vec<(BlobRef, Vec<u8>)>>> = Arc::default();
+    let synced: Appended = Arc::default();
+    let pending: Appended = Arc::default();
     let (durable, written) = (Arc::clone(&synced), Arc::clone(&pending));
     let work = || {
         let mut rng = Rng::new(seed);

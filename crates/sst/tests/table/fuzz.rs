@@ -10,29 +10,6 @@ use thermocline_testkit::{Replay, Rng, seeds};
 
 use crate::common::*;
 
-/// Blocks of a table that is not compressed and has no zeros: offset and length of data and index
-/// blocks, by trying where checksums hold.
-fn data_blocks(bytes: &[u8]) -> Vec<(usize, usize)> {
-    use thermocline_base::checksum::{crc32c, seeded};
-    let end = meta_blocks(bytes)[0].0;
-    let (mut at, mut found) = (0, Vec::new());
-    while at < end {
-        let len = (12..=end - at).find(|len| {
-            let crc = crc32c(seeded(table_seed(7), at as u64), &bytes[at..at + len - 4]);
-            crc.to_le_bytes() == bytes[at + len - 4..at + len]
-        });
-        match len {
-            Some(len) => {
-                found.push((at, len));
-                at += len;
-            }
-            // Zeros before a page.
-            None => at += 1,
-        }
-    }
-    found
-}
-
 struct Sample {
     contents: Contents,
     bytes: Vec<u8>,

@@ -8,5 +8,6 @@ mod damage;
 mod edges;
 mod faults;
 mod fuzz;
+mod golden;
 mod model;
 mod planted;
