@@ -104,8 +104,9 @@ pub const FOOTER_LEN: usize = 80;
 /// Longest payload of a data block before compression.
 pub const DATA_LEN_MAX: usize = 2 << 20;
 
-/// Longest payload of any other block before compression.
-pub const META_LEN_MAX: usize = 32 << 20;
+/// Longest payload of any other block before compression: what opening a table may take in memory is a
+/// small multiple of it, whoever wrote the table.
+pub const META_LEN_MAX: usize = 8 << 20;
 
 /// Bytes before the entries of an index block.
 pub(crate) const INDEX_HEAD: usize = 4;

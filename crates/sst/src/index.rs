@@ -4,8 +4,8 @@ use thermocline_base::SeqNo;
 use thermocline_base::planted::{self, Bug};
 
 use crate::block::build::{BlockBuilder, common};
-use crate::format::INDEX_BINARY;
 use crate::format::entry::{self, TAG_INDEX};
+use crate::format::{INDEX_BINARY, TRAILER_LEN};
 use crate::handle::BlockHandle;
 use crate::key::{InternalKey, KeyRef};
 
@@ -15,6 +15,9 @@ const ENTRIES_MIN: usize = 16;
 
 /// Keys of an index are compared whole at each step of a bisection: few share one restart point.
 const RESTART_INTERVAL: usize = 4;
+
+/// Most bytes of a handle in an index entry.
+const HANDLE_LEN_MAX: usize = 15;
 
 /// Collects separators of data blocks.
 #[derive(Debug)]
@@ -31,7 +34,7 @@ fn head(level: u8) -> [u8; 4] {
 }
 
 fn add(block: &mut BlockBuilder, key: KeyRef<'_>, handle: BlockHandle) {
-    let mut value = Vec::with_capacity(16);
+    let mut value = Vec::with_capacity(HANDLE_LEN_MAX);
     entry::encode_handle(&mut value, handle);
     block.add(key, TAG_INDEX, &value);
 }
@@ -53,9 +56,8 @@ impl IndexBuilder {
 
     /// Most bytes of the root if a separator of `key_len` bytes is added.
     pub fn root_len_with(&self, key_len: usize) -> usize {
-        self.root
-            .len_with(key_len, 20)
-            .max(self.leaf.len_with(key_len, 20))
+        let [leaf, root] = [&self.leaf, &self.root].map(|b| b.len_with(key_len, HANDLE_LEN_MAX));
+        leaf.max(root)
     }
 
     /// Adds a data block: no entry of it lies above `separator`, none behind it at or below.
@@ -64,9 +66,10 @@ impl IndexBuilder {
         self.last = separator;
     }
 
-    /// Whether the leaf is to be written out.
-    pub fn is_leaf_full(&self) -> bool {
-        self.leaf.count() >= ENTRIES_MIN && self.leaf.len() >= self.block_bytes
+    /// Whether the leaf is to be written out before a separator of `key_len` bytes is added.
+    pub fn is_leaf_full(&self, key_len: usize) -> bool {
+        let len = self.leaf.len_with(key_len, HANDLE_LEN_MAX) + TRAILER_LEN;
+        self.leaf.count() >= ENTRIES_MIN && len > self.block_bytes
     }
 
     /// Whether there is a level above the leaf and the leaf has entries that it does not know.

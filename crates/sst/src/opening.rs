@@ -98,7 +98,7 @@ impl Opening {
         let properties = open.block(Some(own), |b| properties::decode(b, &self.identity))?;
         let filter = open.block(filter, |bytes| Filter::decode(bytes, seed))?;
         let tombstones = open
-            .block(tombstones, RangeTombstones::decode)?
+            .block(tombstones, |bytes| RangeTombstones::decode(bytes.to_vec()))?
             .unwrap_or_default();
         let root = open.block(index, |bytes| Block::index(bytes.to_vec(), footer.data_end))?;
         let table = Table {
@@ -149,7 +149,7 @@ fn check(table: &Table) -> Result<(), Unreadable> {
         let what = format!("{} of an empty table", BlockKind::Index);
         return Err(damaged(what, 0, p.entries == 0, table.root.is_empty()));
     }
-    let tombstones = table.tombstones.list().len() as u64;
+    let tombstones = table.tombstones.iter().len() as u64;
     if tombstones != p.range_tombstones {
         return Err(damaged(
             "number of range tombstones",

@@ -17,8 +17,8 @@ pub struct WriteOptions {
     /// Bytes that a data block may take as stored without compression, trailer included; a block with
     /// a single larger entry takes more. 64 to 1 MiB, default 4 KiB.
     pub block_bytes: usize,
-    /// Bytes from which on an index block is written out, and the index has two levels. 64 to 1 MiB,
-    /// default 16 KiB.
+    /// Bytes that an index block may take as stored without compression, trailer included; one of few
+    /// long keys takes more. An index that needs more has two levels. 64 to 1 MiB, default 4 KiB.
     pub index_block_bytes: usize,
     /// Entries from one restart point to the next in data blocks. 1 to 65,535, default 16.
     pub restart_interval: u16,
@@ -34,7 +34,7 @@ impl Default for WriteOptions {
     fn default() -> WriteOptions {
         WriteOptions {
             block_bytes: 4 << 10,
-            index_block_bytes: 16 << 10,
+            index_block_bytes: 4 << 10,
             restart_interval: 16,
             compression: Compression::None,
             filter: true,

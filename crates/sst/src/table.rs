@@ -94,8 +94,8 @@ impl Table {
     }
 
     /// Its range tombstones, by start, then newest first. They may overlap.
-    pub fn range_tombstones(&self) -> &[RangeTombstone] {
-        self.tombstones.list()
+    pub fn range_tombstones(&self) -> impl ExactSizeIterator<Item = RangeTombstone<'_>> {
+        self.tombstones.iter()
     }
 }
 
@@ -161,15 +161,11 @@ impl TablePart {
 
     /// The range tombstones as the limits cut them, in order of the starts that they had. They may
     /// overlap.
-    pub fn range_tombstones(&self) -> impl Iterator<Item = RangeTombstone> + '_ {
-        self.table.range_tombstones().iter().filter_map(|t| {
-            let start = self.lower().map_or(&t.start[..], |l| l.max(&t.start));
-            let end = self.upper().map_or(&t.end[..], |u| u.min(&t.end));
-            (start < end).then(|| RangeTombstone {
-                start: start.to_vec(),
-                end: end.to_vec(),
-                seqno: t.seqno,
-            })
+    pub fn range_tombstones(&self) -> impl Iterator<Item = RangeTombstone<'_>> {
+        self.table.range_tombstones().filter_map(|t| {
+            let start = self.lower().map_or(t.start, |lower| lower.max(t.start));
+            let end = self.upper().map_or(t.end, |upper| upper.min(t.end));
+            (start < end).then_some(RangeTombstone { start, end, ..t })
         })
     }
 }

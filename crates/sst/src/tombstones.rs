@@ -4,96 +4,120 @@
 //! node with the greatest end below it: memory stays linear in what was read, whatever the overlaps,
 //! where cutting them into disjoint fragments could square it.
 
+use std::ops::Range;
+
 use thermocline_base::planted::{self, Bug};
 use thermocline_base::{SeqNo, limits};
 
-use crate::format::coding::{Unreadable, damaged, put_varint, varint, varlen};
+use crate::format::coding::{Unreadable, damaged, len_of, len32, put_varint, varint};
 
 /// All keys from `start` up to, and not with, `end` have no value older than `seqno`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RangeTombstone {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RangeTombstone<'a> {
     /// The first key that it covers.
-    pub start: Vec<u8>,
+    pub start: &'a [u8],
     /// The first key behind it.
-    pub end: Vec<u8>,
+    pub end: &'a [u8],
     /// When it was written.
     pub seqno: SeqNo,
 }
 
-impl RangeTombstone {
+impl RangeTombstone<'_> {
     /// Whether it covers `key`.
     pub fn covers(&self, key: &[u8]) -> bool {
         let behind = match planted::active(Bug::TombstoneCoversEnd) {
-            true => key > &self.end[..],
-            false => key >= &self.end[..],
+            true => key > self.end,
+            false => key >= self.end,
         };
-        &self.start[..] <= key && !behind
+        self.start <= key && !behind
     }
 
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         put_varint(out, self.start.len() as u64);
         put_varint(out, self.end.len() as u64);
         put_varint(out, self.seqno.0);
-        out.extend_from_slice(&self.start);
-        out.extend_from_slice(&self.end);
+        out.extend_from_slice(self.start);
+        out.extend_from_slice(self.end);
     }
+}
+
+/// Where a tombstone lies in the payload.
+#[derive(Debug, Clone, Copy)]
+struct Spot {
+    seqno: SeqNo,
+    /// Of the start; the end follows it.
+    at: u32,
+    start_len: u16,
+    end_len: u16,
 }
 
 /// The range tombstones of a table, by start, then newest first.
 #[derive(Debug, Default)]
 pub(crate) struct RangeTombstones {
-    list: Vec<RangeTombstone>,
+    bytes: Vec<u8>,
+    spots: Vec<Spot>,
     /// For the middle of each subtree, which of its tombstones has the greatest end.
     furthest: Vec<u32>,
 }
 
 impl RangeTombstones {
-    /// Reads the payload of their block.
-    pub fn decode(bytes: &[u8]) -> Result<RangeTombstones, Unreadable> {
-        let mut list: Vec<RangeTombstone> = Vec::new();
+    /// Checks the payload of their block and keeps it. Allocates at most a small multiple of it.
+    pub fn decode(bytes: Vec<u8>) -> Result<RangeTombstones, Unreadable> {
+        let mut set = RangeTombstones {
+            bytes,
+            ..RangeTombstones::default()
+        };
         let mut at = 0;
-        while at < bytes.len() {
-            let begin = at;
-            let wrong = || damaged("range tombstone", begin, "one", "none");
-            let tombstone = decode_one(bytes, &mut at).ok_or_else(wrong)?;
-            let ascends = list
-                .last()
-                .is_none_or(|last| (&last.start, tombstone.seqno) < (&tombstone.start, last.seqno));
-            if !ascends {
-                return Err(damaged(
-                    "order of range tombstones",
-                    begin,
-                    "ascending",
-                    "not",
-                ));
+        while at < set.bytes.len() {
+            let wrong = |what| damaged(what, at, "one", "none");
+            let (spot, end) = spot_at(&set.bytes, at).ok_or_else(|| wrong("range tombstone"))?;
+            set.spots.push(spot);
+            let last = set.spots.len() - 1;
+            let new = set.get(last);
+            let before = last.checked_sub(1).map(|n| set.get(n));
+            if before.is_some_and(|b| (b.start, new.seqno) >= (new.start, b.seqno)) {
+                return Err(wrong("range tombstone behind the one before"));
             }
-            list.push(tombstone);
+            if new.start >= new.end {
+                return Err(wrong("range tombstone that covers something"));
+            }
+            at = end;
         }
-        Ok(RangeTombstones::new(list))
+        set.furthest = vec![0; set.spots.len()];
+        set.fill(0..set.spots.len());
+        Ok(set)
     }
 
-    /// Of a list in order.
-    pub fn new(list: Vec<RangeTombstone>) -> RangeTombstones {
-        let mut furthest = vec![0; list.len()];
-        fill(&list, &mut furthest, 0..list.len());
-        RangeTombstones { list, furthest }
+    fn get(&self, n: usize) -> RangeTombstone<'_> {
+        let Spot {
+            seqno,
+            at,
+            start_len,
+            end_len,
+        } = self.spots[n];
+        let (_, keys) = self.bytes.split_at(len_of(at));
+        let (start, rest) = keys.split_at(usize::from(start_len));
+        RangeTombstone {
+            start,
+            end: &rest[..usize::from(end_len)],
+            seqno,
+        }
     }
 
-    pub fn list(&self) -> &[RangeTombstone] {
-        &self.list
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = RangeTombstone<'_>> {
+        (0..self.spots.len()).map(|n| self.get(n))
     }
 
     /// Bytes of memory.
     pub fn charge(&self) -> usize {
-        let each = |t: &RangeTombstone| t.start.capacity() + t.end.capacity();
-        let list = self.list.capacity() * size_of::<RangeTombstone>();
-        list + self.list.iter().map(each).sum::<usize>() + 4 * self.furthest.capacity()
+        let spots = self.spots.capacity() * size_of::<Spot>();
+        self.bytes.capacity() + spots + 4 * self.furthest.capacity()
     }
 
     /// The newest tombstone, at or below `at`, that covers `key`.
     pub fn newest_over(&self, key: &[u8], at: SeqNo) -> Option<SeqNo> {
         let mut newest = None;
-        self.visit(key, 0..self.list.len(), &mut |seqno| {
+        self.visit(key, 0..self.spots.len(), &mut |seqno| {
             if seqno <= at && newest < Some(seqno) {
                 newest = Some(seqno);
             }
@@ -101,83 +125,90 @@ impl RangeTombstones {
         newest
     }
 
-    fn visit(&self, key: &[u8], range: std::ops::Range<usize>, see: &mut dyn FnMut(SeqNo)) {
+    fn visit(&self, key: &[u8], range: Range<usize>, see: &mut dyn FnMut(SeqNo)) {
         if range.is_empty() {
             return;
         }
         let middle = range.start.midpoint(range.end);
-        let furthest = &self.list[self.furthest[middle] as usize];
-        if &furthest.end[..] < key {
+        if self.get(len_of(self.furthest[middle])).end < key {
             return;
         }
         self.visit(key, range.start..middle, see);
-        let tombstone = &self.list[middle];
+        let tombstone = self.get(middle);
         if tombstone.covers(key) {
             see(tombstone.seqno);
         }
-        if &tombstone.start[..] <= key {
+        if tombstone.start <= key {
             self.visit(key, middle + 1..range.end, see);
         }
     }
-}
 
-fn decode_one(bytes: &[u8], at: &mut usize) -> Option<RangeTombstone> {
-    let start_len = varlen(bytes, at)?;
-    let end_len = varlen(bytes, at)?;
-    let seqno = SeqNo(varint(bytes, at)?);
-    if start_len > limits::KEY_LEN_MAX || end_len > limits::KEY_LEN_MAX || seqno == SeqNo::MAX {
-        return None;
-    }
-    let start = bytes.get(*at..*at + start_len)?.to_vec();
-    *at += start_len;
-    let end = bytes.get(*at..*at + end_len)?.to_vec();
-    *at += end_len;
-    (start < end).then_some(RangeTombstone { start, end, seqno })
-}
-
-/// Fills in which tombstone of each subtree reaches furthest; returns that of the whole.
-fn fill(
-    list: &[RangeTombstone],
-    furthest: &mut [u32],
-    range: std::ops::Range<usize>,
-) -> Option<u32> {
-    if range.is_empty() {
-        return None;
-    }
-    let middle = range.start.midpoint(range.end);
-    let own = u32::try_from(middle).expect("the block's length bounds their number");
-    let left = fill(list, furthest, range.start..middle);
-    let right = fill(list, furthest, middle + 1..range.end);
-    let all = [left, right].into_iter().flatten();
-    let best = all.fold(own, |best, n| {
-        if list[n as usize].end > list[best as usize].end {
-            n
-        } else {
-            best
+    /// Fills in which tombstone of each subtree reaches furthest; returns that of the whole.
+    fn fill(&mut self, range: Range<usize>) -> Option<u32> {
+        if range.is_empty() {
+            return None;
         }
-    });
-    furthest[middle] = best;
-    Some(best)
+        let middle = range.start.midpoint(range.end);
+        let below = [
+            self.fill(range.start..middle),
+            self.fill(middle + 1..range.end),
+        ];
+        let all = below.into_iter().flatten().chain([len32(middle)]);
+        let best = all.max_by_key(|&n| self.get(len_of(n)).end);
+        self.furthest[middle] = best.expect("the middle at least");
+        best
+    }
 }
+
+/// The tombstone at `at`, if one can be there, and where it ends.
+fn spot_at(bytes: &[u8], mut at: usize) -> Option<(Spot, usize)> {
+    let start_len = u16::try_from(varint(bytes, &mut at)?).ok()?;
+    let end_len = u16::try_from(varint(bytes, &mut at)?).ok()?;
+    let seqno = SeqNo(varint(bytes, &mut at)?);
+    let end = at + usize::from(start_len) + usize::from(end_len);
+    let fits = end <= bytes.len() && seqno != SeqNo::MAX;
+    let spot = Spot {
+        seqno,
+        at: u32::try_from(at).ok()?,
+        start_len,
+        end_len,
+    };
+    fits.then_some((spot, end))
+}
+
+const _: () = assert!(limits::KEY_LEN_MAX == u16::MAX as usize);
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use thermocline_testkit::Rng;
 
-    fn random(rng: &mut Rng, n: usize) -> Vec<RangeTombstone> {
+    type Owned = (Vec<u8>, Vec<u8>, SeqNo);
+
+    fn random(rng: &mut Rng, n: usize) -> Vec<Owned> {
         let key = |rng: &mut Rng| vec![b'a' + rng.next_u64().to_le_bytes()[0] % 9; rng.below(3)];
         let mut list = Vec::new();
         while list.len() < n {
             let (start, end) = (key(rng), key(rng));
             let seqno = SeqNo(rng.below(1000) as u64);
             if start < end {
-                list.push(RangeTombstone { start, end, seqno });
+                list.push((start, end, seqno));
             }
         }
-        list.sort_by(|a, b| a.start.cmp(&b.start).then(b.seqno.cmp(&a.seqno)));
-        list.dedup_by(|a, b| (&a.start, a.seqno) == (&b.start, b.seqno));
+        list.sort_by(|a: &Owned, b| a.0.cmp(&b.0).then(b.2.cmp(&a.2)));
+        list.dedup_by(|a, b| (&a.0, a.2) == (&b.0, b.2));
         list
+    }
+
+    fn encoded(list: &[Owned]) -> (Vec<u8>, Vec<usize>) {
+        let mut bytes = Vec::new();
+        let mut ends = Vec::new();
+        for (start, end, seqno) in list {
+            let seqno = *seqno;
+            RangeTombstone { start, end, seqno }.encode(&mut bytes);
+            ends.push(bytes.len());
+        }
+        (bytes, ends)
     }
 
     #[test]
@@ -186,19 +217,20 @@ mod tests {
         let mut covered = 0;
         for n in (0..40).chain([300]) {
             let list = random(&mut rng, n);
-            let mut bytes = Vec::new();
-            list.iter().for_each(|t| t.encode(&mut bytes));
-            let set = RangeTombstones::decode(&bytes).unwrap();
-            assert_eq!(set.list(), list);
+            let set = RangeTombstones::decode(encoded(&list).0).unwrap();
+            let found = set
+                .iter()
+                .map(|t| (t.start.to_vec(), t.end.to_vec(), t.seqno));
+            assert!(found.eq(list.iter().cloned()));
             for key in [
                 "", "a", "aa", "b", "bb", "c", "d", "dd", "f", "h", "i", "ii", "j",
             ] {
                 for at in [0, 1, 200, 500, 999, 1000] {
                     let (key, at) = (key.as_bytes(), SeqNo(at));
-                    let seen = list
-                        .iter()
-                        .filter(|t| &t.start[..] <= key && key < &t.end[..] && t.seqno <= at);
-                    let newest = seen.map(|t| t.seqno).max();
+                    let seen = list.iter().filter(|(start, end, seqno)| {
+                        &start[..] <= key && key < &end[..] && *seqno <= at
+                    });
+                    let newest = seen.map(|t| t.2).max();
                     assert_eq!(set.newest_over(key, at), newest);
                     covered += u32::from(newest.is_some());
                 }
@@ -209,18 +241,16 @@ mod tests {
 
     #[test]
     fn cut_or_disordered_bytes_are_refused() {
-        let list = random(&mut Rng::new(6), 5);
-        let mut bytes = Vec::new();
-        let ends: Vec<usize> = list
-            .iter()
-            .map(|t| (t.encode(&mut bytes), bytes.len()).1)
-            .collect();
+        let (bytes, ends) = encoded(&random(&mut Rng::new(6), 5));
         for len in 1..bytes.len() {
             let whole = ends.contains(&len);
-            assert_eq!(RangeTombstones::decode(&bytes[..len]).is_ok(), whole);
+            assert_eq!(
+                RangeTombstones::decode(bytes[..len].to_vec()).is_ok(),
+                whole
+            );
         }
-        let mut twice = bytes.clone();
-        twice.extend_from_slice(&bytes);
-        assert!(RangeTombstones::decode(&twice).is_err());
+        assert!(RangeTombstones::decode(bytes.repeat(2)).is_err());
+        let empty: Owned = (b"a".to_vec(), b"a".to_vec(), SeqNo(1));
+        assert!(RangeTombstones::decode(encoded(&[empty]).0).is_err());
     }
 }

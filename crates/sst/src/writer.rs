@@ -116,6 +116,13 @@ impl TableWriter {
         self.out.len() + memory as u64
     }
 
+    /// Whether the table nears a limit of its format, which it can only if keys are long or range
+    /// tombstones many: the caller finishes it and begins another, as when it is large enough.
+    pub fn is_full(&self) -> bool {
+        let index = self.index.root_len_with(limits::KEY_LEN_MAX);
+        index.max(self.tombstones.len()) > META_LEN_MAX / 2
+    }
+
     /// Entries and range tombstones so far.
     pub fn entries(&self) -> u64 {
         self.properties.entries + self.properties.range_tombstones
@@ -224,8 +231,8 @@ impl TableWriter {
         }
         self.check_order(&self.last_tombstone, start)?;
         let tombstone = RangeTombstone {
-            start: start.user_key.to_vec(),
-            end: end.to_vec(),
+            start: start.user_key,
+            end,
             seqno: start.seqno,
         };
         let before = self.tombstones.len();
@@ -271,11 +278,11 @@ impl TableWriter {
         self.properties.data_blocks += 1;
         self.properties.data_bytes += u64::from(handle.len);
         let last = self.last.as_ref().expect("the block has an entry");
-        self.index
-            .add(index::separator(last.as_ref(), next), handle);
-        if self.index.is_leaf_full() {
+        let separator = index::separator(last.as_ref(), next);
+        if self.index.is_leaf_full(separator.user_key.len()) {
             self.write_leaf()?;
         }
+        self.index.add(separator, handle);
         Ok(())
     }
 

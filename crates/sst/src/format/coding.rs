@@ -73,6 +73,15 @@ pub(crate) fn put_varint(out: &mut Vec<u8>, mut n: u64) {
 /// Reads a number at `at` and moves behind it.
 #[inline]
 pub(crate) fn varint(bytes: &[u8], at: &mut usize) -> Option<u64> {
+    // Most lengths are short.
+    if let Some(&byte @ ..0x80) = bytes.get(*at) {
+        *at += 1;
+        return Some(u64::from(byte));
+    }
+    long_varint(bytes, at)
+}
+
+fn long_varint(bytes: &[u8], at: &mut usize) -> Option<u64> {
     let mut n = 0;
     for shift in (0..64).step_by(7) {
         let byte = *bytes.get(*at)?;

@@ -3,7 +3,7 @@
 use thermocline_base::checksum::crc32c;
 
 use super::coding::{Fields, Unreadable, damaged, hex, len_of, u32_at};
-use super::{FOOTER_LEN, FORMAT_VERSION, TRAILER_LEN};
+use super::{FOOTER_LEN, FORMAT_VERSION, META_LEN_MAX, TRAILER_LEN};
 use crate::handle::{BlockHandle, BlockKind};
 use crate::identity::Identity;
 
@@ -122,9 +122,12 @@ impl Footer {
             ));
         }
         for (n, len) in self.lens().into_iter().enumerate() {
+            // Stored, a block is never longer than without compression.
+            let right = TRAILER_LEN..=META_LEN_MAX + TRAILER_LEN;
             let absent = n < 2 && len == 0;
-            if !absent && len_of(len) < TRAILER_LEN {
-                return Err(damaged("length of a block", 40 + 4 * n, TRAILER_LEN, len));
+            if !absent && !right.contains(&len_of(len)) {
+                let expected = format!("{} to {}", right.start(), right.end());
+                return Err(damaged("length of a block", 40 + 4 * n, expected, len));
             }
         }
         Ok(())

@@ -9,8 +9,8 @@ use thermocline_base::{BlobRef, CfId, FileId, Kind, Result, SeqNo, Steps};
 use thermocline_env::sim::SimFs;
 use thermocline_env::{File, OpenMode, Storage};
 use thermocline_sst::{
-    Compression, Creation, FileSource, Found, FoundValue, Identity, KeyRef, RangeTombstone,
-    SyncCursor, Table, TableMeta, TablePart, TableWriter, Value, WriteOptions, open_table,
+    Compression, Creation, FileSource, Found, FoundValue, Identity, KeyRef, SyncCursor, Table,
+    TableMeta, TablePart, TableWriter, Value, WriteOptions, open_table,
 };
 use thermocline_testkit::Rng;
 
@@ -72,13 +72,31 @@ impl Entry {
     }
 }
 
+/// A range tombstone that is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tombstone {
+    pub start: Vec<u8>,
+    pub end: Vec<u8>,
+    pub seqno: SeqNo,
+}
+
+impl From<thermocline_sst::RangeTombstone<'_>> for Tombstone {
+    fn from(t: thermocline_sst::RangeTombstone<'_>) -> Tombstone {
+        Tombstone {
+            start: t.start.to_vec(),
+            end: t.end.to_vec(),
+            seqno: t.seqno,
+        }
+    }
+}
+
 /// What a table holds: the model.
 #[derive(Debug, Clone, Default)]
 pub struct Contents {
     /// In order.
     pub entries: Vec<Entry>,
     /// In order.
-    pub tombstones: Vec<RangeTombstone>,
+    pub tombstones: Vec<Tombstone>,
 }
 
 impl Contents {
@@ -121,8 +139,7 @@ impl Contents {
             .entries
             .iter()
             .find(|e| e.key == key && e.seqno <= seqno);
-        let covers =
-            |t: &&RangeTombstone| &t.start[..] <= key && key < &t.end[..] && t.seqno <= seqno;
+        let covers = |t: &&Tombstone| &t.start[..] <= key && key < &t.end[..] && t.seqno <= seqno;
         let tombstone = self.tombstones.iter().filter(covers).map(|t| t.seqno).max();
         match (entry, tombstone) {
             (Some(e), t) if t.is_none_or(|t| t <= e.seqno) => {
@@ -137,7 +154,7 @@ impl Contents {
     /// What of it lies within limits.
     pub fn limited(&self, lower: Option<&[u8]>, upper: Option<&[u8]>) -> Contents {
         let within = |key: &[u8]| lower.is_none_or(|l| l <= key) && upper.is_none_or(|u| key < u);
-        let cut = |t: &RangeTombstone| RangeTombstone {
+        let cut = |t: &Tombstone| Tombstone {
             start: lower.map_or(&t.start[..], |l| l.max(&t.start)).to_vec(),
             end: upper.map_or(&t.end[..], |u| u.min(&t.end)).to_vec(),
             seqno: t.seqno,
@@ -155,7 +172,7 @@ impl Contents {
     }
 }
 
-pub fn add_range(writer: &mut TableWriter, t: &RangeTombstone) -> Result<()> {
+pub fn add_range(writer: &mut TableWriter, t: &Tombstone) -> Result<()> {
     let start = KeyRef::new(&t.start, t.seqno);
     writer.add(start, Kind::RangeDelete, Value::Inline(&t.end))
 }
@@ -214,7 +231,7 @@ pub fn random_contents(rng: &mut Rng, n: usize) -> Contents {
         let (start, end) = (random_key(rng, key_len), random_key(rng, key_len));
         let seqno = SeqNo(rng.below(4 * n + 1) as u64);
         if start < end {
-            tombstones.push(RangeTombstone { start, end, seqno });
+            tombstones.push(Tombstone { start, end, seqno });
         }
     }
     tombstones.sort_by(|a, b| a.start.cmp(&b.start).then(b.seqno.cmp(&a.seqno)));
@@ -228,7 +245,7 @@ pub fn random_contents(rng: &mut Rng, n: usize) -> Contents {
 pub fn random_options(rng: &mut Rng) -> WriteOptions {
     WriteOptions {
         block_bytes: *rng.pick(&[64, 100, 256, 1024, 4096, 4096, 65_536, 1 << 20]),
-        index_block_bytes: *rng.pick(&[64, 300, 16 << 10]),
+        index_block_bytes: *rng.pick(&[64, 300, 4 << 10]),
         restart_interval: *rng.pick(&[1, 2, 3, 16, 16, 1000, u16::MAX]),
         compression: *rng.pick(&[
             Compression::None,
@@ -288,7 +305,7 @@ pub fn read_all(storage: &dyn Storage, file: u64) -> Result<Contents> {
     }
     back.reverse();
     assert_eq!(entries, back, "forward and back differ");
-    let tombstones = part.range_tombstones().collect();
+    let tombstones = part.range_tombstones().map(Tombstone::from).collect();
     Ok(Contents {
         entries,
         tombstones,

@@ -5,8 +5,8 @@ use std::path::Path;
 use thermocline_base::{BlobRef, ErrorKind, FileId, Kind, SeqNo};
 use thermocline_env::{OpenMode, Storage};
 use thermocline_sst::{
-    BlockHandle, BlockSource, Compression, FileSource, KeyRef, RangeTombstone, Table, TablePart,
-    TableWriter, Value, WriteOptions, get, verify_table,
+    BlockHandle, BlockSource, Compression, FileSource, KeyRef, Table, TablePart, TableWriter,
+    Value, WriteOptions, get, verify_table,
 };
 use thermocline_testkit::Rng;
 
@@ -58,7 +58,7 @@ fn an_empty_table_has_nothing_and_says_so() {
 
 #[test]
 fn a_table_of_range_tombstones_only_covers_without_reading() {
-    let tombstone = RangeTombstone {
+    let tombstone = Tombstone {
         start: b"b".to_vec(),
         end: b"d".to_vec(),
         seqno: SeqNo(5),

@@ -5,8 +5,7 @@ use std::path::Path;
 use thermocline_base::{BlobRef, CfId, FileId, Kind, SeqNo};
 use thermocline_env::{OpenMode, Storage};
 use thermocline_sst::{
-    BlobFile, BlobWriter, Compression, Creation, RangeTombstone, WriteOptions, read_blob,
-    verify_table,
+    BlobFile, BlobWriter, Compression, Creation, WriteOptions, read_blob, verify_table,
 };
 use thermocline_testkit::golden;
 
@@ -240,7 +239,7 @@ fn everything() -> Contents {
         blob(Kind::Merge, 69_999),
         empty(b"z", 1, Kind::Merge),
     ];
-    let tombstone = |start: &[u8], end: &[u8], seqno| RangeTombstone {
+    let tombstone = |start: &[u8], end: &[u8], seqno| Tombstone {
         start: start.to_vec(),
         end: end.to_vec(),
         seqno: SeqNo(seqno),

@@ -48,7 +48,7 @@ pub fn random_tables(all: impl IntoIterator<Item = u64>) -> [u64; 3] {
             let (lower, upper) = (lower.as_deref(), upper.as_deref());
             let part = TablePart::limited(whole.table().clone(), lower, upper);
             let limited = contents.limited(lower, upper);
-            let cut: Vec<_> = part.range_tombstones().collect();
+            let cut: Vec<_> = part.range_tombstones().map(Tombstone::from).collect();
             assert_eq!(cut, limited.tombstones);
             looked_up += look_up(&mut rng, &part, &limited, &source);
             moved += walk(&mut rng, &part, &limited, &source);
