@@ -104,9 +104,18 @@ pub const FOOTER_LEN: usize = 80;
 /// Longest payload of a data block before compression.
 pub const DATA_LEN_MAX: usize = 2 << 20;
 
-/// Longest payload of any other block before compression: what opening a table may take in memory is a
-/// small multiple of it, whoever wrote the table.
-pub const META_LEN_MAX: usize = 8 << 20;
+/// Longest payload of an index block or filter before compression. This limit and the next two bound
+/// what opening a table takes in memory, whoever wrote it, to less than 64 MiB.
+pub const INDEX_LEN_MAX: usize = 8 << 20;
+
+/// Longest payload of the range tombstones before compression.
+pub const TOMBSTONES_LEN_MAX: usize = 4 << 20;
+
+/// Longest payload of the properties before compression.
+pub const PROPERTIES_LEN_MAX: usize = 1 << 20;
+
+/// Most blob files that a table refers to.
+pub const BLOB_FILES_MAX: usize = 16 << 10;
 
 /// Bytes before the entries of an index block.
 pub(crate) const INDEX_HEAD: usize = 4;
@@ -125,4 +134,8 @@ use thermocline_base::limits;
 const _: () = assert!(
     limits::VALUE_INLINE_MAX + limits::KEY_LEN_MAX + 64 < DATA_LEN_MAX,
     "a block may have to hold one entry of any size"
+);
+const _: () = assert!(
+    BLOB_FILES_MAX * 29 + 4 * limits::KEY_LEN_MAX < PROPERTIES_LEN_MAX,
+    "the properties may have to name all blob files and two keys"
 );

@@ -54,10 +54,9 @@ impl IndexBuilder {
         self.leaf.len() + self.root.len()
     }
 
-    /// Most bytes of the root if a separator of `key_len` bytes is added.
-    pub fn root_len_with(&self, key_len: usize) -> usize {
-        let [leaf, root] = [&self.leaf, &self.root].map(|b| b.len_with(key_len, HANDLE_LEN_MAX));
-        leaf.max(root)
+    /// Bytes of the root so far.
+    pub fn root_len(&self) -> usize {
+        self.root.len()
     }
 
     /// Adds a data block: no entry of it lies above `separator`, none behind it at or below.

@@ -4,7 +4,8 @@
 //! seqno) with a kind (put, delete, merge) and a value, inline or in a **blob file**. Range deletes
 //! lie apart, as **range tombstones**. A table belongs to *one column family*, whose id stands in its
 //! properties: families are dropped, compacted, ordered and compressed apart from each other, so a
-//! shared table would be rewritten for the sake of one of them. The bytes are drawn in
+//! shared table would be rewritten for the sake of one of them. In a family whose keys descend, tables
+//! ascend all the same: the direction is the cursor's above. The bytes are drawn in
 //! `format.rs` and `blob/format.rs`, and told in `FORMATS.md`.
 //!
 //! | what | how |
@@ -131,7 +132,10 @@ pub use block::Block;
 pub use compress::Compression;
 pub use cursor::{Cursor, Move};
 pub use filter::FILTER_KEYS_MAX;
-pub use format::{DATA_LEN_MAX, FOOTER_LEN, FORMAT_VERSION, META_LEN_MAX, PAGE_BYTES, TRAILER_LEN};
+pub use format::{
+    BLOB_FILES_MAX, DATA_LEN_MAX, FOOTER_LEN, FORMAT_VERSION, INDEX_LEN_MAX, PAGE_BYTES,
+    PROPERTIES_LEN_MAX, TOMBSTONES_LEN_MAX, TRAILER_LEN,
+};
 pub use get::{Get, Step};
 pub use handle::{BlockHandle, BlockKind};
 pub use identity::Identity;

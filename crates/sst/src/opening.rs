@@ -95,12 +95,12 @@ impl Opening {
             at: footer.data_end,
             bytes: piece,
         };
-        let properties = open.block(Some(own), |b| properties::decode(b, &self.identity))?;
-        let filter = open.block(filter, |bytes| Filter::decode(bytes, seed))?;
+        let properties = open.block(Some(own), |b| properties::decode(&b, &self.identity))?;
+        let filter = open.block(filter, |bytes| Filter::decode(&bytes, seed))?;
         let tombstones = open
-            .block(tombstones, |bytes| RangeTombstones::decode(bytes.to_vec()))?
+            .block(tombstones, RangeTombstones::decode)?
             .unwrap_or_default();
-        let root = open.block(index, |bytes| Block::index(bytes.to_vec(), footer.data_end))?;
+        let root = open.block(index, |bytes| Block::index(bytes, footer.data_end))?;
         let table = Table {
             seed,
             bytes: self.file_len,
@@ -129,7 +129,7 @@ impl Piece<'_> {
     fn block<T>(
         &self,
         handle: Option<BlockHandle>,
-        read: impl FnOnce(&[u8]) -> Result<T, Unreadable>,
+        read: impl FnOnce(Vec<u8>) -> Result<T, Unreadable>,
     ) -> Result<Option<T>> {
         let Some(BlockHandle { offset, len, kind }) = handle else {
             return Ok(None);
@@ -137,7 +137,7 @@ impl Piece<'_> {
         let within = |n: u64| usize::try_from(n).expect("it is in memory");
         let stored = &self.bytes[within(offset - self.at)..][..within(u64::from(len))];
         let payload = trailer::open(stored.to_vec(), kind, self.seed, offset);
-        let read = payload.and_then(|payload| read(&payload));
+        let read = payload.and_then(read);
         read.map(Some).map_err(|e| e.into_error(self.name, offset))
     }
 }

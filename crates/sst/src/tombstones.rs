@@ -63,9 +63,11 @@ pub(crate) struct RangeTombstones {
 impl RangeTombstones {
     /// Checks the payload of their block and keeps it. Allocates at most a small multiple of it.
     pub fn decode(bytes: Vec<u8>) -> Result<RangeTombstones, Unreadable> {
+        let spots = Vec::with_capacity(count(&bytes));
         let mut set = RangeTombstones {
             bytes,
-            ..RangeTombstones::default()
+            spots,
+            furthest: Vec::new(),
         };
         let mut at = 0;
         while at < set.bytes.len() {
@@ -158,6 +160,12 @@ impl RangeTombstones {
         self.furthest[middle] = best.expect("the middle at least");
         best
     }
+}
+
+/// How many there can be at most: so that their memory is taken once.
+fn count(bytes: &[u8]) -> usize {
+    let next = |at: &usize| spot_at(bytes, *at).map(|(_, end)| end);
+    std::iter::successors(Some(0), next).skip(1).count()
 }
 
 /// The tombstone at `at`, if one can be there, and where it ends.

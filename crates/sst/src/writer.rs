@@ -14,7 +14,9 @@ use crate::format::coding::len32;
 use crate::format::entry::{self, TAG_BLOB};
 use crate::format::footer::Footer;
 use crate::format::trailer::Sealing;
-use crate::format::{META_LEN_MAX, TRAILER_LEN, properties as format};
+use crate::format::{
+    BLOB_FILES_MAX, INDEX_LEN_MAX, TOMBSTONES_LEN_MAX, TRAILER_LEN, properties as format,
+};
 use crate::handle::BlockKind;
 use crate::identity::Identity;
 use crate::index::{self, IndexBuilder};
@@ -116,11 +118,13 @@ impl TableWriter {
         self.out.len() + memory as u64
     }
 
-    /// Whether the table nears a limit of its format, which it can only if keys are long or range
-    /// tombstones many: the caller finishes it and begins another, as when it is large enough.
+    /// Whether the table nears a limit of its format, which it can only if keys are long, range
+    /// tombstones many, or values spread over thousands of blob files: the caller finishes it and begins
+    /// another, as when it is large enough.
     pub fn is_full(&self) -> bool {
-        let index = self.index.root_len_with(limits::KEY_LEN_MAX);
-        index.max(self.tombstones.len()) > META_LEN_MAX / 2
+        self.index.root_len() > INDEX_LEN_MAX / 2
+            || self.tombstones.len() > TOMBSTONES_LEN_MAX / 2
+            || self.blobs.len() > BLOB_FILES_MAX / 2
     }
 
     /// Entries and range tombstones so far.
@@ -156,7 +160,13 @@ impl TableWriter {
             (Kind::RangeDelete, None) => return self.add_range(key, bytes),
             (Kind::Delete, None) if bytes.is_empty() => {}
             (Kind::Put | Kind::Merge, _) => {}
-            _ => return refused(format!("a {kind:?} entry cannot have the value {value:?}")),
+            (_, Some(to)) => return refused(format!("a {kind:?} cannot have {to} as its value")),
+            (_, None) => {
+                let len = bytes.len();
+                return refused(format!(
+                    "a {kind:?} cannot have a value, and has {len} bytes"
+                ));
+            }
         }
         if bytes.len() > limits::VALUE_INLINE_MAX {
             let (max, len) = (limits::VALUE_INLINE_MAX, bytes.len());
@@ -165,6 +175,14 @@ impl TableWriter {
             ));
         }
         self.check_order(&self.last, key)?;
+        if let Some(to) = blob
+            && self.blobs.len() == BLOB_FILES_MAX
+            && !self.blobs.contains_key(&to.file)
+        {
+            return refused(format!(
+                "a table refers to at most {BLOB_FILES_MAX} blob files"
+            ));
+        }
         self.make_room(key, kind as u8 | flag, bytes)?;
         self.data.add(key, kind as u8 | flag, bytes);
         if let Some(to) = blob {
@@ -181,12 +199,11 @@ impl TableWriter {
     fn check_order(&self, last: &Option<InternalKey>, key: KeyRef<'_>) -> Result<()> {
         match last {
             Some(last) if last.as_ref() >= key => refused(format!(
-                "the key b\"{}\" at {} comes behind b\"{}\" at {} and must not be written after it \
-                 to {}",
-                last.user_key.escape_ascii(),
-                last.seqno,
-                key.user_key.escape_ascii(),
+                "{} at {} must not be written after {} at {} to {}",
+                shown(key.user_key),
                 key.seqno,
+                shown(&last.user_key),
+                last.seqno,
                 self.out.file().path().display()
             )),
             _ => Ok(()),
@@ -223,11 +240,8 @@ impl TableWriter {
     fn add_range(&mut self, start: KeyRef<'_>, end: &[u8]) -> Result<()> {
         check_key(KeyRef::new(end, start.seqno))?;
         if start.user_key >= end {
-            return refused(format!(
-                "the range from b\"{}\" to b\"{}\" is empty",
-                start.user_key.escape_ascii(),
-                end.escape_ascii()
-            ));
+            let (start, end) = (shown(start.user_key), shown(end));
+            return refused(format!("the range from {start} to {end} is empty"));
         }
         self.check_order(&self.last_tombstone, start)?;
         let tombstone = RangeTombstone {
@@ -237,10 +251,10 @@ impl TableWriter {
         };
         let before = self.tombstones.len();
         tombstone.encode(&mut self.tombstones);
-        if self.tombstones.len() > META_LEN_MAX {
+        if self.tombstones.len() > TOMBSTONES_LEN_MAX {
             self.tombstones.truncate(before);
             return refused(format!(
-                "the range tombstones of a table take at most {META_LEN_MAX} bytes"
+                "the range tombstones of a table take at most {TOMBSTONES_LEN_MAX} bytes"
             ));
         }
         self.properties.range_tombstones += 1;
@@ -258,9 +272,10 @@ impl TableWriter {
         if fits {
             return Ok(());
         }
-        if self.index.root_len_with(limits::KEY_LEN_MAX) > META_LEN_MAX {
+        // What ends the table adds to the root once or twice more.
+        if self.index.root_len() + 4 * limits::KEY_LEN_MAX > INDEX_LEN_MAX {
             return refused(format!(
-                "the index of a table takes at most {META_LEN_MAX} bytes"
+                "the root of a table's index takes at most {INDEX_LEN_MAX} bytes"
             ));
         }
         self.end_block(Some(key.user_key))
@@ -361,6 +376,19 @@ impl TableWriter {
         out.append(&footer.encode())?;
         out.sync(sites::TABLE_WRITTEN)?;
         Ok(TableMeta { bytes, properties })
+    }
+}
+
+/// The beginning of a key, for messages.
+fn shown(key: &[u8]) -> String {
+    const MOST: usize = 40;
+    match key.get(..MOST) {
+        None => format!("the key b\"{}\"", key.escape_ascii()),
+        Some(head) => format!(
+            "the key b\"{}\"… of {} bytes",
+            head.escape_ascii(),
+            key.len()
+        ),
     }
 }
 

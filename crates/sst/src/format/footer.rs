@@ -3,12 +3,21 @@
 use thermocline_base::checksum::crc32c;
 
 use super::coding::{Fields, Unreadable, damaged, hex, len_of, u32_at};
-use super::{FOOTER_LEN, FORMAT_VERSION, META_LEN_MAX, TRAILER_LEN};
+use super::trailer::payload_len_max;
+use super::{FOOTER_LEN, FORMAT_VERSION, TRAILER_LEN};
 use crate::handle::{BlockHandle, BlockKind};
 use crate::identity::Identity;
 
 const MAGIC: &[u8; 8] = b"THCLTABL";
 const CRC_AT: usize = 64;
+
+/// The blocks before the footer, in order. The first two may be absent.
+const KINDS: [BlockKind; 4] = [
+    BlockKind::Filter,
+    BlockKind::RangeTombstones,
+    BlockKind::Index,
+    BlockKind::Properties,
+];
 
 /// What the footer of a table says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,7 +132,7 @@ impl Footer {
         }
         for (n, len) in self.lens().into_iter().enumerate() {
             // Stored, a block is never longer than without compression.
-            let right = TRAILER_LEN..=META_LEN_MAX + TRAILER_LEN;
+            let right = TRAILER_LEN..=payload_len_max(KINDS[n]) + TRAILER_LEN;
             let absent = n < 2 && len == 0;
             if !absent && !right.contains(&len_of(len)) {
                 let expected = format!("{} to {}", right.start(), right.end());
@@ -136,19 +145,13 @@ impl Footer {
     /// The blocks before the footer: filter, range tombstones, index root, properties; the first two
     /// only if they are there.
     pub fn blocks(&self) -> [Option<BlockHandle>; 4] {
-        let kinds = [
-            BlockKind::Filter,
-            BlockKind::RangeTombstones,
-            BlockKind::Index,
-            BlockKind::Properties,
-        ];
         let mut offset = self.data_end;
         let mut n = 0;
         self.lens().map(|len| {
             let handle = BlockHandle {
                 offset,
                 len,
-                kind: kinds[n],
+                kind: KINDS[n],
             };
             offset += u64::from(len);
             n += 1;

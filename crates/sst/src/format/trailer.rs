@@ -4,7 +4,7 @@ use thermocline_base::checksum::{crc32c, seeded};
 use thermocline_base::planted::{self, Bug};
 
 use super::coding::{Unreadable, damaged, hex, len_of, len32, u32_at};
-use super::{DATA_LEN_MAX, META_LEN_MAX, TRAILER_LEN};
+use super::{DATA_LEN_MAX, INDEX_LEN_MAX, PROPERTIES_LEN_MAX, TOMBSTONES_LEN_MAX, TRAILER_LEN};
 use crate::compress::{self, Compressor};
 use crate::handle::BlockKind;
 
@@ -20,7 +20,9 @@ pub(crate) fn crc_start(seed: u64, offset: u64) -> u32 {
 pub(crate) fn payload_len_max(kind: BlockKind) -> usize {
     match kind {
         BlockKind::Data => DATA_LEN_MAX,
-        _ => META_LEN_MAX,
+        BlockKind::Index | BlockKind::Filter => INDEX_LEN_MAX,
+        BlockKind::RangeTombstones => TOMBSTONES_LEN_MAX,
+        BlockKind::Properties => PROPERTIES_LEN_MAX,
     }
 }
 

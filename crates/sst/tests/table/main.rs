@@ -11,3 +11,5 @@ mod fuzz;
 mod golden;
 mod model;
 mod planted;
+mod reads;
+mod refusals;

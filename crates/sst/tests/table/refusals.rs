@@ -1,0 +1,219 @@
+//! What a writer refuses, and that the rest is written.
+
+use std::path::Path;
+
+use thermocline_base::{BlobRef, ErrorKind, FileId, Kind, SeqNo};
+use thermocline_env::{OpenMode, Storage};
+use thermocline_sst::{
+    BLOB_FILES_MAX, Compression, FILTER_KEYS_MAX, FileSource, KeyRef, TOMBSTONES_LEN_MAX,
+    TablePart, TableWriter, Value, WriteOptions, get, open_table,
+};
+
+use crate::common::*;
+
+#[test]
+fn what_cannot_be_is_refused_and_the_rest_is_written() {
+    let fs = fresh();
+    let options = WriteOptions::default();
+    let mut writer = TableWriter::create(&fs, &path(7), identity(7), CF, options).unwrap();
+    let blob = Value::Blob(BlobRef {
+        file: FileId(1),
+        offset: 64,
+        len: 1,
+    });
+    let at = |key, seqno| KeyRef::new(key, SeqNo(seqno));
+    writer
+        .add(at(b"m", 5), Kind::Put, Value::Inline(b"v"))
+        .unwrap();
+    writer
+        .add(at(b"m", 5), Kind::RangeDelete, Value::Inline(b"n"))
+        .unwrap();
+    let (long, large) = (vec![0x7f; 65_536], vec![0; (1 << 20) + 1]);
+    let cases: [(KeyRef<'_>, Kind, Value<'_>, &str); 13] = [
+        (
+            at(b"m", 5),
+            Kind::Put,
+            Value::Inline(b""),
+            "must not be written after",
+        ),
+        (
+            at(b"m", 6),
+            Kind::Put,
+            Value::Inline(b""),
+            "must not be written after",
+        ),
+        (
+            at(b"a", 1),
+            Kind::Delete,
+            Value::Inline(b""),
+            "must not be written after",
+        ),
+        (at(b"n", u64::MAX), Kind::Put, Value::Inline(b""), "seqno"),
+        (at(&long, 5), Kind::Put, Value::Inline(b""), "65535"),
+        (at(b"n", 5), Kind::Put, Value::Inline(&large), "1048576"),
+        (at(b"n", 5), Kind::Delete, Value::Inline(b"v"), "Delete"),
+        (at(b"n", 5), Kind::Delete, blob, "Delete"),
+        (at(b"n", 5), Kind::RangeDelete, blob, "RangeDelete"),
+        (at(b"n", 5), Kind::RangeDelete, Value::Inline(b"n"), "empty"),
+        (
+            at(b"n", 5),
+            Kind::RangeDelete,
+            Value::Inline(&long),
+            "65535",
+        ),
+        (
+            at(b"a", 5),
+            Kind::RangeDelete,
+            Value::Inline(b"z"),
+            "must not be written after",
+        ),
+        (
+            at(b"m", 5),
+            Kind::RangeDelete,
+            Value::Inline(b"z"),
+            "must not be written after",
+        ),
+    ];
+    for (key, kind, value, text) in cases {
+        let error = writer.add(key, kind, value).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+        assert!(error.to_string().contains(text), "{error}");
+    }
+    writer.add(at(b"n", 5), Kind::Merge, blob).unwrap();
+    assert_eq!(writer.entries(), 3);
+    assert!(writer.bytes() > 0);
+    assert_eq!(writer.finish().unwrap().properties.entries, 2);
+    assert_eq!(read_all(&fs, 7).unwrap().entries.len(), 2);
+}
+
+#[test]
+fn options_that_make_no_sense_are_refused_and_no_file_is_made() {
+    let right = WriteOptions::default();
+    let wrong = [
+        WriteOptions {
+            block_bytes: 63,
+            ..right
+        },
+        WriteOptions {
+            block_bytes: (1 << 20) + 1,
+            ..right
+        },
+        WriteOptions {
+            index_block_bytes: 0,
+            ..right
+        },
+        WriteOptions {
+            restart_interval: 0,
+            ..right
+        },
+        WriteOptions {
+            compression: Compression::Zstd(0),
+            ..right
+        },
+    ];
+    for options in wrong {
+        let fs = fresh();
+        let made = TableWriter::create(&fs, &path(7), identity(7), CF, options);
+        assert_eq!(made.unwrap_err().kind(), ErrorKind::InvalidArgument);
+        assert!(fs.list(Path::new("/db")).unwrap().is_empty());
+    }
+}
+
+#[test]
+fn a_table_never_overwrites_a_file() {
+    let fs = fresh();
+    fs.install(&path(7), b"a stranger's");
+    let options = WriteOptions::default();
+    let made = TableWriter::create(&fs, &path(7), identity(7), CF, options);
+    assert_eq!(made.unwrap_err().kind(), ErrorKind::Io);
+    assert_eq!(fs.contents(&path(7)).unwrap(), b"a stranger's");
+}
+
+/// Up to the last one that fits, and the table opens.
+#[test]
+fn more_range_tombstones_than_a_table_takes_are_refused() {
+    let fs = fresh();
+    let options = WriteOptions::default();
+    let mut writer = TableWriter::create(&fs, &path(7), identity(7), CF, options).unwrap();
+    let (mut added, mut full_at) = (0, None);
+    for n in 0.. {
+        let key = [&[n][..], &[0; 65_000]].concat();
+        let end = [&[n][..], &[1; 65_000]].concat();
+        let start = KeyRef::new(&key, SeqNo(5));
+        match writer.add(start, Kind::RangeDelete, Value::Inline(&end)) {
+            Ok(()) => added += 1,
+            Err(e) => {
+                assert_eq!(e.kind(), ErrorKind::InvalidArgument);
+                break;
+            }
+        }
+        full_at = full_at.or(writer.is_full().then_some(n));
+    }
+    assert_eq!(added, TOMBSTONES_LEN_MAX / 130_010);
+    assert!(usize::from(full_at.unwrap()) < added);
+    assert_eq!(
+        writer.finish().unwrap().properties.range_tombstones,
+        added as u64
+    );
+    assert_eq!(read_all(&fs, 7).unwrap().tombstones.len(), added);
+}
+
+#[test]
+fn more_blob_files_than_a_table_takes_are_refused() {
+    let fs = fresh();
+    let options = WriteOptions::default();
+    let mut writer = TableWriter::create(&fs, &path(7), identity(7), CF, options).unwrap();
+    let mut add = |n: u64, file: u64| {
+        let blob = BlobRef {
+            file: FileId(file),
+            offset: 64,
+            len: 9,
+        };
+        let key = n.to_be_bytes();
+        writer.add(KeyRef::new(&key, SeqNo(1)), Kind::Put, Value::Blob(blob))
+    };
+    let most = BLOB_FILES_MAX as u64;
+    (0..most).for_each(|n| add(n, n).unwrap());
+    assert_eq!(
+        add(most, most).unwrap_err().kind(),
+        ErrorKind::InvalidArgument
+    );
+    add(most, 7).unwrap();
+    assert!(writer.is_full());
+    let meta = writer.finish().unwrap();
+    assert_eq!(meta.properties.blobs.len(), BLOB_FILES_MAX);
+    let (table, _) = open(&fs, 7).unwrap();
+    assert_eq!(table.properties(), &meta.properties);
+}
+
+/// A table of more keys than a filter takes has none, and finds them all the same.
+#[test]
+fn more_keys_than_a_filter_takes() {
+    let dir = tempfile::tempdir().unwrap();
+    let env = thermocline_env::Env::real();
+    let path = dir.path().join("000007.sst");
+    let options = WriteOptions {
+        compression: Compression::Lz4,
+        ..WriteOptions::default()
+    };
+    let mut writer = TableWriter::create(&*env.storage, &path, identity(7), CF, options).unwrap();
+    let keys = FILTER_KEYS_MAX as u64 + 1;
+    for n in 0..keys {
+        let key = n.to_be_bytes();
+        writer
+            .add(KeyRef::new(&key, SeqNo(1)), Kind::Put, Value::Inline(b""))
+            .unwrap();
+    }
+    assert_eq!(writer.finish().unwrap().properties.user_keys, keys);
+    let file = env.storage.open(&path, OpenMode::Read).unwrap();
+    let table = open_table(&*file, identity(7)).unwrap();
+    assert!(table.may_contain(b"not there"));
+    let (part, source) = (TablePart::whole(table), FileSource(file));
+    for n in (0..keys).step_by(10_007).chain([keys - 1]) {
+        assert!(
+            get(&part, &n.to_be_bytes(), SeqNo::MAX, &source)
+                .unwrap()
+                .is_some()
+        );
+    }
+}
