@@ -9,11 +9,16 @@ use xorf::{BinaryFuse8, Descriptor, Filter as _};
 use thermocline_base::checksum::hash64_seeded;
 
 use crate::format::coding::{Fields, Unreadable, damaged, len_of};
-use crate::format::{FILTER_FUSE8, FILTER_HEAD};
+use crate::format::{FILTER_FUSE8, FILTER_HEAD, INDEX_LEN_MAX};
 
 /// Most user keys that a filter is built over; a table with more has none. (Each takes 8 bytes of
 /// memory while the table is written, and about 30 while its filter is built.)
 pub const FILTER_KEYS_MAX: usize = 4 << 20;
+
+const _: () = assert!(
+    FILTER_KEYS_MAX / 8 * 9 + (1 << 20) < INDEX_LEN_MAX,
+    "nine bits per key, and segments that are not full"
+);
 
 /// What stands for a user key in the filter of a table with this seed.
 pub(crate) fn hash(key: &[u8], table_seed: u64) -> u64 {

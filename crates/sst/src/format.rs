@@ -106,7 +106,7 @@ pub const DATA_LEN_MAX: usize = 2 << 20;
 
 /// Longest payload of an index block or filter before compression. This limit and the next two bound
 /// what opening a table takes in memory, whoever wrote it, to less than 64 MiB.
-pub const INDEX_LEN_MAX: usize = 8 << 20;
+pub const INDEX_LEN_MAX: usize = 6 << 20;
 
 /// Longest payload of the range tombstones before compression.
 pub const TOMBSTONES_LEN_MAX: usize = 4 << 20;

@@ -286,7 +286,7 @@ fn a_property_that_a_newer_version_added_is_passed_over() {
 fn a_block_that_claims_to_be_huge_is_refused_before_memory_is_taken() {
     let (_, bytes) = sample(4, WriteOptions::default());
     for (block, (_, len)) in meta_blocks(&bytes).into_iter().enumerate() {
-        let most = [8 << 20, 4 << 20, 8 << 20, 1 << 20][block];
+        let most = [6 << 20, 4 << 20, 6 << 20, 1 << 20][block];
         // As if compressed with LZ4, to 4 GiB - 1 and to one byte too many.
         for claimed in [u32::MAX, most + 1] {
             let mut huge = bytes.clone();
