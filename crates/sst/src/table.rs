@@ -6,10 +6,12 @@ use std::sync::Arc;
 use thermocline_base::{Result, SeqNo};
 
 use crate::block::Block;
+use crate::block::cursor::BlockCursor;
 use crate::filter::Filter;
 use crate::format::coding::damaged;
 use crate::format::trailer;
 use crate::handle::{BlockHandle, BlockKind};
+use crate::key::KeyRef;
 use crate::properties::Properties;
 use crate::tombstones::{RangeTombstone, RangeTombstones};
 
@@ -91,6 +93,20 @@ impl Table {
     /// say yes, about once in 256 times; if it has any, it says yes.
     pub fn may_contain(&self, key: &[u8]) -> bool {
         self.filter.as_ref().is_none_or(|f| f.may_contain(key))
+    }
+
+    /// About where in the file, in bytes, the entries of `key` would begin; without reading anything. Not
+    /// above what it says of a greater key. Exact to a data block, or, where the index has two levels, to
+    /// the blocks of one index block.
+    pub fn approximate_offset(&self, key: &[u8]) -> u64 {
+        let mut cursor = BlockCursor::new(Arc::clone(&self.root));
+        if !cursor.seek(KeyRef::new(key, SeqNo::MAX)) {
+            return self.data_end;
+        }
+        match cursor.prev() {
+            true => cursor.handle().end(),
+            false => 0,
+        }
     }
 
     /// Its range tombstones, by start, then newest first. They may overlap.

@@ -43,14 +43,10 @@ impl BlobFile {
     /// # Errors
     /// As [`BlobFile::new`]; those of reading.
     pub fn open(file: &dyn File, identity: Identity) -> Result<BlobFile> {
-        let mut header = vec![0; BLOB_HEADER_LEN];
-        let got = file.read_at(&mut header, 0)?;
-        header.truncate(got);
-        // A short read is told from a short file by the file's length.
-        if got < BLOB_HEADER_LEN && file.len()? >= BLOB_HEADER_LEN as u64 {
-            header.resize(BLOB_HEADER_LEN, 0);
-            file.read_exact_at(&mut header, 0)?;
-        }
+        // Of a file that is shorter, what there is: that is damage, and a read that fell short is not.
+        let len = file.len()?.min(BLOB_HEADER_LEN as u64);
+        let mut header = vec![0; usize::try_from(len).expect("at most a header")];
+        file.read_exact_at(&mut header, 0)?;
         BlobFile::new(identity, file.path().display().to_string(), &header)
     }
 

@@ -3,11 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use thermocline_base::{Error, ErrorKind, Kind, Result, SeqNo};
-use thermocline_env::Storage;
+use thermocline_base::{BlobRef, Error, ErrorKind, FileId, Kind, Result, SeqNo};
 use thermocline_env::fault::{Fault, FaultStorage, Plan, Repeat};
+use thermocline_env::{OpenMode, Storage};
 use thermocline_sst::{
-    BlobWriter, KeyRef, SyncCursor, TablePart, TableWriter, Value, WriteOptions, get, verify_table,
+    BlobFile, BlobRecords, BlobWriter, KeyRef, SyncCursor, TablePart, TableWriter, Value,
+    WriteOptions, get, read_blob, verify_table,
 };
 use thermocline_testkit::Rng;
 
@@ -107,7 +108,7 @@ fn lost_and_misdirected_writes_are_found() {
             work,
             |_, fs, answer, what| {
                 answer.unwrap();
-                let file = fs.open(&path(7), thermocline_env::OpenMode::Read).unwrap();
+                let file = fs.open(&path(7), OpenMode::Read).unwrap();
                 let faults = verify_table(&file, identity(7)).faults;
                 assert!(!faults.is_empty(), "{what}");
                 let errors = faults.iter().all(|e| e.kind() == ErrorKind::Corruption);
@@ -309,4 +310,44 @@ fn a_failed_call_of_a_blob_writer_is_an_error_that_names_the_file() {
         ErrorKind::Poisoned
     );
     assert_eq!(writer.sync().unwrap_err().kind(), ErrorKind::Poisoned);
+}
+
+#[test]
+fn a_failed_read_of_a_blob_is_an_error_that_names_the_file() {
+    let file = Path::new("/db/000009.blob");
+    let first = BlobRef {
+        file: FileId(9),
+        offset: 64,
+        len: 100,
+    };
+    let prepare = |fs: &thermocline_env::sim::SimFs| {
+        let mut writer = BlobWriter::create(fs, file, identity(9)).unwrap();
+        assert_eq!(writer.append(CF, b"key", &[5; 100]).unwrap(), first);
+        writer.finish().unwrap();
+    };
+    let work = |disk: &FaultStorage| {
+        let opened = disk.open(file, OpenMode::Read)?;
+        let blobs = BlobFile::open(&*opened, identity(9))?;
+        assert_eq!(read_blob(&blobs, &*opened, first)?, [5; 100]);
+        let entry = BlobRecords::new(&blobs, &*opened, opened.len()?).next();
+        assert_eq!(entry.unwrap()?.key, b"key");
+        Ok(())
+    };
+    let mut runs = 0;
+    for fault in [
+        Fault::Eio,
+        Fault::ShortRead(0),
+        Fault::ShortRead(2),
+        Fault::FlipBit(1),
+        Fault::FlipBit(500),
+    ] {
+        let check = |disk: &FaultStorage, _: &_, answer: Result<()>, what: &str| {
+            let error = answer.expect_err(what);
+            assert!(error.to_string().contains("000009.blob"), "{what}: {error}");
+            disk.disarm();
+            work(disk).unwrap();
+        };
+        runs += at_every_call(fault, work, check, prepare);
+    }
+    assert!(runs > 30);
 }
