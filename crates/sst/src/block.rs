@@ -209,3 +209,6 @@ fn handle_of(body: &[u8], raw: &RawEntry, level: u8) -> Option<BlockHandle> {
 fn restart_key<'a>(body: &'a [u8], raw: &RawEntry) -> KeyRef<'a> {
     KeyRef::new(&body[raw.rest.clone()], thermocline_base::SeqNo(raw.seqno))
 }
+
+#[cfg(test)]
+mod tests;

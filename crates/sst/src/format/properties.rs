@@ -208,3 +208,79 @@ fn decode_creation(body: &mut Fields<'_>, p: &mut Properties) -> Result<(), Unre
     p.restart_interval = body.u16()?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::KeyRef;
+
+    fn sample() -> Properties {
+        let identity = Identity::new([3; 16], FileId(9));
+        let mut p = Properties::empty(identity, CfId(7));
+        p.entries = 2;
+        p.cover(KeyRef::new(b"k", SeqNo(5)), KeyRef::new(b"k", SeqNo(5)));
+        p.cover(KeyRef::new(b"a", SeqNo(9)), KeyRef::new(b"z", SeqNo::MAX));
+        p.compression = Compression::Lz4;
+        p.creation = Creation::Ingest;
+        p
+    }
+
+    fn with_blobs(files: &[u64]) -> Properties {
+        let mut p = sample();
+        let blob = |&file| BlobUse {
+            file: FileId(file),
+            values: 1,
+            bytes: 2,
+        };
+        p.blobs = files.iter().map(blob).collect();
+        p
+    }
+
+    fn reads(p: &Properties) -> Result<Properties, Unreadable> {
+        decode(&encode(p), &sample().identity)
+    }
+
+    #[test]
+    fn they_read_as_they_were_written_and_cut_ones_are_refused() {
+        for p in [
+            sample(),
+            with_blobs(&[1, 2, 900]),
+            Properties::empty(sample().identity, CfId(1)),
+        ] {
+            let bytes = encode(&p);
+            assert_eq!(decode(&bytes, &p.identity), Ok(p.clone()));
+        }
+        // Only what comes last may be missing, and then it is as by default.
+        let bytes = encode(&sample());
+        let creation = bytes.len() - 13;
+        for len in 0..bytes.len() {
+            let cut = decode(&bytes[..len], &sample().identity);
+            assert_eq!(cut.is_ok(), len == creation, "{len}");
+        }
+    }
+
+    #[test]
+    fn contradictions_are_refused() {
+        let mut wrong = vec![with_blobs(&[2, 1]), with_blobs(&[1, 1])];
+        let mut change = |change: &dyn Fn(&mut Properties)| {
+            let mut p = sample();
+            change(&mut p);
+            wrong.push(p);
+        };
+        change(&|p| p.smallest = None);
+        change(&|p| p.largest = None);
+        change(&|p| p.seqnos = None);
+        change(&|p| p.entries = 0);
+        change(&|p| p.seqnos = Some((SeqNo(9), SeqNo(5))));
+        change(&|p| std::mem::swap(&mut p.smallest, &mut p.largest));
+        change(&|p| p.identity.file = FileId(8));
+        change(&|p| p.identity.db_id = [4; 16]);
+        for p in wrong {
+            assert!(
+                matches!(reads(&p), Err(Unreadable::Damaged { .. })),
+                "{p:?}"
+            );
+        }
+        assert_eq!(reads(&sample()), Ok(sample()));
+    }
+}

@@ -222,6 +222,11 @@ fn offsets_are_about_right() {
         let (table, _) = open(&fs, 7).unwrap();
         let at = |n: u64| table.approximate_offset(format!("{n:06}").as_bytes());
         assert_eq!((table.approximate_offset(b""), at(0)), (0, 0));
+        if index_block_bytes == 1 << 20 {
+            let mut distinct: Vec<u64> = (0..4000).map(at).collect();
+            distinct.dedup();
+            assert_eq!(distinct.len() as u64, meta.properties.data_blocks);
+        }
         let end = table.approximate_offset(b"9");
         assert!(end >= meta.properties.data_bytes && end < meta.bytes);
         for n in 1..4000 {
