@@ -77,3 +77,16 @@ impl PartialOrd for InternalKey {
         Some(self.cmp(other))
     }
 }
+
+/// The beginning of a key, for messages.
+pub(crate) fn shown(key: &[u8]) -> String {
+    const MOST: usize = 40;
+    match key.get(..MOST) {
+        None => format!("the key b\"{}\"", key.escape_ascii()),
+        Some(head) => format!(
+            "the key b\"{}\"… of {} bytes",
+            head.escape_ascii(),
+            key.len()
+        ),
+    }
+}

@@ -20,7 +20,7 @@ use crate::format::{
 use crate::handle::BlockKind;
 use crate::identity::Identity;
 use crate::index::{self, IndexBuilder};
-use crate::key::{InternalKey, KeyRef};
+use crate::key::{InternalKey, KeyRef, shown};
 use crate::options::WriteOptions;
 use crate::output::Output;
 use crate::placement::Placement;
@@ -376,19 +376,6 @@ impl TableWriter {
         out.append(&footer.encode())?;
         out.sync(sites::TABLE_WRITTEN)?;
         Ok(TableMeta { bytes, properties })
-    }
-}
-
-/// The beginning of a key, for messages.
-fn shown(key: &[u8]) -> String {
-    const MOST: usize = 40;
-    match key.get(..MOST) {
-        None => format!("the key b\"{}\"", key.escape_ascii()),
-        Some(head) => format!(
-            "the key b\"{}\"… of {} bytes",
-            head.escape_ascii(),
-            key.len()
-        ),
     }
 }
 

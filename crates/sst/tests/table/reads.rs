@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use thermocline_base::{Result, SeqNo};
 use thermocline_sst::{
-    Block, BlockHandle, BlockKind, BlockSource, Cursor, FileSource, Get, KeyRef, Move, Step, Table,
-    TablePart, WriteOptions, get,
+    BlobFile, BlobWriter, Block, BlockHandle, BlockKind, BlockSource, Cursor, FileSource,
+    FoundValue, Get, KeyRef, Move, Opening, Step, Table, TablePart, TableWriter, WriteOptions, get,
 };
 use thermocline_testkit::Rng;
 
@@ -244,4 +244,21 @@ fn offsets_are_about_right() {
         .write(&fs, 7, WriteOptions::default())
         .unwrap();
     assert_eq!(open(&fs, 7).unwrap().0.approximate_offset(b"k"), 0);
+}
+
+/// Tables are shared by threads; readers and writers may move between them, as coroutines do.
+#[test]
+fn what_is_shared_and_what_moves() {
+    fn shared<T: Send + Sync>() {}
+    fn moves<T: Send>() {}
+    shared::<Table>();
+    shared::<TablePart>();
+    shared::<Block>();
+    shared::<BlobFile>();
+    shared::<FoundValue>();
+    moves::<Get<'_>>();
+    moves::<Cursor>();
+    moves::<Opening>();
+    moves::<TableWriter>();
+    moves::<BlobWriter>();
 }
