@@ -14,7 +14,7 @@
 //! | open one | [`open_table`], or [`Opening`] where the caller reads |
 //! | read one | [`TablePart`] (all of it or within limits), [`get`], [`SyncCursor`] |
 //! | the same without I/O | [`Get`] and [`Cursor`] answer or say which block they [need](Step::Need) |
-//! | put a cache in between | [`BlockSource`], which gives `Arc<Block>`, charged by bytes |
+//! | put a cache in between | [`BlockCache`], a [`BlockSource`] with a budget in bytes for all stores of a process |
 //! | separate large values | [`BlobWriter`], [`BlobFile`], [`read_blob`] |
 //! | check everything | [`verify_table`], [`verify_blobs`] |
 //!
@@ -101,6 +101,7 @@
 
 mod blob;
 mod block;
+mod cache;
 mod compress;
 mod cursor;
 mod filter;
@@ -129,6 +130,7 @@ pub use blob::{
     RECORD_HEADER_LEN, read_blob, verify_blobs,
 };
 pub use block::Block;
+pub use cache::{BlockCache, CacheUse, CachedSource, StoreCache};
 pub use compress::Compression;
 pub use cursor::{Cursor, Move};
 pub use filter::FILTER_KEYS_MAX;

@@ -2,6 +2,7 @@
 //! bytes themselves.
 
 mod blobs;
+mod cache;
 mod common;
 mod crash;
 mod damage;

@@ -1,0 +1,151 @@
+//! The cache of blocks: whose blocks it gives, how many bytes it keeps, and what it does with errors.
+
+use std::sync::Arc;
+
+use thermocline_base::{ErrorKind, SeqNo};
+use thermocline_env::fault::{Fault, FaultStorage, Plan, Repeat};
+use thermocline_env::{File, OpenMode, Storage};
+use thermocline_sst::{
+    BlockCache, CachedSource, FoundValue, StoreCache, TablePart, WriteOptions, get, open_table,
+};
+
+use crate::common::*;
+
+const KEYS: u64 = 2000;
+
+fn key(n: u64) -> Vec<u8> {
+    format!("key{n:06}").into_bytes()
+}
+
+/// A table of `KEYS` keys with values of 200 bytes `byte`.
+fn write(storage: &dyn Storage, file: u64, byte: u8) -> Arc<dyn File> {
+    let entries = (0..KEYS).map(|n| Entry::put(&key(n), n + 1, &[byte; 200]));
+    let contents = Contents::of(entries.collect());
+    contents
+        .write(storage, file, WriteOptions::default())
+        .unwrap();
+    storage.open(&path(file), OpenMode::Read).unwrap()
+}
+
+struct Reader {
+    part: TablePart,
+    source: CachedSource,
+}
+
+impl Reader {
+    fn new(store: &StoreCache, file: Arc<dyn File>, number: u64) -> Reader {
+        let table = open_table(&*file, identity(number)).unwrap();
+        Reader {
+            part: TablePart::whole(table),
+            source: store.source(file),
+        }
+    }
+
+    fn blocks(&self) -> u64 {
+        self.part.table().properties().data_blocks
+    }
+
+    /// The byte of key `n`'s value.
+    fn byte(&self, n: u64) -> thermocline_base::Result<u8> {
+        let found = get(&self.part, &key(n), SeqNo(1 << 40), &self.source)?.unwrap();
+        match found.value {
+            FoundValue::Inline(value) => Ok(value[0]),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn blocks_are_found_where_they_were_read_and_nowhere_else() {
+    let cache = BlockCache::new(64 << 20);
+    // Two stores whose databases and files have the same ids, as a copied folder's have; and two
+    // files of one store.
+    let disks = [fresh(), fresh()];
+    let stores = [cache.store(), cache.store()];
+    let mut readers = Vec::new();
+    for (byte, (disk, store)) in (0..).step_by(2).zip(disks.iter().zip(&stores)) {
+        for file in [7, 8] {
+            let byte = byte + u8::try_from(file - 7).unwrap();
+            readers.push((Reader::new(store, write(disk, file, byte), file), byte));
+        }
+    }
+    for _ in 0..3 {
+        for (reader, byte) in &readers {
+            for n in (0..KEYS).step_by(17) {
+                assert_eq!(reader.byte(n).unwrap(), *byte);
+            }
+        }
+    }
+    let usage = cache.usage();
+    assert!(usage.hits > 2 * usage.misses, "{usage:?}");
+    assert_eq!(usage.blocks, usage.misses, "all fit");
+    assert_eq!(usage.bytes, cache.bytes());
+}
+
+#[test]
+fn the_budget_is_kept_whatever_is_read() {
+    for bytes_max in [0, 10_000, 100_000, 300_000] {
+        let disk = fresh();
+        let cache = BlockCache::new(bytes_max);
+        let store = cache.store();
+        let readers: Vec<Reader> = (1..4)
+            .map(|file| {
+                let byte = u8::try_from(file).unwrap();
+                Reader::new(&store, write(&disk, file, byte), file)
+            })
+            .collect();
+        let all: u64 = readers.iter().map(Reader::blocks).sum();
+        for round in 0..2 {
+            for (reader, byte) in readers.iter().zip(1..) {
+                for n in 0..KEYS {
+                    assert_eq!(reader.byte(n * 7 % KEYS).unwrap(), byte, "{round}");
+                    let bytes = cache.bytes();
+                    assert!(bytes <= bytes_max, "{bytes} of {bytes_max}");
+                }
+            }
+        }
+        let usage = cache.usage();
+        assert_eq!(usage.bytes_max, bytes_max);
+        assert!(usage.misses > all, "{usage:?}: more than fits was read");
+        assert_eq!(usage.blocks > 0, bytes_max > 0, "{usage:?}");
+    }
+}
+
+#[test]
+fn threads_that_miss_a_block_together_read_it_once() {
+    let disk = fresh();
+    let cache = BlockCache::new(64 << 20);
+    let reader = Reader::new(&cache.store(), write(&disk, 7, 1), 7);
+    let begin = std::sync::Barrier::new(4);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                begin.wait();
+                for n in 0..KEYS {
+                    assert_eq!(reader.byte(n).unwrap(), 1);
+                }
+            });
+        }
+    });
+    let usage = cache.usage();
+    assert_eq!(usage.misses, usage.blocks, "{usage:?}");
+    assert!(usage.blocks >= reader.blocks());
+}
+
+#[test]
+fn an_error_is_told_and_not_kept() {
+    let disk = FaultStorage::over_sim(fresh());
+    let cache = BlockCache::new(64 << 20);
+    let reader = Reader::new(&cache.store(), write(&disk, 7, 1), 7);
+    for n in [0, KEYS / 2, KEYS - 1] {
+        disk.arm(Plan {
+            fault: Fault::Eio,
+            op: None,
+            at: disk.calls_for(Fault::Eio, None),
+            repeat: Repeat::Once,
+        });
+        let error = reader.byte(n).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+        assert_eq!(reader.byte(n).unwrap(), 1);
+    }
+}
