@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
-use thermocline_base::Steps;
+use thermocline_art::Moments;
 use thermocline_base::options::{Emulation, RegionDemand};
+use thermocline_base::{BatchEntry, CfId, Kind, SeqNo, Steps};
 use thermocline_env::Env;
-use thermocline_halloc::{Space, SpaceSpec};
+use thermocline_halloc::{Reserve, Space, SpaceSpec};
 use thermocline_pm::{Place, Region, RegionSpec, SimPm};
+
+use crate::{Chain, ChainWriter, ItemBuilder, Memtable, Persist, item_bytes};
 
 /// A simulated region that may grow to `pm` bytes, with a first part of `part_bytes_first`.
 pub(crate) fn space(pm: u64, part_bytes_first: u64) -> Arc<Space> {
@@ -24,4 +27,48 @@ pub(crate) fn space(pm: u64, part_bytes_first: u64) -> Arc<Space> {
     };
     let region = Region::create(&spec, Space::first_part_bytes(&space_spec)).unwrap();
     Arc::new(Space::create(region, &[9; 16], space_spec).unwrap())
+}
+
+/// Readers at these moments, ascending.
+pub(crate) struct Registered(pub Vec<SeqNo>);
+
+impl Moments for Registered {
+    fn any_in(&self, from: SeqNo, to: SeqNo) -> bool {
+        self.0.any_in(from, to)
+    }
+}
+
+/// A version of a key: family, key, seqno, and whether it is a put.
+pub(crate) type Row<'a> = (u16, &'a [u8], u64, bool);
+
+/// A generation with these versions, each kept in its index as if `readers` were registered.
+pub(crate) fn generation(
+    space: &Arc<Space>,
+    id: u64,
+    rows: &[Row<'_>],
+    readers: &[u64],
+) -> Memtable {
+    let chain = Chain::new(&[3; 16], id, 1, 17, 1);
+    let mut writer = ChainWriter::new(space.clone(), chain, None);
+    let memtable = Memtable::new(space.region().clone(), id, vec![chain]);
+    for &(cf, key, seqno, put) in rows {
+        let entry = BatchEntry {
+            kind: if put { Kind::Put } else { Kind::Delete },
+            cf: CfId(cf),
+            key,
+            value: if put { b"a value" } else { b"" },
+        };
+        let entries = std::iter::once(entry);
+        let bytes = item_bytes(entries.clone());
+        writer.ensure(bytes, Reserve::Keep).unwrap();
+        let grant = writer.grant(bytes);
+        let at = ItemBuilder::default()
+            .store(space.region(), &grant, entries, seqno, 0, Persist::Now)
+            .unwrap()[0];
+        let keep = || Registered(readers.iter().map(|&r| SeqNo(r)).collect());
+        memtable
+            .insert(CfId(cf), key, at, SeqNo(seqno), keep)
+            .unwrap();
+    }
+    memtable
 }

@@ -7,6 +7,7 @@
 use std::ops::{Bound, ControlFlow};
 
 pub use thermocline_art::Direction;
+use thermocline_art::Leaf;
 use thermocline_base::{CfId, Result, SeqNo};
 use thermocline_pm::PmOff;
 
@@ -62,6 +63,49 @@ impl Memtable {
 }
 
 impl Memtable {
+    /// The families of which it has records, ascending.
+    pub fn families(&self) -> impl Iterator<Item = CfId> {
+        self.trees_from(CfId(0)).map(|(cf, _)| cf)
+    }
+
+    /// Appends the records of up to `limit` keys of family `cf` to `out`, in ascending order of keys from
+    /// the bound on, of each key all versions that its index keeps, newest first. Returns whether there
+    /// may be more. For whoever moves a sealed generation elsewhere; prefetched as by
+    /// [`Memtable::scan`].
+    ///
+    /// # Errors
+    /// As [`Memtable::scan`].
+    pub fn scan_versions(
+        &self,
+        cf: CfId,
+        from: Bound<&[u8]>,
+        limit: usize,
+        out: &mut Vec<ScanEntry>,
+    ) -> Result<bool> {
+        let Some(tree) = self.tree(cf) else {
+            return Ok(false);
+        };
+        let guard = tree.pin();
+        let mut left = limit;
+        tree.scan(&guard, from, Direction::Forward, self.records(), |entry| {
+            let mut push = |leaf: Leaf| {
+                out.push(ScanEntry {
+                    at: PmOff(leaf.offset()),
+                });
+            };
+            match entry.list() {
+                None => push(entry.leaf()),
+                Some(list) => list.iter().for_each(|version| push(version.leaf)),
+            }
+            left = left.saturating_sub(1);
+            Ok(match left {
+                0 => ControlFlow::Break(()),
+                _ => ControlFlow::Continue(()),
+            })
+        })?;
+        Ok(left == 0)
+    }
+
     /// The offsets of the records of a valid item.
     ///
     /// # Errors
@@ -75,3 +119,6 @@ impl Memtable {
         Ok(offsets)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use thermocline_base::BatchEntry;
-use thermocline_halloc::{Reserve, Space};
+use thermocline_halloc::Space;
 
 use super::*;
-use crate::{Chain, ChainWriter, ItemBuilder, Persist, fixture, item_bytes};
+use crate::fixture::{self, Registered, Row, generation};
 
 const PM: u64 = 1 << 20;
 
@@ -14,46 +13,7 @@ fn space() -> Arc<Space> {
     fixture::space(PM, 256 << 10)
 }
 
-/// A version of a key: family, key, seqno, and whether it is a put.
-type Row<'a> = (u16, &'a [u8], u64, bool);
-
-/// A generation with these versions, each kept in its index as if `readers` were registered.
-fn generation(space: &Arc<Space>, id: u64, rows: &[Row<'_>], readers: &[u64]) -> Memtable {
-    let chain = Chain::new(&[3; 16], id, 1, 17, 1);
-    let mut writer = ChainWriter::new(space.clone(), chain, None);
-    let memtable = Memtable::new(space.region().clone(), id, vec![chain]);
-    for &(cf, key, seqno, put) in rows {
-        let entry = BatchEntry {
-            kind: if put { Kind::Put } else { Kind::Delete },
-            cf: CfId(cf),
-            key,
-            value: if put { b"a value" } else { b"" },
-        };
-        let entries = std::iter::once(entry);
-        let bytes = item_bytes(entries.clone());
-        writer.ensure(bytes, Reserve::Keep).unwrap();
-        let grant = writer.grant(bytes);
-        let at = ItemBuilder::default()
-            .store(space.region(), &grant, entries, seqno, 0, Persist::Now)
-            .unwrap()[0];
-        let keep = || Registered(readers.iter().map(|&r| SeqNo(r)).collect());
-        memtable
-            .insert(CfId(cf), key, at, SeqNo(seqno), keep)
-            .unwrap();
-    }
-    memtable
-}
-
-/// Readers at these moments, ascending.
-struct Registered(Vec<SeqNo>);
-
 const NOBODY: &Registered = &Registered(Vec::new());
-
-impl Moments for Registered {
-    fn any_in(&self, from: SeqNo, to: SeqNo) -> bool {
-        self.0.any_in(from, to)
-    }
-}
 
 fn readers(settled: u64, registered: &Registered) -> Readers<'_> {
     Readers {
