@@ -1,4 +1,6 @@
+use super::change::{CRITICAL, tag};
 use super::*;
+use crate::edit::{Change, NextIds, VersionEdit};
 
 const HEADER: Header = Header {
     file_no: 7,

@@ -1,4 +1,5 @@
 use super::*;
+use crate::format;
 
 fn created() -> Change {
     Change::Created {

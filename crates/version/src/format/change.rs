@@ -1,0 +1,225 @@
+//! The bytes of edits and their changes, as [`super`] draws them.
+
+use super::FORMAT_VERSION;
+use super::fields::{Fields, Unreadable, damaged, len32};
+use crate::edit::{Change, NextIds, VersionEdit};
+
+const CHANGE_HEADER_LEN: usize = 5;
+/// Of a tag: a reader that does not know it must stop.
+pub(super) const CRITICAL: u8 = 0x80;
+
+pub(super) mod tag {
+    pub const CREATED: u8 = 0x81;
+    pub const OPTIONS: u8 = 0x82;
+    pub const CF_CREATED: u8 = 0x83;
+    pub const CF_DROPPED: u8 = 0x84;
+    pub const GENERATION_CREATED: u8 = 0x85;
+    pub const GENERATION_DROPPED: u8 = 0x86;
+    pub const CHAIN_OPENED: u8 = 0x87;
+    pub const CHAIN_CUT: u8 = 0x88;
+    pub const NEXT_IDS: u8 = 0x89;
+    pub const CF_OPTIONS: u8 = 0x8a;
+    pub const CHAIN_ADOPTED: u8 = 0x8b;
+}
+
+/// The bytes of an edit.
+pub fn encode_edit(edit: &VersionEdit) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for change in &edit.changes {
+        encode_change(change, &mut bytes);
+    }
+    bytes
+}
+
+/// Adds the bytes of one change.
+pub fn encode_change(change: &Change, bytes: &mut Vec<u8>) {
+    let header_at = bytes.len();
+    bytes.extend_from_slice(&[0; CHANGE_HEADER_LEN]);
+    let tag = encode_body(change, bytes);
+    let body_len = len32(bytes.len() - header_at - CHANGE_HEADER_LEN);
+    bytes[header_at] = tag;
+    bytes[header_at + 1..header_at + CHANGE_HEADER_LEN].copy_from_slice(&body_len.to_le_bytes());
+}
+
+fn encode_body(change: &Change, bytes: &mut Vec<u8>) -> u8 {
+    match change {
+        Change::Created { db_id, region_id } => {
+            bytes.extend_from_slice(db_id);
+            bytes.extend_from_slice(region_id);
+            tag::CREATED
+        }
+        Change::Options(options) => {
+            encode_options(options, bytes);
+            tag::OPTIONS
+        }
+        Change::ColumnFamilyCreated { id, name } => {
+            bytes.extend_from_slice(&id.to_le_bytes());
+            bytes.extend_from_slice(name.as_bytes());
+            tag::CF_CREATED
+        }
+        Change::ColumnFamilyDropped { id } => {
+            bytes.extend_from_slice(&id.to_le_bytes());
+            tag::CF_DROPPED
+        }
+        Change::ColumnFamilyOptions { id, options } => {
+            bytes.extend_from_slice(&id.to_le_bytes());
+            encode_options(options, bytes);
+            tag::CF_OPTIONS
+        }
+        Change::GenerationCreated { id } => {
+            bytes.extend_from_slice(&id.to_le_bytes());
+            tag::GENERATION_CREATED
+        }
+        Change::GenerationDropped { id } => {
+            bytes.extend_from_slice(&id.to_le_bytes());
+            tag::GENERATION_DROPPED
+        }
+        Change::ChainOpened {
+            chain,
+            generation,
+            incarnation,
+            nonce,
+            base_seqno,
+            start,
+        } => {
+            bytes.extend_from_slice(&chain.to_le_bytes());
+            bytes.extend_from_slice(&generation.to_le_bytes());
+            bytes.extend_from_slice(&incarnation.to_le_bytes());
+            bytes.extend_from_slice(&nonce.to_le_bytes());
+            bytes.extend_from_slice(&base_seqno.to_le_bytes());
+            bytes.push(u8::from(start.is_some()));
+            bytes.extend_from_slice(&start.unwrap_or(0).to_le_bytes());
+            tag::CHAIN_OPENED
+        }
+        Change::ChainCut {
+            chain,
+            last_seqno,
+            end,
+        } => {
+            for number in [chain, last_seqno, end] {
+                bytes.extend_from_slice(&number.to_le_bytes());
+            }
+            tag::CHAIN_CUT
+        }
+        Change::ChainAdopted {
+            chain,
+            generation,
+            incarnation,
+            nonce,
+            base_seqno,
+            last_seqno,
+            end,
+        } => {
+            bytes.extend_from_slice(&chain.to_le_bytes());
+            bytes.extend_from_slice(&generation.to_le_bytes());
+            bytes.extend_from_slice(&incarnation.to_le_bytes());
+            for number in [nonce, base_seqno, last_seqno, end] {
+                bytes.extend_from_slice(&number.to_le_bytes());
+            }
+            tag::CHAIN_ADOPTED
+        }
+        Change::NextIds(next) => {
+            bytes.extend_from_slice(&next.chain.to_le_bytes());
+            bytes.extend_from_slice(&next.generation.to_le_bytes());
+            bytes.extend_from_slice(&next.cf.to_le_bytes());
+            bytes.extend_from_slice(&next.incarnation.to_le_bytes());
+            tag::NEXT_IDS
+        }
+    }
+}
+
+fn encode_options(options: &[(String, String)], bytes: &mut Vec<u8>) {
+    bytes.extend_from_slice(&len32(options.len()).to_le_bytes());
+    for text in options.iter().flat_map(|(name, value)| [name, value]) {
+        bytes.extend_from_slice(&len32(text.len()).to_le_bytes());
+        bytes.extend_from_slice(text.as_bytes());
+    }
+}
+
+/// Reads an edit. Allocates no more than the length of `bytes`, up to a small factor.
+///
+/// # Errors
+/// What is wrong with it, or the tag that only a newer version knows.
+pub fn decode_edit(bytes: &[u8]) -> Result<VersionEdit, Unreadable> {
+    let mut fields = Fields { bytes, at: 0 };
+    let mut changes = Vec::new();
+    while fields.at < bytes.len() {
+        let tag_at = fields.at;
+        let tag = fields.u8()?;
+        let len = fields.len32()?;
+        let end = fields.at.saturating_add(len);
+        if end > bytes.len() {
+            let room = bytes.len() - fields.at;
+            return Err(damaged("length of a change", tag_at + 1, room, len));
+        }
+        let mut body = Fields {
+            bytes: &bytes[..end],
+            at: fields.at,
+        };
+        fields.at = end;
+        match decode_body(tag, &mut body)? {
+            Some(change) => changes.push(change),
+            None if tag & CRITICAL == 0 => continue,
+            None => {
+                return Err(Unreadable::Newer(format!(
+                    "the manifest holds a change of kind {tag:#04x}, which a newer format version \
+                     than {FORMAT_VERSION} wrote"
+                )));
+            }
+        }
+        if body.at != end {
+            return Err(damaged("end of a change", body.at, body.at, end));
+        }
+    }
+    Ok(VersionEdit { changes })
+}
+
+fn decode_body(tag: u8, body: &mut Fields<'_>) -> Result<Option<Change>, Unreadable> {
+    Ok(Some(match tag {
+        tag::CREATED => Change::Created {
+            db_id: body.array()?,
+            region_id: body.array()?,
+        },
+        tag::OPTIONS => Change::Options(body.options()?),
+        tag::CF_CREATED => Change::ColumnFamilyCreated {
+            id: body.u16()?,
+            name: body.text_of(body.bytes.len() - body.at)?,
+        },
+        tag::CF_DROPPED => Change::ColumnFamilyDropped { id: body.u16()? },
+        tag::CF_OPTIONS => Change::ColumnFamilyOptions {
+            id: body.u16()?,
+            options: body.options()?,
+        },
+        tag::GENERATION_CREATED => Change::GenerationCreated { id: body.u64()? },
+        tag::GENERATION_DROPPED => Change::GenerationDropped { id: body.u64()? },
+        tag::CHAIN_OPENED => Change::ChainOpened {
+            chain: body.u64()?,
+            generation: body.u64()?,
+            incarnation: body.u32()?,
+            nonce: body.u64()?,
+            base_seqno: body.u64()?,
+            start: body.optional_u64()?,
+        },
+        tag::CHAIN_CUT => Change::ChainCut {
+            chain: body.u64()?,
+            last_seqno: body.u64()?,
+            end: body.u64()?,
+        },
+        tag::CHAIN_ADOPTED => Change::ChainAdopted {
+            chain: body.u64()?,
+            generation: body.u64()?,
+            incarnation: body.u32()?,
+            nonce: body.u64()?,
+            base_seqno: body.u64()?,
+            last_seqno: body.u64()?,
+            end: body.u64()?,
+        },
+        tag::NEXT_IDS => Change::NextIds(NextIds {
+            chain: body.u64()?,
+            generation: body.u64()?,
+            cf: body.u32()?,
+            incarnation: body.u32()?,
+        }),
+        _ => return Ok(None),
+    }))
+}

@@ -1,0 +1,282 @@
+//! Every byte of the manifest and of `CURRENT`. All numbers are little-endian.
+//!
+//! ## `MANIFEST-nnnnnn`
+//!
+//! A header of 64 bytes, then records, each at a multiple of 8.
+//!
+//! ```text
+//!  header, the same shape in every format version
+//!  offset size
+//!       0    8  magic "THCLMANI"
+//!       8    4  format version, 1
+//!      12    4  reserved, 0
+//!      16    8  file number, the one in the name
+//!      24   16  database id
+//!      40    8  durable length: the snapshot's end, durable before CURRENT named this file
+//!      48   12  reserved, 0
+//!      60    4  CRC32C of bytes 0..60
+//!
+//!  record
+//!       0    4  payload length n, 1 ..= 256 KiB
+//!       4    4  CRC32C of the length, the payload and the padding, started from
+//!               seeded(database id, file number; offset of the record)
+//!       8    n  payload: one edit
+//!     8+n  0-7  padding to a multiple of 8, 0
+//!
+//!  edit: changes, one after the other
+//!       0    1  tag; a tag with bit 7 set must be known, another one may be passed over
+//!       1    4  body length m
+//!       5    m  body
+//!
+//!  tag  body
+//!  0x81 Created             16 database id, 16 region id
+//!  0x82 Options             4 count; each: 4 length, name, 4 length, value (UTF-8)
+//!  0x83 ColumnFamilyCreated 2 id; the rest: name (UTF-8)
+//!  0x84 ColumnFamilyDropped 2 id
+//!  0x85 GenerationCreated   8 id
+//!  0x86 GenerationDropped   8 id
+//!  0x87 ChainOpened         8 chain, 8 generation, 4 incarnation, 8 nonce, 8 base seqno,
+//!                           1 whether it has a start (0 or 1), 8 start (0 if none)
+//!  0x88 ChainCut            8 chain, 8 last seqno, 8 end
+//!  0x89 NextIds             8 chain, 8 generation, 4 column family, 4 incarnation
+//!  0x8a ColumnFamilyOptions 2 id; then as Options
+//!  0x8b ChainAdopted        8 chain, 8 generation, 4 incarnation, 8 nonce, 8 base seqno,
+//!                           8 last seqno, 8 end
+//! ```
+//!
+//! ## `CURRENT`
+//!
+//! ```text
+//!  the live manifest's name, "\n"
+//!  32 hexadecimal digits: the database id, "\n"
+//!  8 hexadecimal digits: CRC32C of everything before, "\n"
+//! ```
+
+use thermocline_base::checksum::{crc32c, seeded};
+
+mod change;
+mod fields;
+
+pub use change::{decode_edit, encode_change, encode_edit};
+pub use fields::Unreadable;
+use fields::{Fields, damaged, len32};
+
+/// The format that this version writes, and the newest that it reads.
+pub const FORMAT_VERSION: u32 = 1;
+
+/// Bytes of a manifest's header.
+pub const HEADER_LEN: usize = 64;
+/// Bytes of a record before its payload.
+pub const RECORD_HEADER_LEN: usize = 8;
+/// Most bytes of one encoded edit.
+pub const PAYLOAD_LEN_MAX: usize = 256 << 10;
+/// Records begin at multiples of this.
+pub const RECORD_ALIGN: usize = 8;
+/// Most bytes of one record, padding included.
+pub const RECORD_LEN_MAX: usize = RECORD_HEADER_LEN + PAYLOAD_LEN_MAX;
+
+const MAGIC: &[u8; 8] = b"THCLMANI";
+const HEADER_CRC_AT: usize = 60;
+
+const _: () = assert!(HEADER_LEN.is_multiple_of(RECORD_ALIGN));
+const _: () = assert!(PAYLOAD_LEN_MAX.is_multiple_of(RECORD_ALIGN));
+
+/// What the header of a manifest says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Header {
+    /// The number in the file's name.
+    pub file_no: u64,
+    /// The database.
+    pub db_id: [u8; 16],
+    /// Up to here the file was durable before `CURRENT` named it.
+    pub durable_len: u64,
+}
+
+impl Header {
+    /// The header's bytes.
+    pub fn encode(&self) -> [u8; HEADER_LEN] {
+        let mut bytes = [0; HEADER_LEN];
+        bytes[0..8].copy_from_slice(MAGIC);
+        bytes[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.file_no.to_le_bytes());
+        bytes[24..40].copy_from_slice(&self.db_id);
+        bytes[40..48].copy_from_slice(&self.durable_len.to_le_bytes());
+        let crc = crc32c(0, &bytes[..HEADER_CRC_AT]);
+        bytes[HEADER_CRC_AT..].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    /// Reads a header.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn decode(bytes: &[u8; HEADER_LEN]) -> Result<Header, Unreadable> {
+        let mut fields = Fields { bytes, at: 0 };
+        let magic = fields.take(8)?;
+        if magic != MAGIC {
+            let expected = MAGIC.escape_ascii();
+            return Err(damaged("magic", 0, expected, magic.escape_ascii()));
+        }
+        let crc = crc32c(0, &bytes[..HEADER_CRC_AT]);
+        let stored = Fields {
+            bytes,
+            at: HEADER_CRC_AT,
+        }
+        .u32()?;
+        if stored != crc {
+            return Err(damaged(
+                "header checksum",
+                HEADER_CRC_AT,
+                hex(crc),
+                hex(stored),
+            ));
+        }
+        let version = fields.u32()?;
+        if version > FORMAT_VERSION {
+            return Err(Unreadable::Newer(format!(
+                "the manifest has format version {version}; this program reads up to version \
+                 {FORMAT_VERSION}"
+            )));
+        }
+        if version == 0 {
+            return Err(damaged("format version", 8, FORMAT_VERSION, version));
+        }
+        fields.zeros(4)?;
+        let header = Header {
+            file_no: fields.u64()?,
+            db_id: fields.array()?,
+            durable_len: fields.u64()?,
+        };
+        fields.zeros(12)?;
+        Ok(header)
+    }
+
+    /// Where the checksum of a record at `offset` starts from.
+    fn crc_start(&self, offset: u64) -> u32 {
+        let (low, high) = self.db_id.split_at(8);
+        let half = |half: &[u8]| u64::from_le_bytes(half.try_into().expect("eight bytes"));
+        let file = self.file_no.wrapping_mul(0xd6e8_feb8_6659_fd93);
+        seeded(half(low) ^ half(high).rotate_left(32) ^ file, offset)
+    }
+
+    fn record_crc(&self, offset: u64, len: &[u8], rest: &[u8]) -> u32 {
+        crc32c(crc32c(self.crc_start(offset), len), rest)
+    }
+
+    /// The record that holds `payload` at `offset`.
+    ///
+    /// # Panics
+    /// If the payload is empty or longer than [`PAYLOAD_LEN_MAX`].
+    pub fn encode_record(&self, payload: &[u8], offset: u64) -> Vec<u8> {
+        assert!((1..=PAYLOAD_LEN_MAX).contains(&payload.len()));
+        let len = len32(payload.len()).to_le_bytes();
+        let mut record = vec![0; record_len(payload.len())];
+        record[0..4].copy_from_slice(&len);
+        record[RECORD_HEADER_LEN..][..payload.len()].copy_from_slice(payload);
+        let crc = self.record_crc(offset, &len, &record[RECORD_HEADER_LEN..]);
+        record[4..8].copy_from_slice(&crc.to_le_bytes());
+        record
+    }
+
+    /// The payload of the record at the beginning of `bytes`, which lie at `offset`, and the
+    /// record's length; `None` if there is no whole and undamaged record.
+    pub fn decode_record<'a>(&self, bytes: &'a [u8], offset: u64) -> Option<(&'a [u8], usize)> {
+        let len = record_len_of(bytes)?;
+        let record = bytes.get(..len)?;
+        let (header, rest) = record.split_at(RECORD_HEADER_LEN);
+        let crc = u32::from_le_bytes(header[4..8].try_into().ok()?);
+        if crc != self.record_crc(offset, &header[..4], rest) {
+            return None;
+        }
+        let payload_len = usize::try_from(u32::from_le_bytes(header[..4].try_into().ok()?)).ok()?;
+        Some((&rest[..payload_len], len))
+    }
+}
+
+/// The bytes that a payload of this length takes as a record.
+pub fn record_len(payload_len: usize) -> usize {
+    RECORD_HEADER_LEN + payload_len.next_multiple_of(RECORD_ALIGN)
+}
+
+/// The length that the record at the beginning of `bytes` claims, if it can be one.
+pub fn record_len_of(bytes: &[u8]) -> Option<usize> {
+    let len = u32::from_le_bytes(bytes.get(..4)?.try_into().ok()?);
+    let len = usize::try_from(len).ok()?;
+    (1..=PAYLOAD_LEN_MAX)
+        .contains(&len)
+        .then(|| record_len(len))
+}
+
+fn hex(crc: u32) -> String {
+    format!("{crc:#010x}")
+}
+
+/// The file that names the live manifest.
+pub const CURRENT: &str = "CURRENT";
+/// What becomes [`CURRENT`] by a rename.
+pub const CURRENT_TEMP: &str = "CURRENT.tmp";
+/// No `CURRENT` is longer.
+pub const CURRENT_LEN_MAX: usize = 128;
+
+const NAME_PREFIX: &str = "MANIFEST-";
+
+/// The name of manifest `file_no`.
+///
+/// ```
+/// use thermocline_version::format::{manifest_name, manifest_no};
+/// assert_eq!(manifest_name(7), "MANIFEST-000007");
+/// assert_eq!(manifest_no("MANIFEST-000007"), Some(7));
+/// assert_eq!(manifest_no("MANIFEST-7"), None);
+/// ```
+pub fn manifest_name(file_no: u64) -> String {
+    format!("{NAME_PREFIX}{file_no:06}")
+}
+
+/// The number in a manifest's name; `None` for any other name.
+pub fn manifest_no(name: &str) -> Option<u64> {
+    let file_no = name.strip_prefix(NAME_PREFIX)?.parse().ok()?;
+    (manifest_name(file_no) == name).then_some(file_no)
+}
+
+/// Whether a file that begins with `start` can be a manifest, perhaps one whose first bytes a
+/// crash has lost.
+pub fn may_be_manifest(start: &[u8]) -> bool {
+    start == MAGIC || start.iter().all(|b| *b == 0)
+}
+
+/// Bytes of a file that [`may_be_manifest`] wants to see.
+pub const MAGIC_LEN: usize = MAGIC.len();
+
+/// The bytes of `CURRENT`.
+pub fn encode_current(file_no: u64, db_id: &[u8; 16]) -> Vec<u8> {
+    let id = u128::from_be_bytes(*db_id);
+    let body = format!("{}\n{id:032x}\n", manifest_name(file_no));
+    let crc = crc32c(0, body.as_bytes());
+    format!("{body}{crc:08x}\n").into_bytes()
+}
+
+/// Reads `CURRENT`: the manifest's number and the database's id.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn decode_current(bytes: &[u8]) -> Result<(u64, [u8; 16]), Unreadable> {
+    let bad = || {
+        let shown = &bytes[..bytes.len().min(CURRENT_LEN_MAX)];
+        damaged("CURRENT", 0, "the name of a manifest", shown.escape_ascii())
+    };
+    let text = std::str::from_utf8(bytes).map_err(|_| bad())?;
+    let mut lines = text.lines();
+    let file_no = lines.next().and_then(manifest_no).ok_or_else(bad)?;
+    let id = lines.next().ok_or_else(bad)?;
+    let db_id = u128::from_str_radix(id, 16)
+        .map_err(|_| bad())?
+        .to_be_bytes();
+    // There is one way to write it: the rest of the check is to write it.
+    if encode_current(file_no, &db_id) != bytes {
+        return Err(bad());
+    }
+    Ok((file_no, db_id))
+}
+
+#[cfg(test)]
+mod tests;
