@@ -74,6 +74,7 @@ pub(crate) fn create(world: &World, dir: &Path, options: &Options) -> Result<()>
             generation: 2,
             cf: 1,
             incarnation: 1,
+            file: 0,
         }));
     Manifest::create(storage.clone(), dir, &first)?;
     layout::forget_creation(&**storage, dir)

@@ -1,5 +1,11 @@
 //! Edits: what changes, in words. The bytes are in [`crate::format`].
 
+use std::sync::Arc;
+
+use thermocline_base::FileId;
+
+use crate::table::{Place, TableRef};
+
 /// One thing that changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
@@ -88,6 +94,47 @@ pub enum Change {
     },
     /// No id below these will be given out. Each is at least what it was.
     NextIds(NextIds),
+    /// A table reference stands in a level. Where a reference moves, or becomes parts, its removal
+    /// comes first, in the same edit.
+    TableAdded {
+        /// Where.
+        place: Place,
+        /// The reference. Its file has an id that was reserved by [`Change::NextIds`]; the blob files
+        /// that it refers to exist.
+        table: Arc<TableRef>,
+    },
+    /// A table reference does not stand there any more.
+    TableRemoved {
+        /// Where it stood.
+        place: Place,
+        /// Its file.
+        file: FileId,
+        /// The first key of its range, which tells it from other parts of the file.
+        smallest: Box<[u8]>,
+    },
+    /// A blob file exists.
+    BlobFileAdded {
+        /// Its id, which was reserved by [`Change::NextIds`].
+        file: FileId,
+        /// Its bytes.
+        bytes: u64,
+    },
+    /// A blob file is not needed any more: no table refers to it.
+    BlobFileRemoved {
+        /// Its id.
+        file: FileId,
+    },
+}
+
+impl Change {
+    /// The change that removes `table` from `place`.
+    pub fn table_removed(place: Place, table: &TableRef) -> Change {
+        Change::TableRemoved {
+            place,
+            file: table.file,
+            smallest: table.range.smallest().into(),
+        }
+    }
 }
 
 /// The smallest ids that were never used.
@@ -101,6 +148,8 @@ pub struct NextIds {
     pub cf: u32,
     /// Of incarnations.
     pub incarnation: u32,
+    /// Of tables and blob files. It rises before a file is made, so that no id is ever used twice.
+    pub file: u64,
 }
 
 /// Changes that happen in order, all or none.

@@ -5,18 +5,31 @@
 //! column families there are, which memtable generations and chains, where recovery cut a chain,
 //! and which ids have ever been given out.
 //!
+//! - [`version`]: which tables and blob files exist: immutable, shared, quick to look up in.
+//! - [`version_set`]: the versions that somebody still reads, and so which files may go.
+//! - [`age`]: the law of age, as far as an edit shows it.
 //! - [`edit`]: one [`VersionEdit`] is a list of [`Change`]s that happen together or not at all.
 //! - [`state`]: a [`State`] is the sum of all edits; it refuses those that cannot be.
 //! - [`manifest`]: the log of edits, its switch to a new file, and the crash argument.
 //! - [`format`](mod@format): every byte of it.
 #![forbid(unsafe_code)]
 
+pub mod age;
+mod chunked;
 pub mod edit;
 pub mod format;
 pub mod manifest;
+mod range;
 pub mod sites;
 pub mod state;
+mod table;
+pub mod version;
+pub mod version_set;
 
 pub use edit::{Change, NextIds, VersionEdit};
 pub use manifest::Manifest;
+pub use range::KeyRange;
 pub use state::{Chain, Cut, Generation, State};
+pub use table::{BlobBytes, Level, PartitionId, Place, TableRef};
+pub use version::{BlobFile, FileKind, LevelTables, PartitionTables, Version};
+pub use version_set::{Hold, VersionSet};

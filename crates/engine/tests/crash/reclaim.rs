@@ -203,7 +203,7 @@ fn a_manifest_that_lost_a_drop_is_noticed() {
 fn a_gap_leaves_a_base_behind() {
     let life = gapped(6);
     let (_, state) = Manifest::open(life.world().env.storage, dir(), true).unwrap();
-    let edits = state.snapshot();
+    let edits: Vec<_> = state.snapshot().collect();
     let opened = edits.iter().flat_map(|edit| &edit.changes);
     let bases = opened.filter_map(|change| match change {
         Change::ChainOpened { base_seqno, .. } => Some(*base_seqno),

@@ -1,7 +1,11 @@
 //! The bytes of edits and their changes, as [`super`] draws them.
 
-use super::FORMAT_VERSION;
+use std::sync::Arc;
+
+use thermocline_base::FileId;
+
 use super::fields::{Fields, Unreadable, damaged, len32};
+use super::{FORMAT_VERSION, table};
 use crate::edit::{Change, NextIds, VersionEdit};
 
 const CHANGE_HEADER_LEN: usize = 5;
@@ -20,6 +24,11 @@ pub(super) mod tag {
     pub const NEXT_IDS: u8 = 0x89;
     pub const CF_OPTIONS: u8 = 0x8a;
     pub const CHAIN_ADOPTED: u8 = 0x8b;
+    pub const NEXT_IDS_WITH_FILES: u8 = 0x8c;
+    pub const TABLE_ADDED: u8 = 0x8d;
+    pub const TABLE_REMOVED: u8 = 0x8e;
+    pub const BLOB_FILE_ADDED: u8 = 0x8f;
+    pub const BLOB_FILE_REMOVED: u8 = 0x90;
 }
 
 /// The bytes of an edit.
@@ -123,7 +132,35 @@ fn encode_body(change: &Change, bytes: &mut Vec<u8>) -> u8 {
             bytes.extend_from_slice(&next.generation.to_le_bytes());
             bytes.extend_from_slice(&next.cf.to_le_bytes());
             bytes.extend_from_slice(&next.incarnation.to_le_bytes());
-            tag::NEXT_IDS
+            if next.file == 0 {
+                return tag::NEXT_IDS;
+            }
+            bytes.extend_from_slice(&next.file.to_le_bytes());
+            tag::NEXT_IDS_WITH_FILES
+        }
+        Change::TableAdded { place, table } => {
+            table::encode_place(*place, bytes);
+            table::encode(table, bytes);
+            tag::TABLE_ADDED
+        }
+        Change::TableRemoved {
+            place,
+            file,
+            smallest,
+        } => {
+            table::encode_place(*place, bytes);
+            bytes.extend_from_slice(&file.0.to_le_bytes());
+            bytes.extend_from_slice(smallest);
+            tag::TABLE_REMOVED
+        }
+        Change::BlobFileAdded { file, bytes: size } => {
+            bytes.extend_from_slice(&file.0.to_le_bytes());
+            bytes.extend_from_slice(&size.to_le_bytes());
+            tag::BLOB_FILE_ADDED
+        }
+        Change::BlobFileRemoved { file } => {
+            bytes.extend_from_slice(&file.0.to_le_bytes());
+            tag::BLOB_FILE_REMOVED
         }
     }
 }
@@ -214,12 +251,33 @@ fn decode_body(tag: u8, body: &mut Fields<'_>) -> Result<Option<Change>, Unreada
             last_seqno: body.u64()?,
             end: body.u64()?,
         },
-        tag::NEXT_IDS => Change::NextIds(NextIds {
+        tag::NEXT_IDS | tag::NEXT_IDS_WITH_FILES => Change::NextIds(NextIds {
             chain: body.u64()?,
             generation: body.u64()?,
             cf: body.u32()?,
             incarnation: body.u32()?,
+            file: match tag {
+                tag::NEXT_IDS => 0,
+                // Where no file was ever made the shorter change says so.
+                _ => body.number_from_1("next file id")?,
+            },
         }),
+        tag::TABLE_ADDED => Change::TableAdded {
+            place: table::decode_place(body)?,
+            table: Arc::new(table::decode(body)?),
+        },
+        tag::TABLE_REMOVED => Change::TableRemoved {
+            place: table::decode_place(body)?,
+            file: FileId(body.u64()?),
+            smallest: body.take(body.bytes.len() - body.at)?.into(),
+        },
+        tag::BLOB_FILE_ADDED => Change::BlobFileAdded {
+            file: FileId(body.u64()?),
+            bytes: body.u64()?,
+        },
+        tag::BLOB_FILE_REMOVED => Change::BlobFileRemoved {
+            file: FileId(body.u64()?),
+        },
         _ => return Ok(None),
     }))
 }

@@ -120,4 +120,13 @@ impl<'a> Fields<'a> {
             (flag, _) => Err(damaged("presence of a number", at, "0 or 1", flag)),
         }
     }
+
+    /// A number that is not 0.
+    pub(super) fn number_from_1(&mut self, what: &'static str) -> Result<u64, Unreadable> {
+        let at = self.at;
+        match self.u64()? {
+            0 => Err(damaged(what, at, "at least 1", 0)),
+            number => Ok(number),
+        }
+    }
 }

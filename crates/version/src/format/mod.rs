@@ -42,7 +42,37 @@
 //!  0x8a ColumnFamilyOptions 2 id; then as Options
 //!  0x8b ChainAdopted        8 chain, 8 generation, 4 incarnation, 8 nonce, 8 base seqno,
 //!                           8 last seqno, 8 end
+//!  0x8c NextIds             as 0x89; 8 file, not 0; written once there was a file
+//!  0x8d TableAdded          place; table reference
+//!  0x8e TableRemoved        place, 8 file; the rest: smallest user key of the reference
+//!  0x8f BlobFileAdded       8 file, 8 bytes
+//!  0x90 BlobFileRemoved     8 file
+//!  0x91                     reserved: PartitionCreated
+//!
+//!  place
+//!       0    2  column family
+//!       2    4  partition, 0: the one that holds all keys
+//!       6    1  level, 0 ..= 7
+//!
+//!  table reference
+//!       0    1  kind: 1 a whole table, 2 a part of one; 3 is reserved: virtual, a key range and
+//!               parents, newest first
+//!       1    1  flags: 1 the largest user key lies behind the range; of a part: 2 limited below by
+//!               the smallest user key, 4 limited above by the largest, which lies behind then
+//!       2    8  file
+//!      10    8  bytes of the file
+//!      18    8  entries
+//!      26    8  deletes
+//!      34    8  smallest seqno
+//!      42    8  largest seqno
+//!      50  4+n  length, smallest user key
+//!          4+m  length, largest user key
+//!            4  count; each: 8 blob file, 8 bytes referred to there; files ascend
+//!            8  of a part: estimated bytes
 //! ```
+//!
+//! PartitionCreated and virtual tables are only named here: whoever meets them refuses the manifest as
+//! newer. A place names a partition already, so that partitions change no other change.
 //!
 //! ## `CURRENT`
 //!
@@ -56,6 +86,7 @@ use thermocline_base::checksum::{crc32c, seeded};
 
 mod change;
 mod fields;
+mod table;
 
 pub use change::{decode_edit, encode_change, encode_edit};
 pub use fields::Unreadable;

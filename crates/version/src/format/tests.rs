@@ -1,6 +1,12 @@
 use super::change::{CRITICAL, tag};
 use super::*;
+use std::sync::Arc;
+
+use thermocline_base::{CfId, FileId, SeqNo};
+
 use crate::edit::{Change, NextIds, VersionEdit};
+use crate::range::KeyRange;
+use crate::table::{BlobBytes, Level, PartitionId, Place, TableRef};
 
 const HEADER: Header = Header {
     file_no: 7,
@@ -66,8 +72,104 @@ fn all_changes() -> Vec<Change> {
             generation: 2,
             cf: 3,
             incarnation: 4,
+            file: 0,
         }),
+        Change::NextIds(NextIds {
+            file: 5,
+            ..NextIds::default()
+        }),
+        added(table()),
+        added(table().part(None, Some(b"b")).unwrap()),
+        added(table().part(Some(b"b"), None).unwrap()),
+        Change::TableRemoved {
+            place: PLACE,
+            file: FileId(1),
+            smallest: Box::default(),
+        },
+        Change::table_removed(PLACE, &table()),
+        Change::BlobFileAdded {
+            file: FileId(6),
+            bytes: u64::MAX,
+        },
+        Change::BlobFileRemoved { file: FileId(7) },
     ]
+}
+
+const PLACE: Place = Place {
+    cf: CfId(0x102),
+    partition: PartitionId(0x0304_0506),
+    level: Level(u8::MAX),
+};
+
+fn table() -> TableRef {
+    let blob = |file| BlobBytes {
+        file: FileId(file),
+        bytes: file + 1,
+    };
+    TableRef {
+        file: FileId(9),
+        file_bytes: 10,
+        bytes: 10,
+        entries: 11,
+        deletes: u64::MAX,
+        range: KeyRange::inclusive("a", "c\0"),
+        limited_below: false,
+        limited_above: false,
+        smallest_seqno: SeqNo(12),
+        largest_seqno: SeqNo(u64::MAX),
+        blobs: vec![blob(3), blob(4)],
+    }
+}
+
+fn added(table: TableRef) -> Change {
+    let table = Arc::new(table);
+    Change::TableAdded {
+        place: PLACE,
+        table,
+    }
+}
+
+/// What is read but means nothing, or something that is not there yet, has no second encoding.
+#[test]
+fn table_references_of_unknown_kinds_are_refused() {
+    let encoded = |table: TableRef| encode_edit(&added(table).into());
+    let whole = encoded(table());
+    // Behind tag, length and place.
+    let (kind_at, flags_at) = (12, 13);
+    assert_eq!(whole[kind_at..=flags_at], [1, 0]);
+    let with = |bytes: &[u8], kind: u8, flags: u8| {
+        let mut bytes = bytes.to_vec();
+        (bytes[kind_at], bytes[flags_at]) = (kind, flags);
+        decode_edit(&bytes)
+    };
+    match with(&whole, 3, 0).unwrap_err() {
+        Unreadable::Newer(text) => assert!(text.contains("virtual table"), "{text}"),
+        other => panic!("{other:?}"),
+    }
+    for (kind, flags) in [
+        (0, 0),
+        (4, 0),
+        (2, 0),
+        (1, 2),
+        (1, 7),
+        (1, 8),
+        (2, 4),
+        (1, 0x80),
+    ] {
+        let error = with(&whole, kind, flags).unwrap_err();
+        let damaged = matches!(error, Unreadable::Damaged { at: 12 | 13, .. });
+        assert!(damaged, "{kind} {flags}: {error:?}");
+    }
+    with(&whole, 1, 1).unwrap();
+    let part = encoded(table().part(Some(b"b"), None).unwrap());
+    assert_eq!(part[kind_at..=flags_at], [2, 2]);
+    assert!(with(&part, 1, 0).is_err());
+    with(&part, 2, 7).unwrap();
+    // A partition that is created, and a number of files that says nothing.
+    let reserved = [0x91, 0, 0, 0, 0];
+    assert!(matches!(decode_edit(&reserved), Err(Unreadable::Newer(_))));
+    let none = [&[0x8c, 32, 0, 0, 0][..], &[0; 32]].concat();
+    assert!(decode_edit(&none).is_err());
 }
 
 fn all_in_one() -> VersionEdit {
@@ -144,6 +246,14 @@ fn lengths_that_lie_allocate_nothing() {
     assert!(decode_edit(&bytes).is_err());
     let bytes = [tag::CF_CREATED, 0xff, 0xff, 0xff, 0xff, 1];
     assert!(decode_edit(&bytes).is_err());
+    // As many blob files, and a key of four gigabytes.
+    let table = encode_edit(&added(table()).into());
+    let blobs_at = table.len() - 32 - 4;
+    for at in [blobs_at, blobs_at - 6] {
+        let mut lies = table.clone();
+        lies[at..at + 4].fill(0xff);
+        assert!(decode_edit(&lies).is_err());
+    }
     // A body longer than its fields.
     let bytes = [tag::CF_DROPPED, 3, 0, 0, 0, 1, 0, 0];
     assert!(decode_edit(&bytes).is_err());

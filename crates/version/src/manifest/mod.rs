@@ -130,9 +130,7 @@ impl Manifest {
                 continue;
             };
             let replayed = replay::replay(&*file, header.file_no, header.db_id);
-            if replayed
-                .is_ok_and(|r| r.state.chains().next().is_some() || r.state.families().len() > 1)
-            {
+            if replayed.is_ok_and(|r| r.state.holds_data()) {
                 return Ok(Some(path));
             }
         }

@@ -23,21 +23,31 @@ pub(super) fn to_new_file(
         db_id,
         durable_len: 0,
     };
-    let mut records = Vec::new();
-    let mut at = format::HEADER_LEN as u64;
-    for edit in state.snapshot() {
-        let record = header.encode_record(&format::encode_edit(&edit), at);
-        at += record.len() as u64;
-        records.extend_from_slice(&record);
-    }
-    header.durable_len = at;
     let path = dir.join(format::manifest_name(header.file_no));
     let file = storage.open(&path, OpenMode::CreateNew)?;
+    header.durable_len = write_snapshot(&*file, &header, state)?;
     file.write_at(&header.encode(), 0)?;
-    file.write_at(&records, format::HEADER_LEN as u64)?;
     file.sync(sites::NEW_FILE_DURABLE)?;
     name_live(storage, dir, &header)?;
     Ok((file, header))
+}
+
+/// Writes the records of a snapshot behind the header's place, and gives the length of the file. A few
+/// records at a time: a snapshot may be large.
+fn write_snapshot(file: &dyn File, header: &Header, state: &State) -> Result<u64> {
+    let mut written = format::HEADER_LEN as u64;
+    let mut records = Vec::new();
+    for edit in state.snapshot() {
+        let at = written + records.len() as u64;
+        records.extend_from_slice(&header.encode_record(&format::encode_edit(&edit), at));
+        if records.len() >= format::PAYLOAD_LEN_MAX {
+            file.write_at(&records, written)?;
+            written += records.len() as u64;
+            records.clear();
+        }
+    }
+    file.write_at(&records, written)?;
+    Ok(written + records.len() as u64)
 }
 
 /// A number above every manifest's in the folder, so that no name is used twice at a time.

@@ -4,10 +4,15 @@ mod chains;
 mod snapshot;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use thermocline_base::{Error, Result, limits};
+use thermocline_base::{CfId, Error, FileId, Result, limits};
+
+use crate::age;
 
 use crate::edit::{Change, NextIds, VersionEdit};
+use crate::table::Place;
+use crate::version::Version;
 
 /// What exists, after some edits.
 ///
@@ -35,6 +40,7 @@ pub struct State {
     /// seqnos, each with its generation. Ids ascend but for those of chains that were adopted.
     order: Vec<(u64, u64)>,
     next: NextIds,
+    version: Arc<Version>,
 }
 
 /// A memtable generation.
@@ -90,11 +96,11 @@ pub(crate) struct Impossible {
 
 /// No database lives to see half of all seqnos: larger ones are damage, and adding to them would
 /// overflow.
-fn possible_seqno(seqno: u64, what: &'static str) -> Result<(), Impossible> {
+pub(crate) fn possible_seqno(seqno: u64, what: &'static str) -> Result<(), Impossible> {
     must(seqno < 1 << 63, what, "below 2^63", seqno)
 }
 
-fn must(
+pub(crate) fn must(
     holds: bool,
     what: &'static str,
     expected: impl ToString,
@@ -162,6 +168,16 @@ impl State {
         self.next
     }
 
+    /// Whether it is more than the state of a database that was just created.
+    pub(crate) fn holds_data(&self) -> bool {
+        !self.order.is_empty() || self.families.len() > 1 || self.version.file_count() > 0
+    }
+
+    /// The tables and blob files that exist.
+    pub fn version(&self) -> &Arc<Version> {
+        &self.version
+    }
+
     /// Applies an edit, all of it or, if a part of it cannot be, nothing.
     ///
     /// # Errors
@@ -177,7 +193,14 @@ impl State {
 
     /// Applies an edit; after an error some of it is applied.
     pub(crate) fn apply_in_place(&mut self, edit: &VersionEdit) -> Result<(), Impossible> {
-        edit.changes.iter().try_for_each(|c| self.apply_change(c))
+        let adds = |c: &Change| matches!(c, Change::TableAdded { .. });
+        let aged = cfg!(debug_assertions) && edit.changes.iter().any(adds);
+        let before = aged.then(|| Arc::clone(&self.version));
+        edit.changes.iter().try_for_each(|c| self.apply_change(c))?;
+        match before {
+            Some(before) => age::check(&before, &self.version, edit),
+            None => Ok(()),
+        }
     }
 
     fn apply_change(&mut self, change: &Change) -> Result<(), Impossible> {
@@ -203,6 +226,9 @@ impl State {
                 must(name.is_some(), what, "one that exists", id)?;
                 self.family_ids.retain(|_, other| other != id);
                 self.family_options.remove(id);
+                if self.version.partitions(CfId(*id)).next().is_some() {
+                    self.version_mut().drop_family(CfId(*id));
+                }
             }
             Change::ColumnFamilyOptions { id, options } => {
                 let what = "column family with options";
@@ -268,8 +294,36 @@ impl State {
                 end,
             } => self.cut_chain(*chain, *last_seqno, *end)?,
             Change::NextIds(next) => self.raise(*next)?,
+            Change::TableAdded { place, table } => {
+                let Place { cf, .. } = *place;
+                // The engine's own family has no name.
+                let exists = cf == CfId::METADATA || self.families.contains_key(&cf.0);
+                must(exists, "family of a table", "one that exists", cf.0)?;
+                self.reserved(table.file)?;
+                self.version_mut().add_table(*place, table)?;
+            }
+            Change::TableRemoved {
+                place,
+                file,
+                smallest,
+            } => self.version_mut().remove_table(*place, *file, smallest)?,
+            Change::BlobFileAdded { file, bytes } => {
+                self.reserved(*file)?;
+                self.version_mut().add_blob_file(*file, *bytes)?;
+            }
+            Change::BlobFileRemoved { file } => self.version_mut().remove_blob_file(*file)?,
         }
         Ok(())
+    }
+
+    fn version_mut(&mut self) -> &mut Version {
+        Arc::make_mut(&mut self.version)
+    }
+
+    /// A file that was made after its id was reserved: so no file of that id was made before.
+    fn reserved(&self, file: FileId) -> Result<(), Impossible> {
+        let next = self.next.file;
+        must(file.0 < next, "file id", format_args!("below {next}"), file)
     }
 
     fn create_family(&mut self, id: u16, name: &str) -> Result<(), Impossible> {
@@ -319,6 +373,8 @@ impl State {
             at_least(from.incarnation),
             to.incarnation,
         )?;
+        let (next, file) = (from.file, to.file);
+        must(file >= next, "next file id", at_least(next), file)?;
         self.next = to;
         Ok(())
     }

@@ -1,32 +1,50 @@
 //! A state as edits.
 
+use std::sync::Arc;
+
 use super::State;
 use crate::edit::{Change, VersionEdit};
 use crate::format;
 
 impl State {
-    /// Edits that, applied to an empty state, give this one; each fits in a record.
-    pub fn snapshot(&self) -> Vec<VersionEdit> {
-        let mut edits = Vec::new();
-        let mut edit = VersionEdit::new();
-        let mut len = 0;
-        for change in self.snapshot_changes() {
-            let mut bytes = Vec::new();
-            format::encode_change(&change, &mut bytes);
-            if len + bytes.len() > format::PAYLOAD_LEN_MAX && len > 0 {
-                edits.push(std::mem::take(&mut edit));
-                len = 0;
+    /// Edits that, applied to an empty state, give this one; each fits in a record. They are made one
+    /// after the other, so that a large state takes no more memory than one record.
+    pub fn snapshot(&self) -> impl Iterator<Item = VersionEdit> + '_ {
+        let changes = self.snapshot_changes().into_iter();
+        let mut changes = changes.chain(self.file_changes()).peekable();
+        let mut next_bytes = Vec::new();
+        std::iter::from_fn(move || {
+            let mut edit = VersionEdit::new();
+            let mut len = 0;
+            while let Some(change) = changes.peek() {
+                next_bytes.clear();
+                format::encode_change(change, &mut next_bytes);
+                len += next_bytes.len();
+                if len > format::PAYLOAD_LEN_MAX && !edit.changes.is_empty() {
+                    break;
+                }
+                edit.changes.extend(changes.next());
             }
-            len += bytes.len();
-            edit.changes.push(change);
-        }
-        if !edit.changes.is_empty() {
-            edits.push(edit);
-        }
-        edits
+            (!edit.changes.is_empty()).then_some(edit)
+        })
     }
 
-    /// Ids rise within each kind, as they did when they were first applied.
+    /// Blob files before the tables that refer to them, and older tables before newer ones, as the
+    /// law of age has it.
+    fn file_changes(&self) -> impl Iterator<Item = Change> + '_ {
+        let blobs = self.version.blob_files().map(|(file, blob)| {
+            let bytes = blob.bytes;
+            Change::BlobFileAdded { file, bytes }
+        });
+        let tables = self.version.oldest_first().map(|(place, table)| {
+            let table = Arc::clone(table);
+            Change::TableAdded { place, table }
+        });
+        blobs.chain(tables)
+    }
+
+    /// Ids rise within each kind, as they did when they were first applied. Files follow: their ids are
+    /// below the reserved ones.
     fn snapshot_changes(&self) -> Vec<Change> {
         let Some((db_id, region_id)) = self.identity else {
             return Vec::new();

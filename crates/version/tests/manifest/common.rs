@@ -3,11 +3,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use thermocline_base::Steps;
+use thermocline_base::{CfId, FileId, SeqNo, Steps};
 use thermocline_env::Storage;
 use thermocline_env::sim::SimFs;
 use thermocline_env::simulated::SeededRandom;
-use thermocline_version::{Change, NextIds, State, VersionEdit};
+use thermocline_version::{
+    BlobBytes, Change, KeyRange, Level, NextIds, Place, State, TableRef, VersionEdit,
+};
 
 pub const DB_ID: [u8; 16] = *b"0123456789abcdef";
 pub const REGION_ID: [u8; 16] = *b"fedcba9876543210";
@@ -77,7 +79,7 @@ fn next_change(state: &State, random: &SeededRandom) -> Change {
         .copied()
         .filter(|id| *id > 0)
         .collect();
-    let lot = random.below(10);
+    let lot = random.below(16);
     let change = match lot {
         0 | 1 => u16::try_from(next.cf).ok().map(|id| {
             let filler = "n".repeat(usize::try_from(random.below(200)).unwrap());
@@ -114,9 +116,69 @@ fn next_change(state: &State, random: &SeededRandom) -> Change {
             let value = random.below(1000).to_string();
             Some(Change::Options(vec![("memtable.bytes_max".into(), value)]))
         }
-        _ => None,
+        9 => None,
+        _ => file_change(state, random),
     };
     change.unwrap_or(Change::GenerationCreated {
         id: next.generation + random.below(2),
     })
+}
+
+/// A guess at a change of tables or blob files. Of removals there are enough for the number of files to
+/// stay small.
+fn file_change(state: &State, random: &SeededRandom) -> Option<Change> {
+    let next = state.next_ids();
+    let version = state.version();
+    let file = FileId(random.below(next.file.max(1)));
+    let tables: Vec<Change> = version
+        .tables()
+        .map(|(place, table)| Change::table_removed(place, table))
+        .collect();
+    let blobs: Vec<FileId> = version.blob_files().map(|(file, _)| file).collect();
+    let nth = usize::try_from(random.below(tables.len().max(1) as u64)).unwrap();
+    match random.below(6) {
+        0 => Some(Change::NextIds(NextIds {
+            file: next.file + 1 + random.below(4),
+            ..next
+        })),
+        1 | 2 => Some(Change::TableAdded {
+            place: Place::new(CfId(0), Level(u8::try_from(random.below(3)).unwrap())),
+            table: Arc::new(some_table(file, &blobs, random)),
+        }),
+        3 => tables.get(nth).cloned(),
+        4 => Some(Change::BlobFileAdded {
+            file,
+            bytes: random.below(1 << 30),
+        }),
+        _ => any(&blobs, random).map(|file| Change::BlobFileRemoved { file }),
+    }
+}
+
+fn some_table(file: FileId, blobs: &[FileId], random: &SeededRandom) -> TableRef {
+    let key = |random: &SeededRandom| format!("key{}", random.below(1000));
+    let (a, b) = (key(random), key(random));
+    let seqno = random.below(1000);
+    let blob = any(blobs, random).map(|file| BlobBytes {
+        file,
+        bytes: random.below(1 << 20),
+    });
+    let limited_below = random.below(4) == 0;
+    let file_bytes = 4096 + file.0;
+    TableRef {
+        file,
+        file_bytes,
+        bytes: if limited_below {
+            file_bytes / 2
+        } else {
+            file_bytes
+        },
+        entries: 100 + random.below(100),
+        deletes: random.below(100),
+        range: KeyRange::inclusive(a.clone().min(b.clone()), a.max(b)),
+        limited_below,
+        limited_above: false,
+        smallest_seqno: SeqNo(seqno),
+        largest_seqno: SeqNo(seqno + random.below(100)),
+        blobs: blob.into_iter().collect(),
+    }
 }

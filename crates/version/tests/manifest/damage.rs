@@ -198,7 +198,7 @@ fn sealed_nonsense_is_refused() {
         } else {
             payload = vec![0; usize::try_from(1 + random.below(60)).unwrap()];
             thermocline_env::Random::fill(&random, &mut payload).unwrap();
-            payload[0] = 0x81 + payload[0] % 11;
+            payload[0] = 0x81 + payload[0] % 17;
         }
         let record = header.encode_record(&payload, base.bytes.len() as u64);
         let bytes = [&base.bytes[..], &record].concat();

@@ -18,7 +18,7 @@ const GOLDEN_OPTIONS: &str = include_str!("../golden/manifest-v1-family-options.
 const GOLDEN_ADOPTED: &str = include_str!("../golden/manifest-v1-chain-adopted.txt");
 
 /// The edit that holds every kind of change. It also appears in the golden as a record.
-fn edits() -> [VersionEdit; 2] {
+pub fn edits() -> [VersionEdit; 2] {
     let created = VersionEdit::from(Change::Created {
         db_id: DB_ID,
         region_id: REGION_ID,
@@ -63,15 +63,16 @@ fn edits() -> [VersionEdit; 2] {
             generation: 11,
             cf: 12,
             incarnation: 13,
+            file: 0,
         }));
     [created, everything]
 }
 
 /// Cuts bytes into lines of "offset: bytes  # note".
-struct Dump<'a> {
+pub struct Dump<'a> {
     bytes: &'a [u8],
-    at: usize,
-    text: String,
+    pub at: usize,
+    pub text: String,
 }
 
 impl Dump<'_> {
@@ -97,19 +98,19 @@ impl Dump<'_> {
         }
     }
 
-    fn change(&mut self, name: &str, fields: &[(usize, &str)]) {
+    pub fn change(&mut self, name: &str, fields: &[(usize, &str)]) {
         self.fields(&[(1, name), (4, "  body length")]);
         for (len, note) in fields {
             self.field(*len, &format!("  {note}"));
         }
     }
 
-    fn padding(&mut self) {
+    pub fn padding(&mut self) {
         let end = self.at.next_multiple_of(format::RECORD_ALIGN);
         self.field(end - self.at, "padding");
     }
 
-    fn record(&mut self, name: &str) {
+    pub fn record(&mut self, name: &str) {
         writeln!(self.text, "\n# record: {name}").unwrap();
         self.fields(&[(4, "payload length"), (4, "CRC32C, seeded by place")]);
     }
@@ -132,7 +133,7 @@ const NEXT: [(usize, &str); 4] = [
 ];
 
 /// The header and the first record.
-fn annotate_begin(manifest: &[u8]) -> Dump<'_> {
+pub fn annotate_begin(manifest: &[u8]) -> Dump<'_> {
     let mut dump = Dump {
         bytes: manifest,
         at: 0,
@@ -201,7 +202,7 @@ fn golden_bytes() -> [Vec<u8>; 2] {
     [manifest, current].map(bytes_of)
 }
 
-fn bytes_of(text: &str) -> Vec<u8> {
+pub fn bytes_of(text: &str) -> Vec<u8> {
     text.lines()
         .filter_map(|line| line.split_once(": "))
         .filter(|(offset, _)| offset.len() == 4)

@@ -7,9 +7,10 @@ use thermocline_env::Storage;
 use thermocline_version::{Change, Manifest, NextIds, State, VersionEdit, format};
 
 use crate::common::{created, dir, fresh, storage};
+use crate::tables::{self, ModelTables};
 
 #[derive(Clone, Default)]
-struct Model {
+pub struct Model {
     families: Vec<(u16, String, bool)>,
     /// Every change of options, newest last.
     options: Vec<(u16, Vec<(String, String)>)>,
@@ -17,6 +18,7 @@ struct Model {
     chains: Vec<ModelChain>,
     /// What `NextIds` has set, apart from what was used.
     reserved: NextIds,
+    pub tables: ModelTables,
 }
 
 #[derive(Clone)]
@@ -42,6 +44,7 @@ impl Model {
                 .max(after(&mut self.generations.iter().map(|g| g.0))),
             cf: r.cf.max(u32::try_from(cf).unwrap()),
             incarnation: r.incarnation.max(u32::try_from(incarnation).unwrap()),
+            file: r.file,
         }
     }
 
@@ -66,7 +69,7 @@ impl Model {
             Change::ColumnFamilyDropped { id } => {
                 let found = self.families.iter_mut().find(|f| f.0 == *id && f.2);
                 let found = found.filter(|_| *id != 0).map(|f| f.2 = false);
-                found.is_some()
+                found.is_some() && self.tables.apply(change, &[], 0)
             }
             Change::ColumnFamilyOptions { id, options } => {
                 self.options.push((*id, options.clone()));
@@ -135,6 +138,15 @@ impl Model {
                     && to.cf >= next.cf
                     && to.cf <= 65_536
                     && to.incarnation >= next.incarnation
+                    && to.file >= next.file
+            }
+            Change::TableAdded { .. }
+            | Change::TableRemoved { .. }
+            | Change::BlobFileAdded { .. }
+            | Change::BlobFileRemoved { .. } => {
+                let families = self.families.iter().filter(|f| f.2);
+                let families: Vec<u16> = families.map(|f| f.0).collect();
+                self.tables.apply(change, &families, next.file)
             }
         };
         possible.then_some(self)
@@ -260,16 +272,18 @@ fn change() -> impl Strategy<Value = Change> {
                 end,
             }
         ),
-        1 => (0u64..30, 0u64..20, 0u32..20, 0u32..6).prop_map(
-            |(chain, generation, cf, incarnation)| {
+        1 => (0u64..30, 0u64..20, 0u32..20, 0u32..6, 0u64..14).prop_map(
+            |(chain, generation, cf, incarnation, file)| {
                 Change::NextIds(NextIds {
                     chain,
                     generation,
                     cf,
                     incarnation,
+                    file,
                 })
             }
         ),
+        10 => tables::change(),
     ]
 }
 
@@ -278,12 +292,63 @@ fn edits() -> impl Strategy<Value = Vec<VersionEdit>> {
     prop::collection::vec(edit.prop_map(|changes| VersionEdit { changes }), 1..60)
 }
 
-fn config(cases: u32) -> ProptestConfig {
+pub fn config(cases: u32) -> ProptestConfig {
     ProptestConfig {
         cases,
         failure_persistence: None,
         ..ProptestConfig::default()
     }
+}
+
+/// The database as it was created, with eight ids of files.
+pub fn begun() -> (VersionEdit, Model) {
+    let reserved = NextIds {
+        cf: 1,
+        file: 8,
+        ..NextIds::default()
+    };
+    let mut model = Model::default();
+    model.families.push((0, "default".into(), true));
+    model.reserved = reserved;
+    (created().with(Change::NextIds(reserved)), model)
+}
+
+/// Applies the edit to the state and to the model, which must agree.
+pub fn apply(
+    state: &mut State,
+    model: &mut Model,
+    edit: &VersionEdit,
+) -> Result<bool, TestCaseError> {
+    let decoded = format::decode_edit(&format::encode_edit(edit)).unwrap();
+    prop_assert_eq!(&decoded, edit);
+    let before = state.clone();
+    let expected = edit.changes.iter().try_fold(model.clone(), Model::apply);
+    // Only debug builds ask for the law of age.
+    let aged = |after: &Model| after.tables.kept_age(&model.tables, edit);
+    let expected = expected.filter(|after| !cfg!(debug_assertions) || aged(after));
+    let answer = state.apply(edit);
+    prop_assert_eq!(
+        answer.is_ok(),
+        expected.is_some(),
+        "{:?}: {:?}",
+        edit,
+        answer
+    );
+    match expected {
+        Some(next) => *model = next,
+        None => prop_assert_eq!(&*state, &before),
+    }
+    prop_assert!(model.agrees(state), "{:?}", edit);
+    Ok(answer.is_ok())
+}
+
+pub fn check_snapshot(state: &State) -> Result<(), TestCaseError> {
+    let mut again = State::default();
+    for part in state.snapshot() {
+        again.apply(&part).unwrap();
+    }
+    prop_assert_eq!(&again, state);
+    Ok(())
 }
 
 proptest! {
@@ -292,26 +357,12 @@ proptest! {
     #[test]
     fn the_state_takes_and_refuses_what_the_model_does(edits in edits()) {
         let mut state = State::default();
-        state.apply(&created()).unwrap();
-        let mut model = Model::default();
-        model.families.push((0, "default".into(), true));
+        let (first, mut model) = begun();
+        state.apply(&first).unwrap();
         for edit in &edits {
-            let decoded = format::decode_edit(&format::encode_edit(edit)).unwrap();
-            prop_assert_eq!(&decoded, edit);
-            let before = state.clone();
-            let expected = edit.changes.iter().try_fold(model.clone(), Model::apply);
-            let taken = state.apply(edit).is_ok();
-            prop_assert_eq!(taken, expected.is_some(), "{:?}", edit);
-            match expected {
-                Some(next) => model = next,
-                None => prop_assert_eq!(&state, &before),
-            }
-            prop_assert!(model.agrees(&state), "{:?}", edit);
-            let mut again = State::default();
-            for part in state.snapshot() {
-                again.apply(&part).unwrap();
-            }
-            prop_assert_eq!(&again, &state);
+            apply(&mut state, &mut model, edit)?;
+            model.tables.check(state.version())?;
+            check_snapshot(&state)?;
         }
     }
 }
@@ -322,7 +373,7 @@ proptest! {
     #[test]
     fn the_manifest_keeps_every_edit_that_it_took(edits in edits(), bytes_max in 300u64..3000) {
         let fs = fresh();
-        let mut manifest = Manifest::create(storage(&fs), dir(), &created()).unwrap();
+        let mut manifest = Manifest::create(storage(&fs), dir(), &begun().0).unwrap();
         manifest.set_bytes_max(bytes_max);
         let mut state = manifest.state().clone();
         for (n, edit) in edits.iter().enumerate() {

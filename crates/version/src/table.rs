@@ -1,0 +1,173 @@
+//! Table references: what a version says about a table, without looking into it.
+
+use std::fmt;
+
+use thermocline_base::{CfId, FileId, SeqNo};
+
+use crate::range::KeyRange;
+
+/// A partition of a column family: a range of keys with levels of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[repr(transparent)]
+pub struct PartitionId(pub u32);
+
+impl PartitionId {
+    /// The one that holds all keys of a family.
+    pub const WHOLE: PartitionId = PartitionId(0);
+}
+
+/// The number of a level on SSD.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[repr(transparent)]
+pub struct Level(pub u8);
+
+impl Level {
+    /// The newest, whose tables may overlap.
+    pub const ZERO: Level = Level(0);
+    /// The deepest.
+    pub const MAX: Level = Level(7);
+}
+
+/// Where a table stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Place {
+    /// The column family.
+    pub cf: CfId,
+    /// Its partition.
+    pub partition: PartitionId,
+    /// The level there.
+    pub level: Level,
+}
+
+impl Place {
+    /// In a family with one partition.
+    pub fn new(cf: CfId, level: Level) -> Place {
+        Place {
+            cf,
+            partition: PartitionId::WHOLE,
+            level,
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (cf, partition, level) = (self.cf, self.partition.0, self.level.0);
+        write!(
+            f,
+            "family {cf}, partition {partition}, level {level}",
+            cf = cf.0
+        )
+    }
+}
+
+/// What a table reference refers to in one blob file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct BlobBytes {
+    /// The blob file.
+    pub file: FileId,
+    /// Bytes of values there.
+    pub bytes: u64,
+}
+
+/// A table, or the part of it within limits.
+///
+/// ```
+/// use thermocline_base::{FileId, SeqNo};
+/// use thermocline_version::{KeyRange, TableRef};
+/// let table = TableRef {
+///     file: FileId(7),
+///     file_bytes: 4096,
+///     bytes: 4096,
+///     entries: 100,
+///     deletes: 10,
+///     range: KeyRange::inclusive("a", "m"),
+///     limited_below: false,
+///     limited_above: false,
+///     smallest_seqno: SeqNo(5),
+///     largest_seqno: SeqNo(104),
+///     blobs: vec![],
+/// };
+/// let part = table.part(None, Some(b"g")).unwrap();
+/// assert_eq!(part.limits(), (None, Some(&b"g"[..])));
+/// assert_eq!(part.range, KeyRange::until("a", "g"));
+/// assert!(table.part(Some(b"x"), None).is_none());
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TableRef {
+    /// The table's file.
+    pub file: FileId,
+    /// Bytes of the whole file.
+    pub file_bytes: u64,
+    /// Bytes that this reference stands for: of the whole file, or the estimated share of a part.
+    pub bytes: u64,
+    /// Entries, estimated for a part.
+    pub entries: u64,
+    /// Of those, deletes.
+    pub deletes: u64,
+    /// No key of this reference lies outside.
+    pub range: KeyRange,
+    /// Whether the table may have keys below the range, which do not belong to this reference.
+    pub limited_below: bool,
+    /// Whether the table may have keys behind the range, which do not belong to this reference. The
+    /// range is open then.
+    pub limited_above: bool,
+    /// No entry is older; of the whole table.
+    pub smallest_seqno: SeqNo,
+    /// No entry is newer; of the whole table.
+    pub largest_seqno: SeqNo,
+    /// What it refers to in blob files, by file; estimated for a part.
+    pub blobs: Vec<BlobBytes>,
+}
+
+impl TableRef {
+    /// Whether it is limited to a part of the table.
+    pub fn is_part(&self) -> bool {
+        self.limited_below || self.limited_above
+    }
+
+    /// The first key of the part and the first key behind it, where it is limited.
+    pub fn limits(&self) -> (Option<&[u8]>, Option<&[u8]>) {
+        let lower = self.limited_below.then(|| self.range.smallest());
+        let upper = self.limited_above.then(|| self.range.largest());
+        (lower, upper)
+    }
+
+    /// The part of it from `lower` on and before `upper`; `None` if there is nothing. Sizes, counts
+    /// and blob references are those of the whole: whoever cuts estimates the shares.
+    pub fn part(&self, lower: Option<&[u8]>, upper: Option<&[u8]>) -> Option<TableRef> {
+        let range = self.range.cut(lower, upper);
+        let below = lower.is_some_and(|lower| lower > self.range.smallest());
+        let above = upper.is_some_and(|upper| !self.range.ends_before(upper));
+        (!range.is_empty()).then(|| TableRef {
+            range,
+            limited_below: self.limited_below || below,
+            limited_above: self.limited_above || above,
+            ..self.clone()
+        })
+    }
+
+    /// Whether it is newer than `other` in all its entries.
+    pub fn is_newer_than(&self, other: &TableRef) -> bool {
+        self.smallest_seqno > other.largest_seqno
+    }
+
+    /// Whether `key` is one of the table's that this reference surely has: an end of its range that
+    /// is not made by a limit or by a range tombstone.
+    pub(crate) fn surely_has(&self, key: &[u8]) -> bool {
+        let first = !self.limited_below && self.range.smallest() == key;
+        first || !self.range.is_open() && self.range.largest() == key
+    }
+}
+
+impl fmt::Display for TableRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let part = if self.is_part() { "part of " } else { "" };
+        let (smallest, largest) = (self.smallest_seqno, self.largest_seqno);
+        let (file, range) = (self.file, &self.range);
+        write!(
+            f,
+            "{part}table {file}, {range}, seqnos {smallest} to {largest}"
+        )
+    }
+}

@@ -1,0 +1,308 @@
+//! How an edit changes a version, and what it refuses.
+
+use std::sync::Arc;
+
+use thermocline_base::{CfId, FileId, limits};
+
+use super::{BlobFile, FileEntry, LevelTables, Named, TableFile, Version};
+use crate::state::{Impossible, must, possible_seqno};
+use crate::table::{BlobBytes, Level, PartitionId, Place, TableRef};
+
+impl Version {
+    /// Adds a reference in a family that exists.
+    pub(crate) fn add_table(
+        &mut self,
+        place: Place,
+        table: &Arc<TableRef>,
+    ) -> Result<(), Impossible> {
+        check_place(place)?;
+        check_table(table)?;
+        self.check_file(place, table)?;
+        self.check_blobs(table)?;
+        self.add_to_level(place, table)?;
+        // From here on nothing is refused.
+        for blob in &table.blobs {
+            if let Some(file) = self.blob_mut(blob.file) {
+                file.references += 1;
+                file.referenced_bytes += blob.bytes;
+            }
+        }
+        let position = self.position(table.file);
+        match self.files.get_mut(position) {
+            Some(FileEntry {
+                id,
+                named: Named::Table(file),
+            }) if *id == table.file => {
+                let first = table.range.smallest();
+                let before = |(_, other): &(_, Arc<TableRef>)| other.range.smallest() < first;
+                let at = file.references.partition_point(before);
+                file.references.insert(at, (place, Arc::clone(table)));
+            }
+            _ => {
+                let file = TableFile {
+                    cf: place.cf,
+                    bytes: table.file_bytes,
+                    seqnos: (table.smallest_seqno, table.largest_seqno),
+                    references: vec![(place, Arc::clone(table))],
+                };
+                let named = Named::Table(file);
+                let id = table.file;
+                self.files.insert(position, FileEntry { id, named });
+            }
+        }
+        Ok(())
+    }
+
+    fn add_to_level(&mut self, place: Place, table: &Arc<TableRef>) -> Result<(), Impossible> {
+        let families = &mut self.families;
+        let partitions = Arc::make_mut(families.entry(place.cf).or_default());
+        let partition = Arc::make_mut(partitions.entry(place.partition).or_default());
+        let index = usize::from(place.level.0);
+        for missing in partition.levels.len()..=index {
+            let level = Level(u8::try_from(missing).expect("no more than the deepest level"));
+            partition.levels.push(Arc::new(LevelTables::new(level)));
+        }
+        let added = Arc::make_mut(&mut partition.levels[index]).add(place, Arc::clone(table));
+        if added.is_err() {
+            self.forget_empty(place);
+        }
+        added
+    }
+
+    /// Removes the reference to `file` at `place` whose range begins with `smallest`.
+    pub(crate) fn remove_table(
+        &mut self,
+        place: Place,
+        file: FileId,
+        smallest: &[u8],
+    ) -> Result<(), Impossible> {
+        let found = self.references(file).iter();
+        let mut found =
+            found.filter(|(at, table)| *at == place && table.range.smallest() == smallest);
+        let Some((_, table)) = found.next().cloned() else {
+            let what = "removed table";
+            let got = format!(
+                "table {file} from \"{}\" on in {place}",
+                smallest.escape_ascii()
+            );
+            return must(false, what, "one that exists", got);
+        };
+        self.remove_from_level(place, &table);
+        self.forget_reference(place, &table);
+        Ok(())
+    }
+
+    /// Removes all references of a family.
+    pub(crate) fn drop_family(&mut self, cf: CfId) {
+        let tables: Vec<_> = self
+            .tables_of(cf)
+            .map(|(at, table)| (at, Arc::clone(table)))
+            .collect();
+        self.families.remove(&cf);
+        for (place, table) in tables {
+            self.forget_reference(place, &table);
+        }
+    }
+
+    fn remove_from_level(&mut self, place: Place, table: &TableRef) {
+        let partitions = self.families.get_mut(&place.cf).map(Arc::make_mut);
+        let partition = partitions
+            .and_then(|p| p.get_mut(&place.partition))
+            .map(Arc::make_mut);
+        let level = partition.and_then(|p| p.levels.get_mut(usize::from(place.level.0)));
+        Arc::make_mut(level.expect("a reference stands in its level")).remove(table);
+        self.forget_empty(place);
+    }
+
+    /// Forgets the partition of `place`, and its family, from the deepest level up as far as there
+    /// is nothing.
+    fn forget_empty(&mut self, place: Place) {
+        let Some(partitions) = self.families.get_mut(&place.cf) else {
+            return;
+        };
+        let partitions = Arc::make_mut(partitions);
+        if let Some(partition) = partitions.get_mut(&place.partition) {
+            let partition = Arc::make_mut(partition);
+            while partition
+                .levels
+                .last()
+                .is_some_and(|level| level.is_empty())
+            {
+                partition.levels.pop();
+            }
+            if partition.levels.is_empty() {
+                partitions.remove(&place.partition);
+            }
+        }
+        if partitions.is_empty() {
+            self.families.remove(&place.cf);
+        }
+    }
+
+    /// Forgets a reference by its file, and what it referred to.
+    fn forget_reference(&mut self, place: Place, table: &TableRef) {
+        for blob in &table.blobs {
+            if let Some(file) = self.blob_mut(blob.file) {
+                file.references -= 1;
+                file.referenced_bytes -= blob.bytes;
+            }
+        }
+        let position = self.position(table.file);
+        let entry = self.files.get_mut(position);
+        let Some(Named::Table(file)) = entry.map(|entry| &mut entry.named) else {
+            unreachable!("a reference's file is named");
+        };
+        // Parts of one file do not overlap, so they begin with different keys.
+        let same = |other: &TableRef| other.range.smallest() == table.range.smallest();
+        file.references
+            .retain(|(at, other)| *at != place || !same(other));
+        if file.references.is_empty() {
+            self.files.remove(position);
+        }
+    }
+
+    /// Names a blob file.
+    pub(crate) fn add_blob_file(&mut self, id: FileId, bytes: u64) -> Result<(), Impossible> {
+        let what = "added blob file";
+        must(self.file(id).is_none(), what, "a file id that is free", id)?;
+        let named = Named::Blob(BlobFile {
+            bytes,
+            references: 0,
+            referenced_bytes: 0,
+        });
+        self.files
+            .insert(self.position(id), FileEntry { id, named });
+        Ok(())
+    }
+
+    /// Names a blob file no longer.
+    pub(crate) fn remove_blob_file(&mut self, id: FileId) -> Result<(), Impossible> {
+        let what = "removed blob file";
+        let Some(blob) = self.blob_file(id) else {
+            return must(false, what, "one that exists", id);
+        };
+        let (count, bytes) = (blob.references, blob.referenced_bytes);
+        let got = format_args!("{count}, to {bytes} bytes of blob file {id}");
+        must(count == 0, what, "no references to it", got)?;
+        self.files.remove(self.position(id));
+        Ok(())
+    }
+
+    fn blob_mut(&mut self, id: FileId) -> Option<&mut BlobFile> {
+        match self.files.get_mut(self.position(id)) {
+            Some(FileEntry {
+                id: found,
+                named: Named::Blob(blob),
+            }) if *found == id => Some(blob),
+            _ => None,
+        }
+    }
+
+    /// Whether the file is new, or one of which another part may be referred to.
+    fn check_file(&self, place: Place, table: &TableRef) -> Result<(), Impossible> {
+        let what = "file of an added table";
+        let file = match self.entry(table.file).map(|entry| &entry.named) {
+            None => return Ok(()),
+            Some(Named::Table(file)) => file,
+            Some(Named::Blob(_)) => {
+                let got = format!("blob file {}", table.file);
+                return must(false, what, "a table", got);
+            }
+        };
+        let seqnos = (table.smallest_seqno, table.largest_seqno);
+        let one = file.cf == place.cf && file.bytes == table.file_bytes && file.seqnos == seqnos;
+        let mut others = file.references.iter();
+        let other = match one {
+            true => others.find(|(_, other)| other.range.overlaps(&table.range)),
+            false => others.next(),
+        };
+        let Some((at, other)) = other else {
+            return Ok(());
+        };
+        let wish = match one {
+            true => "keys outside of",
+            false => "the family, size and seqnos of",
+        };
+        must(
+            false,
+            what,
+            format!("{wish} {other} in {at}"),
+            format!("{table} in {place}"),
+        )
+    }
+
+    fn check_blobs(&self, table: &TableRef) -> Result<(), Impossible> {
+        let what = "blob reference of an added table";
+        let ascend = table.blobs.windows(2).all(|two| two[0].file < two[1].file);
+        must(ascend, what, "each blob file once, by id", table)?;
+        for &BlobBytes { file, bytes } in &table.blobs {
+            let Some(blob) = self.blob_file(file) else {
+                let got = format!("file {file} in {table}");
+                return must(false, what, "a blob file that exists", got);
+            };
+            let room = blob.bytes - blob.referenced_bytes;
+            must(
+                bytes <= room,
+                what,
+                format_args!("at most {room} more bytes of blob file {file}"),
+                format_args!("{bytes} in {table}"),
+            )?;
+        }
+        Ok(())
+    }
+}
+
+fn check_place(place: Place) -> Result<(), Impossible> {
+    let (whole, deepest) = (PartitionId::WHOLE, Level::MAX.0);
+    let what = "partition of a table";
+    must(place.partition == whole, what, whole.0, place)?;
+    let most = format_args!("at most {deepest}");
+    must(place.level.0 <= deepest, "level of a table", most, place)
+}
+
+/// What a reference says for itself.
+fn check_table(table: &TableRef) -> Result<(), Impossible> {
+    let range = &table.range;
+    must(
+        !range.is_empty(),
+        "key range of a table",
+        "one that holds keys",
+        table,
+    )?;
+    let longest = range.smallest().len().max(range.largest().len());
+    let most = limits::KEY_LEN_MAX;
+    must(longest <= most, "length of a table's key", most, longest)?;
+    let closed = table.limited_above && !range.is_open();
+    must(
+        !closed,
+        "key range of a part of a table",
+        "one before its limit",
+        table,
+    )?;
+    possible_seqno(table.largest_seqno.0, "largest seqno of a table")?;
+    let (smallest, largest) = (table.smallest_seqno, table.largest_seqno);
+    must(
+        smallest <= largest,
+        "seqnos of a table",
+        "smallest before largest",
+        table,
+    )?;
+    let (bytes, file_bytes) = (table.bytes, table.file_bytes);
+    let what = "bytes of a table";
+    match table.is_part() {
+        true => must(
+            bytes <= file_bytes,
+            what,
+            format_args!("at most {file_bytes}"),
+            bytes,
+        )?,
+        false => must(bytes == file_bytes, what, file_bytes, bytes)?,
+    }
+    let (entries, deletes) = (table.entries, table.deletes);
+    must(
+        deletes <= entries,
+        "deletes of a table",
+        format_args!("at most {entries}"),
+        deletes,
+    )
+}

@@ -1,0 +1,261 @@
+//! Which tables and blob files exist at one moment: immutable, cheap to share, cheap to look up in.
+//!
+//! # Vocabulary
+//! - A **version** holds the [table references](TableRef) of all column families, by family, partition
+//!   and level, and the blob files. Whoever reads or compacts holds one and is not disturbed by edits.
+//! - A version **names** a file if one of its references is to that table, or if it is one of its blob
+//!   files.
+//!
+//! # Invariants
+//! [`State::apply`](crate::State::apply) keeps them or refuses the edit: whatever the edits are, a version
+//! that exists has them all.
+//!
+//! 1. **Ranges.** No reference has an empty key range, and none has a seqno of 2^63 or more.
+//! 2. **Level 0** is ordered newest first, and where two references overlap in keys, one is newer in all
+//!    its entries. So the first one that has an entry of a key has the newest.
+//! 3. **Levels from 1** are in key order, and no two references of a level overlap: at most one may have a
+//!    given key.
+//! 4. **One file, one table.** A file is either one table, of one family, or one blob file. Several
+//!    references to a table are to parts that do not overlap, wherever they stand, and agree about the
+//!    file.
+//! 5. **Blob files.** Each blob file that a table refers to is named. What references refer to in a blob file
+//!    is counted there, and never more than the file has. An edit removes it, when no reference refers
+//!    to it (bytes may be estimates that are too small), never the count alone: records in persistent memory may refer to it too, of which a version knows nothing.
+//! 6. **Sums.** Counts and bytes of a level are those of its references.
+//! 7. **Shared.** An edit copies what it changes: of the levels that it touches one chunk for each reference
+//!    and the lists of chunks; everything else is the same memory before and after.
+//!
+//! The law of age between levels needs an edit, not a version: [`crate::age`].
+//!
+//! # Families that are dropped
+//! Dropping a family drops its references without a word about each: the edit stays small however large
+//! the family is, and nobody can forget one. What they referred to in blob files is no longer
+//! counted; the files themselves stay until an edit removes them, since they may hold other families'
+//! values.
+//!
+//! # Rejected
+//! - *One list of references per level*, copied by every edit: 80 KB for a level of 10,000 tables, and
+//!   every flush would pay it.
+//! - *Range-limited references with the table's own range beside the limits*: four keys of up to 64 KiB
+//!   do not fit in a manifest's record. What is within the limits is all that anybody asks; the rest is in
+//!   the table itself.
+
+mod apply;
+mod level;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use thermocline_base::{CfId, FileId, SeqNo};
+
+use crate::chunked::{Chunked, Position};
+use crate::table::{Level, PartitionId, Place, TableRef};
+
+pub use level::LevelTables;
+
+/// What a file is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FileKind {
+    /// A table.
+    Table,
+    /// A blob file.
+    Blob,
+}
+
+/// A blob file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct BlobFile {
+    /// Bytes of it.
+    pub bytes: u64,
+    /// Table references that refer to it, were it to no bytes by their estimate.
+    pub references: u64,
+    /// Bytes of values in it that tables refer to. What else there is may be garbage, or referred to
+    /// by records in persistent memory.
+    pub referenced_bytes: u64,
+}
+
+/// A file that a version names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct FileEntry {
+    id: FileId,
+    named: Named,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Named {
+    Table(TableFile),
+    Blob(BlobFile),
+}
+
+/// A table's file, and where the references to it stand.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct TableFile {
+    cf: CfId,
+    bytes: u64,
+    seqnos: (SeqNo, SeqNo),
+    /// By key; mostly one.
+    references: Vec<(Place, Arc<TableRef>)>,
+}
+
+/// The levels of one partition.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PartitionTables {
+    /// By number, up to the deepest one that has tables.
+    levels: Vec<Arc<LevelTables>>,
+}
+
+impl PartitionTables {
+    /// The levels from 0 to the deepest one that has tables; those between may have none.
+    pub fn levels(&self) -> impl DoubleEndedIterator<Item = (Level, &Arc<LevelTables>)> {
+        (0..=Level::MAX.0).map(Level).zip(&self.levels)
+    }
+
+    /// A level; `None` if neither it nor a deeper one has tables.
+    pub fn level(&self, level: Level) -> Option<&Arc<LevelTables>> {
+        self.levels.get(usize::from(level.0))
+    }
+}
+
+type Partitions = BTreeMap<PartitionId, Arc<PartitionTables>>;
+
+/// See the [module](self).
+///
+/// ```
+/// use thermocline_base::CfId;
+/// use thermocline_version::{Level, State, Place};
+/// let state = State::default();
+/// assert!(state.version().level(Place::new(CfId(0), Level(1))).is_none());
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Version {
+    /// Of the families that have tables.
+    families: BTreeMap<CfId, Arc<Partitions>>,
+    /// By id.
+    files: Chunked<FileEntry>,
+}
+
+impl Version {
+    /// The partitions of a family that have tables.
+    pub fn partitions(
+        &self,
+        cf: CfId,
+    ) -> impl DoubleEndedIterator<Item = (PartitionId, &Arc<PartitionTables>)> {
+        let partitions = self.families.get(&cf).into_iter();
+        partitions.flat_map(|partitions| partitions.iter().map(|(id, tables)| (*id, tables)))
+    }
+
+    /// A partition, if it has tables.
+    pub fn partition(&self, cf: CfId, partition: PartitionId) -> Option<&Arc<PartitionTables>> {
+        self.families.get(&cf)?.get(&partition)
+    }
+
+    /// A level of a partition; `None` if neither it nor a deeper one has tables.
+    pub fn level(&self, place: Place) -> Option<&Arc<LevelTables>> {
+        self.partition(place.cf, place.partition)?
+            .level(place.level)
+    }
+
+    /// Every table reference: by family, partition and level, and there in the level's order.
+    pub fn tables(&self) -> impl DoubleEndedIterator<Item = (Place, &Arc<TableRef>)> {
+        self.families.keys().flat_map(|cf| self.tables_of(*cf))
+    }
+
+    /// Every table reference of a family.
+    pub fn tables_of(&self, cf: CfId) -> impl DoubleEndedIterator<Item = (Place, &Arc<TableRef>)> {
+        self.partitions(cf).flat_map(move |(partition, tables)| {
+            tables.levels().flat_map(move |(level, tables)| {
+                let place = Place {
+                    cf,
+                    partition,
+                    level,
+                };
+                tables.iter().map(move |table| (place, table))
+            })
+        })
+    }
+
+    /// Every table reference, of each partition the older before the newer.
+    pub(crate) fn oldest_first(&self) -> impl Iterator<Item = (Place, &Arc<TableRef>)> {
+        let partitions = self.families.iter().flat_map(|(cf, partitions)| {
+            let partitions = partitions.iter();
+            partitions.map(|(partition, tables)| (*cf, *partition, tables))
+        });
+        partitions.flat_map(|(cf, partition, tables)| {
+            tables.levels().rev().flat_map(move |(level, tables)| {
+                let place = Place {
+                    cf,
+                    partition,
+                    level,
+                };
+                // In key order, which fills chunks, where there is no age.
+                let aged = (level == Level::ZERO).then(|| tables.iter().rev());
+                let ordered = (level > Level::ZERO).then(|| tables.iter());
+                let all = aged
+                    .into_iter()
+                    .flatten()
+                    .chain(ordered.into_iter().flatten());
+                all.map(move |table| (place, table))
+            })
+        })
+    }
+
+    /// Every file that is named, by id.
+    pub fn files(&self) -> impl DoubleEndedIterator<Item = (FileId, FileKind)> {
+        self.files.iter().map(|file| (file.id, file.kind()))
+    }
+
+    /// The number of files that are named.
+    pub fn file_count(&self) -> usize {
+        self.files.len()
+    }
+
+    /// What the file is, if it is named.
+    pub fn file(&self, file: FileId) -> Option<FileKind> {
+        self.entry(file).map(FileEntry::kind)
+    }
+
+    /// The references to a table's file, and where they stand.
+    pub fn references(&self, file: FileId) -> &[(Place, Arc<TableRef>)] {
+        match self.entry(file).map(|entry| &entry.named) {
+            Some(Named::Table(table)) => &table.references,
+            _ => &[],
+        }
+    }
+
+    /// A blob file.
+    pub fn blob_file(&self, file: FileId) -> Option<BlobFile> {
+        match self.entry(file)?.named {
+            Named::Blob(blob) => Some(blob),
+            Named::Table(_) => None,
+        }
+    }
+
+    /// Every blob file, by id.
+    pub fn blob_files(&self) -> impl DoubleEndedIterator<Item = (FileId, BlobFile)> {
+        self.files.iter().filter_map(|file| match file.named {
+            Named::Blob(blob) => Some((file.id, blob)),
+            Named::Table(_) => None,
+        })
+    }
+
+    fn position(&self, file: FileId) -> Position {
+        self.files.position(|entry| entry.id < file)
+    }
+
+    fn entry(&self, file: FileId) -> Option<&FileEntry> {
+        let entry = self.files.get(self.position(file))?;
+        (entry.id == file).then_some(entry)
+    }
+}
+
+impl FileEntry {
+    fn kind(&self) -> FileKind {
+        match self.named {
+            Named::Table(_) => FileKind::Table,
+            Named::Blob(_) => FileKind::Blob,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

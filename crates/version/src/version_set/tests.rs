@@ -1,0 +1,202 @@
+use thermocline_base::{CfId, SeqNo};
+
+use super::*;
+use crate::range::KeyRange;
+use crate::table::{Level, Place, TableRef};
+
+struct World {
+    state: State,
+    set: VersionSet,
+}
+
+impl World {
+    fn new() -> World {
+        let mut state = State::default();
+        let first = VersionEdit::from(Change::Created {
+            db_id: [1; 16],
+            region_id: [2; 16],
+        });
+        let default = Change::ColumnFamilyCreated {
+            id: 0,
+            name: "default".into(),
+        };
+        state.apply(&first.with(default)).unwrap();
+        let set = VersionSet::new(&state);
+        let mut world = World { state, set };
+        assert_eq!(world.set.pin_output(FileKind::Table), None);
+        let reservation = world.set.reservation(&world.state, 20);
+        world.install(reservation);
+        world
+    }
+
+    fn install(&mut self, edit: impl Into<VersionEdit>) {
+        let edit = edit.into();
+        self.set.check(&edit).unwrap();
+        self.state.apply(&edit).unwrap();
+        self.set.install(&edit, &self.state);
+    }
+
+    fn written(&mut self) -> FileId {
+        let file = self.set.pin_output(FileKind::Table).unwrap();
+        self.install(added(file));
+        self.set.unpin_output(file);
+        file
+    }
+}
+
+fn table(file: FileId) -> TableRef {
+    TableRef {
+        file,
+        file_bytes: 10,
+        bytes: 10,
+        entries: 1,
+        deletes: 0,
+        range: KeyRange::inclusive("a", "b"),
+        limited_below: false,
+        limited_above: false,
+        smallest_seqno: SeqNo(file.0),
+        largest_seqno: SeqNo(file.0),
+        blobs: vec![],
+    }
+}
+
+const PLACE: Place = Place {
+    cf: CfId(0),
+    partition: crate::table::PartitionId::WHOLE,
+    level: Level::ZERO,
+};
+
+fn added(file: FileId) -> Change {
+    let table = Arc::new(table(file));
+    Change::TableAdded {
+        place: PLACE,
+        table,
+    }
+}
+
+fn removed(file: FileId) -> Change {
+    Change::table_removed(PLACE, &table(file))
+}
+
+#[test]
+fn each_holder_keeps_the_files_of_its_version() {
+    let mut world = World::new();
+    let [one, two] = [world.written(), world.written()];
+    let reader = Arc::clone(world.set.current());
+    let hold = world.set.hold();
+    world.install(removed(one));
+    let later = Arc::clone(world.set.current());
+    world.install(removed(two));
+    assert_eq!((world.set.living(), world.set.holds()), (3, 1));
+    assert_eq!(world.set.obsolete(), []);
+    drop(reader);
+    assert_eq!(world.set.obsolete(), [], "the checkpoint has it too");
+    drop(hold);
+    assert_eq!(world.set.obsolete(), [(one, FileKind::Table)]);
+    drop(later);
+    let both = [(one, FileKind::Table), (two, FileKind::Table)];
+    assert_eq!(world.set.obsolete(), both);
+    world.set.unlinked(one);
+    assert_eq!(world.set.obsolete(), both[1..]);
+    assert_eq!((world.set.living(), world.set.holds()), (1, 0));
+}
+
+#[test]
+fn an_output_is_no_prey_until_it_is_unpinned() {
+    let mut world = World::new();
+    let file = world.set.pin_output(FileKind::Table).unwrap();
+    let found = [(file, FileKind::Table)];
+    assert_eq!(world.set.obsolete(), []);
+    assert_eq!(world.set.sweep(&found).unwrap(), []);
+    // Named and removed again while it is pinned.
+    world.install(added(file));
+    world.install(removed(file));
+    assert_eq!(world.set.obsolete(), []);
+    world.set.unpin_output(file);
+    assert_eq!(world.set.obsolete(), found);
+    assert_eq!(world.set.sweep(&found).unwrap(), found);
+}
+
+#[test]
+fn an_edit_names_only_files_that_are_named_or_pinned() {
+    let mut world = World::new();
+    let stranger = world.set.check(&added(FileId(9)).into()).unwrap_err();
+    assert!(stranger.to_string().contains("file 9"), "{stranger}");
+    let file = world.written();
+    world
+        .set
+        .check(&VersionEdit::from(removed(file)).with(added(file)))
+        .unwrap();
+    world.install(removed(file));
+    // Even while a reader or the folder has it.
+    assert!(world.set.check(&added(file).into()).is_err());
+    let blob = world.set.pin_output(FileKind::Blob).unwrap();
+    assert!(
+        world.set.check(&added(blob).into()).is_err(),
+        "of another kind"
+    );
+    let edit = Change::BlobFileAdded {
+        file: blob,
+        bytes: 1,
+    };
+    world.set.check(&edit.into()).unwrap();
+}
+
+#[test]
+fn after_a_failed_append_nothing_is_obsolete() {
+    let mut world = World::new();
+    let file = world.written();
+    world.install(removed(file));
+    assert_eq!(world.set.obsolete().len(), 1);
+    let output = world.set.pin_output(FileKind::Table).unwrap();
+    world.set.freeze();
+    world.set.unpin_output(output);
+    assert_eq!(world.set.obsolete(), []);
+    let found = [(file, FileKind::Table), (output, FileKind::Table)];
+    assert_eq!(world.set.sweep(&found).unwrap(), []);
+}
+
+#[test]
+fn ids_are_handed_out_once_whatever_process_asks() {
+    let mut world = World::new();
+    let mut ids = Vec::new();
+    while let Some(file) = world.set.pin_output(FileKind::Blob) {
+        ids.push(file);
+    }
+    assert_eq!(ids, (1..=20).map(FileId).collect::<Vec<_>>());
+    // Another process cannot know how many of them were used.
+    let mut next = VersionSet::new(&world.state);
+    assert_eq!(next.pin_output(FileKind::Table), None);
+    let edit = next.reservation(&world.state, 5);
+    world.state.apply(&edit).unwrap();
+    next.install(&edit, &world.state);
+    assert_eq!(next.pin_output(FileKind::Table), Some(FileId(21)));
+    // A reservation knows of what else was counted meanwhile.
+    let other = Change::GenerationCreated { id: 7 };
+    world.state.apply(&other.into()).unwrap();
+    let edit = next.reservation(&world.state, 5);
+    world.state.apply(&edit).unwrap();
+    assert_eq!(world.state.next_ids().file, 31);
+}
+
+#[test]
+fn an_open_unlinks_what_nobody_names_unless_something_is_missing() {
+    let mut world = World::new();
+    let [one, two] = [world.written(), world.written()];
+    let half = world.set.pin_output(FileKind::Table).unwrap();
+    world.install(removed(two));
+    let set = VersionSet::new(&world.state);
+    let of = |files: &[FileId]| -> Vec<(FileId, FileKind)> {
+        files.iter().map(|file| (*file, FileKind::Table)).collect()
+    };
+    let stranger = FileId(21);
+    assert_eq!(
+        set.sweep(&of(&[stranger, half, one, two])).unwrap(),
+        of(&[two, half])
+    );
+    let error = set.sweep(&of(&[two, half])).unwrap_err();
+    assert!(error.to_string().contains("expected table 1,"), "{error}");
+    // As is one of that number that is something else.
+    let other = [(one, FileKind::Blob)];
+    assert!(set.sweep(&other).is_err());
+}

@@ -1,0 +1,387 @@
+//! A model of tables and blob files that is written differently: one list, and ranges as sets of
+//! points. Keys are single letters; between two of them lies one point that stands for all keys there.
+
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use thermocline_base::{CfId, FileId, SeqNo};
+use thermocline_version::{
+    BlobBytes, Change, FileKind, KeyRange, Level, PartitionId, Place, TableRef, Version,
+    VersionEdit,
+};
+
+pub type Placed = (Place, Arc<TableRef>);
+
+#[derive(Clone, Default, Debug)]
+pub struct ModelTables {
+    pub references: Vec<Placed>,
+    pub blobs: Vec<(FileId, u64)>,
+}
+
+const LETTERS: std::ops::RangeInclusive<u8> = b'a'..=b'h';
+
+fn point(key: &[u8]) -> u32 {
+    2 * u32::from(key[0])
+}
+
+/// The points from `from` to `to`.
+fn points(from: Bound<&[u8]>, to: Bound<&[u8]>) -> BTreeSet<u32> {
+    let from = match from {
+        Bound::Included(key) => point(key),
+        Bound::Excluded(key) => point(key) + 1,
+        Bound::Unbounded => 0,
+    };
+    let to = match to {
+        Bound::Included(key) => point(key) + 1,
+        Bound::Excluded(key) => point(key),
+        Bound::Unbounded => 512,
+    };
+    (from..to).collect()
+}
+
+fn points_of(range: &KeyRange) -> BTreeSet<u32> {
+    let to = match range.is_open() {
+        true => Bound::Excluded(range.largest()),
+        false => Bound::Included(range.largest()),
+    };
+    points(Bound::Included(range.smallest()), to)
+}
+
+fn overlap(a: &TableRef, b: &TableRef) -> bool {
+    !points_of(&a.range).is_disjoint(&points_of(&b.range))
+}
+
+fn is_above(a: &Placed, b: &Placed) -> bool {
+    let by_age = a.0.level == Level(0) && b.0.level == Level(0);
+    a.0.level < b.0.level || by_age && a.1.smallest_seqno > b.1.largest_seqno
+}
+
+impl ModelTables {
+    fn referenced(&self, blob: FileId) -> u64 {
+        let blobs = self.references.iter().flat_map(|(_, table)| &table.blobs);
+        blobs.filter(|b| b.file == blob).map(|b| b.bytes).sum()
+    }
+
+    fn references_to(&self, blob: FileId) -> usize {
+        let blobs = self.references.iter().flat_map(|(_, table)| &table.blobs);
+        blobs.filter(|b| b.file == blob).count()
+    }
+
+    /// Whether the change can be; applies it, perhaps in part if it cannot. `families` are those that
+    /// exist, `next` is the next file id.
+    pub fn apply(&mut self, change: &Change, families: &[u16], next: u64) -> bool {
+        match change {
+            Change::TableAdded { place, table } => {
+                let possible = self.may_add(*place, table, families, next);
+                self.references.push((*place, Arc::clone(table)));
+                possible
+            }
+            Change::TableRemoved {
+                place,
+                file,
+                smallest,
+            } => {
+                let before = self.references.len();
+                let is_it = |(at, table): &Placed| {
+                    at == place && table.file == *file && table.range.smallest() == &**smallest
+                };
+                self.references.retain(|placed| !is_it(placed));
+                self.references.len() < before
+            }
+            Change::BlobFileAdded { file, bytes } => {
+                let free = file.0 < next && self.kind(*file).is_none();
+                self.blobs.push((*file, *bytes));
+                free
+            }
+            Change::BlobFileRemoved { file } => {
+                let possible = self.kind(*file) == Some(FileKind::Blob);
+                self.blobs.retain(|(id, _)| id != file);
+                possible && self.references_to(*file) == 0
+            }
+            Change::ColumnFamilyDropped { id } => {
+                self.references.retain(|(place, _)| place.cf.0 != *id);
+                true
+            }
+            _ => true,
+        }
+    }
+
+    fn kind(&self, file: FileId) -> Option<FileKind> {
+        let table = self.references.iter().any(|(_, t)| t.file == file);
+        let blob = self.blobs.iter().any(|(id, _)| *id == file);
+        table
+            .then_some(FileKind::Table)
+            .or(blob.then_some(FileKind::Blob))
+    }
+
+    fn may_add(&self, place: Place, table: &TableRef, families: &[u16], next: u64) -> bool {
+        let in_blobs = |blob: &BlobBytes| {
+            let file = self.blobs.iter().find(|(id, _)| *id == blob.file);
+            file.is_some_and(|(_, bytes)| self.referenced(blob.file) + blob.bytes <= *bytes)
+        };
+        let blob_ids: BTreeSet<_> = table.blobs.iter().map(|b| b.file).collect();
+        let beside = |(at, other): &Placed| {
+            let apart = other.largest_seqno < table.smallest_seqno
+                || table.largest_seqno < other.smallest_seqno;
+            *at != place || !overlap(other, table) || place.level == Level(0) && apart
+        };
+        let of_file = |(at, other): &Placed| {
+            let fields = |t: &TableRef| (t.file_bytes, t.smallest_seqno, t.largest_seqno);
+            let same = at.cf == place.cf && fields(other) == fields(table);
+            other.file != table.file || same && !overlap(other, table)
+        };
+        (place.cf == CfId::METADATA || families.contains(&place.cf.0))
+            && place.partition.0 == 0
+            && place.level.0 <= 7
+            && table.file.0 < next
+            && self.kind(table.file) != Some(FileKind::Blob)
+            && !points_of(&table.range).is_empty()
+            && (table.range.is_open() || !table.limited_above)
+            && table.smallest_seqno <= table.largest_seqno
+            && table.largest_seqno.0 < 1 << 63
+            && table.deletes <= table.entries
+            && (table.bytes == table.file_bytes
+                || table.is_part() && table.bytes <= table.file_bytes)
+            && blob_ids
+                .iter()
+                .copied()
+                .eq(table.blobs.iter().map(|b| b.file))
+            && table.blobs.iter().all(in_blobs)
+            && self.references.iter().all(beside)
+            && self.references.iter().all(of_file)
+    }
+
+    /// Whether the edit that made this of `before` kept the law of age.
+    pub fn kept_age(&self, before: &ModelTables, edit: &VersionEdit) -> bool {
+        let removes = |placed: &&Placed| {
+            let removal = Change::table_removed(placed.0, &placed.1);
+            edit.changes.contains(&removal)
+        };
+        let removed: Vec<_> = before.references.iter().filter(removes).collect();
+        let kept = |(place, table): Placed| {
+            let of_family = removed.iter().filter(|source| source.0.cf == place.cf);
+            let sources = of_family.filter(|source| overlap(&source.1, &table));
+            let sources: Vec<_> = sources.collect();
+            let newer = |s: &&&&Placed| s.1.largest_seqno >= table.largest_seqno;
+            let outside = sources.iter().find(newer).is_none();
+            let added = (place, Arc::clone(&table));
+            self.references.iter().all(|other| {
+                if (other.0.cf, other.0.partition) != (place.cf, place.partition)
+                    || !overlap(&other.1, &table)
+                {
+                    return true;
+                }
+                let above = is_above(other, &added);
+                let (upper, lower) = match other.0.level < place.level {
+                    true => (&other.1, &table),
+                    false => (&table, &other.1),
+                };
+                let ends = |t: &TableRef| {
+                    let first = (!t.limited_below).then(|| t.range.smallest().to_vec());
+                    let last = (!t.range.is_open()).then(|| t.range.largest().to_vec());
+                    first.into_iter().chain(last).collect::<BTreeSet<_>>()
+                };
+                let common = !ends(upper).is_disjoint(&ends(lower));
+                let reversed = upper.largest_seqno <= lower.smallest_seqno && common;
+                if other.0.level != place.level && reversed {
+                    return false;
+                }
+                if !before.references.contains(other) {
+                    return true;
+                }
+                let overtaken = |source: &&&Placed| {
+                    overlap(&source.1, &other.1) && is_above(other, source) != above
+                };
+                let sinks = outside && above;
+                !(sinks || sources.iter().any(overtaken))
+            })
+        };
+        edit.changes.iter().all(|change| match change {
+            Change::TableAdded { place, table } => kept((*place, Arc::clone(table))),
+            _ => true,
+        })
+    }
+
+    /// The files that are named.
+    pub fn files(&self) -> BTreeSet<(FileId, FileKind)> {
+        let tables = self
+            .references
+            .iter()
+            .map(|(_, t)| (t.file, FileKind::Table));
+        let blobs = self.blobs.iter().map(|(id, _)| (*id, FileKind::Blob));
+        tables.chain(blobs).collect()
+    }
+
+    /// Every reference, in the order in which a version has them.
+    pub fn in_order(&self) -> Vec<Placed> {
+        let mut all = self.references.clone();
+        all.sort_by_key(|(place, table)| {
+            let key = table.range.smallest().to_vec();
+            let seqnos = (Reverse(table.largest_seqno), Reverse(table.smallest_seqno));
+            let age = (place.level == Level(0)).then_some(seqnos);
+            (*place, age, key, table.file)
+        });
+        all
+    }
+
+    /// Whether the version holds this, and answers as this does.
+    pub fn check(&self, version: &Version) -> Result<(), TestCaseError> {
+        let all = self.in_order();
+        let got: Vec<_> = version
+            .tables()
+            .map(|(at, t)| (at, Arc::clone(t)))
+            .collect();
+        prop_assert_eq!(&got, &all);
+        let files: BTreeSet<_> = version.files().collect();
+        prop_assert_eq!(files, self.files());
+        prop_assert_eq!(version.file_count(), self.files().len());
+        for (file, _) in self.files() {
+            let references = all.iter().filter(|(_, t)| t.file == file);
+            let mut references: Vec<_> = references.cloned().collect();
+            references.sort_by_key(|(_, t)| t.range.smallest().to_vec());
+            prop_assert_eq!(version.references(file), &references);
+            prop_assert_eq!(version.file(file), self.kind(file));
+        }
+        for (file, bytes) in &self.blobs {
+            let blob = version.blob_file(*file).unwrap();
+            prop_assert_eq!(blob.bytes, *bytes);
+            prop_assert_eq!(blob.referenced_bytes, self.referenced(*file));
+            prop_assert_eq!(blob.references, self.references_to(*file) as u64);
+        }
+        let places: BTreeSet<Place> = all.iter().map(|(place, _)| *place).collect();
+        for place in places {
+            self.check_level(version, place)?;
+        }
+        Ok(())
+    }
+
+    fn check_level(&self, version: &Version, place: Place) -> Result<(), TestCaseError> {
+        let all = self.in_order();
+        let here: Vec<_> = all
+            .iter()
+            .filter(|(at, _)| *at == place)
+            .map(|(_, t)| t)
+            .collect();
+        let level = version.level(place).unwrap();
+        prop_assert_eq!(level.len(), here.len());
+        prop_assert!(level.iter().eq(here.iter().copied()));
+        prop_assert_eq!(level.bytes(), here.iter().map(|t| t.bytes).sum::<u64>());
+        prop_assert_eq!(level.entries(), here.iter().map(|t| t.entries).sum::<u64>());
+        prop_assert_eq!(level.deletes(), here.iter().map(|t| t.deletes).sum::<u64>());
+        let keys: Vec<[u8; 1]> = LETTERS.map(|letter| [letter]).collect();
+        for key in &keys {
+            let has = |t: &&&Arc<TableRef>| points_of(&t.range).contains(&point(key));
+            prop_assert!(level.may_have(key).eq(here.iter().filter(has).copied()));
+        }
+        let bounds = |key| [Bound::Included(key), Bound::Excluded(key), Bound::Unbounded];
+        for (n, from) in keys.iter().enumerate() {
+            for to in &keys[n + 1..] {
+                for (from, to) in bounds(&from[..]).into_iter().zip(bounds(&to[..])) {
+                    let asked = points(from, to);
+                    let hit = |t: &&&Arc<TableRef>| !points_of(&t.range).is_disjoint(&asked);
+                    let expected = here.iter().filter(hit).copied();
+                    prop_assert!(
+                        level.overlapping(from, to).eq(expected),
+                        "{:?}{:?}",
+                        from,
+                        to
+                    );
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Table references over few letters, files and seqnos, so that collisions are common.
+fn table() -> impl Strategy<Value = TableRef> {
+    let letter = || LETTERS.prop_map(|letter| [letter]);
+    let seqno = prop_oneof![30 => 0u64..12, 1 => Just((1 << 63) - 1), 1 => Just(1 << 63)];
+    let blobs = prop::collection::vec((0u64..8, 0u64..40), 0..2);
+    let flags = (
+        any::<bool>(),
+        prop::bool::weighted(0.3),
+        prop::bool::weighted(0.3),
+    );
+    let sizes = (0u64..10, 0u64..5, prop::bool::weighted(0.03));
+    (
+        0u64..10,
+        letter(),
+        letter(),
+        flags,
+        (seqno, 0u64..6),
+        sizes,
+        blobs,
+    )
+        .prop_map(
+            |(
+                file,
+                a,
+                b,
+                (open, below, above),
+                (smallest, seqnos),
+                (entries, deletes, odd),
+                blobs,
+            )| {
+                // Files agree about themselves, mostly.
+                let file_bytes = 100 + file + u64::from(odd);
+                let mut blobs: Vec<_> = blobs
+                    .into_iter()
+                    .map(|(file, bytes)| BlobBytes {
+                        file: FileId(file),
+                        bytes,
+                    })
+                    .collect();
+                blobs.sort_by_key(|b| b.file);
+                TableRef {
+                    file: FileId(file),
+                    file_bytes,
+                    // The format has no other for a whole table.
+                    bytes: if below || above {
+                        file_bytes - entries
+                    } else {
+                        file_bytes
+                    },
+                    entries: entries + 3,
+                    deletes,
+                    range: match open || above {
+                        true => KeyRange::until(a.min(b), a.max(b)),
+                        false => KeyRange::inclusive(a.min(b), if odd { a } else { a.max(b) }),
+                    },
+                    limited_below: below,
+                    limited_above: above,
+                    smallest_seqno: SeqNo(smallest),
+                    largest_seqno: SeqNo(smallest.saturating_add(seqnos)),
+                    blobs,
+                }
+            },
+        )
+}
+
+/// Changes of tables and blob files.
+pub fn change() -> impl Strategy<Value = Change> {
+    let cf = prop_oneof![10 => Just(0), 3 => 1u16..4, 1 => Just(u16::MAX)];
+    let partition = prop_oneof![30 => Just(0u32), 1 => Just(1)];
+    let level = prop_oneof![30 => 0u8..4, 1 => 7u8..9];
+    let place = (cf, partition, level).prop_map(|(cf, partition, level)| Place {
+        cf: CfId(cf),
+        partition: PartitionId(partition),
+        level: Level(level),
+    });
+    let blob = || 0u64..10;
+    prop_oneof![
+        10 => (place.clone(), table()).prop_map(|(place, table)| Change::TableAdded {
+            place,
+            table: Arc::new(table),
+        }),
+        2 => (place, table()).prop_map(|(place, table)| Change::table_removed(place, &table)),
+        2 => (blob(), 0u64..100).prop_map(|(file, bytes)| Change::BlobFileAdded {
+            file: FileId(file),
+            bytes,
+        }),
+        1 => blob().prop_map(|file| Change::BlobFileRemoved { file: FileId(file) }),
+    ]
+}
