@@ -1,27 +1,28 @@
 //! The law of age, as far as the metadata of an edit shows it.
 //!
 //! Along one key every layer is strictly newer than the layers below it, and data may skip a layer
-//! only in one edit that takes all older data of that range along (design, section 1). Which keys a table has
-//! is not known here, only which it can have; so this is what an edit must keep:
+//! only in one edit that takes all older data of that range along (design, section 1). Which keys a
+//! table has is not known here, only which it can have; so this is what an edit must keep:
 //!
-//! 1. **Nothing overtakes.** Where a table that the edit removes, one that it adds and one that stays overlap
-//!    in keys, the removed and the added one stand on the same side of the one that stays: both above
-//!    it or both below. Otherwise data has moved past it.
-//! 2. **What is new comes from above.** A table that the edit adds and that has newer seqnos than every
-//!    removed one that it overlaps has data from outside the levels, which is newer than all of them. So no table
-//!    that stays above it overlaps it.
-//! 3. **Ends of ranges are keys.** Where a table that is added and one in another level of the partition
-//!    surely have the same key, not all seqnos of the upper one are at or below all of the lower one.
+//! 1. **Nothing overtakes.** Where a table that the edit removes, one that it adds and one that
+//!    stays overlap in keys, the removed and the added one stand on the same side of the one that
+//!    stays: both above it or both below. Otherwise data has moved past it.
+//! 2. **What is new comes from above.** A table that the edit adds and that has newer seqnos than
+//!    every removed one that it overlaps has data from outside the levels, which is newer than all
+//!    of them. So no table that stays above it overlaps it.
+//! 3. **Ends of ranges are keys.** Where a table that is added and one in another level of the
+//!    partition surely have the same key, not all seqnos of the upper one are at or below all of
+//!    the lower one.
 //!
-//! "Above" is a smaller level, or in level 0 newer seqnos. Within level 0 the version itself refuses what
-//! has no order.
+//! "Above" is a smaller level, or in level 0 newer seqnos. Within level 0 the version itself
+//! refuses what has no order.
 //!
 //! What is **not** checked, because it is not so: that along overlapping *ranges* deeper seqnos are
-//! smaller. A table with the keys a and z may be older than one between them that has sunk deeper while
-//! both were apart, and a merge that cuts its output by size makes such tables every day.
+//! smaller. A table with the keys a and z may be older than one between them that has sunk deeper
+//! while both were apart, and a merge that cuts its output by size makes such tables every day.
 //!
-//! The rules compare an edit as a whole, so an edit is one job: two jobs of one range do not share one. The
-//! state of a debug build refuses an edit that breaks them; a release build does not look.
+//! The rules compare an edit as a whole, so an edit is one job: two jobs of one range do not share
+//! one. The state of a debug build refuses an edit that breaks them; a release build does not look.
 
 use std::sync::Arc;
 

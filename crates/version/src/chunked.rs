@@ -1,7 +1,7 @@
 //! A sequence in order that is cheap to share: changing a copy leaves most of the memory common.
 //!
-//! Items lie in chunks of at most [`CHUNK_LEN_MAX`]. A copy shares the list of chunks; a change to one
-//! of two copies makes a list of its own (one pointer per chunk) and copies the chunk that it
+//! Items lie in chunks of at most [`CHUNK_LEN_MAX`]. A copy shares the list of chunks; a change to
+//! one of two copies makes a list of its own (one pointer per chunk) and copies the chunk that it
 //! touches, so it costs `len / CHUNK_LEN_MAX + CHUNK_LEN_MAX` steps. Of tens of thousands of tables
 //! that is a few kilobytes. A tree would make it logarithmic, with more code and slower iteration.
 //!

@@ -99,8 +99,8 @@ pub enum Change {
     TableAdded {
         /// Where.
         place: Place,
-        /// The reference. Its file has an id that was reserved by [`Change::NextIds`]; the blob files
-        /// that it refers to exist.
+        /// The reference. Its file has an id that was reserved by [`Change::NextIds`]; the blob
+        /// files that it refers to exist.
         table: Arc<TableRef>,
     },
     /// A table reference does not stand there any more.

@@ -1,9 +1,9 @@
 //! What exists: the edits that change it, the state they add up to, and the manifest in which
 //! they outlive the process.
 //!
-//! The manifest alone decides what belongs to a database beyond the records in its live chains: which
-//! column families there are, which memtable generations and chains, where recovery cut a chain,
-//! and which ids have ever been given out.
+//! The manifest alone decides what belongs to a database beyond the records in its live chains:
+//! which column families there are, which memtable generations and chains, where recovery cut a
+//! chain, and which ids have ever been given out.
 //!
 //! - [`version`]: which tables and blob files exist: immutable, shared, quick to look up in.
 //! - [`version_set`]: the versions that somebody still reads, and so which files may go.

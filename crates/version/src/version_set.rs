@@ -4,25 +4,27 @@
 //! checkpoints still hold. It does no I/O: it hands out ids for files, and says which files may be
 //! unlinked. Its owner locks it together with the manifest, in this order:
 //!
-//! 1. [`VersionSet::pin_output`] gives an id, which is durably reserved; only then the file is made.
+//! 1. [`VersionSet::pin_output`] gives an id, which is durably reserved; only then the file is
+//!    made.
 //! 2. The file is written and synced, and its name synced.
 //! 3. [`VersionSet::check`], then the edit is appended to the manifest, durably, then
 //!    [`VersionSet::install`], then [`VersionSet::unpin_output`].
 //! 4. [`VersionSet::obsolete`] says what may be unlinked; [`VersionSet::unlinked`] that it is.
 //!
 //! # Invariants
-//! 1. **An id has one file.** An id is handed out once: within a process because the counter only rises,
-//!    over all processes because a process hands out only ids that it has reserved in the manifest
-//!    itself. So a name never stands for other bytes than before.
-//! 2. **What has gone does not come back.** An edit may name a file only if the current version names it
-//!    or it is pinned. So once no version names a file, none ever will.
+//! 1. **An id has one file.** An id is handed out once: within a process because the counter only
+//!    rises, over all processes because a process hands out only ids that it has reserved in the
+//!    manifest itself. So a name never stands for other bytes than before.
+//! 2. **What has gone does not come back.** An edit may name a file only if the current version
+//!    names it or it is pinned. So once no version names a file, none ever will.
 //! 3. **Held means kept.** A file is obsolete exactly if it was handed out or named since this set
-//!    began, no living version names it, and it is not pinned. A version lives as long as anybody has
-//!    an [`Arc`] of it; only the current one is handed out anew. With 2: what is obsolete stays so.
-//! 4. **The manifest first.** A file is obsolete only after the edit that removes it was installed, which is
-//!    after it was durable. And after a failed append ([`VersionSet::freeze`]) nothing is obsolete any
-//!    more: whether the edit is durable is unknown, so both its inputs and its outputs may be what the
-//!    next open finds named.
+//!    began, no living version names it, and it is not pinned. A version lives as long as anybody
+//!    has an [`Arc`] of it; only the current one is handed out anew. With 2: what is obsolete stays
+//!    so.
+//! 4. **The manifest first.** A file is obsolete only after the edit that removes it was installed,
+//!    which is after it was durable. And after a failed append ([`VersionSet::freeze`]) nothing is
+//!    obsolete any more: whether the edit is durable is unknown, so both its inputs and its outputs
+//!    may be what the next open finds named.
 //!
 //! # The crash argument
 //! | a crash | leaves | the next open |
@@ -33,18 +35,18 @@
 //! | after some were unlinked | the rest, and names that come back, as no folder is synced for them | unlinks them |
 //!
 //! No file that a durable manifest names is ever unlinked, at any of these points, because of 4. At
-//! open, [`VersionSet::sweep`] is given the names in the folder. It first looks whether every named file
-//! is there: if the manifest had lost its last edit (rot there looks like a torn append), the files
-//! of that edit, which nobody names then, may be all that is left of the data, and are not to be unlinked
-//! before somebody has looked. And it leaves alone what has an id that was never reserved: that is
-//! not this database's.
+//! open, [`VersionSet::sweep`] is given the names in the folder. It first looks whether every named
+//! file is there: if the manifest had lost its last edit (rot there looks like a torn append), the
+//! files of that edit, which nobody names then, may be all that is left of the data, and are not to
+//! be unlinked before somebody has looked. And it leaves alone what has an id that was never
+//! reserved: that is not this database's.
 //!
 //! # Rejected
-//! - *Counting references per file*: each version that is built or dropped would touch the counts of
-//!   all its files. Asking the few living versions about the few files in question is cheaper and cannot
-//!   go wrong over time.
-//! - *Unlinking when the last version that names a file is dropped*: that is a reader's thread, under
-//!   whatever locks it holds.
+//! - *Counting references per file*: each version that is built or dropped would touch the counts
+//!   of all its files. Asking the few living versions about the few files in question is cheaper
+//!   and cannot go wrong over time.
+//! - *Unlinking when the last version that names a file is dropped*: that is a reader's thread,
+//!   under whatever locks it holds.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -119,8 +121,8 @@ impl Hold {
 }
 
 impl VersionSet {
-    /// A set whose current version is that of `state`. No id that was reserved before is handed out: an
-    /// earlier process may have used it.
+    /// A set whose current version is that of `state`. No id that was reserved before is handed
+    /// out: an earlier process may have used it.
     pub fn new(state: &State) -> VersionSet {
         VersionSet {
             current: Arc::clone(state.version()),
@@ -178,8 +180,8 @@ impl VersionSet {
         Change::NextIds(NextIds { file, ..ids }).into()
     }
 
-    /// Ends a pin: the edit that names the file is installed, or there will be none, and the file is
-    /// obsolete unless a version names it.
+    /// Ends a pin: the edit that names the file is installed, or there will be none, and the file
+    /// is obsolete unless a version names it.
     pub fn unpin_output(&mut self, file: FileId) {
         if let Some(kind) = self.outputs.remove(&file)
             && self.current.file(file).is_none()
@@ -203,16 +205,16 @@ impl VersionSet {
             let pinned = self.outputs.get(&file) == Some(&kind);
             if !pinned && self.current.file(file) != Some(kind) {
                 return Err(Error::InvalidArgument(format!(
-                    "an edit may name a file that the current version names or a pinned output; file \
-                     {file} is neither"
+                    "an edit may name a file that the current version names or a pinned output; \
+                     file {file} is neither"
                 )));
             }
         }
         Ok(())
     }
 
-    /// Makes the version of `after` the current one: `edit` is durable in the manifest, `after` is its
-    /// state. For every edit, in the order in which they were appended.
+    /// Makes the version of `after` the current one: `edit` is durable in the manifest, `after` is
+    /// its state. For every edit, in the order in which they were appended.
     pub fn install(&mut self, edit: &VersionEdit, after: &State) -> Arc<Version> {
         debug_assert!(self.check(edit).is_ok(), "{:?}", self.check(edit));
         self.reserved = after.next_ids().file;
@@ -247,8 +249,8 @@ impl VersionSet {
         }
     }
 
-    /// The files that may be unlinked: no living version names them, and they are not pinned. They are
-    /// named again until [`VersionSet::unlinked`].
+    /// The files that may be unlinked: no living version names them, and they are not pinned. They
+    /// are named again until [`VersionSet::unlinked`].
     pub fn obsolete(&mut self) -> Vec<(FileId, FileKind)> {
         self.earlier.retain(|version| version.strong_count() > 0);
         if self.frozen || self.unnamed.is_empty() {
@@ -263,8 +265,8 @@ impl VersionSet {
         self.unnamed.remove(&file);
     }
 
-    /// From now on nothing is obsolete: an append has failed, and which edits are durable is unknown
-    /// until the database is opened again.
+    /// From now on nothing is obsolete: an append has failed, and which edits are durable is
+    /// unknown until the database is opened again.
     pub fn freeze(&mut self) {
         self.frozen = true;
     }

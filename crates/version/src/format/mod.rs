@@ -71,8 +71,8 @@
 //!            8  of a part: estimated bytes
 //! ```
 //!
-//! PartitionCreated and virtual tables are only named here: whoever meets them refuses the manifest as
-//! newer. A place names a partition already, so that partitions change no other change.
+//! PartitionCreated and virtual tables are only named here: whoever meets them refuses the manifest
+//! as newer. A place names a partition already, so that partitions change no other change.
 //!
 //! ## `CURRENT`
 //!

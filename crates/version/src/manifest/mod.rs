@@ -14,8 +14,8 @@
 //!    call left behind is unknown until the next open.
 //!
 //! # The crash argument
-//! *Append*: write the record, sync the file, acknowledge. A crash before the sync leaves the record
-//! whole, torn or absent, and the edit was in flight: either answer is right.
+//! *Append*: write the record, sync the file, acknowledge. A crash before the sync leaves the
+//! record whole, torn or absent, and the edit was in flight: either answer is right.
 //!
 //! *Switch* (and creation, which is a switch from nothing):
 //!
@@ -28,28 +28,28 @@
 //! | sync the folder | the switch; only now is it acknowledged |
 //! | remove what is not live | nothing needed: the next open removes it again |
 //!
-//! Until the last sync the old file is complete, and nobody appends to either. The edit that caused the
-//! switch is part of the snapshot and in flight until then.
+//! Until the last sync the old file is complete, and nobody appends to either. The edit that caused
+//! the switch is part of the snapshot and in flight until then.
 //!
-//! *Open for writing* decides on what it reads, and that need not be durable: the process before may have
-//! been killed, or have seen a sync fail, between its write and now, and a kernel takes pages for clean
-//! after a failed sync, so that syncing them again would prove nothing. So before it answers, an
-//! open cuts a torn tail, writes the last record once more and syncs the file, and writes `CURRENT` once
-//! more by the steps above. All earlier records are durable by invariant 2. A crash in between
-//! leaves what an open finds again.
+//! *Open for writing* decides on what it reads, and that need not be durable: the process before
+//! may have been killed, or have seen a sync fail, between its write and now, and a kernel takes
+//! pages for clean after a failed sync, so that syncing them again would prove nothing. So before
+//! it answers, an open cuts a torn tail, writes the last record once more and syncs the file, and
+//! writes `CURRENT` once more by the steps above. All earlier records are durable by invariant 2. A
+//! crash in between leaves what an open finds again.
 //!
 //! # Torn tail or corruption
-//! A record that does not check is a torn append, and is cut, if it lies behind the durable length, if there
-//! is no more behind it than one record can have, and if no whole record begins anywhere
-//! behind it. Anything else is corruption: cutting there would lose acknowledged edits. Rot in the very
-//! last record looks like a torn append; nothing else does. Before cutting, the file is read a second
-//! time, so that a read that went wrong once does not cut what is there.
+//! A record that does not check is a torn append, and is cut, if it lies behind the durable length,
+//! if there is no more behind it than one record can have, and if no whole record begins anywhere
+//! behind it. Anything else is corruption: cutting there would lose acknowledged edits. Rot in the
+//! very last record looks like a torn append; nothing else does. Before cutting, the file is read a
+//! second time, so that a read that went wrong once does not cut what is there.
 //!
 //! # Rejected
 //! - *Appending first and switching after*: a switch that fails would leave an edit that is durable
 //!   and an error.
-//! - *Trusting the order of a journalling file system* instead of the sync between the new names and the
-//!   rename: POSIX does not promise it, and one sync per switch costs nothing.
+//! - *Trusting the order of a journalling file system* instead of the sync between the new names
+//!   and the rename: POSIX does not promise it, and one sync per switch costs nothing.
 
 mod replay;
 mod switch;
@@ -142,8 +142,8 @@ impl Manifest {
     /// or may not.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if there is one already or `first` cannot be the first edit; those
-    /// of the storage.
+    /// [`Error::InvalidArgument`] if there is one already or `first` cannot be the first edit;
+    /// those of the storage.
     pub fn create(storage: Arc<dyn Storage>, dir: &Path, first: &VersionEdit) -> Result<Manifest> {
         if Manifest::exists(&*storage, dir)? {
             return Err(Error::InvalidArgument(format!(

@@ -32,8 +32,8 @@ pub(super) fn to_new_file(
     Ok((file, header))
 }
 
-/// Writes the records of a snapshot behind the header's place, and gives the length of the file. A few
-/// records at a time: a snapshot may be large.
+/// Writes the records of a snapshot behind the header's place, and gives the length of the file. A
+/// few records at a time: a snapshot may be large.
 fn write_snapshot(file: &dyn File, header: &Header, state: &State) -> Result<u64> {
     let mut written = format::HEADER_LEN as u64;
     let mut records = Vec::new();

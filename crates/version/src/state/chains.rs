@@ -77,8 +77,8 @@ impl State {
         Ok(())
     }
 
-    /// The incarnation after one of which a chain appears. Chains of the incarnation that was used last
-    /// may still do.
+    /// The incarnation after one of which a chain appears. Chains of the incarnation that was used
+    /// last may still do.
     pub(super) fn next_incarnation(&self, incarnation: u32) -> Result<u32, Impossible> {
         let oldest = self.next.incarnation.saturating_sub(1);
         must(

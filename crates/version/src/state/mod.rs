@@ -65,8 +65,8 @@ pub struct Chain {
     pub start: Option<u64>,
     /// Where recovery found its end, if it was cut.
     pub cut: Option<Cut>,
-    /// Whether it was written before it was named: its records are numbered from 1, which stands for
-    /// `base_seqno`. See [`Change::ChainAdopted`].
+    /// Whether it was written before it was named: its records are numbered from 1, which stands
+    /// for `base_seqno`. See [`Change::ChainAdopted`].
     pub staged: bool,
 }
 

@@ -7,8 +7,8 @@ use crate::edit::{Change, VersionEdit};
 use crate::format;
 
 impl State {
-    /// Edits that, applied to an empty state, give this one; each fits in a record. They are made one
-    /// after the other, so that a large state takes no more memory than one record.
+    /// Edits that, applied to an empty state, give this one; each fits in a record. They are made
+    /// one after the other, so that a large state takes no more memory than one record.
     pub fn snapshot(&self) -> impl Iterator<Item = VersionEdit> + '_ {
         let changes = self.snapshot_changes().into_iter();
         let mut changes = changes.chain(self.file_changes()).peekable();
@@ -43,8 +43,8 @@ impl State {
         blobs.chain(tables)
     }
 
-    /// Ids rise within each kind, as they did when they were first applied. Files follow: their ids are
-    /// below the reserved ones.
+    /// Ids rise within each kind, as they did when they were first applied. Files follow: their ids
+    /// are below the reserved ones.
     fn snapshot_changes(&self) -> Vec<Change> {
         let Some((db_id, region_id)) = self.identity else {
             return Vec::new();

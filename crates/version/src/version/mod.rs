@@ -1,44 +1,46 @@
 //! Which tables and blob files exist at one moment: immutable, cheap to share, cheap to look up in.
 //!
 //! # Vocabulary
-//! - A **version** holds the [table references](TableRef) of all column families, by family, partition
-//!   and level, and the blob files. Whoever reads or compacts holds one and is not disturbed by edits.
-//! - A version **names** a file if one of its references is to that table, or if it is one of its blob
-//!   files.
+//! - A **version** holds the [table references](TableRef) of all column families, by family,
+//!   partition and level, and the blob files. Whoever reads or compacts holds one and is not
+//!   disturbed by edits.
+//! - A version **names** a file if one of its references is to that table, or if it is one of its
+//!   blob files.
 //!
 //! # Invariants
-//! [`State::apply`](crate::State::apply) keeps them or refuses the edit: whatever the edits are, a version
-//! that exists has them all.
+//! [`State::apply`](crate::State::apply) keeps them or refuses the edit: whatever the edits are, a
+//! version that exists has them all.
 //!
 //! 1. **Ranges.** No reference has an empty key range, and none has a seqno of 2^63 or more.
-//! 2. **Level 0** is ordered newest first, and where two references overlap in keys, one is newer in all
-//!    its entries. So the first one that has an entry of a key has the newest.
-//! 3. **Levels from 1** are in key order, and no two references of a level overlap: at most one may have a
-//!    given key.
+//! 2. **Level 0** is ordered newest first, and where two references overlap in keys, one is newer
+//!    in all its entries. So the first one that has an entry of a key has the newest.
+//! 3. **Levels from 1** are in key order, and no two references of a level overlap: at most one may
+//!    have a given key.
 //! 4. **One file, one table.** A file is either one table, of one family, or one blob file. Several
-//!    references to a table are to parts that do not overlap, wherever they stand, and agree about the
-//!    file.
-//! 5. **Blob files.** Each blob file that a table refers to is named. What references refer to in a blob file
-//!    is counted there, and never more than the file has. An edit removes it, when no reference refers
-//!    to it (bytes may be estimates that are too small), never the count alone: records in persistent memory may refer to it too, of which a version knows nothing.
+//!    references to a table are to parts that do not overlap, wherever they stand, and agree about
+//!    the file.
+//! 5. **Blob files.** Each blob file that a table refers to is named. What references refer to in a
+//!    blob file is counted there, and never more than the file has. An edit removes it, when no
+//!    reference refers to it (bytes may be estimates that are too small), never the count alone:
+//!    records in persistent memory may refer to it too, of which a version knows nothing.
 //! 6. **Sums.** Counts and bytes of a level are those of its references.
-//! 7. **Shared.** An edit copies what it changes: of the levels that it touches one chunk for each reference
-//!    and the lists of chunks; everything else is the same memory before and after.
+//! 7. **Shared.** An edit copies what it changes: of the levels that it touches one chunk for each
+//!    reference and the lists of chunks; everything else is the same memory before and after.
 //!
 //! The law of age between levels needs an edit, not a version: [`crate::age`].
 //!
 //! # Families that are dropped
-//! Dropping a family drops its references without a word about each: the edit stays small however large
-//! the family is, and nobody can forget one. What they referred to in blob files is no longer
-//! counted; the files themselves stay until an edit removes them, since they may hold other families'
-//! values.
+//! Dropping a family drops its references without a word about each: the edit stays small however
+//! large the family is, and nobody can forget one. What they referred to in blob files is no longer
+//! counted; the files themselves stay until an edit removes them, since they may hold other
+//! families' values.
 //!
 //! # Rejected
-//! - *One list of references per level*, copied by every edit: 80 KB for a level of 10,000 tables, and
-//!   every flush would pay it.
-//! - *Range-limited references with the table's own range beside the limits*: four keys of up to 64 KiB
-//!   do not fit in a manifest's record. What is within the limits is all that anybody asks; the rest is in
-//!   the table itself.
+//! - *One list of references per level*, copied by every edit: 80 KB for a level of 10,000 tables,
+//!   and every flush would pay it.
+//! - *Range-limited references with the table's own range beside the limits*: four keys of up to 64
+//!   KiB do not fit in a manifest's record. What is within the limits is all that anybody asks; the
+//!   rest is in the table itself.
 
 mod apply;
 mod level;
@@ -69,8 +71,8 @@ pub struct BlobFile {
     pub bytes: u64,
     /// Table references that refer to it, were it to no bytes by their estimate.
     pub references: u64,
-    /// Bytes of values in it that tables refer to. What else there is may be garbage, or referred to
-    /// by records in persistent memory.
+    /// Bytes of values in it that tables refer to. What else there is may be garbage, or referred
+    /// to by records in persistent memory.
     pub referenced_bytes: u64,
 }
 

@@ -37,8 +37,8 @@ fn added(level: u8, table: TableRef) -> Change {
     }
 }
 
-/// A database with a family, ids for files below 1,000, and these changes, in one edit: it is asked for
-/// no age.
+/// A database with a family, ids for files below 1,000, and these changes, in one edit: it is asked
+/// for no age.
 fn state(changes: &[Change]) -> State {
     let mut state = State::default();
     let mut edit = VersionEdit::new()

@@ -124,8 +124,8 @@ fn next_change(state: &State, random: &SeededRandom) -> Change {
     })
 }
 
-/// A guess at a change of tables or blob files. Of removals there are enough for the number of files to
-/// stay small.
+/// A guess at a change of tables or blob files. Of removals there are enough for the number of
+/// files to stay small.
 fn file_change(state: &State, random: &SeededRandom) -> Option<Change> {
     let next = state.next_ids();
     let version = state.version();

@@ -1,5 +1,5 @@
-//! Tables that move and are cut, beside those that come and go: against the same model, with versions
-//! held meanwhile.
+//! Tables that move and are cut, beside those that come and go: against the same model, with
+//! versions held meanwhile.
 
 use std::sync::Arc;
 

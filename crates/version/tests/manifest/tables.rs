@@ -1,5 +1,6 @@
 //! A model of tables and blob files that is written differently: one list, and ranges as sets of
-//! points. Keys are single letters; between two of them lies one point that stands for all keys there.
+//! points. Keys are single letters; between two of them lies one point that stands for all keys
+//! there.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -70,8 +71,8 @@ impl ModelTables {
         blobs.filter(|b| b.file == blob).count()
     }
 
-    /// Whether the change can be; applies it, perhaps in part if it cannot. `families` are those that
-    /// exist, `next` is the next file id.
+    /// Whether the change can be; applies it, perhaps in part if it cannot. `families` are those
+    /// that exist, `next` is the next file id.
     pub fn apply(&mut self, change: &Change, families: &[u16], next: u64) -> bool {
         match change {
             Change::TableAdded { place, table } => {

@@ -1,6 +1,6 @@
-//! A [`VersionSet`] at work: jobs that write files and install edits, readers and checkpoints that hold
-//! versions, files that are unlinked, processes that end. The oracle is a folder, the sets of files that each
-//! holder's version names, and a list of what was handed out.
+//! A [`VersionSet`] at work: jobs that write files and install edits, readers and checkpoints that
+//! hold versions, files that are unlinked, processes that end. The oracle is a folder, the sets of
+//! files that each holder's version names, and a list of what was handed out.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
