@@ -20,28 +20,35 @@
 //! }
 //! ```
 //!
+//! Of a file that is transferred [directly](crate::direct) whole units are written or not: the bytes of
+//! [`Fault::ShortWrite`] and [`Fault::Misdirected`], and the limit of space, are rounded down to them.
+//!
 //! Interrupted and partial transfers belong below the loops of [`crate::real`]: that is
 //! [`Choppy`], a [`Syscalls`] of its own.
 
+mod file;
+
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use thermocline_base::sync::{Mutex, lock};
 use thermocline_base::{Error, Result, Site};
 
+use crate::direct::DeviceBytes;
 use crate::real::{Kernel, Syscalls};
 use crate::sim::{FailedSync, SimFs};
 use crate::{File, FsKind, LockGuard, OpenMode, Storage};
+use file::FaultFile;
 
 /// A kind of call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Op {
-    /// [`Storage::open`] of a file that exists.
+    /// [`Storage::open`] and [`Storage::open_direct`] of a file that exists.
     Open,
-    /// [`Storage::open`] with [`OpenMode::CreateNew`].
+    /// The same with [`OpenMode::CreateNew`].
     Create,
     /// [`Storage::exists`], [`Storage::is_dir`], [`Storage::fs_kind`] and [`File::len`].
     LookUp,
@@ -59,7 +66,7 @@ pub enum Op {
     Lock,
     /// [`File::read_at`].
     Read,
-    /// [`File::write_at`].
+    /// [`File::write_at`] and [`File::write_tail`].
     Write,
     /// [`File::set_len`].
     SetLen,
@@ -265,6 +272,21 @@ impl FaultStorage {
         }
     }
 
+    fn call_open(&self, path: &Path, mode: OpenMode) -> Result<Option<Fault>> {
+        match mode {
+            OpenMode::CreateNew => self.call(Op::Create, "create", path),
+            _ => self.call(Op::Open, "open", path),
+        }
+    }
+
+    fn handle(&self, inner: Arc<dyn File>, path: &Path) -> Arc<dyn File> {
+        Arc::new(FaultFile {
+            inner,
+            path: path.to_path_buf(),
+            storage: self.clone(),
+        })
+    }
+
     /// A sync that may fail: `pass` does it.
     fn sync_with(
         &self,
@@ -311,15 +333,18 @@ fn no_space(what: &'static str, path: &Path) -> Error {
 
 impl Storage for FaultStorage {
     fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn File>> {
-        match mode {
-            OpenMode::CreateNew => self.call(Op::Create, "create", path)?,
-            _ => self.call(Op::Open, "open", path)?,
-        };
-        Ok(Arc::new(FaultFile {
-            inner: self.inner.open(path, mode)?,
-            path: path.to_path_buf(),
-            storage: self.clone(),
-        }))
+        self.call_open(path, mode)?;
+        Ok(self.handle(self.inner.open(path, mode)?, path))
+    }
+
+    fn open_direct(
+        &self,
+        path: &Path,
+        mode: OpenMode,
+        counter: &Arc<DeviceBytes>,
+    ) -> Result<Arc<dyn File>> {
+        self.call_open(path, mode)?;
+        Ok(self.handle(self.inner.open_direct(path, mode, counter)?, path))
     }
 
     fn exists(&self, path: &Path) -> Result<bool> {
@@ -381,107 +406,6 @@ impl Storage for FaultStorage {
     fn fs_kind(&self, path: &Path) -> Result<FsKind> {
         self.call(Op::LookUp, "look up the file system of", path)?;
         self.inner.fs_kind(path)
-    }
-}
-
-#[derive(Debug)]
-struct FaultFile {
-    inner: Arc<dyn File>,
-    path: PathBuf,
-    storage: FaultStorage,
-}
-
-impl FaultFile {
-    fn call(&self, op: Op, what: &'static str) -> Result<Option<Fault>> {
-        self.storage.call(op, what, &self.path)
-    }
-
-    /// Grows the file as far as there is room; an error if that is not up to `end`.
-    fn grow(&self, what: &'static str, end: u64) -> Result<()> {
-        if self.storage.take_room(self.inner.len()?, end) < end {
-            return Err(no_space(what, &self.path));
-        }
-        Ok(())
-    }
-
-    fn write_part(&self, bytes: &[u8], len: u64, offset: u64) -> Result<()> {
-        let part = usize::try_from(len).map_or(bytes, |len| &bytes[..len.min(bytes.len())]);
-        self.inner.write_at(part, offset)
-    }
-}
-
-impl File for FaultFile {
-    fn path(&self) -> &Path {
-        &self.path
-    }
-
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
-        let fault = self.call(Op::Read, "read")?;
-        if let Some(Fault::ShortRead(most)) = fault {
-            let most = most.min(buf.len());
-            return self.inner.read_at(&mut buf[..most], offset);
-        }
-        let n = self.inner.read_at(buf, offset)?;
-        if let Some(Fault::FlipBit(bit)) = fault
-            && n > 0
-        {
-            let bit = bit % (n as u64 * 8);
-            let byte = usize::try_from(bit / 8).expect("it lies within the buffer");
-            buf[byte] ^= 1 << (bit % 8);
-        }
-        Ok(n)
-    }
-
-    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
-        match self.call(Op::Write, "write")? {
-            Some(Fault::LostWrite) => return Ok(()),
-            Some(Fault::Misdirected(by)) => return self.inner.write_at(bytes, offset + by),
-            Some(Fault::ShortWrite(n)) => {
-                self.write_part(bytes, n as u64, offset)?;
-                return Err(eio("write", &self.path));
-            }
-            _ => {}
-        }
-        let end = offset.saturating_add(bytes.len() as u64);
-        let reach = self.storage.take_room(self.inner.len()?, end);
-        if reach < end {
-            self.write_part(bytes, reach.saturating_sub(offset), offset)?;
-            return Err(no_space("write", &self.path));
-        }
-        self.inner.write_at(bytes, offset)
-    }
-
-    fn len(&self) -> Result<u64> {
-        self.call(Op::LookUp, "look up the length of")?;
-        self.inner.len()
-    }
-
-    fn set_len(&self, len: u64) -> Result<()> {
-        self.call(Op::SetLen, "set the length of")?;
-        self.inner.set_len(len)
-    }
-
-    fn allocate(&self, offset: u64, len: u64) -> Result<()> {
-        self.call(Op::Allocate, "reserve space for")?;
-        self.grow("reserve space for", offset.saturating_add(len))?;
-        self.inner.allocate(offset, len)
-    }
-
-    fn sync(&self, site: Site) -> Result<()> {
-        self.storage
-            .sync_with(Op::Sync, "sync", &self.path, || self.inner.sync(site))
-    }
-
-    fn lock(&self, exclusive: bool) -> Result<()> {
-        self.inner.lock(exclusive)
-    }
-
-    fn unlock(&self) {
-        self.inner.unlock();
-    }
-
-    fn raw_fd(&self) -> Option<i32> {
-        self.inner.raw_fd()
     }
 }
 

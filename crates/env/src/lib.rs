@@ -14,11 +14,13 @@
 //! | module | what it puts behind the traits |
 //! |---|---|
 //! | [`real`] | the operating system |
+//! | [`direct`] | what direct I/O asks and promises, and the count of its bytes |
 //! | [`sim`] | a file system in memory that can crash |
 //! | [`fault`] | any of them, with faults on purpose |
 //! | [`simulated`] | a clock that a test advances, randomness from a seed |
 #![deny(unsafe_code)]
 
+pub mod direct;
 pub mod fault;
 pub mod real;
 pub mod sim;
@@ -35,6 +37,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use thermocline_base::{Error, Result, Site};
+
+use direct::DeviceBytes;
 
 /// How [`Storage::open`] treats a file that is there or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,6 +80,23 @@ pub trait File: Send + Sync + fmt::Debug {
 
     /// Writes all of `bytes` at `offset`, extending the file where needed.
     fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()>;
+
+    /// What offset, length and address of every transfer must be multiples of, because the file is
+    /// transferred [directly](direct): [`direct::DIRECT_UNIT`]. `None` if it is not; a handle may
+    /// change to that.
+    fn direct_unit(&self) -> Option<usize> {
+        None
+    }
+
+    /// Writes the last piece of a file, of any length and from anywhere in memory. A file that is
+    /// [direct](direct) is not so any more from here on, through this handle.
+    ///
+    /// # Errors
+    /// Those of [`File::write_at`]; of kind `InvalidInput` if `offset` is not a multiple of the
+    /// [unit](File::direct_unit).
+    fn write_tail(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        self.write_at(bytes, offset)
+    }
 
     /// The file's length in bytes.
     fn len(&self) -> Result<u64>;
@@ -127,6 +148,18 @@ pub enum FsKind {
 pub trait Storage: Send + Sync + fmt::Debug {
     /// Opens a file.
     fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn File>>;
+
+    /// Opens a file for [direct I/O](direct), where the file system allows it, and as an ordinary file
+    /// where not. What is transferred is added to `counter` in either case.
+    ///
+    /// # Errors
+    /// Those of [`Storage::open`].
+    fn open_direct(
+        &self,
+        path: &Path,
+        mode: OpenMode,
+        counter: &Arc<DeviceBytes>,
+    ) -> Result<Arc<dyn File>>;
 
     /// Whether something has this name.
     fn exists(&self, path: &Path) -> Result<bool>;

@@ -5,16 +5,20 @@
 //!
 //! Folders get mode 0700 and files 0600: a database is its owner's.
 
+mod file;
+
 use std::fs;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use thermocline_base::{Error, Result, Site};
 
+use crate::direct::{DeviceBytes, Transfers};
 use crate::{Clock, File, FsKind, LockGuard, OpenMode, Random, Storage, sys};
+use file::RealFile;
 
 /// The transfers of the kernel, each of which may be interrupted or come up short.
 pub trait Syscalls: Send + Sync + std::fmt::Debug {
@@ -24,6 +28,10 @@ pub trait Syscalls: Send + Sync + std::fmt::Debug {
     fn pwrite(&self, file: &fs::File, bytes: &[u8], offset: u64) -> io::Result<usize>;
     /// Makes data and size durable.
     fn fsync(&self, file: &fs::File) -> io::Result<()>;
+    /// Has transfers go past the page cache, or through it again; `false` if that is refused.
+    fn set_direct(&self, file: &fs::File, direct: bool) -> io::Result<bool> {
+        sys::set_direct(file, direct)
+    }
 }
 
 /// The kernel itself.
@@ -67,6 +75,15 @@ impl RealStorage {
         RealStorage { syscalls }
     }
 
+    fn handle(&self, file: fs::File, path: &Path, transfers: Transfers) -> Arc<dyn File> {
+        Arc::new(RealFile {
+            file,
+            path: path.to_path_buf(),
+            syscalls: Arc::clone(&self.syscalls),
+            transfers,
+        })
+    }
+
     fn sync_folder(&self, dir: &Path) -> io::Result<()> {
         // Opening a folder for reading is how its names are synced.
         let folder = open_with(fs::OpenOptions::new().read(true), dir)?;
@@ -80,6 +97,19 @@ impl RealStorage {
 )]
 fn open_with(options: &fs::OpenOptions, path: &Path) -> io::Result<fs::File> {
     options.open(path)
+}
+
+fn open_in(mode: OpenMode, path: &Path) -> Result<fs::File> {
+    let mut options = fs::OpenOptions::new();
+    let (op, options) = match mode {
+        OpenMode::Read => ("open", options.read(true)),
+        OpenMode::ReadWrite => ("open", options.read(true).write(true)),
+        OpenMode::CreateNew => (
+            "create",
+            options.read(true).write(true).create_new(true).mode(0o600),
+        ),
+    };
+    open_with(options, path).map_err(|e| Error::io(op, path, e))
 }
 
 fn retry<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
@@ -102,21 +132,20 @@ fn folder_of(path: &Path) -> &Path {
 
 impl Storage for RealStorage {
     fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn File>> {
-        let mut options = fs::OpenOptions::new();
-        let (op, options) = match mode {
-            OpenMode::Read => ("open", options.read(true)),
-            OpenMode::ReadWrite => ("open", options.read(true).write(true)),
-            OpenMode::CreateNew => (
-                "create",
-                options.read(true).write(true).create_new(true).mode(0o600),
-            ),
-        };
-        let file = open_with(options, path).map_err(|e| Error::io(op, path, e))?;
-        Ok(Arc::new(RealFile {
-            file,
-            path: path.to_path_buf(),
-            syscalls: Arc::clone(&self.syscalls),
-        }))
+        let file = open_in(mode, path)?;
+        Ok(self.handle(file, path, Transfers::default()))
+    }
+
+    fn open_direct(
+        &self,
+        path: &Path,
+        mode: OpenMode,
+        counter: &Arc<DeviceBytes>,
+    ) -> Result<Arc<dyn File>> {
+        let file = open_in(mode, path)?;
+        // Whatever the file system has against it: the file works without.
+        let direct = self.syscalls.set_direct(&file, true).unwrap_or(false);
+        Ok(self.handle(file, path, Transfers::new(direct, counter)))
     }
 
     fn exists(&self, path: &Path) -> Result<bool> {
@@ -317,117 +346,6 @@ impl Drop for RealLock {
 }
 
 impl LockGuard for RealLock {}
-
-#[derive(Debug)]
-struct RealFile {
-    file: fs::File,
-    path: PathBuf,
-    syscalls: Arc<dyn Syscalls>,
-}
-
-/// How much of zeros is written at once where space cannot be reserved.
-const ZEROS: &[u8] = &[0; 64 << 10];
-
-impl File for RealFile {
-    fn path(&self) -> &Path {
-        &self.path
-    }
-
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
-        let mut done = 0;
-        while done < buf.len() {
-            let at = offset + done as u64;
-            let n = retry(|| self.syscalls.pread(&self.file, &mut buf[done..], at))
-                .map_err(|e| Error::io_at("read", &self.path, at, e))?;
-            if n == 0 {
-                break;
-            }
-            done += n;
-        }
-        Ok(done)
-    }
-
-    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
-        let mut done = 0;
-        while done < bytes.len() {
-            let at = offset + done as u64;
-            let n = retry(|| self.syscalls.pwrite(&self.file, &bytes[done..], at))
-                .and_then(|n| match n {
-                    0 => Err(io::ErrorKind::WriteZero.into()),
-                    n => Ok(n),
-                })
-                .map_err(|e| Error::io_at("write", &self.path, at, e))?;
-            done += n;
-        }
-        Ok(())
-    }
-
-    fn len(&self) -> Result<u64> {
-        self.file
-            .metadata()
-            .map(|m| m.len())
-            .map_err(|e| Error::io("look up the length of", &self.path, e))
-    }
-
-    fn set_len(&self, len: u64) -> Result<()> {
-        retry(|| self.file.set_len(len))
-            .map_err(|e| Error::io_at("set the length of", &self.path, len, e))
-    }
-
-    /// Where the file system cannot reserve, zeros are written behind the end of the file; holes
-    /// before it stay holes, since filling them could overwrite another thread's write.
-    fn allocate(&self, offset: u64, len: u64) -> Result<()> {
-        let failed = |e| Error::io_at("reserve space for", &self.path, offset, e);
-        let end = offset
-            .checked_add(len)
-            .ok_or_else(|| failed(io::ErrorKind::InvalidInput.into()))?;
-        if len == 0 || sys::allocate(&self.file, offset, len).map_err(failed)? {
-            return Ok(());
-        }
-        let mut at = self.len()?;
-        while at < end {
-            let room = usize::try_from(end - at).unwrap_or(usize::MAX);
-            let zeros = &ZEROS[..room.min(ZEROS.len())];
-            self.write_at(zeros, at)?;
-            at += zeros.len() as u64;
-        }
-        Ok(())
-    }
-
-    fn sync(&self, _site: Site) -> Result<()> {
-        retry(|| self.syscalls.fsync(&self.file)).map_err(|e| Error::io("sync", &self.path, e))
-    }
-
-    fn lock(&self, exclusive: bool) -> Result<()> {
-        let locked = retry(|| {
-            let tried = if exclusive {
-                self.file.try_lock()
-            } else {
-                self.file.try_lock_shared()
-            };
-            match tried {
-                Ok(()) => Ok(true),
-                Err(fs::TryLockError::WouldBlock) => Ok(false),
-                Err(fs::TryLockError::Error(e)) => Err(e),
-            }
-        });
-        match locked {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(Error::Busy(format!("{} is in use", self.path.display()))),
-            Err(e) => Err(Error::io("lock", &self.path, e)),
-        }
-    }
-
-    fn unlock(&self) {
-        // Should it fail, closing the file still releases the lock.
-        let _ = self.file.unlock();
-    }
-
-    fn raw_fd(&self) -> Option<i32> {
-        use std::os::fd::AsRawFd;
-        Some(self.file.as_raw_fd())
-    }
-}
 
 /// The operating system's monotonic clock.
 #[derive(Debug)]

@@ -1,10 +1,11 @@
-//! The two system calls that the standard library does not offer. The only unsafe code here.
+//! The system calls that the standard library does not offer. The only unsafe code here.
 
 use std::fs::File;
 use std::io;
 use std::path::Path;
 
 use crate::FsKind;
+use crate::direct::DIRECT_UNIT;
 
 /// Reserves `len` bytes at `offset` and extends the file over them. `Ok(false)` where the file
 /// system cannot reserve space.
@@ -64,4 +65,88 @@ pub fn fs_kind(path: &Path) -> io::Result<FsKind> {
 #[cfg(not(target_os = "linux"))]
 pub fn fs_kind(path: &Path) -> io::Result<FsKind> {
     path.metadata().map(|_| FsKind::Ordinary)
+}
+
+/// Has the transfers of an open file go past the page cache, or through it again. `Ok(false)` where
+/// the file system refuses, or would do as if.
+#[cfg(target_os = "linux")]
+pub fn set_direct(file: &File, direct: bool) -> io::Result<bool> {
+    use std::os::fd::AsRawFd;
+
+    if direct && !can_be_direct(file)? {
+        return Ok(false);
+    }
+    let fd = file.as_raw_fd();
+    // SAFETY: `fcntl` with these commands touches no memory of this process; the descriptor belongs
+    // to `file`, which stays borrowed over the call.
+    let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
+    if flags < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let flags = if direct {
+        flags | libc::O_DIRECT
+    } else {
+        flags & !libc::O_DIRECT
+    };
+    // SAFETY: as above.
+    if unsafe { libc::fcntl(fd, libc::F_SETFL, flags) } == 0 {
+        return Ok(true);
+    }
+    let error = io::Error::last_os_error();
+    match error.raw_os_error() {
+        Some(libc::EINVAL | libc::EOPNOTSUPP) => Ok(false),
+        _ => Err(error),
+    }
+}
+
+/// Direct I/O is known on Linux only.
+#[cfg(not(target_os = "linux"))]
+pub fn set_direct(_file: &File, direct: bool) -> io::Result<bool> {
+    Ok(!direct)
+}
+
+/// Whether direct transfers in units of [`DIRECT_UNIT`] are more than a flag to the file system. A
+/// kernel that does not say is asked by setting the flag.
+#[cfg(target_os = "linux")]
+fn can_be_direct(file: &File) -> io::Result<bool> {
+    use std::os::fd::AsRawFd;
+
+    let mut kind = std::mem::MaybeUninit::<libc::statfs>::zeroed();
+    // SAFETY: `kind` has room for one `statfs` and lives over the call, as does the descriptor.
+    while unsafe { libc::fstatfs(file.as_raw_fd(), kind.as_mut_ptr()) } != 0 {
+        let error = io::Error::last_os_error();
+        if error.raw_os_error() != Some(libc::EINTR) {
+            return Err(error);
+        }
+    }
+    // SAFETY: the memory was zeroed, which is a valid `statfs`, and then filled by the kernel.
+    if unsafe { kind.assume_init() }.f_type == libc::TMPFS_MAGIC {
+        // Newer kernels take the flag and go through memory all the same.
+        return Ok(false);
+    }
+    let mut answer = std::mem::MaybeUninit::<libc::statx>::zeroed();
+    // SAFETY: the path is an empty C string, which with the flag names the descriptor; `answer` has
+    // room for one `statx`; all live over the call.
+    let failed = unsafe {
+        libc::statx(
+            file.as_raw_fd(),
+            c"".as_ptr(),
+            libc::AT_EMPTY_PATH,
+            libc::STATX_DIOALIGN,
+            answer.as_mut_ptr(),
+        )
+    };
+    if failed != 0 {
+        // A kernel before the call, or a sandbox without it.
+        return Ok(true);
+    }
+    // SAFETY: the memory was zeroed, which is a valid `statx`, and then filled by the kernel.
+    let answer = unsafe { answer.assume_init() };
+    if answer.stx_mask & libc::STATX_DIOALIGN == 0 {
+        return Ok(true);
+    }
+    let unit = u32::try_from(DIRECT_UNIT).expect("a small constant");
+    // Zero says that the file cannot be transferred directly.
+    let fits = |asked: u32| asked != 0 && unit.is_multiple_of(asked);
+    Ok(fits(answer.stx_dio_offset_align) && fits(answer.stx_dio_mem_align))
 }

@@ -208,6 +208,7 @@ impl State {
             dirs,
             inodes,
             next_file: self.next_file,
+            refuses_direct: self.refuses_direct,
             ..State::default()
         }
     }

@@ -18,6 +18,9 @@
 //! ([`SimFs::fail_next_sync`]) leaves the changes undecided for ever: the kernel takes them for clean, so
 //! that a later sync that succeeds does not make them durable.
 //!
+//! Direct I/O ([`crate::direct`]) is held to its contract: a misaligned transfer is an error, though
+//! memory would not mind. Its writes are lost and torn like others. Readers see them at once in either way.
+//!
 //! Everything is deterministic. Before and after each sync and each change of a name the shared
 //! [`Steps`] are told, with no lock held, so that an observer can take images.
 //!
@@ -37,6 +40,7 @@
 //! ```
 
 mod content;
+mod file;
 mod image;
 mod names;
 
@@ -51,9 +55,11 @@ use thermocline_base::{Error, Result, Site, Steps, When};
 
 pub use content::FailedSync;
 use content::Inode;
+use file::SimFile;
 pub use image::{Choice, Pending, Undecided};
 use names::{Change, FileNo, Names};
 
+use crate::direct::{DeviceBytes, Transfers};
 use crate::{File, FsKind, LockGuard, OpenMode, Storage, sites};
 
 /// The simulated file system. Cloning shares it. See the module's documentation.
@@ -78,6 +84,7 @@ struct State {
     /// How many hold each folder.
     holds: BTreeMap<PathBuf, usize>,
     fail_sync: Option<FailedSync>,
+    refuses_direct: bool,
 }
 
 /// `a//b/./c/` and `a/b/c` are one path.
@@ -177,6 +184,12 @@ impl SimFs {
         self.state().fail_sync = Some(how);
     }
 
+    /// Whether files that are opened from now on are refused [direct I/O](crate::direct). An image of a
+    /// crash does as its original.
+    pub fn refuse_direct(&self, refuse: bool) {
+        self.state().refuses_direct = refuse;
+    }
+
     /// Puts a file in place, durably and without a crash point, replacing one of that name. For
     /// tests that lay out or damage a folder.
     ///
@@ -199,14 +212,41 @@ impl SimFs {
         Some(bytes)
     }
 
-    fn handle(&self, state: &mut State, path: &Path, file: FileNo, writes: bool) -> Arc<dyn File> {
+    fn handle(
+        &self,
+        state: &mut State,
+        path: &Path,
+        file: FileNo,
+        writes: bool,
+        counter: Option<&Arc<DeviceBytes>>,
+    ) -> Arc<dyn File> {
         *state.opens.entry(file).or_default() += 1;
+        let transfers = counter.map(|counter| Transfers::new(!state.refuses_direct, counter));
         Arc::new(SimFile {
             fs: self.clone(),
             path: path.to_path_buf(),
             file,
             writes,
+            transfers: transfers.unwrap_or_default(),
         })
+    }
+
+    /// With a counter: for direct I/O.
+    fn open_with(
+        &self,
+        path: &Path,
+        mode: OpenMode,
+        counter: Option<&Arc<DeviceBytes>>,
+    ) -> Result<Arc<dyn File>> {
+        if mode == OpenMode::CreateNew {
+            return self.create(path, counter);
+        }
+        let mut state = self.state();
+        let file = state
+            .find(path)
+            .ok_or_else(|| no(io::ErrorKind::NotFound, "open", path))?;
+        let writes = mode == OpenMode::ReadWrite;
+        Ok(self.handle(&mut state, path, file, writes, counter))
     }
 
     /// One change of a name, with its crash points around it.
@@ -221,7 +261,7 @@ impl SimFs {
         answer
     }
 
-    fn create(&self, path: &Path) -> Result<Arc<dyn File>> {
+    fn create(&self, path: &Path, counter: Option<&Arc<DeviceBytes>>) -> Result<Arc<dyn File>> {
         self.change_name(sites::NAME_CREATED, |state| {
             let (dir, name) = state.locate("create", path)?;
             if state.dirs[&dir].live.contains_key(&name) || state.dirs.contains_key(&clean(path)) {
@@ -229,7 +269,7 @@ impl SimFs {
             }
             let file = state.add_inode(Inode::default());
             state.dir_mut(&dir).change(Change::Create(name, file));
-            Ok(self.handle(state, path, file, true))
+            Ok(self.handle(state, path, file, true, counter))
         })
     }
 }
@@ -242,14 +282,16 @@ impl fmt::Debug for SimFs {
 
 impl Storage for SimFs {
     fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn File>> {
-        if mode == OpenMode::CreateNew {
-            return self.create(path);
-        }
-        let mut state = self.state();
-        let file = state
-            .find(path)
-            .ok_or_else(|| no(io::ErrorKind::NotFound, "open", path))?;
-        Ok(self.handle(&mut state, path, file, mode == OpenMode::ReadWrite))
+        self.open_with(path, mode, None)
+    }
+
+    fn open_direct(
+        &self,
+        path: &Path,
+        mode: OpenMode,
+        counter: &Arc<DeviceBytes>,
+    ) -> Result<Arc<dyn File>> {
+        self.open_with(path, mode, Some(counter))
     }
 
     fn exists(&self, path: &Path) -> Result<bool> {
@@ -366,7 +408,7 @@ impl Storage for SimFs {
 
     fn lock(&self, path: &Path) -> Result<Box<dyn LockGuard>> {
         if !self.exists(path)? {
-            self.create(path)?;
+            self.create(path, None)?;
         }
         let path = clean(path);
         if !self.state().locks.insert(path.clone()) {
@@ -439,102 +481,6 @@ impl Drop for SimHold {
                 state.holds.remove(&self.path);
             }
         }
-    }
-}
-
-#[derive(Debug)]
-struct SimFile {
-    fs: SimFs,
-    path: PathBuf,
-    file: FileNo,
-    writes: bool,
-}
-
-impl SimFile {
-    fn writable(&self, op: &'static str, end: Option<u64>) -> Result<MutexGuard<'_, State>> {
-        if !self.writes {
-            return Err(no(io::ErrorKind::PermissionDenied, op, &self.path));
-        }
-        // The limit of real files, which also keeps offsets far from overflow.
-        if end.is_none_or(|end| end > i64::MAX as u64) {
-            return Err(no(io::ErrorKind::FileTooLarge, op, &self.path));
-        }
-        Ok(self.fs.state())
-    }
-}
-
-impl Drop for SimFile {
-    fn drop(&mut self) {
-        let mut state = self.fs.state();
-        let left = state.opens.get_mut(&self.file).map(|n| {
-            *n -= 1;
-            *n
-        });
-        if left == Some(0) {
-            state.opens.remove(&self.file);
-            state.forget_unnamed();
-        }
-    }
-}
-
-impl File for SimFile {
-    fn path(&self) -> &Path {
-        &self.path
-    }
-
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
-        Ok(self.fs.state().inodes[&self.file].live().read(buf, offset))
-    }
-
-    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
-        let end = offset.checked_add(bytes.len() as u64);
-        let mut state = self.writable("write", end)?;
-        state.inode_mut(self.file).write(bytes, offset);
-        Ok(())
-    }
-
-    fn len(&self) -> Result<u64> {
-        Ok(self.fs.state().inodes[&self.file].live().len)
-    }
-
-    fn set_len(&self, len: u64) -> Result<()> {
-        let mut state = self.writable("set the length of", Some(len))?;
-        state.inode_mut(self.file).set_len(len);
-        Ok(())
-    }
-
-    /// Space never runs out here (see [`crate::fault`]); the file is extended by zeros.
-    fn allocate(&self, offset: u64, len: u64) -> Result<()> {
-        let end = offset.checked_add(len);
-        let mut state = self.writable("reserve space for", end)?;
-        let inode = state.inode_mut(self.file);
-        let end = end.unwrap_or(0).max(inode.live().len);
-        inode.set_len(end);
-        Ok(())
-    }
-
-    fn sync(&self, site: Site) -> Result<()> {
-        self.fs.inner.steps.point(site, When::Before);
-        let answer = {
-            let mut state = self.fs.state();
-            match state.fail_sync.take() {
-                Some(how) => {
-                    state.inode_mut(self.file).fail_sync(how);
-                    let eio = io::Error::from_raw_os_error(libc::EIO);
-                    Err(Error::io("sync", &self.path, eio))
-                }
-                None => {
-                    state.inode_mut(self.file).sync();
-                    Ok(())
-                }
-            }
-        };
-        self.fs.inner.steps.point(site, When::After);
-        answer
-    }
-
-    fn raw_fd(&self) -> Option<i32> {
-        None
     }
 }
 
