@@ -1,44 +1,46 @@
 //! Direct I/O: transfers between a device and the caller's memory, past the page cache.
 //!
 //! Tables are read at random and written once, and the engine has caches of its own; the page cache
-//! would keep a second copy and take memory that nobody gave it. [`crate::Storage::open_direct`] opens a
-//! file for it, [`crate::File::direct_unit`] says whether the file system agreed.
+//! would keep a second copy and take memory that nobody gave it. [`crate::Storage::open_direct`]
+//! opens a file for it, [`crate::File::direct_unit`] says whether the file system agreed.
 //!
 //! # What always holds
 //!
-//! 1. **One unit.** A direct transfer begins at a multiple of [`DIRECT_UNIT`] in the file and in memory,
-//!    and its length is a multiple too. It is the page of the page cache and what the device of a table
-//!    moves whole; a file system that asks for more than it is not used directly, one that is content
-//!    with less is not asked. Anything else is an error of kind `InvalidInput`, given before the kernel
-//!    is asked, so that all file systems, the simulated one included, refuse alike.
-//! 2. **Reads end where the file ends.** A direct read that reaches over the end answers with the bytes
-//!    that there are, as any read.
-//! 3. **The last piece goes through the page cache.** [`crate::File::write_tail`] writes what is less than
-//!    a unit, at a multiple of it, as an ordinary write, and *the handle is an ordinary one from then
-//!    on*. [`crate::File::sync`] covers it with the rest.
-//! 4. **Refusal is not an error.** Where the file system refuses, at opening or at the first transfer, the
-//!    file is an ordinary one: everything works, `direct_unit` is `None`. A handle never becomes direct
-//!    again.
-//! 5. **Coherence.** A page is written either directly or through the page cache, not both ways: by 1
-//!    and 3 this holds for a file with one writer that writes it once, from its beginning to its end.
-//!    Other handles may read in either way what was written before their call: the kernel writes
-//!    cached pages back before it reads them directly, and drops them when they are written directly.
-//!    Nothing is promised for a page that is written while it is read, or is mapped.
-//! 6. **Durability is unchanged.** A direct write is durable after [`crate::File::sync`] only: the file's
-//!    size and the device's own cache remain. In a crash before that, it may be lost or torn by
-//!    sectors, in any order, which the simulator does.
-//! 7. **Bytes are counted where they are transferred**, below the loops, so that what was transferred
-//!    twice counts twice; see [`DeviceBytes`].
+//! 1. **One unit.** A direct transfer begins at a multiple of [`DIRECT_UNIT`] in the file and in
+//!    memory, and its length is a multiple too. It is the page of the page cache and what the
+//!    device of a table moves whole; a file system that asks for more than it is not used directly,
+//!    one that is content with less is not asked. Anything else is an error of kind `InvalidInput`,
+//!    given before the kernel is asked, so that all file systems, the simulated one included,
+//!    refuse alike.
+//! 2. **Reads end where the file ends.** A direct read that reaches over the end answers with the
+//!    bytes that there are, as any read.
+//! 3. **The last piece goes through the page cache.** [`crate::File::write_tail`] writes what is
+//!    less than a unit, at a multiple of it, as an ordinary write, and *the handle is an ordinary
+//!    one from then on*. [`crate::File::sync`] covers it with the rest.
+//! 4. **Refusal is not an error.** Where the file system refuses, at opening or at any
+//!    transfer, the file is an ordinary one: everything works, `direct_unit` is `None`. A handle
+//!    never becomes direct again.
+//! 5. **Coherence.** A page is written either directly or through the page cache, not both ways: by
+//!    1 and 3 this holds for a file with one writer that writes it once, from its beginning to its
+//!    end. Other handles may read in either way what was written before their call: the kernel
+//!    writes cached pages back before it reads them directly, and drops them when they are written
+//!    directly. Nothing is promised for a page that is written while it is read, or is mapped.
+//! 6. **Durability is unchanged.** A direct write is durable after [`crate::File::sync`] only: the
+//!    file's size and the device's own cache remain. In a crash before that, it may be lost or torn
+//!    by sectors, in any order, which the simulator does.
+//! 7. **Bytes are counted where they are transferred**, below the loops, so that what was
+//!    transferred twice counts twice; see [`DeviceBytes`].
 //!
 //! # Rejected
 //!
-//! - *Writing the last unit padded and cutting the file to its length after*: between the two, a crash
-//!   leaves a file that is longer than what was appended; and the cut reads the last block into the page cache
-//!   and zeroes its end there, so it costs a read and the same cached write all the same.
-//! - *The flag at `open`*: a file system that refuses it does so after it has made the file. It is set on
-//!   the open file instead, where refusing it changes nothing.
-//! - *A second, ordinary handle for the last piece*: twice the descriptors for every table, and a name that
-//!   could by then be another file's.
+//! - *Writing the last unit padded and cutting the file to its length after*: between the two, a
+//!   crash leaves a file that is longer than what was appended; and the cut reads the last block
+//!   into the page cache and zeroes its end there, so it costs a read and the same cached write all
+//!   the same.
+//! - *The flag at `open`*: a file system that refuses it does so after it has made the file. It is
+//!   set on the open file instead, where refusing it changes nothing.
+//! - *A second, ordinary handle for the last piece*: twice the descriptors for every table, and a
+//!   name that could by then be another file's.
 
 use std::io;
 use std::path::Path;
@@ -57,9 +59,10 @@ const CACHED_WRITTEN: usize = 3;
 
 /// Bytes moved to and from the device by the files that were opened with it.
 ///
-/// What was transferred directly is exact (holes apart, which no device sees): it is what the kernel
-/// accounts to the process. What went through the page cache is counted in the pages touched: of
-/// writes that is what becomes dirty if it was not before, of reads the most that may have been read.
+/// What was transferred directly is exact (holes apart, which no device sees): it is what the
+/// kernel accounts to the process. What went through the page cache is counted in the pages
+/// touched: of writes that is what becomes dirty if it was not before, of reads the most that may
+/// have been read.
 ///
 /// ```
 /// use std::{path::Path, sync::Arc};
@@ -111,8 +114,8 @@ impl DeviceBytes {
 /// What a handle knows of its transfers.
 #[derive(Debug, Default)]
 pub(crate) struct Transfers {
-    /// Set at opening; cleared once, by the last piece or a refusal. No transfer depends on seeing it
-    /// in time: the kernel decides each by the flag of the open file.
+    /// Set at opening; cleared once, by the last piece or a refusal. No transfer depends on seeing
+    /// it in time: the kernel decides each by the flag of the open file.
     direct: AtomicBool,
     counter: Option<Arc<DeviceBytes>>,
 }
@@ -137,8 +140,8 @@ impl Transfers {
         self.direct.store(false, Ordering::SeqCst);
     }
 
-    /// Invariant 1. Offsets that no file has are refused here too, because the kernel's answer to them
-    /// looks like a refusal of direct I/O.
+    /// Invariant 1. Offsets that no file has are refused here too, because the kernel's answer to
+    /// them looks like a refusal of direct I/O.
     pub fn check(&self, op: &'static str, path: &Path, piece: &[u8], offset: u64) -> Result<()> {
         if !self.is_direct() {
             return Ok(());

@@ -20,8 +20,9 @@
 //! }
 //! ```
 //!
-//! Of a file that is transferred [directly](crate::direct) whole units are written or not: the bytes of
-//! [`Fault::ShortWrite`] and [`Fault::Misdirected`], and the limit of space, are rounded down to them.
+//! Of a file that is transferred [directly](crate::direct) whole units are written or not: the
+//! bytes of [`Fault::ShortWrite`] and [`Fault::Misdirected`], and the limit of space, are rounded
+//! down to them.
 //!
 //! Interrupted and partial transfers belong below the loops of [`crate::real`]: that is
 //! [`Choppy`], a [`Syscalls`] of its own.

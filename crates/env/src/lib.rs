@@ -149,8 +149,8 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// Opens a file.
     fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn File>>;
 
-    /// Opens a file for [direct I/O](direct), where the file system allows it, and as an ordinary file
-    /// where not. What is transferred is added to `counter` in either case.
+    /// Opens a file for [direct I/O](direct), where the file system allows it, and as an ordinary
+    /// file where not. What is transferred is added to `counter` in either case.
     ///
     /// # Errors
     /// Those of [`Storage::open`].

@@ -70,8 +70,8 @@ impl AlignedBuf {
         }
     }
 
-    /// Makes it `len` bytes long. New bytes hold whatever lay there, from an earlier use or zeros: for
-    /// callers that overwrite them.
+    /// Makes it `len` bytes long. New bytes hold whatever lay there, from an earlier use or zeros:
+    /// for callers that overwrite them.
     pub fn expose(&mut self, len: usize) {
         if len > self.capacity {
             let mut grown = AlignedBuf::zeroed(len.max(self.capacity.saturating_mul(2)));

@@ -10,25 +10,26 @@
 //!
 //! # What always holds
 //!
-//! 1. **Aligned.** An [`AlignedBuf`] begins at a multiple of [`PAGE_BYTES`], and so much memory as its
-//!    capacity, whole pages, lies behind its beginning. All of it is initialised at all times.
-//! 2. **Only what was read.** [`read_range`] gives exactly the bytes that were asked for and read now: bytes
-//!    that an earlier user of the buffer left are never in it, and a read that came up short is an
-//!    error that names file and offset.
-//! 3. **Nothing beyond.** [`write_range`] writes the bytes given and no padding, so a file is never longer than
-//!    what was written to it, at no instant: whole units directly, the rest as the file's last piece
-//!    ([`File::write_tail`](thermocline_env::File::write_tail)), after which that handle goes on
-//!    through the page cache.
-//! 4. **Bounded.** A [`BufPool`] keeps at most so many idle bytes as it was told. A transfer takes a buffer
-//!    of at most [`PIECE_BYTES`], except a [`read_range`] of more.
-//! 5. **No promise lost.** A file of a [`DirectStorage`] keeps what [`thermocline_env::Storage`] promises;
-//!    what it refuses in addition is a write at an offset that is no multiple of the unit, as long as
-//!    the file is transferred directly.
+//! 1. **Aligned.** An [`AlignedBuf`] begins at a multiple of [`PAGE_BYTES`], and so much memory as
+//!    its capacity, whole pages, lies behind its beginning. All of it is initialised at all times.
+//! 2. **Only what was read.** [`read_range`] gives exactly the bytes that were asked for and read
+//!    now: bytes that an earlier user of the buffer left are never in it, and a read that came up
+//!    short is an error that names file and offset.
+//! 3. **Nothing beyond.** [`write_range`] writes the bytes given and no padding, so a file is never
+//!    longer than what was written to it, at no instant: whole units directly, the rest as the
+//!    file's last piece ([`File::write_tail`](thermocline_env::File::write_tail)), after which that
+//!    handle goes on through the page cache.
+//! 4. **Bounded.** A [`BufPool`] keeps at most so many idle bytes as it was told. A transfer takes
+//!    a buffer of at most [`PIECE_BYTES`], except a [`read_range`] of more.
+//! 5. **No promise lost.** A file of a [`DirectStorage`] keeps what [`thermocline_env::Storage`]
+//!    promises; what it refuses in addition is a write at an offset that is no multiple of the
+//!    unit, as long as the file is transferred directly.
 //!
 //! # Rejected
 //!
 //! - *Memory by `alloc` with a layout*: saves up to a page per buffer that the allocator pays for
-//!   alignment anyway, and costs unsafe code. A buffer here is plain memory, a page longer than needed.
+//!   alignment anyway, and costs unsafe code. A buffer here is plain memory, a page longer than
+//!   needed.
 #![forbid(unsafe_code)]
 
 mod aligned;

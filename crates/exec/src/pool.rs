@@ -7,8 +7,8 @@ use thermocline_base::sync::{Arc, Mutex, lock};
 
 use crate::aligned::AlignedBuf;
 
-/// Keeps aligned buffers for later use, up to a number of bytes. Cloning shares it. Taking one never waits:
-/// where none lies idle, one is made.
+/// Keeps aligned buffers for later use, up to a number of bytes. Cloning shares it. Taking one
+/// never waits: where none lies idle, one is made.
 ///
 /// ```
 /// let pool = thermocline_exec::BufPool::new(1 << 20);
@@ -36,8 +36,8 @@ struct Idle {
 }
 
 impl Idle {
-    /// The smallest that has room for `len` and is not much too large, so that a block does not hold
-    /// the memory of a large piece.
+    /// The smallest that has room for `len` and is not much too large, so that a block does not
+    /// hold the memory of a large piece.
     fn take(&mut self, len: usize) -> Option<AlignedBuf> {
         let most = len.saturating_mul(2).max(crate::PAGE_BYTES);
         let (&capacity, bufs) = self.bufs.range_mut(len..=most).next()?;

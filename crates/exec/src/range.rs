@@ -26,8 +26,9 @@ impl Deref for RangeBuf {
     }
 }
 
-/// Reads `len` bytes at `offset` in one read, of whole units where the file is transferred directly. The
-/// buffer is as large, so whoever has the length from foreign bytes compares it with a limit first.
+/// Reads `len` bytes at `offset` in one read, of whole units where the file is transferred
+/// directly. The buffer is as large, so whoever has the length from foreign bytes compares it with
+/// a limit first.
 ///
 /// ```
 /// use std::{path::Path, sync::Arc};
@@ -45,8 +46,8 @@ impl Deref for RangeBuf {
 /// ```
 ///
 /// # Errors
-/// Those of [`File::read_at`]; [`Error::Io`] of kind `UnexpectedEof`, with `offset`, if the file ends
-/// before, and of kind `InvalidInput` if no file reaches there.
+/// Those of [`File::read_at`]; [`Error::Io`] of kind `UnexpectedEof`, with `offset`, if the file
+/// ends before, and of kind `InvalidInput` if no file reaches there.
 pub fn read_range(file: &dyn File, pool: &BufPool, offset: u64, len: usize) -> Result<RangeBuf> {
     let failed = |kind, text| Error::io_at("read", file.path(), offset, io::Error::new(kind, text));
     let whole = whole_units(offset, len, file.direct_unit());
@@ -78,8 +79,8 @@ fn whole_units(offset: u64, len: usize, unit: Option<usize>) -> Option<(u64, usi
     Some((start, usize::try_from(end - start).ok()?))
 }
 
-/// Reads up to `into.len()` bytes at `offset`, wherever `into` lies; returns how many there were. Fewer
-/// than asked means the end of the file.
+/// Reads up to `into.len()` bytes at `offset`, wherever `into` lies; returns how many there were.
+/// Fewer than asked means the end of the file.
 pub(crate) fn read_into(
     file: &dyn File,
     pool: &BufPool,
@@ -110,13 +111,13 @@ pub(crate) fn read_into(
     Ok(done)
 }
 
-/// Writes `bytes`, wherever they lie, at `offset`. Where the file is transferred directly, the bytes behind
-/// the last whole unit are its last piece ([`File::write_tail`]): what is written after that goes through the
-/// page cache.
+/// Writes `bytes`, wherever they lie, at `offset`. Where the file is transferred directly, the
+/// bytes behind the last whole unit are its last piece ([`File::write_tail`]): what is written
+/// after that goes through the page cache.
 ///
 /// # Errors
-/// Those of [`File::write_at`]; of kind `InvalidInput` if the file is transferred directly and `offset` is not
-/// a multiple of its unit. After an error any part may have been written.
+/// Those of [`File::write_at`]; of kind `InvalidInput` if the file is transferred directly and
+/// `offset` is not a multiple of its unit. After an error any part may have been written.
 pub fn write_range(file: &dyn File, pool: &BufPool, bytes: &[u8], offset: u64) -> Result<()> {
     let mut done = 0;
     while done < bytes.len() {

@@ -10,8 +10,8 @@ use thermocline_env::{File, FsKind, LockGuard, OpenMode, Storage};
 use crate::pool::BufPool;
 use crate::range::{read_into, write_range};
 
-/// A storage whose files are transferred directly where the file system allows, from and to any memory:
-/// what does not lie aligned is copied through a [`BufPool`]. Cloning shares it.
+/// A storage whose files are transferred directly where the file system allows, from and to any
+/// memory: what does not lie aligned is copied through a [`BufPool`]. Cloning shares it.
 ///
 /// It is for files that are written once, from beginning to end, in pieces at multiples of the
 /// [unit](thermocline_env::direct::DIRECT_UNIT), as tables are, and are read in any way.

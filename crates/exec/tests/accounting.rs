@@ -47,8 +47,8 @@ fn counted_bytes_are_those_of_the_operating_system() {
     let whole = bytes.len() - bytes.len() % PAGE_BYTES;
     assert_eq!(counter.direct_written(), whole as u64);
     assert_eq!(counter.cached_written(), PAGE_BYTES as u64);
-    // Making it durable moves no more of the file. Where the file system notes its new length and blocks
-    // is its own: that is not in a counter of files.
+    // Making it durable moves no more of the file. Where the file system notes its new length and
+    // blocks is its own: that is not in a counter of files.
     file.sync(Site("test: durable")).unwrap();
     assert_eq!(counter.written(), after - before);
     drop(file);

@@ -39,8 +39,8 @@ impl RealFile {
         Ok(())
     }
 
-    /// One transfer, which says whether it was a direct one; a refused one is made again through the page
-    /// cache, and all later ones are.
+    /// One transfer, which says whether it was a direct one; a refused one is made again through
+    /// the page cache, and all later ones are.
     fn transfer(&self, mut call: impl FnMut() -> io::Result<usize>) -> io::Result<(usize, bool)> {
         let direct = self.transfers.is_direct();
         match retry(&mut call) {

@@ -14,12 +14,13 @@
 //!    order; a rename is atomic and, kept without the creation before it, still names the file.
 //!    A file's sync says nothing about its name, nor the other way round.
 //!
-//! Folders are durable when [`crate::Storage::create_dir_all`] returns. A sync that a test makes fail
-//! ([`SimFs::fail_next_sync`]) leaves the changes undecided for ever: the kernel takes them for clean, so
-//! that a later sync that succeeds does not make them durable.
+//! Folders are durable when [`crate::Storage::create_dir_all`] returns. A sync that a test makes
+//! fail ([`SimFs::fail_next_sync`]) leaves the changes undecided for ever: the kernel takes them
+//! for clean, so that a later sync that succeeds does not make them durable.
 //!
-//! Direct I/O ([`crate::direct`]) is held to its contract: a misaligned transfer is an error, though
-//! memory would not mind. Its writes are lost and torn like others. Readers see them at once in either way.
+//! Direct I/O ([`crate::direct`]) is held to its contract: a misaligned transfer is an error,
+//! though memory would not mind. Its writes are lost and torn like others. Readers see them at once
+//! in either way.
 //!
 //! Everything is deterministic. Before and after each sync and each change of a name the shared
 //! [`Steps`] are told, with no lock held, so that an observer can take images.
@@ -184,8 +185,8 @@ impl SimFs {
         self.state().fail_sync = Some(how);
     }
 
-    /// Whether files that are opened from now on are refused [direct I/O](crate::direct). An image of a
-    /// crash does as its original.
+    /// Whether files that are opened from now on are refused [direct I/O](crate::direct). An image
+    /// of a crash does as its original.
     pub fn refuse_direct(&self, refuse: bool) {
         self.state().refuses_direct = refuse;
     }
