@@ -18,6 +18,8 @@
 
 mod head;
 pub mod merge;
+pub mod output;
+pub mod pressure;
 mod range;
 pub mod retain;
 

@@ -1,0 +1,153 @@
+//! Where one output table ends and the next begins (design §9; FlatLSM's tasks of equal size, LevelDB's limit of the
+//! overlap with grandparents).
+//!
+//! # Invariants
+//! 1. **A key is in one table.** Tables are cut between user keys, never between versions of one: so tables of
+//!    a level do not overlap.
+//! 2. **Bounds are kept.** No table reaches over a bound: what lies from it on is in another table.
+//! 3. **Deterministic.** Where it is cut depends on keys, sizes and options alone, not on who asks or when.
+//! 4. **Bounded.** A table has at most the target's bytes and the versions of one key more, range tombstones
+//!    apart. And it overlaps at most the limit's bytes of grandparents, or one of them, or has one key.
+//!
+//! A table holds the keys from where it begins (at first: from everywhere) up to the cut. Range tombstones are
+//! cut at the same places, by [`RangeTombstone::cut`](crate::RangeTombstone::cut).
+//!
+//! ```
+//! use thermocline_compaction::output::{Cutter, OutputOptions};
+//! let options = OutputOptions { target_bytes: 100, ..OutputOptions::default() };
+//! let mut cutter = Cutter::new(options, vec![b"m".to_vec()], vec![]);
+//! assert_eq!(cutter.cut_before(b"a", 0), None);
+//! assert_eq!(cutter.cut_before(b"b", 60), None);
+//! assert_eq!(cutter.cut_before(b"b", 110), None); // another version
+//! assert_eq!(cutter.cut_before(b"c", 160), Some(b"c".to_vec()));
+//! assert_eq!(cutter.cut_before(b"x", 50), Some(b"m".to_vec())); // the bound
+//! assert_eq!(cutter.cut_before(b"x", 0), None);
+//! ```
+
+use crate::KeyRange;
+
+/// How large output tables may become.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OutputOptions {
+    /// A table ends at the first new user key at which it has this many bytes.
+    pub target_bytes: u64,
+    /// Bytes of tables two levels below the inputs that one output table may overlap: what it will cost to
+    /// compact it in turn.
+    pub grandparent_bytes_max: u64,
+}
+
+impl Default for OutputOptions {
+    /// Tables of 64 MiB that overlap at most ten of them, as in LevelDB.
+    fn default() -> OutputOptions {
+        OutputOptions {
+            target_bytes: 64 << 20,
+            grandparent_bytes_max: 640 << 20,
+        }
+    }
+}
+
+/// A table of the level below the output's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Grandparent<'a> {
+    /// Where its keys lie.
+    pub range: KeyRange<'a>,
+    /// Its bytes.
+    pub bytes: u64,
+}
+
+/// Says where to cut. See the [module](self).
+#[derive(Debug)]
+pub struct Cutter<'a> {
+    options: OutputOptions,
+    /// Those that are still ahead, the next one last.
+    bounds: Vec<Vec<u8>>,
+    /// In key order.
+    grandparents: Vec<Grandparent<'a>>,
+    /// The first grandparent that does not end before the last key.
+    grandparent: usize,
+    /// Bytes of grandparents that the table overlaps.
+    overlap: u64,
+    /// How many grandparents, from the first, are counted or lie before the table.
+    counted: usize,
+    /// The last user key, of this table.
+    last: Option<Vec<u8>>,
+}
+
+impl<'a> Cutter<'a> {
+    /// At these bounds, which ascend strictly, and over these grandparents, which are in key order and do
+    /// not overlap.
+    pub fn new(
+        options: OutputOptions,
+        mut bounds: Vec<Vec<u8>>,
+        grandparents: Vec<Grandparent<'a>>,
+    ) -> Cutter<'a> {
+        assert!(bounds.is_sorted_by(|a, b| a < b), "bounds ascend");
+        let apart = |a: &Grandparent<'_>, b: &Grandparent<'_>| a.range.ends_before(b.range.first);
+        assert!(
+            grandparents.is_sorted_by(apart),
+            "grandparents are one level"
+        );
+        bounds.reverse();
+        Cutter {
+            options,
+            bounds,
+            grandparents,
+            grandparent: 0,
+            overlap: 0,
+            counted: 0,
+            last: None,
+        }
+    }
+
+    /// Whether the table, which has this many bytes, ends before the next entry, and at which key. If so the
+    /// caller ends it, were it empty (then it is no table, unless range tombstones lie there), and asks again:
+    /// several bounds may lie before one entry.
+    pub fn cut_before(&mut self, user_key: &[u8], table_bytes: u64) -> Option<Vec<u8>> {
+        if self.last.as_deref() == Some(user_key) {
+            return None;
+        }
+        if let Some(bound) = self.bounds.pop_if(|bound| **bound <= *user_key) {
+            self.last = None;
+            return Some(bound);
+        }
+        self.count_to(user_key);
+        let full = table_bytes >= self.options.target_bytes
+            || self.overlap > self.options.grandparent_bytes_max;
+        if full && self.last.is_some() {
+            self.last = None;
+            return Some(user_key.to_vec());
+        }
+        let last = self.last.get_or_insert_default();
+        last.clear();
+        last.extend_from_slice(user_key);
+        None
+    }
+
+    /// The bounds behind the last entry, at which what is left of range tombstones is cut.
+    pub fn rest(mut self) -> Vec<Vec<u8>> {
+        self.bounds.reverse();
+        self.bounds
+    }
+
+    /// Counts the grandparents that the table overlaps once it has `user_key` too.
+    fn count_to(&mut self, user_key: &[u8]) {
+        let ahead = &self.grandparents[self.grandparent..];
+        let ended = ahead
+            .iter()
+            .take_while(|g| g.range.ends_before(user_key))
+            .count();
+        self.grandparent += ended;
+        if self.last.is_none() {
+            // The table begins here.
+            (self.counted, self.overlap) = (self.grandparent, 0);
+        }
+        let behind = self.grandparents[self.counted..].iter();
+        for grandparent in behind.take_while(|g| g.range.first <= user_key) {
+            self.overlap += grandparent.bytes;
+            self.counted += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

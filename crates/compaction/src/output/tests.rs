@@ -1,0 +1,136 @@
+use thermocline_testkit::{Replay, Rng, seeds};
+
+use super::{Cutter, Grandparent, OutputOptions};
+use crate::KeyRange;
+
+/// Where the table that ends at a cut begins, and its entries: key and bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Table {
+    from: Vec<u8>,
+    until: Option<Vec<u8>>,
+    entries: Vec<(Vec<u8>, u64)>,
+}
+
+fn cut(
+    entries: &[(Vec<u8>, u64)],
+    options: OutputOptions,
+    bounds: &[Vec<u8>],
+    grandparents: &[Grandparent<'_>],
+) -> Vec<Table> {
+    let mut cutter = Cutter::new(options, bounds.to_vec(), grandparents.to_vec());
+    let mut tables = Vec::new();
+    let mut table = Table {
+        from: vec![],
+        until: None,
+        entries: vec![],
+    };
+    let end = |table: &mut Table, tables: &mut Vec<Table>, at: Vec<u8>| {
+        let next = Table {
+            from: at.clone(),
+            until: None,
+            entries: vec![],
+        };
+        table.until = Some(at);
+        tables.push(std::mem::replace(table, next));
+    };
+    for entry in entries {
+        let bytes = |table: &Table| table.entries.iter().map(|(_, bytes)| bytes).sum();
+        while let Some(at) = cutter.cut_before(&entry.0, bytes(&table)) {
+            end(&mut table, &mut tables, at);
+        }
+        table.entries.push(entry.clone());
+    }
+    for bound in cutter.rest() {
+        end(&mut table, &mut tables, bound);
+    }
+    tables.push(table);
+    tables
+}
+
+fn keys(rng: &mut Rng, n: usize) -> Vec<Vec<u8>> {
+    let mut keys: Vec<_> = (0..n)
+        .map(|_| vec![rng.next_u64().to_le_bytes()[0]])
+        .collect();
+    keys.sort();
+    keys
+}
+
+#[test]
+fn tables_are_cut_between_keys_at_all_bounds_and_within_limits() {
+    let (mut by_size, mut by_overlap, mut by_bound) = (0, 0, 0);
+    for seed in seeds(0..2000) {
+        let _replay = Replay("-p thermocline-compaction tables_are_cut", seed);
+        let mut rng = Rng::new(seed);
+        let count = rng.below(80);
+        let entries: Vec<_> = keys(&mut rng, count);
+        let entries: Vec<_> = entries
+            .into_iter()
+            .map(|k| (k, 1 + rng.below(30) as u64))
+            .collect();
+        let n = rng.below(5);
+        let mut bounds = keys(&mut rng, n);
+        bounds.dedup();
+        let n = rng.below(40);
+        let mut ends = keys(&mut rng, n);
+        ends.dedup();
+        let grandparents: Vec<_> = ends
+            .chunks_exact(2)
+            .map(|pair| Grandparent {
+                range: KeyRange::inclusive(&pair[0], &pair[1]),
+                bytes: rng.below(100) as u64,
+            })
+            .collect();
+        let options = OutputOptions {
+            target_bytes: 1 + rng.below(300) as u64,
+            grandparent_bytes_max: rng.below(1500) as u64,
+        };
+        let tables = cut(&entries, options, &bounds, &grandparents);
+        let all: Vec<_> = tables.iter().flat_map(|t| t.entries.clone()).collect();
+        assert_eq!(all, entries);
+        let cuts: Vec<_> = tables.iter().filter_map(|t| t.until.clone()).collect();
+        assert!(cuts.is_sorted(), "{tables:?}");
+        assert!(bounds.iter().all(|bound| cuts.contains(bound)));
+        for (n, table) in tables.iter().enumerate() {
+            let within = |key: &Vec<u8>| {
+                *key >= table.from && table.until.as_ref().is_none_or(|until| key < until)
+            };
+            assert!(
+                table.entries.iter().all(|(key, _)| within(key)),
+                "{table:?}"
+            );
+            let Some((last, _)) = table.entries.last() else {
+                continue;
+            };
+            let first = &table.entries[0].0;
+            let before = table.entries.iter().take_while(|(key, _)| key < last);
+            let before: u64 = before.map(|(_, bytes)| bytes).sum();
+            assert!(before < options.target_bytes, "{table:?}");
+            let overlap = |to: &Vec<u8>| -> u64 {
+                let range = KeyRange::inclusive(first, to);
+                let over = grandparents.iter().filter(|g| g.range.overlaps(&range));
+                over.map(|g| g.bytes).sum()
+            };
+            let max = options.grandparent_bytes_max;
+            assert!(overlap(last) <= max || first == last, "{table:?}");
+            // Nothing is cut without a reason.
+            let Some(until) = &table.until else { continue };
+            let bytes: u64 = table.entries.iter().map(|(_, bytes)| bytes).sum();
+            let reasons = [
+                bytes >= options.target_bytes,
+                overlap(until) > max,
+                bounds.contains(until),
+            ];
+            assert!(
+                reasons.contains(&true),
+                "{table:?} before {:?}",
+                tables.get(n + 1)
+            );
+            by_size += u32::from(reasons[0]);
+            by_overlap += u32::from(reasons[1]);
+            by_bound += u32::from(reasons[2]);
+        }
+        assert_eq!(tables, cut(&entries, options, &bounds, &grandparents));
+    }
+    let enough = by_size.min(by_overlap).min(by_bound) > 100 || seeds(0..2).len() == 1;
+    assert!(enough, "{by_size} {by_overlap} {by_bound}");
+}
