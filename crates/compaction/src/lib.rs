@@ -1,8 +1,8 @@
 //! One scheduler for all background work: cost models, pickers, merging, jobs, back-pressure
 //! (design §9).
 //!
-//! This is its pure heart: no threads, no files, no clock. Each part is a function of what it is given, so that
-//! each can be tried on every small case and on many large ones.
+//! This is its pure heart: no threads, no files, no clock. Each part is a function of what it is
+//! given, so that each can be tried on every small case and on many large ones.
 //!
 //! | question | module |
 //! |---|---|
@@ -12,13 +12,15 @@
 //! | which tables are to be compacted next? | [`pick`] |
 //! | how much are writers to be held back? | [`pressure`] |
 //!
-//! Tables, cursors and versions belong to others; what is needed of them is a trait ([`merge::Source`],
-//! [`retain::Below`]) or a plain struct ([`pick::Table`]), which the engine fills in.
+//! Tables, cursors and versions belong to others; what is needed of them is a trait
+//! ([`merge::Source`], [`retain::Below`]) or a plain struct ([`pick::Table`]), which the engine
+//! fills in.
 #![forbid(unsafe_code)]
 
 mod head;
 pub mod merge;
 pub mod output;
+pub mod pick;
 pub mod pressure;
 mod range;
 pub mod retain;

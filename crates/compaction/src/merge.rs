@@ -1,20 +1,20 @@
 //! What comes next of several sorted sources (design §9): a tournament tree of losers.
 //!
 //! # Invariants
-//! 1. **Order.** What [`Merge::head`] shows ascends strictly in the order of [`Head::order`], if it does in each
-//!    source and no two sources have the same version of a key.
-//! 2. **Nothing lost, nothing twice.** Between two seeks every entry of every source, from the place sought, is
-//!    shown once. After a move that failed nothing is shown, and no move but a seek succeeds: a
-//!    merge that failed cannot be mistaken for one that has ended.
-//! 3. **Newest first.** Two sources with the same version of a key are a broken law of age, which debug
-//!    builds assert. Release builds, which may meet such tables from elsewhere, show that of the
-//!    newer source first; whoever asks what to retain drops the second.
+//! 1. **Order.** What [`Merge::head`] shows ascends strictly in the order of [`Head::order`], if it
+//!    does in each source and no two sources have the same version of a key.
+//! 2. **Nothing lost, nothing twice.** Between two seeks every entry of every source, from the
+//!    place sought, is shown once. After a move that failed nothing is shown, and no move but a
+//!    seek succeeds: a merge that failed cannot be mistaken for one that has ended.
+//! 3. **Newest first.** Two sources with the same version of a key are a broken law of age, which
+//!    debug builds assert. Release builds, which may meet such tables from elsewhere, show that of
+//!    the newer source first; whoever asks what to retain drops the second.
 //! 4. **Bounded.** Memory is three words per source, whatever they hold.
 //!
 //! # How
-//! Inner nodes remember who lost there, so moving the winner on takes one comparison per layer, ⌈log₂ k⌉ in
-//! all, where a binary heap takes two. The first eight bytes of each head are kept beside the tree:
-//! most comparisons end there, without a call to the source.
+//! Inner nodes remember who lost there, so moving the winner on takes one comparison per layer,
+//! ⌈log₂ k⌉ in all, where a binary heap takes two. The first eight bytes of each head are kept
+//! beside the tree: most comparisons end there, without a call to the source.
 
 use std::cmp::Ordering;
 
@@ -22,7 +22,8 @@ use thermocline_base::{Error, Result, SeqNo};
 
 use crate::head::Head;
 
-/// A sorted sequence of entries that can be walked over: the cursor of a table, of a memtable, of a level.
+/// A sorted sequence of entries that can be walked over: the cursor of a table, of a memtable, of a
+/// level.
 ///
 /// A new source stands nowhere: it is sought before anything else.
 pub trait Source {
@@ -35,8 +36,8 @@ pub trait Source {
     /// Those of reading. The source is then sought before it is used again.
     fn advance(&mut self) -> Result<()>;
 
-    /// Moves, forwards or back, to the first entry not before version `seqno` of `user_key`: of that key none newer.
-    /// The empty key at [`SeqNo::MAX`] stands before all.
+    /// Moves, forwards or back, to the first entry not before version `seqno` of `user_key`: of
+    /// that key none newer. The empty key at [`SeqNo::MAX`] stands before all.
     ///
     /// # Errors
     /// Those of reading. The source is then sought before it is used again.
@@ -63,9 +64,11 @@ pub struct Merge<S> {
     sources: Vec<S>,
     /// Of each source the first bytes of its head; `None` where it has ended.
     first_bytes: Vec<Option<u64>>,
-    /// At 0 the source that stands first; at inner node `n` of the tournament the one that lost there.
+    /// At 0 the source that stands first; at inner node `n` of the tournament the one that lost
+    /// there.
     losers: Vec<usize>,
-    /// Whether all sources stand where they should: they have been sought and none has failed since.
+    /// Whether all sources stand where they should: they have been sought and none has failed
+    /// since.
     placed: bool,
 }
 
@@ -115,7 +118,8 @@ impl<S: Source> Merge<S> {
     /// Plays the whole tournament.
     fn play(&mut self) {
         let k = self.sources.len();
-        // Who goes on from each node; source `n` enters at leaf `k + n`, and node `n` is above `2n` and `2n + 1`.
+        // Who goes on from each node; source `n` enters at leaf `k + n`, and node `n` is above `2n`
+        // and `2n + 1`.
         let mut winners: Vec<usize> = (0..k).chain(0..k).collect();
         for node in (1..k).rev() {
             let (a, b) = (winners[2 * node], winners[2 * node + 1]);

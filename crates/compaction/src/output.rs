@@ -1,16 +1,18 @@
-//! Where one output table ends and the next begins (design §9; FlatLSM's tasks of equal size, LevelDB's limit of the
-//! overlap with grandparents).
+//! Where one output table ends and the next begins (design §9; FlatLSM's tasks of equal size,
+//! LevelDB's limit of the overlap with grandparents).
 //!
 //! # Invariants
-//! 1. **A key is in one table.** Tables are cut between user keys, never between versions of one: so tables of
-//!    a level do not overlap.
+//! 1. **A key is in one table.** Tables are cut between user keys, never between versions of one:
+//!    so tables of a level do not overlap.
 //! 2. **Bounds are kept.** No table reaches over a bound: what lies from it on is in another table.
-//! 3. **Deterministic.** Where it is cut depends on keys, sizes and options alone, not on who asks or when.
-//! 4. **Bounded.** A table has at most the target's bytes and the versions of one key more, range tombstones
-//!    apart. And it overlaps at most the limit's bytes of grandparents, or one of them, or has one key.
+//! 3. **Deterministic.** Where it is cut depends on keys, sizes and options alone, not on who asks
+//!    or when.
+//! 4. **Bounded.** A table has at most the target's bytes and the versions of one key more, range
+//!    tombstones apart. And it overlaps at most the limit's bytes of grandparents, or one of them,
+//!    or has one key.
 //!
-//! A table holds the keys from where it begins (at first: from everywhere) up to the cut. Range tombstones are
-//! cut at the same places, by [`RangeTombstone::cut`](crate::RangeTombstone::cut).
+//! A table holds the keys from where it begins (at first: from everywhere) up to the cut. Range
+//! tombstones are cut at the same places, by [`RangeTombstone::cut`](crate::RangeTombstone::cut).
 //!
 //! ```
 //! use thermocline_compaction::output::{Cutter, OutputOptions};
@@ -31,8 +33,8 @@ use crate::KeyRange;
 pub struct OutputOptions {
     /// A table ends at the first new user key at which it has this many bytes.
     pub target_bytes: u64,
-    /// Bytes of tables two levels below the inputs that one output table may overlap: what it will cost to
-    /// compact it in turn.
+    /// Bytes of tables two levels below the inputs that one output table may overlap: what it will
+    /// cost to compact it in turn.
     pub grandparent_bytes_max: u64,
 }
 
@@ -74,8 +76,8 @@ pub struct Cutter<'a> {
 }
 
 impl<'a> Cutter<'a> {
-    /// At these bounds, which ascend strictly, and over these grandparents, which are in key order and do
-    /// not overlap.
+    /// At these bounds, which ascend strictly, and over these grandparents, which are in key order
+    /// and do not overlap.
     pub fn new(
         options: OutputOptions,
         mut bounds: Vec<Vec<u8>>,
@@ -99,9 +101,9 @@ impl<'a> Cutter<'a> {
         }
     }
 
-    /// Whether the table, which has this many bytes, ends before the next entry, and at which key. If so the
-    /// caller ends it, were it empty (then it is no table, unless range tombstones lie there), and asks again:
-    /// several bounds may lie before one entry.
+    /// Whether the table, which has this many bytes, ends before the next entry, and at which key.
+    /// If so the caller ends it, were it empty (then it is no table, unless range tombstones lie
+    /// there), and asks again: several bounds may lie before one entry.
     pub fn cut_before(&mut self, user_key: &[u8], table_bytes: u64) -> Option<Vec<u8>> {
         if self.last.as_deref() == Some(user_key) {
             return None;

@@ -1,23 +1,24 @@
 //! How much writers are to be held back (design §9): a slope, not a wall.
 //!
-//! Where background work falls behind, something fills up: persistent memory, level 0, bytes waiting for compaction,
-//! the disk. Stores that stop writers at a limit, as LevelDB and early RocksDB do, answer with seconds of silence; so
-//! here each [`Debt`] slows writers from a soft limit on, a little at first, until at the hard limit they are as
-//! slow as they ever get. They are never stopped by this: who has no space left at all says so itself.
+//! Where background work falls behind, something fills up: persistent memory, level 0, bytes
+//! waiting for compaction, the disk. Stores that stop writers at a limit, as LevelDB and early
+//! RocksDB do, answer with seconds of silence; so here each [`Debt`] slows writers from a soft
+//! limit on, a little at first, until at the hard limit they are as slow as they ever get. They are
+//! never stopped by this: who has no space left at all says so itself.
 //!
 //! # Invariants
 //! 1. Below all soft limits there is no delay.
-//! 2. **Continuous and monotone.** More debt of any kind never means less delay, and a little more debt means a little more
-//!    delay: no step at either limit, nor where another cause takes over.
+//! 2. **Continuous and monotone.** More debt of any kind never means less delay, and a little more
+//!    debt means a little more delay: no step at either limit, nor where another cause takes over.
 //! 3. **Bounded** by [`Slope::delay_max`].
-//! 4. The cause is the debt that alone asks for that delay. The delays of several are not added: a writer
-//!    that waits for one gives the others time too.
+//! 4. The cause is the debt that alone asks for that delay. The delays of several are not added: a
+//!    writer that waits for one gives the others time too.
 //!
 //! # The curve
-//! Delay grows with the cube of the way from soft to hard limit. With the default bound of 1,000 ns per
-//! byte a store that writes 500 MB/s feels nothing of the first tenth (1 ns per byte is 1 GB/s), has 8 MB/s
-//! half way, and 1 MB/s at the hard limit. It is steep where debt is dangerous and flat where
-//! it is only large.
+//! Delay grows with the cube of the way from soft to hard limit. With the default bound of 1,000 ns
+//! per byte a store that writes 500 MB/s feels nothing of the first tenth (1 ns per byte is 1
+//! GB/s), has 8 MB/s half way, and 1 MB/s at the hard limit. It is steep where debt is dangerous
+//! and flat where it is only large.
 
 use thermocline_base::{Error, Result};
 
@@ -62,7 +63,7 @@ pub struct Debt {
     pub pm_bytes: u64,
     /// Tables of level 0 on SSD.
     pub level0_tables: u64,
-    /// Bytes that wait for compaction: `pick::pending_bytes`.
+    /// Bytes that wait for compaction: [`crate::pick::pending_bytes`].
     pub pending_bytes: u64,
     /// Bytes used on the disk, by whomever.
     pub disk_bytes: u64,
@@ -142,8 +143,8 @@ impl Delay {
 }
 
 impl Slope {
-    /// The defaults for a store with these bytes of persistent memory and disk: RocksDB's limits where it has the
-    /// measure (20 and 36 tables, 64 and 256 GiB pending).
+    /// The defaults for a store with these bytes of persistent memory and disk: RocksDB's limits
+    /// where it has the measure (20 and 36 tables, 64 and 256 GiB pending).
     pub fn new(pm_bytes: u64, disk_bytes: u64) -> Slope {
         Slope {
             pm: Limits::percent(pm_bytes, 75, 97),

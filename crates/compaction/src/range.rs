@@ -2,7 +2,8 @@
 
 use thermocline_base::SeqNo;
 
-/// From a user key to another one, which belongs to the range or is the first behind it. Never empty.
+/// From a user key to another one, which belongs to the range or is the first behind it. Never
+/// empty.
 ///
 /// ```
 /// use thermocline_compaction::KeyRange;

@@ -1,41 +1,45 @@
 //! Which entries survive a merge (design §6, §9, §10).
 //!
 //! # Vocabulary
-//! - A **moment** is a seqno as of which somebody may read: each registered snapshot, and every seqno from the
-//!   **horizon** on. `moment(x)` is the first moment at or after seqno `x`.
-//! - A **write** to a key is an entry of it or a range tombstone over it. It is a **base** unless it is a
-//!   [`Kind::Merge`]: a read looks at nothing below the newest base.
-//! - A read of a key at moment `m` takes the writes at or below `m`, newest first: the merge operands up to the
-//!   first base, and that base's value, if it is a put.
-//! - **Below** are the older data of a key that are not among the inputs and will lie below the output. What
-//!   is neither among the inputs nor below is newer than all inputs (law of age).
+//! - A **moment** is a seqno as of which somebody may read: each registered snapshot, and every
+//!   seqno from the **horizon** on. `moment(x)` is the first moment at or after seqno `x`.
+//! - A **write** to a key is an entry of it or a range tombstone over it. It is a **base** unless
+//!   it is a [`Kind::Merge`]: a read looks at nothing below the newest base.
+//! - A read of a key at moment `m` takes the writes at or below `m`, newest first: the merge
+//!   operands up to the first base, and that base's value, if it is a put.
+//! - **Below** are the older data of a key that are not among the inputs and will lie below the
+//!   output. What is neither among the inputs nor below is newer than all inputs (law of age).
 //!
 //! # The argument
-//! 1. **Hidden.** Write `y` is *hidden* if there is a base `u` of the same key with `y < u ≤ moment(y)`. No
-//!    read needs it: a moment at or after `y` is at or after `moment(y)`, so it sees `u`, and stops there
-//!    or above. What is hidden is dropped.
-//! 2. **Hiding does not need what is dropped.** If `u` hides `y` and `v` hides `u`, then `v` hides `y`: no moment lies in
-//!    `[y, u)`, so `moment(y) = moment(u) ≥ v`. The newest base at or below a moment is hidden by nothing. So
-//!    of what is hidden, everything may go at once.
-//! 3. **Operands stay.** A merge operand hides nothing, so a stack of operands stays as it is down to its base;
-//!    what lies under the base, at the same moments, goes.
-//! 4. **Needless tombstones.** A delete that is not hidden answers "nothing". So does the absence of all writes
-//!    below it. It is dropped if nothing below the output can have the key and the next older
-//!    entry of the key that stays is a delete, or there is none. Until that is known it *waits*; memory for it
-//!    is one seqno, since of two that wait the older says all that both said.
-//! 5. **Needless range tombstones.** The same, told without waiting: a part of a range tombstone `t`
-//!    is dropped where it is hidden by another one (1, key by key), and where nothing older lies below and
-//!    `t` is at or below the first moment: all older entries under it are then hidden (1).
-//!    What stays of it is one piece, from the first key to the last at which it is needed. A part too much is
-//!    never wrong, since it says nothing that was not said before; and so range tombstones never multiply.
-//! 6. **Facts of writing.** Who validates a transaction asks "has this key been written since `s`?". The newest
-//!    write of a key is never hidden; 4 and 5 do not apply to writes above [`Moments::written_since`]. So
-//!    the answer stays right for `s` at or above it, if it lies at or below all such `s`.
-//! 7. **Nothing grows.** Each entry stays or goes; memory is one key and the inputs' range tombstones.
+//! 1. **Hidden.** Write `y` is *hidden* if there is a base `u` of the same key with `y < u ≤
+//!    moment(y)`. No read needs it: a moment at or after `y` is at or after `moment(y)`, so it sees
+//!    `u`, and stops there or above. What is hidden is dropped.
+//! 2. **Hiding does not need what is dropped.** If `u` hides `y` and `v` hides `u`, then `v` hides
+//!    `y`: no moment lies in `[y, u)`, so `moment(y) = moment(u) ≥ v`. The newest base at or below
+//!    a moment is hidden by nothing. So of what is hidden, everything may go at once.
+//! 3. **Operands stay.** A merge operand hides nothing, so a stack of operands stays as it is down
+//!    to its base; what lies under the base, at the same moments, goes.
+//! 4. **Needless tombstones.** A delete that is not hidden answers "nothing". So does the absence
+//!    of all writes below it. It is dropped if nothing below the output can have the key and the
+//!    next older entry of the key that stays is a delete, or there is none. Until that is known it
+//!    *waits*; memory for it is one seqno, since of two that wait the older says all that both
+//!    said.
+//! 5. **Needless range tombstones.** The same, told without waiting: a part of a range tombstone
+//!    `t` is dropped where it is hidden by another one (1, key by key), and where nothing older
+//!    lies below and `t` is at or below the first moment: all older entries under it are then
+//!    hidden (1). What stays of it is one piece, from the first key to the last at which it is
+//!    needed. A part too much is never wrong, since it says nothing that was not said before; and
+//!    so range tombstones never multiply.
+//! 6. **Facts of writing.** Who validates a transaction asks "has this key been written since
+//!    `s`?". The newest write of a key is never hidden; 4 and 5 do not apply to writes above
+//!    [`Moments::written_since`]. So the answer stays right for `s` at or above it, if it lies at
+//!    or below all such `s`.
+//! 7. **Nothing grows.** Each entry stays or goes; memory is one key and the inputs' range
+//!    tombstones.
 //!
 //! # Rejected
-//! - *Dropping a delete only at or below the first moment* (as range tombstones are): one old snapshot would
-//!   keep the tombstone of every key that a queue passes through after it.
+//! - *Dropping a delete only at or below the first moment* (as range tombstones are): one old
+//!   snapshot would keep the tombstone of every key that a queue passes through after it.
 //! - *Cutting range tombstones into disjoint fragments*: n nested ones make n² pieces.
 //!
 //! ```
@@ -59,8 +63,6 @@ mod below;
 mod moments;
 mod tombstones;
 
-use std::mem;
-
 use thermocline_base::{Kind, SeqNo};
 
 use crate::{Head, RangeTombstone};
@@ -73,8 +75,8 @@ use tombstones::{Cover, joined, surviving};
 pub enum Decision {
     /// It goes to the output.
     Keep,
-    /// First a [`Kind::Delete`] of the same user key with this seqno goes to the output, then the entry: that
-    /// delete was answered with `Drop`, and is needed after all.
+    /// First a [`Kind::Delete`] of the same user key with this seqno goes to the output, then the
+    /// entry: that delete was answered with `Drop`, and is needed after all.
     KeepAfterDelete(SeqNo),
     /// It does not go to the output.
     Drop,
@@ -100,8 +102,8 @@ pub struct Retain<B> {
 }
 
 impl<B: Below> Retain<B> {
-    /// For a merge of which these are all range tombstones, in any order. What an output covers only in part is cut
-    /// to it before.
+    /// For a merge of which these are all range tombstones, in any order. What an output covers
+    /// only in part is cut to it before.
     pub fn new(moments: Moments, tombstones: Vec<RangeTombstone>, mut below: B) -> Retain<B> {
         let tombstones = joined(tombstones);
         Retain {
@@ -125,7 +127,8 @@ impl<B: Below> Retain<B> {
     /// What becomes of the next entry of the merge.
     ///
     /// # Panics
-    /// If entries come out of order, or if one is a range tombstone: those are given to [`Retain::new`].
+    /// If entries come out of order, or if one is a range tombstone: those are given to
+    /// [`Retain::new`].
     pub fn decide(&mut self, head: Head<'_>) -> Decision {
         assert!(
             head.kind != Kind::RangeDelete,
@@ -134,7 +137,7 @@ impl<B: Below> Retain<B> {
         self.go_to(&head);
         let Head { seqno, kind, .. } = head;
         let moment = self.moments.at_or_after(seqno);
-        let base = mem::replace(&mut self.base, Some(seqno));
+        let base = self.base.replace(seqno);
         if kind == Kind::Merge {
             self.base = base;
         }

@@ -4,15 +4,16 @@ use thermocline_base::limits;
 
 use crate::KeyRange;
 
-/// What older data there may be that are not among a merge's inputs: in deeper levels. To answer "there may be"
-/// is never wrong, only wasteful; what it answers must stay true until the output is installed.
+/// What older data there may be that are not among a merge's inputs: in deeper levels. To answer
+/// "there may be" is never wrong, only wasteful; what it answers must stay true until the output is
+/// installed.
 pub trait Below {
-    /// Whether there may be an older entry of `user_key`, or an older range tombstone over it. Asked with keys
-    /// that ascend strictly.
+    /// Whether there may be an older entry of `user_key`, or an older range tombstone over it.
+    /// Asked with keys that ascend strictly.
     fn may_have(&mut self, user_key: &[u8]) -> bool;
 
-    /// The least range, first key and first key behind, such that from `start` on and before `end` nothing
-    /// older lies outside of it. `None` if there is nothing at all. Asked in any order.
+    /// The least range, first key and first key behind, such that from `start` on and before `end`
+    /// nothing older lies outside of it. `None` if there is nothing at all. Asked in any order.
     fn reach(&mut self, start: &[u8], end: &[u8]) -> Option<(Vec<u8>, Vec<u8>)>;
 }
 
@@ -49,8 +50,8 @@ pub struct RangesBelow {
     next: usize,
 }
 
-/// Where a range ends. A key and the one right behind it, which has a zero more, differ by the flag; so the
-/// longest key has one behind it too.
+/// Where a range ends. A key and the one right behind it, which has a zero more, differ by the
+/// flag; so the longest key has one behind it too.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct End {
     key: Vec<u8>,

@@ -2,7 +2,8 @@
 
 use thermocline_base::SeqNo;
 
-/// The moments as of which somebody may read: registered snapshots, and every seqno from the horizon on.
+/// The moments as of which somebody may read: registered snapshots, and every seqno from the
+/// horizon on.
 ///
 /// ```
 /// use thermocline_base::SeqNo;
@@ -20,8 +21,8 @@ pub struct Moments {
 }
 
 impl Moments {
-    /// Those of `snapshots`, in any order, and all from `horizon` on: the lowest seqno that may still be asked for
-    /// without being registered. Who registers later must do so at or above it.
+    /// Those of `snapshots`, in any order, and all from `horizon` on: the lowest seqno that may
+    /// still be asked for without being registered. Who registers later must do so at or above it.
     pub fn new(mut snapshots: Vec<SeqNo>, horizon: SeqNo) -> Moments {
         snapshots.retain(|seqno| *seqno < horizon);
         snapshots.sort_unstable();
@@ -33,8 +34,8 @@ impl Moments {
         }
     }
 
-    /// The same, and somebody may ask whether a key has been written since `seqno` or since any later one: a
-    /// transaction that validates. Without this nobody does.
+    /// The same, and somebody may ask whether a key has been written since `seqno` or since any
+    /// later one: a transaction that validates. Without this nobody does.
     #[must_use]
     pub fn with_written_since(self, seqno: SeqNo) -> Moments {
         Moments {

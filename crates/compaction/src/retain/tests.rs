@@ -1,4 +1,5 @@
-//! Every small history, and many large ones, against an oracle that reads every key at every moment before and after.
+//! Every small history, and many large ones, against an oracle that reads every key at every moment
+//! before and after.
 
 use thermocline_base::{Kind, SeqNo};
 use thermocline_testkit::{Replay, Rng, seeds};

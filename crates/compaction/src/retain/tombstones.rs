@@ -7,8 +7,8 @@ use thermocline_base::SeqNo;
 use super::{Below, Moments};
 use crate::RangeTombstone;
 
-/// The same tombstones, those of one seqno joined where they touch: tables have them in pieces. By start, then
-/// newest first.
+/// The same tombstones, those of one seqno joined where they touch: tables have them in pieces. By
+/// start, then newest first.
 pub(super) fn joined(mut tombstones: Vec<RangeTombstone>) -> Vec<RangeTombstone> {
     tombstones.retain(|t| t.start < t.end);
     tombstones.sort_unstable_by(|a, b| (a.seqno, &a.start).cmp(&(b.seqno, &b.start)));
@@ -73,8 +73,8 @@ impl Cover {
     }
 }
 
-/// What of each tombstone stays (5 in the [module above](super)). Takes them, and gives what stays, by start,
-/// then newest first.
+/// What of each tombstone stays (5 in the [module above](super)). Takes them, and gives what stays,
+/// by start, then newest first.
 pub(super) fn surviving(
     by_start: &[RangeTombstone],
     moments: &Moments,
@@ -113,8 +113,8 @@ pub(super) fn surviving(
     stay
 }
 
-/// Shows each piece of each tombstone that no newer one of them covers, pieces from left to right. Twice
-/// as many as tombstones, at most: a piece begins where a tombstone begins or ends.
+/// Shows each piece of each tombstone that no newer one of them covers, pieces from left to right.
+/// Twice as many as tombstones, at most: a piece begins where a tombstone begins or ends.
 fn for_each_uncovered<'a>(
     by_start: &[&'a RangeTombstone],
     see: &mut dyn FnMut(&'a RangeTombstone, &'a [u8], &'a [u8]),

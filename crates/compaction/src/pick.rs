@@ -1,0 +1,253 @@
+//! Which tables are to be compacted next: a leveled picker as a function over metadata (design §8,
+//! §9; the levels of LevelDB, dynamic level sizes of RocksDB).
+//!
+//! # Vocabulary
+//! - A job moves data from one level to a deeper one: its **inputs** there, and those tables of the
+//!   deeper level that they overlap. It **holds** a range of keys in all levels from the one to the
+//!   other.
+//! - The **base level** is the one into which level 0 is compacted.
+//! - A level's **score** is its size over its target; from 1 on there is something to pick.
+//!
+//! # Invariants
+//! Whatever the state, for each job that is picked:
+//! 1. **Levels stay disjoint.** All tables of the output level that the inputs' hull overlaps are
+//!    taken. The output lies within what the job holds.
+//! 2. **The law of age.** Of level 0, with a table all older ones that overlap the job's hull are
+//!    taken. No table lies in a level that is skipped: level 0 goes to the base level or the first
+//!    one that has tables, whichever comes first, and others go one level down.
+//! 3. **Jobs do not meet.** Two jobs that run at the same time do not hold the same key in the same
+//!    level. So neither changes what the other takes, and what lies below an output stays below.
+//! 4. **It ends.** Each job but a rewrite moves data down and none up. Without new data a state is
+//!    reached in which nothing is picked; if no job runs then, all scores are below 1.
+//! 5. **Fair.** Within a level, jobs go round through the keys ([`Cursors`]), so no range is
+//!    starved.
+//!
+//! A move is **trivial** if the table can be put one level down unread: nothing there overlaps, it
+//! would not overlap more grandparents than allowed, and it has no tombstones that the last level
+//! would drop.
+
+mod inputs;
+mod manual;
+mod score;
+
+use std::ops::RangeInclusive;
+
+use thermocline_base::SeqNo;
+
+use crate::KeyRange;
+pub use manual::{Manual, pick_range, pick_read};
+pub use score::{Scores, pending_bytes};
+
+/// What the picker knows of a table reference.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Table<'a> {
+    /// The number of its file. Later files have larger ones.
+    pub file: u64,
+    /// Where its keys lie.
+    pub range: KeyRange<'a>,
+    /// Its bytes.
+    pub bytes: u64,
+    /// No entry is older.
+    pub smallest_seqno: SeqNo,
+    /// No entry is newer.
+    pub largest_seqno: SeqNo,
+    /// Whether it has deletes or range tombstones.
+    pub has_tombstones: bool,
+}
+
+/// How levels are shaped and jobs are limited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PickOptions {
+    /// The deepest level, 1 or more.
+    pub last_level: usize,
+    /// Tables in level 0 from which on it is compacted.
+    pub level0_tables: usize,
+    /// Bytes in level 0 from which on it is compacted.
+    pub level0_bytes: u64,
+    /// Bytes that the base level may have.
+    pub base_bytes: u64,
+    /// How much larger each level may be than the one above it, 2 or more.
+    pub multiplier: u64,
+    /// Whether the last level's size decides about those of the others: each a `multiplier`th of
+    /// the next one, and those unused that would be smaller than the base. So space amplification
+    /// stays near `1 + 1 / multiplier` however full the store is. Otherwise level 1 is the base
+    /// level.
+    pub dynamic: bool,
+    /// Bytes of inputs beyond which a job takes no table that it need not take.
+    pub job_bytes_max: u64,
+    /// Bytes of grandparents that a trivially moved table may overlap.
+    pub grandparent_bytes_max: u64,
+}
+
+impl Default for PickOptions {
+    /// Level 0 of 4 tables or 256 MiB, a base of 256 MiB, levels ten times as large as the one
+    /// above, sized by the last one, jobs of 1.6 GiB: RocksDB's defaults.
+    fn default() -> PickOptions {
+        PickOptions {
+            last_level: 6,
+            level0_tables: 4,
+            level0_bytes: 256 << 20,
+            base_bytes: 256 << 20,
+            multiplier: 10,
+            dynamic: true,
+            job_bytes_max: 1600 << 20,
+            grandparent_bytes_max: 640 << 20,
+        }
+    }
+}
+
+/// What a running job holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Held {
+    /// The levels, from that of its inputs to that of its output.
+    pub levels: RangeInclusive<usize>,
+    /// The first key.
+    pub first: Vec<u8>,
+    /// The last key, or the first behind it.
+    pub last: Vec<u8>,
+    /// Whether `last` is outside.
+    pub open: bool,
+}
+
+impl Held {
+    /// The keys.
+    pub fn range(&self) -> KeyRange<'_> {
+        KeyRange {
+            first: &self.first,
+            last: &self.last,
+            open: self.open,
+        }
+    }
+
+    /// Whether it holds a key of `range` in one of `levels`.
+    pub fn meets(&self, levels: &RangeInclusive<usize>, range: &KeyRange<'_>) -> bool {
+        let apart = self.levels.end() < levels.start() || levels.end() < self.levels.start();
+        !apart && self.range().overlaps(range)
+    }
+}
+
+/// The levels of one partition as of now, and the jobs that run there.
+#[derive(Debug, Clone, Copy)]
+pub struct State<'a> {
+    /// The tables by level: of level 0 newest first, of others in key order. At most
+    /// [`PickOptions::last_level`] and one more.
+    pub levels: &'a [Vec<Table<'a>>],
+    /// What running jobs hold, in any order.
+    pub running: &'a [Held],
+}
+
+impl<'a> State<'a> {
+    /// The tables of a level; none of one that is not there.
+    pub fn level(&self, level: usize) -> &'a [Table<'a>] {
+        self.levels.get(level).map_or(&[], |tables| &tables[..])
+    }
+
+    fn bytes(&self, level: usize) -> u64 {
+        self.level(level).iter().map(|table| table.bytes).sum()
+    }
+
+    fn is_held(&self, levels: &RangeInclusive<usize>, range: &KeyRange<'_>) -> bool {
+        self.running.iter().any(|held| held.meets(levels, range))
+    }
+}
+
+/// Of each level the key where the last job's inputs ended: the next one begins behind it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Cursors(Vec<Vec<u8>>);
+
+impl Cursors {
+    /// Notes that a job has been begun.
+    pub fn note(&mut self, job: &Job) {
+        if self.0.len() <= job.from {
+            self.0.resize(job.from + 1, Vec::new());
+        }
+        self.0[job.from].clone_from(&job.ends);
+    }
+
+    fn of(&self, level: usize) -> &[u8] {
+        self.0.get(level).map_or(&[], |key| &key[..])
+    }
+}
+
+/// Why a job was picked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Reason {
+    /// Level 0 has too many tables or bytes.
+    Level0,
+    /// The level is larger than its target.
+    LevelSize,
+    /// Somebody wants this range compacted.
+    Manual,
+    /// The table is often read in vain.
+    Reads,
+}
+
+/// A job, ready to run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Job {
+    /// Why.
+    pub reason: Reason,
+    /// The level of the inputs.
+    pub from: usize,
+    /// The level of the output. The same as `from` only for a rewrite: see [`pick_range`].
+    pub to: usize,
+    /// The inputs, as places in level `from`, ascending: of level 0 the newest first.
+    pub inputs: Vec<usize>,
+    /// The tables that they overlap, as places in level `to`, ascending.
+    pub overlapped: Vec<usize>,
+    /// Bytes of all of them.
+    pub bytes: u64,
+    /// What it holds while it runs.
+    pub holds: Held,
+    /// Whether the inputs need only be moved.
+    pub trivial: bool,
+    /// The last key of the inputs, for [`Cursors::note`].
+    ends: Vec<u8>,
+}
+
+/// The next job, if there is one: that of the level with the highest score which can have one.
+///
+/// ```
+/// use thermocline_base::SeqNo;
+/// use thermocline_compaction::KeyRange;
+/// use thermocline_compaction::pick::{Cursors, PickOptions, State, Table, pick};
+/// let table = |file| Table {
+///     file,
+///     range: KeyRange::inclusive(b"a", b"m"),
+///     bytes: 1 << 20,
+///     smallest_seqno: SeqNo(file * 10),
+///     largest_seqno: SeqNo(file * 10 + 9),
+///     has_tombstones: false,
+/// };
+/// let levels = [vec![table(4), table(3), table(2), table(1)]];
+/// let state = State { levels: &levels, running: &[] };
+/// let job = pick(&state, &PickOptions::default(), &Cursors::default()).unwrap();
+/// assert_eq!((job.from, job.to, job.inputs), (0, 6, vec![0, 1, 2, 3]));
+/// // While it runs there is nothing else to do.
+/// let state = State { levels: &levels, running: &[job.holds] };
+/// assert!(pick(&state, &PickOptions::default(), &Cursors::default()).is_none());
+/// ```
+///
+/// # Panics
+/// If a level is deeper than the last one.
+pub fn pick(state: &State<'_>, options: &PickOptions, cursors: &Cursors) -> Option<Job> {
+    let scores = Scores::new(state, options);
+    let mut due: Vec<_> = (0..options.last_level)
+        .map(|n| (scores.score(n), n))
+        .collect();
+    due.retain(|(score, _)| *score >= 1.0);
+    // Of equal ones the upper level first: what comes from it may be more for the lower.
+    due.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+    let mut jobs = due.into_iter().map(|(_, level)| match level {
+        0 => {
+            let all = 0..state.level(0).len();
+            inputs::of_level0(state, options, scores.base_level(), all, Reason::Level0)
+        }
+        _ => inputs::of_level(state, options, level, cursors.of(level)),
+    });
+    jobs.find_map(|job| job)
+}
+
+#[cfg(test)]
+mod tests;

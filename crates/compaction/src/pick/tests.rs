@@ -1,0 +1,281 @@
+//! A store of tables whose keys are known: jobs are picked, run side by side and end in any order,
+//! and after each step it is looked at whole.
+
+use thermocline_base::SeqNo;
+use thermocline_testkit::{Replay, Rng, seeds};
+
+use super::*;
+use store::{OwnedTable, Store};
+
+mod store;
+
+fn options(rng: &mut Rng) -> PickOptions {
+    PickOptions {
+        last_level: 1 + rng.below(5),
+        level0_tables: 1 + rng.below(5),
+        level0_bytes: 50 + rng.below(1000) as u64,
+        base_bytes: 10 + rng.below(800) as u64,
+        multiplier: 2 + rng.below(5) as u64,
+        dynamic: rng.one_in(2),
+        job_bytes_max: 10 + rng.below(2000) as u64,
+        grandparent_bytes_max: rng.below(600) as u64,
+    }
+}
+
+/// Runs what is picked, `side` jobs at once, until nothing is and none runs; returns how many.
+fn settle(store: &mut Store, options: &PickOptions, side: usize, rng: &mut Rng) -> usize {
+    let mut jobs = 0;
+    loop {
+        let job = match store.running.len() < side {
+            true => store.with_state(|state| pick(state, options, &store.cursors)),
+            false => None,
+        };
+        match job {
+            Some(job) => {
+                jobs += 1;
+                assert!(jobs < 10_000, "it does not end");
+                store.begin(job, options);
+            }
+            None if store.running.is_empty() => return jobs,
+            None => store.end(rng.below(store.running.len()), rng),
+        }
+        store.check();
+    }
+}
+
+#[test]
+fn any_sequence_of_jobs_keeps_levels_and_age_and_ends() {
+    let (mut trivial, mut side_by_side, mut jobs, mut skipping) = (0, 0, 0, 0);
+    for seed in seeds(0..600) {
+        let _replay = Replay("-p thermocline-compaction any_sequence_of_jobs", seed);
+        let mut rng = Rng::new(seed);
+        let mut options = options(&mut rng);
+        let mut store = Store::new(options.last_level);
+        let side = 1 + rng.below(4);
+        for _ in 0..120 {
+            match rng.below(3) {
+                0 => store.flush(&mut rng),
+                1 if !store.running.is_empty() => {
+                    let n = rng.below(store.running.len());
+                    store.end(n, &mut rng);
+                }
+                _ if store.running.len() < side => {
+                    let job = store.with_state(|state| pick(state, &options, &store.cursors));
+                    let Some(job) = job else { continue };
+                    jobs += 1;
+                    trivial += u32::from(job.trivial);
+                    skipping += u32::from(job.to > job.from + 1);
+                    side_by_side += u32::from(!store.running.is_empty());
+                    store.begin(job, &options);
+                }
+                // Shapes may change at any time.
+                _ if rng.one_in(10) => {
+                    let last_level = options.last_level;
+                    options = PickOptions {
+                        last_level,
+                        ..super::tests::options(&mut rng)
+                    };
+                }
+                _ => {}
+            }
+            store.check();
+        }
+        settle(&mut store, &options, side, &mut rng);
+        store.with_state(|state| {
+            let scores = Scores::new(state, &options);
+            assert!(
+                (0..options.last_level).all(|level| scores.score(level) < 1.0),
+                "{scores:?}"
+            );
+            assert_eq!(pending_bytes(state, &options), 0);
+        });
+    }
+    println!(
+        "{jobs} jobs, {trivial} trivial, {side_by_side} beside others, {skipping} skip levels"
+    );
+    let enough = trivial.min(side_by_side).min(skipping) > 200 || seeds(0..2).len() == 1;
+    assert!(enough, "{trivial} {side_by_side} {skipping}");
+}
+
+#[test]
+fn a_range_that_is_compacted_ends_in_one_level_without_needless_tombstones() {
+    for seed in seeds(0..400) {
+        let _replay = Replay("-p thermocline-compaction a_range_that_is_compacted", seed);
+        let mut rng = Rng::new(seed);
+        let options = options(&mut rng);
+        let mut store = Store::new(options.last_level);
+        for _ in 0..rng.below(20) {
+            store.flush(&mut rng);
+            if rng.one_in(3) {
+                settle(&mut store, &options, 2, &mut rng);
+            }
+        }
+        let (a, b) = (
+            rng.next_u64().to_le_bytes()[0],
+            rng.next_u64().to_le_bytes()[0],
+        );
+        let (first, last) = ([a.min(b)], [a.max(b)]);
+        let range = KeyRange::inclusive(&first, &last);
+        let before = store.next_file + 1;
+        // Somebody else's job may run already.
+        let other = store.with_state(|state| pick(state, &options, &store.cursors));
+        if let Some(job) = other {
+            store.begin(job, &options);
+        }
+        for step in 0.. {
+            assert!(step < 1000, "it does not end");
+            match store.with_state(|state| pick_range(state, &options, &range, before)) {
+                Manual::Job(job) => store.begin(*job, &options),
+                Manual::Wait => assert!(!store.running.is_empty(), "nothing to wait for"),
+                Manual::Done if store.running.is_empty() => break,
+                Manual::Done => {}
+            }
+            if !store.running.is_empty() && (store.running.len() > 2 || rng.one_in(2)) {
+                store.end(rng.below(store.running.len()), &mut rng);
+            }
+            store.check();
+        }
+        let levels = store.levels.iter().enumerate();
+        let within = levels.flat_map(|(n, tables)| tables.iter().map(move |t| (n, t)));
+        let within: Vec<_> = within
+            .filter(|(_, t)| t.meta().range.overlaps(&range))
+            .collect();
+        assert!(
+            within.iter().all(|(n, _)| *n > 0 && *n == within[0].0),
+            "{within:?}"
+        );
+        let below = |level: usize, table: &OwnedTable| {
+            let below = store.levels.get(level + 1).into_iter().flatten();
+            below
+                .into_iter()
+                .any(|t| t.meta().range.overlaps(&table.meta().range))
+        };
+        let old =
+            |(n, t): &&(usize, &OwnedTable)| t.has_tombstones && t.file < before && !below(*n, t);
+        assert_eq!(within.iter().find(old).map(|(_, t)| t), None.as_ref());
+    }
+}
+
+#[test]
+fn a_table_read_in_vain_is_compacted_if_that_helps() {
+    let mut picked = 0;
+    for seed in seeds(0..400) {
+        let _replay = Replay("-p thermocline-compaction a_table_read_in_vain", seed);
+        let mut rng = Rng::new(seed);
+        let options = options(&mut rng);
+        let mut store = Store::new(options.last_level);
+        for _ in 0..60 {
+            let tables: Vec<_> = (0..store.levels.len())
+                .flat_map(|level| (0..store.levels[level].len()).map(move |n| (level, n)))
+                .collect();
+            if tables.is_empty() || rng.one_in(3) {
+                store.flush(&mut rng);
+                continue;
+            }
+            let (level, n) = *rng.pick(&tables);
+            let job = store.with_state(|state| pick_read(state, &options, level, n));
+            if let Some(job) = job {
+                assert!(job.inputs.contains(&n) && job.from == level);
+                assert!(level == 0 || !job.overlapped.is_empty());
+                store.begin(job, &options);
+                picked += 1;
+            }
+            if store.running.len() > 1 {
+                store.end(rng.below(store.running.len()), &mut rng);
+            }
+            store.check();
+        }
+    }
+    assert!(picked > 1000 || seeds(0..2).len() == 1, "{picked}");
+}
+
+fn level(tables: &[(&'static [u8], &'static [u8], u64)]) -> Vec<Table<'static>> {
+    let table = |&(first, last, bytes): &(&'static [u8], &'static [u8], u64)| Table {
+        file: 1,
+        range: KeyRange::inclusive(first, last),
+        bytes,
+        smallest_seqno: SeqNo(1),
+        largest_seqno: SeqNo(1),
+        has_tombstones: false,
+    };
+    tables.iter().map(table).collect()
+}
+
+const SMALL: PickOptions = PickOptions {
+    last_level: 4,
+    level0_tables: 4,
+    level0_bytes: 1000,
+    base_bytes: 100,
+    multiplier: 10,
+    dynamic: true,
+    job_bytes_max: 10_000,
+    grandparent_bytes_max: 50,
+};
+
+#[test]
+fn the_last_level_decides_about_the_others() {
+    let targets = |levels: &[Vec<Table<'_>>], options: &PickOptions| {
+        let state = State {
+            levels,
+            running: &[],
+        };
+        let scores = Scores::new(&state, options);
+        let targets: Vec<_> = (0..=4).map(|level| scores.target(level)).collect();
+        (scores.base_level(), targets)
+    };
+    let last = |bytes| {
+        [
+            vec![],
+            vec![],
+            vec![],
+            vec![],
+            level(&[(b"a", b"b", bytes)]),
+        ]
+    };
+    assert_eq!(targets(&[], &SMALL), (4, vec![None; 5]));
+    assert_eq!(targets(&last(100), &SMALL), (4, vec![None; 5]));
+    let one = vec![None, None, None, Some(50), None];
+    assert_eq!(targets(&last(500), &SMALL), (3, one));
+    let all = vec![None, Some(50), Some(500), Some(5000), None];
+    assert_eq!(targets(&last(50_000), &SMALL), (1, all));
+    let mut odd = last(500);
+    odd[2] = level(&[(b"a", b"b", 3)]);
+    assert_eq!(
+        targets(&odd, &SMALL),
+        (2, vec![None, None, Some(5), Some(50), None])
+    );
+    let fixed = PickOptions {
+        dynamic: false,
+        ..SMALL
+    };
+    let all = vec![None, Some(100), Some(1000), Some(10_000), None];
+    assert_eq!(targets(&last(7), &fixed), (1, all));
+}
+
+#[test]
+fn jobs_go_round_and_move_unread_what_is_alone_and_light() {
+    let options = PickOptions {
+        dynamic: false,
+        ..SMALL
+    };
+    let levels = [
+        vec![],
+        level(&[(b"a", b"b", 60), (b"d", b"e", 60), (b"g", b"h", 60)]),
+        level(&[(b"e", b"f", 10)]),
+        level(&[(b"a", b"c", 40), (b"g", b"k", 60)]),
+    ];
+    let mut cursors = Cursors::default();
+    let mut seen = Vec::new();
+    for _ in 0..4 {
+        let state = State {
+            levels: &levels,
+            running: &[],
+        };
+        let job = pick(&state, &options, &cursors).unwrap();
+        cursors.note(&job);
+        seen.push((job.inputs.clone(), job.overlapped.len(), job.trivial));
+    }
+    let round = [(vec![0], 0, true), (vec![1], 1, false), (vec![2], 0, false)];
+    assert_eq!(seen[..3], round);
+    assert_eq!(seen[3], round[0]);
+}
