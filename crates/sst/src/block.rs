@@ -12,6 +12,7 @@ use std::ops::Range;
 
 use crate::format::coding::{Unreadable, damaged, len_of, u32_at};
 use crate::format::entry::{self, RawEntry};
+use crate::format::trailer::payload_len_max;
 use crate::format::{INDEX_BINARY, INDEX_HEAD, TRAILER_LEN};
 use crate::handle::{BlockHandle, BlockKind};
 use crate::key::KeyRef;
@@ -101,8 +102,11 @@ impl Block {
             let handle = handle_of(body, raw, level)?;
             let fits = handle.offset >= before && handle.end() <= data_end;
             before = handle.end();
-            let long_enough = len_of(handle.len) >= TRAILER_LEN;
-            (fits && long_enough && raw.tag == entry::TAG_INDEX).then_some(())
+            // Stored, a block is never longer than without compression. Whoever reads it takes memory
+            // for as much as the handle says.
+            let lens = TRAILER_LEN..=payload_len_max(handle.kind) + TRAILER_LEN;
+            let can_be = lens.contains(&len_of(handle.len));
+            (fits && can_be && raw.tag == entry::TAG_INDEX).then_some(())
         })?;
         Ok(block)
     }

@@ -1,6 +1,7 @@
 //! Payloads that a checksum would not tell from right ones.
 
 use super::*;
+use crate::format::{DATA_LEN_MAX, INDEX_LEN_MAX};
 
 type Written<'a> = (usize, &'a [u8], u8, u64, &'a [u8]);
 
@@ -166,4 +167,19 @@ fn handles_ascend_and_lie_within_the_blocks() {
     assert!(Block::index(payload(&[1, 0, 0, 0], &[], &[]), 0).is_ok());
     let newer = Block::index(payload(&[2, 0, 0, 0], &[], &[]), 0);
     assert!(matches!(newer, Err(Unreadable::Newer(_))));
+}
+
+/// What follows a handle takes so much memory before it knows better.
+#[test]
+fn a_handle_is_of_no_longer_block_than_there_can_be() {
+    for (level, most) in [(0, DATA_LEN_MAX), (1, INDEX_LEN_MAX)] {
+        for (more, right) in [(0, true), (1, false), (1 << 31, false)] {
+            let len = u32::try_from(most + TRAILER_LEN + more).unwrap();
+            let (mut value, kind) = (Vec::new(), BlockKind::Data);
+            let offset = 0;
+            entry::encode_handle(&mut value, BlockHandle { offset, len, kind });
+            let bytes = payload(&[1, level, 0, 0], &[(0, b"k", 0, 0, &value)], &[0]);
+            assert_eq!(Block::index(bytes, 1 << 40).is_ok(), right, "{level} {len}");
+        }
+    }
 }
