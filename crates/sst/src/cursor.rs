@@ -7,8 +7,7 @@ use thermocline_base::{Kind, Result, SeqNo};
 
 use crate::block::Block;
 use crate::block::cursor::BlockCursor;
-use crate::format::coding::damaged;
-use crate::get::{Step, check_level};
+use crate::get::{Step, check_entered, check_level};
 use crate::handle::{BlockHandle, BlockKind};
 use crate::key::{InternalKey, KeyRef};
 use crate::table::TablePart;
@@ -231,10 +230,7 @@ impl Cursor {
             Enter::Last => leaf.last(),
             Enter::Seek | Enter::SeekForPrev => leaf.seek(target),
         };
-        if !there {
-            let e = damaged("last key of an index block", 0, "the key above it", "less");
-            return Err(e.into_error(self.part.table().name(), handle.offset));
-        }
+        check_entered(&self.part, handle, there)?;
         let data = leaf.handle();
         Ok(self.ask(data, enter))
     }

@@ -48,7 +48,12 @@ impl<'a> Get<'a> {
         if !self.part.holds(user_key) || !table.may_contain(user_key) {
             return Step::Done(self.with_tombstones(None));
         }
-        self.look_in_index(Arc::clone(&table.root))
+        let mut root = BlockCursor::new(Arc::clone(&table.root));
+        match root.seek(self.key) {
+            true => self.ask(root.handle()),
+            // All entries lie below the key.
+            false => Step::Done(self.with_tombstones(None)),
+        }
     }
 
     /// Goes on with the block that was asked for.
@@ -60,7 +65,10 @@ impl<'a> Get<'a> {
         match (handle, block.kind()) {
             (Some(handle), BlockKind::Index) => {
                 check_level(self.part, handle, &block)?;
-                Ok(self.look_in_index(block))
+                let mut leaf = BlockCursor::new(block);
+                let there = leaf.seek(self.key);
+                check_entered(self.part, handle, there)?;
+                Ok(self.ask(leaf.handle()))
             }
             _ => {
                 let mut cursor = BlockCursor::new(block);
@@ -71,12 +79,7 @@ impl<'a> Get<'a> {
         }
     }
 
-    fn look_in_index(&mut self, index: Arc<Block>) -> Step<Option<Found>> {
-        let mut cursor = BlockCursor::new(index);
-        if !cursor.seek(self.key) {
-            return Step::Done(self.with_tombstones(None));
-        }
-        let handle = cursor.handle();
+    fn ask(&mut self, handle: BlockHandle) -> Step<Option<Found>> {
         self.waits_for = Some(handle);
         Step::Need(handle)
     }
@@ -104,3 +107,17 @@ pub(crate) fn check_level(part: &TablePart, handle: BlockHandle, block: &Block) 
     let e = crate::format::coding::damaged("level of an index block", 1, 0, block.level());
     Err(e.into_error(part.table().name(), handle.offset))
 }
+
+/// An index block below the root ends with the key that the root has above it, so whatever leads to it
+/// finds an entry there. To say that the key is absent would let an older level answer.
+pub(crate) fn check_entered(part: &TablePart, handle: BlockHandle, there: bool) -> Result<()> {
+    if there {
+        return Ok(());
+    }
+    let what = "last key of an index block";
+    let e = crate::format::coding::damaged(what, 0, "the key above it", "less");
+    Err(e.into_error(part.table().name(), handle.offset))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,55 @@
+//! Blocks that contradict each other, or are not those that were asked for.
+
+use thermocline_base::{CfId, ErrorKind, FileId};
+
+use super::*;
+use crate::block::build::BlockBuilder;
+use crate::cursor::{Cursor, Move};
+use crate::format::entry;
+use crate::identity::Identity;
+use crate::properties::Properties;
+use crate::table::Table;
+
+const SEQNO: SeqNo = SeqNo(5);
+
+/// The payload of an index block of one entry.
+fn index(level: u8, key: &[u8], offset: u64) -> Vec<u8> {
+    let (len, kind) = (100, BlockKind::Data);
+    let mut value = Vec::new();
+    entry::encode_handle(&mut value, BlockHandle { offset, len, kind });
+    let mut builder = BlockBuilder::new(&[1, level, 0, 0], 4);
+    builder.add(KeyRef::new(key, SeqNo::ZERO), entry::TAG_INDEX, &value);
+    builder.finish(<[u8]>::to_vec)
+}
+
+/// A table with this root.
+fn part(root: Vec<u8>) -> TablePart {
+    let identity = Identity::new([1; 16], FileId(7));
+    TablePart::whole(Arc::new(Table {
+        name: "000007.sst".into(),
+        seed: identity.table_seed(),
+        bytes: 2000,
+        data_end: 1000,
+        root: Arc::new(Block::index(root, 1000).unwrap()),
+        filter: None,
+        tombstones: Default::default(),
+        properties: Properties::empty(identity, CfId(0)),
+    }))
+}
+
+#[test]
+fn a_leaf_that_ends_below_the_roots_key_is_an_error() {
+    let part = part(index(1, b"m", 200));
+    let leaf = Arc::new(Block::index(index(0, b"c", 0), 1000).unwrap());
+    let mut get = Get::new(&part, b"d", SEQNO);
+    assert!(matches!(get.start(), Step::Need(_)));
+    let error = get.supply(Arc::clone(&leaf)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+    let mut cursor = Cursor::new(part.clone());
+    let begun = cursor.start(Move::Seek(KeyRef::new(b"d", SEQNO)));
+    assert!(matches!(begun.unwrap(), Step::Need(_)));
+    assert_eq!(
+        cursor.supply(leaf).unwrap_err().to_string(),
+        error.to_string()
+    );
+}
