@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use thermocline_base::planted::{self, Bug};
-use thermocline_base::{Kind, Result, SeqNo};
+use thermocline_base::{Error, Kind, Result, SeqNo};
 
 use crate::block::Block;
 use crate::block::cursor::BlockCursor;
@@ -51,7 +51,9 @@ enum Way {
 /// [`TablePart`]'s), or at none.
 ///
 /// [`Cursor::start`] begins a move; while it needs a block, [`Cursor::supply`] goes on with it. A move
-/// that is begun gives up one that is not done.
+/// to a place gives up one that is not done. After a step ([`Move::Next`], [`Move::Prev`]) that is not
+/// done, because a block could not be read or was refused, the same step again goes on with it, so that
+/// a scan that is tried again loses nothing; every other step from there is an error.
 #[derive(Debug)]
 pub struct Cursor {
     part: TablePart,
@@ -62,6 +64,8 @@ pub struct Cursor {
     target: InternalKey,
     /// The block that was asked for, and what to do in it.
     waits_for: Option<(BlockHandle, Enter)>,
+    /// Of the move that asked for it, if it was a step.
+    way: Option<Way>,
     is_at_entry: bool,
 }
 
@@ -75,6 +79,7 @@ impl Cursor {
             data: None,
             target: InternalKey::default(),
             waits_for: None,
+            way: None,
             is_at_entry: false,
         }
     }
@@ -121,10 +126,23 @@ impl Cursor {
     /// Begins a move. Done with `true`: it is at an entry.
     ///
     /// # Errors
-    /// [`thermocline_base::Error::Corruption`] if blocks contradict each other; it is at no entry then.
+    /// [`Error::InvalidArgument`] for a step after a move that is not done, if it is not the same step.
+    /// It is at no entry then, and stays so until a move to a place.
     pub fn start(&mut self, to: Move<'_>) -> Result<Step<bool>> {
+        let way = match to {
+            Move::Next => Some(Way::Forward),
+            Move::Prev => Some(Way::Back),
+            _ => None,
+        };
+        if let (Some(way), Some((handle, enter))) = (way, self.waits_for) {
+            return match self.way == Some(way) {
+                true => Ok(self.ask(handle, enter)),
+                false => Err(not_done(self.part.table().name())),
+            };
+        }
         let was_at_entry = std::mem::replace(&mut self.is_at_entry, false);
         self.waits_for = None;
+        self.way = way;
         match to {
             Move::First => match self.part.lower().map(<[u8]>::to_vec) {
                 Some(lower) => Ok(self.seek(KeyRef::new(&lower, SeqNo::MAX))),
@@ -189,12 +207,24 @@ impl Cursor {
     /// Goes on with the block that was asked for.
     ///
     /// # Errors
-    /// As [`Cursor::start`].
+    /// [`Error::Corruption`] if blocks contradict each other. The block is still asked for then.
     ///
     /// # Panics
     /// If none was asked for, or it is of another kind.
     pub fn supply(&mut self, block: Arc<Block>) -> Result<Step<bool>> {
-        let (handle, enter) = self.waits_for.take().expect("a block was asked for");
+        let asked = self.waits_for.take();
+        let answer = self.enter(asked.expect("a block was asked for"), block);
+        if answer.is_err() {
+            self.waits_for = asked;
+        }
+        answer
+    }
+
+    fn enter(
+        &mut self,
+        (handle, enter): (BlockHandle, Enter),
+        block: Arc<Block>,
+    ) -> Result<Step<bool>> {
         assert_eq!(block.kind(), handle.kind, "the block that was asked for");
         if handle.kind == BlockKind::Index {
             return self.enter_leaf(block, handle, enter);
@@ -283,6 +313,13 @@ impl Cursor {
         self.is_at_entry = self.part.holds(key) || planted::active(Bug::PartLeaksBehindLimit);
         Step::Done(self.is_at_entry)
     }
+}
+
+fn not_done(name: &str) -> Error {
+    Error::InvalidArgument(format!(
+        "the cursor over {name} is within a move that failed or was given up: the same step again goes \
+         on with it, a seek begins anew"
+    ))
 }
 
 fn enter_block(cursor: &mut Option<BlockCursor>, block: Arc<Block>) -> &mut BlockCursor {

@@ -113,7 +113,9 @@ impl<S: BlockSource> SyncCursor<S> {
     /// Makes a move.
     ///
     /// # Errors
-    /// As [`get`]; it is at no entry then.
+    /// As [`get`]; it is at no entry then, and not at the end: the same step again goes on where it
+    /// failed, another one is [`thermocline_base::Error::InvalidArgument`] until a move to a place
+    /// succeeds (see [`Cursor`]).
     pub fn go(&mut self, to: Move<'_>) -> Result<bool> {
         let mut step = self.cursor.start(to)?;
         loop {

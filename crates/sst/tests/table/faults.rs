@@ -7,8 +7,8 @@ use thermocline_base::{BlobRef, Error, ErrorKind, FileId, Kind, Result, SeqNo};
 use thermocline_env::fault::{Fault, FaultStorage, Plan, Repeat};
 use thermocline_env::{OpenMode, Storage};
 use thermocline_sst::{
-    BlobFile, BlobRecords, BlobWriter, KeyRef, SyncCursor, TablePart, TableWriter, Value,
-    WriteOptions, get, read_blob, verify_table,
+    BlobFile, BlobRecords, BlobWriter, FileSource, KeyRef, SyncCursor, TablePart, TableWriter,
+    Value, WriteOptions, get, read_blob, verify_table,
 };
 use thermocline_testkit::Rng;
 
@@ -257,12 +257,81 @@ fn a_cursor_survives_a_failed_read() {
         if moved.is_err() {
             failed += 1;
             assert!(!cursor.is_at_entry());
-            assert!(!cursor.next().unwrap());
         }
         assert!(cursor.seek(entry.at()).unwrap());
         assert_eq!(&entry_of(&cursor), entry);
     }
     assert!(failed > 100, "{failed}");
+}
+
+/// A scan whose reads fail, each once or twice, goes on where it was if the same step is made again; any
+/// other step from there is an error, never the end.
+#[test]
+fn a_scan_that_is_tried_again_loses_nothing() {
+    let contents = Contents::of((0..200).map(|n| Entry::put(&[n], 1, &[n; 20])).collect());
+    let small = WriteOptions {
+        block_bytes: 128,
+        index_block_bytes: 64,
+        ..WriteOptions::default()
+    };
+    let fs = fresh();
+    contents.write(&fs, 7, small).unwrap();
+    let disk = FaultStorage::over_sim(fs);
+    let (table, source) = open(&disk, 7).unwrap();
+    let mut cursor = SyncCursor::new(TablePart::whole(table), source);
+    type Step = fn(&mut SyncCursor<FileSource>) -> Result<bool>;
+    let (next, prev): (Step, Step) = (SyncCursor::next, SyncCursor::prev);
+    for (step, other, first) in [(next, prev, 0), (prev, next, 199)] {
+        for fault in [Fault::Eio, Fault::FlipBit(3)] {
+            assert!(cursor.seek(KeyRef::new(&[first], SeqNo(1))).unwrap());
+            let (mut found, mut failed) = (vec![entry_of(&cursor)], 0);
+            let mut more = true;
+            while more {
+                let (op, repeat) = (None, Repeat::Once);
+                let at = disk.calls_for(fault, op);
+                disk.arm(Plan {
+                    fault,
+                    op,
+                    at,
+                    repeat,
+                });
+                match step(&mut cursor) {
+                    Err(_) => {
+                        failed += 1;
+                        let error = other(&mut cursor).unwrap_err();
+                        assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+                        disk.disarm();
+                        more = step(&mut cursor).unwrap();
+                    }
+                    Ok(there) => more = there,
+                }
+                disk.disarm();
+                if more {
+                    found.push(entry_of(&cursor));
+                }
+            }
+            assert!(failed > 20, "{failed}");
+            if first > 0 {
+                found.reverse();
+            }
+            assert_eq!(found, contents.entries);
+            // From the end it is known that there is nothing more.
+            assert!(!step(&mut cursor).unwrap());
+            let at = disk.calls_for(fault, None);
+            disk.arm(Plan {
+                fault,
+                op: None,
+                at,
+                repeat: Repeat::Once,
+            });
+            cursor.first().unwrap_err();
+            disk.disarm();
+            for _ in 0..2 {
+                step(&mut cursor).unwrap_err();
+            }
+            assert!(cursor.first().unwrap());
+        }
+    }
 }
 
 #[test]
