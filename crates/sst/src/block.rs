@@ -27,9 +27,27 @@ pub struct Block {
     kind: BlockKind,
     /// Of an index block: 0 if it points to data blocks.
     level: u8,
+    /// Whose block it is.
+    place: Place,
+}
+
+/// Names a block: the seed of its table's checksums, and where it lies there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Place {
+    pub seed: u64,
+    pub offset: u64,
 }
 
 impl Block {
+    /// The same, as the block of this place.
+    pub(crate) fn placed(self, place: Place) -> Block {
+        Block { place, ..self }
+    }
+
+    pub(crate) fn place(&self) -> Place {
+        self.place
+    }
+
     /// What it holds.
     pub fn kind(&self) -> BlockKind {
         self.kind
@@ -132,6 +150,7 @@ impl Block {
             restarts,
             kind,
             level,
+            place: Place::default(),
         })
     }
 

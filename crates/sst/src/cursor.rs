@@ -7,7 +7,7 @@ use thermocline_base::{Error, Kind, Result, SeqNo};
 
 use crate::block::Block;
 use crate::block::cursor::BlockCursor;
-use crate::get::{Step, check_entered, check_level};
+use crate::get::{Step, check_entered, check_supplied};
 use crate::handle::{BlockHandle, BlockKind};
 use crate::key::{InternalKey, KeyRef};
 use crate::table::TablePart;
@@ -207,10 +207,10 @@ impl Cursor {
     /// Goes on with the block that was asked for.
     ///
     /// # Errors
-    /// [`Error::Corruption`] if blocks contradict each other. The block is still asked for then.
+    /// [`Error::Corruption`] if blocks contradict each other, or it is another block. The block is still asked for then.
     ///
     /// # Panics
-    /// If none was asked for, or it is of another kind.
+    /// If none was asked for.
     pub fn supply(&mut self, block: Arc<Block>) -> Result<Step<bool>> {
         let asked = self.waits_for.take();
         let answer = self.enter(asked.expect("a block was asked for"), block);
@@ -225,7 +225,7 @@ impl Cursor {
         (handle, enter): (BlockHandle, Enter),
         block: Arc<Block>,
     ) -> Result<Step<bool>> {
-        assert_eq!(block.kind(), handle.kind, "the block that was asked for");
+        check_supplied(&self.part, handle, &block)?;
         if handle.kind == BlockKind::Index {
             return self.enter_leaf(block, handle, enter);
         }
@@ -252,7 +252,6 @@ impl Cursor {
         handle: BlockHandle,
         enter: Enter,
     ) -> Result<Step<bool>> {
-        check_level(&self.part, handle, &block)?;
         let target = self.target.as_ref();
         let leaf = enter_block(&mut self.leaf, block);
         let there = match enter {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use thermocline_base::{Kind, Result, SeqNo};
 
-use crate::block::Block;
 use crate::block::cursor::BlockCursor;
+use crate::block::{Block, Place};
 use crate::handle::{BlockHandle, BlockKind};
 use crate::key::KeyRef;
 use crate::table::TablePart;
@@ -59,12 +59,16 @@ impl<'a> Get<'a> {
     /// Goes on with the block that was asked for.
     ///
     /// # Errors
-    /// [`thermocline_base::Error::Corruption`] if the blocks contradict each other.
+    /// [`thermocline_base::Error::Corruption`] if the blocks contradict each other, or it is another
+    /// block.
+    ///
+    /// # Panics
+    /// If none was asked for.
     pub fn supply(&mut self, block: Arc<Block>) -> Result<Step<Option<Found>>> {
-        let handle = self.waits_for.take();
-        match (handle, block.kind()) {
-            (Some(handle), BlockKind::Index) => {
-                check_level(self.part, handle, &block)?;
+        let handle = self.waits_for.take().expect("a block was asked for");
+        check_supplied(self.part, handle, &block)?;
+        match handle.kind {
+            BlockKind::Index => {
                 let mut leaf = BlockCursor::new(block);
                 let there = leaf.seek(self.key);
                 check_entered(self.part, handle, there)?;
@@ -99,13 +103,28 @@ impl<'a> Get<'a> {
     }
 }
 
-/// Below the root there is one level of index blocks, not more.
-pub(crate) fn check_level(part: &TablePart, handle: BlockHandle, block: &Block) -> Result<()> {
-    if block.level() == 0 && !block.is_empty() {
-        return Ok(());
+/// The block is the one that was asked for. Below the root there is one level of index blocks, not more.
+pub(crate) fn check_supplied(part: &TablePart, handle: BlockHandle, block: &Block) -> Result<()> {
+    let table = part.table();
+    let wrong = |what: &str, at, expected: String, got: String| {
+        let e = crate::format::coding::damaged(what, at, expected, got);
+        Err(e.into_error(table.name(), handle.offset))
+    };
+    let asked = Place {
+        seed: table.seed,
+        offset: handle.offset,
+    };
+    let (have, kind) = (block.place(), block.kind());
+    if have != asked || kind != handle.kind {
+        let shown = |Place { seed, offset }, kind| format!("{kind} of {seed:016x} at {offset}");
+        let what = "block that was asked for";
+        return wrong(what, 0, shown(asked, handle.kind), shown(have, kind));
     }
-    let e = crate::format::coding::damaged("level of an index block", 1, 0, block.level());
-    Err(e.into_error(part.table().name(), handle.offset))
+    if kind == BlockKind::Index && (block.level() != 0 || block.is_empty()) {
+        let got = block.level().to_string();
+        return wrong("level of an index block", 1, "0, with entries".into(), got);
+    }
+    Ok(())
 }
 
 /// An index block below the root ends with the key that the root has above it, so whatever leads to it

@@ -17,9 +17,12 @@ use crate::opening::{Opened, Opening};
 use crate::table::{Table, TablePart};
 use crate::value::{Found, Value};
 
-/// Where blocks come from: a file, or a cache in front of files. One source may serve many tables: it
-/// finds the file, and the place in the cache, by [`Table::properties`]' file id and the handle's
-/// offset, which together name a block for ever. A cache counts [`Block::charge`] bytes.
+/// Where blocks come from: a file, or a cache in front of files. One source may serve many tables of a
+/// store: it finds the file, and the place in the cache, by [`Table::properties`]' file id and the
+/// handle's offset, which together name a block for ever *within that store*. What several stores share
+/// needs to tell stores apart too, and not by the database's id, which a copied folder has as well (see
+/// [`crate::BlockCache`]). Readers refuse a block of another database, file or offset, but cannot tell
+/// the blocks of a copy. A cache counts [`Block::charge`] bytes.
 pub trait BlockSource {
     /// The block of `table` at `handle`.
     ///

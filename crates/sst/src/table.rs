@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use thermocline_base::{Result, SeqNo};
 
-use crate::block::Block;
 use crate::block::cursor::BlockCursor;
+use crate::block::{Block, Place};
 use crate::filter::Filter;
 use crate::format::coding::damaged;
 use crate::format::trailer;
@@ -84,8 +84,12 @@ impl Table {
                 )),
             }
         };
+        let place = Place {
+            seed: self.seed,
+            offset: handle.offset,
+        };
         decoded()
-            .map(Arc::new)
+            .map(|block| Arc::new(block.placed(place)))
             .map_err(|e| e.into_error(&self.name, handle.offset))
     }
 

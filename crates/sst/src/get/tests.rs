@@ -3,6 +3,7 @@
 use thermocline_base::{CfId, ErrorKind, FileId};
 
 use super::*;
+use crate::block::Place;
 use crate::block::build::BlockBuilder;
 use crate::cursor::{Cursor, Move};
 use crate::format::entry;
@@ -40,7 +41,9 @@ fn part(root: Vec<u8>) -> TablePart {
 #[test]
 fn a_leaf_that_ends_below_the_roots_key_is_an_error() {
     let part = part(index(1, b"m", 200));
-    let leaf = Arc::new(Block::index(index(0, b"c", 0), 1000).unwrap());
+    let leaf = Block::index(index(0, b"c", 0), 1000).unwrap();
+    let seed = part.table().seed;
+    let leaf = Arc::new(leaf.placed(Place { seed, offset: 200 }));
     let mut get = Get::new(&part, b"d", SEQNO);
     assert!(matches!(get.start(), Step::Need(_)));
     let error = get.supply(Arc::clone(&leaf)).unwrap_err();
@@ -52,4 +55,38 @@ fn a_leaf_that_ends_below_the_roots_key_is_an_error() {
         cursor.supply(leaf).unwrap_err().to_string(),
         error.to_string()
     );
+}
+
+#[test]
+fn a_block_that_was_not_asked_for_is_refused() {
+    let data = || {
+        let mut builder = BlockBuilder::new(&[], 4);
+        builder.add(KeyRef::new(b"c", SEQNO), 1, b"v");
+        builder.finish(|bytes| Block::data(bytes.to_vec()))
+    };
+    let leaf = || Block::index(index(0, b"m", 0), 1000);
+    let seed = part(index(0, b"m", 200)).table().seed;
+    for (level, seed_of, offset, is_data, right) in [
+        (0, seed, 200, true, true),
+        (0, seed, 201, true, false),
+        (0, seed ^ 1, 200, true, false),
+        (0, seed, 200, false, false),
+        (1, seed, 200, false, true),
+        (1, seed, 0, false, false),
+        (1, seed ^ 1, 200, false, false),
+        (1, seed, 200, true, false),
+    ] {
+        let part = part(index(level, b"m", 200));
+        let block = if is_data { data() } else { leaf() };
+        let seed = seed_of;
+        let block = Arc::new(block.unwrap().placed(Place { seed, offset }));
+        let mut get = Get::new(&part, b"c", SEQNO);
+        assert!(matches!(get.start(), Step::Need(_)));
+        let error = get.supply(Arc::clone(&block)).err();
+        assert_eq!(error.is_none(), right, "{error:?}");
+        let mut cursor = Cursor::new(part.clone());
+        assert!(matches!(cursor.start(Move::First), Ok(Step::Need(_))));
+        let other = cursor.supply(block).err();
+        assert_eq!(error.map(|e| e.to_string()), other.map(|e| e.to_string()));
+    }
 }
