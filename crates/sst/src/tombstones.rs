@@ -1,7 +1,9 @@
 //! Range tombstones of a table: kept in memory, asked for the newest that covers a key.
 //!
 //! They may overlap in any way. The set is a balanced tree laid out in an array sorted by start, each
-//! node with the greatest end below it: memory stays linear in what was read, whatever the overlaps,
+//! node with the greatest end and the newest below it, so that a look passes over what ends before the
+//! key or is older than what it has found. (A reader of the past passes over little where nearly all
+//! that covers the key is newer than it is: readers of the past are few.) Memory stays linear in what was read, whatever the overlaps,
 //! where cutting them into disjoint fragments could square it.
 
 use std::ops::Range;
@@ -58,6 +60,8 @@ pub(crate) struct RangeTombstones {
     spots: Vec<Spot>,
     /// For the middle of each subtree, which of its tombstones has the greatest end.
     furthest: Vec<u32>,
+    /// And which is the newest.
+    newest: Vec<u32>,
 }
 
 impl RangeTombstones {
@@ -68,6 +72,7 @@ impl RangeTombstones {
             bytes,
             spots,
             furthest: Vec::new(),
+            newest: Vec::new(),
         };
         let mut at = 0;
         while at < set.bytes.len() {
@@ -86,6 +91,7 @@ impl RangeTombstones {
             at = end;
         }
         set.furthest = vec![0; set.spots.len()];
+        set.newest = vec![0; set.spots.len()];
         set.fill(0..set.spots.len());
         Ok(set)
     }
@@ -113,40 +119,47 @@ impl RangeTombstones {
     /// Bytes of memory.
     pub fn charge(&self) -> usize {
         let spots = self.spots.capacity() * size_of::<Spot>();
-        self.bytes.capacity() + spots + 4 * self.furthest.capacity()
+        self.bytes.capacity() + spots + 4 * (self.furthest.capacity() + self.newest.capacity())
     }
 
     /// The newest tombstone, at or below `at`, that covers `key`.
     pub fn newest_over(&self, key: &[u8], at: SeqNo) -> Option<SeqNo> {
         let mut newest = None;
-        self.visit(key, 0..self.spots.len(), &mut |seqno| {
-            if seqno <= at && newest < Some(seqno) {
-                newest = Some(seqno);
-            }
-        });
+        self.visit(key, at, 0..self.spots.len(), &mut newest);
         newest
     }
 
-    fn visit(&self, key: &[u8], range: Range<usize>, see: &mut dyn FnMut(SeqNo)) {
+    /// Looks for something newer than `newest` in a subtree; returns how many tombstones it looked at.
+    fn visit(
+        &self,
+        key: &[u8],
+        at: SeqNo,
+        range: Range<usize>,
+        newest: &mut Option<SeqNo>,
+    ) -> usize {
         if range.is_empty() {
-            return;
+            return 0;
         }
         let middle = range.start.midpoint(range.end);
-        if self.get(len_of(self.furthest[middle])).end < key {
-            return;
+        let newer = *newest < Some(self.spots[len_of(self.newest[middle])].seqno);
+        if !newer || self.get(len_of(self.furthest[middle])).end < key {
+            return 1;
         }
-        self.visit(key, range.start..middle, see);
         let tombstone = self.get(middle);
-        if tombstone.covers(key) {
-            see(tombstone.seqno);
+        if tombstone.covers(key) && tombstone.seqno <= at {
+            *newest = (*newest).max(Some(tombstone.seqno));
         }
-        if tombstone.start <= key {
-            self.visit(key, middle + 1..range.end, see);
-        }
+        // Behind the middle are the later starts: nested tombstones are mostly newer there.
+        let behind = match tombstone.start <= key {
+            true => self.visit(key, at, middle + 1..range.end, newest),
+            false => 0,
+        };
+        1 + behind + self.visit(key, at, range.start..middle, newest)
     }
 
-    /// Fills in which tombstone of each subtree reaches furthest; returns that of the whole.
-    fn fill(&mut self, range: Range<usize>) -> Option<u32> {
+    /// Fills in which tombstone of each subtree reaches furthest, and which is the newest; returns those
+    /// of the whole.
+    fn fill(&mut self, range: Range<usize>) -> Option<[u32; 2]> {
         if range.is_empty() {
             return None;
         }
@@ -155,10 +168,13 @@ impl RangeTombstones {
             self.fill(range.start..middle),
             self.fill(middle + 1..range.end),
         ];
-        let all = below.into_iter().flatten().chain([len32(middle)]);
-        let best = all.max_by_key(|&n| self.get(len_of(n)).end);
-        self.furthest[middle] = best.expect("the middle at least");
-        best
+        let mut best = [len32(middle); 2];
+        for [far, new] in below.into_iter().flatten() {
+            best[0] = std::cmp::max_by_key(best[0], far, |&n| self.get(len_of(n)).end);
+            best[1] = std::cmp::max_by_key(best[1], new, |&n| self.spots[len_of(n)].seqno);
+        }
+        [self.furthest[middle], self.newest[middle]] = best;
+        Some(best)
     }
 }
 
@@ -245,6 +261,28 @@ mod tests {
             }
         }
         assert!(covered > 100);
+    }
+
+    /// However many cover a key, few are looked at; whether the inner ones are newer, or the outer ones.
+    #[test]
+    fn nested_tombstones_are_not_all_looked_at() {
+        for inner_is_newer in [true, false] {
+            let nested = |n: u64| {
+                let seqno = if inner_is_newer { n } else { 20_000 - n };
+                let (start, end) = (n.to_be_bytes(), (50_000 - n).to_be_bytes());
+                (start.to_vec(), end.to_vec(), SeqNo(seqno))
+            };
+            let list: Vec<Owned> = (0..10_000).map(nested).collect();
+            let set = RangeTombstones::decode(encoded(&list).0).unwrap();
+            for key in [0, 1, 5000, 9999, 10_000, 30_000, 45_000, 49_999, 60_000] {
+                let key = &u64::to_be_bytes(key)[..];
+                let mut newest = None;
+                let looked_at = set.visit(key, SeqNo(1 << 20), 0..list.len(), &mut newest);
+                let covering = list.iter().filter(|t| &t.0[..] <= key && key < &t.1[..]);
+                assert_eq!(newest, covering.map(|t| t.2).max());
+                assert!(looked_at < 100, "{looked_at}");
+            }
+        }
     }
 
     #[test]
