@@ -209,7 +209,10 @@ fn rounds(name: &str, seed: u64, share: u64, round: impl Fn(u64) -> Round) {
         "{name}: {operations} operations, {observations} observations, {edges} edges, 0 anomalies; \
          {counts:?}; {all} operations so far"
     );
-    assert!(counts.immediate > 0 && counts.buffered > 0 && counts.asynchronous > 0);
+    // A run of one seed may draw only some of them.
+    let one = std::env::var_os("THERMOCLINE_SEED").is_some();
+    let kinds = counts.immediate > 0 && counts.buffered > 0 && counts.asynchronous > 0;
+    assert!(one || kinds, "{counts:?}");
     assert!(
         counts.generations + counts.dropped > 20,
         "generations are sealed underneath"
