@@ -13,7 +13,7 @@ use std::ops::Range;
 use crate::format::coding::{Unreadable, damaged, len_of, u32_at};
 use crate::format::entry::{self, RawEntry};
 use crate::format::trailer::payload_len_max;
-use crate::format::{INDEX_BINARY, INDEX_HEAD, TRAILER_LEN};
+use crate::format::{INDEX_BINARY, INDEX_HEAD, RUN_LEN_MAX, TRAILER_LEN};
 use crate::handle::{BlockHandle, BlockKind};
 use crate::key::KeyRef;
 
@@ -160,7 +160,7 @@ impl Block {
     ) -> Result<(), Unreadable> {
         let body = self.body();
         let (mut key, mut before) = (Vec::new(), None);
-        let (mut at, mut restart) = (0, 0);
+        let (mut at, mut restart, mut run) = (0, 0, 0);
         while at < body.len() {
             let wrong = |what| damaged(what, self.entries.start + at, "one", "none");
             let Some(raw) = entry::decode(body, at) else {
@@ -168,12 +168,17 @@ impl Block {
             };
             if restart < self.restarts && self.restart(restart) == at {
                 restart += 1;
+                run = 0;
                 if raw.shared != 0 {
                     return Err(wrong("whole key at a restart point"));
                 }
             }
             if restart == 0 {
                 return Err(wrong("restart point at the first entry"));
+            }
+            run += 1;
+            if run > RUN_LEN_MAX {
+                return Err(wrong("restart point behind so many entries"));
             }
             if !ascends(&key, before, &body[raw.rest.clone()], &raw) {
                 return Err(wrong("key behind the one before"));

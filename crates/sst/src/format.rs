@@ -38,7 +38,7 @@
 //!       0    h  head; of an index block: kind of index (1: binary), level, 2 reserved, 0
 //!       h       entries
 //!               4 each: offset of a restart point from the first entry
-//!            4  number of restart points
+//!            4  number of restart points, at least one in 128 entries
 //!
 //!  entry
 //!       varint  length of the key's beginning that it shares with the entry before; 0 at a
@@ -113,6 +113,9 @@ pub const TOMBSTONES_LEN_MAX: usize = 4 << 20;
 
 /// Longest payload of the properties before compression.
 pub const PROPERTIES_LEN_MAX: usize = 1 << 20;
+
+/// Most entries from one restart point to the next: a look goes through a run one by one.
+pub const RUN_LEN_MAX: usize = 128;
 
 /// Most blob files that a table refers to.
 pub const BLOB_FILES_MAX: usize = 16 << 10;

@@ -136,7 +136,7 @@ pub use cursor::{Cursor, Move};
 pub use filter::FILTER_KEYS_MAX;
 pub use format::{
     BLOB_FILES_MAX, DATA_LEN_MAX, FOOTER_LEN, FORMAT_VERSION, INDEX_LEN_MAX, PAGE_BYTES,
-    PROPERTIES_LEN_MAX, TOMBSTONES_LEN_MAX, TRAILER_LEN,
+    PROPERTIES_LEN_MAX, RUN_LEN_MAX, TOMBSTONES_LEN_MAX, TRAILER_LEN,
 };
 pub use get::{Get, Step};
 pub use handle::{BlockHandle, BlockKind};

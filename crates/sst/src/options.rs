@@ -3,6 +3,7 @@
 use thermocline_base::{Error, Result};
 
 use crate::compress::Compression;
+use crate::format::RUN_LEN_MAX;
 use crate::properties::Creation;
 
 /// How a table is written. Per table: the caller decides by level.
@@ -20,7 +21,7 @@ pub struct WriteOptions {
     /// Bytes that an index block may take as stored without compression, trailer included; one of few
     /// long keys takes more. An index that needs more has two levels. 64 to 1 MiB, default 4 KiB.
     pub index_block_bytes: usize,
-    /// Entries from one restart point to the next in data blocks. 1 to 65,535, default 16.
+    /// Entries from one restart point to the next in data blocks. 1 to 128, default 16.
     pub restart_interval: u16,
     /// How blocks are compressed. Default: not.
     pub compression: Compression,
@@ -60,9 +61,11 @@ impl WriteOptions {
                 )));
             }
         }
-        if self.restart_interval == 0 {
-            let text = "restart_interval of a table is 0, but must be from 1 to 65535";
-            return Err(Error::InvalidArgument(text.into()));
+        let interval = usize::from(self.restart_interval);
+        if !(1..=RUN_LEN_MAX).contains(&interval) {
+            return Err(Error::InvalidArgument(format!(
+                "restart_interval of a table is {interval}, but must be from 1 to {RUN_LEN_MAX}"
+            )));
         }
         self.compression.validate()
     }

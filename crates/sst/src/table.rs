@@ -1,5 +1,6 @@
 //! A table that is open, and parts of it.
 
+use std::cmp::Reverse;
 use std::fmt;
 use std::sync::Arc;
 
@@ -179,13 +180,19 @@ impl TablePart {
         }
     }
 
-    /// The range tombstones as the limits cut them, in order of the starts that they had. They may
-    /// overlap.
+    /// The range tombstones as the limits cut them, by start, then newest first, as a
+    /// [`crate::TableWriter`] takes them: of those that begin together and are equally new, the one that
+    /// reaches furthest. They may overlap.
     pub fn range_tombstones(&self) -> impl Iterator<Item = RangeTombstone<'_>> {
-        self.table.range_tombstones().filter_map(|t| {
+        let cut = self.table.range_tombstones().filter_map(|t| {
             let start = self.lower().map_or(t.start, |lower| lower.max(t.start));
             let end = self.upper().map_or(t.end, |upper| upper.min(t.end));
             (start < end).then_some(RangeTombstone { start, end, ..t })
-        })
+        });
+        let mut cut: Vec<_> = cut.collect();
+        // Those that were cut at the lower limit begin together now.
+        cut.sort_by_key(|t| (t.start, Reverse((t.seqno, t.end))));
+        cut.dedup_by_key(|t| (t.start, t.seqno));
+        cut.into_iter()
     }
 }

@@ -3,8 +3,8 @@
 //! They may overlap in any way. The set is a balanced tree laid out in an array sorted by start, each
 //! node with the greatest end and the newest below it, so that a look passes over what ends before the
 //! key or is older than what it has found. (A reader of the past passes over little where nearly all
-//! that covers the key is newer than it is: readers of the past are few.) Memory stays linear in what was read, whatever the overlaps,
-//! where cutting them into disjoint fragments could square it.
+//! that covers the key is newer than it is: readers of the past are few.) Memory stays linear in what
+//! was read, whatever the overlaps, where cutting them into disjoint fragments could square it.
 
 use std::ops::Range;
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use thermocline_base::SeqNo;
 
 use super::{Block, handle_of, restart_key};
+use crate::format::coding::{len_of, len32};
 use crate::format::entry::{self, RawEntry};
 use crate::handle::BlockHandle;
 use crate::key::KeyRef;
@@ -19,6 +20,8 @@ pub(crate) struct BlockCursor {
     at: Option<usize>,
     raw: RawEntry,
     key: Vec<u8>,
+    /// While it goes back: where the entries of its run before its own begin.
+    run: Vec<u32>,
 }
 
 impl BlockCursor {
@@ -29,6 +32,7 @@ impl BlockCursor {
             at: None,
             raw: RawEntry::default(),
             key: Vec::new(),
+            run: Vec::new(),
         }
     }
 
@@ -36,6 +40,7 @@ impl BlockCursor {
     pub fn reset(&mut self, block: Arc<Block>) {
         self.block = block;
         self.at = None;
+        self.run.clear();
     }
 
     pub fn block(&self) -> &Arc<Block> {
@@ -80,6 +85,7 @@ impl BlockCursor {
     /// Reads the entry at `at`, which follows the one that the cursor was at or is a restart point.
     fn read(&mut self, at: usize) -> bool {
         let body = self.block.body();
+        self.run.clear();
         if at >= body.len() {
             self.at = None;
             return false;
@@ -133,10 +139,54 @@ impl BlockCursor {
                 false
             }
             Some(at) => {
-                let restart = self.last_restart(|offset| offset < at);
-                self.read_before(restart, at)
+                if self.run.is_empty() {
+                    self.remember_run(at);
+                }
+                self.read_back()
             }
         }
+    }
+
+    /// Notes where the entries before `at` begin, from the last restart point on.
+    fn remember_run(&mut self, at: usize) {
+        let mut next = self.last_restart(|offset| offset < at);
+        let body = self.block.body();
+        while next < at {
+            self.run.push(len32(next));
+            let raw = entry::decode(body, next).expect("a block's entries are checked");
+            next = raw.end();
+        }
+    }
+
+    /// To the entry before, whose place is remembered. Its key begins with what this entry shares with
+    /// it and ends with its own rest; what lies between is in entries before, seldom far.
+    fn read_back(&mut self) -> bool {
+        let at = self.run.pop().map(len_of).expect("it was remembered");
+        let body = self.block.body();
+        let decode = |at| entry::decode(body, at).expect("a block's entries are checked");
+        let raw = decode(at);
+        let have = self.raw.shared.min(raw.shared);
+        let mut missing = raw.shared;
+        self.key.truncate(have);
+        self.key.resize(missing, 0);
+        self.key.extend_from_slice(&body[raw.rest.clone()]);
+        for before in self.run.iter().rev() {
+            if missing <= have {
+                break;
+            }
+            let before = decode(len_of(*before));
+            if before.shared >= missing {
+                continue;
+            }
+            let from = before.shared.max(have);
+            let rest = &body[before.rest];
+            let part = &rest[from - before.shared..missing - before.shared];
+            self.key[from..missing].copy_from_slice(part);
+            missing = from;
+        }
+        self.raw = raw;
+        self.at = Some(at);
+        true
     }
 
     /// The offset of the last restart point for which `holds`, which it does up to some one; of the
@@ -200,9 +250,13 @@ mod tests {
     #[test]
     fn every_move_from_every_place_is_the_models() {
         let mut rng = Rng::new(4);
-        for interval in [1, 2, 3, 16] {
+        for (interval, letters) in [(1, 1), (2, 1), (3, 1), (16, 1), (3, 2), (16, 2), (64, 3)] {
+            let key = |rng: &mut Rng| -> Vec<u8> {
+                let len = rng.below(8);
+                (0..len).map(|_| b"kab"[rng.below(letters)]).collect()
+            };
             let mut keys: Vec<(Vec<u8>, u64)> = (0..60)
-                .map(|_| (vec![b'k'; rng.below(8)], rng.below(40) as u64 + 1))
+                .map(|_| (key(&mut rng), rng.below(40) as u64 + 1))
                 .collect();
             keys.sort_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1)));
             keys.dedup();
@@ -213,9 +267,11 @@ mod tests {
             let mut cursor = BlockCursor::new(block(&keys, interval));
             let mut place: Option<usize> = None;
             for _ in 0..3000 {
-                let target = vec![b'k'; rng.below(9)];
+                let target = key(&mut rng);
                 let target = KeyRef::new(&target, SeqNo(rng.below(42) as u64));
-                place = match rng.below(6) {
+                // Half of the moves go back, so that some go back far.
+                place = match rng.below(10).min(6) {
+                    6 => (cursor.prev(), place.and_then(|p| p.checked_sub(1))).1,
                     0 => (cursor.first(), Some(0)).1,
                     1 => (cursor.last(), Some(model.len() - 1)).1,
                     2 => (cursor.next(), place.map(|p| p + 1)).1,

@@ -1,7 +1,7 @@
 //! Payloads that a checksum would not tell from right ones.
 
 use super::*;
-use crate::format::{DATA_LEN_MAX, INDEX_LEN_MAX};
+use crate::format::{DATA_LEN_MAX, INDEX_LEN_MAX, RUN_LEN_MAX};
 
 type Written<'a> = (usize, &'a [u8], u8, u64, &'a [u8]);
 
@@ -181,5 +181,17 @@ fn a_handle_is_of_no_longer_block_than_there_can_be() {
             let bytes = payload(&[1, level, 0, 0], &[(0, b"k", 0, 0, &value)], &[0]);
             assert_eq!(Block::index(bytes, 1 << 40).is_ok(), right, "{level} {len}");
         }
+    }
+}
+
+#[test]
+fn a_run_between_restart_points_is_not_longer_than_it_may_be() {
+    for (len, right) in [(RUN_LEN_MAX, true), (RUN_LEN_MAX + 1, false)] {
+        let keys: Vec<[u8; 2]> = (0..2 * len)
+            .map(|n| u16::try_from(n).unwrap().to_be_bytes())
+            .collect();
+        let entries = keys.iter().map(|k| (0, &k[..], 1, 5, &b""[..]));
+        let entries: Vec<_> = entries.collect();
+        assert_eq!(is_data(&entries, &[0, len]), right, "{len}");
     }
 }

@@ -1,6 +1,7 @@
 //! What the tests share: random contents, the model, and the format's checksums written anew from
 //! its drawing.
 
+use std::cmp::Reverse;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -160,6 +161,10 @@ impl Contents {
             seqno: t.seqno,
         };
         let tombstones = self.tombstones.iter().map(cut).filter(|t| t.start < t.end);
+        let mut tombstones: Vec<Tombstone> = tombstones.collect();
+        let order = |t: &Tombstone| (t.start.clone(), Reverse((t.seqno, t.end.clone())));
+        tombstones.sort_by_key(order);
+        tombstones.dedup_by_key(|t| (t.start.clone(), t.seqno));
         Contents {
             entries: self
                 .entries
@@ -167,7 +172,7 @@ impl Contents {
                 .filter(|e| within(&e.key))
                 .cloned()
                 .collect(),
-            tombstones: tombstones.collect(),
+            tombstones,
         }
     }
 }
@@ -246,7 +251,7 @@ pub fn random_options(rng: &mut Rng) -> WriteOptions {
     WriteOptions {
         block_bytes: *rng.pick(&[64, 100, 256, 1024, 4096, 4096, 65_536, 1 << 20]),
         index_block_bytes: *rng.pick(&[64, 300, 4 << 10]),
-        restart_interval: *rng.pick(&[1, 2, 3, 16, 16, 1000, u16::MAX]),
+        restart_interval: *rng.pick(&[1, 2, 3, 16, 16, 127, 128]),
         compression: *rng.pick(&[
             Compression::None,
             Compression::Lz4,

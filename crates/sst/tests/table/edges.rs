@@ -165,3 +165,37 @@ fn a_real_file() {
     assert!(verified.faults.is_empty());
     assert_eq!(verified.entries, meta.properties.entries);
 }
+
+/// Cut at the lower limit, tombstones begin there together: the newest stands first, whatever their
+/// order was.
+#[test]
+fn the_tombstones_of_a_part_are_in_order() {
+    let range = |start: &[u8], end: &[u8], seqno| Tombstone {
+        start: start.to_vec(),
+        end: end.to_vec(),
+        seqno: SeqNo(seqno),
+    };
+    let contents = Contents {
+        entries: vec![],
+        tombstones: vec![
+            range(b"a", b"m", 3),
+            range(b"b", b"p", 9),
+            range(b"c", b"k", 5),
+            range(b"c", b"d", 1),
+            range(b"cc", b"j", 5),
+            range(b"h", b"z", 2),
+        ],
+    };
+    let fs = fresh();
+    contents.write(&fs, 7, WriteOptions::default()).unwrap();
+    let (table, _) = open(&fs, 7).unwrap();
+    let part = TablePart::limited(table, Some(b"f"), Some(b"n"));
+    let cut: Vec<Tombstone> = part.range_tombstones().map(Tombstone::from).collect();
+    let expected = [
+        range(b"f", b"n", 9),
+        range(b"f", b"k", 5),
+        range(b"f", b"m", 3),
+        range(b"h", b"n", 2),
+    ];
+    assert_eq!(cut, expected);
+}

@@ -107,6 +107,10 @@ fn options_that_make_no_sense_are_refused_and_no_file_is_made() {
             ..right
         },
         WriteOptions {
+            restart_interval: 129,
+            ..right
+        },
+        WriteOptions {
             compression: Compression::Zstd(0),
             ..right
         },
