@@ -32,7 +32,7 @@ mod score;
 
 use std::ops::RangeInclusive;
 
-use thermocline_base::SeqNo;
+use thermocline_base::{FileId, SeqNo};
 
 use crate::KeyRange;
 pub use manual::{Manual, pick_range, pick_read};
@@ -42,7 +42,7 @@ pub use score::{Scores, pending_bytes};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Table<'a> {
     /// The number of its file. Later files have larger ones.
-    pub file: u64,
+    pub file: FileId,
     /// Where its keys lie.
     pub range: KeyRange<'a>,
     /// Its bytes.
@@ -209,11 +209,11 @@ pub struct Job {
 /// The next job, if there is one: that of the level with the highest score which can have one.
 ///
 /// ```
-/// use thermocline_base::SeqNo;
+/// use thermocline_base::{FileId, SeqNo};
 /// use thermocline_compaction::KeyRange;
 /// use thermocline_compaction::pick::{Cursors, PickOptions, State, Table, pick};
 /// let table = |file| Table {
-///     file,
+///     file: FileId(file),
 ///     range: KeyRange::inclusive(b"a", b"m"),
 ///     bytes: 1 << 20,
 ///     smallest_seqno: SeqNo(file * 10),

@@ -63,6 +63,8 @@ mod below;
 mod moments;
 mod tombstones;
 
+use std::mem;
+
 use thermocline_base::{Kind, SeqNo};
 
 use crate::{Head, RangeTombstone};
@@ -124,7 +126,7 @@ impl<B: Below> Retain<B> {
         &self.tombstones
     }
 
-    /// What becomes of the next entry of the merge.
+    /// What becomes of the next entry of the merge. Of a version that comes twice, the second goes.
     ///
     /// # Panics
     /// If entries come out of order, or if one is a range tombstone: those are given to
@@ -134,7 +136,9 @@ impl<B: Below> Retain<B> {
             head.kind != Kind::RangeDelete,
             "a range tombstone among entries: {head:?}"
         );
-        self.go_to(&head);
+        if !self.go_to(&head) {
+            return Decision::Drop;
+        }
         let Head { seqno, kind, .. } = head;
         let moment = self.moments.at_or_after(seqno);
         let base = self.base.replace(seqno);
@@ -155,34 +159,25 @@ impl<B: Below> Retain<B> {
         }
     }
 
-    fn go_to(&mut self, head: &Head<'_>) {
-        let same = match &self.key {
-            Some(key) if key == head.user_key => {
-                assert!(
-                    head.seqno < self.last,
-                    "{head:?} follows seqno {}",
-                    self.last
-                );
-                true
-            }
-            Some(key) => {
-                assert!(
-                    &key[..] < head.user_key,
-                    "{head:?} follows {}",
-                    key.escape_ascii()
-                );
-                false
-            }
-            None => false,
-        };
-        self.last = head.seqno;
-        if !same {
-            let key = self.key.get_or_insert_default();
-            key.clear();
-            key.extend_from_slice(head.user_key);
-            self.cover.go_to(head.user_key);
-            (self.base, self.waits, self.older) = (None, None, None);
+    /// Moves on to an entry; returns whether it is another one than the last.
+    fn go_to(&mut self, head: &Head<'_>) -> bool {
+        let Head {
+            user_key, seqno, ..
+        } = *head;
+        let last = mem::replace(&mut self.last, seqno);
+        if self.key.as_deref() == Some(user_key) {
+            assert!(seqno <= last, "{head:?} follows seqno {last}");
+            return seqno < last;
         }
+        let first = self.key.is_none();
+        let key = self.key.get_or_insert_default();
+        let ascends = first || **key < *user_key;
+        assert!(ascends, "{head:?} follows {}", key.escape_ascii());
+        key.clear();
+        key.extend_from_slice(user_key);
+        self.cover.go_to(user_key);
+        (self.base, self.waits, self.older) = (None, None, None);
+        true
     }
 
     fn is_older_below(&mut self) -> bool {

@@ -1,5 +1,7 @@
 //! Jobs that somebody asks for: a range to be compacted, a table read in vain.
 
+use thermocline_base::FileId;
+
 use super::inputs::{self, job, overlapped};
 use super::{Job, PickOptions, Reason, Scores, State};
 use crate::KeyRange;
@@ -28,7 +30,7 @@ pub fn pick_range(
     state: &State<'_>,
     options: &PickOptions,
     range: &KeyRange<'_>,
-    rewrite_before: u64,
+    rewrite_before: FileId,
 ) -> Manual {
     let base = Scores::new(state, options).base_level();
     let of_level0 = |n: &usize| state.level(0)[*n].range.overlaps(range);
@@ -59,7 +61,7 @@ fn rewrite(
     options: &PickOptions,
     level: usize,
     within: std::ops::Range<usize>,
-    before: u64,
+    before: FileId,
 ) -> Manual {
     let tables = state.level(level);
     let mut is_left = false;

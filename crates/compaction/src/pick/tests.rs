@@ -1,7 +1,7 @@
 //! A store of tables whose keys are known: jobs are picked, run side by side and end in any order,
 //! and after each step it is looked at whole.
 
-use thermocline_base::SeqNo;
+use thermocline_base::{FileId, SeqNo};
 use thermocline_testkit::{Replay, Rng, seeds};
 
 use super::*;
@@ -124,7 +124,7 @@ fn a_range_that_is_compacted_ends_in_one_level_without_needless_tombstones() {
         }
         for step in 0.. {
             assert!(step < 1000, "it does not end");
-            match store.with_state(|state| pick_range(state, &options, &range, before)) {
+            match store.with_state(|state| pick_range(state, &options, &range, FileId(before))) {
                 Manual::Job(job) => store.begin(*job, &options),
                 Manual::Wait => assert!(!store.running.is_empty(), "nothing to wait for"),
                 Manual::Done if store.running.is_empty() => break,
@@ -191,7 +191,7 @@ fn a_table_read_in_vain_is_compacted_if_that_helps() {
 
 fn level(tables: &[(&'static [u8], &'static [u8], u64)]) -> Vec<Table<'static>> {
     let table = |&(first, last, bytes): &(&'static [u8], &'static [u8], u64)| Table {
-        file: 1,
+        file: FileId(1),
         range: KeyRange::inclusive(first, last),
         bytes,
         smallest_seqno: SeqNo(1),

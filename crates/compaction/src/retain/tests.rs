@@ -396,16 +396,33 @@ fn range_tombstones_are_joined_trimmed_and_never_multiply() {
     assert_eq!(surviving(&newer(b'c', b'f'), &[7], b"d").len(), 2);
 }
 
-#[test]
-#[should_panic(expected = "follows")]
-fn entries_out_of_order_are_refused() {
-    let mut retain = Retain::new(Moments::new(vec![], SeqNo(9)), vec![], KeysBelow(&[]));
-    for seqno in [3, 3] {
-        let (user_key, kind) = (&b"k"[..], Kind::Put);
+fn decide_all(entries: &[(&str, u64)]) -> Vec<Decision> {
+    let mut retain = Retain::new(Moments::new(vec![], SeqNo(1)), vec![], KeysBelow(&[]));
+    let decide = |(key, seqno): &(&str, u64)| {
         retain.decide(Head {
-            user_key,
-            seqno: SeqNo(seqno),
-            kind,
-        });
-    }
+            user_key: key.as_bytes(),
+            seqno: SeqNo(*seqno),
+            kind: Kind::Put,
+        })
+    };
+    entries.iter().map(decide).collect()
+}
+
+#[test]
+fn of_a_version_that_comes_twice_the_second_goes() {
+    use Decision::{Drop, Keep};
+    let entries = [("", 9), ("", 9), ("a", 9), ("a", 8), ("a", 8), ("a", 7)];
+    assert_eq!(decide_all(&entries), [Keep, Drop, Keep, Keep, Drop, Keep]);
+}
+
+#[test]
+#[should_panic(expected = "follows seqno")]
+fn versions_out_of_order_are_refused() {
+    decide_all(&[("k", 3), ("k", 4)]);
+}
+
+#[test]
+#[should_panic(expected = "follows k")]
+fn keys_out_of_order_are_refused() {
+    decide_all(&[("k", 3), ("j", 2)]);
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use thermocline_base::SeqNo;
+use thermocline_base::{FileId, SeqNo};
 use thermocline_testkit::Rng;
 
 use super::super::{Cursors, Held, Job, PickOptions, State, Table};
@@ -25,7 +25,7 @@ impl OwnedTable {
         let seqnos = self.entries.iter().map(|(_, seqno)| SeqNo(*seqno));
         let (first, last) = (&self.entries[0].0, &self.entries[self.entries.len() - 1].0);
         Table {
-            file: self.file,
+            file: FileId(self.file),
             range: match &self.end {
                 Some(end) => KeyRange::until(first, end),
                 None => KeyRange::inclusive(first, last),
