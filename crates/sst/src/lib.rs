@@ -79,7 +79,10 @@
 //! A data block of the default size takes at most 4 KiB as stored, trailer included (unless it holds a
 //! single larger entry), and a block that would lie on one 4-KiB page more than it must begins on the
 //! next page, behind zeros, as long as no more than a sixteenth of the table is such zeros. So without
-//! compression, and with values well below a page, one random read is one aligned page. With
+//! compression, and as long as what is left over of a page behind its block is no more than those zeros
+//! may be, one random read is one aligned page. That is so for entries of up to some 250 bytes; of
+//! larger ones a share of the blocks lies on two pages (by calculation 43 % with 512 bytes an entry, 55 % with
+//! 1,040), still in one read. With
 //! compression two or three blocks share a page, and a block lies on at most one page more than it
 //! must: direct I/O then reads one or two pages, still in one read. Blocks are not stretched to pages,
 //! which would undo compression. Whoever reads with direct I/O rounds a handle's range to pages; the
