@@ -17,6 +17,8 @@
 pub mod age;
 mod chunked;
 pub mod edit;
+#[cfg(test)]
+mod fixture;
 pub mod format;
 pub mod manifest;
 mod range;

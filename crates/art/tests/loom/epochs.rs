@@ -147,44 +147,36 @@ fn guards_beyond_the_slots_protect_too() {
     });
 }
 
+/// Two readers where `free` slots are left until others give theirs back, beside one who replaces what they
+/// read.
+fn two_readers_where_slots_are_few(free: usize) {
+    let place = Arc::new(Place::new());
+    let taken: Vec<_> = (free..SLOTS).map(|_| place.domain.pin()).collect();
+    let readers = [(); 2].map(|()| {
+        spawn(&place, |place| {
+            let guard = place.domain.pin();
+            assert!((1..=2).contains(&place.look(&guard)));
+        })
+    });
+    drop(taken);
+    place.replace_unpinned(2);
+    readers
+        .into_iter()
+        .for_each(|reader| reader.join().unwrap());
+    assert!(place.domain.all().count() <= 2 * SLOTS);
+    assert_eq!(place.domain.oldest(), u64::MAX);
+}
+
 #[test]
 fn two_threads_want_the_last_slot() {
     check("epochs, one slot for two", 3, || {
-        let place = Arc::new(Place::new());
-        let taken: Vec<_> = (1..SLOTS).map(|_| place.domain.pin()).collect();
-        let readers = [(); 2].map(|()| {
-            spawn(&place, |place| {
-                let guard = place.domain.pin();
-                assert!((1..=2).contains(&place.look(&guard)));
-            })
-        });
-        drop(taken);
-        place.replace_unpinned(2);
-        readers
-            .into_iter()
-            .for_each(|reader| reader.join().unwrap());
-        assert!(place.domain.all().count() <= 2 * SLOTS);
-        assert_eq!(place.domain.oldest(), u64::MAX);
+        two_readers_where_slots_are_few(1);
     });
 }
 
 #[test]
 fn two_threads_add_slots_at_once() {
     check("epochs, two add slots", 3, || {
-        let place = Arc::new(Place::new());
-        let taken: Vec<_> = (0..SLOTS).map(|_| place.domain.pin()).collect();
-        let readers = [(); 2].map(|()| {
-            spawn(&place, |place| {
-                let guard = place.domain.pin();
-                assert!((1..=2).contains(&place.look(&guard)));
-            })
-        });
-        drop(taken);
-        place.replace_unpinned(2);
-        readers
-            .into_iter()
-            .for_each(|reader| reader.join().unwrap());
-        assert!(place.domain.all().count() <= 2 * SLOTS);
-        assert_eq!(place.domain.oldest(), u64::MAX);
+        two_readers_where_slots_are_few(0);
     });
 }

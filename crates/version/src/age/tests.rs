@@ -1,9 +1,8 @@
-use thermocline_base::{CfId, FileId, SeqNo};
+use thermocline_base::{FileId, SeqNo};
 
 use super::*;
-use crate::edit::NextIds;
+use crate::fixture::{at, state};
 use crate::range::KeyRange;
-use crate::state::State;
 
 fn table(file: u64, first: &str, last: &str, smallest: u64, largest: u64) -> Arc<TableRef> {
     Arc::new(TableRef {
@@ -21,36 +20,16 @@ fn table(file: u64, first: &str, last: &str, smallest: u64, largest: u64) -> Arc
     })
 }
 
-fn at(level: u8) -> Place {
-    Place::new(CfId(0), Level(level))
-}
-
 type Tables<'a> = &'a [&'a (u8, Arc<TableRef>)];
 
 /// Whether a version with the tables of `before` takes an edit that removes those of `removed` and
 /// adds those of `added`.
 fn edit(before: Tables<'_>, removed: Tables<'_>, added: Tables<'_>) -> Result<(), String> {
-    let mut state = State::default();
-    let mut first = VersionEdit::from(Change::Created {
-        db_id: [1; 16],
-        region_id: [2; 16],
-    })
-    .with(Change::ColumnFamilyCreated {
-        id: 0,
-        name: "default".into(),
-    })
-    .with(Change::NextIds(NextIds {
-        cf: 1,
-        file: 100,
-        ..NextIds::default()
-    }));
     let add = |&&(level, ref table): &&(u8, Arc<TableRef>)| Change::TableAdded {
         place: at(level),
         table: Arc::clone(table),
     };
-    // In one edit, so that it does not matter how they came there.
-    first.changes.extend(before.iter().map(add));
-    state.apply(&first).unwrap();
+    let mut state = state(before.iter().map(add));
     let removals = removed.iter();
     let removals = removals.map(|placed| Change::table_removed(at(placed.0), &placed.1));
     let edit = VersionEdit {

@@ -4,6 +4,7 @@ use thermocline_base::limits;
 
 use super::*;
 use crate::edit::{Change, NextIds, VersionEdit};
+use crate::fixture::{at, state};
 use crate::format;
 use crate::range::KeyRange;
 use crate::state::State;
@@ -26,38 +27,11 @@ fn table(file: u64, first: &str, last: &str, seqnos: u64) -> TableRef {
     }
 }
 
-fn at(level: u8) -> Place {
-    Place::new(CfId(0), Level(level))
-}
-
 fn added(level: u8, table: TableRef) -> Change {
     Change::TableAdded {
         place: at(level),
         table: Arc::new(table),
     }
-}
-
-/// A database with a family, ids for files below 1,000, and these changes, in one edit: it is asked
-/// for no age.
-fn state(changes: &[Change]) -> State {
-    let mut state = State::default();
-    let mut edit = VersionEdit::new()
-        .with(Change::Created {
-            db_id: [1; 16],
-            region_id: [2; 16],
-        })
-        .with(Change::ColumnFamilyCreated {
-            id: 0,
-            name: "default".into(),
-        })
-        .with(Change::NextIds(NextIds {
-            cf: 1,
-            file: 1000,
-            ..NextIds::default()
-        }));
-    edit.changes.extend_from_slice(changes);
-    state.apply(&edit).unwrap();
-    state
 }
 
 fn files<'a>(tables: impl Iterator<Item = &'a Arc<TableRef>>) -> Vec<u64> {
@@ -66,7 +40,7 @@ fn files<'a>(tables: impl Iterator<Item = &'a Arc<TableRef>>) -> Vec<u64> {
 
 #[test]
 fn level_0_is_newest_first_and_others_are_in_key_order() {
-    let state = state(&[
+    let state = state([
         added(0, table(1, "a", "m", 100)),
         added(0, table(3, "b", "z", 300)),
         added(0, table(2, "k", "p", 200)),
@@ -124,7 +98,7 @@ fn what_cannot_be_is_refused_and_named() {
         added(1, table(5, "n", "z", 110).part(None, Some(b"p")).unwrap()),
         added(2, table(5, "n", "z", 110).part(Some(b"s"), None).unwrap()),
     ];
-    let state = state(&before);
+    let state = state(before);
     let with = |change: &dyn Fn(&mut TableRef)| {
         let mut changed = table(9, "a", "b", 300);
         change(&mut changed);
@@ -284,7 +258,7 @@ fn a_dropped_family_takes_its_tables_and_their_blob_references_along() {
         file: blob,
         bytes: 40,
     }];
-    let mut state = state(&[
+    let mut state = state([
         added(1, table(1, "a", "m", 1)),
         Change::ColumnFamilyCreated {
             id: 1,
@@ -318,7 +292,7 @@ fn a_dropped_family_takes_its_tables_and_their_blob_references_along() {
 
 /// `n` tables in level 2, each of three keys of ten.
 fn large(n: u64) -> State {
-    let mut state = state(&[]);
+    let mut state = state([]);
     let ids = NextIds {
         file: n + 2,
         ..state.next_ids()
