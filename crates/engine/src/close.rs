@@ -30,6 +30,8 @@ impl Inner {
         self.background.stop();
         // Who works ahead on a thread of the caller's looks at `closed` under this lock.
         drop(lock(&self.ahead));
+        // So does whoever flushes, from time to time.
+        drop(lock(&self.flushing));
         // So does whoever stages a batch, and gives up, or has committed when this returns.
         drop(write(&self.stages));
         let sealed = self.seal_chain();

@@ -8,6 +8,7 @@
 //! All moves are in the order of the cursor's family. Indexes always ascend; for a family whose keys
 //! descend the cursor goes through them the other way, and nothing else differs.
 
+use std::cmp::Ordering;
 use std::ops::Bound;
 
 use thermocline_base::size::index;
@@ -20,6 +21,7 @@ use crate::latency::Latencies;
 use crate::snapshot::Snapshot;
 use crate::store::Engine;
 use crate::sync::Arc;
+use crate::tables::{TableSource, Tables, sources};
 use crate::value::Value;
 
 /// Entries of a cursor's first chunk from each generation; later ones double up to the option.
@@ -47,7 +49,9 @@ impl Engine {
         inner.find(
             &view,
             |memtable| memtable.get_latest(cf, key, visible, verify),
-            |_, record| found(record.value),
+            // All that tables have is visible.
+            |tables| tables.get(cf, key, SeqNo::MAX),
+            |hit| found(hit.bytes()),
         )
     }
 
@@ -65,7 +69,8 @@ impl Engine {
         inner.find(
             &view,
             |memtable| memtable.get_latest(cf, key, visible, verify),
-            |memtable, record| inner.value(memtable, record),
+            |tables| tables.get(cf, key, SeqNo::MAX),
+            |hit| inner.value(hit),
         )
     }
 
@@ -85,6 +90,10 @@ pub struct Cursor {
     family: Family,
     /// One for each generation of the view, newest first.
     sources: Vec<Source>,
+    /// One for each run of tables below them, newest first.
+    runs: Vec<TableSource>,
+    /// The tables that the runs are of.
+    tables: Option<Arc<Tables>>,
     /// The way it goes through the bytes; see [`Cursor::way`].
     direction: Direction,
     valid: bool,
@@ -116,29 +125,46 @@ struct Head {
 
 impl Head {
     fn of(record: &RecordRef<'_>) -> Head {
-        let mut prefix = [0; 8];
-        let n = record.key.len().min(8);
-        prefix[..n].copy_from_slice(&record.key[..n]);
         Head {
             at: record.at,
-            prefix: u64::from_be_bytes(prefix),
+            prefix: prefix(record.key),
         }
     }
 
-    fn cmp(
-        &self,
-        memtable: &Memtable,
-        other: &Head,
-        others: &Memtable,
-    ) -> Result<std::cmp::Ordering> {
+    fn cmp(&self, memtable: &Memtable, other: &Head, others: &Memtable) -> Result<Ordering> {
         match self.prefix.cmp(&other.prefix) {
-            std::cmp::Ordering::Equal => {
+            Ordering::Equal => {
                 let mine = memtable.record(self.at, false)?;
                 Ok(mine.key.cmp(others.record(other.at, false)?.key))
             }
             order => Ok(order),
         }
     }
+
+    /// As [`Head::cmp`], with a key at hand.
+    fn cmp_key(&self, memtable: &Memtable, prefix: u64, key: &[u8]) -> Result<Ordering> {
+        match self.prefix.cmp(&prefix) {
+            Ordering::Equal => Ok(memtable.record(self.at, false)?.key.cmp(key)),
+            order => Ok(order),
+        }
+    }
+}
+
+/// The first eight bytes of a key, as a number.
+fn prefix(key: &[u8]) -> u64 {
+    let mut prefix = [0; 8];
+    let n = key.len().min(8);
+    prefix[..n].copy_from_slice(&key[..n]);
+    u64::from_be_bytes(prefix)
+}
+
+/// Which source has what comes first.
+#[derive(Debug, Clone, Copy)]
+enum First {
+    /// That of a generation.
+    Memtable(usize, Head),
+    /// That of a run.
+    Run(usize),
 }
 
 /// What a source needs to know of its cursor.
@@ -212,6 +238,8 @@ impl Cursor {
                 .iter()
                 .map(|_| Source::default())
                 .collect(),
+            runs: Vec::new(),
+            tables: None,
             at,
             family,
             direction: Direction::Forward,
@@ -367,36 +395,23 @@ impl Cursor {
         for (source, memtable) in self.sources.iter_mut().zip(&self.at.view.memtables) {
             source.restart(memtable, reader, from)?;
         }
+        let tables = &self.at.view.tables;
+        if self.tables.as_ref().is_none_or(|t| !Arc::ptr_eq(t, tables)) {
+            self.runs = sources(tables, reader.cf);
+            self.tables = Some(tables.clone());
+        }
+        for run in &mut self.runs {
+            run.restart(from, direction, reader.seqno)?;
+        }
         self.settle()
     }
 
     /// Takes the next key that has a value.
     fn settle(&mut self) -> Result<bool> {
         self.valid = false;
-        let reader = self.reader();
-        while let Some((newest, first)) = self.first_head()? {
-            let memtable = &self.at.view.memtables[newest];
-            let record = memtable.record(first.at, false)?;
-            self.at.inner.space.region().check_media()?;
-            let found = record.kind == Kind::Put;
-            if found {
-                self.key.clear();
-                self.key.extend_from_slice(record.key);
-                self.value.clear();
-                self.value.extend_from_slice(record.value);
-                self.at.inner.space.region().check_media()?;
-            }
-            let older = self
-                .sources
-                .iter_mut()
-                .zip(&self.at.view.memtables)
-                .enumerate();
-            for (i, (source, memtable_i)) in older.skip(newest) {
-                let Some(head) = source.head else { continue };
-                if i == newest || head.cmp(memtable_i, &first, memtable)?.is_eq() {
-                    source.advance(memtable_i, reader)?;
-                }
-            }
+        while let Some(first) = self.first()? {
+            let found = self.take(first)?;
+            self.advance_past(first)?;
             if found {
                 self.valid = true;
                 return Ok(true);
@@ -405,25 +420,90 @@ impl Cursor {
         Ok(false)
     }
 
-    /// The head that comes first, and which source has it; of equal keys the newest.
-    fn first_head(&self) -> Result<Option<(usize, Head)>> {
-        let mut first: Option<(usize, Head)> = None;
+    /// Copies the key of what comes first, and its value. Returns whether it has one.
+    fn take(&mut self, first: First) -> Result<bool> {
+        let (kind, key, value) = match first {
+            First::Memtable(i, head) => {
+                let record = self.at.view.memtables[i].record(head.at, false)?;
+                (record.kind, record.key, record.value)
+            }
+            First::Run(i) => {
+                let head = self.runs[i].head()?;
+                let head = head.expect("the run stands at a key");
+                (head.kind, head.key, head.value)
+            }
+        };
+        let found = kind == Kind::Put;
+        self.key.clear();
+        self.key.extend_from_slice(key);
+        if found {
+            self.value.clear();
+            self.value.extend_from_slice(value);
+        }
+        self.at.inner.space.region().check_media()?;
+        Ok(found)
+    }
+
+    /// Moves all sources on that stand at the key of `first`, which was copied.
+    fn advance_past(&mut self, first: First) -> Result<()> {
+        let reader = self.reader();
+        let newest = match first {
+            First::Memtable(i, _) => i,
+            First::Run(_) => self.sources.len(),
+        };
+        let prefix = prefix(&self.key);
+        let generations = self.sources.iter_mut().zip(&self.at.view.memtables);
+        for (i, (source, memtable)) in generations.enumerate().skip(newest) {
+            let Some(head) = source.head else { continue };
+            if i == newest || head.cmp_key(memtable, prefix, &self.key)?.is_eq() {
+                source.advance(memtable, reader)?;
+            }
+        }
+        for run in &mut self.runs {
+            if run.key() == Some(self.key.as_slice()) {
+                run.advance(reader.direction, reader.seqno)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether what compares like this to the first so far comes sooner.
+    fn is_sooner(&self, order: Ordering) -> bool {
+        match self.direction {
+            Direction::Forward => order.is_lt(),
+            Direction::Reverse => order.is_gt(),
+        }
+    }
+
+    /// Which source's head comes first; of equal keys the newest.
+    fn first(&self) -> Result<Option<First>> {
+        let memtables = &self.at.view.memtables;
+        let mut best: Option<(usize, Head)> = None;
         for (i, source) in self.sources.iter().enumerate() {
             let Some(head) = source.head else { continue };
-            let sooner = match &first {
+            let sooner = match &best {
                 None => true,
                 Some((best, than)) => {
-                    let memtables = &self.at.view.memtables;
-                    let order = head.cmp(&memtables[i], than, &memtables[*best])?;
-                    order
-                        == match self.direction {
-                            Direction::Forward => std::cmp::Ordering::Less,
-                            Direction::Reverse => std::cmp::Ordering::Greater,
-                        }
+                    self.is_sooner(head.cmp(&memtables[i], than, &memtables[*best])?)
                 }
             };
             if sooner {
-                first = Some((i, head));
+                best = Some((i, head));
+            }
+        }
+        let mut first = best.map(|(i, head)| First::Memtable(i, head));
+        for (i, run) in self.runs.iter().enumerate() {
+            let Some(key) = run.key() else { continue };
+            let sooner = match first {
+                None => true,
+                Some(First::Memtable(of, head)) => {
+                    let order = head.cmp_key(&memtables[of], prefix(key), key)?;
+                    self.is_sooner(order.reverse())
+                }
+                Some(First::Run(of)) => self.is_sooner(Some(key).cmp(&self.runs[of].key())),
+            };
+            if sooner {
+                first = Some(First::Run(i));
             }
         }
         Ok(first)

@@ -250,6 +250,7 @@ impl Engine {
         table.dropped.insert(id, (name.to_string(), number));
         families.drops.store(number, Ordering::Relaxed);
         drop(table);
+        inner.go_over_to_tables();
         let name = name.to_string();
         inner.events.emit(Event::ColumnFamilyDropped { name });
         // Generations may hold nothing else.

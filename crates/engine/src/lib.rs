@@ -45,6 +45,10 @@
 //! A sealed generation of which nobody needs a version any more leaves the view; once no reader holds
 //! an older view of it, one edit drops it, and its zones are free.
 //!
+//! # Flushing (`flush`, `tables`)
+//! Sealed generations are written into tables of level 0; one edit names those, one view brings them in
+//! and lets the generations go, which are dead then. Readers ask generations first, then tables.
+//!
 //! # In the background (`runtime`, `maintain`)
 //! Stores share the worker threads and the DRAM budget of a [`Runtime`]. What is done ahead of need, when a
 //! store falls idle, and for buffered commits are tasks of the store's *strand*, one at a time; callbacks
@@ -53,8 +57,8 @@
 //! calls that are left after it has given up the folder; from then on nothing of the store touches either.
 //!
 //! # Lock order
-//! `stages` (shared by whoever stages a batch) or `ahead` (working ahead of need); `writer`; `next`; then
-//! `manifest`, then `reclaim`, then the locks inside `halloc`, then a node of the tree, then the registry
+//! `stages` (shared by whoever stages a batch), `ahead` (working ahead of need) or `flushing`; `writer`;
+//! `next`; then `manifest`, `versions`, then `reclaim`, then the locks inside `halloc`, then a node of the tree, then the registry
 //! of `readers`. Whoever waits for groups in flight holds nothing behind `next`. A bucket's queue, and
 //! `syncing` with the ring's list behind it, stand on their own. Readers of data take none of these.
 //!
@@ -74,6 +78,7 @@ mod cursor;
 mod dram;
 mod events;
 mod families;
+mod flush;
 mod generation;
 mod latency;
 mod layout;
@@ -92,6 +97,7 @@ mod stall;
 mod start;
 mod store;
 mod sync;
+mod tables;
 mod value;
 mod verify;
 mod view;

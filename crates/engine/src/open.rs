@@ -1,7 +1,7 @@
 //! Opening a store.
 
 use std::path::Path;
-use std::sync::Weak;
+use std::sync::{OnceLock, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -13,7 +13,7 @@ use thermocline_env::LockGuard;
 use thermocline_halloc::{Space, SpaceSpec};
 use thermocline_memtable::ChainWriter;
 use thermocline_pm::{Place, Region, RegionKind, RegionSpec};
-use thermocline_version::{Manifest, State};
+use thermocline_version::{Manifest, State, VersionSet};
 
 use crate::close::Handle;
 use crate::commit::ack::Acks;
@@ -22,6 +22,7 @@ use crate::commit::ring::Ring;
 use crate::create::{create, refuse_or_prepare};
 use crate::events::{Event, Events};
 use crate::families::Families;
+use crate::flush::{flushed_up_to, sweep_tables};
 use crate::latency::Latencies;
 use crate::layout::{self, LOCK_NAME, REGION_NAME};
 use crate::metrics::{Counted, Recovery};
@@ -35,6 +36,7 @@ use crate::stall::Stalls;
 use crate::start::{Start, sweep_descriptors};
 use crate::store::{Engine, Inner, Setup, World};
 use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, RwLock};
+use crate::tables::{TableFiles, Tables};
 use crate::view::View;
 use crate::write::Writer;
 
@@ -161,7 +163,7 @@ fn open_existing(
         .find(|d| d.generation == start.active);
     // Whoever reads on after its store was closed; nobody else holds the folder.
     let elders = !options.read_only && has_elders(&*storage, dir);
-    let reclaim = Reclaim::new(&state, &zones, &descriptors, &start.generations, elders);
+    let mut reclaim = Reclaim::new(&state, &zones, &descriptors, &start.generations, elders);
     let recovery = Recovery {
         records: found.records() - known.skipped(),
         chains: found.chains().count() as u64,
@@ -169,9 +171,25 @@ fn open_existing(
         sealed_by_recovery: found.unsealed(),
         nanos: world.env.clock.now_ns() - started,
     };
-    let last = found.last_seqno;
+    let versions = VersionSet::new(manifest.state());
+    let table_files = Arc::new(TableFiles {
+        storage: storage.clone(),
+        dir: dir.to_path_buf(),
+        db_id,
+        shared: runtime.cache().clone(),
+        dram: runtime.budget().limit().min(options.dram),
+        cache: OnceLock::new(),
+    });
+    sweep_tables(&table_files, &versions, options.read_only || elders)?;
+    let flushed = flushed_up_to(versions.current());
+    let sealed = memtables.iter().filter(|m| m.generation() != start.active);
+    let sealed = sealed.filter(|m| m.base().0 <= flushed);
+    reclaim.flushed(sealed.map(|m| m.generation()));
+    let last = found.last_seqno.max(flushed);
+    let tables = Tables::new(versions.current().clone(), table_files.clone(), None);
     let view = View {
         memtables: memtables.into_iter().rev().collect(),
+        tables,
     };
     let active = view.memtables[0].clone();
     let chain = ChainWriter::new(space.clone(), start.chain, start.segment);
@@ -197,6 +215,9 @@ fn open_existing(
             db_id,
             space,
             manifest: Mutex::new(manifest),
+            versions: Mutex::new(versions),
+            table_files,
+            flushing: Mutex::new(()),
             families,
             writer: Line(Mutex::new(writer)),
             next: Mutex::default(),

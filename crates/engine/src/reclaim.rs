@@ -21,12 +21,16 @@
 //! # Invariants
 //! 1. Whatever anybody may read, the manifest names. So what an open finds unnamed is free, whoever
 //!    still reads.
-//! 2. Where a check took a tombstone for one that hides nothing, no older generation was named.
-//!    (One that is retired and read may be; then its younger ones wait.)
+//! 2. Where a check took a tombstone for one that hides nothing, no older generation was named, and
+//!    there was no table. (A generation that is retired and read may be named; then its younger ones
+//!    wait. A table that comes later has records of younger generations.)
+//! 3. A flushed generation is dropped only when no older one is named (`flush`, invariant 4).
 //!
 //! # Why nothing is lost
 //! Every dropped version has a newer one that is *durable* and visible (or is a tombstone with
-//! nothing below it, or of a family whose drop is durable). So a crash after the edit finds the newer
+//! nothing below it, or of a family whose drop is durable). Or its generation was flushed: then it is in
+//! a table, as far as anybody needs it, which the same view brings in that lets the generation go, and
+//! which a durable edit names (`flush`). So a crash after the edit finds the newer
 //! one. A reader that is not registered, a `get`, loads the view first and then what is visible: if
 //! its view lacks the generation, then what it finds visible includes what the check saw, hence the
 //! newer version; if its view has the generation, it has that of the newer version too. One that
@@ -107,6 +111,8 @@ struct Owned {
     descriptor: Option<Descriptor>,
     checked: Position,
     dead: bool,
+    /// Whether its records are in tables, as far as anybody needs them.
+    flushed: bool,
 }
 
 impl Reclaim {
@@ -143,16 +149,43 @@ impl Reclaim {
 
     /// Takes what is dead and nobody reads, with what it owns.
     fn take_free(&mut self) -> Vec<(Arc<Memtable>, Owned)> {
-        let is_free = |memtable: &Arc<Memtable>| Arc::strong_count(memtable) == 1;
-        let (free, retired) = std::mem::take(&mut self.retired)
-            .into_iter()
-            .partition(is_free);
-        self.retired = retired;
-        let owned = |memtable: Arc<Memtable>| {
-            let owned = self.owned.remove(&memtable.generation());
-            (memtable, owned.unwrap_or_default())
-        };
-        Vec::into_iter(free).map(owned).collect()
+        let mut free = Vec::new();
+        // Oldest first, so that those go together that may.
+        for memtable in std::mem::take(&mut self.retired) {
+            let id = memtable.generation();
+            let read = Arc::strong_count(&memtable) > 1;
+            if read || self.is_flushed(id) && !self.may_drop_flushed(id) {
+                self.retired.push(memtable);
+            } else {
+                free.push((memtable, self.owned.remove(&id).unwrap_or_default()));
+            }
+        }
+        free
+    }
+
+    /// Whether a flushed generation is the oldest that the manifest names (`flush`, invariant 4), and
+    /// nobody reads it who read it before the store was opened.
+    fn may_drop_flushed(&self, id: u64) -> bool {
+        let behind = self.owned.keys().next().is_some_and(|&oldest| oldest < id);
+        !behind && id > self.elders_read
+    }
+
+    /// These generations were flushed: they are dead.
+    pub fn flushed(&mut self, generations: impl Iterator<Item = u64>) {
+        for id in generations {
+            let owned = self.owned.entry(id).or_default();
+            (owned.dead, owned.flushed) = (true, true);
+        }
+    }
+
+    /// Whether a generation was flushed.
+    pub fn is_flushed(&self, id: u64) -> bool {
+        self.owned.get(&id).is_some_and(|owned| owned.flushed)
+    }
+
+    /// Whether readers of an earlier opening may read.
+    pub fn has_elders(&self) -> bool {
+        self.elders_read > 0
     }
 
     /// Whether the manifest may name a generation older than `id` that no view has.
@@ -313,7 +346,10 @@ impl Inner {
                     // Dead, sealed a moment ago, or not ours to drop.
                     _ => return Ok(()),
                 };
-                (from, i == 0 && !reclaim.has_older(id))
+                (
+                    from,
+                    i == 0 && !reclaim.has_older(id) && view.tables.is_empty(),
+                )
             };
             let memtable = newer[i];
             let around = Neighbours {
@@ -384,8 +420,9 @@ impl Inner {
     }
 
     /// Takes the dead generations out of the view. The caller holds the writer's lock.
-    fn retire(&self) {
+    pub fn retire(&self) {
         let view = self.view.load_full();
+        let tables = self.tables_after(&view);
         let mut reclaim = lock(&self.reclaim);
         let owned = &reclaim.owned;
         let is_dead = |m: &Arc<Memtable>| owned.get(&m.generation()).is_some_and(|o| o.dead);
@@ -398,7 +435,7 @@ impl Inner {
         reclaim.retired.sort_unstable_by_key(|m| m.generation());
         drop(reclaim);
         // Everybody who was loading the view has it when this returns, and counts.
-        self.view.store(Arc::new(View { memtables }));
+        self.view.store(Arc::new(View { memtables, tables }));
     }
 
     pub fn give_descriptor_back(&self, descriptor: Option<Descriptor>) -> Result<()> {

@@ -11,6 +11,7 @@
 use thermocline_base::counter::thread_number;
 use thermocline_base::{CfId, Kind, Result, SeqNo};
 use thermocline_memtable::{Lookup, Memtable, RecordRef};
+use thermocline_sst::Pinned;
 
 use crate::cursor::Cursor;
 use crate::families::Family;
@@ -19,6 +20,7 @@ use crate::metrics::Count;
 use crate::readers::Registration;
 use crate::store::{Engine, Inner};
 use crate::sync::Arc;
+use crate::tables::Tables;
 use crate::value::Value;
 use crate::view::View;
 
@@ -112,10 +114,12 @@ impl Snapshot {
     ) -> Result<Option<T>> {
         self.check(cf)?;
         let verify = self.inner.options.read.verify_checksums != 0;
+        let seqno = self.seqno();
         self.inner.find(
             &self.view,
-            |memtable| memtable.get(cf, key, self.seqno(), verify),
-            |_, record| found(record.value),
+            |memtable| memtable.get(cf, key, seqno, verify),
+            |tables| tables.get(cf, key, seqno),
+            |hit| found(hit.bytes()),
         )
     }
 
@@ -126,10 +130,12 @@ impl Snapshot {
     pub fn value(&self, cf: CfId, key: &[u8]) -> Result<Option<Value>> {
         self.check(cf)?;
         let verify = self.inner.options.read.verify_checksums != 0;
+        let seqno = self.seqno();
         self.inner.find(
             &self.view,
-            |memtable| memtable.get(cf, key, self.seqno(), verify),
-            |memtable, record| self.inner.value(memtable, record),
+            |memtable| memtable.get(cf, key, seqno, verify),
+            |tables| tables.get(cf, key, seqno),
+            |hit| self.inner.value(hit),
         )
     }
 
@@ -174,27 +180,52 @@ impl Snapshot {
     }
 }
 
+/// Where a value was found.
+pub(crate) enum Hit<'a> {
+    /// In a generation.
+    Record(&'a Arc<Memtable>, &'a RecordRef<'a>),
+    /// In a block of a table.
+    Block(&'a Pinned),
+}
+
+impl Hit<'_> {
+    /// The value.
+    pub fn bytes(&self) -> &[u8] {
+        match self {
+            Hit::Record(_, record) => record.value,
+            Hit::Block(value) => value,
+        }
+    }
+}
+
 impl Inner {
-    /// Asks the generations of a view by `lookup`, newest first, and calls `found` with the record
-    /// if it is a value.
+    /// Asks the generations of a view by `lookup`, newest first, then its tables by `below`, and calls
+    /// `found` with what the first that knows the key has, if that is a value.
     pub fn find<T>(
         &self,
         view: &View,
         lookup: impl for<'m> Fn(&'m Memtable) -> Result<Lookup<'m>>,
-        found: impl FnOnce(&Arc<Memtable>, &RecordRef<'_>) -> T,
+        below: impl FnOnce(&Tables) -> Result<Option<Option<Pinned>>>,
+        found: impl FnOnce(Hit<'_>) -> T,
     ) -> Result<Option<T>> {
         self.counted.add(Count::Gets, 1);
         for memtable in &view.memtables {
             let Lookup::Record(record) = lookup(memtable)? else {
                 continue;
             };
-            let value = (record.kind == Kind::Put).then(|| found(memtable, &record));
+            let hit = Hit::Record(memtable, &record);
+            let value = (record.kind == Kind::Put).then(|| found(hit));
             // What was copied is believed only if its pages could be read.
             self.space.region().check_media()?;
             self.counted.add(Count::Found, u64::from(value.is_some()));
             return Ok(value);
         }
-        Ok(None)
+        if view.tables.is_empty() {
+            return Ok(None);
+        }
+        let value = below(&view.tables)?.flatten();
+        self.counted.add(Count::Found, u64::from(value.is_some()));
+        Ok(value.map(|value| found(Hit::Block(&value))))
     }
 }
 

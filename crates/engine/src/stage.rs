@@ -76,7 +76,6 @@ use crate::generation::Prepared;
 use crate::start::opened;
 use crate::store::{Engine, Inner};
 use crate::sync::{Arc, Ordering, lock, read};
-use crate::view::View;
 use crate::write::Writer;
 
 /// A batch between its reservation and its commit.
@@ -356,9 +355,8 @@ impl Inner {
         let view = self.view.load();
         let older = view.memtables.iter().filter(|m| m.generation() != unused);
         let memtables = [active.clone(), memtable.clone()];
-        self.view.store(Arc::new(View {
-            memtables: memtables.into_iter().chain(older.cloned()).collect(),
-        }));
+        let memtables = memtables.into_iter().chain(older.cloned()).collect();
+        self.view.store(Arc::new(view.with_memtables(memtables)));
         let chain = ChainWriter::new(self.space.clone(), adoption.chain, None);
         writer.go_on(
             active,

@@ -7,6 +7,7 @@ use thermocline_halloc::{Space, Witness};
 use thermocline_memtable::{Chain, Descriptor, Segment};
 use thermocline_version::{Change, Manifest, State, VersionEdit};
 
+use crate::flush::flushed_up_to;
 use crate::open::stored;
 use crate::recover::{Found, is_sealed};
 use crate::store::World;
@@ -74,7 +75,9 @@ impl Start {
             )
         } else {
             let nonce = world.env.random_u64()?;
-            let base = found.next_base.max(found.last_seqno + 1);
+            // Rule 5, for what is in tables, too.
+            let flushed = flushed_up_to(state.version());
+            let base = found.next_base.max(found.last_seqno.max(flushed) + 1);
             (
                 nonce,
                 Chain::new(db_id, ids.chain, ids.incarnation, nonce, base),

@@ -10,7 +10,7 @@ use thermocline_base::options::Options;
 use thermocline_env::{Env, LockGuard};
 use thermocline_halloc::Space;
 use thermocline_pm::{Shadow, SimPm};
-use thermocline_version::Manifest;
+use thermocline_version::{Manifest, VersionSet};
 
 use crate::close::Handle;
 use crate::commit::ack::Acks;
@@ -27,6 +27,7 @@ use crate::reclaim::Reclaim;
 use crate::runtime::{Background, Runtime};
 use crate::stall::Stalls;
 use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, RwLock};
+use crate::tables::TableFiles;
 use crate::value::Pins;
 use crate::view::View;
 use crate::write::Writer;
@@ -94,6 +95,13 @@ pub(crate) struct Inner {
     pub db_id: [u8; 16],
     pub space: Arc<Space>,
     pub manifest: Mutex<Manifest>,
+    /// Behind the manifest's lock, where both are held.
+    pub versions: Mutex<VersionSet>,
+    /// Where its tables lie.
+    pub table_files: Arc<TableFiles>,
+    /// Held by whoever flushes, so that there is one at a time and closing can wait for it. Before the
+    /// writer's.
+    pub flushing: Mutex<()>,
     pub families: Families,
     pub writer: Line<Mutex<Writer>>,
     /// The next generation, once it is named. After the writer's lock, where both are held.

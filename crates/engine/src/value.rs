@@ -17,6 +17,7 @@ use thermocline_env::LockGuard;
 use thermocline_memtable::{Memtable, RecordRef};
 use thermocline_pm::PmOff;
 
+use crate::snapshot::Hit;
 use crate::store::Inner;
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock};
 
@@ -135,8 +136,12 @@ impl Value {
 }
 
 impl Inner {
-    /// The value of a record, which was verified: pinned if that pays and may be, else copied.
-    pub fn value(&self, memtable: &Arc<Memtable>, record: &RecordRef<'_>) -> Value {
+    /// A value that was found, and verified: pinned if that pays and may be, else copied. From a
+    /// table it is copied: to pin it would keep its block, which the cache no longer counted.
+    pub fn value(&self, hit: Hit<'_>) -> Value {
+        let Hit::Record(memtable, record) = hit else {
+            return Value::copy(hit.bytes());
+        };
         let read = &self.options.read;
         let len = record.value.len();
         if len < index(read.pin_bytes_min) {

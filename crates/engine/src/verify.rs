@@ -4,11 +4,14 @@ use std::path::Path;
 
 use thermocline_base::options::Options;
 use thermocline_base::{Error, Result};
+use thermocline_env::OpenMode;
 use thermocline_halloc::Space;
 use thermocline_memtable::Descriptor;
 use thermocline_pm::{Region, RegionSpec};
-use thermocline_version::Manifest;
+use thermocline_sst::{Identity, table_name, verify_table};
+use thermocline_version::{FileKind, Manifest, State, VersionSet};
 
+use crate::flush::files_in;
 use crate::layout::LOCK_NAME;
 use crate::open::{region_spec, replay_threads, settled, space_spec};
 use crate::recover::{self, Found};
@@ -30,7 +33,7 @@ pub struct Fault {
 pub struct Report {
     /// Everything that is wrong.
     pub faults: Vec<Fault>,
-    /// Records whose checksums were checked.
+    /// Records and entries of tables whose checksums were checked.
     pub records: u64,
     /// Bytes of items and of the manifest that were checked.
     pub bytes: u64,
@@ -114,7 +117,32 @@ fn check(world: &World, dir: &Path, options: &Options, report: &mut Report) -> R
         .iter()
         .filter(|(_, g)| !g.chains.is_empty());
     let generations: Vec<u64> = written.map(|(id, _)| *id).collect();
-    check_records(&space, &found, &generations, report)
+    check_records(&space, &found, &generations, report)?;
+    check_tables(world, dir, &state, db_id, report)
+}
+
+/// Reads every table that the manifest names, wholly.
+fn check_tables(
+    world: &World,
+    dir: &Path,
+    state: &State,
+    db_id: [u8; 16],
+    report: &mut Report,
+) -> Result<()> {
+    let storage = &world.env.storage;
+    // Whether all are there.
+    VersionSet::new(state).sweep(&files_in(&**storage, dir)?)?;
+    let files = state.version().files();
+    for (file, _) in files.filter(|(_, kind)| *kind == FileKind::Table) {
+        let table = storage.open(&dir.join(table_name(file)), OpenMode::Read)?;
+        let verified = verify_table(&table, Identity::new(db_id, file));
+        report.records += verified.entries;
+        report.bytes += table.len()?;
+        for fault in verified.faults {
+            report.note(fault)?;
+        }
+    }
+    Ok(())
 }
 
 /// Reads every record of every kept item, values included.

@@ -7,7 +7,7 @@ use thermocline_base::sync::{lock, try_lock};
 use thermocline_base::{BatchEntry, Error, Result, SeqNo};
 use thermocline_halloc::Reserve;
 use thermocline_memtable::{ChainWriter, Descriptor, ItemBuilder, Memtable, Persist};
-use thermocline_version::{Change, VersionEdit};
+use thermocline_version::{Change, Manifest, VersionEdit};
 
 use crate::commit::carry::Group;
 use crate::dram::Credit;
@@ -259,9 +259,21 @@ impl Inner {
 
     /// Makes an edit durable. A failure poisons the store.
     pub fn edit(&self, edit: VersionEdit) -> Result<()> {
-        let mut manifest = lock(&self.manifest);
+        self.append(&mut lock(&self.manifest), &edit)
+    }
+
+    /// As [`Inner::edit`], for whoever has the manifest and asked it something first.
+    pub fn append(&self, manifest: &mut Manifest, edit: &VersionEdit) -> Result<()> {
         let before = manifest.path().to_path_buf();
-        let appended = manifest.append(&edit);
+        let mut versions = lock(&self.versions);
+        // What it refuses is a mistake of ours: nothing has been written.
+        versions.check(edit)?;
+        let appended = manifest.append(edit);
+        match &appended {
+            Ok(()) => drop(versions.install(edit, manifest.state())),
+            Err(_) => versions.freeze(),
+        }
+        drop(versions);
         if manifest.path() != before {
             self.events.emit(Event::ManifestSwitched {
                 path: manifest.path().to_path_buf(),

@@ -32,6 +32,7 @@ use thermocline_base::sync::{AtomicUsize, Mutex, Ordering, lock};
 use thermocline_base::{Error, Result};
 use thermocline_env::{Clock, real::RealClock};
 
+use crate::tables::SharedCache;
 use strand::Strand;
 pub(crate) use strand::{Call, Client, Task};
 use workers::Workers;
@@ -69,6 +70,8 @@ struct Shared {
     options: RuntimeOptions,
     workers: Arc<Workers>,
     budget: Arc<Budget>,
+    /// Of blocks of tables, from the first table on.
+    cache: SharedCache,
     stores: AtomicUsize,
 }
 
@@ -143,6 +146,7 @@ impl Runtime {
                 options,
                 workers,
                 budget,
+                cache: SharedCache::default(),
                 stores: AtomicUsize::new(0),
             }),
         }
@@ -156,6 +160,11 @@ impl Runtime {
     /// The DRAM of all its stores.
     pub(crate) fn budget(&self) -> &Arc<Budget> {
         &self.shared.budget
+    }
+
+    /// The cache of all its stores, once one has opened a table.
+    pub(crate) fn cache(&self) -> &SharedCache {
+        &self.shared.cache
     }
 
     /// Reads all counters.

@@ -1,0 +1,306 @@
+//! Reads go on through tables as before, whatever was flushed, held, dropped or killed meanwhile.
+
+use std::collections::BTreeMap;
+
+use thermocline_base::options::Options;
+use thermocline_base::{CfOptions, ErrorKind, WriteBatch};
+use thermocline_testkit::{Replay, Rng, seeds};
+
+use super::*;
+use crate::tests::Machine;
+use crate::{Cursor, Durability, Family, Snapshot};
+
+const PM: u64 = 4 << 20;
+
+type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn options() -> Options {
+    let mut options = Options {
+        pm: PM,
+        ..Options::default()
+    };
+    options.pm_region.part_bytes_first = 256 << 10;
+    options
+}
+
+fn open(machine: &Machine) -> Engine {
+    Engine::open(machine.world(), Path::new("/db"), options()).unwrap()
+}
+
+fn put(engine: &Engine, cf: CfId, key: &[u8], value: &[u8]) {
+    let mut batch = WriteBatch::new();
+    batch.put(cf, key, value).unwrap();
+    engine.write(batch.iter(), Durability::Immediate).unwrap();
+}
+
+fn delete(engine: &Engine, cf: CfId, key: &[u8]) {
+    let mut batch = WriteBatch::new();
+    batch.delete(cf, key).unwrap();
+    engine.write(batch.iter(), Durability::Immediate).unwrap();
+}
+
+fn get(engine: &Engine, key: &[u8]) -> Option<Vec<u8>> {
+    engine.get(CfId::DEFAULT, key, <[u8]>::to_vec).unwrap()
+}
+
+fn tables(engine: &Engine) -> usize {
+    engine.inner.view.load().tables.version().file_count()
+}
+
+fn files(machine: &Machine) -> usize {
+    let names = machine.world().env.storage.list(Path::new("/db")).unwrap();
+    let tables = names.iter().filter(|name| name.ends_with(".sst"));
+    tables.count()
+}
+
+/// All that a cursor shows, there and back.
+fn check_cursor(mut cursor: Cursor, model: &Model) {
+    let mut wanted: Vec<_> = model.iter().collect();
+    if cursor.is_reverse() {
+        wanted.reverse();
+    }
+    let here = |cursor: &Cursor| (cursor.key().to_vec(), cursor.value().to_vec());
+    let same = |got: (Vec<u8>, Vec<u8>), wanted: &(&Vec<u8>, &Vec<u8>)| {
+        assert_eq!((&got.0, &got.1), (wanted.0, wanted.1));
+    };
+    let mut more = cursor.seek_to_first().unwrap();
+    for pair in &wanted {
+        assert!(more, "{:?} is missing", pair.0);
+        same(here(&cursor), pair);
+        more = cursor.next().unwrap();
+    }
+    assert!(!more);
+    let mut more = cursor.seek_to_last().unwrap();
+    for pair in wanted.iter().rev() {
+        assert!(more, "{:?} is missing backwards", pair.0);
+        same(here(&cursor), pair);
+        more = cursor.prev().unwrap();
+    }
+    assert!(!more);
+    for (i, pair) in wanted.iter().enumerate() {
+        assert!(cursor.seek(pair.0).unwrap());
+        same(here(&cursor), pair);
+        assert_eq!(cursor.prev().unwrap(), i > 0);
+        if i > 0 {
+            same(here(&cursor), &wanted[i - 1]);
+            // Turned again.
+            assert!(cursor.next().unwrap());
+            same(here(&cursor), pair);
+        }
+    }
+}
+
+fn keys() -> impl Iterator<Item = Vec<u8>> {
+    (0..60u8).map(|n| {
+        vec![b'k'; usize::from(n % 3)]
+            .into_iter()
+            .chain([n])
+            .collect()
+    })
+}
+
+fn check_now(engine: &Engine, families: &[Family], models: &[Model]) {
+    for (family, model) in families.iter().zip(models) {
+        for key in keys() {
+            let found = engine.get(family.id, &key, <[u8]>::to_vec).unwrap();
+            assert_eq!(found.as_ref(), model.get(&key), "{key:?}");
+        }
+        check_cursor(engine.cursor(*family).unwrap(), model);
+    }
+}
+
+fn check_then(snapshot: &Snapshot, families: &[Family], models: &[Model]) {
+    for (family, model) in families.iter().zip(models) {
+        for key in keys() {
+            let found = snapshot.value(family.id, &key).unwrap();
+            assert_eq!(
+                found.as_deref(),
+                model.get(&key).map(Vec::as_slice),
+                "{key:?}"
+            );
+        }
+        check_cursor(snapshot.cursor(*family).unwrap(), model);
+    }
+}
+
+fn families(engine: &Engine) -> Vec<Family> {
+    let mut reverse = CfOptions::default();
+    reverse.reverse = Some(true);
+    vec![Family::DEFAULT, engine.family("down", &reverse).unwrap()]
+}
+
+#[test]
+fn whatever_is_flushed_reads_as_before() {
+    let mut most = 0;
+    for seed in seeds(0..30) {
+        let _replay = Replay("-p thermocline-engine whatever_is_flushed", seed);
+        let mut rng = Rng::new(seed);
+        let mut machine = Machine::new(PM);
+        let mut engine = open(&machine);
+        let both = families(&engine);
+        let mut models = vec![Model::new(), Model::new()];
+        let mut held: Vec<(Snapshot, Vec<Model>)> = Vec::new();
+        let all: Vec<Vec<u8>> = keys().collect();
+        for n in 0..400u64 {
+            let at = rng.below(2);
+            let (cf, key) = (both[at].id, rng.pick(&all));
+            match rng.below(100) {
+                0..70 => {
+                    let value = vec![n.to_le_bytes()[0]; rng.below(300)];
+                    put(&engine, cf, key, &value);
+                    models[at].insert(key.clone(), value);
+                }
+                70..90 => {
+                    delete(&engine, cf, key);
+                    models[at].remove(key);
+                }
+                90..92 => {
+                    engine.flush().unwrap();
+                    most = most.max(tables(&engine));
+                    check_now(&engine, &both, &models);
+                    for (snapshot, models) in &held {
+                        check_then(snapshot, &both, models);
+                    }
+                }
+                92..95 => held.push((engine.snapshot(), models.clone())),
+                95..98 if !held.is_empty() => drop(held.remove(rng.below(held.len()))),
+                98 => {
+                    let killed = machine.killed();
+                    held.clear();
+                    drop(engine);
+                    machine = killed;
+                    engine = open(&machine);
+                    check_now(&engine, &both, &models);
+                }
+                99 => {
+                    engine.close().unwrap();
+                    // They read on.
+                    for (snapshot, models) in &held {
+                        check_then(snapshot, &both, models);
+                    }
+                    held.clear();
+                    drop(engine);
+                    engine = open(&machine);
+                    check_now(&engine, &both, &models);
+                }
+                _ => {}
+            }
+        }
+        check_now(&engine, &both, &models);
+    }
+    assert!(most > 2 || std::env::var("THERMOCLINE_SEED").is_ok());
+}
+
+#[test]
+fn generations_that_are_read_outlive_their_flush_and_a_crash_finds_both() {
+    let machine = Machine::new(PM);
+    let engine = open(&machine);
+    put(&engine, CfId::DEFAULT, b"a", b"1");
+    put(&engine, CfId::DEFAULT, b"b", b"1");
+    let snapshot = engine.snapshot();
+    put(&engine, CfId::DEFAULT, b"a", b"2");
+    delete(&engine, CfId::DEFAULT, b"b");
+    assert_eq!(engine.flush().unwrap(), 1);
+    assert_eq!(tables(&engine), 1);
+    // The snapshot reads it.
+    assert_eq!(engine.metrics().generations_dropped, 0);
+    let value = |key| snapshot.get(CfId::DEFAULT, key, <[u8]>::to_vec).unwrap();
+    assert_eq!(value(b"a"), Some(b"1".to_vec()));
+    assert_eq!(value(b"b"), Some(b"1".to_vec()));
+    let killed = machine.killed();
+    let again = open(&killed);
+    assert_eq!(
+        (get(&again, b"a"), get(&again, b"b")),
+        (Some(b"2".to_vec()), None)
+    );
+    // It is known to be flushed, so it only goes.
+    assert_eq!(again.flush().unwrap(), 0);
+    assert_eq!(again.reclaim().unwrap(), 1);
+    assert_eq!(tables(&again), 1);
+    assert_eq!(
+        (get(&again, b"a"), get(&again, b"b")),
+        (Some(b"2".to_vec()), None)
+    );
+    drop(snapshot);
+    assert_eq!(engine.reclaim().unwrap(), 1);
+    assert_eq!(get(&engine, b"a"), Some(b"2".to_vec()));
+}
+
+#[test]
+fn a_flushed_generation_goes_no_sooner_than_an_older_one_that_is_read() {
+    let machine = Machine::new(PM);
+    let engine = open(&machine);
+    let (old, new) = (vec![1; 4000], vec![2; 4000]);
+    put(&engine, CfId::DEFAULT, b"k", &old);
+    engine.inner.seal_active().unwrap();
+    let pinned = engine.value(CfId::DEFAULT, b"k").unwrap().unwrap();
+    assert!(pinned.is_pinned());
+    put(&engine, CfId::DEFAULT, b"k", &new);
+    engine.inner.seal_active().unwrap();
+    // The first one is dead, and read.
+    assert_eq!(engine.reclaim().unwrap(), 0);
+    assert_eq!(engine.inner.retired().len(), 1);
+    engine.flush().unwrap();
+    assert_eq!(engine.metrics().generations_dropped, 0);
+    assert_eq!(get(&engine, b"k"), Some(new.clone()));
+    assert_eq!(get(&open(&machine.killed()), b"k"), Some(new.clone()));
+    assert_eq!(&*pinned, &old[..]);
+    drop(pinned);
+    assert_eq!(engine.reclaim().unwrap(), 2);
+    assert_eq!(get(&engine, b"k"), Some(new.clone()));
+    assert_eq!(get(&open(&machine.killed()), b"k"), Some(new));
+}
+
+#[test]
+fn a_tombstone_stays_while_a_table_has_its_key() {
+    let machine = Machine::new(PM);
+    let engine = open(&machine);
+    put(&engine, CfId::DEFAULT, b"k", b"1");
+    engine.flush().unwrap();
+    delete(&engine, CfId::DEFAULT, b"k");
+    engine.inner.seal_active().unwrap();
+    // No generation is older, but a table has the key.
+    assert_eq!(engine.reclaim().unwrap(), 0);
+    assert_eq!(get(&engine, b"k"), None);
+    assert_eq!(engine.flush().unwrap(), 1);
+    assert_eq!(tables(&engine), 2);
+    assert_eq!(get(&engine, b"k"), None);
+    assert_eq!(get(&open(&machine.killed()), b"k"), None);
+    // Without one there is nothing to hide.
+    delete(&engine, CfId::DEFAULT, b"other");
+    assert_eq!(engine.flush().unwrap(), 1);
+    assert_eq!(tables(&engine), 2);
+}
+
+#[test]
+fn tables_of_a_dropped_family_go_and_a_missing_file_is_corruption() {
+    let machine = Machine::new(PM);
+    let engine = open(&machine);
+    let other = engine.family("other", &CfOptions::default()).unwrap();
+    put(&engine, CfId::DEFAULT, b"k", b"1");
+    put(&engine, other.id, b"k", b"2");
+    engine.flush().unwrap();
+    assert_eq!((tables(&engine), files(&machine)), (2, 2));
+    let killed = machine.killed();
+    let report = crate::verify(&killed.world(), Path::new("/db"), &options()).unwrap();
+    assert_eq!((report.faults, report.records), (vec![], 2));
+    let snapshot = engine.snapshot();
+    engine.drop_family("other").unwrap();
+    assert_eq!(tables(&engine), 1);
+    let value = snapshot.get(other.id, b"k", <[u8]>::to_vec).unwrap();
+    assert_eq!(value, Some(b"2".to_vec()));
+    drop(snapshot);
+    engine.close().unwrap();
+    drop(engine);
+    let engine = open(&machine);
+    assert_eq!((tables(&engine), files(&machine)), (1, 1));
+    assert_eq!(get(&engine, b"k"), Some(b"1".to_vec()));
+    engine.close().unwrap();
+    drop(engine);
+    let storage = machine.world().env.storage;
+    let names = storage.list(Path::new("/db")).unwrap();
+    let table = names.iter().find(|name| name.ends_with(".sst")).unwrap();
+    storage.remove(&Path::new("/db").join(table)).unwrap();
+    let error = Engine::open(machine.world(), Path::new("/db"), options()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+}

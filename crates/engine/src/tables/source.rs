@@ -1,0 +1,192 @@
+//! A cursor's place in a run of tables: one table, or the tables of a level in key order.
+//!
+//! It shows, of each user key, the newest entry that the reader may see, in either direction. Range
+//! tombstones are in no table yet: a flush refuses them.
+
+use std::ops::Bound;
+
+use thermocline_base::{CfId, Kind, Result, SeqNo};
+use thermocline_memtable::Direction;
+use thermocline_sst::{CachedSource, KeyRef, Move, SyncCursor, Value};
+use thermocline_version::TableRef;
+
+use super::{Tables, unsupported_blob};
+use crate::sync::Arc;
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(crate) struct TableSource {
+    tables: Arc<Tables>,
+    /// In key order.
+    run: Vec<Arc<TableRef>>,
+    /// Which of them the cursor is in.
+    at: usize,
+    cursor: Option<SyncCursor<CachedSource>>,
+    /// Whether the cursor stands at an entry that shows.
+    there: bool,
+}
+
+/// The entry at which a source stands.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TableHead<'a> {
+    pub key: &'a [u8],
+    pub kind: Kind,
+    pub value: &'a [u8],
+}
+
+/// One source for each run of a family, newest first.
+pub(crate) fn sources(tables: &Arc<Tables>, cf: CfId) -> Vec<TableSource> {
+    let source = |run| TableSource {
+        tables: tables.clone(),
+        run,
+        at: 0,
+        cursor: None,
+        there: false,
+    };
+    tables.runs(cf).into_iter().map(source).collect()
+}
+
+impl TableSource {
+    /// The entry at which it stands.
+    pub fn head(&self) -> Result<Option<TableHead<'_>>> {
+        let Some(cursor) = self.cursor.as_ref().filter(|_| self.there) else {
+            return Ok(None);
+        };
+        let (kind, value) = cursor.value();
+        let key = cursor.key().user_key;
+        match value {
+            Value::Inline(value) => Ok(Some(TableHead { key, kind, value })),
+            Value::Blob(_) => {
+                let (part, _) = self.tables.open(&self.run[self.at])?;
+                Err(unsupported_blob(part.table()))
+            }
+        }
+    }
+
+    /// The key at which it stands.
+    pub fn key(&self) -> Option<&[u8]> {
+        let cursor = self.cursor.as_ref().filter(|_| self.there)?;
+        Some(cursor.key().user_key)
+    }
+
+    /// Goes to the first key from the bound on, in this direction, that a reader at `seqno` may see.
+    pub fn restart(
+        &mut self,
+        from: Bound<&[u8]>,
+        direction: Direction,
+        seqno: SeqNo,
+    ) -> Result<()> {
+        self.there = false;
+        self.cursor = None;
+        let key = match from {
+            Bound::Included(key) | Bound::Excluded(key) => Some(key),
+            Bound::Unbounded => None,
+        };
+        let run = &self.run;
+        let first = match (direction, key) {
+            (Direction::Forward, None) => 0,
+            (Direction::Forward, Some(key)) => run.partition_point(|t| t.range.ends_before(key)),
+            (Direction::Reverse, None) => run.len().wrapping_sub(1),
+            (Direction::Reverse, Some(key)) => run
+                .partition_point(|t| t.range.smallest() <= key)
+                .wrapping_sub(1),
+        };
+        if !self.enter(first)? {
+            return Ok(());
+        }
+        // As a target the greatest seqno stands before all versions of a key, and 0 behind them.
+        let (before, behind) = (SeqNo::MAX, SeqNo(0));
+        let to = match (direction, from) {
+            (Direction::Forward, Bound::Unbounded) => Move::First,
+            (Direction::Forward, Bound::Included(key)) => Move::Seek(KeyRef::new(key, before)),
+            (Direction::Forward, Bound::Excluded(key)) => Move::Seek(KeyRef::new(key, behind)),
+            (Direction::Reverse, Bound::Unbounded) => Move::Last,
+            (Direction::Reverse, Bound::Included(key)) => {
+                Move::SeekForPrev(KeyRef::new(key, behind))
+            }
+            (Direction::Reverse, Bound::Excluded(key)) => {
+                Move::SeekForPrev(KeyRef::new(key, before))
+            }
+        };
+        self.go(to)?;
+        self.settle(direction, seqno)
+    }
+
+    /// Goes on to the next key.
+    pub fn advance(&mut self, direction: Direction, seqno: SeqNo) -> Result<()> {
+        self.there = false;
+        self.leave_key(direction)?;
+        self.settle(direction, seqno)
+    }
+
+    /// Opens table `at` of the run, if there is one.
+    fn enter(&mut self, at: usize) -> Result<bool> {
+        self.cursor = None;
+        let Some(table) = self.run.get(at) else {
+            return Ok(false);
+        };
+        let (part, source) = self.tables.open(table)?;
+        self.cursor = Some(SyncCursor::new(part, source));
+        self.at = at;
+        Ok(true)
+    }
+
+    fn go(&mut self, to: Move<'_>) -> Result<bool> {
+        match &mut self.cursor {
+            Some(cursor) => cursor.go(to),
+            None => Ok(false),
+        }
+    }
+
+    /// Moves behind all versions of the key at hand.
+    fn leave_key(&mut self, direction: Direction) -> Result<()> {
+        let Some(cursor) = self.cursor.as_mut().filter(|c| c.is_at_entry()) else {
+            return Ok(());
+        };
+        let key = cursor.key().user_key.to_vec();
+        match direction {
+            Direction::Forward => {
+                // Mostly there is one version.
+                while cursor.next()? && cursor.key().user_key == key {}
+            }
+            Direction::Reverse => {
+                cursor.seek_for_prev(KeyRef::new(&key, SeqNo::MAX))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// From where the cursor is, finds the first entry that shows.
+    fn settle(&mut self, direction: Direction, seqno: SeqNo) -> Result<()> {
+        loop {
+            let Some(cursor) = &mut self.cursor else {
+                return Ok(());
+            };
+            if !cursor.is_at_entry() {
+                let (next, to) = match direction {
+                    Direction::Forward => (self.at + 1, Move::First),
+                    Direction::Reverse => (self.at.wrapping_sub(1), Move::Last),
+                };
+                if !self.enter(next)? {
+                    return Ok(());
+                }
+                self.go(to)?;
+                continue;
+            }
+            let key = cursor.key().user_key.to_vec();
+            // Forwards it stands at the newest version, backwards at the oldest.
+            let shows = match direction {
+                Direction::Forward if cursor.key().seqno <= seqno => true,
+                _ => cursor.seek(KeyRef::new(&key, seqno))? && cursor.key().user_key == key,
+            };
+            if shows {
+                self.there = true;
+                return Ok(());
+            }
+            // Forwards the seek has gone behind all versions.
+            if direction == Direction::Reverse {
+                cursor.seek_for_prev(KeyRef::new(&key, SeqNo::MAX))?;
+            }
+        }
+    }
+}
