@@ -3,22 +3,27 @@
 #
 #   compare/rocksdb.sh [--dir DIR] [--file-dir DIR] [--rounds N] [--num N] [WHAT…]
 #
-# WHAT: fill100 fill100x2 fill1k fill1kx2 overwrite ycsb-a file (default: all). Needs db_bench (Debian: rocksdb-tools) and
-# a release build (cargo build --release). DIR is where both put everything for all but `file` (default
-# /dev/shm, so that RocksDB's log lies on the same memory as our region; an fsync costs nothing there, and
-# our write-backs and fences are done all the same). `file` uses --file-dir, a folder on a disk. Prints one
-# line a run, and medians.
+# WHAT: fill100 fill100x2 fill1k fill1kx2 overwrite ycsb-a file (default: these) ssd. Needs db_bench (Debian:
+# rocksdb-tools) and a release build (cargo build --release). DIR is where both put everything for all but
+# `file` and `ssd` (default /dev/shm, so that RocksDB's log lies on the same memory as our region; an fsync
+# costs nothing there, and our write-backs and fences are done all the same). `file` uses --file-dir, a folder
+# on a disk. Prints one line a run, and medians.
+#
+# `ssd`: data five times the persistent memory (1 GiB for 5,000,000 values of 1 KiB; less with --num in
+# proportion). Tables lie in --file-dir, RocksDB's log and our region in DIR; both with direct I/O and a cache
+# of a tenth of the data. Each loads every key once in random order, durably, one by one, until no background
+# work is left; then point reads (1 and 16 threads) and scans of 50 entries, all of keys that are there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-dir=/dev/shm file_dir=. rounds=3 num=2000000 what=()
+dir=/dev/shm file_dir=. rounds=3 num=2000000 num_given='' what=()
 while [ $# -gt 0 ]; do
   case "$1" in
     --dir) dir=$2; shift 2 ;;
     --file-dir) file_dir=$2; shift 2 ;;
     --rounds) rounds=$2; shift 2 ;;
-    --num) num=$2; shift 2 ;;
-    -h|--help) sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    --num) num=$2 num_given=1; shift 2 ;;
+    -h|--help) sed -n '2,17s/^# \{0,1\}//p' "$0"; exit 0 ;;
     -*) echo "compare/rocksdb.sh: there is no option '$1'; see --help" >&2; exit 2 ;;
     *) what+=("$1"); shift ;;
   esac
@@ -59,6 +64,56 @@ pair() { # NAME OURS-COMMAND… -- ROCKS-COMMAND…
   echo "$name: medians of $rounds: ours $x/s, rocksdb $y/s, $(awk "BEGIN { printf \"%.2f\", $x / $y }") times"
 }
 
+
+# What `ssd` measures. Both print: puts a second until drained; SSD bytes for each user byte; processor seconds
+# for each million puts; reads a second with 1 and with 16 threads; scans of 50 a second.
+ssd_ours() { # NUM
+  local n=$1 bytes=$(($1 * 1024)) at region out reads; at=$(mktemp -d "$file_dir/ours.XXXXXX")
+  region=$(mktemp -d "$dir/ours.XXXXXX")
+  run() { "$ours" bench "$@" --db "$at/db" --num "$n" --value-size 1024 --pm-path "$region" --pm $((bytes / 5)) \
+    --dram $((bytes / 10)) --json --quiet; }
+  field() { sed -n "s/.*\"$1\": *\([0-9.]*\).*/\1/p" | head -1; }
+  out=$(run fillrandom --drain)
+  printf '%.0f %s %.1f' "$(field ops_per_sec <<<"$out")" "$(field write_amplification_ssd <<<"$out")" \
+    "$(awk "BEGIN { print $(field cpu_seconds <<<"$out") / $n * 1000000 }")"
+  printf ' %.0f' "$(run readrandom --use-existing --reads $((n / 50)) | field ops_per_sec)" \
+    "$(run readrandom --use-existing --reads $((n / 10)) --threads 16 | field ops_per_sec)" \
+    "$(run seekrandom --use-existing --reads $((n / 250)) --scan-length 50 | field ops_per_sec)"
+  echo; rm -rf "$at" "$region"
+}
+ssd_rocks() { # NUM
+  local n=$1 at wal cpu out; at=$(mktemp -d "$file_dir/rocks.XXXXXX"); wal=$(mktemp -d "$dir/rocks.XXXXXX")
+  # Half of the DRAM for write buffers while it loads, all of it for the cache while it reads.
+  run() { db_bench --db="$at" --wal_dir="$wal" --num="$n" --key_size=16 --value_size=1024 --compression_type=none \
+    --write_buffer_size=$((n * 1024 / 80)) --max_write_buffer_number=4 --cache_size=$((n * 1024 / 10)) \
+    --use_direct_io_for_flush_and_compaction=1 --use_direct_reads=1 --bloom_bits=10 --max_background_jobs=2 \
+    --level_compaction_dynamic_level_bytes=1 --seed=1 --histogram=0 "$@" 2>/dev/null; }
+  per_second() { awk '/ops\/sec/ { for (i = 1; i <= NF; i++) if ($i == "ops/sec") v = $(i - 1) } END { print v }'; }
+  local begun; begun=$(date +%s.%N); TIMEFORMAT='%U %S'
+  { time run --benchmarks=filluniquerandom,waitforcompaction,stats --sync=1 >"$wal/out"; } 2>"$wal/cpu"
+  local ended; ended=$(date +%s.%N)
+  awk -v n="$n" -v s="$begun" -v e="$ended" -v cpu="$(awk '{ print $1 + $2 }' "$wal/cpu")" '
+    /^Cumulative compaction/ { gb = $3 }
+    END { printf "%.0f %.2f %.1f", n / (e - s), gb * 1073741824 / (n * 1040), cpu / n * 1000000 }' "$wal/out"
+  printf ' %.0f' "$(run --benchmarks=readrandom --use_existing_db=1 --reads=$((n / 50)) | per_second)" \
+    "$(run --benchmarks=readrandom --use_existing_db=1 --threads=16 --reads=$((n / 160)) | per_second)" \
+    "$(run --benchmarks=seekrandom --seek_nexts=50 --use_existing_db=1 --reads=$((n / 250)) | per_second)"
+  echo; rm -rf "$at" "$wal"
+}
+ssd() {
+  local n=$num a=() b=() what=("puts/s, drained" "SSD bytes a user byte" "CPU s a million" "reads/s" "reads/s, 16 threads" "scans of 50/s")
+  [ "$num_given" ] || n=5000000
+  for _ in $(seq "$rounds"); do
+    a+=("$(ssd_ours "$n")"); echo "ssd: ours    ${a[-1]}"
+    b+=("$(ssd_rocks "$n")"); echo "ssd: rocksdb ${b[-1]}"
+  done
+  local i x y
+  for i in "${!what[@]}"; do
+    x=$(median $(printf '%s\n' "${a[@]}" | cut -d' ' -f$((i + 1)))); y=$(median $(printf '%s\n' "${b[@]}" | cut -d' ' -f$((i + 1))))
+    echo "ssd, ${what[$i]}: medians of $rounds: ours $x, rocksdb $y, $(awk "BEGIN { printf \"%.2f\", $x / $y }") times"
+  done
+}
+
 for one in "${what[@]}"; do
   case "$one" in
     fill100) pair fill100 thermocline fillrandom 100 1 "$num" "$dir" -- rocks filluniquerandom 100 1 "$num" "$dir" ;;
@@ -68,6 +123,7 @@ for one in "${what[@]}"; do
     overwrite) pair overwrite thermocline overwrite 100 1 "$num" "$dir" -- rocks fillrandom,overwrite 100 1 "$num" "$dir" ;;
     ycsb-a) pair ycsb-a thermocline ycsb-a 1024 1 $((num / 4)) "$dir" -- rocks fillrandom,readrandomwriterandom 1024 1 $((num / 4)) "$dir" --readwritepercent=50 ;;
     file) pair file thermocline fillrandom 1024 4 20000 "$file_dir" -- rocks fillrandom 1024 4 20000 "$file_dir" ;;
+    ssd) ssd ;;
     *) echo "compare/rocksdb.sh: there is no comparison '$one'; see --help" >&2; exit 2 ;;
   esac
 done
