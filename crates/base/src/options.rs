@@ -19,7 +19,12 @@ pub enum Unit {
     Millis,
     /// `true` or `false`, kept as 1 or 0.
     Flag,
+    /// How blocks are compressed: one of [`CODECS`], kept as its place there.
+    Codec,
 }
+
+/// The values of [`Unit::Codec`].
+pub const CODECS: [&str; 3] = ["none", "lz4", "zstd"];
 
 /// One row of an option table.
 #[derive(Debug, Clone, Copy)]
@@ -49,6 +54,7 @@ impl OptionRow {
                     Unit::Count => "it takes a whole number",
                     Unit::Millis => "it takes a whole number of milliseconds",
                     Unit::Flag => "it takes true or false",
+                    Unit::Codec => "it takes none, lz4 or zstd",
                 }
             ))
         };
@@ -57,6 +63,10 @@ impl OptionRow {
             (Unit::Flag, "true") => 1,
             (Unit::Flag, "false") => 0,
             (Unit::Flag, _) => return Err(bad()),
+            (Unit::Codec, _) => {
+                let place = (0..).zip(CODECS).find(|(_, name)| *name == text);
+                place.ok_or_else(bad)?.0
+            }
             (Unit::Count | Unit::Millis, _) => text.trim().parse().map_err(|_| bad())?,
         };
         self.check(value)?;
@@ -72,6 +82,11 @@ impl OptionRow {
                 format!("{}{unit}", value >> (10 * power))
             }
             Unit::Flag => (value != 0).to_string(),
+            Unit::Codec => {
+                let place = usize::try_from(value).ok();
+                let name = place.and_then(|place| CODECS.get(place));
+                name.map_or_else(|| value.to_string(), ToString::to_string)
+            }
             Unit::Bytes | Unit::Count | Unit::Millis => value.to_string(),
         }
     }
@@ -202,6 +217,40 @@ option_group! {
     ManifestOptions, "manifest" {
         /// The manifest is rewritten as a snapshot in a new file when its log exceeds this.
         bytes_max: Bytes = 1 << 20, 512 => 1 << 30;
+    }
+}
+
+option_group! {
+    /// Options of the levels on SSD, and of moving data down them (design §9).
+    CompactionOptions, "compaction" {
+        /// Runs in level 0 from which on it is compacted: tables that were flushed one after the
+        /// other and do not overlap are one run.
+        level0_tables: Count = 4, 1 => 1024;
+        /// Bytes that the level into which level 0 is compacted may have, and bytes in level 0 from
+        /// which on that is compacted. 0 derives it: `level0_tables` generations, at least four
+        /// tables.
+        base_bytes: Bytes = 0, 0 => 1 << 50;
+        /// How much larger each level may be than the one above it.
+        multiplier: Count = 10, 2 => 100;
+        /// The deepest level. A store that has deeper ones already keeps them.
+        levels: Count = 6, 1 => 7;
+        /// Whether the size of the last level decides about those of the others, so that about one
+        /// part in `multiplier` of what is stored is stale. Otherwise level 1 has `base_bytes`.
+        dynamic: Flag = 1, 0 => 1;
+        /// A table is ended at the first new key at which it has this size. 0 derives it: a quarter of
+        /// a generation, from 2 to 64 MiB.
+        table_bytes: Bytes = 0, 0 => 1 << 30;
+        /// What a data block takes on the device, at most, unless it holds one larger record.
+        block_bytes: Bytes = 4 << 10, 256 => 1 << 20;
+        /// How blocks of level 0 are compressed. They are read and written once more soon.
+        compression_level0: Codec = 0, 0 => 2;
+        /// How blocks between level 0 and the last level are compressed.
+        compression: Codec = 1, 0 => 2;
+        /// How blocks of the last level are compressed.
+        compression_last: Codec = 1, 0 => 2;
+        /// Bytes that compactions read and write in a second, together. 0 is no limit. Flushes are
+        /// not held back.
+        rate_bytes: Bytes = 0, 0 => 1 << 40;
     }
 }
 
@@ -359,6 +408,8 @@ pub struct Options {
     pub pm_region: PmOptions,
     /// The manifest.
     pub manifest: ManifestOptions,
+    /// The levels on SSD.
+    pub compaction: CompactionOptions,
     /// What the store measures of itself.
     pub metrics: MetricsOptions,
 }
@@ -379,6 +430,7 @@ impl Default for Options {
             read: ReadOptions::default(),
             pm_region: PmOptions::default(),
             manifest: ManifestOptions::default(),
+            compaction: CompactionOptions::default(),
             metrics: MetricsOptions::default(),
         }
     }
@@ -443,6 +495,7 @@ impl Options {
             .chain(ReadOptions::ROWS)
             .chain(PmOptions::ROWS)
             .chain(ManifestOptions::ROWS)
+            .chain(CompactionOptions::ROWS)
             .chain(MetricsOptions::ROWS)
     }
 
@@ -453,6 +506,7 @@ impl Options {
             .or_else(|| self.read.field_mut(name))
             .or_else(|| self.pm_region.field_mut(name))
             .or_else(|| self.manifest.field_mut(name))
+            .or_else(|| self.compaction.field_mut(name))
             .or_else(|| self.metrics.field_mut(name))
     }
 
@@ -471,6 +525,7 @@ impl Options {
             self.read.values(),
             self.pm_region.values(),
             self.manifest.values(),
+            self.compaction.values(),
             self.metrics.values(),
         ]
         .concat();
@@ -526,6 +581,27 @@ impl Options {
     }
 }
 
+impl Options {
+    /// The size at which a table is ended, in bytes.
+    pub fn table_bytes(&self) -> u64 {
+        match self.compaction.table_bytes {
+            0 => (self.memtable_bytes() / 4).clamp(2 << 20, 64 << 20),
+            bytes => bytes,
+        }
+    }
+
+    /// The size of level 0, and of the level into which it is compacted, in bytes.
+    pub fn base_bytes(&self) -> u64 {
+        match self.compaction.base_bytes {
+            0 => {
+                let level0 = self.memtable_bytes() * self.compaction.level0_tables;
+                level0.max(4 * self.table_bytes())
+            }
+            bytes => bytes,
+        }
+    }
+}
+
 fn format_exact(bytes: u64) -> String {
     OptionRow {
         name: "",
@@ -552,6 +628,7 @@ mod tests {
         };
         options.memtable.bytes_max = 12_345;
         options.read.verify_checksums = 0;
+        options.compaction.compression_last = 2;
         let mut again = Options::default();
         for (name, value) in options.effective() {
             again.set(name, &value).unwrap();
@@ -579,6 +656,8 @@ mod tests {
             ("memtable.bytes_max", "12 apples", "64MiB"),
             ("read.readahead", "0", "between 1 and 4096"),
             ("read.verify_checksums", "yes", "true or false"),
+            ("compaction.compression", "brotli", "none, lz4 or zstd"),
+            ("compaction.compression", "3", "none, lz4 or zstd"),
             ("preset", "flat-lsm", "SSD levels"),
             ("preset", "rocks", "there is no preset"),
             ("region", "optane", "dax"),

@@ -61,6 +61,12 @@ bugs! {
     ReleaseBeforeEdit,
     /// A staged batch is committed while its items are not written back.
     AdoptUnpersisted,
+    /// A compaction takes the level of its output for the last one, whatever lies below.
+    CompactionForgetsBelow,
+    /// The inputs of a compaction are unlinked before the edit that removes them.
+    UnlinkBeforeEdit,
+    /// An edit names tables whose names are not durable.
+    NameBeforeSync,
     /// The checksum of a block or blob record is not compared.
     SkipBlockChecksum,
     /// The checksums of tables and blob files do not depend on where the bytes lie.

@@ -36,7 +36,7 @@ use thermocline_base::{FileId, SeqNo};
 
 use crate::KeyRange;
 pub use manual::{Manual, pick_range, pick_read};
-pub use score::{Scores, pending_bytes};
+pub use score::{Scores, pending_bytes, runs};
 
 /// What the picker knows of a table reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,7 +60,7 @@ pub struct Table<'a> {
 pub struct PickOptions {
     /// The deepest level, 1 or more.
     pub last_level: usize,
-    /// Tables in level 0 from which on it is compacted.
+    /// [Runs](runs) in level 0 from which on it is compacted.
     pub level0_tables: usize,
     /// Bytes in level 0 from which on it is compacted.
     pub level0_bytes: u64,
@@ -80,7 +80,7 @@ pub struct PickOptions {
 }
 
 impl Default for PickOptions {
-    /// Level 0 of 4 tables or 256 MiB, a base of 256 MiB, levels ten times as large as the one
+    /// Level 0 of 4 runs or 256 MiB, a base of 256 MiB, levels ten times as large as the one
     /// above, sized by the last one, jobs of 1.6 GiB: RocksDB's defaults.
     fn default() -> PickOptions {
         PickOptions {
@@ -173,7 +173,7 @@ impl Cursors {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Reason {
-    /// Level 0 has too many tables or bytes.
+    /// Level 0 has too many runs or bytes.
     Level0,
     /// The level is larger than its target.
     LevelSize,

@@ -32,6 +32,8 @@ impl Inner {
         drop(lock(&self.ahead));
         // So does whoever flushes, from time to time.
         drop(lock(&self.flushing));
+        // And each compaction.
+        drop(write(&self.compactions.gate));
         // So does whoever stages a batch, and gives up, or has committed when this returns.
         drop(write(&self.stages));
         let sealed = self.seal_chain();

@@ -14,8 +14,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use thermocline_base::Error;
 use thermocline_base::sync::{AtomicU64, Ordering};
+use thermocline_base::{CfId, Error};
+use thermocline_compaction::pick::Reason as CompactionReason;
 use tracing::{Dispatch, Level, dispatcher};
 
 use crate::runtime::Background;
@@ -71,6 +72,52 @@ pub enum Event {
         path: PathBuf,
         /// Its size, in bytes.
         bytes: u64,
+    },
+    /// A compaction has begun.
+    CompactionBegun {
+        /// Its number, from 1 in each opening of the store.
+        id: u64,
+        /// The column family.
+        family: CfId,
+        /// Why.
+        reason: CompactionReason,
+        /// The level that the tables leave.
+        from: usize,
+        /// The level that they go to.
+        to: usize,
+        /// Tables that it takes, of both levels.
+        tables: usize,
+        /// Their bytes.
+        bytes: u64,
+    },
+    /// A compaction has ended.
+    CompactionFinished {
+        /// Its number, from 1 in each opening of the store.
+        id: u64,
+        /// The column family.
+        family: CfId,
+        /// Why it was begun.
+        reason: CompactionReason,
+        /// The level that the tables left.
+        from: usize,
+        /// The level that they went to.
+        to: usize,
+        /// Tables that it took, of both levels.
+        tables: usize,
+        /// Whether they were moved unread.
+        moved: bool,
+        /// Tables that it wrote.
+        tables_written: usize,
+        /// Bytes that it read.
+        bytes_read: u64,
+        /// Bytes of the tables that it wrote.
+        bytes_written: u64,
+        /// Entries that it read and nobody needed.
+        entries_dropped: u64,
+        /// From its beginning to its end.
+        took: Duration,
+        /// Why everything is as before, if it is.
+        error: Option<String>,
     },
     /// A column family was made.
     ColumnFamilyCreated {
@@ -214,7 +261,10 @@ impl Event {
             | Event::ColumnFamilyDropped { .. }
             | Event::WritesResumed => Level::INFO,
             Event::Closed { error: None } => Level::INFO,
-            Event::GenerationPrepared { .. }
+            Event::CompactionFinished { error: Some(_), .. } => Level::WARN,
+            Event::CompactionBegun { .. }
+            | Event::CompactionFinished { error: None, .. }
+            | Event::GenerationPrepared { .. }
             | Event::GenerationSealed { .. }
             | Event::GenerationDropped { .. }
             | Event::RegionGrown { .. }
@@ -269,6 +319,9 @@ impl Event {
             Event::ManifestSwitched { path, bytes } => {
                 tell!(DEBUG, "manifest switched", path = %path.display(), bytes);
             }
+            Event::CompactionBegun { .. } | Event::CompactionFinished { .. } => {
+                self.trace_compaction(db);
+            }
             Event::ColumnFamilyCreated { name } => {
                 tell!(INFO, "column family created", name = %name);
             }
@@ -285,6 +338,63 @@ impl Event {
             Event::Closed { error: Some(error) } => {
                 tell!(WARN, "closed with an error", error = %error);
             }
+        }
+    }
+
+    fn trace_compaction(&self, db: &Path) {
+        let db = db.display();
+        match self {
+            Event::CompactionBegun {
+                id,
+                family,
+                reason,
+                from,
+                to,
+                tables,
+                bytes,
+            } => tracing::event!(
+                target: TARGET,
+                Level::DEBUG,
+                db = %db,
+                id,
+                family = family.0,
+                ?reason,
+                from,
+                to,
+                tables,
+                bytes,
+                "compaction begun"
+            ),
+            Event::CompactionFinished {
+                id,
+                error: Some(error),
+                ..
+            } => {
+                tracing::event!(target: TARGET, Level::WARN, db = %db, id, error = %error, "compaction failed");
+            }
+            Event::CompactionFinished {
+                id,
+                moved,
+                tables_written,
+                bytes_read,
+                bytes_written,
+                entries_dropped,
+                took,
+                ..
+            } => tracing::event!(
+                target: TARGET,
+                Level::DEBUG,
+                db = %db,
+                id,
+                moved,
+                tables_written,
+                bytes_read,
+                bytes_written,
+                entries_dropped,
+                ?took,
+                "compaction finished"
+            ),
+            _ => {}
         }
     }
 }

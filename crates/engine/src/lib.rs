@@ -49,6 +49,10 @@
 //! Sealed generations are written into tables of level 0; one edit names those, one view brings them in
 //! and lets the generations go, which are dead then. Readers ask generations first, then tables.
 //!
+//! # Compaction (`compact`)
+//! Tables sink from level to level, merged with what they overlap there, and what nobody needs goes. One
+//! edit for each job; readers see the same before and after.
+//!
 //! # In the background (`runtime`, `maintain`)
 //! Stores share the worker threads and the DRAM budget of a [`Runtime`]. What is done ahead of need, when a
 //! store falls idle, and for buffered commits are tasks of the store's *strand*, one at a time; callbacks
@@ -57,8 +61,9 @@
 //! calls that are left after it has given up the folder; from then on nothing of the store touches either.
 //!
 //! # Lock order
-//! `stages` (shared by whoever stages a batch), `ahead` (working ahead of need) or `flushing`; `writer`;
-//! `next`; then `manifest`, `versions`, then `reclaim`, then the locks inside `halloc`, then a node of the tree, then the registry
+//! `stages` (shared by whoever stages a batch), `ahead` (working ahead of need), `flushing` or the `gate` of
+//! compactions (shared by each job); `writer`; `next`; then `manifest` or the `jobs` of compactions, `versions`,
+//! then `reclaim`, then the locks inside `halloc`, then a node of the tree, then the registry
 //! of `readers`. Whoever waits for groups in flight holds nothing behind `next`. A bucket's queue, and
 //! `syncing` with the ring's list behind it, stand on their own. Readers of data take none of these.
 //!
@@ -73,6 +78,7 @@
 
 mod close;
 mod commit;
+mod compact;
 mod create;
 mod cursor;
 mod dram;
@@ -106,6 +112,7 @@ mod write;
 pub use commit::ack::Callback;
 pub use commit::carry::Durability;
 pub use commit::submit::{InFlight, WriteOptions};
+pub use compact::{CompactionUse, LevelUse};
 pub use cursor::Cursor;
 pub use events::{Event, EventListener};
 pub use families::Family;
@@ -116,6 +123,7 @@ pub use runtime::{Runtime, RuntimeMetrics, RuntimeOptions};
 pub use snapshot::Snapshot;
 pub use stall::{StallCause, StallUse};
 pub use store::{Engine, Setup, World};
+pub use thermocline_compaction::pick::Reason as CompactionReason;
 pub use thermocline_memtable::Direction;
 pub use value::Value;
 pub use verify::{Fault, Report, verify};

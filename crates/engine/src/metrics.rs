@@ -8,6 +8,7 @@ use thermocline_halloc::SpaceUse;
 use thermocline_memtable::Memtable;
 use thermocline_pm::{PmCounters, RegionKind};
 
+use crate::compact::CompactionUse;
 use crate::latency::{Latencies, Latency};
 use crate::runtime::RuntimeMetrics;
 use crate::stall::{StallCause, StallUse};
@@ -137,6 +138,8 @@ pub struct EngineMetrics {
     pub recovery: Recovery,
     /// Bytes of the manifest.
     pub manifest_bytes: u64,
+    /// What compactions and flushes have moved between levels.
+    pub compaction: CompactionUse,
 }
 
 impl Inner {
@@ -207,6 +210,7 @@ impl Engine {
                 .to_vec(),
             recovery: inner.recovery,
             manifest_bytes: lock(&inner.manifest).len(),
+            compaction: inner.compaction_use(),
         }
     }
 

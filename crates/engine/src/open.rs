@@ -19,6 +19,7 @@ use crate::close::Handle;
 use crate::commit::ack::Acks;
 use crate::commit::bucket::Buckets;
 use crate::commit::ring::Ring;
+use crate::compact::Compactions;
 use crate::create::{create, refuse_or_prepare};
 use crate::events::{Event, Events};
 use crate::families::Families;
@@ -204,6 +205,7 @@ fn open_existing(
     let region_bytes = space.region_bytes();
     let listener = setup.listener;
     let clock = world.env.clock.clone();
+    let compactions = Compactions::new(&options, clock.clone(), versions.current());
     let inner = Arc::new_cyclic(|me: &Weak<Inner>| {
         let client = me.clone() as Weak<dyn Client>;
         let background = Arc::new(Background::new(runtime, client, threads));
@@ -218,6 +220,7 @@ fn open_existing(
             versions: Mutex::new(versions),
             table_files,
             flushing: Mutex::new(()),
+            compactions,
             families,
             writer: Line(Mutex::new(writer)),
             next: Mutex::default(),

@@ -27,6 +27,7 @@ use std::collections::BTreeMap;
 
 use thermocline_base::SeqNo;
 use thermocline_base::planted::{Bug, active};
+use thermocline_compaction::retain;
 
 use crate::commit::ring::Ring;
 use crate::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, lock};
@@ -236,6 +237,15 @@ impl<'a> Moments<'a> {
         let far = entered.then(|| lock(&readers.registry));
         Moments { near, far }
     }
+}
+
+/// The moments at which somebody may read, for whoever leaves out of new tables what nobody needs: those
+/// of registered readers, and all from what is visible now on.
+pub(crate) fn moments_of_merge(ring: &Ring, readers: &Readers) -> retain::Moments {
+    // First, as the module's text needs. Groups in flight end behind it.
+    let horizon = SeqNo(ring.visible_mark().load(Ordering::SeqCst));
+    let now = Moments::copied(ring, readers);
+    retain::Moments::new(now.near.clone(), horizon)
 }
 
 impl thermocline_art::Moments for Moments<'_> {

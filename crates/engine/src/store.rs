@@ -16,6 +16,7 @@ use crate::close::Handle;
 use crate::commit::ack::Acks;
 use crate::commit::bucket::Buckets;
 use crate::commit::ring::Ring;
+use crate::compact::Compactions;
 use crate::events::{EventListener, Events};
 use crate::families::Families;
 use crate::generation::Prepared;
@@ -102,6 +103,7 @@ pub(crate) struct Inner {
     /// Held by whoever flushes, so that there is one at a time and closing can wait for it. Before the
     /// writer's.
     pub flushing: Mutex<()>,
+    pub compactions: Compactions,
     pub families: Families,
     pub writer: Line<Mutex<Writer>>,
     /// The next generation, once it is named. After the writer's lock, where both are held.

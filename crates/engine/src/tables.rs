@@ -131,15 +131,6 @@ impl Tables {
         self.handles.is_empty()
     }
 
-    /// Whether some table may have an entry of `key`, by its range alone.
-    pub fn may_have(&self, cf: CfId, key: &[u8]) -> bool {
-        let mut partitions = self.version.partitions(cf);
-        partitions.any(|(_, partition)| {
-            let mut levels = partition.levels();
-            levels.any(|(_, tables)| tables.may_have(key).next().is_some())
-        })
-    }
-
     fn open(&self, table: &TableRef) -> Result<(TablePart, CachedSource)> {
         let handle = self.handles.get(&table.file);
         let handle = handle.expect("there is a handle for each table of the version");

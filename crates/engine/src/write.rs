@@ -269,11 +269,16 @@ impl Inner {
         // What it refuses is a mistake of ours: nothing has been written.
         versions.check(edit)?;
         let appended = manifest.append(edit);
+        let version_before = versions.current().clone();
         match &appended {
             Ok(()) => drop(versions.install(edit, manifest.state())),
             Err(_) => versions.freeze(),
         }
+        let version = versions.current().clone();
         drop(versions);
+        if !std::sync::Arc::ptr_eq(&version_before, &version) {
+            self.compactions.note(&version);
+        }
         if manifest.path() != before {
             self.events.emit(Event::ManifestSwitched {
                 path: manifest.path().to_path_buf(),

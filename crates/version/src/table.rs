@@ -101,9 +101,9 @@ pub struct TableRef {
     pub file_bytes: u64,
     /// Bytes that this reference stands for: of the whole file, or the estimated share of a part.
     pub bytes: u64,
-    /// Entries, estimated for a part.
+    /// Entries, range tombstones among them; estimated for a part.
     pub entries: u64,
-    /// Of those, deletes.
+    /// Of those, deletes and range tombstones; 0 only if there are none.
     pub deletes: u64,
     /// No key of this reference lies outside.
     pub range: KeyRange,

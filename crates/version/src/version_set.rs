@@ -173,6 +173,11 @@ impl VersionSet {
         Some(file)
     }
 
+    /// The number of the file that is made next: files that are there have smaller ones.
+    pub fn next_file(&self) -> FileId {
+        FileId(self.next_file)
+    }
+
     /// The edit that reserves `count` more ids for files. `state` is that of the manifest.
     pub fn reservation(&self, state: &State, count: u64) -> VersionEdit {
         let ids = state.next_ids();

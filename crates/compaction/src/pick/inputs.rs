@@ -27,7 +27,8 @@ fn with_older<'a>(tables: &[Table<'a>], places: &mut Vec<usize>) -> Option<KeyRa
         let hull = hull_of(tables, places)?;
         let newest = *places.iter().min()?;
         let older = newest..tables.len();
-        let more = older.filter(|n| tables[*n].range.overlaps(&hull) && !places.contains(n));
+        let more =
+            older.filter(|n| tables[*n].range.overlaps(&hull) && places.binary_search(n).is_err());
         let more: Vec<usize> = more.collect();
         if more.is_empty() {
             return Some(hull);
@@ -122,7 +123,7 @@ pub(super) fn of_level0(
         let mut inputs = best
             .as_ref()
             .map_or_else(Vec::new, |job| job.inputs.clone());
-        if inputs.contains(&n) {
+        if inputs.binary_search(&n).is_ok() {
             continue;
         }
         inputs.insert(0, n);

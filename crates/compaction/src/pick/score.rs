@@ -1,6 +1,10 @@
 //! How large levels should be, and how far from it they are.
 
-use super::{PickOptions, State};
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use super::{PickOptions, State, Table};
+use crate::KeyRange;
 
 /// The targets of all levels, and their scores.
 #[derive(Debug, Clone, PartialEq)]
@@ -30,10 +34,12 @@ impl Scores {
         let score = |level: usize| {
             let tables = state.level(level).iter();
             let free = tables.filter(|t| !state.is_held(&(level..=level), &t.range));
-            let (count, bytes) = free.fold((0, 0), |(n, sum), t| (n + 1, sum + t.bytes));
+            let free: Vec<Table<'_>> = free.copied().collect();
+            let bytes: u64 = free.iter().map(|table| table.bytes).sum();
             match level {
                 0 => {
-                    let by_count = f64::from(count) / options.level0_tables.max(1) as f64;
+                    let runs = runs(&free).len() as f64;
+                    let by_count = runs / options.level0_tables.max(1) as f64;
                     by_count.max(bytes as f64 / options.level0_bytes.max(1) as f64)
                 }
                 _ if level == last => 0.0,
@@ -63,6 +69,46 @@ impl Scores {
     pub fn score(&self, level: usize) -> f64 {
         self.scores[level]
     }
+}
+
+/// The runs of level 0: tables that follow each other in age and do not overlap, as the output of one
+/// flush. A reader asks one table of each.
+///
+/// ```
+/// # use thermocline_base::{FileId, SeqNo};
+/// # use thermocline_compaction::KeyRange;
+/// use thermocline_compaction::pick::{Table, runs};
+/// let table = |file, first, last| Table {
+///     file: FileId(file),
+///     range: KeyRange::inclusive(first, last),
+///     bytes: 1,
+///     smallest_seqno: SeqNo(file),
+///     largest_seqno: SeqNo(file),
+///     has_tombstones: false,
+/// };
+/// let (a, z, b) = (table(3, b"a", b"f"), table(2, b"g", b"z"), table(1, b"b", b"c"));
+/// assert_eq!(runs(&[a, z, b]), [0..2, 2..3]);
+/// ```
+pub fn runs(newest_first: &[Table<'_>]) -> Vec<Range<usize>> {
+    let mut runs: Vec<Range<usize>> = Vec::new();
+    // Of the last run, by first key.
+    let mut within: BTreeMap<&[u8], KeyRange<'_>> = BTreeMap::new();
+    for (n, table) in newest_first.iter().enumerate() {
+        let first = table.range.first;
+        let mut neighbours = within.range(..=first).next_back().into_iter();
+        let mut behind = within.range(first..).take(1);
+        let meets = |range: &KeyRange<'_>| range.overlaps(&table.range);
+        let overlaps = neighbours.any(|(_, r)| meets(r)) || behind.any(|(_, r)| meets(r));
+        match runs.last_mut().filter(|_| !overlaps) {
+            Some(run) => run.end = n + 1,
+            None => {
+                within.clear();
+                runs.push(n..n + 1);
+            }
+        }
+        within.insert(first, table.range);
+    }
+    runs
 }
 
 fn fixed_targets(options: &PickOptions) -> Vec<u64> {

@@ -20,6 +20,7 @@ fn options() -> Options {
         ..Options::default()
     };
     options.pm_region.part_bytes_first = 256 << 10;
+    options.compaction.table_bytes = 16 << 10;
     options
 }
 

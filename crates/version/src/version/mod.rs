@@ -137,6 +137,11 @@ pub struct Version {
 }
 
 impl Version {
+    /// The families that have tables, ascending.
+    pub fn families(&self) -> impl DoubleEndedIterator<Item = CfId> {
+        self.families.keys().copied()
+    }
+
     /// The partitions of a family that have tables.
     pub fn partitions(
         &self,

@@ -1,0 +1,149 @@
+//! Compaction: tables sink from level to level, and what nobody needs goes on the way (design §9).
+//!
+//! | question | module |
+//! |---|---|
+//! | what does a merge read? | [`input`] |
+//! | how are tables written, and what stays? | [`outputs`] |
+//! | how should the levels be? | [`shape`] |
+//! | how is one job picked, run and installed? | [`job`] |
+//! | how is a range compacted on demand? | [`manual`] |
+//! | how fast may all that be? | [`pace`] |
+//! | what was done? | [`usage`] |
+//!
+//! Which tables a job takes is decided by `compaction::pick`, which has the argument for levels and
+//! age; here it is given what it asks for, and held to it.
+//!
+//! # Invariants
+//! 1. *Jobs do not meet.* What a job holds is in the list of running jobs from before it is picked until
+//!    after its edit is installed; whoever picks has that list's lock, and looks at the current version
+//!    under it. So who does not see a job any more sees its outputs.
+//! 2. *All or nothing.* One edit takes the inputs away and brings the outputs. Before it is appended,
+//!    under the manifest's lock, the family and every input must still be where they were; if they are
+//!    not, the outputs are thrown away.
+//! 3. *Readers see no change.* The edit changes which tables there are, not what anybody reads. So the
+//!    view may follow later: until then readers read the inputs, whose files a view keeps.
+//! 4. *Nothing stays behind.* A job that fails lets go of its outputs, which nobody names, and of what it
+//!    held. A failed append freezes the set of versions (`version_set`), and poisons.
+//!
+//! # What a crash leaves
+//! | a crash | finds |
+//! |---|---|
+//! | before the edit | the inputs, and files that nobody names: removed |
+//! | after the edit | the outputs, and perhaps the inputs' files: removed |
+//!
+//! A trivial move makes no file: its edit names the same one in another level.
+//!
+//! # Locks
+//! `gate` is held shared by each job, so that closing can wait for all of them; it comes before the
+//! writer's lock. `jobs` comes before `versions`, and nothing else is taken under it.
+
+pub(crate) mod input;
+mod job;
+mod manual;
+pub(crate) mod outputs;
+mod pace;
+pub(crate) mod shape;
+#[cfg(test)]
+mod tests;
+mod usage;
+
+use std::collections::BTreeMap;
+
+use thermocline_base::CfId;
+use thermocline_base::options::Options;
+use thermocline_compaction::pick::{Cursors, Held};
+use thermocline_env::Clock;
+use thermocline_version::Version;
+
+use crate::store::{Engine, Inner};
+use crate::sync::{Arc, AtomicU64, Condvar, Mutex, Ordering, RwLock};
+use pace::Pace;
+use shape::Shape;
+pub(crate) use usage::Usage;
+pub use usage::{CompactionUse, LevelUse};
+
+/// The compactions of a store.
+#[derive(Debug)]
+pub(crate) struct Compactions {
+    /// Held shared by each job.
+    pub gate: RwLock<()>,
+    jobs: Mutex<Jobs>,
+    /// A job has ended.
+    ended: Condvar,
+    pub shape: Shape,
+    pace: Pace,
+    /// Runs in level 0, and bytes that wait. Relaxed: they guard nothing.
+    debt: (AtomicU64, AtomicU64),
+    pub usage: Usage,
+}
+
+/// The jobs that run, and where the next ones begin.
+#[derive(Debug, Default)]
+struct Jobs {
+    running: Vec<Running>,
+    cursors: BTreeMap<CfId, Cursors>,
+    /// The family that was last served.
+    last: Option<CfId>,
+    /// Jobs ever begun.
+    begun: u64,
+}
+
+#[derive(Debug)]
+struct Running {
+    id: u64,
+    cf: CfId,
+    holds: Held,
+}
+
+impl Jobs {
+    fn held(&self, cf: CfId) -> Vec<Held> {
+        let of_family = self.running.iter().filter(|job| job.cf == cf);
+        of_family.map(|job| job.holds.clone()).collect()
+    }
+}
+
+impl Compactions {
+    pub fn new(options: &Options, clock: Arc<dyn Clock>, version: &Version) -> Compactions {
+        let compactions = Compactions {
+            gate: RwLock::default(),
+            jobs: Mutex::default(),
+            ended: Condvar::default(),
+            shape: Shape::new(options),
+            pace: Pace::new(options.compaction.rate_bytes, clock),
+            debt: Default::default(),
+            usage: Usage::default(),
+        };
+        compactions.note(version);
+        compactions
+    }
+
+    /// This is the current version now.
+    pub fn note(&self, version: &Version) {
+        let (runs, bytes) = self.shape.debt(version);
+        self.debt.0.store(runs, Ordering::Relaxed);
+        self.debt.1.store(bytes, Ordering::Relaxed);
+    }
+}
+
+impl Inner {
+    /// The runs in level 0 of the family that has most, and about how many bytes compactions are behind:
+    /// what writers may have to wait for.
+    pub fn compaction_debt(&self) -> (u64, u64) {
+        let (runs, bytes) = &self.compactions.debt;
+        (runs.load(Ordering::Relaxed), bytes.load(Ordering::Relaxed))
+    }
+}
+
+impl Engine {
+    /// Does the most urgent compaction, if one is due; returns whether there was one.
+    ///
+    /// # Errors
+    /// [`thermocline_base::Error::InvalidArgument`] for a store that takes no writes;
+    /// [`thermocline_base::Error::Poisoned`]; a failed sync of the folder or write to the manifest, which
+    /// poisons the store; those of the file system and [`thermocline_base::Error::Corruption`] of a
+    /// table, after which everything is as before.
+    pub fn compact_once(&self) -> thermocline_base::Result<bool> {
+        let _settled = self.inner.background.settled_after();
+        self.inner.compact_once()
+    }
+}

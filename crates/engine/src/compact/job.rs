@@ -1,0 +1,326 @@
+//! One job: picked, run, installed. See the [module above](super).
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use thermocline_base::planted::{Bug, active};
+use thermocline_base::{CfId, Result, SeqNo};
+use thermocline_compaction::output::{Cutter, Grandparent};
+use thermocline_compaction::pick::{self, Held};
+use thermocline_compaction::retain::RangesBelow;
+use thermocline_sst::Creation;
+use thermocline_version::{Change, Level, Place, State, TableRef, Version, VersionEdit};
+
+use super::input::{Input, RunInput};
+use super::outputs::{Outputs, Recipe, below};
+use super::shape::{Levels, range_of};
+use super::usage::LevelUse;
+use super::{Jobs, Running};
+use crate::events::Event;
+use crate::readers;
+use crate::store::Inner;
+use crate::sync::{Arc, lock, read};
+
+/// A job that is in the list of running ones.
+pub(super) struct Job {
+    id: u64,
+    cf: CfId,
+    /// That in which it was picked; it keeps the inputs.
+    version: Arc<Version>,
+    picked: pick::Job,
+    last_level: usize,
+    /// All tables that it takes, and where they stand.
+    inputs: Vec<(Place, Arc<TableRef>)>,
+    /// The same as runs, newest first.
+    runs: Vec<Vec<Arc<TableRef>>>,
+}
+
+/// Ends what a job holds, however it ends.
+struct Ends<'a> {
+    inner: &'a Inner,
+    id: u64,
+}
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        let compactions = &self.inner.compactions;
+        lock(&compactions.jobs)
+            .running
+            .retain(|job| job.id != self.id);
+        compactions.ended.notify_all();
+    }
+}
+
+impl Job {
+    /// Puts what was picked into the list.
+    pub(super) fn begin(
+        jobs: &mut Jobs,
+        cf: CfId,
+        version: &Arc<Version>,
+        levels: &Levels<'_>,
+        last_level: usize,
+        picked: pick::Job,
+    ) -> Job {
+        let place = |level: usize| Place::new(cf, level_of(level));
+        let of = |level: usize, places: &[usize]| -> Vec<Arc<TableRef>> {
+            places
+                .iter()
+                .map(|n| levels.refs[level][*n].clone())
+                .collect()
+        };
+        let upper = of(picked.from, &picked.inputs);
+        let lower = of(picked.to, &picked.overlapped);
+        let mut runs = match picked.from {
+            0 => levels.runs(&picked.inputs),
+            _ => vec![upper.clone()],
+        };
+        if !lower.is_empty() {
+            runs.push(lower.clone());
+        }
+        let upper = upper.into_iter().map(|table| (place(picked.from), table));
+        let lower = lower.into_iter().map(|table| (place(picked.to), table));
+        jobs.begun += 1;
+        jobs.last = Some(cf);
+        jobs.cursors.entry(cf).or_default().note(&picked);
+        jobs.running.push(Running {
+            id: jobs.begun,
+            cf,
+            holds: picked.holds.clone(),
+        });
+        Job {
+            id: jobs.begun,
+            cf,
+            version: version.clone(),
+            last_level,
+            inputs: upper.chain(lower).collect(),
+            runs,
+            picked,
+        }
+    }
+
+    fn holds(&self) -> &Held {
+        &self.picked.holds
+    }
+
+    /// Where its outputs stand.
+    fn place(&self) -> Place {
+        Place::new(self.cf, level_of(self.picked.to))
+    }
+
+    /// Whether all that it takes is still there.
+    fn is_valid(&self, state: &State) -> bool {
+        let named = self.cf == CfId::METADATA || state.families().contains_key(&self.cf.0);
+        let stands = |(place, table): &(Place, Arc<TableRef>)| {
+            let mut references = state.version().references(table.file).iter();
+            references.any(|(at, other)| at == place && other == table)
+        };
+        named && self.inputs.iter().all(stands)
+    }
+
+    /// What the levels behind that of the output have where it works.
+    fn below(&self, levels: &Levels<'_>) -> RangesBelow {
+        if active(Bug::CompactionForgetsBelow) {
+            return RangesBelow::default();
+        }
+        let deeper = levels.refs.iter().skip(self.picked.to + 1).flatten();
+        let range = self.holds().range();
+        below(
+            deeper
+                .copied()
+                .filter(|table| range_of(table).overlaps(&range)),
+        )
+    }
+
+    fn edit(&self, outputs: &Outputs) -> VersionEdit {
+        let inputs = self.inputs.iter();
+        let removed = inputs.map(|(place, table)| Change::table_removed(*place, table));
+        let mut changes: Vec<Change> = removed.collect();
+        match self.picked.trivial {
+            true => changes.extend(self.inputs.iter().map(|(_, table)| Change::TableAdded {
+                place: self.place(),
+                table: table.clone(),
+            })),
+            false => changes.extend(outputs.added()),
+        }
+        VersionEdit { changes }
+    }
+}
+
+/// What a job came to, if it was installed.
+fn did(job: &Job, outputs: &Outputs, bytes_read: u64, installed: bool) -> Option<LevelUse> {
+    let moved = match job.picked.trivial {
+        true => job.inputs.len() as u64,
+        false => 0,
+    };
+    installed.then_some(LevelUse {
+        jobs: 1,
+        tables_moved: moved,
+        bytes_read,
+        bytes_written: outputs.bytes,
+        entries_dropped: outputs.dropped,
+    })
+}
+
+impl Inner {
+    /// As [`crate::Engine::compact_once`]. The caller holds no lock. Several threads may call it at the
+    /// same time.
+    pub fn compact_once(&self) -> Result<bool> {
+        let _gate = read(&self.compactions.gate);
+        self.check_writable()?;
+        match self.take_due() {
+            Some(job) => self.run(job).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    /// Of the families in turn, the first that has something to do.
+    fn take_due(&self) -> Option<Job> {
+        let compactions = &self.compactions;
+        let mut jobs = lock(&compactions.jobs);
+        let version = lock(&self.versions).current().clone();
+        let families: Vec<CfId> = version.families().collect();
+        let next = families.partition_point(|cf| jobs.last.is_some_and(|last| *cf <= last));
+        let (before, from_next) = families.split_at(next);
+        from_next.iter().chain(before).find_map(|cf| {
+            let levels = Levels::of(&version, *cf, None);
+            let options = compactions.shape.pick_options(&levels);
+            let running = jobs.held(*cf);
+            let cursors = jobs.cursors.entry(*cf).or_default();
+            let picked = pick::pick(&levels.state(&running), &options, cursors)?;
+            let last_level = options.last_level;
+            Some(Job::begin(
+                &mut jobs, *cf, &version, &levels, last_level, picked,
+            ))
+        })
+    }
+
+    /// Runs a job to its end. The caller holds the gate.
+    pub(super) fn run(&self, job: Job) -> Result<()> {
+        let ends = Ends {
+            inner: self,
+            id: job.id,
+        };
+        let started = self.world.env.clock.now_ns();
+        let (id, family, from, to) = (job.id, job.cf, job.picked.from, job.picked.to);
+        let (reason, moved, tables) = (job.picked.reason, job.picked.trivial, job.inputs.len());
+        self.events.emit(Event::CompactionBegun {
+            id,
+            family,
+            reason,
+            from,
+            to,
+            tables,
+            bytes: job.picked.bytes,
+        });
+        let mut outputs = Outputs::default();
+        let read = Cell::new(0);
+        let merged = match moved {
+            true => Ok(()),
+            false => self.merge(&job, &read, &mut outputs),
+        };
+        let installed = merged.and_then(|()| self.install(&job, &outputs));
+        self.release(&outputs);
+        let done = installed.map(|installed| did(&job, &outputs, read.get(), installed));
+        // It has a version, and with that its inputs.
+        drop(job);
+        drop(ends);
+        self.unlink_obsolete();
+        let gone = matches!(done, Ok(None)).then(|| "its inputs have gone".to_string());
+        let error = done.as_ref().err().map(ToString::to_string).or(gone);
+        let done = done.map(Option::unwrap_or_default);
+        if let Ok(did) = &done {
+            self.compactions.usage.add(to, *did);
+        }
+        let did = *done.as_ref().unwrap_or(&LevelUse::default());
+        self.events.emit(Event::CompactionFinished {
+            id,
+            family,
+            reason,
+            from,
+            to,
+            tables,
+            moved,
+            tables_written: outputs.tables.len(),
+            bytes_read: read.get(),
+            bytes_written: outputs.bytes,
+            entries_dropped: did.entries_dropped,
+            took: Duration::from_nanos(self.world.env.clock.now_ns() - started),
+            error,
+        });
+        done.map(drop)
+    }
+
+    /// Writes the outputs, durably.
+    fn merge(&self, job: &Job, read: &Cell<u64>, outputs: &mut Outputs) -> Result<()> {
+        let compactions = &self.compactions;
+        let moments = readers::moments_of_merge(&self.ring, &self.readers);
+        let levels = Levels::of(&job.version, job.cf, None);
+        let range = job.holds().range();
+        let next = levels.refs.get(job.picked.to + 1);
+        let grandparents = next.into_iter().flatten().map(|table| Grandparent {
+            range: range_of(table),
+            bytes: table.bytes,
+        });
+        let grandparents = grandparents.filter(|g| g.range.overlaps(&range)).collect();
+        let cutter = Cutter::new(compactions.shape.output_options(), vec![], grandparents);
+        let runs = job.runs.iter().cloned();
+        let inputs = runs.map(|run| RunInput::new(&self.table_files, run, read));
+        let inputs: Vec<RunInput<'_>> = inputs.collect();
+        let mut tombstones = Vec::new();
+        for input in &inputs {
+            tombstones.extend(input.tombstones()?);
+        }
+        let shape = &compactions.shape;
+        let options = shape.write_options(job.picked.to, job.last_level, Creation::Compaction);
+        let recipe = Recipe {
+            place: job.place(),
+            options,
+            cutter,
+            moments,
+            tombstones,
+            below: job.below(&levels),
+            // What is in a table is durable and visible.
+            settled: SeqNo::MAX,
+        };
+        let mut spent = 0;
+        let mut pace = |written: u64| {
+            let all = written + read.get();
+            let more = all.saturating_sub(spent);
+            spent += more;
+            compactions.pace.spent(more, &|| self.check_writable())
+        };
+        let inputs = inputs.into_iter().map(Input::Run).collect();
+        self.write_outputs(inputs, recipe, &mut pace, outputs)?;
+        pace(outputs.bytes)?;
+        self.sync_names(outputs)
+    }
+
+    /// One edit, and the view that comes with it; returns whether the inputs were still there.
+    fn install(&self, job: &Job, outputs: &Outputs) -> Result<bool> {
+        {
+            let mut manifest = lock(&self.manifest);
+            // Again, since the store may be closing.
+            self.check_writable()?;
+            if !job.is_valid(manifest.state()) {
+                return Ok(false);
+            }
+            if active(Bug::UnlinkBeforeEdit) && !job.picked.trivial {
+                for (_, table) in &job.inputs {
+                    let _ = self
+                        .table_files
+                        .storage
+                        .remove(&self.table_files.path(table.file));
+                }
+            }
+            self.append(&mut manifest, &job.edit(outputs))?;
+        }
+        let _writer = lock(&self.writer);
+        self.go_over_to_tables();
+        Ok(true)
+    }
+}
+
+/// A level's number as versions have it.
+fn level_of(level: usize) -> Level {
+    Level(u8::try_from(level).expect("levels are few"))
+}

@@ -1,0 +1,94 @@
+//! A range that somebody wants compacted.
+
+use std::ops::Bound;
+
+use thermocline_base::{CfId, Result, limits};
+use thermocline_compaction::KeyRange;
+use thermocline_compaction::pick::{Manual, pick_range};
+
+use super::job::Job;
+use super::shape::Levels;
+use crate::store::{Engine, Inner};
+use crate::sync::{lock, read, wait};
+
+impl Engine {
+    /// Flushes, and compacts the keys of family `cf` from one bound to the other, which are compared
+    /// bytewise whatever the family's order, until all of them lie in one level and nothing lies there
+    /// that nobody needs: versions that nobody can read any more, and tombstones. So what was deleted
+    /// takes no space afterwards, but for what snapshots and iterators still read.
+    ///
+    /// What is written meanwhile may stay above. A table that only partly lies in the range is compacted
+    /// as a whole.
+    ///
+    /// # Errors
+    /// [`thermocline_base::Error::InvalidArgument`] for a family that was dropped; those of
+    /// [`Engine::flush`] and [`Engine::compact_once`].
+    pub fn compact(&self, cf: CfId, range: (Bound<&[u8]>, Bound<&[u8]>)) -> Result<()> {
+        let inner = &*self.inner;
+        inner.families.check(cf, inner.families.moment())?;
+        self.flush()?;
+        let _settled = inner.background.settled_after();
+        let (first, last, open) = keys_of(range);
+        let range = match open {
+            true => KeyRange::until(&first, &last),
+            false => KeyRange::inclusive(&first, &last),
+        };
+        match first < last || first == last && !open {
+            true => inner.compact_range(cf, &range),
+            false => Ok(()),
+        }
+    }
+}
+
+/// The first key, and the last one, or the first behind.
+fn keys_of((from, to): (Bound<&[u8]>, Bound<&[u8]>)) -> (Vec<u8>, Vec<u8>, bool) {
+    let first = match from {
+        Bound::Unbounded => Vec::new(),
+        Bound::Included(key) => key.to_vec(),
+        Bound::Excluded(key) => {
+            let mut behind = key.to_vec();
+            // Behind the longest key there is none so near: one key more does no harm.
+            if behind.len() < limits::KEY_LEN_MAX {
+                behind.push(0);
+            }
+            behind
+        }
+    };
+    match to {
+        Bound::Unbounded => (first, vec![u8::MAX; limits::KEY_LEN_MAX], false),
+        Bound::Included(key) => (first, key.to_vec(), false),
+        Bound::Excluded(key) => (first, key.to_vec(), true),
+    }
+}
+
+impl Inner {
+    fn compact_range(&self, cf: CfId, range: &KeyRange<'_>) -> Result<()> {
+        let before = lock(&self.versions).next_file();
+        loop {
+            let _gate = read(&self.compactions.gate);
+            // Again, since the store may be closing.
+            self.check_writable()?;
+            let compactions = &self.compactions;
+            let mut jobs = lock(&compactions.jobs);
+            let version = lock(&self.versions).current().clone();
+            let levels = Levels::of(&version, cf, Some(before));
+            let options = compactions.shape.pick_options(&levels);
+            let running = jobs.held(cf);
+            match pick_range(&levels.state(&running), &options, range, before) {
+                Manual::Job(picked) => {
+                    let last_level = options.last_level;
+                    let job = Job::begin(&mut jobs, cf, &version, &levels, last_level, *picked);
+                    drop(jobs);
+                    drop(levels);
+                    drop(version);
+                    self.run(job)?;
+                }
+                Manual::Wait => {
+                    debug_assert!(!running.is_empty(), "nobody will end this wait");
+                    drop(wait(&compactions.ended, jobs));
+                }
+                Manual::Done => return Ok(()),
+            }
+        }
+    }
+}

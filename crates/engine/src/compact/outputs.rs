@@ -1,0 +1,353 @@
+//! The one way in which a store writes tables: sources are merged, what nobody needs is left out, and
+//! the rest goes into tables of a bounded size.
+//!
+//! # Steps
+//! 1. *Merge* the inputs in the order of keys, and ask `compaction::retain` what stays.
+//! 2. *Cut* between keys, by size (`compaction::output`) and where a table nears a limit of its format.
+//!    A range tombstone lies in every table that has a part of it, cut to where that table begins and
+//!    ends.
+//! 3. *Sync* each table's file as it is finished, then, once for all, the folder.
+//!
+//! The caller names the tables in an edit, and then ends the pins.
+//!
+//! # Invariants
+//! 1. *No table without its name.* A file is named by an edit only when its bytes and its name are
+//!    durable; what no edit names goes: now, as obsolete, or at the next open.
+//! 2. *Tables of one job are apart.* A key, and a part of a range tombstone, is in one of them.
+//! 3. *Order.* Moments are asked for after what is settled is known, and before anything is read.
+//!
+//! # What is left out
+//! The argument is that of `compaction::retain`. Its horizon is what was visible when the moments were
+//! asked for: whoever registers later reads there or after (`readers`), and so does a `get`, which loads
+//! the view first and then what is visible: if its view has the outputs, what it finds visible is no
+//! older than their horizon. "Below" are the tables of the version that the caller holds. Jobs that run
+//! meanwhile move what lies there, only downwards, and add no key.
+//!
+//! Tables may forget a record, and later what hid it, while the generation that had it is still named, and
+//! comes back after a crash. Then all younger generations come back with it (`flush`, 4), and what hid it is
+//! in one of them.
+//!
+//! A failed sync of the folder poisons the store: names that somebody else has made there may be lost,
+//! and no later sync would tell. Any other failure leaves files that nobody names, and nothing else.
+
+use std::cmp::Reverse;
+
+use thermocline_base::planted::{Bug, active};
+use thermocline_base::{Error, FileId, Kind, Result, SeqNo};
+use thermocline_compaction::RangeTombstone;
+use thermocline_compaction::merge::{Merge, Source};
+use thermocline_compaction::output::Cutter;
+use thermocline_compaction::retain::{Decision, Moments, RangesBelow, Retain};
+use thermocline_sst::{
+    KeyRef, TOMBSTONES_LEN_MAX, TableMeta, TableWriter, Value, WriteOptions, sites,
+};
+use thermocline_version::{BlobBytes, Change, FileKind, KeyRange, Place, TableRef};
+
+use super::input::Input;
+use crate::store::Inner;
+use crate::sync::{Arc, lock};
+use crate::write::busy;
+
+/// Ids of files that are reserved by one edit.
+const IDS_AHEAD: u64 = 64;
+
+/// Records after which a job looks whether the store is being closed.
+const LOOK_EVERY: u64 = 256;
+
+/// What a job has made so far.
+#[derive(Debug, Default)]
+pub(crate) struct Outputs {
+    /// All files, pinned.
+    files: Vec<FileId>,
+    pub tables: Vec<(Place, Arc<TableRef>)>,
+    /// Bytes of the tables.
+    pub bytes: u64,
+    /// Entries that were read and not written.
+    pub dropped: u64,
+}
+
+impl Outputs {
+    /// What an edit says of the tables.
+    pub fn added(&self) -> impl Iterator<Item = Change> {
+        self.tables.iter().map(|(place, table)| Change::TableAdded {
+            place: *place,
+            table: table.clone(),
+        })
+    }
+
+    /// Whether files were made, whatever became of them.
+    pub fn has_files(&self) -> bool {
+        !self.files.is_empty()
+    }
+}
+
+/// What is to become of a merge.
+pub(crate) struct Recipe<'a> {
+    /// Of the outputs.
+    pub place: Place,
+    pub options: WriteOptions,
+    pub cutter: Cutter<'a>,
+    pub moments: Moments,
+    /// All range tombstones of the inputs.
+    pub tombstones: Vec<RangeTombstone>,
+    pub below: RangesBelow,
+    /// The last seqno that is durable and visible: a newer entry is refused.
+    pub settled: SeqNo,
+}
+
+impl Inner {
+    /// Writes what stays of `inputs`, which are given newest first. `pace` is called from time to time,
+    /// with the bytes of outputs so far, and may end it.
+    ///
+    /// # Errors
+    /// Those of reading and writing, of `pace`, [`Error::Closed`]; [`Error::Busy`] for an entry that is
+    /// not settled. The caller lets go of the outputs ([`Inner::release`]) in every case.
+    pub fn write_outputs(
+        &self,
+        inputs: Vec<Input<'_>>,
+        recipe: Recipe<'_>,
+        pace: &mut dyn FnMut(u64) -> Result<()>,
+        outputs: &mut Outputs,
+    ) -> Result<()> {
+        let cf = recipe.place.cf;
+        let mut retain = Retain::new(recipe.moments, recipe.tombstones, recipe.below);
+        let tombstones = retain.tombstones().to_vec();
+        let mut writing = Writing::new(self, recipe.place, recipe.options, recipe.cutter);
+        let mut tombstones = tombstones.into_iter().peekable();
+        let mut merge = Merge::new(inputs);
+        merge.seek(b"", SeqNo::MAX)?;
+        for seen in 1u64.. {
+            let Some((input, head)) = merge.source().and_then(|s| Some((s, s.head()?))) else {
+                break;
+            };
+            if head.seqno > recipe.settled {
+                // Its group is about to be.
+                return Err(busy("for writes in flight"));
+            }
+            if head.kind == Kind::RangeDelete {
+                let why = "a range tombstone cannot be flushed by this version";
+                return Err(Error::Unsupported(why.into()));
+            }
+            if seen.is_multiple_of(LOOK_EVERY) {
+                self.check_writable()?;
+                pace(outputs.bytes + writing.bytes())?;
+            }
+            let key = head.user_key;
+            let decision = match self.families.exists(cf, key) {
+                true => retain.decide(head),
+                false => Decision::Drop,
+            };
+            outputs.dropped += 1;
+            if decision != Decision::Drop {
+                while let Some(tombstone) = tombstones.next_if(|t| *t.start <= *key) {
+                    writing.begin_tombstone(tombstone, outputs)?;
+                }
+                writing.go_to(key, outputs)?;
+                if let Decision::KeepAfterDelete(delete) = decision {
+                    let delete = KeyRef::new(key, delete);
+                    writing.add(delete, Kind::Delete, Value::Inline(b""), outputs)?;
+                    outputs.dropped -= 1;
+                }
+                let key = KeyRef::new(key, head.seqno);
+                writing.add(key, head.kind, input.value(), outputs)?;
+                outputs.dropped -= 1;
+            }
+            merge.advance()?;
+        }
+        for tombstone in tombstones {
+            writing.begin_tombstone(tombstone, outputs)?;
+        }
+        writing.finish(outputs)
+    }
+
+    /// Makes the names of all outputs durable.
+    pub fn sync_names(&self, outputs: &Outputs) -> Result<()> {
+        if !outputs.has_files() || active(Bug::NameBeforeSync) {
+            return Ok(());
+        }
+        let storage = &self.world.env.storage;
+        let synced = storage.sync_dir(&self.dir, sites::FILE_NAMED);
+        // What is durable of the folder is unknown, and asking again might not tell.
+        synced.map_err(|error| self.poison.poison(error))
+    }
+
+    /// Ends the pins: the edit is installed, or there will be none and the files are obsolete.
+    pub fn release(&self, outputs: &Outputs) {
+        let mut versions = lock(&self.versions);
+        let files = outputs.files.iter();
+        files.for_each(|file| versions.unpin_output(*file));
+    }
+
+    fn pin_table(&self) -> Result<FileId> {
+        loop {
+            if let Some(file) = lock(&self.versions).pin_output(FileKind::Table) {
+                return Ok(file);
+            }
+            self.poison.check()?;
+            // Under one lock: the reservation says what no id of any kind is below.
+            let mut manifest = lock(&self.manifest);
+            let reservation = lock(&self.versions).reservation(manifest.state(), IDS_AHEAD);
+            self.append(&mut manifest, &reservation)?;
+        }
+    }
+}
+
+/// The table that is being written, and the range tombstones that reach into it.
+struct Writing<'a> {
+    inner: &'a Inner,
+    place: Place,
+    options: WriteOptions,
+    cutter: Cutter<'a>,
+    table: Option<(FileId, TableWriter)>,
+    /// Where the table begins; at first everywhere.
+    begin: Option<Vec<u8>>,
+    /// Those that begin before the last key and end behind where the table begins.
+    tombstones: Vec<RangeTombstone>,
+    /// What they will take.
+    tombstone_bytes: usize,
+}
+
+impl<'a> Writing<'a> {
+    fn new(
+        inner: &'a Inner,
+        place: Place,
+        options: WriteOptions,
+        cutter: Cutter<'a>,
+    ) -> Writing<'a> {
+        Writing {
+            inner,
+            place,
+            options,
+            cutter,
+            table: None,
+            begin: None,
+            tombstones: Vec::new(),
+            tombstone_bytes: 0,
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        let table = self.table.as_ref().map_or(0, |(_, table)| table.bytes());
+        table + self.tombstone_bytes as u64
+    }
+
+    /// Ends tables that end before `key`, which ascends.
+    fn go_to(&mut self, key: &[u8], outputs: &mut Outputs) -> Result<()> {
+        loop {
+            let full = self
+                .table
+                .as_ref()
+                .is_some_and(|(_, table)| table.is_full());
+            let bytes = match full || self.tombstone_bytes > TOMBSTONES_LEN_MAX / 2 {
+                true => u64::MAX,
+                false => self.bytes(),
+            };
+            match self.cutter.cut_before(key, bytes) {
+                Some(at) => self.end_table(Some(at), outputs)?,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    fn begin_tombstone(&mut self, tombstone: RangeTombstone, outputs: &mut Outputs) -> Result<()> {
+        self.go_to(&tombstone.start, outputs)?;
+        self.tombstone_bytes += bytes_of(&tombstone);
+        self.tombstones.push(tombstone);
+        Ok(())
+    }
+
+    fn add(
+        &mut self,
+        key: KeyRef<'_>,
+        kind: Kind,
+        value: Value<'_>,
+        outputs: &mut Outputs,
+    ) -> Result<()> {
+        self.table(outputs)?.add(key, kind, value)
+    }
+
+    fn table(&mut self, outputs: &mut Outputs) -> Result<&mut TableWriter> {
+        if self.table.is_none() {
+            let file = self.inner.pin_table()?;
+            outputs.files.push(file);
+            let files = &self.inner.table_files;
+            let (path, identity) = (files.path(file), files.identity(file));
+            let (storage, cf) = (&*files.storage, self.place.cf);
+            let made = TableWriter::create(storage, &path, identity, cf, self.options)?;
+            self.table = Some((file, made));
+        }
+        let (_, table) = self.table.as_mut().expect("it was made above");
+        Ok(table)
+    }
+
+    /// Ends the table before `at`, or behind everything. If nothing lies there it is none.
+    fn end_table(&mut self, at: Option<Vec<u8>>, outputs: &mut Outputs) -> Result<()> {
+        let (begin, end) = (self.begin.as_deref(), at.as_deref());
+        let pieces = self.tombstones.iter().filter_map(|t| t.cut(begin, end));
+        let mut pieces: Vec<RangeTombstone> = pieces.collect();
+        // Those that were cut where the table begins, begin together.
+        pieces.sort_by(|a, b| (&a.start, Reverse(a.seqno)).cmp(&(&b.start, Reverse(b.seqno))));
+        for piece in &pieces {
+            let start = KeyRef::new(&piece.start, piece.seqno);
+            let end = Value::Inline(&piece.end);
+            self.table(outputs)?.add(start, Kind::RangeDelete, end)?;
+        }
+        if let Some((file, table)) = self.table.take() {
+            let table = reference(file, table.finish()?);
+            outputs.bytes += table.bytes;
+            outputs.tables.push((self.place, Arc::new(table)));
+        }
+        let reaches = |t: &RangeTombstone| at.as_ref().is_some_and(|at| t.end > *at);
+        self.tombstones.retain(reaches);
+        self.tombstone_bytes = self.tombstones.iter().map(bytes_of).sum();
+        self.begin = at;
+        Ok(())
+    }
+
+    fn finish(mut self, outputs: &mut Outputs) -> Result<()> {
+        self.end_table(None, outputs)
+    }
+}
+
+/// About what a range tombstone takes in a table.
+fn bytes_of(tombstone: &RangeTombstone) -> usize {
+    tombstone.start.len() + tombstone.end.len() + 16
+}
+
+/// The reference to all of a table.
+pub(crate) fn reference(file: FileId, meta: TableMeta) -> TableRef {
+    let of = meta.properties;
+    let (smallest, largest) = of.smallest.zip(of.largest).expect("a table has an entry");
+    let (smallest_seqno, largest_seqno) = of.seqnos.expect("a table has an entry");
+    let blobs = of.blobs.iter().map(|blob| BlobBytes {
+        file: blob.file,
+        bytes: blob.bytes,
+    });
+    let range = match largest.seqno {
+        // A range tombstone reaches furthest.
+        SeqNo::MAX => KeyRange::until(smallest.user_key, largest.user_key),
+        _ => KeyRange::inclusive(smallest.user_key, largest.user_key),
+    };
+    TableRef {
+        file,
+        file_bytes: meta.bytes,
+        bytes: meta.bytes,
+        entries: of.entries + of.range_tombstones,
+        deletes: of.deletes + of.range_tombstones,
+        range,
+        limited_below: false,
+        limited_above: false,
+        smallest_seqno,
+        largest_seqno,
+        blobs: blobs.collect(),
+    }
+}
+
+/// `tables` as what lies below a merge.
+pub(crate) fn below<'v>(tables: impl IntoIterator<Item = &'v Arc<TableRef>>) -> RangesBelow {
+    RangesBelow::new(
+        tables
+            .into_iter()
+            .map(|table| super::shape::range_of(table)),
+    )
+}

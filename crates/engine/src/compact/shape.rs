@@ -1,0 +1,162 @@
+//! The levels of a version as the picker sees them, and how they should be.
+
+use thermocline_base::options::{CompactionOptions, Options};
+use thermocline_base::{CfId, FileId};
+use thermocline_compaction::KeyRange;
+use thermocline_compaction::output::OutputOptions;
+use thermocline_compaction::pick::{Held, PickOptions, State, Table, pending_bytes, runs};
+use thermocline_sst::{Compression, Creation, WriteOptions};
+use thermocline_version::{Level, PartitionId, TableRef, Version};
+
+use crate::sync::Arc;
+
+/// A job takes no table that it need not take beyond so many of the largest.
+const JOB_TABLES: u64 = 25;
+
+/// A table overlaps at most so many of the largest two levels below, where it can be cut.
+const GRANDPARENT_TABLES: u64 = 10;
+
+/// The level of Zstandard: the fastest.
+const ZSTD_LEVEL: i32 = 1;
+
+/// How the levels of a store should be.
+#[derive(Debug, Clone)]
+pub(crate) struct Shape {
+    options: CompactionOptions,
+    table_bytes: u64,
+    base_bytes: u64,
+}
+
+/// The levels of a family.
+pub(crate) struct Levels<'v> {
+    /// By level: of level 0 newest first, of others in key order.
+    pub refs: Vec<Vec<&'v Arc<TableRef>>>,
+    tables: Vec<Vec<Table<'v>>>,
+}
+
+impl<'v> Levels<'v> {
+    /// Those of a version, without the newest tables of level 0 whose files have numbers from `before`
+    /// on.
+    pub fn of(version: &'v Version, cf: CfId, before: Option<FileId>) -> Levels<'v> {
+        let partition = version.partition(cf, PartitionId::WHOLE);
+        let levels = partition.into_iter().flat_map(|p| p.levels());
+        let refs = levels.map(|(level, tables)| {
+            let too_new = |table: &&Arc<TableRef>| {
+                level == Level::ZERO && before.is_some_and(|before| table.file >= before)
+            };
+            tables.iter().skip_while(too_new).collect()
+        });
+        let refs: Vec<Vec<&Arc<TableRef>>> = refs.collect();
+        let table = |table: &&'v Arc<TableRef>| Table {
+            file: table.file,
+            range: range_of(table),
+            bytes: table.bytes,
+            smallest_seqno: table.smallest_seqno,
+            largest_seqno: table.largest_seqno,
+            has_tombstones: table.deletes > 0,
+        };
+        let tables = refs.iter().map(|level| level.iter().map(table).collect());
+        Levels {
+            tables: tables.collect(),
+            refs,
+        }
+    }
+
+    /// Them, beside jobs that hold this.
+    pub fn state<'s>(&'s self, running: &'s [Held]) -> State<'s> {
+        State {
+            levels: &self.tables,
+            running,
+        }
+    }
+
+    /// The deepest one that has tables.
+    fn deepest(&self) -> usize {
+        self.refs.len().saturating_sub(1)
+    }
+
+    /// Of these places in level 0, newest first, the runs.
+    pub fn runs(&self, places: &[usize]) -> Vec<Vec<Arc<TableRef>>> {
+        let tables: Vec<Table<'_>> = places.iter().map(|n| self.tables[0][*n]).collect();
+        let all = |run: std::ops::Range<usize>| run.map(|n| self.refs[0][places[n]].clone());
+        runs(&tables)
+            .into_iter()
+            .map(|run| all(run).collect())
+            .collect()
+    }
+}
+
+impl Shape {
+    pub fn new(options: &Options) -> Shape {
+        Shape {
+            options: options.compaction.clone(),
+            table_bytes: options.table_bytes(),
+            base_bytes: options.base_bytes(),
+        }
+    }
+
+    /// For a family with these levels.
+    pub fn pick_options(&self, levels: &Levels<'_>) -> PickOptions {
+        let own = usize::try_from(self.options.levels).expect("at most 7");
+        PickOptions {
+            last_level: own.max(levels.deepest()),
+            level0_tables: usize::try_from(self.options.level0_tables).unwrap_or(usize::MAX),
+            level0_bytes: self.base_bytes,
+            base_bytes: self.base_bytes,
+            multiplier: self.options.multiplier,
+            dynamic: self.options.dynamic != 0,
+            job_bytes_max: self.table_bytes.saturating_mul(JOB_TABLES),
+            grandparent_bytes_max: self.table_bytes.saturating_mul(GRANDPARENT_TABLES),
+        }
+    }
+
+    pub fn output_options(&self) -> OutputOptions {
+        OutputOptions {
+            target_bytes: self.table_bytes,
+            grandparent_bytes_max: self.table_bytes.saturating_mul(GRANDPARENT_TABLES),
+        }
+    }
+
+    /// For tables of this level.
+    pub fn write_options(&self, level: usize, last_level: usize, why: Creation) -> WriteOptions {
+        let codec = match level {
+            0 => self.options.compression_level0,
+            _ if level >= last_level => self.options.compression_last,
+            _ => self.options.compression,
+        };
+        let compression = match codec {
+            0 => Compression::None,
+            1 => Compression::Lz4,
+            _ => Compression::Zstd(ZSTD_LEVEL),
+        };
+        let block_bytes = usize::try_from(self.options.block_bytes).expect("at most 1 MiB");
+        WriteOptions {
+            block_bytes,
+            compression,
+            creation: why,
+            ..WriteOptions::default()
+        }
+    }
+
+    /// The runs in level 0 of the family that has most of them, and about how many bytes wait to be
+    /// read and written, in all families.
+    pub fn debt(&self, version: &Version) -> (u64, u64) {
+        let mut debt = (0, 0);
+        for cf in version.families() {
+            let levels = Levels::of(version, cf, None);
+            let state = levels.state(&[]);
+            debt.0 = runs(state.level(0)).len().max(debt.0);
+            debt.1 += pending_bytes(&state, &self.pick_options(&levels));
+        }
+        (debt.0 as u64, debt.1)
+    }
+}
+
+/// Where the keys of a table lie.
+pub(crate) fn range_of(table: &TableRef) -> KeyRange<'_> {
+    KeyRange {
+        first: table.range.smallest(),
+        last: table.range.largest(),
+        open: table.range.is_open(),
+    }
+}
