@@ -48,7 +48,7 @@
 //! Who holds an older view reads the generations on; their zones stay until he has gone.
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::path::Path;
 
@@ -84,7 +84,7 @@ impl Engine {
 }
 
 impl Inner {
-    fn seal_active(&self) -> Result<()> {
+    pub(crate) fn seal_active(&self) -> Result<()> {
         let mut writer = lock(&self.writer);
         self.check_writable()?;
         if writer.active.is_empty() {
@@ -94,8 +94,18 @@ impl Inner {
         self.rotate(&mut writer, &mut self.lock_next())
     }
 
-    /// As [`Engine::flush`], of what is sealed. The caller does not hold the writer's lock.
+    /// As [`Engine::flush`], of what is sealed. The caller holds no lock. A store without threads does the
+    /// compactions that are due then.
     pub fn flush(&self) -> Result<usize> {
+        let flushed = self.flush_sealed()?;
+        if !self.world.background {
+            while self.compact_once()? {}
+        }
+        Ok(flushed)
+    }
+
+    /// As [`Inner::flush`], and no more.
+    pub fn flush_sealed(&self) -> Result<usize> {
         let flushing = lock(&self.flushing);
         self.check_writable()?;
         let generations = self.to_flush();
@@ -122,9 +132,6 @@ impl Inner {
         drop(generations);
         drop(flushing);
         self.reclaim()?;
-        if !self.world.background {
-            while self.compact_once()? {}
-        }
         Ok(flushed)
     }
 

@@ -210,6 +210,8 @@ impl Engine {
 impl Inner {
     /// As [`Engine::reclaim`]. The caller does not hold the writer's lock.
     pub fn reclaim(&self) -> Result<usize> {
+        // Readers may have let go of tables, too.
+        self.unlink_obsolete();
         let mut all = 0;
         loop {
             let checked = self.find_dead();

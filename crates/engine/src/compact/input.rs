@@ -25,7 +25,7 @@ const AHEAD_BYTES: usize = 256 << 10;
 /// A source with values.
 pub(crate) enum Input<'a> {
     Generation(GenerationInput<'a>),
-    Run(RunInput<'a>),
+    Run(Box<RunInput<'a>>),
 }
 
 impl Input<'_> {

@@ -98,6 +98,11 @@ impl Job {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn family(&self) -> CfId {
+        self.cf
+    }
+
     fn holds(&self) -> &Held {
         &self.picked.holds
     }
@@ -174,7 +179,7 @@ impl Inner {
     }
 
     /// Of the families in turn, the first that has something to do.
-    fn take_due(&self) -> Option<Job> {
+    pub(super) fn take_due(&self) -> Option<Job> {
         let compactions = &self.compactions;
         let mut jobs = lock(&compactions.jobs);
         let version = lock(&self.versions).current().clone();
@@ -289,8 +294,8 @@ impl Inner {
             spent += more;
             compactions.pace.spent(more, &|| self.check_writable())
         };
-        let inputs = inputs.into_iter().map(Input::Run).collect();
-        self.write_outputs(inputs, recipe, &mut pace, outputs)?;
+        let inputs = inputs.into_iter().map(|run| Input::Run(Box::new(run)));
+        self.write_outputs(inputs.collect(), recipe, &mut pace, outputs)?;
         pace(outputs.bytes)?;
         self.sync_names(outputs)
     }

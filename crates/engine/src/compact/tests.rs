@@ -1,1 +1,281 @@
+//! Whatever is compacted, held, dropped or killed meanwhile, reads stay as they were. That levels and age
+//! are kept, the manifest's state checks at every edit of a debug build.
 
+mod faults;
+mod jobs;
+mod ranges;
+
+use std::path::Path;
+
+use thermocline_base::CfId;
+use thermocline_base::options::Options;
+use thermocline_testkit::{Replay, Rng, seeds};
+use thermocline_version::Level;
+
+use super::job::Job;
+use crate::flush::tests::{Model, check_now, check_then, delete, families, put};
+use crate::tests::Machine;
+use crate::{Engine, Snapshot};
+
+const PM: u64 = 4 << 20;
+
+/// Tables of a few keys, and levels of a few tables.
+fn tiny() -> Options {
+    let mut options = Options {
+        pm: PM,
+        ..Options::default()
+    };
+    options.pm_region.part_bytes_first = 256 << 10;
+    options.compaction.table_bytes = 2 << 10;
+    options.compaction.base_bytes = 6 << 10;
+    options.compaction.multiplier = 2;
+    options.compaction.block_bytes = 512;
+    options.compaction.compression = 0;
+    options.compaction.compression_last = 0;
+    options
+}
+
+fn any(rng: &mut Rng) -> Options {
+    let mut options = tiny();
+    let compaction = &mut options.compaction;
+    compaction.level0_tables = 1 + rng.below(4) as u64;
+    compaction.base_bytes = (1 + rng.below(12) as u64) << 10;
+    compaction.table_bytes = (1 + rng.below(4) as u64) << 10;
+    compaction.multiplier = 2 + rng.below(3) as u64;
+    compaction.levels = 1 + rng.below(6) as u64;
+    compaction.dynamic = u64::from(rng.one_in(2));
+    compaction.compression_level0 = rng.below(3) as u64;
+    compaction.compression = rng.below(3) as u64;
+    compaction.compression_last = rng.below(3) as u64;
+    options
+}
+
+fn open(machine: &Machine, options: &Options) -> Engine {
+    Engine::open(machine.world(), Path::new("/db"), options.clone()).unwrap()
+}
+
+/// Tables by level, of all families.
+fn levels(engine: &Engine) -> Vec<usize> {
+    let version = engine.inner.view.load().tables.version().clone();
+    let mut levels = vec![0; usize::from(Level::MAX.0) + 1];
+    for (place, _) in version.tables() {
+        levels[usize::from(place.level.0)] += 1;
+    }
+    levels
+}
+
+fn deepest(engine: &Engine) -> usize {
+    levels(engine).iter().rposition(|n| *n > 0).unwrap_or(0)
+}
+
+fn flush(engine: &Engine) {
+    engine.inner.seal_active().unwrap();
+    engine.inner.flush_sealed().unwrap();
+}
+
+/// What the tests of a run have met.
+#[derive(Debug, Default)]
+struct Met {
+    jobs: u64,
+    moved: u64,
+    dropped: u64,
+    side_by_side: u64,
+    deep: u64,
+}
+
+/// A store that is written, flushed and compacted, and what it must show.
+struct Story {
+    machine: Machine,
+    options: Options,
+    engine: Engine,
+    families: Vec<crate::Family>,
+    models: Vec<Model>,
+    held: Vec<(Snapshot, Vec<Model>)>,
+    /// Begun, and not run yet.
+    jobs: Vec<Job>,
+    keys: Vec<Vec<u8>>,
+    met: Met,
+}
+
+impl Story {
+    fn begin(options: Options) -> Story {
+        let machine = Machine::new(PM);
+        let engine = open(&machine, &options);
+        let key = |n: u8| [&b"kk"[..usize::from(n % 3)], &[n]].concat();
+        Story {
+            families: families(&engine),
+            models: vec![Model::new(), Model::new()],
+            keys: (0..200).map(key).collect(),
+            machine,
+            options,
+            engine,
+            held: Vec::new(),
+            jobs: Vec::new(),
+            met: Met::default(),
+        }
+    }
+
+    fn write(&mut self, rng: &mut Rng) {
+        let at = rng.below(2);
+        let (cf, key) = (self.families[at].id, rng.pick(&self.keys));
+        if rng.one_in(4) {
+            delete(&self.engine, cf, key);
+            self.models[at].remove(key);
+        } else {
+            let filler = rng.next_u64().to_le_bytes();
+            let value: Vec<u8> = filler.into_iter().cycle().take(rng.below(200)).collect();
+            put(&self.engine, cf, key, &value);
+            self.models[at].insert(key.clone(), value);
+        }
+    }
+
+    /// Begins a job, if one is due.
+    fn begin_job(&mut self) {
+        let job = self.engine.inner.take_due();
+        self.met.side_by_side += u64::from(job.is_some() && !self.jobs.is_empty());
+        self.jobs.extend(job);
+    }
+
+    fn end_job(&mut self, rng: &mut Rng) {
+        if self.jobs.is_empty() {
+            return;
+        }
+        let job = self.jobs.remove(rng.below(self.jobs.len()));
+        self.engine.inner.run(job).unwrap();
+    }
+
+    fn check(&self) {
+        check_now(&self.engine, &self.families, &self.models, &self.keys);
+        for (snapshot, models) in &self.held {
+            check_then(snapshot, &self.families, models, &self.keys);
+        }
+    }
+
+    fn count(&mut self) {
+        let levels = self.engine.metrics().compaction.levels;
+        let sum = |of: fn(&crate::LevelUse) -> u64| levels[1..].iter().map(of).sum::<u64>();
+        self.met.jobs += sum(|level| level.jobs);
+        self.met.moved += sum(|level| level.tables_moved);
+        self.met.dropped += sum(|level| level.entries_dropped);
+        self.met.deep = self.met.deep.max(deepest(&self.engine) as u64);
+    }
+
+    fn reopen(&mut self, killed: bool) {
+        self.count();
+        self.jobs.clear();
+        if killed {
+            self.machine = self.machine.killed();
+        } else {
+            self.engine.close().unwrap();
+            // They read on.
+            self.check_held();
+        }
+        self.held.clear();
+        self.engine = open(&self.machine, &self.options);
+        self.check();
+    }
+
+    fn check_held(&self) {
+        for (snapshot, models) in &self.held {
+            check_then(snapshot, &self.families, models, &self.keys);
+        }
+    }
+
+    fn step(&mut self, rng: &mut Rng) {
+        match rng.below(1000) {
+            0..850 => self.write(rng),
+            850..880 => flush(&self.engine),
+            880..910 if self.jobs.len() < 3 => self.begin_job(),
+            910..950 => self.end_job(rng),
+            950..960 if self.jobs.is_empty() => while self.engine.compact_once().unwrap() {},
+            960..970 => {
+                let models = self.models.clone();
+                self.held.push((self.engine.snapshot(), models));
+            }
+            970..985 if !self.held.is_empty() => drop(self.held.remove(rng.below(self.held.len()))),
+            985..995 => self.check(),
+            995 if self.jobs.is_empty() => self.compact_any(rng),
+            996 => self.reopen(true),
+            997 => self.reopen(false),
+            _ => {}
+        }
+    }
+
+    fn compact_any(&mut self, rng: &mut Rng) {
+        let cf = self.families[rng.below(2)].id;
+        let (from, to) = (
+            ranges::bound(&self.keys, rng),
+            ranges::bound(&self.keys, rng),
+        );
+        let as_bytes = |bound: &std::ops::Bound<Vec<u8>>| bound.as_ref().map(|key| key.to_vec());
+        let (from, to) = (as_bytes(&from), as_bytes(&to));
+        let range = (from.as_ref().map(|k| &k[..]), to.as_ref().map(|k| &k[..]));
+        self.engine.compact(cf, range).unwrap();
+        self.check();
+    }
+}
+
+#[test]
+fn whatever_is_compacted_reads_as_before() {
+    let mut all = Met::default();
+    for seed in seeds(0..24) {
+        let _replay = Replay("-p thermocline-engine whatever_is_compacted", seed);
+        let mut rng = Rng::new(seed);
+        let options = any(&mut rng);
+        let mut story = Story::begin(options);
+        for _ in 0..2500 {
+            story.step(&mut rng);
+        }
+        story.check();
+        while !story.jobs.is_empty() {
+            story.end_job(&mut rng);
+        }
+        while story.engine.compact_once().unwrap() {}
+        story.check();
+        assert_eq!(story.engine.inner.compaction_debt().1, 0);
+        story.count();
+        all.jobs += story.met.jobs;
+        all.moved += story.met.moved;
+        all.dropped += story.met.dropped;
+        all.side_by_side += story.met.side_by_side;
+        all.deep = all.deep.max(story.met.deep);
+    }
+    println!("{all:?}");
+    let enough = all.jobs > 300 && all.moved > 20 && all.dropped > 1000 && all.deep > 3;
+    assert!(
+        enough && all.side_by_side > 50 || seeds(0..2).len() == 1,
+        "{all:?}"
+    );
+}
+
+#[test]
+fn a_store_that_had_deeper_levels_keeps_them() {
+    let machine = Machine::new(PM);
+    let mut options = tiny();
+    options.compaction.dynamic = 0;
+    let engine = open(&machine, &options);
+    let mut model = Model::new();
+    let mut rng = Rng::new(1);
+    let cf = CfId::DEFAULT;
+    for n in 0..600u64 {
+        let key = rng.below(1000).to_be_bytes().to_vec();
+        put(&engine, cf, &key, &[1; 100]);
+        model.insert(key, vec![1; 100]);
+        if n % 100 == 99 {
+            engine.flush().unwrap();
+        }
+    }
+    let before = deepest(&engine);
+    assert!(before > 2, "{:?}", levels(&engine));
+    engine.close().unwrap();
+    options.compaction.levels = 1;
+    let engine = open(&machine, &options);
+    put(&engine, cf, b"k", b"v");
+    model.insert(b"k".to_vec(), b"v".to_vec());
+    engine.flush().unwrap();
+    let range = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
+    engine.compact(cf, range).unwrap();
+    assert_eq!(deepest(&engine), before);
+    let keys: Vec<Vec<u8>> = model.keys().cloned().collect();
+    check_now(&engine, &[crate::Family::DEFAULT], &[model], &keys);
+}

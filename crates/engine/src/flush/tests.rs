@@ -12,7 +12,7 @@ use crate::{Cursor, Durability, Family, Snapshot};
 
 const PM: u64 = 4 << 20;
 
-type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+pub(crate) type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
 fn options() -> Options {
     let mut options = Options {
@@ -28,34 +28,34 @@ fn open(machine: &Machine) -> Engine {
     Engine::open(machine.world(), Path::new("/db"), options()).unwrap()
 }
 
-fn put(engine: &Engine, cf: CfId, key: &[u8], value: &[u8]) {
+pub(crate) fn put(engine: &Engine, cf: CfId, key: &[u8], value: &[u8]) {
     let mut batch = WriteBatch::new();
     batch.put(cf, key, value).unwrap();
     engine.write(batch.iter(), Durability::Immediate).unwrap();
 }
 
-fn delete(engine: &Engine, cf: CfId, key: &[u8]) {
+pub(crate) fn delete(engine: &Engine, cf: CfId, key: &[u8]) {
     let mut batch = WriteBatch::new();
     batch.delete(cf, key).unwrap();
     engine.write(batch.iter(), Durability::Immediate).unwrap();
 }
 
-fn get(engine: &Engine, key: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn get(engine: &Engine, key: &[u8]) -> Option<Vec<u8>> {
     engine.get(CfId::DEFAULT, key, <[u8]>::to_vec).unwrap()
 }
 
-fn tables(engine: &Engine) -> usize {
+pub(crate) fn tables(engine: &Engine) -> usize {
     engine.inner.view.load().tables.version().file_count()
 }
 
-fn files(machine: &Machine) -> usize {
+pub(crate) fn files(machine: &Machine) -> usize {
     let names = machine.world().env.storage.list(Path::new("/db")).unwrap();
     let tables = names.iter().filter(|name| name.ends_with(".sst"));
     tables.count()
 }
 
 /// All that a cursor shows, there and back.
-fn check_cursor(mut cursor: Cursor, model: &Model) {
+pub(crate) fn check_cursor(mut cursor: Cursor, model: &Model) {
     let mut wanted: Vec<_> = model.iter().collect();
     if cursor.is_reverse() {
         wanted.reverse();
@@ -100,23 +100,28 @@ fn keys() -> impl Iterator<Item = Vec<u8>> {
     })
 }
 
-fn check_now(engine: &Engine, families: &[Family], models: &[Model]) {
+pub(crate) fn check_now(engine: &Engine, families: &[Family], models: &[Model], keys: &[Vec<u8>]) {
     for (family, model) in families.iter().zip(models) {
-        for key in keys() {
-            let found = engine.get(family.id, &key, <[u8]>::to_vec).unwrap();
-            assert_eq!(found.as_ref(), model.get(&key), "{key:?}");
+        for key in keys {
+            let found = engine.get(family.id, key, <[u8]>::to_vec).unwrap();
+            assert_eq!(found.as_ref(), model.get(key), "{key:?}");
         }
         check_cursor(engine.cursor(*family).unwrap(), model);
     }
 }
 
-fn check_then(snapshot: &Snapshot, families: &[Family], models: &[Model]) {
+pub(crate) fn check_then(
+    snapshot: &Snapshot,
+    families: &[Family],
+    models: &[Model],
+    keys: &[Vec<u8>],
+) {
     for (family, model) in families.iter().zip(models) {
-        for key in keys() {
-            let found = snapshot.value(family.id, &key).unwrap();
+        for key in keys {
+            let found = snapshot.value(family.id, key).unwrap();
             assert_eq!(
                 found.as_deref(),
-                model.get(&key).map(Vec::as_slice),
+                model.get(key).map(Vec::as_slice),
                 "{key:?}"
             );
         }
@@ -124,7 +129,7 @@ fn check_then(snapshot: &Snapshot, families: &[Family], models: &[Model]) {
     }
 }
 
-fn families(engine: &Engine) -> Vec<Family> {
+pub(crate) fn families(engine: &Engine) -> Vec<Family> {
     let mut reverse = CfOptions::default();
     reverse.reverse = Some(true);
     vec![Family::DEFAULT, engine.family("down", &reverse).unwrap()]
@@ -158,9 +163,9 @@ fn whatever_is_flushed_reads_as_before() {
                 90..92 => {
                     engine.flush().unwrap();
                     most = most.max(tables(&engine));
-                    check_now(&engine, &both, &models);
+                    check_now(&engine, &both, &models, &all);
                     for (snapshot, models) in &held {
-                        check_then(snapshot, &both, models);
+                        check_then(snapshot, &both, models, &all);
                     }
                 }
                 92..95 => held.push((engine.snapshot(), models.clone())),
@@ -171,23 +176,23 @@ fn whatever_is_flushed_reads_as_before() {
                     drop(engine);
                     machine = killed;
                     engine = open(&machine);
-                    check_now(&engine, &both, &models);
+                    check_now(&engine, &both, &models, &all);
                 }
                 99 => {
                     engine.close().unwrap();
                     // They read on.
                     for (snapshot, models) in &held {
-                        check_then(snapshot, &both, models);
+                        check_then(snapshot, &both, models, &all);
                     }
                     held.clear();
                     drop(engine);
                     engine = open(&machine);
-                    check_now(&engine, &both, &models);
+                    check_now(&engine, &both, &models, &all);
                 }
                 _ => {}
             }
         }
-        check_now(&engine, &both, &models);
+        check_now(&engine, &both, &models, &all);
     }
     assert!(most > 2 || std::env::var("THERMOCLINE_SEED").is_ok());
 }

@@ -1,0 +1,191 @@
+//! Every call of a compaction fails, once and for ever: it works or it is an error, everything is as
+//! before or as after, and what follows finds it so.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use thermocline_base::{ErrorKind, Steps};
+use thermocline_env::Env;
+use thermocline_env::fault::{Fault, FaultStorage, Op, Plan, Repeat};
+use thermocline_env::sim::SimFs;
+use thermocline_pm::SimPm;
+
+use super::*;
+use crate::flush::tests::get;
+use crate::{Family, World};
+
+struct Faulty {
+    fs: SimFs,
+    pm: SimPm,
+    disk: FaultStorage,
+}
+
+impl Faulty {
+    fn new() -> Faulty {
+        let fs = SimFs::new(Steps::new());
+        Faulty {
+            pm: SimPm::new(PM, Steps::new()),
+            disk: FaultStorage::over_sim(fs.clone()),
+            fs,
+        }
+    }
+
+    fn world(&self) -> World {
+        World {
+            env: Env {
+                storage: Arc::new(self.disk.clone()),
+                ..Env::simulated(SimFs::new(Steps::new()), 7)
+            },
+            sim: Some(self.pm.clone()),
+            shadow: None,
+            background: false,
+        }
+    }
+
+    /// Healthy, after the process was killed.
+    fn killed(&self) -> World {
+        let steps = Steps::new();
+        World {
+            env: Env::simulated(self.fs.image_killed(steps.clone()), 8),
+            sim: Some(self.pm.fork(steps)),
+            shadow: None,
+            background: false,
+        }
+    }
+}
+
+/// Level 0 with much to merge, and tombstones.
+fn prepare(engine: &Engine, model: &mut Model) {
+    let cf = CfId::DEFAULT;
+    for round in 0..4u64 {
+        for n in 0..60u64 {
+            let key = (n * 7 % 60).to_be_bytes().to_vec();
+            match (n + round) % 5 {
+                0 => {
+                    delete(engine, cf, &key);
+                    model.remove(&key);
+                }
+                _ => {
+                    let value = vec![(n + round).to_le_bytes()[0]; 60];
+                    put(engine, cf, &key, &value);
+                    model.insert(key, value);
+                }
+            }
+        }
+        flush(engine);
+    }
+    // Alone, so that it is moved.
+    for n in 1000..1030u64 {
+        let key = n.to_be_bytes().to_vec();
+        put(engine, cf, &key, &[9; 60]);
+        model.insert(key, vec![9; 60]);
+    }
+    flush(engine);
+}
+
+fn compact(engine: &Engine) -> thermocline_base::Result<()> {
+    while engine.compact_once()? {}
+    let all = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
+    engine.compact(CfId::DEFAULT, all)
+}
+
+fn check(engine: &Engine, model: &Model) {
+    let keys: Vec<Vec<u8>> = (0..60u64).map(|n| n.to_be_bytes().to_vec()).collect();
+    check_now(
+        engine,
+        &[Family::DEFAULT],
+        std::slice::from_ref(model),
+        &keys,
+    );
+}
+
+fn sst_files(world: &World) -> usize {
+    let names = world.env.storage.list(Path::new("/db")).unwrap();
+    names.iter().filter(|name| name.ends_with(".sst")).count()
+}
+
+fn with_fault(fault: Fault, op: Option<Op>, at: u64, repeat: Repeat) -> bool {
+    let faulty = Faulty::new();
+    let engine = Engine::open(faulty.world(), Path::new("/db"), tiny()).unwrap();
+    let mut model = Model::new();
+    prepare(&engine, &mut model);
+    faulty.disk.arm(Plan {
+        fault,
+        op,
+        at: faulty.disk.calls_for(fault, op) + at,
+        repeat,
+    });
+    let failed = compact(&engine).is_err();
+    faulty.disk.disarm();
+    check(&engine, &model);
+    let poisoned = engine.inner.poison.check().is_err();
+    if !poisoned {
+        // Whatever failed, it goes on.
+        compact(&engine).unwrap();
+        check(&engine, &model);
+        assert_eq!(levels(&engine)[0], 0);
+    }
+    let world = faulty.killed();
+    let again = Engine::open(world.clone(), Path::new("/db"), tiny()).unwrap();
+    check(&again, &model);
+    let version = again.inner.view.load().tables.version().clone();
+    assert_eq!(version.file_count(), sst_files(&world));
+    assert_eq!(get(&again, b"no such key"), None);
+    compact(&again).unwrap();
+    check(&again, &model);
+    if poisoned {
+        let error = engine.compact_once().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Poisoned, "{error}");
+    }
+    failed
+}
+
+#[test]
+fn whatever_fails_nothing_is_lost() {
+    let healthy = Faulty::new();
+    let engine = Engine::open(healthy.world(), Path::new("/db"), tiny()).unwrap();
+    let mut model = Model::new();
+    prepare(&engine, &mut model);
+    let mut runs = BTreeMap::new();
+    let calls = |op| healthy.disk.calls_of(op);
+    let before = Op::ALL.map(calls);
+    compact(&engine).unwrap();
+    let after = Op::ALL.map(calls);
+    check(&engine, &model);
+    for (n, op) in Op::ALL.into_iter().enumerate() {
+        let calls = after[n] - before[n];
+        for at in 0..calls {
+            for repeat in [Repeat::Once, Repeat::Forever] {
+                let failed = with_fault(Fault::Eio, Some(op), at, repeat);
+                let (all, failures) = runs.entry(op).or_insert((0, 0));
+                *all += 1;
+                *failures += u64::from(failed);
+            }
+        }
+    }
+    println!("runs and failures by call: {runs:?}");
+    for op in [
+        Op::Open,
+        Op::Create,
+        Op::SyncDir,
+        Op::Read,
+        Op::Write,
+        Op::Sync,
+    ] {
+        let (all, failures) = runs.get(&op).copied().unwrap_or_default();
+        assert!(all > 0 && failures == all, "{op:?}: {failures} of {all}");
+    }
+    assert!(runs.contains_key(&Op::Remove));
+}
+
+#[test]
+fn bits_and_short_reads_are_errors_and_space_that_ends_is_no_harm() {
+    for at in 0..40 {
+        with_fault(Fault::FlipBit(at * 977), Some(Op::Read), at, Repeat::Once);
+        with_fault(Fault::ShortRead(100), Some(Op::Read), at, Repeat::Once);
+    }
+    for at in 0..20 {
+        with_fault(Fault::NoSpace, None, at, Repeat::Once);
+        with_fault(Fault::NoSpace, None, at, Repeat::Forever);
+    }
+}

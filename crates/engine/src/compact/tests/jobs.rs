@@ -1,0 +1,298 @@
+//! Jobs beside other things: drops, closing, other jobs, a limit of the rate.
+
+use std::sync::{Arc, Mutex, OnceLock};
+
+use thermocline_base::{CfOptions, Error};
+use thermocline_env::simulated::SimClock;
+use thermocline_env::{Clock, Env};
+
+use super::*;
+use crate::flush::tests::{files, get, tables};
+use crate::store::Setup;
+use crate::{CompactionReason, Event, World};
+
+fn load(engine: &Engine, cf: CfId, keys: std::ops::Range<u64>) {
+    for n in keys {
+        put(engine, cf, &n.to_be_bytes(), &[n.to_le_bytes()[0]; 100]);
+    }
+}
+
+fn has(engine: &Engine, keys: std::ops::Range<u64>) {
+    for n in keys {
+        let found = get(engine, &n.to_be_bytes());
+        assert_eq!(
+            found.as_deref(),
+            Some(&[n.to_le_bytes()[0]; 100][..]),
+            "{n}"
+        );
+    }
+}
+
+#[test]
+fn a_family_that_is_dropped_during_a_job_is_gone() {
+    let machine = Machine::new(PM);
+    let engine = open(&machine, &tiny());
+    let other = engine.family("other", &CfOptions::default()).unwrap();
+    for round in 0..6 {
+        load(&engine, other.id, 0..50 + round);
+        flush(&engine);
+    }
+    put(&engine, CfId::DEFAULT, b"k", b"v");
+    let snapshot = engine.snapshot();
+    let job = engine.inner.take_due().unwrap();
+    engine.drop_family("other").unwrap();
+    engine.inner.run(job).unwrap();
+    assert_eq!(tables(&engine), 0);
+    // They can be read at the moment of before.
+    let value = snapshot.value(other.id, &3u64.to_be_bytes()).unwrap();
+    assert_eq!(value.as_deref(), Some(&[3; 100][..]));
+    assert!(files(&machine) > 0);
+    drop(value);
+    drop(snapshot);
+    engine.flush().unwrap();
+    assert_eq!((tables(&engine), files(&machine)), (1, 1));
+}
+
+#[test]
+fn jobs_in_disjoint_ranges_run_side_by_side_and_others_wait() {
+    let machine = Machine::new(PM);
+    let mut options = tiny();
+    options.compaction.dynamic = 0;
+    let engine = open(&machine, &options);
+    load(&engine, CfId::DEFAULT, 0..1000);
+    engine
+        .compact(
+            CfId::DEFAULT,
+            (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded),
+        )
+        .unwrap();
+    // Into all of level 1, which is too large then.
+    for n in (0..1000).step_by(2) {
+        load(&engine, CfId::DEFAULT, n..n + 1);
+    }
+    flush(&engine);
+    let mut jobs = Vec::new();
+    while let Some(job) = engine.inner.take_due() {
+        jobs.push(job);
+    }
+    while jobs.len() < 2 {
+        let job = jobs.pop().expect("there is something to do");
+        engine.inner.run(job).unwrap();
+        while let Some(job) = engine.inner.take_due() {
+            jobs.push(job);
+        }
+    }
+    assert_eq!(engine.metrics().compaction.running, jobs.len() as u64);
+    // Nothing else is due, and nobody else may touch what they hold.
+    assert!(!engine.compact_once().unwrap());
+    let threads: Vec<_> = jobs
+        .into_iter()
+        .map(|job| {
+            let inner = engine.inner.clone();
+            std::thread::spawn(move || inner.run(job).unwrap())
+        })
+        .collect();
+    threads
+        .into_iter()
+        .for_each(|thread| thread.join().unwrap());
+    assert_eq!(engine.metrics().compaction.running, 0);
+    has(&engine, 0..1000);
+    while engine.compact_once().unwrap() {}
+    has(&engine, 0..1000);
+    assert_eq!(files(&machine), tables(&engine));
+}
+
+#[test]
+fn a_range_waits_for_the_job_that_holds_it() {
+    let machine = Machine::new(PM);
+    let engine = open(&machine, &tiny());
+    for _ in 0..5 {
+        load(&engine, CfId::DEFAULT, 0..60);
+        flush(&engine);
+    }
+    let job = engine.inner.take_due().unwrap();
+    let other = engine.clone();
+    let thread = std::thread::spawn(move || {
+        let all = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
+        other.compact(CfId::DEFAULT, all).unwrap();
+    });
+    engine.inner.run(job).unwrap();
+    thread.join().unwrap();
+    assert_eq!(levels(&engine)[0], 0);
+    has(&engine, 0..60);
+}
+
+/// A clock that calls somebody before each nap.
+#[derive(Default)]
+struct Napping {
+    clock: SimClock,
+    call: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+impl std::fmt::Debug for Napping {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Napping")
+    }
+}
+
+impl Clock for Napping {
+    fn now_ns(&self) -> u64 {
+        self.clock.now_ns()
+    }
+
+    fn sleep_ms(&self, ms: u64) {
+        if let Some(call) = self.call.lock().unwrap().take() {
+            call();
+        }
+        self.clock.sleep_ms(ms);
+    }
+}
+
+fn world(machine: &Machine, clock: &Arc<Napping>) -> World {
+    let world = machine.world();
+    World {
+        env: Env {
+            clock: clock.clone(),
+            ..world.env
+        },
+        ..world
+    }
+}
+
+#[test]
+fn closing_ends_a_job_and_leaves_everything_as_before() {
+    let machine = Machine::new(PM);
+    let clock = Arc::new(Napping::default());
+    let mut options = tiny();
+    options.compaction.rate_bytes = 4 << 10;
+    let engine = Engine::open(world(&machine, &clock), Path::new("/db"), options).unwrap();
+    for _ in 0..4 {
+        load(&engine, CfId::DEFAULT, 0..500);
+        flush(&engine);
+    }
+    let closing: Arc<OnceLock<std::thread::JoinHandle<()>>> = Arc::default();
+    let (closer, handle) = (engine.clone(), closing.clone());
+    *clock.call.lock().unwrap() = Some(Box::new(move || {
+        let engine = closer.clone();
+        let thread = std::thread::spawn(move || engine.close().unwrap());
+        handle.set(thread).unwrap();
+        while !closer.inner.closed.load(crate::sync::Ordering::SeqCst) {
+            std::thread::yield_now();
+        }
+    }));
+    // Those that only move tables need no time.
+    let ended = loop {
+        match engine.compact_once() {
+            Ok(true) => continue,
+            ended => break ended,
+        }
+    };
+    assert!(matches!(ended, Err(Error::Closed)), "{ended:?}");
+    let closing = Arc::try_unwrap(closing).unwrap().into_inner().unwrap();
+    closing.join().unwrap();
+    assert_eq!(files(&machine), tables(&engine));
+    has(&engine, 0..500);
+    assert!(matches!(engine.compact_once(), Err(Error::Closed)));
+    drop(engine);
+    let engine = open(&machine, &tiny());
+    has(&engine, 0..500);
+    while engine.compact_once().unwrap() {}
+    has(&engine, 0..500);
+}
+
+#[test]
+fn the_rate_is_kept_and_jobs_are_told_of_and_counted() {
+    let machine = Machine::new(PM);
+    let clock = Arc::new(Napping::default());
+    let mut options = tiny();
+    options.compaction.rate_bytes = 64 << 10;
+    let told: Arc<Mutex<Vec<Event>>> = Arc::default();
+    let listener = told.clone();
+    let setup = Setup {
+        listener: Some(Arc::new(move |event: &Event| {
+            listener.lock().unwrap().push(event.clone());
+        })),
+        ..Setup::default()
+    };
+    let engine =
+        Engine::open_with(world(&machine, &clock), Path::new("/db"), options, setup).unwrap();
+    for _ in 0..4 {
+        load(&engine, CfId::DEFAULT, 0..500);
+        flush(&engine);
+    }
+    let started = clock.now_ns();
+    assert!(engine.inner.compaction_debt().0 >= 4);
+    while engine.compact_once().unwrap() {}
+    let took_ms = (clock.now_ns() - started) / 1_000_000;
+    let usage = engine.metrics().compaction;
+    let bytes: u64 = usage.levels[1..]
+        .iter()
+        .map(|l| l.bytes_read + l.bytes_written)
+        .sum();
+    let fair_ms = bytes * 1000 / (64 << 10);
+    let jobs: u64 = usage.levels[1..].iter().map(|level| level.jobs).sum();
+    assert!(
+        took_ms <= fair_ms && took_ms + 2 * jobs >= fair_ms,
+        "{took_ms} of {fair_ms} ms"
+    );
+    assert_eq!((usage.levels[0].jobs, usage.levels[0].bytes_read), (4, 0));
+    assert!(usage.level0_runs < 4 && usage.pending_bytes == 0 && usage.running == 0);
+    let dropped: u64 = usage.levels[1..]
+        .iter()
+        .map(|level| level.entries_dropped)
+        .sum();
+    assert!((500..=1500).contains(&dropped), "{dropped}");
+    let told = told.lock().unwrap();
+    let (mut begun, mut finished, mut written) = (0, 0, 0);
+    for event in told.iter() {
+        match event {
+            Event::CompactionBegun { id, .. } => {
+                begun += 1;
+                assert_eq!(*id, begun);
+            }
+            Event::CompactionFinished {
+                id,
+                reason,
+                from,
+                bytes_written,
+                error,
+                ..
+            } => {
+                finished += 1;
+                written += bytes_written;
+                let wanted = match from {
+                    0 => CompactionReason::Level0,
+                    _ => CompactionReason::LevelSize,
+                };
+                assert_eq!((*id, *reason, error.as_deref()), (finished, wanted, None));
+            }
+            _ => {}
+        }
+    }
+    assert_eq!((begun, finished), (jobs, jobs));
+    assert_eq!(
+        written,
+        usage.levels[1..]
+            .iter()
+            .map(|l| l.bytes_written)
+            .sum::<u64>()
+    );
+}
+
+#[test]
+fn families_take_turns() {
+    let machine = Machine::new(PM);
+    let engine = open(&machine, &tiny());
+    let other = engine.family("other", &CfOptions::default()).unwrap();
+    for _ in 0..5 {
+        load(&engine, CfId::DEFAULT, 0..60);
+        load(&engine, other.id, 0..60);
+        flush(&engine);
+    }
+    let first = engine.inner.take_due().unwrap();
+    let second = engine.inner.take_due().unwrap();
+    assert_eq!((first.family(), second.family()), (CfId::DEFAULT, other.id));
+    engine.inner.run(second).unwrap();
+    engine.inner.run(first).unwrap();
+    has(&engine, 0..60);
+}
