@@ -59,6 +59,8 @@ bugs! {
     ReplayForgetsMetadata,
     /// The descriptor of a dead generation is given back before the manifest forgets the generation.
     ReleaseBeforeEdit,
+    /// A flushed generation is dropped while an older one is named.
+    DropFlushedFirst,
     /// A staged batch is committed while its items are not written back.
     AdoptUnpersisted,
     /// A compaction takes the level of its output for the last one, whatever lies below.

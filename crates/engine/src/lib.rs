@@ -135,6 +135,7 @@ pub fn sites() -> Vec<thermocline_base::Site> {
         thermocline_pm::SITES,
         thermocline_halloc::SITES,
         thermocline_memtable::SITES,
+        thermocline_sst::sites::ALL,
         thermocline_version::sites::ALL,
     ]
     .concat()

@@ -8,6 +8,7 @@ use thermocline_base::checksum::hash64_seeded;
 use thermocline_base::options::Options;
 use thermocline_base::planted::{Bug, plant};
 use thermocline_base::{Point, Site};
+use thermocline_env::Storage;
 use thermocline_version::Manifest;
 
 use crate::explore::Planted;
@@ -333,11 +334,20 @@ pub fn write_on(life: &Life, seen: u64) -> Verdict<()> {
             }
         }
     }
+    if has_tables(life)? {
+        life.engine().flush().map_err(say("flushing on"))?;
+    }
     let expect = life.tracker.lock().unwrap().expect();
     expect
         .accept(&life.dump(&expect.allowed)?)
         .map(drop)
         .map_err(|why| format!("after writing on: {why}"))
+}
+
+/// Whether something was flushed, in this life or before, or almost.
+fn has_tables(life: &Life) -> Verdict<bool> {
+    let names = life.fs.list(dir()).map_err(say("listing"))?;
+    Ok(names.iter().any(|name| name.ends_with(".sst")))
 }
 
 /// Writes until zones behind the first part are in use, if there are any.

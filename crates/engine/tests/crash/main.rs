@@ -14,6 +14,7 @@
 //! | `families` | those of column families and their metadata |
 //! | `reclaim` | workloads in which generations are dropped |
 //! | `staged` | those in which batches are staged |
+//! | `flush` | those in which generations become tables |
 //! | `states` | the exploration itself, its bars and the sites it must reach |
 //! | `raw` | several items in flight, which one writer alone never has |
 //! | `planted` | the same with bugs planted, each of which must be caught |
@@ -27,6 +28,7 @@ mod explore;
 mod families;
 mod fences;
 mod flips;
+mod flush;
 mod groups;
 mod life;
 mod oracle;

@@ -100,12 +100,22 @@ fn giving_a_descriptor_back_before_the_edit_is_caught() {
     caught_in_work("overwrites", Bug::ReleaseBeforeEdit);
 }
 
-/// Runs `story` without the bug, which must come out right, and with it, which must not.
+#[test]
+fn naming_a_table_that_was_not_synced_is_caught() {
+    caught_in_work("flushes", Bug::ForgetTableSync);
+}
+
+#[test]
+fn dropping_a_flushed_generation_before_an_older_one_is_caught() {
+    caught_in_work("flushes", Bug::DropFlushedFirst);
+}
+
 #[test]
 fn committing_a_staged_batch_that_is_not_written_back_is_caught() {
     caught_in_work("staged", Bug::AdoptUnpersisted);
 }
 
+/// Runs `story` without the bug, which must come out right, and with it, which must not.
 fn only_with(bug: Bug, story: impl Fn() -> Result<(), String>) {
     caught(&story).unwrap();
     let _bug = plant(bug);

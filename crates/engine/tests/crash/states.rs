@@ -136,9 +136,34 @@ const STAGED: Part = Part {
     sites: GENERATIONS,
 };
 
+const FLUSHES: Part = Part {
+    workloads: &["flushes"],
+    seeds: 1,
+    bar: 5_000,
+    sites: &["sst: file named", "sst: table written"],
+};
+
+const FLUSHED_LIVES: Part = Part {
+    workloads: &["flushed-lives"],
+    seeds: 1,
+    bar: 5_000,
+    sites: &["sst: file named", "sst: table written"],
+};
+
 const PARTS: &[&Part] = &[
-    &CREATION, &SMALL, &SEALS, &GROWTH, &MANIFEST, &REOPEN, &GROUPS, &BUFFERED, &FAMILIES,
-    &RECLAIM, &STAGED,
+    &CREATION,
+    &SMALL,
+    &SEALS,
+    &GROWTH,
+    &MANIFEST,
+    &REOPEN,
+    &GROUPS,
+    &BUFFERED,
+    &FAMILIES,
+    &RECLAIM,
+    &STAGED,
+    &FLUSHES,
+    &FLUSHED_LIVES,
 ];
 
 /// What the issue asks of one run of the tests.
@@ -226,6 +251,16 @@ fn staged_batches_survive_every_crash() {
     run(&STAGED);
 }
 
+#[test]
+fn flushes_survive_every_crash() {
+    run(&FLUSHES);
+}
+
+#[test]
+fn flushes_of_families_that_go_survive_every_crash() {
+    run(&FLUSHED_LIVES);
+}
+
 /// A store that crashes after every write does not lose space with each life.
 #[test]
 fn crashing_again_and_again_uses_no_more_space() {
@@ -250,10 +285,12 @@ fn the_parts_together_reach_every_site_and_the_bar() {
     assert_eq!(run, workload::ALL.iter().map(|w| w.name).collect());
     // A region in the simulator has no file that could be made; the tests that kill children do.
     let of_files = thermocline_pm::SITES.iter().find(|s| s.0.contains("file"));
+    // Values leave their tables for blob files in `sst` alone so far.
+    let of_blobs = Some(&thermocline_sst::sites::BLOBS_WRITTEN);
     let asked: BTreeSet<Site> = thermocline_engine::sites()
         .into_iter()
         .chain(thermocline_env::sites::ALL.iter().copied())
-        .filter(|site| Some(site) != of_files)
+        .filter(|site| Some(site) != of_files && Some(site) != of_blobs)
         .collect();
     let parts = PARTS.iter().flat_map(|part| part.sites);
     let reached: BTreeSet<Site> = EVERYWHERE.iter().chain(parts).map(|s| Site(s)).collect();

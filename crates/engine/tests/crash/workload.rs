@@ -5,6 +5,7 @@ use thermocline_base::step::Observer;
 use thermocline_env::simulated::SeededRandom;
 
 use crate::families;
+use crate::flush;
 use crate::groups;
 use crate::life::{Life, options};
 use crate::oracle::{Change, Op};
@@ -193,6 +194,20 @@ pub const ALL: &[Workload] = &[
         from_creation: false,
         before: nothing_before,
         body: staged::staged_lives,
+    },
+    Workload {
+        name: "flushes",
+        set: flush::few_generations,
+        from_creation: false,
+        before: nothing_before,
+        body: flush::flushes,
+    },
+    Workload {
+        name: "flushed-lives",
+        set: flush::few_generations,
+        from_creation: false,
+        before: nothing_before,
+        body: flush::flushed_lives,
     },
 ];
 

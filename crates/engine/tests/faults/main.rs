@@ -4,7 +4,10 @@
 //! switches of the manifest. It runs once for each call that a fault can befall. Whatever happens,
 //! an operation works or is an error; after a failed persist writes end and reads go on; and a
 //! healthy open after that, of a killed process as well as after a power cut, has everything that
-//! was acknowledged, and of what was not at most the operation that met the fault.
+//! was acknowledged, and of what was not at most the operation that met the fault. Another workload
+//! does the same with flushes (`flush`).
+
+mod flush;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -271,15 +274,17 @@ fn check_all(machine: &Machine, run: &Run, what: &str) {
     }
 }
 
-fn count(fault: Fault) -> u64 {
+type Work = fn(&World, &mut Run) -> Result<()>;
+
+fn count(work: Work, fault: Fault) -> u64 {
     let machine = Machine::new();
     work(&machine.world(), &mut Run::default()).unwrap();
     machine.disk.calls_for(fault, None)
 }
 
 /// Runs once for each call that `fault` can befall; returns the runs and how many of them failed.
-fn at_every_call(fault: Fault) -> (u64, u64) {
-    let calls = count(fault);
+fn at_every_call(work: Work, fault: Fault) -> (u64, u64) {
+    let calls = count(work, fault);
     assert!(calls > 0, "{fault:?}");
     let (mut runs, mut failed) = (0, 0);
     for repeat in [Repeat::Once, Repeat::Forever] {
@@ -330,39 +335,39 @@ fn the_workload_is_worth_it() {
 
 #[test]
 fn an_io_error() {
-    let (runs, failed) = at_every_call(Fault::Eio);
+    let (runs, failed) = at_every_call(work, Fault::Eio);
     assert!(runs > 400 && failed > runs / 2, "{runs} {failed}");
 }
 
 #[test]
 fn a_full_disk() {
-    let (runs, failed) = at_every_call(Fault::NoSpace);
+    let (runs, failed) = at_every_call(work, Fault::NoSpace);
     assert!(runs > 100 && failed > runs / 2, "{runs} {failed}");
 }
 
 #[test]
 fn a_failed_sync_that_keeps_what_it_had() {
-    let (runs, failed) = at_every_call(Fault::SyncKept);
+    let (runs, failed) = at_every_call(work, Fault::SyncKept);
     assert!(runs > 100 && failed > runs / 2, "{runs} {failed}");
 }
 
 #[test]
 fn a_failed_sync_that_drops_what_it_had() {
-    let (runs, failed) = at_every_call(Fault::SyncDropped);
+    let (runs, failed) = at_every_call(work, Fault::SyncDropped);
     assert!(runs > 100 && failed > runs / 2, "{runs} {failed}");
 }
 
 #[test]
 fn a_short_read() {
     for len in [0, 7] {
-        at_every_call(Fault::ShortRead(len));
+        at_every_call(work, Fault::ShortRead(len));
     }
 }
 
 #[test]
 fn a_short_write() {
     for len in [0, 13] {
-        at_every_call(Fault::ShortWrite(len));
+        at_every_call(work, Fault::ShortWrite(len));
     }
 }
 
