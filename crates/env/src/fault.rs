@@ -59,6 +59,8 @@ pub enum Op {
     CreateDir,
     /// [`Storage::rename`].
     Rename,
+    /// [`Storage::link`].
+    Link,
     /// [`Storage::remove`].
     Remove,
     /// [`Storage::sync_dir`].
@@ -79,13 +81,14 @@ pub enum Op {
 
 impl Op {
     /// Every kind of call.
-    pub const ALL: [Op; 14] = [
+    pub const ALL: [Op; 15] = [
         Op::Open,
         Op::Create,
         Op::LookUp,
         Op::List,
         Op::CreateDir,
         Op::Rename,
+        Op::Link,
         Op::Remove,
         Op::SyncDir,
         Op::Lock,
@@ -107,6 +110,8 @@ pub enum Fault {
     ShortWrite(usize),
     /// A call that needs space fails with ENOSPC and does nothing.
     NoSpace,
+    /// A link fails with EXDEV, as between two file systems.
+    CrossesDevices,
     /// A read returns at most the given number of bytes, as if the file ended there.
     ShortRead(usize),
     /// A read returns, with one bit wrong, what lies there: the bit of this number, counted from
@@ -133,11 +138,13 @@ impl Fault {
                 Op::Create
                     | Op::CreateDir
                     | Op::Rename
+                    | Op::Link
                     | Op::Lock
                     | Op::Write
                     | Op::SetLen
                     | Op::Allocate
             ),
+            Fault::CrossesDevices => op == Op::Link,
             Fault::ShortRead(_) | Fault::FlipBit(_) => op == Op::Read,
             Fault::SyncKept | Fault::SyncDropped => matches!(op, Op::Sync | Op::SyncDir),
         }
@@ -269,6 +276,10 @@ impl FaultStorage {
         match lock(&self.faults).call(op) {
             Some(Fault::Eio) => Err(eio(what, path)),
             Some(Fault::NoSpace) => Err(no_space(what, path)),
+            Some(Fault::CrossesDevices) => {
+                let exdev = io::Error::from_raw_os_error(libc::EXDEV);
+                Err(Error::io(what, path, exdev))
+            }
             other => Ok(other),
         }
     }
@@ -371,6 +382,11 @@ impl Storage for FaultStorage {
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
         self.call(Op::Rename, "rename", from)?;
         self.inner.rename(from, to)
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> Result<()> {
+        self.call(Op::Link, "link", to)?;
+        self.inner.link(from, to)
     }
 
     fn remove(&self, path: &Path) -> Result<()> {

@@ -177,7 +177,15 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// Renames a file, replacing the target atomically.
     fn rename(&self, from: &Path, to: &Path) -> Result<()>;
 
-    /// Removes a file.
+    /// Gives a file a second name, `to`, in another folder: a hard link. Both names are of one file,
+    /// which goes with the last of them.
+    ///
+    /// # Errors
+    /// Of kind `AlreadyExists` if `to` exists; of kind `CrossesDevices` if it would lie on another file
+    /// system; others where the file system has no hard links.
+    fn link(&self, from: &Path, to: &Path) -> Result<()>;
+
+    /// Removes a file's name, and the file with its last one.
     fn remove(&self, path: &Path) -> Result<()>;
 
     /// Makes the names in a folder durable. `site` names what becomes durable.

@@ -216,6 +216,10 @@ impl Storage for RealStorage {
         fs::rename(from, to).map_err(|e| Error::io("rename", from, e))
     }
 
+    fn link(&self, from: &Path, to: &Path) -> Result<()> {
+        fs::hard_link(from, to).map_err(|e| Error::io("link", to, e))
+    }
+
     #[expect(
         clippy::disallowed_methods,
         reason = "this is the one place that removes files"

@@ -4,6 +4,8 @@
 thermocline_base::sites! {
     /// A file has a name.
     NAME_CREATED = "env: name created";
+    /// A file has one more name.
+    NAME_LINKED = "env: name linked";
     /// A file has another name.
     NAME_CHANGED = "env: name changed";
     /// A file has no name any more.

@@ -95,6 +95,10 @@ impl Storage for DirectStorage {
         self.inner.rename(from, to)
     }
 
+    fn link(&self, from: &Path, to: &Path) -> Result<()> {
+        self.inner.link(from, to)
+    }
+
     fn remove(&self, path: &Path) -> Result<()> {
         self.inner.remove(path)
     }

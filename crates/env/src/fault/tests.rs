@@ -31,6 +31,8 @@ fn work(disk: &FaultStorage) -> Result<Vec<u8>> {
     let file = disk.open(b, OpenMode::Read)?;
     let mut bytes = vec![0; usize::try_from(file.len()?).unwrap()];
     file.read_exact_at(&mut bytes, 0)?;
+    disk.create_dir_all(Path::new("/e"))?;
+    disk.link(b, Path::new("/e/b"))?;
     disk.remove(b)?;
     drop(guard);
     Ok(bytes)

@@ -48,6 +48,23 @@ fn keeps_its_promises(storage: &dyn Storage, dir: &Path) {
     let read = storage.open(&b, OpenMode::Read).unwrap();
     assert_eq!(read.len().unwrap(), 9000);
     assert!(read.write_at(b"x", 0).is_err(), "it was opened for reading");
+    let second = dir.join("x/second");
+    storage.link(&b, &second).unwrap();
+    assert_eq!(
+        kind_of(storage.link(&b, &second)),
+        io::ErrorKind::AlreadyExists
+    );
+    assert_eq!(kind_of(storage.link(&a, &gone)), io::ErrorKind::NotFound);
+    storage.remove(&b).unwrap();
+    let read = storage.open(&second, OpenMode::ReadWrite).unwrap();
+    assert_eq!(read.len().unwrap(), 9000);
+    storage.link(&second, &b).unwrap();
+    read.write_at(b"both", 0).unwrap();
+    let mut bytes = [0; 4];
+    let other = storage.open(&b, OpenMode::Read).unwrap();
+    other.read_exact_at(&mut bytes, 0).unwrap();
+    assert_eq!(&bytes, b"both", "one file with two names");
+    storage.remove(&second).unwrap();
     storage.remove(&b).unwrap();
     assert_eq!(kind_of(storage.remove(&b)), io::ErrorKind::NotFound);
     assert_eq!(kind_of(storage.rename(&a, &b)), io::ErrorKind::NotFound);

@@ -12,7 +12,8 @@
 //!    were never written are zeros.
 //! 3. For each change of a name since the folder's last sync: kept or lost. The kept ones apply in
 //!    order; a rename is atomic and, kept without the creation before it, still names the file.
-//!    A file's sync says nothing about its name, nor the other way round.
+//!    A file's sync says nothing about its name, nor the other way round. A file with names in two
+//!    folders is one file: each name is kept or lost on its own, the content is decided once.
 //!
 //! Folders are durable when [`crate::Storage::create_dir_all`] returns. A sync that a test makes
 //! fail ([`SimFs::fail_next_sync`]) leaves the changes undecided for ever: the kernel takes them
@@ -356,6 +357,24 @@ impl Storage for SimFs {
                 let change = Change::Rename(from_name, to_name, file);
                 state.dir_mut(&dir).change(change);
             }
+            Ok(())
+        })
+    }
+
+    /// Between two folders only: in one folder a file has one name here.
+    fn link(&self, from: &Path, to: &Path) -> Result<()> {
+        self.change_name(sites::NAME_LINKED, |state| {
+            let (dir, name) = state.locate("link", to)?;
+            let file = state
+                .find(from)
+                .ok_or_else(|| no(io::ErrorKind::NotFound, "link", to))?;
+            if state.find(to).is_some() || state.dirs.contains_key(&clean(to)) {
+                return Err(no(io::ErrorKind::AlreadyExists, "link", to));
+            }
+            if state.dirs[&dir].live.values().any(|other| *other == file) {
+                return Err(no(io::ErrorKind::InvalidInput, "link", to));
+            }
+            state.dir_mut(&dir).change(Change::Link(name, file));
             Ok(())
         })
     }

@@ -10,6 +10,8 @@ pub(super) type FileNo = u64;
 #[derive(Debug, Clone)]
 pub(super) enum Change {
     Create(String, FileNo),
+    /// A second name, of a file that has its first one in another folder.
+    Link(String, FileNo),
     Rename(String, String, FileNo),
     Remove(String, FileNo),
 }
@@ -17,17 +19,20 @@ pub(super) enum Change {
 impl Change {
     pub(super) fn file(&self) -> FileNo {
         match self {
-            Change::Create(_, no) | Change::Rename(_, _, no) | Change::Remove(_, no) => *no,
+            Change::Create(_, no)
+            | Change::Link(_, no)
+            | Change::Rename(_, _, no)
+            | Change::Remove(_, no) => *no,
         }
     }
 
     fn apply(&self, names: &mut BTreeMap<String, FileNo>) {
         match self {
-            Change::Create(name, no) => {
+            Change::Create(name, no) | Change::Link(name, no) => {
                 names.insert(name.clone(), *no);
             }
             Change::Rename(_, to, no) => {
-                // A file has one name: the earlier ones go, even one from which a lost rename
+                // A file has one name in a folder: the earlier ones go, even one from which a lost rename
                 // should have taken it.
                 names.retain(|_, other| other != no);
                 names.insert(to.clone(), *no);
@@ -45,6 +50,7 @@ impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Change::Create(name, _) => write!(f, "create {name}"),
+            Change::Link(name, _) => write!(f, "link {name}"),
             Change::Rename(from, to, _) => write!(f, "rename {from} to {to}"),
             Change::Remove(name, _) => write!(f, "remove {name}"),
         }

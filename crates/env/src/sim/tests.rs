@@ -153,6 +153,50 @@ fn name_changes_survive_in_any_combination() {
 }
 
 #[test]
+fn a_link_is_kept_or_lost_apart_from_the_first_name_and_shares_the_content() {
+    let fs = fresh();
+    let file = durable_file(&fs, "/db/a", b"old");
+    fs.create_dir_all(path("/copy")).unwrap();
+    fs.link(path("/db/a"), path("/copy/a")).unwrap();
+    let none = fs.image_none(Steps::new());
+    assert_eq!(
+        none.contents(path("/copy/a")),
+        None,
+        "its folder was not synced"
+    );
+    assert_eq!(none.contents(path("/db/a")).unwrap(), b"old");
+    fs.sync_dir(path("/copy"), SITE).unwrap();
+    fs.remove(path("/db/a")).unwrap();
+    file.write_at(b"new", 0).unwrap();
+    let images = [fs.image_none(Steps::new()), fs.image_all(Steps::new())];
+    for (image, (first, second)) in images
+        .iter()
+        .zip([(Some(&b"old"[..]), &b"old"[..]), (None, &b"new"[..])])
+    {
+        assert_eq!(image.contents(path("/db/a")).as_deref(), first);
+        assert_eq!(image.contents(path("/copy/a")).unwrap(), second);
+    }
+    // The content of both names is decided once.
+    for outcome in fs.pending().explore(1 << 10, 0, 1) {
+        let image = fs.image(&outcome, Steps::new());
+        let copy = image.contents(path("/copy/a")).unwrap();
+        assert!([b"old", b"new"].iter().any(|content| copy == *content));
+        assert!(
+            image
+                .contents(path("/db/a"))
+                .is_none_or(|first| first == copy)
+        );
+    }
+    fs.sync_dir(path("/db"), SITE).unwrap();
+    drop(file);
+    assert_eq!(
+        fs.contents(path("/copy/a")).unwrap(),
+        b"new",
+        "it has a name left"
+    );
+}
+
+#[test]
 fn after_a_failed_sync_a_later_one_that_succeeds_proves_nothing() {
     for how in [FailedSync::Kept, FailedSync::Dropped] {
         let fs = fresh();
