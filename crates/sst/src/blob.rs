@@ -16,6 +16,7 @@ mod format;
 mod reader;
 mod writer;
 
+pub(crate) use format::RECORD_ALIGN;
 pub use format::{BLOB_FORMAT_VERSION, BLOB_HEADER_LEN, RECORD_HEADER_LEN};
 pub use reader::{BlobEntry, BlobFile, BlobRecords, read_blob, verify_blobs};
 pub use writer::{BlobMeta, BlobWriter};

@@ -21,12 +21,36 @@ pub enum Compression {
     Zstd(i32),
 }
 
-impl Compression {
+/// What reads what a [`Compression`] wrote, which is the same for all levels: so much a table says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Codec {
+    /// Nothing is compressed.
+    None = TAG_NONE,
+    /// LZ4.
+    Lz4 = TAG_LZ4,
+    /// Zstandard.
+    Zstd = TAG_ZSTD,
+}
+
+impl Codec {
+    pub(crate) fn from_tag(tag: u8) -> Option<Codec> {
+        let all = [Codec::None, Codec::Lz4, Codec::Zstd];
+        all.into_iter().find(|codec| codec.tag() == tag)
+    }
+
     pub(crate) fn tag(self) -> u8 {
+        self as u8
+    }
+}
+
+impl Compression {
+    /// What reads it.
+    pub fn codec(self) -> Codec {
         match self {
-            Compression::None => TAG_NONE,
-            Compression::Lz4 => TAG_LZ4,
-            Compression::Zstd(_) => TAG_ZSTD,
+            Compression::None => Codec::None,
+            Compression::Lz4 => Codec::Lz4,
+            Compression::Zstd(_) => Codec::Zstd,
         }
     }
 
@@ -132,7 +156,7 @@ mod tests {
             for len in [100, 4096, 100_000] {
                 let payload: Vec<u8> = (0..len).map(|_| b"ab"[rng.below(2)]).collect();
                 let (small, tag) = compressor.compress(&payload);
-                assert_eq!(tag, compression.tag());
+                assert_eq!(tag, compression.codec().tag());
                 assert!(small.len() < payload.len());
                 assert_eq!(decompress(tag, &small, len).unwrap(), payload);
                 assert!(decompress(tag, &small, len - 1).is_err());

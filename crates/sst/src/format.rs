@@ -63,10 +63,10 @@
 //!      20       fingerprints, 1 byte each: of all first segments, and of two segments more
 //!
 //!  payload of the range tombstones: one after the other, by start, then newest first
-//!       varint  length of the start
-//!       varint  length of the end
+//!       varint  length of the start; 65,536: it is that of the one before
+//!       varint  length of the end; 0: it is that of the one before
 //!       varint  seqno
-//!               start, end
+//!               start, end, unless as before
 //!
 //!  payload of the properties: tag (1), length of the body (4), body; a tag with bit 7 set must be
 //!  known, another one may be passed over
@@ -111,6 +111,12 @@ pub const INDEX_LEN_MAX: usize = 6 << 20;
 /// Longest payload of the range tombstones before compression.
 pub const TOMBSTONES_LEN_MAX: usize = 4 << 20;
 
+/// As the length of a range tombstone's start: it is that of the one before.
+pub(crate) const START_AS_BEFORE: u64 = 1 << 16;
+
+/// As the length of a range tombstone's end: it is that of the one before.
+pub(crate) const END_AS_BEFORE: u64 = 0;
+
 /// Longest payload of the properties before compression.
 pub const PROPERTIES_LEN_MAX: usize = 1 << 20;
 
@@ -137,6 +143,10 @@ use thermocline_base::limits;
 const _: () = assert!(
     limits::VALUE_INLINE_MAX + limits::KEY_LEN_MAX + 64 < DATA_LEN_MAX,
     "a block may have to hold one entry of any size"
+);
+const _: () = assert!(
+    START_AS_BEFORE > limits::KEY_LEN_MAX as u64 && END_AS_BEFORE == 0,
+    "no start is so long, and no end is empty"
 );
 const _: () = assert!(
     BLOB_FILES_MAX * 29 + 4 * limits::KEY_LEN_MAX < PROPERTIES_LEN_MAX,

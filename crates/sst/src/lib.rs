@@ -15,6 +15,7 @@
 //! | read one | [`TablePart`] (all of it or within limits), [`get`], [`SyncCursor`] |
 //! | the same without I/O | [`Get`] and [`Cursor`] answer or say which block they [need](Step::Need) |
 //! | put a cache in between | [`BlockCache`], a [`BlockSource`] with a budget in bytes for all stores of a process |
+//! | end tables where range tombstones fit | [`tombstone_cuts`] |
 //! | separate large values | [`BlobWriter`], [`BlobFile`], [`read_blob`] |
 //! | check everything | [`verify_table`], [`verify_blobs`] |
 //!
@@ -107,6 +108,7 @@ mod block;
 mod cache;
 mod compress;
 mod cursor;
+mod cuts;
 mod filter;
 mod format;
 mod get;
@@ -134,8 +136,9 @@ pub use blob::{
 };
 pub use block::Block;
 pub use cache::{BlockCache, CacheUse, CachedSource, StoreCache};
-pub use compress::Compression;
+pub use compress::{Codec, Compression};
 pub use cursor::{Cursor, Move};
+pub use cuts::tombstone_cuts;
 pub use filter::FILTER_KEYS_MAX;
 pub use format::{
     BLOB_FILES_MAX, DATA_LEN_MAX, FOOTER_LEN, FORMAT_VERSION, INDEX_LEN_MAX, PAGE_BYTES,
@@ -153,5 +156,5 @@ pub use sync::{BlockSource, FileSource, SyncCursor, get, open_table};
 pub use table::{Table, TablePart};
 pub use tombstones::RangeTombstone;
 pub use value::{Found, FoundValue, Pinned, Value};
-pub use verify::{Verified, verify_table};
+pub use verify::{FAULTS_MAX, Verified, verify_table};
 pub use writer::{TableMeta, TableWriter};

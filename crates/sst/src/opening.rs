@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use thermocline_base::{Error, Result};
+use thermocline_base::{Error, Result, SeqNo};
 
 use crate::block::Block;
 use crate::filter::Filter;
@@ -11,6 +11,7 @@ use crate::format::footer::Footer;
 use crate::format::{FOOTER_LEN, properties, trailer};
 use crate::handle::{BlockHandle, BlockKind};
 use crate::identity::Identity;
+use crate::key::KeyRef;
 use crate::table::Table;
 use crate::tombstones::RangeTombstones;
 
@@ -136,7 +137,7 @@ impl Piece<'_> {
         };
         let within = |n: u64| usize::try_from(n).expect("it is in memory");
         let stored = &self.bytes[within(offset - self.at)..][..within(u64::from(len))];
-        let payload = trailer::open(stored.to_vec(), kind, self.seed, offset);
+        let payload = trailer::open(stored.into(), kind, self.seed, offset);
         let read = payload.and_then(read);
         read.map(Some).map_err(|e| e.into_error(self.name, offset))
     }
@@ -157,6 +158,19 @@ fn check(table: &Table) -> Result<(), Unreadable> {
             p.range_tombstones,
             tombstones,
         ));
+    }
+    // Of entries only a check of the whole table knows; these are all in memory.
+    if let Some((first, end, seqnos)) = table.tombstones.bounds() {
+        let low_high = |(low, high)| low <= *seqnos.start() && *seqnos.end() <= high;
+        let within = p.seqnos.is_some_and(low_high)
+            && p.smallest.as_ref().is_some_and(|s| s.as_ref() <= first)
+            && p.largest
+                .as_ref()
+                .is_some_and(|l| KeyRef::new(end, SeqNo::MAX) <= l.as_ref());
+        if !within {
+            let what = "bounds of a table over its range tombstones";
+            return Err(damaged(what, 0, "all within", "one outside"));
+        }
     }
     Ok(())
 }

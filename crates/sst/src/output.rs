@@ -10,7 +10,8 @@ use thermocline_env::{File, OpenMode, Storage};
 /// Bytes that are collected before they are written.
 const CHUNK_BYTES: usize = 256 << 10;
 
-/// Collects bytes and writes them in large pieces at offsets that are multiples of a piece.
+/// Collects bytes and writes them in large pieces at offsets that are multiples of a piece, but for the
+/// one that follows a sync.
 ///
 /// After a failed write or sync nothing is known of the file, and every later call fails.
 #[derive(Debug)]
@@ -58,8 +59,12 @@ impl Output {
 
     pub fn append(&mut self, mut bytes: &[u8]) -> Result<()> {
         self.check()?;
-        while self.pending.len() + bytes.len() >= CHUNK_BYTES {
-            let (now, later) = bytes.split_at(CHUNK_BYTES - self.pending.len());
+        // After a sync the next piece is a shorter one, and those behind it begin at multiples again.
+        let past = usize::try_from(self.written % CHUNK_BYTES as u64).expect("less than a piece");
+        let mut piece = CHUNK_BYTES - past;
+        while self.pending.len() + bytes.len() >= piece {
+            let (now, later) = bytes.split_at(piece - self.pending.len());
+            piece = CHUNK_BYTES;
             bytes = later;
             if self.pending.is_empty() {
                 let answer = self.file.write_at(now, self.written);
@@ -100,5 +105,41 @@ impl Output {
         }
         let answer = self.file.sync(site);
         self.noted(answer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thermocline_base::Steps;
+    use thermocline_env::sim::SimFs;
+    use thermocline_testkit::Rng;
+
+    #[test]
+    fn pieces_begin_at_multiples_again_after_a_sync() {
+        let path = Path::new("/file");
+        for seed in 0..20 {
+            let mut rng = Rng::new(seed);
+            let fs = SimFs::new(Steps::new());
+            let mut out = Output::create(&fs, path).unwrap();
+            let (mut all, mut synced) = (Vec::new(), 0);
+            for _ in 0..40 {
+                let most = 1 << rng.below(20);
+                let len = rng.below(most);
+                let bytes: Vec<u8> = (0..len).map(|_| rng.next_u64().to_le_bytes()[0]).collect();
+                out.append(&bytes).unwrap();
+                all.extend_from_slice(&bytes);
+                assert_eq!(out.len(), all.len() as u64);
+                let whole = out.written.is_multiple_of(CHUNK_BYTES as u64);
+                assert!(whole || out.written == synced, "at {}", out.written);
+                if rng.one_in(4) {
+                    out.sync(Site("test")).unwrap();
+                    synced = out.written;
+                    assert_eq!(synced, all.len() as u64);
+                }
+            }
+            out.flush().unwrap();
+            assert_eq!(fs.contents(path).unwrap(), all);
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use thermocline_base::{CfId, FileId, SeqNo};
 
-use crate::compress::Compression;
+use crate::compress::Codec;
 use crate::identity::Identity;
 use crate::key::InternalKey;
 
@@ -83,9 +83,8 @@ pub struct Properties {
     pub blobs: Vec<BlobUse>,
     /// Why it was made.
     pub creation: Creation,
-    /// How its blocks are compressed. Not which level of Zstandard: it reads as
-    /// [`Compression::Zstd`] of 1.
-    pub compression: Compression,
+    /// How its blocks are compressed.
+    pub codec: Codec,
     /// The size that data blocks were to have, in bytes.
     pub block_bytes: u32,
     /// Entries from one restart point to the next.
@@ -112,10 +111,17 @@ impl Properties {
             largest: None,
             blobs: Vec::new(),
             creation: Creation::Flush,
-            compression: Compression::None,
+            codec: Codec::None,
             block_bytes: 0,
             restart_interval: 0,
         }
+    }
+
+    /// Bytes of memory that they take beside themselves.
+    pub(crate) fn charge(&self) -> usize {
+        let bounds = [&self.smallest, &self.largest].into_iter().flatten();
+        let keys: usize = bounds.map(|key| key.user_key.capacity()).sum();
+        keys + self.blobs.capacity() * size_of::<BlobUse>()
     }
 
     /// Takes an entry or range tombstone from `smallest` to `largest` in.

@@ -1,6 +1,5 @@
 //! A table that is open, and parts of it.
 
-use std::cmp::Reverse;
 use std::fmt;
 use std::sync::Arc;
 
@@ -14,7 +13,7 @@ use crate::format::trailer;
 use crate::handle::{BlockHandle, BlockKind};
 use crate::key::KeyRef;
 use crate::properties::Properties;
-use crate::tombstones::{RangeTombstone, RangeTombstones};
+use crate::tombstones::{RangeTombstone, RangeTombstones, order};
 
 /// A table that is open: everything but its data and lower index blocks is in memory. Immutable;
 /// shared as `Arc<Table>`. It does no I/O and knows no file: see [`crate::Opening`] for how it is
@@ -59,7 +58,8 @@ impl Table {
     pub fn charge(&self) -> usize {
         let filter = self.filter.as_ref().map_or(0, Filter::charge);
         let root = self.root.charge();
-        size_of::<Table>() + self.name.len() + root + filter + self.tombstones.charge()
+        let known = root + filter + self.tombstones.charge() + self.properties.charge();
+        size_of::<Table>() + self.name.len() + known
     }
 
     /// The block that a reader asked for, from the bytes of the file at `handle`: checked,
@@ -73,7 +73,7 @@ impl Table {
             if stored.len() as u64 != u64::from(handle.len) {
                 return Err(damaged("length of a block", 0, handle.len, stored.len()));
             }
-            let payload = trailer::open(stored, handle.kind, self.seed, handle.offset)?;
+            let payload = trailer::open(stored.into(), handle.kind, self.seed, handle.offset)?;
             match handle.kind {
                 BlockKind::Data => Block::data(payload),
                 BlockKind::Index => Block::index(payload, self.data_end),
@@ -191,7 +191,10 @@ impl TablePart {
         });
         let mut cut: Vec<_> = cut.collect();
         // Those that were cut at the lower limit begin together now.
-        cut.sort_by_key(|t| (t.start, Reverse((t.seqno, t.end))));
+        cut.sort_by(|a, b| {
+            let newer_first = || (b.seqno, b.end).cmp(&(a.seqno, a.end));
+            order(a.start, b.start).then_with(newer_first)
+        });
         cut.dedup_by_key(|t| (t.start, t.seqno));
         cut.into_iter()
     }

@@ -6,12 +6,15 @@
 //! that covers the key is newer than it is: readers of the past are few.) Memory stays linear in what
 //! was read, whatever the overlaps, where cutting them into disjoint fragments could square it.
 
-use std::ops::Range;
+use std::cmp::Ordering;
+use std::ops::{Range, RangeInclusive};
 
 use thermocline_base::planted::{self, Bug};
 use thermocline_base::{SeqNo, limits};
 
 use crate::format::coding::{Unreadable, damaged, len_of, len32, put_varint, varint};
+use crate::format::{END_AS_BEFORE, START_AS_BEFORE};
+use crate::key::KeyRef;
 
 /// All keys from `start` up to, and not with, `end` have no value older than `seqno`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,12 +37,24 @@ impl RangeTombstone<'_> {
         self.start <= key && !behind
     }
 
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        put_varint(out, self.start.len() as u64);
-        put_varint(out, self.end.len() as u64);
+    /// Appends it behind the one `before`, with which it may share keys.
+    pub(crate) fn encode(&self, before: Option<&RangeTombstone<'_>>, out: &mut Vec<u8>) {
+        // To say that a start is as before takes three bytes.
+        let same_start = before.is_some_and(|b| b.start == self.start && b.start.len() > 2);
+        let same_end = before.is_some_and(|b| b.end == self.end);
+        let len = |same: bool, as_before: u64, key: &[u8]| match same {
+            true => as_before,
+            false => key.len() as u64,
+        };
+        put_varint(out, len(same_start, START_AS_BEFORE, self.start));
+        put_varint(out, len(same_end, END_AS_BEFORE, self.end));
         put_varint(out, self.seqno.0);
-        out.extend_from_slice(self.start);
-        out.extend_from_slice(self.end);
+        if !same_start {
+            out.extend_from_slice(self.start);
+        }
+        if !same_end {
+            out.extend_from_slice(self.end);
+        }
     }
 }
 
@@ -47,8 +62,8 @@ impl RangeTombstone<'_> {
 #[derive(Debug, Clone, Copy)]
 struct Spot {
     seqno: SeqNo,
-    /// Of the start; the end follows it.
-    at: u32,
+    start: u32,
+    end: u32,
     start_len: u16,
     end_len: u16,
 }
@@ -77,15 +92,21 @@ impl RangeTombstones {
         let mut at = 0;
         while at < set.bytes.len() {
             let wrong = |what| damaged(what, at, "one", "none");
-            let (spot, end) = spot_at(&set.bytes, at).ok_or_else(|| wrong("range tombstone"))?;
+            let (spot, end) = spot_at(&set.bytes, at, set.spots.last())
+                .ok_or_else(|| wrong("range tombstone"))?;
             set.spots.push(spot);
             let last = set.spots.len() - 1;
             let new = set.get(last);
             let before = last.checked_sub(1).map(|n| set.get(n));
-            if before.is_some_and(|b| (b.start, new.seqno) >= (new.start, b.seqno)) {
+            let behind = |b: RangeTombstone<'_>| {
+                let newer_first = || new.seqno.cmp(&b.seqno);
+                order(b.start, new.start).then_with(newer_first).is_lt()
+            };
+            if !before.is_none_or(behind) {
                 return Err(wrong("range tombstone behind the one before"));
             }
-            if new.start >= new.end {
+            let known = before.is_some_and(|b| same(b.start, new.start) && same(b.end, new.end));
+            if !known && new.start >= new.end {
                 return Err(wrong("range tombstone that covers something"));
             }
             at = end;
@@ -97,23 +118,27 @@ impl RangeTombstones {
     }
 
     fn get(&self, n: usize) -> RangeTombstone<'_> {
-        let Spot {
-            seqno,
-            at,
-            start_len,
-            end_len,
-        } = self.spots[n];
-        let (_, keys) = self.bytes.split_at(len_of(at));
-        let (start, rest) = keys.split_at(usize::from(start_len));
+        let spot = &self.spots[n];
+        let key = |at, len| &self.bytes[len_of(at)..][..usize::from(len)];
         RangeTombstone {
-            start,
-            end: &rest[..usize::from(end_len)],
-            seqno,
+            start: key(spot.start, spot.start_len),
+            end: key(spot.end, spot.end_len),
+            seqno: spot.seqno,
         }
     }
 
     pub fn iter(&self) -> impl ExactSizeIterator<Item = RangeTombstone<'_>> {
         (0..self.spots.len()).map(|n| self.get(n))
+    }
+
+    /// The first of them, the furthest end, and the seqnos of all; none if there are none.
+    pub fn bounds(&self) -> Option<(KeyRef<'_>, &[u8], RangeInclusive<SeqNo>)> {
+        let first = self.iter().next()?;
+        let furthest = self.furthest[self.spots.len() / 2];
+        let oldest = self.spots.iter().map(|spot| spot.seqno).min()?;
+        let newest = self.spots[len_of(self.newest[self.spots.len() / 2])].seqno;
+        let first = KeyRef::new(first.start, first.seqno);
+        Some((first, self.get(len_of(furthest)).end, oldest..=newest))
     }
 
     /// Bytes of memory.
@@ -170,7 +195,9 @@ impl RangeTombstones {
         ];
         let mut best = [len32(middle); 2];
         for [far, new] in below.into_iter().flatten() {
-            best[0] = std::cmp::max_by_key(best[0], far, |&n| self.get(len_of(n)).end);
+            let by_end =
+                |a: &u32, b: &u32| order(self.get(len_of(*a)).end, self.get(len_of(*b)).end);
+            best[0] = std::cmp::max_by(best[0], far, by_end);
             best[1] = std::cmp::max_by_key(best[1], new, |&n| self.spots[len_of(n)].seqno);
         }
         [self.furthest[middle], self.newest[middle]] = best;
@@ -178,26 +205,52 @@ impl RangeTombstones {
     }
 }
 
-/// How many there can be at most: so that their memory is taken once.
-fn count(bytes: &[u8]) -> usize {
-    let next = |at: &usize| spot_at(bytes, *at).map(|(_, end)| end);
-    std::iter::successors(Some(0), next).skip(1).count()
+/// Whether these are the same bytes in memory: keys that stand before are.
+fn same(a: &[u8], b: &[u8]) -> bool {
+    std::ptr::eq(a, b)
 }
 
-/// The tombstone at `at`, if one can be there, and where it ends.
-fn spot_at(bytes: &[u8], mut at: usize) -> Option<(Spot, usize)> {
-    let start_len = u16::try_from(varint(bytes, &mut at)?).ok()?;
-    let end_len = u16::try_from(varint(bytes, &mut at)?).ok()?;
+/// How keys order, without reading them where they are the same: thousands may share long ones.
+pub(crate) fn order(a: &[u8], b: &[u8]) -> Ordering {
+    match same(a, b) {
+        true => Ordering::Equal,
+        false => a.cmp(b),
+    }
+}
+
+/// How many there can be at most: so that their memory is taken once.
+fn count(bytes: &[u8]) -> usize {
+    let next = |(spot, at): &(Spot, usize)| spot_at(bytes, *at, Some(spot));
+    std::iter::successors(spot_at(bytes, 0, None), next).count()
+}
+
+/// The tombstone at `at`, behind the one `before`, if one can be there, and where it ends.
+fn spot_at(bytes: &[u8], mut at: usize, before: Option<&Spot>) -> Option<(Spot, usize)> {
+    let start_len = varint(bytes, &mut at)?;
+    let end_len = varint(bytes, &mut at)?;
     let seqno = SeqNo(varint(bytes, &mut at)?);
-    let end = at + usize::from(start_len) + usize::from(end_len);
-    let fits = end <= bytes.len() && seqno != SeqNo::MAX;
+    let mut key = |len: u64| {
+        let begin = u32::try_from(at).ok()?;
+        let len = u16::try_from(len).ok()?;
+        at += usize::from(len);
+        Some((begin, len))
+    };
+    let (start, start_len) = match start_len {
+        START_AS_BEFORE => before.map(|b| (b.start, b.start_len))?,
+        len => key(len)?,
+    };
+    let (end, end_len) = match end_len {
+        END_AS_BEFORE => before.map(|b| (b.end, b.end_len))?,
+        len => key(len)?,
+    };
     let spot = Spot {
         seqno,
-        at: u32::try_from(at).ok()?,
+        start,
+        end,
         start_len,
         end_len,
     };
-    fits.then_some((spot, end))
+    (at <= bytes.len() && seqno != SeqNo::MAX).then_some((spot, at))
 }
 
 const _: () = assert!(limits::KEY_LEN_MAX == u16::MAX as usize);
@@ -227,9 +280,12 @@ mod tests {
     fn encoded(list: &[Owned]) -> (Vec<u8>, Vec<usize>) {
         let mut bytes = Vec::new();
         let mut ends = Vec::new();
+        let mut before = None;
         for (start, end, seqno) in list {
             let seqno = *seqno;
-            RangeTombstone { start, end, seqno }.encode(&mut bytes);
+            let tombstone = RangeTombstone { start, end, seqno };
+            tombstone.encode(before.as_ref(), &mut bytes);
+            before = Some(tombstone);
             ends.push(bytes.len());
         }
         (bytes, ends)
@@ -285,6 +341,45 @@ mod tests {
         }
     }
 
+    /// What overlaps and is cut at the same places has its keys once.
+    #[test]
+    fn keys_that_stand_before_are_not_written_again() {
+        let key = |n: u8| [&[n][..], &[b'x'; 1000]].concat();
+        let (a, b) = (key(1), key(9));
+        let cut: Vec<Owned> = (0..500)
+            .map(|n| (a.clone(), b.clone(), SeqNo(1000 - n)))
+            .collect();
+        let (bytes, _) = encoded(&cut);
+        assert!(bytes.len() < 2010 + 500 * 7, "{}", bytes.len());
+        // Starts of their own, and one end; one start, and ends of their own.
+        let starts: Vec<Owned> = (1..5).map(|n| (key(n), b.clone(), SeqNo(5))).collect();
+        assert!(encoded(&starts).0.len() < 5 * 1010);
+        let ends: Vec<Owned> = (2..6)
+            .map(|n| (a.clone(), key(n), SeqNo(9 - u64::from(n))))
+            .collect();
+        assert!(encoded(&ends).0.len() < 5 * 1010);
+        for list in [cut, starts, ends] {
+            let set = RangeTombstones::decode(encoded(&list).0).unwrap();
+            let found = set
+                .iter()
+                .map(|t| (t.start.to_vec(), t.end.to_vec(), t.seqno));
+            assert!(found.eq(list));
+        }
+    }
+
+    /// The bytes are those of tables that were written before keys could be as before.
+    #[test]
+    fn keys_that_are_written_again_are_read() {
+        let plain = |start: &[u8], end: &[u8], seqno: u8| {
+            let lens = [start.len(), end.len()].map(|len| u8::try_from(len).unwrap());
+            [&lens[..], &[seqno], start, end].concat()
+        };
+        let bytes = [plain(b"aaaa", b"c", 9), plain(b"aaaa", b"c", 8)].concat();
+        let set = RangeTombstones::decode(bytes).unwrap();
+        assert!(set.iter().all(|t| (t.start, t.end) == (b"aaaa", b"c")));
+        assert_eq!(set.newest_over(b"b", SeqNo(8)), Some(SeqNo(8)));
+    }
+
     #[test]
     fn cut_or_disordered_bytes_are_refused() {
         let (bytes, ends) = encoded(&random(&mut Rng::new(6), 5));
@@ -296,6 +391,9 @@ mod tests {
             );
         }
         assert!(RangeTombstones::decode(bytes.repeat(2)).is_err());
+        // The first has nothing before it.
+        assert!(RangeTombstones::decode(vec![1, 0, 5, b'a']).is_err());
+        assert!(RangeTombstones::decode(vec![0x80, 0x80, 4, 1, 5, b'a']).is_err());
         let empty: Owned = (b"a".to_vec(), b"a".to_vec(), SeqNo(1));
         assert!(RangeTombstones::decode(encoded(&[empty]).0).is_err());
     }

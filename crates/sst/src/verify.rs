@@ -1,8 +1,13 @@
 //! Checking a table as a whole: every byte, and every rule that readers rely on.
+//!
+//! It takes one data block and one index block of memory beside what opening the table takes, whatever
+//! its size and whatever is wrong with it, and reads no byte twice: data blocks must ascend in the file,
+//! and one that does not is a fault and is not read.
 
 use std::sync::Arc;
+use std::vec::IntoIter;
 
-use thermocline_base::{Error, Kind, Result, SeqNo};
+use thermocline_base::{BlobRef, Error, Kind, Result, SeqNo};
 use thermocline_env::File;
 
 use crate::block::Block;
@@ -12,8 +17,13 @@ use crate::format::coding::damaged;
 use crate::handle::BlockHandle;
 use crate::identity::Identity;
 use crate::key::{InternalKey, KeyRef};
+use crate::properties::BlobUse;
 use crate::sync::{BlockSource, FileSource, open_table};
 use crate::table::Table;
+use crate::value::Value;
+
+/// Most faults that a check describes; it counts the others.
+pub const FAULTS_MAX: usize = 100;
 
 /// What a check found.
 #[derive(Debug, Default)]
@@ -22,8 +32,19 @@ pub struct Verified {
     pub blocks: u64,
     /// Entries, or values, that were read.
     pub entries: u64,
-    /// Every fault, with file and offset; none if all is well.
+    /// Faults, each with file and offset: the first [`FAULTS_MAX`]. None if all is well.
     pub faults: Vec<Error>,
+    /// How many more there were.
+    pub more_faults: u64,
+}
+
+impl Verified {
+    pub(crate) fn note(&mut self, fault: Error) {
+        match self.faults.len() < FAULTS_MAX {
+            true => self.faults.push(fault),
+            false => self.more_faults += 1,
+        }
+    }
 }
 
 /// Reads the whole table in `file`, which should be `identity`, and checks every checksum and rule.
@@ -38,26 +59,63 @@ pub fn verify_table(file: &Arc<dyn File>, identity: Identity) -> Verified {
                 verified: &mut verified,
                 last: None,
                 last_user_key: None,
-                spans: Vec::new(),
-                counted: Counted::default(),
+                leaves: Vec::new().into_iter(),
+                end: 0,
+                counted: Counted::of(&table),
             };
             check.index(&table.root);
-            check.gaps();
+            check.behind_data();
             check.counts();
         }
-        Err(e) => verified.faults.push(e),
+        Err(e) => verified.note(e),
     }
     verified
 }
 
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 struct Counted {
     entries: u64,
     deletes: u64,
     merges: u64,
     user_keys: u64,
+    key_bytes: u64,
+    value_bytes: u64,
     data_blocks: u64,
     data_bytes: u64,
+    /// Of the files that the properties name.
+    blobs: Vec<BlobUse>,
+}
+
+impl Counted {
+    /// Nothing yet, of this table.
+    fn of(table: &Table) -> Counted {
+        let unused = |blob: &BlobUse| BlobUse {
+            values: 0,
+            bytes: 0,
+            ..*blob
+        };
+        Counted {
+            entries: 0,
+            deletes: 0,
+            merges: 0,
+            user_keys: 0,
+            key_bytes: 0,
+            value_bytes: 0,
+            data_blocks: 0,
+            data_bytes: 0,
+            blobs: table.properties.blobs.iter().map(unused).collect(),
+        }
+    }
+
+    /// Counts a value in a blob file; false if the properties do not name the file.
+    fn blob(&mut self, to: BlobRef) -> bool {
+        let found = self.blobs.binary_search_by_key(&to.file, |blob| blob.file);
+        if let Ok(n) = found {
+            self.blobs[n].values += 1;
+            self.blobs[n].bytes = self.blobs[n].bytes.saturating_add(u64::from(to.len));
+        }
+        found.is_ok()
+    }
 }
 
 struct Check<'a> {
@@ -68,35 +126,39 @@ struct Check<'a> {
     last: Option<InternalKey>,
     /// The user key of the last entry.
     last_user_key: Option<Vec<u8>>,
-    /// Where data and index blocks lie.
-    spans: Vec<BlockHandle>,
+    /// The lower index blocks that lie behind all data blocks so far.
+    leaves: IntoIter<BlockHandle>,
+    /// Where the blocks so far end in the file.
+    end: u64,
     counted: Counted,
 }
 
 impl Check<'_> {
     fn fault(&mut self, at: u64, what: &str) {
         let e = damaged(what, 0, "right", "wrong");
-        self.verified
-            .faults
-            .push(e.into_error(self.table.name(), at));
+        self.verified.note(e.into_error(self.table.name(), at));
     }
 
     fn noted<T>(&mut self, answer: Result<T>) -> Option<T> {
-        answer.map_err(|e| self.verified.faults.push(e)).ok()
+        answer.map_err(|e| self.verified.note(e)).ok()
     }
 
     /// Everything below an index block.
     fn index(&mut self, index: &Arc<Block>) {
         let mut cursor = BlockCursor::new(Arc::clone(index));
+        if index.level() > 0 {
+            self.leaves = handles(index).into_iter();
+        }
         let mut more = cursor.first();
         while more {
             let handle = cursor.handle();
-            self.spans.push(handle);
-            let block = self.source.block(self.table, handle);
-            if let Some(block) = self.noted(block) {
-                match index.level() {
-                    0 => self.data(&block, handle, cursor.key()),
-                    _ => self.leaf(&block, handle, cursor.key()),
+            if index.level() > 0 || self.is_next(handle) {
+                let block = self.source.block(self.table, handle);
+                if let Some(block) = self.noted(block) {
+                    match index.level() {
+                        0 => self.data(&block, handle, cursor.key()),
+                        _ => self.leaf(&block, handle, cursor.key()),
+                    }
                 }
             }
             more = cursor.next();
@@ -135,9 +197,20 @@ impl Check<'_> {
 
     fn entry(&mut self, cursor: &BlockCursor, handle: BlockHandle) {
         let key = cursor.key();
-        let (kind, _) = cursor.value();
+        let (kind, value) = cursor.value();
         self.verified.entries += 1;
         self.counted.entries += 1;
+        self.counted.key_bytes += key.user_key.len() as u64;
+        let named = match value {
+            Value::Inline(bytes) => {
+                self.counted.value_bytes += bytes.len() as u64;
+                true
+            }
+            Value::Blob(to) => self.counted.blob(to),
+        };
+        if !named {
+            self.fault(handle.offset, "a blob file that the properties do not name");
+        }
         self.counted.deletes += u64::from(kind == Kind::Delete);
         self.counted.merges += u64::from(kind == Kind::Merge);
         if self.last.as_ref().is_some_and(|last| last.as_ref() >= key) {
@@ -160,29 +233,45 @@ impl Check<'_> {
         self.last = Some(key.to_owned());
     }
 
-    /// Between blocks there are zeros, less than a page of them.
-    fn gaps(&mut self) {
-        self.spans.sort_by_key(|handle| handle.offset);
-        let mut ends = vec![0];
-        ends.extend(self.spans.iter().map(BlockHandle::end));
-        let mut begins: Vec<u64> = self.spans.iter().map(|handle| handle.offset).collect();
-        begins.push(self.table.data_end);
-        for (end, begin) in ends.into_iter().zip(begins) {
-            let len = begin
-                .checked_sub(end)
-                .and_then(|len| usize::try_from(len).ok());
-            match len {
-                Some(0) => {}
-                Some(len) if len < PAGE_BYTES => {
-                    let mut gap = vec![0; len];
-                    let read = self.source.0.read_exact_at(&mut gap, end);
-                    if self.noted(read).is_some() && gap.iter().any(|&b| b != 0) {
-                        self.fault(end, "zeros between blocks");
-                    }
-                }
-                _ => self.fault(end, "blocks that lie side by side"),
-            }
+    /// Whether this data block lies behind all before it. Lower index blocks may lie between.
+    fn is_next(&mut self, data: BlockHandle) -> bool {
+        let before = |leaf: &&BlockHandle| leaf.offset < data.offset;
+        while let Some(leaf) = self.leaves.as_slice().first().filter(before).copied() {
+            self.leaves.next();
+            self.follows(leaf.offset, leaf.end());
         }
+        self.follows(data.offset, data.end())
+    }
+
+    /// Behind the last data block there may be index blocks, and nothing else.
+    fn behind_data(&mut self) {
+        for leaf in std::mem::take(&mut self.leaves) {
+            self.follows(leaf.offset, leaf.end());
+        }
+        self.follows(self.table.data_end, self.table.data_end);
+    }
+
+    /// Whether something from `begin` to `end` lies behind all before it. Between blocks there are
+    /// zeros, less than a page of them.
+    fn follows(&mut self, begin: u64, end: u64) -> bool {
+        let last = self.end;
+        self.end = last.max(end);
+        let Some(len) = begin.checked_sub(last) else {
+            self.fault(begin, "blocks that lie side by side");
+            return false;
+        };
+        match usize::try_from(len) {
+            Ok(0) => {}
+            Ok(len) if len < PAGE_BYTES => {
+                let mut gap = vec![0; len];
+                let read = self.source.0.read_exact_at(&mut gap, last);
+                if self.noted(read).is_some() && gap.iter().any(|&b| b != 0) {
+                    self.fault(last, "zeros between blocks");
+                }
+            }
+            _ => self.fault(last, "blocks that lie side by side"),
+        }
+        true
     }
 
     fn counts(&mut self) {
@@ -196,11 +285,26 @@ impl Check<'_> {
             deletes: p.deletes,
             merges: p.merges,
             user_keys: p.user_keys,
+            key_bytes: p.key_bytes,
+            value_bytes: p.value_bytes,
             data_blocks: p.data_blocks,
             data_bytes: p.data_bytes,
+            blobs: p.blobs.clone(),
         };
         if claimed != self.counted {
             self.fault(self.table.data_end, "the counts in the properties");
         }
     }
+}
+
+/// Where the blocks lie that an index block points to.
+fn handles(index: &Arc<Block>) -> Vec<BlockHandle> {
+    let mut cursor = BlockCursor::new(Arc::clone(index));
+    let mut all = Vec::new();
+    let mut more = cursor.first();
+    while more {
+        all.push(cursor.handle());
+        more = cursor.next();
+    }
+    all
 }

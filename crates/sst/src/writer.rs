@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
-use thermocline_base::{CfId, Error, FileId, Kind, Result, SeqNo, limits};
+use thermocline_base::{BlobRef, CfId, Error, FileId, Kind, Result, SeqNo, limits};
 use thermocline_env::Storage;
 
+use crate::blob::{BLOB_HEADER_LEN, RECORD_ALIGN, RECORD_HEADER_LEN};
 use crate::block::build::BlockBuilder;
 use crate::compress::Compressor;
 use crate::filter::{self, FILTER_KEYS_MAX};
-use crate::format::coding::len32;
+use crate::format::coding::{len_of, len32};
 use crate::format::entry::{self, TAG_BLOB};
 use crate::format::footer::Footer;
 use crate::format::trailer::Sealing;
@@ -57,6 +58,8 @@ pub struct TableWriter {
     hashes: Option<Vec<u64>>,
     tombstones: Vec<u8>,
     last_tombstone: Option<InternalKey>,
+    /// Of the last range tombstone.
+    last_end: Vec<u8>,
     blobs: BTreeMap<FileId, (u64, u64)>,
     properties: Properties,
 }
@@ -90,7 +93,7 @@ impl TableWriter {
         options.validate()?;
         let mut properties = Properties::empty(identity, cf);
         properties.creation = options.creation;
-        properties.compression = options.compression;
+        properties.codec = options.compression.codec();
         properties.block_bytes = len32(options.block_bytes);
         properties.restart_interval = options.restart_interval;
         Ok(TableWriter {
@@ -104,6 +107,7 @@ impl TableWriter {
             hashes: options.filter.then(Vec::new),
             tombstones: Vec::new(),
             last_tombstone: None,
+            last_end: Vec::new(),
             blobs: BTreeMap::new(),
             properties,
             options,
@@ -118,11 +122,13 @@ impl TableWriter {
         self.out.len() + memory as u64
     }
 
-    /// Whether the table nears a limit of its format, which it can only if keys are long, range
-    /// tombstones many, or values spread over thousands of blob files: the caller finishes it and begins
-    /// another, as when it is large enough.
+    /// Whether the table nears a limit of its format, or has as many keys as a filter takes. It can only
+    /// if keys are long or millions, range tombstones many, or values spread over thousands of blob
+    /// files: the caller finishes it and begins another, as when it is large enough.
     pub fn is_full(&self) -> bool {
-        self.index.root_len() > INDEX_LEN_MAX / 2
+        let filtered = self.options.filter;
+        filtered && self.properties.user_keys >= FILTER_KEYS_MAX as u64
+            || self.index.root_len() > INDEX_LEN_MAX / 2
             || self.tombstones.len() > TOMBSTONES_LEN_MAX / 2
             || self.blobs.len() > BLOB_FILES_MAX / 2
     }
@@ -138,7 +144,7 @@ impl TableWriter {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for an entry that is out of order, too long, or cannot be (the
-    /// seqno [`SeqNo::MAX`], a delete with a value, an empty range), or if the table becomes too large
+    /// seqno [`SeqNo::MAX`], a delete with a value, an empty range, a blob where none can be), or if the table becomes too large
     /// for its format; the entry is not added then, and others may follow. Errors of the file system,
     /// naming the file; nothing can follow then.
     pub fn add(&mut self, key: KeyRef<'_>, kind: Kind, value: Value<'_>) -> Result<()> {
@@ -151,6 +157,7 @@ impl TableWriter {
                 (bytes, 0)
             }
             Value::Blob(to) => {
+                check_blob(to)?;
                 blob_bytes = entry::encode_blob_ref(to);
                 blob = Some(to);
                 (&blob_bytes[..], TAG_BLOB)
@@ -249,8 +256,13 @@ impl TableWriter {
             end,
             seqno: start.seqno,
         };
+        let last = self.last_tombstone.as_ref().map(|last| RangeTombstone {
+            start: &last.user_key,
+            end: &self.last_end,
+            seqno: last.seqno,
+        });
         let before = self.tombstones.len();
-        tombstone.encode(&mut self.tombstones);
+        tombstone.encode(last.as_ref(), &mut self.tombstones);
         if self.tombstones.len() > TOMBSTONES_LEN_MAX {
             self.tombstones.truncate(before);
             return refused(format!(
@@ -260,6 +272,8 @@ impl TableWriter {
         self.properties.range_tombstones += 1;
         self.properties.cover(start, KeyRef::new(end, SeqNo::MAX));
         self.last_tombstone = Some(start.to_owned());
+        self.last_end.clear();
+        self.last_end.extend_from_slice(end);
         Ok(())
     }
 
@@ -377,6 +391,27 @@ impl TableWriter {
         out.sync(sites::TABLE_WRITTEN)?;
         Ok(TableMeta { bytes, properties })
     }
+}
+
+/// Whether a blob file can have such a value.
+fn check_blob(to: BlobRef) -> Result<()> {
+    let (first, align) = (BLOB_HEADER_LEN as u64, RECORD_ALIGN);
+    if to.offset < first || !to.offset.is_multiple_of(align) {
+        return refused(format!(
+            "a value in a blob file lies at a multiple of {align} from {first} on, not as {to}"
+        ));
+    }
+    let max = limits::VALUE_LEN_MAX;
+    if len_of(to.len) > max {
+        return refused(format!(
+            "a value in a blob file has at most {max} bytes, not {to}"
+        ));
+    }
+    let len = RECORD_HEADER_LEN as u64 + u64::from(to.len);
+    if to.offset.checked_add(len).is_none() {
+        return refused(format!("no file has {to}"));
+    }
+    Ok(())
 }
 
 fn check_key(key: KeyRef<'_>) -> Result<()> {

@@ -239,13 +239,13 @@ pub fn verify_blobs(file: &Arc<dyn File>, identity: Identity, bytes: u64) -> Ver
         }
     });
     match opened {
-        Err(e) => verified.faults.push(e),
+        Err(e) => verified.note(e),
         Ok(opened) => {
             for record in BlobRecords::new(&opened, &**file, bytes) {
                 verified.blocks += 1;
                 match record.and_then(|entry| read_blob(&opened, &**file, entry.blob)) {
                     Ok(_) => verified.entries += 1,
-                    Err(e) => verified.faults.push(e),
+                    Err(e) => verified.note(e),
                 }
             }
         }

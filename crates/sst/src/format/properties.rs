@@ -3,7 +3,7 @@
 use thermocline_base::{CfId, FileId, SeqNo, limits};
 
 use super::coding::{Fields, Unreadable, damaged, len_of, len32};
-use crate::compress::{Compression, TAG_LZ4, TAG_NONE, TAG_ZSTD};
+use crate::compress::Codec;
 use crate::identity::Identity;
 use crate::key::InternalKey;
 use crate::properties::{BlobUse, Creation, Properties};
@@ -63,7 +63,7 @@ pub(crate) fn encode(p: &Properties) -> Vec<u8> {
         put(&mut out, tag::BLOB, &[numbers.as_flattened()]);
     }
     let creation: [&[u8]; 3] = [
-        &[p.creation as u8, p.compression.tag()],
+        &[p.creation as u8, p.codec.tag()],
         &p.block_bytes.to_le_bytes(),
         &p.restart_interval.to_le_bytes(),
     ];
@@ -198,12 +198,8 @@ fn decode_creation(body: &mut Fields<'_>, p: &mut Properties) -> Result<(), Unre
     let (creation, compression) = (body.u8()?, body.u8()?);
     let newer = |what: &str, n| Unreadable::Newer(format!("the table has {what} {n}"));
     p.creation = Creation::from_u8(creation).ok_or_else(|| newer("creation kind", creation))?;
-    p.compression = match compression {
-        TAG_NONE => Compression::None,
-        TAG_LZ4 => Compression::Lz4,
-        TAG_ZSTD => Compression::Zstd(1),
-        other => return Err(damaged("compression", at + 1, "0, 1 or 2", other)),
-    };
+    p.codec = Codec::from_tag(compression)
+        .ok_or_else(|| damaged("compression", at + 1, "0, 1 or 2", compression))?;
     p.block_bytes = body.u32()?;
     p.restart_interval = body.u16()?;
     Ok(())
@@ -220,7 +216,7 @@ mod tests {
         p.entries = 2;
         p.cover(KeyRef::new(b"k", SeqNo(5)), KeyRef::new(b"k", SeqNo(5)));
         p.cover(KeyRef::new(b"a", SeqNo(9)), KeyRef::new(b"z", SeqNo::MAX));
-        p.compression = Compression::Lz4;
+        p.codec = Codec::Lz4;
         p.creation = Creation::Ingest;
         p
     }

@@ -1,5 +1,7 @@
 //! A block as it is stored: payload, compression, checksum.
 
+use std::borrow::Cow;
+
 use thermocline_base::checksum::{crc32c, seeded};
 use thermocline_base::planted::{self, Bug};
 
@@ -52,7 +54,7 @@ impl Sealing {
 /// The payload of a block that was stored at `offset`. Allocates at most what a block of its kind may
 /// hold.
 pub(crate) fn open(
-    mut stored: Vec<u8>,
+    stored: Cow<'_, [u8]>,
     kind: BlockKind,
     seed: u64,
     offset: u64,
@@ -85,8 +87,9 @@ pub(crate) fn open(
         if len != end {
             return Err(damaged("length of a block's payload", end + 4, end, len));
         }
-        stored.truncate(end);
-        return Ok(stored);
+        let mut payload = stored.into_owned();
+        payload.truncate(end);
+        return Ok(payload);
     }
     compress::decompress(tag, &stored[..end], len).map_err(|e| match e {
         Some(why) => damaged(

@@ -212,7 +212,7 @@ pub fn random_contents(rng: &mut Rng, n: usize) -> Contents {
             Kind::Delete => Kept::Inline(vec![]),
             _ if rng.one_in(10) => Kept::Blob(BlobRef {
                 file: FileId(100 + rng.below(3) as u64),
-                offset: rng.next_u64() >> 20,
+                offset: 64 + (rng.next_u64() >> 20) / 8 * 8,
                 len: 1 << 20,
             }),
             _ => {

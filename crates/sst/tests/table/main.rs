@@ -14,3 +14,4 @@ mod model;
 mod planted;
 mod reads;
 mod refusals;
+mod verify;

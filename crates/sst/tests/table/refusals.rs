@@ -5,8 +5,9 @@ use std::path::Path;
 use thermocline_base::{BlobRef, ErrorKind, FileId, Kind, SeqNo};
 use thermocline_env::{OpenMode, Storage};
 use thermocline_sst::{
-    BLOB_FILES_MAX, Compression, FILTER_KEYS_MAX, FileSource, KeyRef, TOMBSTONES_LEN_MAX,
-    TablePart, TableWriter, Value, WriteOptions, get, open_table,
+    BLOB_FILES_MAX, Compression, FILTER_KEYS_MAX, FileSource, KeyRef, RangeTombstone,
+    TOMBSTONES_LEN_MAX, TablePart, TableWriter, Value, WriteOptions, get, open_table,
+    tombstone_cuts,
 };
 
 use crate::common::*;
@@ -21,6 +22,13 @@ fn what_cannot_be_is_refused_and_the_rest_is_written() {
         offset: 64,
         len: 1,
     });
+    let blob_at = |offset, len| {
+        Value::Blob(BlobRef {
+            file: FileId(1),
+            offset,
+            len,
+        })
+    };
     let at = |key, seqno| KeyRef::new(key, SeqNo(seqno));
     writer
         .add(at(b"m", 5), Kind::Put, Value::Inline(b"v"))
@@ -29,7 +37,7 @@ fn what_cannot_be_is_refused_and_the_rest_is_written() {
         .add(at(b"m", 5), Kind::RangeDelete, Value::Inline(b"n"))
         .unwrap();
     let (long, large) = (vec![0x7f; 65_536], vec![0; (1 << 20) + 1]);
-    let cases: [(KeyRef<'_>, Kind, Value<'_>, &str); 13] = [
+    let cases: [(KeyRef<'_>, Kind, Value<'_>, &str); 17] = [
         (
             at(b"m", 5),
             Kind::Put,
@@ -54,6 +62,20 @@ fn what_cannot_be_is_refused_and_the_rest_is_written() {
         (at(b"n", 5), Kind::Delete, Value::Inline(b"v"), "Delete"),
         (at(b"n", 5), Kind::Delete, blob, "Delete"),
         (at(b"n", 5), Kind::RangeDelete, blob, "RangeDelete"),
+        (at(b"n", 5), Kind::Put, blob_at(56, 1), "from 64 on"),
+        (at(b"n", 5), Kind::Put, blob_at(65, 1), "multiple of 8"),
+        (
+            at(b"n", 5),
+            Kind::Merge,
+            blob_at(u64::MAX - 7, 1),
+            "no file",
+        ),
+        (
+            at(b"n", 5),
+            Kind::Put,
+            blob_at(64, (1 << 30) + 1),
+            "at most 268435456",
+        ),
         (at(b"n", 5), Kind::RangeDelete, Value::Inline(b"n"), "empty"),
         (
             at(b"n", 5),
@@ -162,6 +184,47 @@ fn more_range_tombstones_than_a_table_takes_are_refused() {
     assert_eq!(read_all(&fs, 7).unwrap().tombstones.len(), added);
 }
 
+/// However many overlap and however long their keys, tables that end where they should take them.
+#[test]
+fn overlapping_range_tombstones_with_long_keys_are_written() {
+    let key = |n: usize| [&n.to_be_bytes()[..], &[b'k'; 65_000]].concat();
+    let list: Vec<Tombstone> = (0..100)
+        .map(|n| Tombstone {
+            start: key(n),
+            end: key(150 + n * 37 % 100),
+            seqno: SeqNo(n as u64),
+        })
+        .collect();
+    let borrowed = list.iter().map(|t| RangeTombstone {
+        start: &t.start,
+        end: &t.end,
+        seqno: t.seqno,
+    });
+    let all = Contents {
+        entries: Vec::new(),
+        tombstones: list.clone(),
+    };
+    let refused = all.write(&fresh(), 7, WriteOptions::default()).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
+    let cuts = tombstone_cuts(borrowed);
+    let mut lower = None;
+    let mut tables = 0;
+    for upper in cuts.iter().map(|cut| Some(&cut[..])).chain([None]) {
+        let part = all.limited(lower, upper);
+        let fs = fresh();
+        let mut writer =
+            TableWriter::create(&fs, &path(7), identity(7), CF, WriteOptions::default()).unwrap();
+        for t in &part.tombstones {
+            add_range(&mut writer, t).unwrap();
+            assert!(!writer.is_full());
+        }
+        writer.finish().unwrap();
+        assert_same(&read_all(&fs, 7).unwrap(), &part, "a part");
+        (lower, tables) = (upper, tables + 1);
+    }
+    assert!((4..20).contains(&tables), "{tables}");
+}
+
 #[test]
 fn more_blob_files_than_a_table_takes_are_refused() {
     let fs = fresh();
@@ -207,6 +270,7 @@ fn more_keys_than_a_filter_takes() {
         writer
             .add(KeyRef::new(&key, SeqNo(1)), Kind::Put, Value::Inline(b""))
             .unwrap();
+        assert_eq!(writer.is_full(), n + 1 >= FILTER_KEYS_MAX as u64);
     }
     assert_eq!(writer.finish().unwrap().properties.user_keys, keys);
     let file = env.storage.open(&path, OpenMode::Read).unwrap();
