@@ -147,14 +147,19 @@ fn a_block_that_was_read_is_not_read_again() {
         .into_iter()
         .filter(|(at, len)| bytes[at + len - 11] == 2)
         .collect();
-    let (at, len) = leaves[1];
-    // Its first entry: lengths of shared, rest and value, tag, seqno, key, and then where the block lies.
-    let [rest, value] = [1, 2].map(|n| usize::from(bytes[at + 4 + n]));
-    let handle = at + 4 + 5 + rest;
-    assert!(value == 4 && bytes[handle] >= 0x80 && bytes[handle + 1] < 0x80);
+    // In an entry: lengths of shared, rest and value, tag, seqno, key, and then where the block lies.
+    let handle = |entry: usize| {
+        let [rest, value] = [1, 2].map(|n| usize::from(bytes[entry + n]));
+        let at = entry + 5 + rest;
+        (at, at + value)
+    };
+    // The second block of the first of them, in the place of the first of the second.
+    let (_, second) = handle(leaves[0].0 + 4);
+    let (from, to) = (handle(second), handle(leaves[1].0 + 4));
+    assert_eq!((from.1 - from.0, to.1 - to.0), (4, 4));
     let mut twice = bytes.clone();
-    // A multiple of 128: the second block of the table, or where another begins, does not matter.
-    twice[handle..handle + 2].copy_from_slice(&[0x80, 0]);
+    twice.copy_within(from.0..from.1, to.0);
+    let (at, len) = leaves[1];
     reseal(&mut twice, 7, at, len);
     let (before, found) = (verified(&bytes), verified(&twice));
     assert_eq!(found.blocks, before.blocks - 1);
