@@ -11,6 +11,11 @@
 //! | `shm` | write-back + fence, on tmpfs | the process only; reported as *emulated* |
 //! | `sim` | a simulator that forgets what was not persisted | whatever a test decides |
 //! | `shadow` | a model of caches in front of a file | the process only, which takes the rest with it |
+//! | `dram` | nothing: flush and fence do nothing and count as nothing | nothing |
+//!
+//! `dram` is plain memory in a region's place, for stores that make durable what they write in a log
+//! instead (the baseline of the field, which all else is compared with). It is empty whenever it is
+//! opened, and it has no page that could go.
 //!
 //! # The persistence model
 //! Hardware promises that an aligned 8-byte store is atomic, and nothing else: a 64-byte line that

@@ -120,6 +120,26 @@ impl Reservation {
         Ok(())
     }
 
+    /// Puts memory of the process's own, all zeros, behind `[from, to)`, which has nothing behind it yet.
+    pub fn back(&self, from: usize, to: usize) -> io::Result<()> {
+        assert!(
+            from < to && to <= self.len && from.is_multiple_of(PAGE) && to.is_multiple_of(PAGE)
+        );
+        // SAFETY: M1: the range is ours. It was reserved as private anonymous memory, which reads as
+        // zeros from now on.
+        let rc = unsafe {
+            libc::mprotect(
+                self.base.add(from).cast(),
+                to - from,
+                libc::PROT_READ | libc::PROT_WRITE,
+            )
+        };
+        match rc {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
     /// Writes the pages of `[off, off + len)` to the device and waits.
     pub fn sync(&self, off: usize, len: usize) -> io::Result<usize> {
         let from = off / PAGE * PAGE;

@@ -33,6 +33,8 @@ pub enum RegionKind {
     Sim,
     /// A file behind a model of caches that a killed process takes with it.
     Shadow,
+    /// Plain memory: gone when it is closed. Durable is what somebody writes elsewhere.
+    Dram,
 }
 
 impl RegionKind {
@@ -44,6 +46,7 @@ impl RegionKind {
             RegionKind::Shm => "shm",
             RegionKind::Sim => "sim",
             RegionKind::Shadow => "shadow",
+            RegionKind::Dram => "dram",
         }
     }
 
@@ -55,6 +58,7 @@ impl RegionKind {
             RegionKind::Shm => "process crash only (emulated)",
             RegionKind::Sim => "simulated crashes",
             RegionKind::Shadow => "process crash only, which loses all else (emulated)",
+            RegionKind::Dram => "nothing: what is durable lies in the log",
         }
     }
 }
@@ -73,6 +77,8 @@ pub enum Place {
         /// What happens to the rest.
         shadow: Shadow,
     },
+    /// Memory of the process's own: empty whenever it is opened.
+    Dram,
 }
 
 impl Place {
@@ -80,7 +86,7 @@ impl Place {
     pub fn path(&self) -> Option<&Path> {
         match self {
             Place::Path(path) | Place::Shadow { path, .. } => Some(path),
-            Place::Sim(_) => None,
+            Place::Sim(_) | Place::Dram => None,
         }
     }
 }
@@ -109,6 +115,8 @@ enum Backend {
     Msync,
     Sim(SimPm),
     Shadow(ShadowPm),
+    /// Nothing at all, and nothing is counted (`dram`).
+    Volatile,
 }
 
 /// One mapped range of bytes that outlives the process. Cloning shares it.
@@ -188,7 +196,7 @@ impl Region {
         self.inner.kind
     }
 
-    /// Its file; `sim` for the simulator.
+    /// Its file; `sim` for the simulator, `dram` for plain memory.
     pub fn path(&self) -> &Path {
         &self.inner.path
     }
@@ -259,7 +267,7 @@ impl Region {
     /// Asks for the pages of a range to be present, so that touching them does not fault. A hint;
     /// with `write` for regions whose pages are not written to a device when they become dirty.
     pub fn populate(&self, off: PmOff, len: u64, write: bool) {
-        if write && !matches!(self.inner.backend, Backend::Cpu) {
+        if write && !matches!(self.inner.backend, Backend::Cpu | Backend::Volatile) {
             return;
         }
         if let Some(map) = &self.inner.map
@@ -312,11 +320,11 @@ impl Region {
     pub fn store_u64(&self, off: PmOff, value: u64, site: Site) {
         self.check_writable(off, 8);
         assert!(off.0.is_multiple_of(8));
-        self.inner.counters.stored(8);
+        self.count_stored(8);
         match &self.inner.backend {
             Backend::Sim(sim) => return sim.publish(off.0, value, site),
             Backend::Shadow(shadow) => return shadow.store_u64(off.0, value),
-            Backend::Cpu | Backend::Msync => {}
+            Backend::Cpu | Backend::Msync | Backend::Volatile => {}
         }
         // SAFETY: as in `load_u64`.
         let word = unsafe { &*self.inner.base.add(index(off.0)).cast::<AtomicU64>() };
@@ -326,11 +334,11 @@ impl Region {
     /// Stores bytes through the cache; they need a flush and a fence. The range is not published.
     pub fn write(&self, off: PmOff, bytes: &[u8]) {
         self.check_writable(off, bytes.len() as u64);
-        self.inner.counters.stored(bytes.len() as u64);
+        self.count_stored(bytes.len() as u64);
         match &self.inner.backend {
             Backend::Sim(sim) => return sim.store(off.0, bytes),
             Backend::Shadow(shadow) => return shadow.store(off.0, bytes),
-            Backend::Cpu | Backend::Msync => {}
+            Backend::Cpu | Backend::Msync | Backend::Volatile => {}
         }
         // SAFETY: invariant 2 (checked above) and 3: nobody reads an unpublished range.
         unsafe {
@@ -351,12 +359,16 @@ impl Region {
             self.write(off, bytes);
             return self.flush(off, len);
         }
+        if let Backend::Volatile = &self.inner.backend {
+            // Whoever makes it durable reads it soon.
+            return self.write(off, bytes);
+        }
         self.inner.counters.stored(len);
         self.inner.counters.written_back(off.0, len);
         match &self.inner.backend {
             Backend::Sim(sim) => sim.store_nt(off.0, bytes),
             Backend::Shadow(shadow) => shadow.store_nt(off.0, bytes),
-            Backend::Cpu | Backend::Msync => {
+            Backend::Cpu | Backend::Msync | Backend::Volatile => {
                 self.throttle(len);
                 // SAFETY: invariant 2 (checked above) and 3; C1 of `cpu`.
                 unsafe { cpu::copy_nt(self.inner.base.add(index(off.0)), bytes) };
@@ -368,6 +380,9 @@ impl Region {
     /// that happened before. Not their non-temporal stores, which wait for their own fence.
     pub fn flush(&self, off: PmOff, len: u64) {
         self.check_writable(off, len);
+        if let Backend::Volatile = &self.inner.backend {
+            return;
+        }
         self.inner.counters.written_back(off.0, len);
         match &self.inner.backend {
             Backend::Cpu => {
@@ -381,6 +396,7 @@ impl Region {
             }
             Backend::Sim(sim) => sim.flush(off.0, len),
             Backend::Shadow(shadow) => shadow.flush(off.0, len),
+            Backend::Volatile => {}
         }
     }
 
@@ -390,6 +406,9 @@ impl Region {
     /// The device failed, or a page is gone: what is durable is unknown, and the caller must poison
     /// the store.
     pub fn fence(&self, site: Site) -> Result<()> {
+        if let Backend::Volatile = &self.inner.backend {
+            return Ok(());
+        }
         self.inner.counters.fenced();
         match &self.inner.backend {
             Backend::Cpu => cpu::fence(),
@@ -401,8 +420,16 @@ impl Region {
                     return Err(self.media_error(offset));
                 }
             }
+            Backend::Volatile => {}
         }
         self.check_media()
+    }
+
+    /// Nothing is persisted in plain memory, and nothing counts as stored there.
+    fn count_stored(&self, bytes: u64) {
+        if !matches!(self.inner.backend, Backend::Volatile) {
+            self.inner.counters.stored(bytes);
+        }
     }
 
     /// Flush and fence.

@@ -16,7 +16,7 @@ use crate::cpu;
 use crate::map::{PAGE, Reservation, Sharing, gives_sync};
 use crate::shadow::ShadowPm;
 use crate::sigbus::Watch;
-use crate::{SITE_CREATE, SITE_GROW, SimPm};
+use crate::{Emulation, SITE_CREATE, SITE_GROW, SimPm};
 
 impl Region {
     /// Makes a new region of `len` bytes, all zero and durable, name included.
@@ -51,6 +51,7 @@ impl Region {
     pub fn open(spec: &RegionSpec) -> Result<Region> {
         let (path, mode) = match &spec.place {
             Place::Sim(sim) => return Ok(Region::attach_sim(spec, sim)),
+            Place::Dram => return Region::attach_dram(spec),
             Place::Path(path) | Place::Shadow { path, .. } if spec.read_only => {
                 (path, OpenMode::Read)
             }
@@ -75,6 +76,36 @@ impl Region {
                 watch: None,
             },
         )
+    }
+
+    /// Memory of the process's own, of which nothing is there yet.
+    fn attach_dram(spec: &RegionSpec) -> Result<Region> {
+        let refused = match (spec.read_only, spec.demand, spec.emulation) {
+            (true, ..) => "it is empty when it is opened, so it cannot be for reading only",
+            (_, RegionDemand::Any, Emulation::None) => "",
+            (_, RegionDemand::Any, _) => "an emulation profile is for persistent memory",
+            _ => "persistent memory of another kind was demanded; drop the demand",
+        };
+        if !refused.is_empty() {
+            return Err(Error::InvalidArgument(format!(
+                "the region is kept in DRAM: {refused}"
+            )));
+        }
+        let capacity = spec.capacity.next_multiple_of(PAGE as u64);
+        let path = Path::new("dram");
+        let map = Reservation::reserve(index(capacity)).map_err(|e| Error::io("map", path, e))?;
+        let map = Arc::new(map);
+        let parts = Parts {
+            kind: RegionKind::Dram,
+            backend: Backend::Volatile,
+            base: map.base(),
+            len: 0,
+            capacity,
+            file: None,
+            map: Some(map),
+            watch: None,
+        };
+        Ok(Region::assemble(spec, path, parts))
     }
 
     fn attach(spec: &RegionSpec, path: &Path, file: Arc<dyn File>) -> Result<Region> {
@@ -162,6 +193,14 @@ impl Region {
         );
         if let Backend::Sim(sim) = &inner.backend {
             sim.set_len(from, to, SITE_GROW);
+            inner.len.store(to, Ordering::Release);
+            return Ok(());
+        }
+        if let (Backend::Volatile, Some(map)) = (&inner.backend, &inner.map) {
+            // What is there already is not zero any more.
+            assert_eq!(from, self.len(), "plain memory grows at its end");
+            map.back(index(from), index(to))
+                .map_err(|e| Error::io("map", &inner.path, e))?;
             inner.len.store(to, Ordering::Release);
             return Ok(());
         }

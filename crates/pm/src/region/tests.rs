@@ -51,6 +51,56 @@ fn what_is_persisted_is_there_after_reopening_and_growing() {
     }
 }
 
+fn in_dram(capacity: u64) -> RegionSpec {
+    RegionSpec {
+        place: Place::Dram,
+        ..spec(Path::new("unused"), capacity)
+    }
+}
+
+#[test]
+fn plain_memory_grows_persists_nothing_and_is_empty_when_it_is_opened_again() {
+    let region = Region::create(&in_dram(4 << 20), 1 << 20).unwrap();
+    assert_eq!((region.kind(), region.capacity()), (RegionKind::Dram, 4 << 20));
+    region.write(PmOff(100), b"hello");
+    region.write_nt(PmOff(4096), &[7; 128]);
+    region.store_u64(PmOff(8192), 42, SITE);
+    region.persist(PmOff(100), 8192, SITE).unwrap();
+    region.populate(PmOff(0), 1 << 20, true);
+    region.grow(1 << 20, 3 << 20).unwrap();
+    assert_eq!(region.bytes(PmOff(2 << 20), 8).unwrap(), [0; 8]);
+    assert_eq!(region.bytes(PmOff(100), 5).unwrap(), b"hello");
+    assert_eq!(region.bytes(PmOff(4096), 128).unwrap(), [7; 128]);
+    assert_eq!(region.load_u64(PmOff(8192)).unwrap(), 42);
+    region.check_media().unwrap();
+    assert_eq!(region.counters(), PmCounters::default());
+    // Beyond what there is yet, though the addresses are reserved.
+    assert!(region.bytes(PmOff(3 << 20), 1).is_err());
+    drop(region);
+    assert!(Region::open(&in_dram(4 << 20)).unwrap().is_empty());
+}
+
+#[test]
+fn plain_memory_is_not_taken_for_something_that_was_demanded() {
+    for refused in [
+        RegionSpec {
+            demand: RegionDemand::File,
+            ..in_dram(1 << 20)
+        },
+        RegionSpec {
+            emulation: Emulation::Optane,
+            ..in_dram(1 << 20)
+        },
+        RegionSpec {
+            read_only: true,
+            ..in_dram(1 << 20)
+        },
+    ] {
+        let error = Region::open(&refused).unwrap_err();
+        assert_eq!(error.kind(), thermocline_base::ErrorKind::InvalidArgument);
+    }
+}
+
 #[test]
 fn an_offset_from_damaged_bytes_is_an_error() {
     let sim = SimPm::new(1 << 20, Steps::new());
