@@ -203,6 +203,15 @@ option_group! {
 }
 
 option_group! {
+    /// Options of the files on SSD.
+    SsdOptions, "ssd" {
+        /// Tables are read and written past the page cache of the operating system, where the file
+        /// system allows.
+        direct: Flag = 1, 0 => 1;
+    }
+}
+
+option_group! {
     /// Options of the region of persistent memory.
     PmOptions, "pm" {
         /// Size of the first part of a new region; later parts double up to 64 MiB.
@@ -404,6 +413,8 @@ pub struct Options {
     pub commit: CommitOptions,
     /// Reading.
     pub read: ReadOptions,
+    /// Files on SSD.
+    pub ssd: SsdOptions,
     /// The region.
     pub pm_region: PmOptions,
     /// The manifest.
@@ -428,6 +439,7 @@ impl Default for Options {
             memtable: MemtableOptions::default(),
             commit: CommitOptions::default(),
             read: ReadOptions::default(),
+            ssd: SsdOptions::default(),
             pm_region: PmOptions::default(),
             manifest: ManifestOptions::default(),
             compaction: CompactionOptions::default(),
@@ -493,6 +505,7 @@ impl Options {
             .iter()
             .chain(CommitOptions::ROWS)
             .chain(ReadOptions::ROWS)
+            .chain(SsdOptions::ROWS)
             .chain(PmOptions::ROWS)
             .chain(ManifestOptions::ROWS)
             .chain(CompactionOptions::ROWS)
@@ -504,6 +517,7 @@ impl Options {
             .field_mut(name)
             .or_else(|| self.commit.field_mut(name))
             .or_else(|| self.read.field_mut(name))
+            .or_else(|| self.ssd.field_mut(name))
             .or_else(|| self.pm_region.field_mut(name))
             .or_else(|| self.manifest.field_mut(name))
             .or_else(|| self.compaction.field_mut(name))
@@ -523,6 +537,7 @@ impl Options {
             self.memtable.values(),
             self.commit.values(),
             self.read.values(),
+            self.ssd.values(),
             self.pm_region.values(),
             self.manifest.values(),
             self.compaction.values(),

@@ -91,6 +91,32 @@ pub struct DramUse {
     pub overdrawn: u64,
 }
 
+/// Bytes that moved between a store and the device of its files since it was opened. What went past the
+/// page cache is exact; the rest is counted in the pages touched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SsdBytes {
+    /// Read from tables; of what went through the page cache, the most that it may have been.
+    pub tables_read: u64,
+    /// Written to tables.
+    pub tables_written: u64,
+    /// Written to the manifest.
+    pub manifest_written: u64,
+    /// Written to the region, where that lies on the device: a region of kind `file`.
+    pub region_written: u64,
+}
+
+impl SsdBytes {
+    /// All that was read. The manifest is read only when a store is opened, and does not count.
+    pub fn read(&self) -> u64 {
+        self.tables_read
+    }
+
+    /// All that was written.
+    pub fn written(&self) -> u64 {
+        self.tables_written + self.manifest_written + self.region_written
+    }
+}
+
 /// A reading of a store's accounting.
 #[derive(Debug, Clone)]
 pub struct EngineMetrics {
@@ -102,6 +128,8 @@ pub struct EngineMetrics {
     pub space: SpaceUse,
     /// What was stored and persisted there.
     pub pm: PmCounters,
+    /// What was transferred from and to the device of its files.
+    pub ssd: SsdBytes,
     /// Memtable generations, oldest first; those that are retired are among them.
     pub generations: Vec<GenerationState>,
     /// Generations dropped since the store was opened.
@@ -143,6 +171,16 @@ pub struct EngineMetrics {
 }
 
 impl Inner {
+    fn ssd_bytes(&self) -> SsdBytes {
+        let tables = self.table_files.bytes();
+        SsdBytes {
+            tables_read: tables.read(),
+            tables_written: tables.written(),
+            manifest_written: self.manifest_bytes.written(),
+            region_written: self.space.region().counters().device_bytes,
+        }
+    }
+
     /// All generations, and who holds them.
     fn generations(&self) -> Vec<GenerationState> {
         let view = self.view.load();
@@ -186,6 +224,7 @@ impl Engine {
             region_path: inner.space.region().path().to_path_buf(),
             space: inner.space.usage(),
             pm: inner.space.region().counters(),
+            ssd: inner.ssd_bytes(),
             index_bytes: generations.iter().map(|g| g.index_bytes).sum(),
             dram: DramUse {
                 used: inner.account.used(),

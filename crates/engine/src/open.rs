@@ -1,7 +1,7 @@
 //! Opening a store.
 
 use std::path::Path;
-use std::sync::{OnceLock, Weak};
+use std::sync::Weak;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -10,6 +10,7 @@ use thermocline_base::options::Options;
 use thermocline_base::size::index;
 use thermocline_base::{Error, Line, Result};
 use thermocline_env::LockGuard;
+use thermocline_exec::DirectStorage;
 use thermocline_halloc::{Space, SpaceSpec};
 use thermocline_memtable::ChainWriter;
 use thermocline_pm::{Place, Region, RegionKind, RegionSpec};
@@ -113,7 +114,10 @@ fn open_existing(
     started: u64,
 ) -> Result<Engine> {
     let storage = world.env.storage.clone();
-    let (mut manifest, state) = Manifest::open(storage.clone(), dir, options.read_only)?;
+    let manifest_files = DirectStorage::buffered(storage.clone(), Arc::default());
+    let manifest_bytes = manifest_files.counter().clone();
+    let files = Arc::new(manifest_files);
+    let (mut manifest, state) = Manifest::open(files, dir, options.read_only)?;
     manifest.set_bytes_max(options.manifest.bytes_max);
     let (Some(db_id), Some(region_id)) = (state.db_id(), state.region_id()) else {
         return Err(Error::corruption(
@@ -138,7 +142,8 @@ fn open_existing(
     let threads = replay_threads(&options, &world);
     let found = recover::find(&db_id, &space, &zones, &state, &descriptors, threads)?;
 
-    let runtime = setup.runtime.unwrap_or_else(Runtime::private);
+    let runtime = setup.runtime;
+    let runtime = runtime.unwrap_or_else(|| Runtime::private(options.dram));
     let account = Account::new(runtime.budget().clone(), options.dram);
     let start = Start::decide(&world, &state, &found, &descriptors, &db_id)?;
     let known = Known::of(&state);
@@ -173,14 +178,8 @@ fn open_existing(
         nanos: world.env.clock.now_ns() - started,
     };
     let versions = VersionSet::new(manifest.state());
-    let table_files = Arc::new(TableFiles {
-        storage: storage.clone(),
-        dir: dir.to_path_buf(),
-        db_id,
-        shared: runtime.cache().clone(),
-        dram: runtime.budget().limit().min(options.dram),
-        cache: OnceLock::new(),
-    });
+    let table_files = TableFiles::new(&storage, dir, db_id, &options, &runtime.lent());
+    let table_files = Arc::new(table_files);
     sweep_tables(&table_files, &versions, options.read_only || elders)?;
     let flushed = flushed_up_to(versions.current());
     let sealed = memtables.iter().filter(|m| m.generation() != start.active);
@@ -217,6 +216,7 @@ fn open_existing(
             db_id,
             space,
             manifest: Mutex::new(manifest),
+            manifest_bytes,
             versions: Mutex::new(versions),
             table_files,
             flushing: Mutex::new(()),

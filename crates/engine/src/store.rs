@@ -7,6 +7,7 @@ use arc_swap::ArcSwap;
 use thermocline_base::Line;
 use thermocline_base::budget::Account;
 use thermocline_base::options::Options;
+use thermocline_env::direct::DeviceBytes;
 use thermocline_env::{Env, LockGuard};
 use thermocline_halloc::Space;
 use thermocline_pm::{Shadow, SimPm};
@@ -96,6 +97,8 @@ pub(crate) struct Inner {
     pub db_id: [u8; 16],
     pub space: Arc<Space>,
     pub manifest: Mutex<Manifest>,
+    /// What was transferred of manifests.
+    pub manifest_bytes: Arc<DeviceBytes>,
     /// Behind the manifest's lock, where both are held.
     pub versions: Mutex<VersionSet>,
     /// Where its tables lie.

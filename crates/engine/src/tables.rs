@@ -9,70 +9,25 @@
 //!    So who reads on after his store was closed, and finds another database in the folder, gets an
 //!    error, not its data.
 //!
-//! Blocks go through one cache for all stores of a runtime. It is made when the first table is
-//! opened, with an eighth of the DRAM that the runtime or, if that has no limit, the store may use;
-//! it comes on top of what accounts are charged for, as do indexes and filters of open tables.
+//! Files are transferred past the page cache where the file system allows ([`files`]). Blocks go through
+//! one cache for all stores of a runtime. It is made when the first table is opened, with an eighth of
+//! the DRAM that the runtime or, if that has no limit, the store may use; it comes on top of what accounts
+//! are charged for, as do indexes and filters of open tables.
 
+mod files;
 mod source;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use thermocline_base::{CfId, Error, FileId, Kind, Result, SeqNo};
 use thermocline_env::{OpenMode, Storage};
-use thermocline_sst::{
-    BlockCache, CachedSource, FoundValue, Identity, Pinned, StoreCache, Table, TablePart, get,
-    open_table, table_name,
-};
+use thermocline_sst::{CachedSource, FoundValue, Pinned, Table, TablePart, get, open_table};
 use thermocline_version::{Level, TableRef, Version};
 
 use crate::sync::Arc;
+pub(crate) use files::{Lent, SharedCache, TableFiles};
 pub(crate) use source::{TableSource, sources};
-
-/// The share of DRAM that blocks may take.
-const CACHE_SHARE: u64 = 8;
-
-/// The cache of a runtime, once there is one.
-pub(crate) type SharedCache = Arc<OnceLock<Arc<BlockCache>>>;
-
-/// Where the tables of a store lie, and the way to their blocks.
-pub(crate) struct TableFiles {
-    pub storage: Arc<dyn Storage>,
-    pub dir: PathBuf,
-    pub db_id: [u8; 16],
-    /// Of the runtime.
-    pub shared: SharedCache,
-    /// Bytes of DRAM of which the cache takes its share.
-    pub dram: u64,
-    /// The store's own way to the cache.
-    pub cache: OnceLock<StoreCache>,
-}
-
-impl TableFiles {
-    pub fn path(&self, file: FileId) -> PathBuf {
-        self.dir.join(table_name(file))
-    }
-
-    pub fn identity(&self, file: FileId) -> Identity {
-        Identity::new(self.db_id, file)
-    }
-
-    fn cache(&self) -> &StoreCache {
-        self.cache.get_or_init(|| {
-            let bytes = self.dram / CACHE_SHARE;
-            self.shared.get_or_init(|| BlockCache::new(bytes)).store()
-        })
-    }
-}
-
-impl std::fmt::Debug for TableFiles {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("TableFiles")
-            .field("dir", &self.dir)
-            .finish_non_exhaustive()
-    }
-}
 
 /// A table's file, open or not yet.
 #[derive(Debug)]

@@ -109,6 +109,25 @@ impl DeviceBytes {
     pub fn written(&self) -> u64 {
         self.direct_written() + self.cached_written()
     }
+
+    /// Counts a read of `n` bytes at `offset` through the page cache, of a file that was not opened
+    /// with this.
+    pub fn has_read(&self, n: usize, offset: u64) {
+        self.count(CACHED_READ, n, offset);
+    }
+
+    /// As [`DeviceBytes::has_read`], of a write.
+    pub fn has_written(&self, n: usize, offset: u64) {
+        self.count(CACHED_WRITTEN, n, offset);
+    }
+
+    fn count(&self, index: usize, n: usize, offset: u64) {
+        if n > 0 {
+            let unit = DIRECT_UNIT as u64;
+            let last = (offset + n as u64 - 1) / unit;
+            self.0.add(index, (last - offset / unit + 1) * unit);
+        }
+    }
 }
 
 /// What a handle knows of its transfers.
@@ -181,10 +200,8 @@ impl Transfers {
     }
 
     fn count(&self, index: usize, n: usize, offset: u64) {
-        if let (Some(counter), true) = (&self.counter, n > 0) {
-            let unit = DIRECT_UNIT as u64;
-            let last = (offset + n as u64 - 1) / unit;
-            counter.0.add(index, (last - offset / unit + 1) * unit);
+        if let Some(counter) = &self.counter {
+            counter.count(index, n, offset);
         }
     }
 }

@@ -7,6 +7,7 @@
 //! | a block of a file, in one read | [`read_range`] |
 //! | bytes from anywhere, written directly | [`write_range`] |
 //! | all files of a crate that knows nothing of alignment | [`DirectStorage`] |
+//! | the same through the page cache, but counted | [`DirectStorage::buffered`] |
 //!
 //! # What always holds
 //!

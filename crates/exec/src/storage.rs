@@ -37,7 +37,8 @@ use crate::range::{read_into, write_range};
 #[derive(Debug, Clone)]
 pub struct DirectStorage {
     inner: Arc<dyn Storage>,
-    pool: BufPool,
+    /// For copies; `None` if everything goes through the page cache.
+    pool: Option<BufPool>,
     counter: Arc<DeviceBytes>,
 }
 
@@ -46,7 +47,32 @@ impl DirectStorage {
     pub fn new(inner: Arc<dyn Storage>, pool: BufPool, counter: Arc<DeviceBytes>) -> DirectStorage {
         DirectStorage {
             inner,
-            pool,
+            pool: Some(pool),
+            counter,
+        }
+    }
+
+    /// Over `inner`, with all transfers through the page cache, as [`Storage::open`] of `inner` makes
+    /// them; they are added to `counter` all the same. For files of any kind.
+    ///
+    /// ```
+    /// use std::{path::Path, sync::Arc};
+    /// use thermocline_base::Steps;
+    /// use thermocline_env::{OpenMode, Storage, direct::DeviceBytes, sim::SimFs};
+    /// use thermocline_exec::DirectStorage;
+    ///
+    /// let bytes = Arc::new(DeviceBytes::default());
+    /// let disk = Arc::new(SimFs::new(Steps::new()));
+    /// let logs = DirectStorage::buffered(disk, Arc::clone(&bytes));
+    /// let file = logs.open(Path::new("/log"), OpenMode::CreateNew)?;
+    /// file.write_at(b"over the end of a page", 4090)?;
+    /// assert_eq!((bytes.direct_written(), bytes.cached_written()), (0, 8192));
+    /// # Ok::<(), thermocline_base::Error>(())
+    /// ```
+    pub fn buffered(inner: Arc<dyn Storage>, counter: Arc<DeviceBytes>) -> DirectStorage {
+        DirectStorage {
+            inner,
+            pool: None,
             counter,
         }
     }
@@ -59,10 +85,16 @@ impl DirectStorage {
 
 impl Storage for DirectStorage {
     fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn File>> {
-        Ok(Arc::new(DirectFile {
-            inner: self.inner.open_direct(path, mode, &self.counter)?,
-            pool: self.pool.clone(),
-        }))
+        Ok(match &self.pool {
+            Some(pool) => Arc::new(DirectFile {
+                inner: self.inner.open_direct(path, mode, &self.counter)?,
+                pool: pool.clone(),
+            }),
+            None => Arc::new(CountedFile {
+                inner: self.inner.open(path, mode)?,
+                counter: self.counter.clone(),
+            }),
+        })
     }
 
     /// For those who do know: the file itself.
@@ -150,6 +182,59 @@ impl File for DirectFile {
 
     fn write_tail(&self, bytes: &[u8], offset: u64) -> Result<()> {
         self.inner.write_tail(bytes, offset)
+    }
+
+    fn len(&self) -> Result<u64> {
+        self.inner.len()
+    }
+
+    fn set_len(&self, len: u64) -> Result<()> {
+        self.inner.set_len(len)
+    }
+
+    fn allocate(&self, offset: u64, len: u64) -> Result<()> {
+        self.inner.allocate(offset, len)
+    }
+
+    fn sync(&self, site: Site) -> Result<()> {
+        self.inner.sync(site)
+    }
+
+    fn lock(&self, exclusive: bool) -> Result<()> {
+        self.inner.lock(exclusive)
+    }
+
+    fn unlock(&self) {
+        self.inner.unlock();
+    }
+
+    fn raw_fd(&self) -> Option<i32> {
+        self.inner.raw_fd()
+    }
+}
+
+/// An open file of a [`DirectStorage`] that goes through the page cache.
+#[derive(Debug)]
+struct CountedFile {
+    inner: Arc<dyn File>,
+    counter: Arc<DeviceBytes>,
+}
+
+impl File for CountedFile {
+    fn path(&self) -> &Path {
+        self.inner.path()
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
+        let n = self.inner.read_at(buf, offset)?;
+        self.counter.has_read(n, offset);
+        Ok(n)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        self.inner.write_at(bytes, offset)?;
+        self.counter.has_written(bytes.len(), offset);
+        Ok(())
     }
 
     fn len(&self) -> Result<u64> {

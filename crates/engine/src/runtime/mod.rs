@@ -28,17 +28,22 @@ use std::time::Duration;
 
 use thermocline_base::budget::Budget;
 use thermocline_base::options::DRAM_MIN;
+use thermocline_base::size::index;
 use thermocline_base::sync::{AtomicUsize, Mutex, Ordering, lock};
 use thermocline_base::{Error, Result};
 use thermocline_env::{Clock, real::RealClock};
+use thermocline_exec::BufPool;
 
-use crate::tables::SharedCache;
+use crate::tables::{Lent, SharedCache};
 use strand::Strand;
 pub(crate) use strand::{Call, Client, Task};
 use workers::Workers;
 
 /// Most worker threads of a runtime.
 const WORKERS_MAX: usize = 256;
+
+/// Most bytes of buffers for transfers that lie idle: two pieces of a file, and some blocks.
+const BUFS_IDLE_MAX: u64 = 576 << 10;
 
 /// What a runtime may use.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,6 +77,8 @@ struct Shared {
     budget: Arc<Budget>,
     /// Of blocks of tables, from the first table on.
     cache: SharedCache,
+    /// For what is copied on its way to a device, or from it.
+    bufs: BufPool,
     stores: AtomicUsize,
 }
 
@@ -126,19 +133,20 @@ impl Runtime {
                 options.dram
             )));
         }
-        Ok(Runtime::of(options, clock))
+        let dram = options.dram;
+        Ok(Runtime::of(options, dram, clock))
     }
 
-    /// One for a store alone, whose own limits are enough.
-    pub(crate) fn private() -> Runtime {
+    /// One for a store alone, whose own limits are enough: it may use `dram` bytes.
+    pub(crate) fn private(dram: u64) -> Runtime {
         let options = RuntimeOptions {
             dram: u64::MAX,
             workers: 1,
         };
-        Runtime::of(options, Arc::new(RealClock::new()))
+        Runtime::of(options, dram, Arc::new(RealClock::new()))
     }
 
-    fn of(options: RuntimeOptions, clock: Arc<dyn Clock>) -> Runtime {
+    fn of(options: RuntimeOptions, dram: u64, clock: Arc<dyn Clock>) -> Runtime {
         let workers = Workers::new(options.workers, clock);
         let budget = Budget::new(options.dram);
         Runtime {
@@ -147,6 +155,7 @@ impl Runtime {
                 workers,
                 budget,
                 cache: SharedCache::default(),
+                bufs: BufPool::new(index(BUFS_IDLE_MAX.min(dram / 16))),
                 stores: AtomicUsize::new(0),
             }),
         }
@@ -162,9 +171,13 @@ impl Runtime {
         &self.shared.budget
     }
 
-    /// The cache of all its stores, once one has opened a table.
-    pub(crate) fn cache(&self) -> &SharedCache {
-        &self.shared.cache
+    /// What its stores read tables with.
+    pub(crate) fn lent(&self) -> Lent<'_> {
+        Lent {
+            cache: &self.shared.cache,
+            bufs: &self.shared.bufs,
+            dram: self.shared.budget.limit(),
+        }
     }
 
     /// Reads all counters.

@@ -1,0 +1,115 @@
+//! What a store counts as written to and read from its device is what the operating system accounts to
+//! this process. Alone in its process, so that nothing else is in the account.
+
+use std::path::Path;
+
+use thermocline_base::options::Options;
+use thermocline_base::{CfId, WriteBatch};
+use thermocline_engine::{Durability, Engine, Family, World};
+use thermocline_env::{Env, FsKind, OpenMode, Storage};
+
+/// Bytes that the kernel has read and written for this process; `None` where it does not say.
+fn account(storage: &dyn Storage) -> Option<(u64, u64)> {
+    let file = storage.open(Path::new("/proc/self/io"), OpenMode::Read);
+    let mut text = vec![0; 1000];
+    let n = file.ok()?.read_at(&mut text, 0).ok()?;
+    let text = std::str::from_utf8(&text[..n]).ok()?.to_string();
+    let value = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        line?.trim().parse::<u64>().ok()
+    };
+    Some((value("read_bytes:")?, value("write_bytes:")?))
+}
+
+/// Why this cannot be tested here, if so.
+fn impossible(storage: &dyn Storage, disk: &Path, memory: &Path) -> Option<&'static str> {
+    if storage.fs_kind(disk).ok()? == FsKind::Tmpfs {
+        return Some("the folder for tests lies in memory");
+    }
+    if !storage.is_dir(memory).ok()? {
+        return Some("there is no folder in memory for the region");
+    }
+    match account(storage) {
+        None => Some("the operating system keeps no account"),
+        Some(_) => None,
+    }
+}
+
+fn fill(engine: &Engine, round: u32) {
+    for n in 0..2_000u32 {
+        let mut batch = WriteBatch::new();
+        let key = (n * 7 + round).to_be_bytes();
+        batch.put(CfId::DEFAULT, &key, &[n as u8; 700]).unwrap();
+        let buffered = Durability::Buffered;
+        engine.write(batch.iter(), buffered).unwrap();
+    }
+}
+
+#[test]
+fn counted_bytes_are_those_of_the_operating_system() {
+    let env = Env::real();
+    let storage = &*env.storage;
+    let (disk, memory) = (
+        Path::new(env!("CARGO_TARGET_TMPDIR")),
+        Path::new("/dev/shm"),
+    );
+    if let Some(why) = impossible(storage, disk, memory) {
+        println!("skipped: {why}");
+        return;
+    }
+    for direct in [1, 0] {
+        let dir = tempfile::tempdir_in(disk).unwrap();
+        let region = tempfile::tempdir_in(memory).unwrap();
+        let mut options = Options {
+            pm: 64 << 20,
+            pm_path: Some(region.path().to_path_buf()),
+            ..Options::default()
+        };
+        options.ssd.direct = direct;
+        let world = World {
+            background: false,
+            ..World::real()
+        };
+        let db = dir.path().join("db");
+        let engine = Engine::open(world.clone(), &db, options.clone()).unwrap();
+        // What a file system writes of its own, when it is asked for the first time.
+        fill(&engine, 0);
+        engine.flush().unwrap();
+
+        let before = (account(storage).unwrap().1, engine.metrics().ssd);
+        for round in 1..4 {
+            fill(&engine, round);
+            assert_eq!(engine.flush().unwrap(), 1);
+        }
+        let after = (account(storage).unwrap().1, engine.metrics().ssd);
+        assert!(after.1.tables_written - before.1.tables_written > 3 * 2_000 * 700);
+        assert!(after.1.manifest_written > before.1.manifest_written);
+        assert_eq!(
+            after.0 - before.0,
+            after.1.written() - before.1.written(),
+            "direct: {direct}, before: {before:?}, after: {after:?}"
+        );
+
+        let before = (account(storage).unwrap().0, engine.metrics().ssd);
+        let mut found = 0;
+        for n in (0..14_000u32).step_by(31) {
+            let value = engine.get(CfId::DEFAULT, &n.to_be_bytes(), <[u8]>::len);
+            found += value.unwrap().unwrap_or(0);
+        }
+        let mut cursor = engine.cursor(Family::DEFAULT).unwrap();
+        let mut more = cursor.seek(&5_000u32.to_be_bytes()).unwrap();
+        for _ in 0..1_000 {
+            assert!(more);
+            more = cursor.next().unwrap();
+        }
+        let after = (account(storage).unwrap().0, engine.metrics().ssd);
+        assert!(found > 100 * 700, "{found}");
+        let counted = after.1.read() - before.1.read();
+        match direct {
+            1 => assert_eq!(after.0 - before.0, counted),
+            // It was written just now, and lies in the page cache.
+            _ => assert!(after.0 - before.0 <= counted && counted > 0),
+        }
+        engine.close().unwrap();
+    }
+}
