@@ -27,6 +27,22 @@
 //! that only with a small share of the room that is free ([`Account::has_ample_room_for`]), and gives the rest
 //! back when it falls idle.
 //!
+//! # Memory beside the indexes
+//! Blocks that are cached, tables that are open, and what flushes work with are *charged*
+//! ([`Account::charge`]): counted when they are made, for as long as the [`Charge`] lives. They get what
+//! promises leave, and give way to promises: who needs room asks those who can give some back
+//! ([`Evict`]), first of all accounts, then of his own.
+//!
+//! - **B4** Whenever a promise or a charge returns, what is held and what is charged are together at most
+//!   the limit, of the budget and of the account. A promise raises `held` first and looks at `charged`
+//!   after; a charge raises `charged` first and looks at `held` after; both sequentially consistent. So of
+//!   two that want the same room at once one sees the other at least, and gives up or has others give way.
+//!
+//! With B3, what is used and what is charged are together at most the limit, at every moment. There are
+//! two exceptions, which [`Account::over`] tells: what has to be done even where nothing can give way
+//! ([`Account::charge_over`]: a flush, by which indexes become smaller; a table that is read and not kept);
+//! and an account whose own limit was lowered, before its indexes are below that.
+//!
 //! # At the limits
 //! - While a store is being opened nothing is promised: its indexes are rebuilt, and `take` itself asks
 //!   the budget and fails where that is full. The store's own limit does not count then: a store
@@ -36,7 +52,8 @@
 //! - The last sixteenth of either limit is left to writes that only delete.
 //! - A store that is closed holds what it uses and no more, until its last reader has gone.
 
-use std::sync::Arc;
+use std::fmt::Debug;
+use std::sync::{Arc, Weak};
 
 use crate::error::{Error, Result};
 use crate::size::format_size;
@@ -48,6 +65,45 @@ pub struct Budget {
     limit: u64,
     held: AtomicU64,
     used: AtomicU64,
+    charged: AtomicU64,
+    /// Who can give back of what is charged, in the order in which they are asked.
+    evicting: Mutex<Vec<Weak<dyn Evict>>>,
+}
+
+/// What can give back memory that is charged, because it can get again what it kept there.
+pub trait Evict: Debug + Send + Sync {
+    /// Gives back about `bytes`, or all there is if that is less. Readers may keep some of it for a
+    /// while. May be asked under any lock of a store.
+    fn evict(&self, bytes: u64);
+}
+
+/// Memory beside the indexes, counted until this is dropped.
+#[derive(Debug)]
+pub struct Charge {
+    account: Arc<Account>,
+    bytes: u64,
+}
+
+impl Charge {
+    /// Bytes that it counts.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Counts `bytes` from now on, if those are more; over the limits if need be, as
+    /// [`Account::charge_over`].
+    pub fn grow_over(&mut self, bytes: u64) {
+        if bytes > self.bytes {
+            let mut more = self.account.charge_over(bytes - self.bytes);
+            self.bytes += std::mem::take(&mut more.bytes);
+        }
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.account.uncharge(self.bytes);
+    }
 }
 
 /// One store's part of a budget, and its own limit.
@@ -59,6 +115,9 @@ pub struct Account {
     /// Changed under `stage` only.
     held: AtomicU64,
     overdrawn: AtomicU64,
+    charged: AtomicU64,
+    over: AtomicU64,
+    evicting: Mutex<Vec<Weak<dyn Evict>>>,
     stage: Mutex<Stage>,
 }
 
@@ -87,6 +146,43 @@ pub enum Full {
     Budget,
 }
 
+fn excess(held: &AtomicU64, charged: &AtomicU64, limit: u64) -> u64 {
+    let charged = charged.load(Ordering::SeqCst);
+    let both = held.load(Ordering::SeqCst).saturating_add(charged);
+    both.saturating_sub(limit)
+}
+
+/// Adds to what is charged; `false`, and nothing is added, if that is too much (B4).
+fn add_charge(held: &AtomicU64, charged: &AtomicU64, limit: u64, bytes: u64) -> bool {
+    charged.fetch_add(bytes, Ordering::SeqCst);
+    let fits = excess(held, charged, limit) == 0;
+    if !fits {
+        charged.fetch_sub(bytes, Ordering::SeqCst);
+    }
+    fits
+}
+
+fn add(evicting: &Mutex<Vec<Weak<dyn Evict>>>, who: Weak<dyn Evict>) {
+    let mut all = lock(evicting);
+    all.retain(|other| other.strong_count() > 0);
+    all.push(who);
+}
+
+/// Has them give back until there is no excess, and somewhat more, so that not every small step asks
+/// again. Returns whether there is none.
+#[cold]
+fn evict(evicting: &Mutex<Vec<Weak<dyn Evict>>>, excess: impl Fn() -> u64, limit: u64) -> bool {
+    // Not under the lock: what goes may be the last of its store.
+    let all = lock(evicting).clone();
+    for who in all.iter().filter_map(Weak::upgrade) {
+        match excess() {
+            0 => return true,
+            bytes => who.evict(bytes + limit / 64),
+        }
+    }
+    excess() == 0
+}
+
 fn room(limit: u64, spare: Spare) -> u64 {
     match spare {
         Spare::Keep => limit - limit / 16,
@@ -101,6 +197,8 @@ impl Budget {
             limit,
             held: AtomicU64::new(0),
             used: AtomicU64::new(0),
+            charged: AtomicU64::new(0),
+            evicting: Mutex::default(),
         })
     }
 
@@ -119,12 +217,31 @@ impl Budget {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Adds to what is held, if that then stays below `most` (B2). Relaxed: the numbers guard nothing
-    /// but each other.
+    /// Bytes beside the indexes.
+    pub fn charged(&self) -> u64 {
+        self.charged.load(Ordering::Relaxed)
+    }
+
+    /// From now on `who` is asked to give back, after all who are asked already.
+    pub fn add_evicting(&self, who: Weak<dyn Evict>) {
+        add(&self.evicting, who);
+    }
+
+    /// As [`Budget::add_evicting`], before all who are asked already.
+    pub fn add_evicting_first(&self, who: Weak<dyn Evict>) {
+        lock(&self.evicting).insert(0, who);
+    }
+
+    /// Adds to what is held, if that then stays below `most` (B2).
     fn hold(&self, bytes: u64, most: u64) -> bool {
         let more = |held: u64| held.checked_add(bytes).filter(|&held| held <= most);
-        let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
+        let (set, fetch) = (Ordering::SeqCst, Ordering::Relaxed);
         self.held.fetch_update(set, fetch, more).is_ok()
+    }
+
+    /// By how much what is held and charged is above the limit (B4).
+    fn excess(&self) -> u64 {
+        excess(&self.held, &self.charged, self.limit)
     }
 
     fn let_go(&self, bytes: u64) {
@@ -141,6 +258,9 @@ impl Account {
             used: AtomicU64::new(0),
             held: AtomicU64::new(0),
             overdrawn: AtomicU64::new(0),
+            charged: AtomicU64::new(0),
+            over: AtomicU64::new(0),
+            evicting: Mutex::default(),
             stage: Mutex::new(Stage::Opening),
         })
     }
@@ -163,6 +283,102 @@ impl Account {
     /// By how many bytes promises were too small; 0 unless something is wrong.
     pub fn overdrawn(&self) -> u64 {
         self.overdrawn.load(Ordering::Relaxed)
+    }
+
+    /// Bytes beside the indexes.
+    pub fn charged(&self) -> u64 {
+        self.charged.load(Ordering::Relaxed)
+    }
+
+    /// By how many bytes a limit was exceeded, at most, by what had to be done although nothing could
+    /// give way; 0 unless `dram` is small.
+    pub fn over(&self) -> u64 {
+        self.over.load(Ordering::Relaxed)
+    }
+
+    /// From now on `who` is asked to give back where the account's own limit is in the way, after all
+    /// who are asked already.
+    pub fn add_evicting(&self, who: Weak<dyn Evict>) {
+        add(&self.evicting, who);
+    }
+
+    /// Whether `bytes` more do not fit under the account's own limit.
+    pub fn is_full(&self, bytes: u64) -> bool {
+        let both = self.held().saturating_add(self.charged());
+        both.saturating_add(bytes) > self.limit
+    }
+
+    fn excess(&self) -> u64 {
+        excess(&self.held, &self.charged, self.limit)
+    }
+
+    /// Has whoever can give back do so, until both limits are kept (B4).
+    fn make_room(&self) -> Result<(), Full> {
+        let budget = &*self.budget;
+        if budget.excess() > 0 && !evict(&budget.evicting, || budget.excess(), budget.limit) {
+            return Err(Full::Budget);
+        }
+        if self.excess() > 0 && !evict(&self.evicting, || self.excess(), self.limit) {
+            return Err(Full::Account);
+        }
+        Ok(())
+    }
+
+    /// Counts `bytes` beside the indexes, if there is room for them.
+    pub fn charge(self: &Arc<Account>, bytes: u64) -> Option<Charge> {
+        if !add_charge(&self.held, &self.charged, self.limit, bytes) {
+            return None;
+        }
+        let budget = &self.budget;
+        if !add_charge(&budget.held, &budget.charged, budget.limit, bytes) {
+            self.charged.fetch_sub(bytes, Ordering::SeqCst);
+            return None;
+        }
+        Some(self.charged_for(bytes))
+    }
+
+    /// As [`Account::charge`]; where there is no room others give way, if they can.
+    pub fn charge_or_evict(self: &Arc<Account>, bytes: u64) -> Option<Charge> {
+        if let Some(charge) = self.charge(bytes) {
+            return Some(charge);
+        }
+        // In front, so that what others give back is for this.
+        let charge = self.charge_blindly(bytes);
+        match self.make_room() {
+            Ok(()) => Some(charge),
+            Err(_) => None,
+        }
+    }
+
+    /// As [`Account::charge_or_evict`], over the limits if need be.
+    pub fn charge_over(self: &Arc<Account>, bytes: u64) -> Charge {
+        if let Some(charge) = self.charge(bytes) {
+            return charge;
+        }
+        let charge = self.charge_blindly(bytes);
+        if self.make_room().is_err() {
+            let over = self.excess().max(self.budget.excess());
+            // The rest is a limit that was lowered.
+            let over = over.min(self.charged());
+            self.over.fetch_max(over, Ordering::Relaxed);
+        }
+        charge
+    }
+
+    fn charge_blindly(self: &Arc<Account>, bytes: u64) -> Charge {
+        self.charged.fetch_add(bytes, Ordering::SeqCst);
+        self.budget.charged.fetch_add(bytes, Ordering::SeqCst);
+        self.charged_for(bytes)
+    }
+
+    fn charged_for(self: &Arc<Account>, bytes: u64) -> Charge {
+        let account = self.clone();
+        Charge { account, bytes }
+    }
+
+    fn uncharge(&self, bytes: u64) {
+        self.charged.fetch_sub(bytes, Ordering::SeqCst);
+        self.budget.charged.fetch_sub(bytes, Ordering::SeqCst);
     }
 
     /// Counts `bytes` that are about to be taken from the system.
@@ -192,11 +408,15 @@ impl Account {
             if !self.budget.hold(more, self.budget.limit) {
                 return false;
             }
+            if self.make_room() == Err(Full::Budget) {
+                self.budget.let_go(more);
+                return false;
+            }
         } else {
-            self.budget.held.fetch_add(more, Ordering::Relaxed);
+            self.budget.held.fetch_add(more, Ordering::SeqCst);
             self.overdrawn.fetch_add(more, Ordering::Relaxed);
         }
-        self.held.store(used, Ordering::Relaxed);
+        self.held.store(used, Ordering::SeqCst);
         true
     }
 
@@ -242,8 +462,12 @@ impl Account {
         {
             return Err(Full::Budget);
         }
-        self.held.store(bytes, Ordering::Relaxed);
-        Ok(())
+        self.held.store(bytes, Ordering::SeqCst);
+        let made = self.make_room();
+        if made.is_err() {
+            self.hold_only(held);
+        }
+        made
     }
 
     /// Whether a promise of `bytes` would leave either limit with room to spare, and other stores seven

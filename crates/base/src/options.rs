@@ -199,6 +199,16 @@ option_group! {
         pins_percent_max: Count = 5, 0 => 100;
         /// How many records an iterator looks up ahead, at most.
         readahead: Count = 64, 1 => 4096;
+        /// Most bytes of DRAM that blocks of tables are kept in, of all stores in a runtime: the first one
+        /// that opens a table decides. It grows as blocks come, and makes room for indexes. 0 derives it
+        /// from `dram`: a quarter.
+        cache_bytes: Bytes = 0, 0 => 1 << 46;
+        /// Most tables that stay open. Each takes a file descriptor and, for its index and filter, some
+        /// DRAM, of which they take an eighth at most.
+        open_tables: Count = 512, 1 => 1 << 20;
+        /// Most bytes that a cursor reads at a time of a table that it goes through in order. 0 switches
+        /// that off.
+        ahead_bytes: Bytes = 256 << 10, 0 => 256 << 10;
     }
 }
 

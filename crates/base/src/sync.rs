@@ -44,6 +44,10 @@ pub fn fence_after_rmw() {
 /// Under a scheduler that takes over, looking again is a step like sleeping.
 pub const SPINS: u32 = if cfg!(feature = "shuttle") { 1 } else { 400 };
 
+/// Whether a scheduler takes over. Whoever waits for something else than this module's locks must not
+/// then.
+pub const SCHEDULED: bool = cfg!(feature = "shuttle");
+
 /// Hints to the processor.
 pub mod hint {
     #[cfg(feature = "shuttle")]

@@ -240,7 +240,7 @@ pub(crate) fn flushed_up_to(version: &Version) -> u64 {
 /// Looks, when a store is opened, whether all named files are there, and removes those that nobody
 /// names, unless they are to be `kept`.
 pub(crate) fn sweep_tables(files: &TableFiles, versions: &VersionSet, kept: bool) -> Result<()> {
-    let unnamed = versions.sweep(&files_in(&files.storage, &files.dir)?)?;
+    let unnamed = versions.sweep(&files_in(&*files.storage, &files.dir)?)?;
     if kept {
         return Ok(());
     }

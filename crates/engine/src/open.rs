@@ -178,8 +178,8 @@ fn open_existing(
         nanos: world.env.clock.now_ns() - started,
     };
     let versions = VersionSet::new(manifest.state());
-    let table_files = TableFiles::new(&storage, dir, db_id, &options, &runtime.lent());
-    let table_files = Arc::new(table_files);
+    let dram = (&options, &account);
+    let table_files = TableFiles::new(&storage, dir, db_id, dram, &runtime.lent());
     sweep_tables(&table_files, &versions, options.read_only || elders)?;
     let flushed = flushed_up_to(versions.current());
     let sealed = memtables.iter().filter(|m| m.generation() != start.active);

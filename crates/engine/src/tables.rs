@@ -3,51 +3,38 @@
 //! # Invariants
 //! 1. *Held means kept.* [`Tables`] holds its [`Version`], so none of the files that it names is
 //!    obsolete (`version::version_set`) while a view has it.
-//! 2. *Opened once.* A table is opened by the first reader that needs it. Versions that follow each
-//!    other share what is open, and a table is closed when the last of them that names it has gone.
+//! 2. *Opened when needed.* A table is opened by the first reader that needs it. Versions that follow
+//!    each other share what is open. It is closed when the last of them that names it has gone, or when
+//!    others are needed more ([`open`]).
 //! 3. *No other file.* A table opens only as the file of this database that it is named as, whole.
 //!    So who reads on after his store was closed, and finds another database in the folder, gets an
 //!    error, not its data.
 //!
-//! Files are transferred past the page cache where the file system allows ([`files`]). Blocks go through
-//! one cache for all stores of a runtime. It is made when the first table is opened, with an eighth of
-//! the DRAM that the runtime or, if that has no limit, the store may use; it comes on top of what accounts
-//! are charged for, as do indexes and filters of open tables.
+//! A point read asks run after run ([`runs`]), in each at most one table, and reads at most one index
+//! block and one data block there. Cursors read ahead ([`ahead`]). Where the bytes come from, and what is
+//! kept in DRAM: [`files`].
 
+mod ahead;
 mod files;
+mod open;
+mod runs;
 mod source;
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::sync::OnceLock;
 
 use thermocline_base::{CfId, Error, FileId, Kind, Result, SeqNo};
-use thermocline_env::{OpenMode, Storage};
-use thermocline_sst::{CachedSource, FoundValue, Pinned, Table, TablePart, get, open_table};
-use thermocline_version::{Level, TableRef, Version};
+use thermocline_sst::{
+    Block, BlockHandle, BlockSource, CachedSource, FoundValue, Pinned, Table, TablePart, get,
+};
+use thermocline_version::{TableRef, Version};
 
-use crate::sync::Arc;
-pub(crate) use files::{Lent, SharedCache, TableFiles};
+use crate::sync::{Arc, RwLock, read, write};
+use ahead::TableBlocks;
+pub(crate) use files::{FoundIn, Lent, SharedCache, TableFiles};
+use open::{Handle, OpenTable};
+use runs::Run;
 pub(crate) use source::{TableSource, sources};
-
-/// A table's file, open or not yet.
-#[derive(Debug)]
-struct Handle {
-    file: FileId,
-    opened: OnceLock<(Arc<Table>, CachedSource)>,
-}
-
-impl Handle {
-    fn open(&self, files: &TableFiles) -> Result<&(Arc<Table>, CachedSource)> {
-        if let Some(opened) = self.opened.get() {
-            return Ok(opened);
-        }
-        let file = files.storage.open(&files.path(self.file), OpenMode::Read)?;
-        let table = open_table(&*file, files.identity(self.file))?;
-        let source = files.cache().source(file);
-        // Whoever opened it meanwhile has opened the same.
-        Ok(self.opened.get_or_init(|| (table, source)))
-    }
-}
 
 /// The tables of a version.
 #[derive(Debug)]
@@ -55,6 +42,8 @@ pub(crate) struct Tables {
     version: Arc<Version>,
     files: Arc<TableFiles>,
     handles: BTreeMap<FileId, Arc<Handle>>,
+    /// Of the families that were read.
+    runs: RwLock<BTreeMap<CfId, Arc<[Run]>>>,
 }
 
 impl Tables {
@@ -67,14 +56,13 @@ impl Tables {
         let handle = |(_, table): (_, &Arc<TableRef>)| {
             let file = table.file;
             let known = before.and_then(|before| before.handles.get(&file).cloned());
-            let opened = OnceLock::new();
-            let handle = known.unwrap_or_else(|| Arc::new(Handle { file, opened }));
-            (file, handle)
+            (file, known.unwrap_or_else(|| Handle::new(file)))
         };
         Arc::new(Tables {
             handles: version.tables().map(handle).collect(),
             version,
             files,
+            runs: RwLock::default(),
         })
     }
 
@@ -86,49 +74,81 @@ impl Tables {
         self.handles.is_empty()
     }
 
-    fn open(&self, table: &TableRef) -> Result<(TablePart, CachedSource)> {
+    fn open(&self, table: &TableRef) -> Result<(TablePart, Arc<OpenTable>)> {
         let handle = self.handles.get(&table.file);
         let handle = handle.expect("there is a handle for each table of the version");
-        let (opened, source) = handle.open(&self.files)?;
+        let open = handle.open(&self.files)?;
         let (lower, upper) = table.limits();
-        let part = TablePart::limited(opened.clone(), lower, upper);
-        Ok((part, source.clone()))
+        let part = TablePart::limited(open.table.clone(), lower, upper);
+        Ok((part, open))
+    }
+
+    /// As [`Tables::open`], for a cursor.
+    fn open_to_scan(&self, table: &TableRef) -> Result<(TablePart, TableBlocks)> {
+        let (part, open) = self.open(table)?;
+        Ok((part, TableBlocks::new(open, self.files.clone())))
     }
 
     /// What the newest entry of `key` at or below `seqno` says: a value, or that there is none; `None`
     /// if there is no entry.
     pub fn get(&self, cf: CfId, key: &[u8], seqno: SeqNo) -> Result<Option<Option<Pinned>>> {
-        for (_, partition) in self.version.partitions(cf) {
-            for (_, level) in partition.levels() {
-                // Level 0 has several, newest first; others have one.
-                for table in level.may_have(key) {
-                    let (part, source) = self.open(table)?;
-                    let Some(found) = get(&part, key, seqno, &source)? else {
-                        continue;
-                    };
-                    return match (found.kind, found.value) {
-                        (_, FoundValue::Blob(_)) => Err(unsupported_blob(part.table())),
-                        (Kind::Put, FoundValue::Inline(value)) => Ok(Some(Some(value))),
-                        _ => Ok(Some(None)),
-                    };
+        for run in self.runs(cf).iter() {
+            let Some(table) = runs::may_have(run, key) else {
+                continue;
+            };
+            let (part, open) = self.open(table)?;
+            let source = Noted::new(&open.source);
+            let Some(found) = get(&part, key, seqno, &source)? else {
+                continue;
+            };
+            return match (found.kind, found.value) {
+                (_, FoundValue::Blob(_)) => Err(unsupported_blob(part.table())),
+                (Kind::Put, FoundValue::Inline(value)) => {
+                    self.files.count_found(source.found_in());
+                    Ok(Some(Some(value)))
                 }
-            }
+                _ => Ok(Some(None)),
+            };
         }
         Ok(None)
     }
 
-    /// The runs of a family, newest first: each table of level 0, and each deeper level.
-    fn runs(&self, cf: CfId) -> Vec<Vec<Arc<TableRef>>> {
-        let mut runs: Vec<Vec<Arc<TableRef>>> = Vec::new();
-        for (_, partition) in self.version.partitions(cf) {
-            for (level, tables) in partition.levels() {
-                match level {
-                    Level::ZERO => runs.extend(tables.iter().map(|table| vec![table.clone()])),
-                    _ => runs.push(tables.iter().cloned().collect()),
-                }
-            }
+    /// The runs of a family, newest first.
+    fn runs(&self, cf: CfId) -> Arc<[Run]> {
+        if let Some(runs) = read(&self.runs).get(&cf) {
+            return runs.clone();
         }
-        runs
+        let runs: Arc<[Run]> = runs::runs_of(&self.version, cf).into();
+        // Whoever made them meanwhile has made the same.
+        write(&self.runs).entry(cf).or_insert(runs).clone()
+    }
+}
+
+/// The blocks of a table, with a note on where they came from.
+struct Noted<'a> {
+    source: &'a CachedSource,
+    read: Cell<bool>,
+}
+
+impl<'a> Noted<'a> {
+    fn new(source: &'a CachedSource) -> Noted<'a> {
+        let read = Cell::new(false);
+        Noted { source, read }
+    }
+
+    fn found_in(&self) -> FoundIn {
+        match self.read.get() {
+            true => FoundIn::File,
+            false => FoundIn::Cache,
+        }
+    }
+}
+
+impl BlockSource for Noted<'_> {
+    fn block(&self, table: &Table, handle: BlockHandle) -> Result<Arc<Block>> {
+        let (block, read) = self.source.fetch(table, handle)?;
+        self.read.set(self.read.get() || read);
+        Ok(block)
     }
 }
 
@@ -138,3 +158,6 @@ fn unsupported_blob(table: &Table) -> Error {
         table.name()
     ))
 }
+
+#[cfg(test)]
+mod tests;

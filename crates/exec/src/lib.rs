@@ -21,7 +21,8 @@
 //!    file's last piece ([`File::write_tail`](thermocline_env::File::write_tail)), after which that
 //!    handle goes on through the page cache.
 //! 4. **Bounded.** A [`BufPool`] keeps at most so many idle bytes as it was told. A transfer takes
-//!    a buffer of at most [`PIECE_BYTES`], except a [`read_range`] of more.
+//!    a buffer of at most [`PIECE_BYTES`], for a read that does not lie aligned a unit more, except a
+//!    [`read_range`] of more.
 //! 5. **No promise lost.** A file of a [`DirectStorage`] keeps what [`thermocline_env::Storage`]
 //!    promises; what it refuses in addition is a write at an offset that is no multiple of the
 //!    unit, as long as the file is transferred directly.

@@ -95,7 +95,7 @@ pub(crate) fn read_into(
             return Ok(done + file.read_at(rest, at)?);
         };
         let before = usize::try_from(at % unit as u64).expect("less than a unit");
-        let want = rest.len().min(PIECE_BYTES - before);
+        let want = rest.len().min(PIECE_BYTES);
         let Some((start, whole)) = whole_units(at, want, Some(unit)) else {
             return Ok(done);
         };

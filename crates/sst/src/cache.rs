@@ -10,17 +10,23 @@
 //! 3. *The budget is kept at every moment*, up to blocks that readers hold ([`Arc`]s, which they count
 //!    themselves): a block that does not fit makes others go before it is in, and one that is larger
 //!    than what a part of the cache may hold is not kept at all.
+//! 4. *Others win.* Blocks of a store that has an account (`thermocline_base::budget`) are charged to it
+//!    as long as they are in. Where it has no room for a block, blocks go that were used least; whoever
+//!    has the account's room for something else has them go ([`Evict`]). The cache grows again as there
+//!    is room.
 //!
 //! Threads that miss the same block at once read it once. Blocks that are used once, as by a long scan,
-//! do not push out what is used often (S3-FIFO, in the library).
+//! do not push out what is used often (S3-FIFO, in the library). A cache of 0 bytes is not asked at all.
 
+use std::cell::Cell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
+use thermocline_base::budget::{Account, Charge, Evict};
 use thermocline_base::counter::Counters;
-use thermocline_base::{FileId, Result};
+use thermocline_base::sync::{AtomicU64, Mutex, Ordering, lock};
+use thermocline_base::{Error, FileId, Result};
 use thermocline_env::File;
 
 use crate::block::Block;
@@ -41,13 +47,31 @@ struct Key {
     offset: u64,
 }
 
-#[derive(Debug, Clone)]
-struct Charge;
+/// A block that is in.
+#[derive(Debug)]
+struct Entry {
+    block: Arc<Block>,
+    _charge: Option<Charge>,
+}
 
-impl Weighter<Key, Arc<Block>> for Charge {
-    fn weight(&self, _: &Key, block: &Arc<Block>) -> u64 {
-        block.charge() as u64 + ENTRY_BYTES
+#[derive(Debug, Clone)]
+struct Weight;
+
+impl Weighter<Key, Arc<Entry>> for Weight {
+    fn weight(&self, _: &Key, entry: &Arc<Entry>) -> u64 {
+        weight(&entry.block)
     }
+}
+
+fn weight(block: &Block) -> u64 {
+    block.charge() as u64 + ENTRY_BYTES
+}
+
+/// What is not to be kept.
+enum NotKept {
+    /// There is no room for it.
+    Block(Arc<Block>),
+    Failed(Error),
 }
 
 /// What is counted.
@@ -64,7 +88,11 @@ enum Count {
 /// ```
 #[derive(Debug)]
 pub struct BlockCache {
-    blocks: Cache<Key, Arc<Block>, Charge>,
+    blocks: Cache<Key, Arc<Entry>, Weight>,
+    bytes_max: u64,
+    /// Held by whoever changes how many bytes there may be just now.
+    resizing: Mutex<()>,
+    /// Numbers given to stores.
     stores: AtomicU64,
     counted: Counters<2>,
 }
@@ -89,7 +117,9 @@ impl BlockCache {
     pub fn new(bytes_max: u64) -> Arc<BlockCache> {
         let blocks = usize::try_from(bytes_max / TYPICAL_BYTES).unwrap_or(usize::MAX);
         Arc::new(BlockCache {
-            blocks: Cache::with_weighter(blocks, bytes_max, Charge),
+            blocks: Cache::with_weighter(blocks, bytes_max, Weight),
+            bytes_max,
+            resizing: Mutex::default(),
             stores: AtomicU64::new(0),
             counted: Counters::default(),
         })
@@ -101,6 +131,15 @@ impl BlockCache {
             cache: self.clone(),
             // Only distinct numbers are asked for.
             store: self.stores.fetch_add(1, Ordering::Relaxed),
+            account: None,
+        }
+    }
+
+    /// As [`BlockCache::store`]; the store's blocks are charged to `account`.
+    pub fn store_of(self: &Arc<BlockCache>, account: &Arc<Account>) -> StoreCache {
+        StoreCache {
+            account: Some(account.clone()),
+            ..self.store()
         }
     }
 
@@ -111,7 +150,30 @@ impl BlockCache {
 
     /// Most bytes that they may take.
     pub fn bytes_max(&self) -> u64 {
-        self.blocks.capacity()
+        self.bytes_max
+    }
+
+    /// Lets as many blocks go as take `bytes`, those that are used least.
+    fn shrink(&self, bytes: u64) {
+        let _one = lock(&self.resizing);
+        self.blocks
+            .set_capacity(self.blocks.weight().saturating_sub(bytes));
+    }
+
+    /// Lets it grow again, if it was made to shrink, so that a block of `weight` pushes out no other.
+    fn grow(&self, weight: u64) {
+        // The library's parts are not filled evenly, and one that is full lets blocks go.
+        let slack = |now: u64| (weight * self.blocks.num_shards() as u64).max(now / 16);
+        let needs = |now: u64| now < self.bytes_max && self.bytes() + slack(now) > now;
+        if !needs(self.blocks.capacity()) {
+            return;
+        }
+        let _one = lock(&self.resizing);
+        let now = self.blocks.capacity();
+        if needs(now) {
+            let more = now + (self.bytes_max / 64).max(weight);
+            self.blocks.set_capacity(more.min(self.bytes_max));
+        }
     }
 
     /// What it did and holds. Approximate while others use it.
@@ -126,11 +188,18 @@ impl BlockCache {
     }
 }
 
+impl Evict for BlockCache {
+    fn evict(&self, bytes: u64) {
+        self.shrink(bytes);
+    }
+}
+
 /// A cache as one store sees it.
 #[derive(Debug, Clone)]
 pub struct StoreCache {
     cache: Arc<BlockCache>,
     store: u64,
+    account: Option<Arc<Account>>,
 }
 
 impl StoreCache {
@@ -146,6 +215,101 @@ impl StoreCache {
     pub fn cache(&self) -> &Arc<BlockCache> {
         &self.cache
     }
+
+    /// Lets go of blocks of this store that take `bytes`: where it shares the cache with others, any of
+    /// them.
+    pub fn evict(&self, bytes: u64) {
+        if self.cache.stores.load(Ordering::Relaxed) <= 1 {
+            return self.cache.shrink(bytes);
+        }
+        let gone = Cell::new(0);
+        self.cache.blocks.retain(|key, entry| {
+            let goes = key.store == self.store && gone.get() < bytes;
+            if goes {
+                gone.set(gone.get() + weight(&entry.block));
+            }
+            !goes
+        });
+    }
+
+    /// The block as it is kept, charged for; `None` if there is no room.
+    fn admit(&self, block: &Arc<Block>) -> Option<Arc<Entry>> {
+        let weight = weight(block);
+        let charge = match &self.account {
+            None => None,
+            Some(account) => Some(account.charge(weight).or_else(|| {
+                // Not block by block, or each would go over all of the cache.
+                let bytes = weight.max(self.cache.bytes() / 64);
+                match account.is_full(weight) {
+                    true => self.evict(bytes),
+                    false => self.cache.shrink(bytes),
+                }
+                account.charge(weight)
+            })?),
+        };
+        self.cache.grow(weight);
+        Some(Arc::new(Entry {
+            block: block.clone(),
+            _charge: charge,
+        }))
+    }
+
+    fn key(&self, table: &Table, handle: BlockHandle) -> Key {
+        Key {
+            store: self.store,
+            file: table.properties().identity.file,
+            offset: handle.offset,
+        }
+    }
+
+    fn count(&self, what: Count) {
+        self.cache.counted.add(what as usize, 1);
+    }
+
+    /// The block of `table` at `handle` if it is in the cache.
+    pub fn find(&self, table: &Table, handle: BlockHandle) -> Option<Arc<Block>> {
+        let entry = self.cache.blocks.get(&self.key(table, handle))?;
+        self.count(Count::Hits);
+        Some(entry.block.clone())
+    }
+
+    /// The block of `table` at `handle`, by `read` if it is not in the cache, and whether it was read.
+    ///
+    /// # Errors
+    /// Those of `read`.
+    pub fn find_or_read(
+        &self,
+        table: &Table,
+        handle: BlockHandle,
+        read: impl FnOnce() -> Result<Arc<Block>>,
+    ) -> Result<(Arc<Block>, bool)> {
+        if let Some(block) = self.find(table, handle) {
+            return Ok((block, false));
+        }
+        if self.cache.bytes_max == 0 {
+            self.count(Count::Misses);
+            return Ok((read()?, true));
+        }
+        let was_read = Cell::new(false);
+        let key = self.key(table, handle);
+        let entry = self.cache.blocks.get_or_insert_with(&key, || {
+            was_read.set(true);
+            let block = read().map_err(NotKept::Failed)?;
+            self.admit(&block).ok_or(NotKept::Block(block))
+        });
+        let was_read = was_read.get();
+        self.count(if was_read { Count::Misses } else { Count::Hits });
+        match entry {
+            Ok(entry) => Ok((entry.block.clone(), was_read)),
+            Err(NotKept::Block(block)) => Ok((block, was_read)),
+            Err(NotKept::Failed(error)) => Err(error),
+        }
+    }
+
+    /// Forgets all blocks of this store. Whoever still reads brings them in again.
+    pub fn forget(&self) {
+        self.cache.blocks.retain(|key, _| key.store != self.store);
+    }
 }
 
 /// The file of one table with a cache in front.
@@ -155,25 +319,29 @@ pub struct CachedSource {
     file: FileSource,
 }
 
+impl CachedSource {
+    /// As [`BlockSource::block`], and whether the block was read from the file.
+    ///
+    /// # Errors
+    /// Those of reading, and of [`Table::decode`].
+    pub fn fetch(&self, table: &Table, handle: BlockHandle) -> Result<(Arc<Block>, bool)> {
+        self.of
+            .find_or_read(table, handle, || self.file.block(table, handle))
+    }
+
+    /// The store's way to the cache.
+    pub fn cache(&self) -> &StoreCache {
+        &self.of
+    }
+
+    /// The file.
+    pub fn file(&self) -> &Arc<dyn File> {
+        &self.file.0
+    }
+}
+
 impl BlockSource for CachedSource {
     fn block(&self, table: &Table, handle: BlockHandle) -> Result<Arc<Block>> {
-        let StoreCache { cache, store } = &self.of;
-        let key = Key {
-            store: *store,
-            file: table.properties().identity.file,
-            offset: handle.offset,
-        };
-        if let Some(block) = cache.blocks.get(&key) {
-            cache.counted.add(Count::Hits as usize, 1);
-            return Ok(block);
-        }
-        let mut read = false;
-        let block = cache.blocks.get_or_insert_with(&key, || {
-            read = true;
-            self.file.block(table, handle)
-        });
-        let count = if read { Count::Misses } else { Count::Hits };
-        cache.counted.add(count as usize, 1);
-        block
+        Ok(self.fetch(table, handle)?.0)
     }
 }

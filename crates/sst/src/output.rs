@@ -43,6 +43,11 @@ impl Output {
         self.written + self.pending.len() as u64
     }
 
+    /// Bytes of memory that it takes.
+    pub fn memory(&self) -> usize {
+        self.pending.capacity()
+    }
+
     /// Fails if an earlier call did.
     pub fn check(&self) -> Result<()> {
         if self.failed {

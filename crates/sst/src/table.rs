@@ -54,6 +54,11 @@ impl Table {
         self.bytes
     }
 
+    /// Where in the file its data and lower index blocks end.
+    pub fn data_end(&self) -> u64 {
+        self.data_end
+    }
+
     /// Bytes of memory that it takes while it is open, without blocks that were read since.
     pub fn charge(&self) -> usize {
         let filter = self.filter.as_ref().map_or(0, Filter::charge);

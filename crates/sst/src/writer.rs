@@ -122,6 +122,18 @@ impl TableWriter {
         self.out.len() + memory as u64
     }
 
+    /// About how many bytes of memory it takes now: for callers that keep a budget. What
+    /// [`TableWriter::finish`] takes for a moment, to build the filter, is in it.
+    pub fn memory(&self) -> u64 {
+        // The filter is built from the hashes, with some 24 bytes more for each.
+        let hashes = self
+            .hashes
+            .as_ref()
+            .map_or(0, |h| h.capacity() * 8 + h.len() * 24);
+        let blocks = 2 * self.data.len() + self.index.len() + self.tombstones.capacity();
+        (size_of::<TableWriter>() + self.out.memory() + hashes + blocks) as u64
+    }
+
     /// Whether the table nears a limit of its format, or has as many keys as a filter takes. It can only
     /// if keys are long or millions, range tombstones many, or values spread over thousands of blob
     /// files: the caller finishes it and begins another, as when it is large enough.

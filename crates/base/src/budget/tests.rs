@@ -191,3 +191,142 @@ fn many_stores_stay_below_the_limit() {
     });
     assert_eq!((budget.held(), budget.used()), (0, 0));
 }
+
+/// Something that can give back, in pieces.
+#[derive(Debug, Default)]
+struct Pieces(Mutex<Vec<Charge>>);
+
+impl Pieces {
+    fn of(account: &Arc<Account>) -> Arc<Pieces> {
+        let pieces = Arc::new(Pieces::default());
+        let weak = Arc::downgrade(&pieces);
+        account.add_evicting(weak.clone());
+        account.budget().add_evicting(weak);
+        pieces
+    }
+
+    /// Takes pieces of 10 bytes, as long as there is room and it has fewer than `most`.
+    fn fill(&self, account: &Arc<Account>, most: usize) -> usize {
+        let mut all = lock(&self.0);
+        while all.len() < most {
+            match account.charge(10) {
+                Some(charge) => all.push(charge),
+                None => break,
+            }
+        }
+        all.len()
+    }
+}
+
+impl Evict for Pieces {
+    fn evict(&self, bytes: u64) {
+        let mut all = lock(&self.0);
+        let pieces = usize::try_from(bytes.div_ceil(10)).unwrap();
+        let left = all.len().saturating_sub(pieces);
+        all.truncate(left);
+    }
+}
+
+#[test]
+fn what_is_charged_gets_what_promises_leave_and_gives_way_to_them() {
+    let budget = Budget::new(1000);
+    let (a, b) = (opened(&budget, 1000), opened(&budget, 500));
+    let (of_a, of_b) = (Pieces::of(&a), Pieces::of(&b));
+    a.promise(600, Spare::Keep).unwrap();
+    a.take(100).unwrap();
+    // What is promised counts, not what is used.
+    assert_eq!(of_b.fill(&b, 10), 10);
+    assert_eq!(of_a.fill(&a, 1000), 30);
+    assert_eq!((budget.held(), budget.charged()), (600, 400));
+    assert!(a.charge(1).is_none() && b.charge(1).is_none());
+    // Room of the budget, of whoever is asked first; somewhat more than is needed.
+    a.promise(700, Spare::Keep).unwrap();
+    assert_eq!((a.held(), a.charged(), b.charged()), (700, 180, 100));
+    // The own limit is not in others' way.
+    b.promise(450, Spare::Use).unwrap_err();
+    b.promise(120, Spare::Use).unwrap();
+    let sum = budget.held() + budget.charged();
+    assert!(sum <= 1000 && b.held() + b.charged() <= 500, "{budget:?}");
+    // A charge makes others give way too, and nothing can make promises.
+    let charge = a.charge_or_evict(100).unwrap();
+    assert_eq!((charge.bytes(), a.over()), (100, 0));
+    assert!(budget.held() + budget.charged() <= 1000, "{budget:?}");
+    assert!(a.charge_or_evict(200).is_none());
+    assert!(budget.held() + budget.charged() <= 1000, "{budget:?}");
+    let mut over = a.charge_over(200);
+    assert_eq!(a.over(), budget.held() + budget.charged() - 1000);
+    over.grow_over(250);
+    assert_eq!(over.bytes(), 250);
+    drop((over, charge));
+    drop((of_a, of_b));
+    assert_eq!((budget.charged(), a.charged(), b.charged()), (0, 0, 0));
+    a.promise(800, Spare::Keep).unwrap();
+}
+
+#[test]
+fn a_promise_that_nobody_makes_room_for_changes_nothing() {
+    let budget = Budget::new(1000);
+    let account = opened(&budget, 1000);
+    account.promise(100, Spare::Keep).unwrap();
+    let charge = account.charge(800).unwrap();
+    assert_eq!(account.promise(300, Spare::Use), Err(Full::Budget));
+    assert_eq!((account.held(), budget.held()), (100, 100));
+    account.promise(200, Spare::Use).unwrap();
+    drop(charge);
+    account.promise(300, Spare::Use).unwrap();
+    // One that is being opened takes room from what is cached, too.
+    let pieces = Pieces::of(&account);
+    assert_eq!(pieces.fill(&account, 1000), 70);
+    let late = Account::new(budget.clone(), 1000);
+    late.take(400).unwrap();
+    assert!(budget.held() + budget.charged() <= 1000, "{budget:?}");
+    late.take(301).unwrap_err();
+}
+
+/// Stores that promise and charge on threads of their own: whoever has got room really has it.
+#[test]
+fn promises_and_charges_never_get_the_same_room() {
+    const LIMIT: u64 = 1 << 16;
+    let budget = Budget::new(LIMIT);
+    // What they have got, counted by themselves: raised after, and lowered before.
+    let have = [AtomicU64::new(0), AtomicU64::new(0)];
+    let behind = std::sync::atomic::AtomicI64::new(2);
+    std::thread::scope(|scope| {
+        for me in 0..2usize {
+            let (budget, have, behind) = (&budget, &have, &behind);
+            scope.spawn(move || {
+                let account = opened(budget, LIMIT);
+                let mut random = me as u64;
+                let mut refused = 0;
+                // Nobody stops before both have been refused often.
+                while behind.load(Ordering::Relaxed) > 0 {
+                    random = random
+                        .wrapping_mul(6_364_136_223_846_793_005)
+                        .wrapping_add(1);
+                    let bytes = random >> 48;
+                    let (got, charge) = match me {
+                        0 => (account.promise(bytes, Spare::Use).is_ok(), None),
+                        _ => (false, account.charge(bytes)),
+                    };
+                    if !got && charge.is_none() {
+                        refused += 1;
+                        if refused == 2_000 {
+                            behind.fetch_sub(1, Ordering::Relaxed);
+                        }
+                        continue;
+                    }
+                    have[me].store(bytes, Ordering::SeqCst);
+                    let both = bytes + have[1 - me].load(Ordering::SeqCst);
+                    if both > LIMIT {
+                        behind.store(0, Ordering::Relaxed);
+                    }
+                    assert!(both <= LIMIT, "{both}");
+                    have[me].store(0, Ordering::SeqCst);
+                    drop(charge);
+                    account.settle();
+                }
+            });
+        }
+    });
+    assert_eq!((budget.held(), budget.charged()), (0, 0));
+}

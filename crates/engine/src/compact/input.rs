@@ -6,7 +6,7 @@ use std::ops::Bound;
 use thermocline_base::{CfId, Error, Kind, Result, SeqNo};
 use thermocline_compaction::merge::Source;
 use thermocline_compaction::{Head, RangeTombstone};
-use thermocline_env::{File, OpenMode, Storage};
+use thermocline_env::{File, OpenMode};
 use thermocline_memtable::{Memtable, RecordRef, ScanEntry};
 use thermocline_sst::{
     Block, BlockHandle, BlockSource, KeyRef, SyncCursor, Table, TablePart, Value, open_table,

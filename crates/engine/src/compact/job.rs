@@ -8,7 +8,6 @@ use thermocline_base::{CfId, Result, SeqNo};
 use thermocline_compaction::output::{Cutter, Grandparent};
 use thermocline_compaction::pick::{self, Held};
 use thermocline_compaction::retain::RangesBelow;
-use thermocline_env::Storage;
 use thermocline_sst::Creation;
 use thermocline_version::{Change, Level, Place, State, TableRef, Version, VersionEdit};
 

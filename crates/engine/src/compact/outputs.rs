@@ -272,7 +272,7 @@ impl<'a> Writing<'a> {
             outputs.files.push(file);
             let files = &self.inner.table_files;
             let (path, identity) = (files.path(file), files.identity(file));
-            let (storage, cf) = (&files.storage, self.place.cf);
+            let (storage, cf) = (&*files.storage, self.place.cf);
             let made = TableWriter::create(storage, &path, identity, cf, self.options)?;
             self.table = Some((file, made));
         }

@@ -176,7 +176,6 @@ impl Runtime {
         Lent {
             cache: &self.shared.cache,
             bufs: &self.shared.bufs,
-            dram: self.shared.budget.limit(),
         }
     }
 

@@ -3,37 +3,64 @@
 //! Table files are written once and read at random, and blocks have a cache of ours: so they are
 //! transferred past the page cache, where the file system allows and `ssd.direct` does not forbid it.
 //! Either way every byte is counted where it is transferred (`env::direct`).
+//!
+//! # Memory
+//! Blocks go through one cache for all stores of a runtime, which is made when the first table is opened.
+//! What is in it, and what open tables take ([`super::open`]), is charged to the store's account, and
+//! so to the runtime's budget; both give way to indexes ([`Evict`]).
 
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{OnceLock, Weak};
 
 use thermocline_base::FileId;
+use thermocline_base::budget::{Account, Evict};
+use thermocline_base::counter::Counters;
 use thermocline_base::options::Options;
+use thermocline_base::size::index;
+use thermocline_base::sync::SCHEDULED;
 use thermocline_env::Storage;
 use thermocline_env::direct::DeviceBytes;
 use thermocline_exec::{BufPool, DirectStorage};
-use thermocline_sst::{BlockCache, Identity, StoreCache, table_name};
+use thermocline_sst::{BlockCache, CacheUse, Identity, StoreCache, table_name};
 
+use super::open::{OpenTables, OpenUse};
 use crate::sync::Arc;
 
-/// The share of DRAM that blocks may take.
-const CACHE_SHARE: u64 = 8;
+/// The share of DRAM that blocks may take, and the one of open tables.
+const CACHE_SHARE: u64 = 4;
+const OPEN_SHARE: u64 = 8;
 
 /// The cache of a runtime, once there is one.
 pub(crate) type SharedCache = Arc<OnceLock<Arc<BlockCache>>>;
 
+/// Where point reads found their values.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum FoundIn {
+    /// Every block was in the cache.
+    Cache,
+    /// A block was read.
+    File,
+}
+
 /// See the [module](self).
 pub(crate) struct TableFiles {
-    /// Of tables only: it copies what does not lie aligned.
-    pub storage: DirectStorage,
+    /// For tables only ([`DirectStorage`]).
+    pub storage: Arc<dyn Storage>,
+    /// What it has transferred.
+    bytes: Arc<DeviceBytes>,
     pub dir: PathBuf,
     pub db_id: [u8; 16],
+    account: Arc<Account>,
     /// Of the runtime.
     shared: SharedCache,
-    /// Bytes of DRAM of which the cache takes its share.
-    dram: u64,
+    /// Most bytes of it, if this store makes it.
+    cache_bytes: u64,
     /// The store's own way to the cache.
     cache: OnceLock<StoreCache>,
+    open: OpenTables,
+    found: Counters<2>,
+    /// Bytes that a cursor reads ahead, at most.
+    ahead_bytes: u64,
 }
 
 /// What the tables of a store get from its runtime.
@@ -41,8 +68,6 @@ pub(crate) struct Lent<'a> {
     pub cache: &'a SharedCache,
     /// For what is copied on its way.
     pub bufs: &'a BufPool,
-    /// Bytes of DRAM that the runtime may use.
-    pub dram: u64,
 }
 
 impl TableFiles {
@@ -50,22 +75,38 @@ impl TableFiles {
         storage: &Arc<dyn Storage>,
         dir: &Path,
         db_id: [u8; 16],
-        options: &Options,
+        (options, account): (&Options, &Arc<Account>),
         lent: &Lent<'_>,
-    ) -> TableFiles {
-        let counter = Arc::new(DeviceBytes::default());
-        let storage = storage.clone();
-        TableFiles {
-            storage: match options.ssd.direct {
-                0 => DirectStorage::buffered(storage, counter),
-                _ => DirectStorage::new(storage, lent.bufs.clone(), counter),
-            },
+    ) -> Arc<TableFiles> {
+        let bytes = Arc::new(DeviceBytes::default());
+        let (inner, counter) = (storage.clone(), bytes.clone());
+        let dram = account.budget().limit().min(options.dram);
+        let cache_bytes = match options.read.cache_bytes {
+            // The library's locks are not the scheduler's.
+            _ if SCHEDULED => 0,
+            0 => dram / CACHE_SHARE,
+            bytes => bytes.min(dram),
+        };
+        let files = Arc::new(TableFiles {
+            storage: Arc::new(match options.ssd.direct {
+                0 => DirectStorage::buffered(inner, counter),
+                _ => DirectStorage::new(inner, lent.bufs.clone(), counter),
+            }),
+            bytes,
             dir: dir.to_path_buf(),
             db_id,
+            account: account.clone(),
             shared: lent.cache.clone(),
-            dram: lent.dram.min(options.dram),
+            cache_bytes,
             cache: OnceLock::new(),
-        }
+            open: OpenTables::new(index(options.read.open_tables), dram / OPEN_SHARE),
+            found: Counters::default(),
+            ahead_bytes: options.read.ahead_bytes,
+        });
+        let weak = Arc::downgrade(&files);
+        account.add_evicting(weak.clone());
+        account.budget().add_evicting(weak);
+        files
     }
 
     pub fn path(&self, file: FileId) -> PathBuf {
@@ -78,14 +119,73 @@ impl TableFiles {
 
     /// What was transferred.
     pub fn bytes(&self) -> &DeviceBytes {
-        self.storage.counter()
+        &self.bytes
+    }
+
+    pub fn account(&self) -> &Arc<Account> {
+        &self.account
+    }
+
+    pub fn ahead_bytes(&self) -> u64 {
+        self.ahead_bytes
     }
 
     pub fn cache(&self) -> &StoreCache {
         self.cache.get_or_init(|| {
-            let bytes = self.dram / CACHE_SHARE;
-            self.shared.get_or_init(|| BlockCache::new(bytes)).store()
+            let made = self.shared.get_or_init(|| {
+                let cache = BlockCache::new(self.cache_bytes);
+                let weak: Weak<BlockCache> = Arc::downgrade(&cache);
+                self.account.budget().add_evicting_first(weak);
+                cache
+            });
+            made.store_of(&self.account)
         })
+    }
+
+    pub fn open_tables(&self) -> &OpenTables {
+        &self.open
+    }
+
+    /// What is open.
+    pub fn open_use(&self) -> &OpenUse {
+        self.open.usage()
+    }
+
+    /// What the cache, of all stores of the runtime, did and holds.
+    pub fn cache_use(&self) -> Option<CacheUse> {
+        Some(self.shared.get()?.usage())
+    }
+
+    /// A point read has found its value.
+    pub fn count_found(&self, place: FoundIn) {
+        self.found.add(place as usize, 1);
+    }
+
+    /// Point reads that found their value there.
+    pub fn found(&self, place: FoundIn) -> u64 {
+        self.found.get(place as usize)
+    }
+}
+
+impl Evict for TableFiles {
+    /// Blocks first: to open a table again takes more than to read a block.
+    fn evict(&self, bytes: u64) {
+        let before = self.account.charged();
+        if let Some(cache) = self.cache.get() {
+            cache.evict(bytes);
+        }
+        let gone = before.saturating_sub(self.account.charged());
+        if gone < bytes {
+            self.open.evict(bytes - gone);
+        }
+    }
+}
+
+impl Drop for TableFiles {
+    fn drop(&mut self) {
+        if let Some(cache) = self.cache.get() {
+            cache.forget();
+        }
     }
 }
 

@@ -7,9 +7,10 @@ use std::ops::Bound;
 
 use thermocline_base::{CfId, Kind, Result, SeqNo};
 use thermocline_memtable::Direction;
-use thermocline_sst::{CachedSource, KeyRef, Move, SyncCursor, Value};
-use thermocline_version::TableRef;
+use thermocline_sst::{KeyRef, Move, SyncCursor, Value};
 
+use super::ahead::TableBlocks;
+use super::runs::Run;
 use super::{Tables, unsupported_blob};
 use crate::sync::Arc;
 
@@ -18,10 +19,10 @@ use crate::sync::Arc;
 pub(crate) struct TableSource {
     tables: Arc<Tables>,
     /// In key order.
-    run: Vec<Arc<TableRef>>,
+    run: Run,
     /// Which of them the cursor is in.
     at: usize,
-    cursor: Option<SyncCursor<CachedSource>>,
+    cursor: Option<SyncCursor<TableBlocks>>,
     /// Whether the cursor stands at an entry that shows.
     there: bool,
 }
@@ -36,14 +37,14 @@ pub(crate) struct TableHead<'a> {
 
 /// One source for each run of a family, newest first.
 pub(crate) fn sources(tables: &Arc<Tables>, cf: CfId) -> Vec<TableSource> {
-    let source = |run| TableSource {
+    let source = |run: &Run| TableSource {
         tables: tables.clone(),
-        run,
+        run: run.clone(),
         at: 0,
         cursor: None,
         there: false,
     };
-    tables.runs(cf).into_iter().map(source).collect()
+    tables.runs(cf).iter().map(source).collect()
 }
 
 impl TableSource {
@@ -125,7 +126,7 @@ impl TableSource {
         let Some(table) = self.run.get(at) else {
             return Ok(false);
         };
-        let (part, source) = self.tables.open(table)?;
+        let (part, source) = self.tables.open_to_scan(table)?;
         self.cursor = Some(SyncCursor::new(part, source));
         self.at = at;
         Ok(true)

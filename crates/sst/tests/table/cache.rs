@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use thermocline_base::budget::{Account, Budget, Spare};
 use thermocline_base::{ErrorKind, SeqNo};
 use thermocline_env::fault::{Fault, FaultStorage, Plan, Repeat};
 use thermocline_env::{File, OpenMode, Storage};
@@ -148,4 +149,74 @@ fn an_error_is_told_and_not_kept() {
         assert_eq!(error.kind(), ErrorKind::Io, "{error}");
         assert_eq!(reader.byte(n).unwrap(), 1);
     }
+}
+
+/// A store's account that may have `limit` bytes, and does not promise anything yet.
+fn account(limit: u64) -> Arc<Account> {
+    let account = Account::new(Budget::new(u64::MAX), limit);
+    account.opened();
+    account
+}
+
+#[test]
+fn blocks_are_charged_and_give_way_to_promises_and_come_back() {
+    let disk = fresh();
+    let cache = BlockCache::new(10 << 20);
+    let account = account(400_000);
+    let store = cache.store_of(&account);
+    account.add_evicting(Arc::downgrade(&cache) as _);
+    let reader = Reader::new(&store, write(&disk, 7, 1), 7);
+    let read = || {
+        for n in 0..KEYS {
+            assert_eq!(reader.byte(n * 7 % KEYS).unwrap(), 1);
+            assert_eq!(account.charged(), cache.bytes());
+            let both = account.held() + account.charged();
+            assert!(both <= 400_000, "{both}");
+        }
+    };
+    read();
+    // The cache is made of parts that each hold whole blocks.
+    let before = cache.bytes();
+    assert!(before > 300_000, "{before}");
+    account.promise(300_000, Spare::Keep).unwrap();
+    assert!(cache.bytes() <= 100_000);
+    read();
+    let less = cache.bytes();
+    assert!(less > 50_000 && less <= 100_000, "{less}");
+    account.settle();
+    read();
+    assert!(cache.bytes() > 300_000, "{}", cache.bytes());
+    account.promise(375_000, Spare::Keep).unwrap();
+    read();
+    store.forget();
+    assert_eq!((cache.bytes(), account.charged()), (0, 0));
+}
+
+#[test]
+fn a_store_with_a_small_limit_makes_room_among_its_own_blocks() {
+    let disks = [fresh(), fresh()];
+    let cache = BlockCache::new(10 << 20);
+    let accounts = [account(100_000), account(10 << 20)];
+    let stores = [0, 1].map(|i| cache.store_of(&accounts[i]));
+    let readers = [0, 1].map(|i| Reader::new(&stores[i], write(&disks[i], 7, 1), 7));
+    for reader in &readers {
+        for n in 0..KEYS {
+            assert_eq!(reader.byte(n).unwrap(), 1);
+            assert!(accounts[0].charged() <= 100_000);
+        }
+    }
+    let (small, large) = (accounts[0].charged(), accounts[1].charged());
+    assert_eq!(small + large, cache.bytes());
+    assert!(small > 80_000, "{small}");
+    let misses = cache.usage().misses;
+    for n in 0..KEYS {
+        assert_eq!(readers[1].byte(n).unwrap(), 1);
+    }
+    assert_eq!(
+        cache.usage().misses,
+        misses,
+        "the other one's are all there"
+    );
+    stores[0].forget();
+    assert_eq!(cache.bytes(), large);
 }

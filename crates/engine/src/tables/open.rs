@@ -1,0 +1,216 @@
+//! Tables that are open: of thousands not all at a time.
+//!
+//! # Invariants
+//! 1. *Bounded.* No more tables stay open than `read.open_tables`, and they take no more than an eighth
+//!    of the store's DRAM, which is charged to its account. Beyond that tables are closed that were not
+//!    read since the last look (second chance). A table that somebody reads stays open for him, and is
+//!    counted, until he is done.
+//! 2. *Read once.* Of threads that need a table that is not open one opens it, and the others wait for
+//!    it.
+//! 3. *No error is kept.* Who meets a table that does not open gets the error, naming file and offset, and
+//!    the next one tries again.
+//! 4. *No room is no error.* Where indexes leave no room for a table it is opened for the one who reads it,
+//!    and closed after ([`Account::charge_over`](thermocline_base::budget::Account::charge_over)).
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Weak;
+
+use arc_swap::ArcSwapOption;
+use thermocline_base::budget::Charge;
+use thermocline_base::{Error, FileId, Result};
+use thermocline_env::OpenMode;
+use thermocline_sst::{CachedSource, Table, open_table};
+
+use super::files::TableFiles;
+use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering, lock};
+
+/// What an open table takes beside what it says itself: handles, and its place here.
+const HANDLE_BYTES: u64 = 512;
+
+/// A table's file, open or not.
+#[derive(Debug)]
+pub(crate) struct Handle {
+    file: FileId,
+    /// Null while it is closed.
+    open: ArcSwapOption<OpenTable>,
+    /// Held by whoever opens it.
+    opening: Mutex<()>,
+    /// Whether it was read since it was looked at. Relaxed: a guess.
+    used: AtomicBool,
+}
+
+/// A table that is open.
+#[derive(Debug)]
+pub(crate) struct OpenTable {
+    pub table: Arc<Table>,
+    pub source: CachedSource,
+    _charge: Charge,
+    of: Arc<OpenUse>,
+}
+
+/// What is open, in use or not.
+#[derive(Debug, Default)]
+pub(crate) struct OpenUse {
+    tables: AtomicU64,
+    bytes: AtomicU64,
+    /// How often one was opened.
+    opened: AtomicU64,
+}
+
+/// The open tables of a store.
+#[derive(Debug)]
+pub(crate) struct OpenTables {
+    tables_max: usize,
+    bytes_max: u64,
+    of: Arc<OpenUse>,
+    /// Those that stay open, in the order in which they are looked at. Some may have gone.
+    ring: Mutex<VecDeque<Weak<Handle>>>,
+}
+
+impl OpenTable {
+    fn new(
+        table: Arc<Table>,
+        source: CachedSource,
+        charge: Charge,
+        of: &Arc<OpenUse>,
+    ) -> OpenTable {
+        of.tables.fetch_add(1, Ordering::Relaxed);
+        of.bytes.fetch_add(charge.bytes(), Ordering::Relaxed);
+        of.opened.fetch_add(1, Ordering::Relaxed);
+        OpenTable {
+            table,
+            source,
+            _charge: charge,
+            of: of.clone(),
+        }
+    }
+}
+
+impl Drop for OpenTable {
+    fn drop(&mut self) {
+        self.of.tables.fetch_sub(1, Ordering::Relaxed);
+        let bytes = self._charge.bytes();
+        self.of.bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+impl OpenUse {
+    /// Tables that are open.
+    pub fn tables(&self) -> u64 {
+        self.tables.load(Ordering::Relaxed)
+    }
+
+    /// DRAM that they take.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// How often one was opened.
+    pub fn opened(&self) -> u64 {
+        self.opened.load(Ordering::Relaxed)
+    }
+}
+
+impl Handle {
+    pub fn new(file: FileId) -> Arc<Handle> {
+        Arc::new(Handle {
+            file,
+            open: ArcSwapOption::empty(),
+            opening: Mutex::default(),
+            used: AtomicBool::new(true),
+        })
+    }
+
+    /// The table, opened if it is not open.
+    pub fn open(self: &Arc<Handle>, files: &TableFiles) -> Result<Arc<OpenTable>> {
+        if let Some(open) = self.open.load_full() {
+            // Not written where it is set: others read it, too.
+            if !self.used.load(Ordering::Relaxed) {
+                self.used.store(true, Ordering::Relaxed);
+            }
+            return Ok(open);
+        }
+        let _one = lock(&self.opening);
+        if let Some(open) = self.open.load_full() {
+            return Ok(open);
+        }
+        let path = files.path(self.file);
+        let opened = files.storage.open(&path, OpenMode::Read);
+        let file = opened.map_err(|error| match error {
+            // The version names it.
+            Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => {
+                let name = path.display().to_string();
+                Error::corruption("a table is missing", name, 0, "the file", "none")
+            }
+            other => other,
+        })?;
+        let table = open_table(&*file, files.identity(self.file))?;
+        let source = files.cache().source(file);
+        let bytes = table.charge() as u64 + HANDLE_BYTES;
+        let set = files.open_tables();
+        let (charge, stays) = match files.account().charge_or_evict(bytes) {
+            Some(charge) => (charge, true),
+            None => (files.account().charge_over(bytes), false),
+        };
+        let open = Arc::new(OpenTable::new(table, source, charge, &set.of));
+        if stays {
+            self.used.store(true, Ordering::Relaxed);
+            self.open.store(Some(open.clone()));
+            set.add(self);
+        }
+        Ok(open)
+    }
+}
+
+impl OpenTables {
+    pub fn new(tables_max: usize, bytes_max: u64) -> OpenTables {
+        OpenTables {
+            tables_max,
+            bytes_max,
+            of: Arc::default(),
+            ring: Mutex::default(),
+        }
+    }
+
+    pub fn usage(&self) -> &OpenUse {
+        &self.of
+    }
+
+    fn add(&self, handle: &Arc<Handle>) {
+        let mut ring = lock(&self.ring);
+        ring.push_back(Arc::downgrade(handle));
+        let too_many =
+            |ring: &VecDeque<_>| ring.len() > self.tables_max || self.of.bytes() > self.bytes_max;
+        close_while(&mut ring, too_many);
+    }
+
+    /// Closes tables until `bytes` less are charged, or none is open that nobody reads.
+    pub fn evict(&self, bytes: u64) {
+        let goal = self.of.bytes().saturating_sub(bytes);
+        close_while(&mut lock(&self.ring), |_| self.of.bytes() > goal);
+    }
+}
+
+/// Closes tables, those first that were not read since they were looked at.
+fn close_while(
+    ring: &mut VecDeque<Weak<Handle>>,
+    goes_on: impl Fn(&VecDeque<Weak<Handle>>) -> bool,
+) {
+    // Twice around, at most: then each has had its chance.
+    for _ in 0..2 * ring.len() {
+        if !goes_on(ring) {
+            return;
+        }
+        let Some(weak) = ring.pop_front() else {
+            return;
+        };
+        let Some(handle) = weak.upgrade() else {
+            continue;
+        };
+        match handle.used.swap(false, Ordering::Relaxed) {
+            true => ring.push_back(weak),
+            false => handle.open.store(None),
+        }
+    }
+}
