@@ -43,7 +43,8 @@ pub use cursor::Cursor;
 pub use database::Db;
 pub use family::ColumnFamily;
 pub use metrics::{
-    GenerationMetrics, Hits, LatencyMetrics, Metrics, RecoveryMetrics, StallMetrics,
+    CacheMetrics, GenerationMetrics, Hits, LatencyMetrics, LevelMetrics, Metrics, RecoveryMetrics,
+    StallMetrics,
 };
 pub use report::{Fault, VerifyReport};
 pub use scan::Scan;

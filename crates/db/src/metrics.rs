@@ -29,8 +29,24 @@ pub struct Metrics {
     pub zones_free: u64,
     /// DRAM of the indexes, in bytes.
     pub dram_index_bytes: u64,
+    /// DRAM of open tables, in bytes: their filters and the tops of their indexes.
+    pub dram_tables_bytes: u64,
+    /// DRAM of blocks of tables that are cached, and of buffers, in bytes.
+    pub dram_blocks_bytes: u64,
     /// Most DRAM that the store may use, in bytes.
     pub dram_limit_bytes: u64,
+    /// Persistent memory of records in the memtable generation that takes the writes, in bytes.
+    pub pm_active_bytes: u64,
+    /// The same of generations that wait to be flushed.
+    pub pm_sealed_bytes: u64,
+    /// The same of generations in which nothing is alive, and which somebody still reads.
+    pub pm_retired_bytes: u64,
+    /// The levels of tables on the SSD, from 0 to the deepest one that has any.
+    pub levels: Vec<LevelMetrics>,
+    /// Tables that are open.
+    pub tables_open: u64,
+    /// The cache of blocks; all zeros until a table was read.
+    pub block_cache: CacheMetrics,
     /// The memtable generations, oldest first; the last one takes the writes. Those that are retired
     /// are among them.
     pub generations: Vec<GenerationMetrics>,
@@ -86,6 +102,37 @@ pub struct Metrics {
     pub effective_options: Vec<(String, String)>,
     /// The emulation profile: `none`, `optane` or `cxl`.
     pub emulate: String,
+}
+
+/// The tables of one level on the SSD, of all column families.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LevelMetrics {
+    /// Its number; 0 is the newest.
+    pub level: u8,
+    /// Tables in it.
+    pub tables: u64,
+    /// Lists of tables that do not overlap, of the family that has most: how many tables of the level a
+    /// read may have to look into.
+    pub runs: u64,
+    /// Bytes of the tables.
+    pub bytes: u64,
+    /// Entries, older versions and deletes included.
+    pub entries: u64,
+    /// Of those, deletes.
+    pub deletes: u64,
+}
+
+/// The cache of blocks, which all databases of a runtime share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CacheMetrics {
+    /// Blocks that were found in it.
+    pub hits: u64,
+    /// Blocks that had to be read.
+    pub misses: u64,
+    /// Bytes that it takes.
+    pub bytes: u64,
+    /// Most bytes that it may take.
+    pub bytes_max: u64,
 }
 
 /// One memtable generation.
@@ -204,7 +251,15 @@ impl Metrics {
             zones_attached: m.space.zones_attached,
             zones_free: m.space.zones_free,
             dram_index_bytes: m.index_bytes,
+            dram_tables_bytes: m.dram.tables,
+            dram_blocks_bytes: m.dram.charged.saturating_sub(m.dram.tables),
             dram_limit_bytes: options.dram,
+            pm_active_bytes: m.pm_tier.active,
+            pm_sealed_bytes: m.pm_tier.sealed,
+            pm_retired_bytes: m.pm_tier.retired,
+            levels: m.levels.iter().map(LevelMetrics::of).collect(),
+            tables_open: m.tables_open,
+            block_cache: m.cache.map(CacheMetrics::of).unwrap_or_default(),
             generations: m
                 .generations
                 .iter()
@@ -243,7 +298,9 @@ impl Metrics {
             latencies: m.latencies.iter().map(LatencyMetrics::of).collect(),
             runtime: m.runtime,
             hits: Hits {
-                memtable: m.found,
+                memtable: m.hits.memtable,
+                block_cache: m.hits.block_cache,
+                ssd: m.hits.ssd,
                 ..Hits::default()
             },
             recovery: RecoveryMetrics {
@@ -259,6 +316,49 @@ impl Metrics {
                 .map(|(name, value)| (name.to_string(), value))
                 .collect(),
             emulate: options.emulate.name().to_string(),
+        }
+    }
+}
+
+impl Metrics {
+    /// Bytes written to the SSD for each byte that callers wrote, since the opening. `None` if nobody
+    /// wrote anything.
+    pub fn write_amplification_ssd(&self) -> Option<f64> {
+        self.for_each_user_byte(self.ssd_bytes_written)
+    }
+
+    /// Bytes stored in persistent memory for each byte that callers wrote, as
+    /// [`Metrics::write_amplification_ssd`].
+    pub fn write_amplification_pm(&self) -> Option<f64> {
+        self.for_each_user_byte(self.pm_bytes_written)
+    }
+
+    fn for_each_user_byte(&self, bytes: u64) -> Option<f64> {
+        let user = self.user_bytes_written;
+        (user > 0).then(|| bytes as f64 / user as f64)
+    }
+}
+
+impl LevelMetrics {
+    fn of(level: &thermocline_engine::LevelState) -> LevelMetrics {
+        LevelMetrics {
+            level: level.level,
+            tables: level.tables,
+            runs: level.runs,
+            bytes: level.bytes,
+            entries: level.entries,
+            deletes: level.deletes,
+        }
+    }
+}
+
+impl CacheMetrics {
+    fn of(cache: thermocline_engine::CacheState) -> CacheMetrics {
+        CacheMetrics {
+            hits: cache.hits,
+            misses: cache.misses,
+            bytes: cache.bytes,
+            bytes_max: cache.bytes_max,
         }
     }
 }

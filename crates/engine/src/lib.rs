@@ -118,7 +118,10 @@ pub use events::{Event, EventListener};
 pub use families::Family;
 pub use latency::{Begun, Latencies, Latency, Operation};
 pub use layout::{LOCK_NAME, REGION_NAME};
-pub use metrics::{DramUse, EngineMetrics, GenerationState, Recovery, SsdBytes};
+pub use metrics::{
+    CacheState, DramUse, EngineMetrics, GenerationState, HitCounts, LevelState, PmTier, Recovery,
+    SsdBytes,
+};
 pub use runtime::{Runtime, RuntimeMetrics, RuntimeOptions};
 pub use snapshot::Snapshot;
 pub use stall::{StallCause, StallUse};

@@ -13,6 +13,7 @@ use crate::latency::{Latencies, Latency};
 use crate::runtime::RuntimeMetrics;
 use crate::stall::{StallCause, StallUse};
 use crate::store::{Engine, Inner};
+use crate::tables::FoundIn;
 
 /// What is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,15 +81,75 @@ pub struct GenerationState {
     pub readers: u64,
 }
 
-/// DRAM of a store's indexes, in bytes.
+/// DRAM of a store, in bytes. What is in use is `used + charged`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DramUse {
-    /// In use.
+    /// In use by indexes.
     pub used: u64,
-    /// In use or promised to writes.
+    /// In use by indexes, or promised to writes.
     pub held: u64,
     /// By how much promises were too small; 0 unless something is wrong.
     pub overdrawn: u64,
+    /// In use beside the indexes: by blocks of tables that are cached, open tables, and buffers.
+    pub charged: u64,
+    /// Of that, by open tables: their filters and the tops of their indexes.
+    pub tables: u64,
+    /// By how much the limit was exceeded, at most, by what had to be done although nothing could give
+    /// way; 0 unless the limit is small.
+    pub over: u64,
+}
+
+/// Where point reads found their values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct HitCounts {
+    /// In a memtable generation.
+    pub memtable: u64,
+    /// In a table, with all blocks that were needed in DRAM.
+    pub block_cache: u64,
+    /// In a table, with a block that was read from its file.
+    pub ssd: u64,
+}
+
+/// The cache of blocks, of all stores of the runtime.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CacheState {
+    /// Blocks that were found in it.
+    pub hits: u64,
+    /// Blocks that had to be read.
+    pub misses: u64,
+    /// Bytes that it takes.
+    pub bytes: u64,
+    /// Most bytes that it may take.
+    pub bytes_max: u64,
+}
+
+/// The tables of one level, of all families.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LevelState {
+    /// Its number; 0 is the newest.
+    pub level: u8,
+    /// Tables in it, or parts of tables.
+    pub tables: u64,
+    /// Lists of tables that do not overlap: how many tables of it a read may have to look into, of the
+    /// family that has most.
+    pub runs: u64,
+    /// Bytes of the tables; estimated for parts.
+    pub bytes: u64,
+    /// Entries: values, deletes and range deletes, older versions included.
+    pub entries: u64,
+    /// Of those, deletes.
+    pub deletes: u64,
+}
+
+/// Persistent memory of memtable generations, by what becomes of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PmTier {
+    /// Bytes of the generation that takes the writes.
+    pub active: u64,
+    /// Bytes of those that wait to be flushed.
+    pub sealed: u64,
+    /// Bytes of those in which nothing is alive: they go when nobody reads them.
+    pub retired: u64,
 }
 
 /// Bytes that moved between a store and the device of its files since it was opened. What went past the
@@ -134,9 +195,21 @@ pub struct EngineMetrics {
     pub generations: Vec<GenerationState>,
     /// Generations dropped since the store was opened.
     pub generations_dropped: u64,
+    /// What they take, by what becomes of them.
+    pub pm_tier: PmTier,
+    /// The levels of tables, from 0 to the deepest one that has any; those between may be empty.
+    pub levels: Vec<LevelState>,
+    /// Tables that are open.
+    pub tables_open: u64,
+    /// How often a table was opened.
+    pub tables_opened: u64,
+    /// The cache of blocks, once there is one.
+    pub cache: Option<CacheState>,
+    /// Where point reads found their values.
+    pub hits: HitCounts,
     /// DRAM of all indexes.
     pub index_bytes: u64,
-    /// What of that counts in the budgets, promises included.
+    /// What counts in the budgets, promises included.
     pub dram: DramUse,
     /// The last seqno that readers see.
     pub visible: u64,
@@ -181,6 +254,30 @@ impl Inner {
         }
     }
 
+    fn dram_use(&self) -> DramUse {
+        let account = &self.account;
+        DramUse {
+            used: account.used(),
+            held: account.held(),
+            overdrawn: account.overdrawn(),
+            charged: account.charged(),
+            tables: self.table_files.open_use().bytes(),
+            over: account.over(),
+        }
+    }
+
+    fn hits(&self) -> HitCounts {
+        let tables = &self.table_files;
+        let (block_cache, ssd) = (tables.found(FoundIn::Cache), tables.found(FoundIn::File));
+        // Counted first there, so that none is missing here.
+        let found = self.counted.get(Count::Found);
+        HitCounts {
+            memtable: found.saturating_sub(block_cache + ssd),
+            block_cache,
+            ssd,
+        }
+    }
+
     /// All generations, and who holds them.
     fn generations(&self) -> Vec<GenerationState> {
         let view = self.view.load();
@@ -214,6 +311,19 @@ impl Inner {
     }
 }
 
+fn pm_tier(generations: &[GenerationState]) -> PmTier {
+    let mut tier = PmTier::default();
+    for generation in generations {
+        let sum = match generation {
+            GenerationState { retired: true, .. } => &mut tier.retired,
+            GenerationState { sealed: true, .. } => &mut tier.sealed,
+            _ => &mut tier.active,
+        };
+        *sum += generation.bytes;
+    }
+    tier
+}
+
 impl Engine {
     /// Reads all counters.
     pub fn metrics(&self) -> EngineMetrics {
@@ -226,11 +336,18 @@ impl Engine {
             pm: inner.space.region().counters(),
             ssd: inner.ssd_bytes(),
             index_bytes: generations.iter().map(|g| g.index_bytes).sum(),
-            dram: DramUse {
-                used: inner.account.used(),
-                held: inner.account.held(),
-                overdrawn: inner.account.overdrawn(),
-            },
+            dram: inner.dram_use(),
+            pm_tier: pm_tier(&generations),
+            levels: inner.view.load().tables.levels(),
+            tables_open: inner.table_files.open_use().tables(),
+            tables_opened: inner.table_files.open_use().opened(),
+            cache: inner.table_files.cache_use().map(|cache| CacheState {
+                hits: cache.hits,
+                misses: cache.misses,
+                bytes: cache.bytes,
+                bytes_max: cache.bytes_max,
+            }),
+            hits: inner.hits(),
             generations,
             generations_dropped: inner.counted.get(Count::Dropped),
             visible: inner.ring.visible(),

@@ -16,6 +16,7 @@
 
 mod ahead;
 mod files;
+mod levels;
 mod open;
 mod runs;
 mod source;

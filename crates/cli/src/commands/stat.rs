@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use thermocline::size::format_size;
-use thermocline::{Db, GenerationMetrics, Metrics};
+use thermocline::{Db, GenerationMetrics, LevelMetrics, Metrics};
 use thermocline_bench::grouped;
 
 use crate::args::DbArgs;
@@ -40,6 +40,24 @@ pub(crate) fn stat(args: &DbArgs, output: &mut Output) -> Outcome {
             g.readers,
             g.views
         ))?;
+    }
+    if !metrics.levels.is_empty() {
+        output.line("")?;
+        output.line("Levels on the SSD")?;
+        output.line(
+            "   level     tables   runs           bytes           entries           deletes",
+        )?;
+        for l in &metrics.levels {
+            output.line(&format!(
+                "  {:>6} {:>10} {:>6} {:>15} {:>17} {:>17}",
+                l.level,
+                grouped(l.tables),
+                grouped(l.runs),
+                format_size(l.bytes),
+                grouped(l.entries),
+                grouped(l.deletes)
+            ))?;
+        }
     }
     if !metrics.latencies.is_empty() {
         output.line("")?;
@@ -109,14 +127,26 @@ fn tiers(m: &Metrics, families: &[String]) -> Vec<(&'static str, String)> {
             ),
         ),
         (
+            "of that",
+            format!(
+                "{} being written, {} waiting to be flushed, {} dead and still read",
+                format_size(m.pm_active_bytes),
+                format_size(m.pm_sealed_bytes),
+                format_size(m.pm_retired_bytes)
+            ),
+        ),
+        (
             "DRAM",
             format!(
-                "{} of indexes; at most {}",
+                "{} of indexes, {} of {}, {} of blocks; at most {}",
                 format_size(m.dram_index_bytes),
+                format_size(m.dram_tables_bytes),
+                count(m.tables_open, "open table"),
+                format_size(m.dram_blocks_bytes),
                 format_size(m.dram_limit_bytes)
             ),
         ),
-        ("SSD levels", "none in this version".to_string()),
+        ("SSD levels", on_ssd(m)),
         ("partitions", "one, of all keys".to_string()),
         ("column families", families.join(", ")),
         (
@@ -163,21 +193,46 @@ fn tiers(m: &Metrics, families: &[String]) -> Vec<(&'static str, String)> {
             ),
         ));
     }
-    rows.push(match m.user_bytes_written {
-        0 => (
-            "amplification",
-            "counted from the opening; nothing was written since".to_string(),
-        ),
-        user => (
-            "amplification",
+    let found = m.hits.memtable + m.hits.block_cache + m.hits.ssd;
+    if found > 0 {
+        rows.push((
+            "reads found in",
             format!(
-                "{:.2} in persistent memory, {:.2} on the SSD",
-                m.pm_bytes_written as f64 / user as f64,
-                m.ssd_bytes_written as f64 / user as f64
+                "memtables {}, cached blocks {}, the SSD {}",
+                grouped(m.hits.memtable),
+                grouped(m.hits.block_cache),
+                grouped(m.hits.ssd)
             ),
-        ),
-    });
+        ));
+    }
+    let written = (m.write_amplification_pm(), m.write_amplification_ssd());
+    rows.push((
+        "amplification",
+        match written {
+            (Some(pm), Some(ssd)) => {
+                format!("{pm:.2} in persistent memory, {ssd:.2} on the SSD")
+            }
+            _ => "counted from the opening; nothing was written since".to_string(),
+        },
+    ));
     rows
+}
+
+/// What lies on the SSD, in a few words.
+fn on_ssd(m: &Metrics) -> String {
+    let of = |value: fn(&LevelMetrics) -> u64| m.levels.iter().map(value).sum::<u64>();
+    match of(|level| level.tables) {
+        0 => "no tables yet".to_string(),
+        tables => format!(
+            "{} in {}, with {}",
+            format_size(of(|level| level.bytes)),
+            count(tables, "table"),
+            match of(|level| level.entries) {
+                1 => "1 entry".to_string(),
+                entries => format!("{} entries", grouped(entries)),
+            }
+        ),
+    }
 }
 
 fn as_json(m: &Metrics, families: &[String]) -> Value {
@@ -252,10 +307,39 @@ fn as_json(m: &Metrics, families: &[String]) -> Value {
         },
         "effective_options": options,
     });
+    document["pm_active_bytes"] = m.pm_active_bytes.into();
+    document["pm_sealed_bytes"] = m.pm_sealed_bytes.into();
+    document["pm_retired_bytes"] = m.pm_retired_bytes.into();
+    document["dram_tables_bytes"] = m.dram_tables_bytes.into();
+    document["dram_blocks_bytes"] = m.dram_blocks_bytes.into();
+    document["tables_open"] = m.tables_open.into();
+    document["levels"] = levels_as_json(m);
+    document["block_cache"] = json!({
+        "hits": m.block_cache.hits,
+        "misses": m.block_cache.misses,
+        "bytes": m.block_cache.bytes,
+        "bytes_max": m.block_cache.bytes_max,
+    });
+    document["write_amplification_pm"] = m.write_amplification_pm().into();
+    document["write_amplification_ssd"] = m.write_amplification_ssd().into();
     document["stalls"] = stalls_as_json(m);
     document["latency_us"] = latencies_as_json(m);
     document["runtime"] = runtime_as_json(m);
     document
+}
+
+fn levels_as_json(m: &Metrics) -> Value {
+    let levels = m.levels.iter().map(|l| {
+        json!({
+            "level": l.level,
+            "tables": l.tables,
+            "runs": l.runs,
+            "bytes": l.bytes,
+            "entries": l.entries,
+            "deletes": l.deletes,
+        })
+    });
+    levels.collect()
 }
 
 fn stalls_as_json(m: &Metrics) -> Value {

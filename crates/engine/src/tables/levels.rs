@@ -1,0 +1,47 @@
+//! The sizes of levels, for who wants to know how a store is doing.
+
+use std::collections::BTreeSet;
+
+use thermocline_base::CfId;
+use thermocline_version::Level;
+
+use super::{Run, Tables, runs};
+use crate::metrics::LevelState;
+
+impl Tables {
+    /// The levels from 0 to the deepest one that has tables, over all families.
+    pub fn levels(&self) -> Vec<LevelState> {
+        let families: BTreeSet<CfId> = self.version.tables().map(|(place, _)| place.cf).collect();
+        let mut levels: Vec<LevelState> = Vec::new();
+        for cf in families {
+            let mut of_family: Vec<u64> = Vec::new();
+            for (_, partition) in self.version.partitions(cf) {
+                for (level, tables) in partition.levels() {
+                    let at = usize::from(level.0);
+                    levels.resize(levels.len().max(at + 1), LevelState::default());
+                    of_family.resize(of_family.len().max(at + 1), 0);
+                    let sum = &mut levels[at];
+                    sum.tables += tables.len() as u64;
+                    sum.bytes += tables.bytes();
+                    sum.entries += tables.entries();
+                    sum.deletes += tables.deletes();
+                    // Partitions lie beside each other.
+                    of_family[at] = of_family[at].max(runs_in(level, tables));
+                }
+            }
+            for (sum, runs) in levels.iter_mut().zip(of_family) {
+                sum.runs = sum.runs.max(runs);
+            }
+        }
+        for (level, sum) in (0..=Level::MAX.0).zip(&mut levels) {
+            sum.level = level;
+        }
+        levels
+    }
+}
+
+fn runs_in(level: Level, tables: &thermocline_version::LevelTables) -> u64 {
+    let mut all: Vec<Run> = Vec::new();
+    runs::runs_of_level(level, tables, &mut all);
+    all.len() as u64
+}
