@@ -5,12 +5,12 @@ use std::path::Path;
 
 use thermocline_base::batch::{check_key, check_value};
 use thermocline_base::{BatchEntry, CfId, Kind, Result};
-use thermocline_engine::{Engine, Family, Operation, Runtime, World};
+use thermocline_engine::{Engine, Family, KeyBounds, Operation, Runtime, World};
 
 use crate::scan::{owned, prefix_bounds};
 use crate::{
-    Batch, CfOptions, ColumnFamily, Cursor, DbBuilder, Metrics, Options, Scan, Snapshot, Value,
-    VerifyReport, WriteOptions,
+    Batch, CfOptions, ColumnFamily, Cursor, DbBuilder, Metrics, Options, RangeSize, Scan, Snapshot,
+    Value, VerifyReport, WriteOptions,
 };
 
 /// An open database. Clones share it; dropping the last one closes it.
@@ -301,6 +301,43 @@ impl Db {
         self.engine.families()
     }
 
+    /// About how much the keys in `range` of the default column family take, and how many entries they
+    /// have, without reading them. Of tables it is off by a block at each end; in persistent memory by
+    /// what was written since it was measured last, an eighth at most. Older versions and deletes count until
+    /// they are compacted. The first question after many writes walks over the index.
+    ///
+    /// ```
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let db = thermocline::Db::open(folder.path().join("db"), thermocline::Options::default())?;
+    /// for n in 0..100u8 {
+    ///     db.put([n], [n; 50])?;
+    /// }
+    /// let size = db.approximate_size([20]..[30])?;
+    /// assert_eq!(size.entries, 10);
+    /// assert!(size.bytes() > 10 * 50);
+    /// # Ok::<(), thermocline::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`crate::Error::Corruption`] of an index; those of the file system.
+    pub fn approximate_size<K: AsRef<[u8]>>(
+        &self,
+        range: impl RangeBounds<K>,
+    ) -> Result<RangeSize> {
+        Ok(self.sizes_in(Family::DEFAULT, [range])?[0])
+    }
+
+    /// As [`Db::approximate_size`], of several ranges at one moment.
+    ///
+    /// # Errors
+    /// As [`Db::approximate_size`].
+    pub fn approximate_sizes<K: AsRef<[u8]>, R: RangeBounds<K>>(
+        &self,
+        ranges: impl IntoIterator<Item = R>,
+    ) -> Result<Vec<RangeSize>> {
+        self.sizes_in(Family::DEFAULT, ranges)
+    }
+
     /// The store's accounting: what `stat` prints.
     pub fn metrics(&self) -> Metrics {
         Metrics::of(&self.engine)
@@ -372,6 +409,26 @@ impl Db {
         check_key(key)?;
         let times = self.engine.latencies();
         times.time(Operation::Get, || self.engine.value(cf, key))
+    }
+
+    pub(crate) fn sizes_in<K: AsRef<[u8]>, R: RangeBounds<K>>(
+        &self,
+        family: Family,
+        ranges: impl IntoIterator<Item = R>,
+    ) -> Result<Vec<RangeSize>> {
+        let ranges: Vec<_> = ranges.into_iter().map(|range| owned(&range)).collect();
+        fn bytes(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
+            bound.as_ref().map(Vec::as_slice)
+        }
+        let ranges: Vec<KeyBounds<'_>> = ranges
+            .iter()
+            .map(|(first, last)| match family.reverse {
+                // In the order of the family the greater key comes first.
+                true => (bytes(last), bytes(first)),
+                false => (bytes(first), bytes(last)),
+            })
+            .collect();
+        self.engine.approximate_sizes(family.id, &ranges)
     }
 
     pub(crate) fn iter_in(&self, family: Family) -> Scan {

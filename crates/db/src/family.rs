@@ -6,7 +6,7 @@ use std::sync::Arc;
 use thermocline_base::{CfId, CfOptions, Error, Result};
 use thermocline_engine::Family;
 
-use crate::{Cursor, Db, Scan, Snapshot, Value, WriteOptions};
+use crate::{Cursor, Db, RangeSize, Scan, Snapshot, Value, WriteOptions};
 
 /// A named, ordered map of its own within a database. Families share batches: one batch can change
 /// several, as one.
@@ -143,6 +143,29 @@ impl ColumnFamily {
     /// As [`Db::prefix`], in this family.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Scan {
         self.db.prefix_in(self.family, prefix)
+    }
+
+    /// As [`Db::approximate_size`], of this family: from the bound that comes first in its order to the
+    /// other.
+    ///
+    /// # Errors
+    /// As [`Db::approximate_size`]; [`Error::InvalidArgument`] once the family was dropped.
+    pub fn approximate_size<K: AsRef<[u8]>>(
+        &self,
+        range: impl RangeBounds<K>,
+    ) -> Result<RangeSize> {
+        Ok(self.db.sizes_in(self.family, [range])?[0])
+    }
+
+    /// As [`Db::approximate_sizes`], of this family.
+    ///
+    /// # Errors
+    /// As [`ColumnFamily::approximate_size`].
+    pub fn approximate_sizes<K: AsRef<[u8]>, R: RangeBounds<K>>(
+        &self,
+        ranges: impl IntoIterator<Item = R>,
+    ) -> Result<Vec<RangeSize>> {
+        self.db.sizes_in(self.family, ranges)
     }
 
     /// As [`Db::cursor`], in this family.

@@ -52,8 +52,8 @@ pub use snapshot::Snapshot;
 pub use thermocline_base::options::{self, Options};
 pub use thermocline_base::{CfOptions, Error, ErrorKind, Result, limits, size};
 pub use thermocline_engine::{
-    Durability, Event, EventListener, Runtime, RuntimeMetrics, RuntimeOptions, StallCause, Value,
-    WriteOptions,
+    Durability, Event, EventListener, RangeSize, Runtime, RuntimeMetrics, RuntimeOptions,
+    StallCause, Value, WriteOptions,
 };
 
 #[cfg(doctest)]

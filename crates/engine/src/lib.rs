@@ -76,6 +76,7 @@
 //! error): see `ARCHITECTURE.md` for the tests.
 #![forbid(unsafe_code)]
 
+mod approximate;
 mod close;
 mod commit;
 mod compact;
@@ -109,6 +110,7 @@ mod verify;
 mod view;
 mod write;
 
+pub use approximate::{KeyBounds, RangeSize};
 pub use commit::ack::Callback;
 pub use commit::carry::Durability;
 pub use commit::submit::{InFlight, WriteOptions};

@@ -16,6 +16,7 @@ use thermocline_memtable::ChainWriter;
 use thermocline_pm::{Place, Region, RegionKind, RegionSpec};
 use thermocline_version::{Manifest, State, VersionSet};
 
+use crate::approximate::Rulers;
 use crate::close::Handle;
 use crate::commit::ack::Acks;
 use crate::commit::bucket::Buckets;
@@ -219,6 +220,7 @@ fn open_existing(
             manifest_bytes,
             versions: Mutex::new(versions),
             table_files,
+            rulers: Rulers::default(),
             flushing: Mutex::new(()),
             compactions,
             families,

@@ -13,6 +13,7 @@ use thermocline_halloc::Space;
 use thermocline_pm::{Shadow, SimPm};
 use thermocline_version::{Manifest, VersionSet};
 
+use crate::approximate::Rulers;
 use crate::close::Handle;
 use crate::commit::ack::Acks;
 use crate::commit::bucket::Buckets;
@@ -103,6 +104,8 @@ pub(crate) struct Inner {
     pub versions: Mutex<VersionSet>,
     /// Where its tables lie.
     pub table_files: Arc<TableFiles>,
+    /// By which ranges of generations are measured.
+    pub rulers: Rulers,
     /// Held by whoever flushes, so that there is one at a time and closing can wait for it. Before the
     /// writer's.
     pub flushing: Mutex<()>,

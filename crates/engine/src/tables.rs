@@ -19,6 +19,7 @@ mod files;
 mod levels;
 mod open;
 mod runs;
+mod size;
 mod source;
 
 use std::cell::Cell;

@@ -39,7 +39,9 @@ fn fill(engine: &Engine, round: u32) {
     for n in 0..2_000u32 {
         let mut batch = WriteBatch::new();
         let key = (n * 7 + round).to_be_bytes();
-        batch.put(CfId::DEFAULT, &key, &[n as u8; 700]).unwrap();
+        batch
+            .put(CfId::DEFAULT, &key, &[n.to_le_bytes()[0]; 700])
+            .unwrap();
         let buffered = Durability::Buffered;
         engine.write(batch.iter(), buffered).unwrap();
     }

@@ -152,7 +152,7 @@ pub use name::{FileName, blob_name, table_name};
 pub use opening::{Opened, Opening};
 pub use options::WriteOptions;
 pub use properties::{BlobUse, Creation, Properties};
-pub use sync::{BlockSource, FileSource, SyncCursor, get, open_table};
+pub use sync::{BlockSource, FileSource, SyncCursor, get, offset_of, open_table};
 pub use table::{Table, TablePart};
 pub use tombstones::RangeTombstone;
 pub use value::{Found, FoundValue, Pinned, Value};

@@ -8,9 +8,10 @@ use thermocline_base::{Result, SeqNo};
 use thermocline_env::File;
 
 use crate::block::Block;
+use crate::block::cursor::BlockCursor;
 use crate::cursor::{Cursor, Move};
-use crate::get::{Get, Step};
-use crate::handle::BlockHandle;
+use crate::get::{Get, Step, check_entered, check_supplied};
+use crate::handle::{BlockHandle, BlockKind};
 use crate::identity::Identity;
 use crate::key::KeyRef;
 use crate::opening::{Opened, Opening};
@@ -95,6 +96,31 @@ pub fn get(
             Step::Done(found) => return Ok(found),
         }
     }
+}
+
+/// Where in its file, in bytes, the data block begins that would have the first entry of `key` in the
+/// table of `part`, whatever the part's limits are; where its data ends, if all entries lie before. For
+/// who asks how much lies between two keys. Reads at most one index block.
+///
+/// # Errors
+/// As [`get`].
+pub fn offset_of(part: &TablePart, key: &[u8], source: &dyn BlockSource) -> Result<u64> {
+    let table = part.table();
+    let target = KeyRef::new(key, SeqNo::MAX);
+    let mut root = BlockCursor::new(Arc::clone(&table.root));
+    if !root.seek(target) {
+        return Ok(table.data_end);
+    }
+    let handle = root.handle();
+    if handle.kind == BlockKind::Data {
+        return Ok(handle.offset);
+    }
+    let block = source.block(table, handle)?;
+    check_supplied(part, handle, &block)?;
+    let mut leaf = BlockCursor::new(block);
+    let there = leaf.seek(target);
+    check_entered(part, handle, there)?;
+    Ok(leaf.handle().offset)
 }
 
 /// A [`Cursor`] that fetches its blocks. Each move says whether it ended at an entry.

@@ -83,14 +83,14 @@ fn put(engine: &Engine, n: u32, value: &[u8]) -> Result<()> {
 /// Puts these keys, with values of `len` bytes that name them, and flushes.
 fn load(engine: &Engine, keys: impl Iterator<Item = u32>, len: usize) {
     for n in keys {
-        put(engine, n, &vec![n as u8; len]).unwrap();
+        put(engine, n, &vec![n.to_le_bytes()[0]; len]).unwrap();
     }
     assert_eq!(engine.flush().unwrap(), 1);
 }
 
 fn get_len(engine: &Engine, n: u32) -> Result<Option<usize>> {
     engine.get(CF, &key(n), |value| {
-        assert!(value.iter().all(|byte| *byte == n as u8), "{n}");
+        assert!(value.iter().all(|byte| *byte == n.to_le_bytes()[0]), "{n}");
         value.len()
     })
 }

@@ -1,0 +1,68 @@
+//! How much of the tables lies in a range of keys.
+
+use std::ops::Bound;
+
+use thermocline_base::{CfId, Result};
+use thermocline_sst::offset_of;
+use thermocline_version::TableRef;
+
+use super::{Run, Tables};
+use crate::approximate::{KeyBounds, RangeSize, is_behind, is_below};
+
+impl Tables {
+    /// Adds what of the tables of `cf` lies in `range`, which is not empty.
+    pub fn add_size(&self, cf: CfId, range: KeyBounds<'_>, size: &mut RangeSize) -> Result<()> {
+        for run in self.runs(cf).iter() {
+            self.add_size_of_run(run, range, size)?;
+        }
+        Ok(())
+    }
+
+    fn add_size_of_run(
+        &self,
+        run: &Run,
+        (from, to): KeyBounds<'_>,
+        size: &mut RangeSize,
+    ) -> Result<()> {
+        let ends_below = |table: &TableRef| match from {
+            Bound::Included(from) => table.range.ends_before(from),
+            // The first key that counts lies behind.
+            Bound::Excluded(from) => table.range.largest() <= from,
+            Bound::Unbounded => false,
+        };
+        let first = run.partition_point(|table| ends_below(table));
+        let behind = |table: &TableRef| is_behind(table.range.smallest(), to);
+        for table in run[first..].iter().take_while(|table| !behind(table)) {
+            let begins_before = is_below(table.range.smallest(), from);
+            if begins_before || is_behind(table.range.largest(), to) {
+                let (part, of) = self.share(table, (from, to))?;
+                let share = |n: u64| u128::from(n) * u128::from(part) / u128::from(of.max(1));
+                let whole = |n: u128| u64::try_from(n).unwrap_or(u64::MAX);
+                size.table_bytes += whole(share(table.bytes));
+                size.entries += whole(share(table.entries));
+            } else {
+                size.table_bytes += table.bytes;
+                size.entries += table.entries;
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes of the reference's data in the range, and in all.
+    fn share(&self, table: &TableRef, (from, to): KeyBounds<'_>) -> Result<(u64, u64)> {
+        let (part, open) = self.open(table)?;
+        let at = |key: &[u8]| offset_of(&part, key, &open.source);
+        let begin = part.lower().map_or(Ok(0), at)?;
+        let end = part.upper().map_or(Ok(open.table.data_end()), at)?;
+        let low = match from {
+            Bound::Included(key) | Bound::Excluded(key) => at(key)?,
+            Bound::Unbounded => begin,
+        };
+        let high = match to {
+            Bound::Included(key) | Bound::Excluded(key) => at(key)?,
+            Bound::Unbounded => end,
+        };
+        let (low, high) = (low.max(begin), high.min(end));
+        Ok((high.saturating_sub(low), end.saturating_sub(begin)))
+    }
+}
