@@ -8,6 +8,8 @@ use thermocline_base::{CfId, WriteBatch};
 use thermocline_engine::{Durability, Engine, Family, World};
 use thermocline_env::{Env, FsKind, OpenMode, Storage};
 
+const PAGE: u64 = 4096;
+
 /// Bytes that the kernel has read and written for this process; `None` where it does not say.
 fn account(storage: &dyn Storage) -> Option<(u64, u64)> {
     let file = storage.open(Path::new("/proc/self/io"), OpenMode::Read);
@@ -78,19 +80,27 @@ fn counted_bytes_are_those_of_the_operating_system() {
         fill(&engine, 0);
         engine.flush().unwrap();
 
-        let before = (account(storage).unwrap().1, engine.metrics().ssd);
-        for round in 1..4 {
+        let mut beside = Vec::new();
+        for round in 1..6 {
+            let before = (account(storage).unwrap().1, engine.metrics().ssd);
             fill(&engine, round);
             assert_eq!(engine.flush().unwrap(), 1);
+            let after = (account(storage).unwrap().1, engine.metrics().ssd);
+            assert!(after.1.tables_written - before.1.tables_written > 2_000 * 700);
+            assert!(after.1.manifest_written - before.1.manifest_written >= 2 * PAGE);
+            let counted = after.1.written() - before.1.written();
+            let accounted = after.0 - before.0;
+            assert!(
+                accounted >= counted,
+                "{accounted} and {before:?}, {after:?}"
+            );
+            beside.push(accounted - counted);
         }
-        let after = (account(storage).unwrap().1, engine.metrics().ssd);
-        assert!(after.1.tables_written - before.1.tables_written > 3 * 2_000 * 700);
-        assert!(after.1.manifest_written > before.1.manifest_written);
-        assert_eq!(
-            after.0 - before.0,
-            after.1.written() - before.1.written(),
-            "direct: {direct}, before: {before:?}, after: {after:?}"
-        );
+        // What the file system writes of its own, names and maps of blocks, may be accounted to us, if it
+        // has been a while that it did so last. That is not always so, and never much.
+        println!("direct: {direct}, beside what was counted: {beside:?}");
+        assert!(beside.iter().all(|n| *n <= 16 * PAGE), "{beside:?}");
+        assert!(beside.iter().any(|n| *n <= PAGE), "{beside:?}");
 
         let before = (account(storage).unwrap().0, engine.metrics().ssd);
         let mut found = 0;

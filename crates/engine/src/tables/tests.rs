@@ -343,6 +343,9 @@ fn dram_in_use_is_below_the_budgets_indexes_caches_and_tables_included() {
         let check = |what: &str| {
             let both = budget.used() + budget.charged();
             assert!(both <= runtime_dram, "{both} after {what}: {budget:?}");
+            let open: u64 = engines.iter().map(|e| files(e).open_use().bytes()).sum();
+            let cached = engines[0].metrics().cache.map_or(0, |cache| cache.bytes);
+            assert!(budget.charged() >= open + cached, "{what}: {budget:?}");
             for engine in &engines {
                 let account = &engine.inner.account;
                 let both = account.used() + account.charged();
