@@ -15,6 +15,7 @@
 //! | `reclaim` | workloads in which generations are dropped |
 //! | `staged` | those in which batches are staged |
 //! | `flush` | those in which generations become tables |
+//! | `compaction` | those in which tables sink from level to level |
 //! | `states` | the exploration itself, its bars and the sites it must reach |
 //! | `raw` | several items in flight, which one writer alone never has |
 //! | `planted` | the same with bugs planted, each of which must be caught |
@@ -24,6 +25,7 @@
 //! A failure prints workload, seed, point and choice, and the command that runs just that.
 
 mod check;
+mod compaction;
 mod explore;
 mod families;
 mod fences;

@@ -42,6 +42,21 @@ fn a_skipped_flush_is_caught() {
 }
 
 #[test]
+fn a_table_whose_name_is_not_durable_is_caught() {
+    caught_in_work("sinking", Bug::NameBeforeSync);
+}
+
+#[test]
+fn unlinking_what_is_still_named_is_caught() {
+    caught_in_work("sinking", Bug::UnlinkBeforeEdit);
+}
+
+#[test]
+fn forgetting_what_lies_below_is_caught() {
+    caught_in_work("sinking", Bug::CompactionForgetsBelow);
+}
+
+#[test]
 fn a_skipped_fence_is_caught() {
     caught_in_work("points", Bug::SkipFence);
 }

@@ -143,8 +143,22 @@ const FLUSHES: Part = Part {
     sites: &["sst: file named", "sst: table written"],
 };
 
+const SINKING: Part = Part {
+    workloads: &["sinking"],
+    seeds: 1,
+    bar: 5_000,
+    sites: &["sst: file named", "sst: table written"],
+};
+
 const FLUSHED_LIVES: Part = Part {
     workloads: &["flushed-lives"],
+    seeds: 1,
+    bar: 5_000,
+    sites: &["sst: file named", "sst: table written"],
+};
+
+const SINKING_LIVES: Part = Part {
+    workloads: &["sinking-lives"],
     seeds: 1,
     bar: 5_000,
     sites: &["sst: file named", "sst: table written"],
@@ -164,6 +178,8 @@ const PARTS: &[&Part] = &[
     &STAGED,
     &FLUSHES,
     &FLUSHED_LIVES,
+    &SINKING,
+    &SINKING_LIVES,
 ];
 
 /// What the issue asks of one run of the tests.
@@ -259,6 +275,16 @@ fn flushes_survive_every_crash() {
 #[test]
 fn flushes_of_families_that_go_survive_every_crash() {
     run(&FLUSHED_LIVES);
+}
+
+#[test]
+fn compactions_survive_every_crash() {
+    run(&SINKING);
+}
+
+#[test]
+fn compactions_over_lives_and_of_families_that_go_survive_every_crash() {
+    run(&SINKING_LIVES);
 }
 
 /// A store that crashes after every write does not lose space with each life.

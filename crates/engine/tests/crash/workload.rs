@@ -4,6 +4,7 @@ use thermocline_base::options::Options;
 use thermocline_base::step::Observer;
 use thermocline_env::simulated::SeededRandom;
 
+use crate::compaction;
 use crate::families;
 use crate::flush;
 use crate::groups;
@@ -208,6 +209,20 @@ pub const ALL: &[Workload] = &[
         from_creation: false,
         before: nothing_before,
         body: flush::flushed_lives,
+    },
+    Workload {
+        name: "sinking",
+        set: compaction::small_levels,
+        from_creation: false,
+        before: nothing_before,
+        body: compaction::sinking,
+    },
+    Workload {
+        name: "sinking-lives",
+        set: compaction::one_level,
+        from_creation: false,
+        before: nothing_before,
+        body: compaction::sinking_lives,
     },
 ];
 

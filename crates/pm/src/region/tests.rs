@@ -61,7 +61,10 @@ fn in_dram(capacity: u64) -> RegionSpec {
 #[test]
 fn plain_memory_grows_persists_nothing_and_is_empty_when_it_is_opened_again() {
     let region = Region::create(&in_dram(4 << 20), 1 << 20).unwrap();
-    assert_eq!((region.kind(), region.capacity()), (RegionKind::Dram, 4 << 20));
+    assert_eq!(
+        (region.kind(), region.capacity()),
+        (RegionKind::Dram, 4 << 20)
+    );
     region.write(PmOff(100), b"hello");
     region.write_nt(PmOff(4096), &[7; 128]);
     region.store_u64(PmOff(8192), 42, SITE);
