@@ -35,7 +35,8 @@ use thermocline_pm::{LINE, PmOff, Region};
 
 use crate::chain::{Chain, ChainPlan, Segment};
 use crate::format::{
-    ITEM_HEADER, ItemHeader, RECORD_HEADER, RecordHeader, item_crc_start, record_crc, stored_crc,
+    ITEM_HEADER, ItemHeader, RECORD_HEADER, RecordHeader, item_crc_start, record_crc, seqno_low,
+    stored_crc,
 };
 
 /// A valid item.
@@ -173,7 +174,7 @@ fn join(
         let first = scan.items.first().map(|item| item.first_seqno);
         if let Some(cut) = plan.cut {
             // What lies behind a recorded cut was cut by an earlier recovery.
-            scan.items.retain(|item| item.next_seqno() <= cut + 1);
+            scan.items.retain(|item| item.next_seqno() - 1 <= cut);
         }
         let follows = first.is_some_and(|f| f == expected || active(Bug::WalkAcceptsGap));
         let mut behind = segment.from;
@@ -307,7 +308,7 @@ fn scan_segment(region: &Region, plan: &ChainPlan, segment: &Segment) -> Result<
         let found = match item_at(region, chain, segment, scan.stop)? {
             Some(found) => Some(found),
             // A complete chain has nothing behind its cut.
-            None if plan.cut.is_some() && expected == plan.cut.map(|cut| cut + 1) => None,
+            None if expected.is_some_and(|expected| plan.cut == Some(expected - 1)) => None,
             None => next_item(region, chain, segment, scan.stop, expected)?,
         };
         let Some((item, published)) = found else {
@@ -383,12 +384,14 @@ fn item_at(
     let mut crc = crc32c(item_crc_start(chain.seed, at.0), &header_bytes[4..]);
     let mut record = at.plus(ITEM_HEADER as u64);
     let end = at.plus(length);
-    for _ in 0..header.count {
+    for stored in (header.first_seqno..).take(header.count as usize) {
         if record.0 + RECORD_HEADER as u64 > end.0 {
             return Ok(None);
         }
         let head = RecordHeader::decode(region.bytes(record, RECORD_HEADER)?);
-        if record.0 + head.padded() as u64 > end.0 || head.kind().is_none() {
+        // Readers believe the record, so it must not say another seqno than its place.
+        let placed = head.seqno_low == seqno_low(stored);
+        if record.0 + head.padded() as u64 > end.0 || head.kind().is_none() || !placed {
             return Ok(None);
         }
         crc = crc32c(crc, region.bytes(record, head.head_len())?);
@@ -398,7 +401,9 @@ fn item_at(
         return Ok(None);
     }
     let bytes = u32::try_from(header.padded()).unwrap_or(u32::MAX);
-    let Some(first_seqno) = chain.seqno(header.first_seqno) else {
+    let behind = |first: &u64| first.checked_add(u64::from(header.count));
+    let first_seqno = chain.seqno(header.first_seqno);
+    let Some(first_seqno) = first_seqno.filter(|first| behind(first).is_some()) else {
         return Ok(None);
     };
     let item = ItemRef {
