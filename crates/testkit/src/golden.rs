@@ -38,3 +38,52 @@ pub fn check(name: &str, golden: &str, text: &str) {
          golden of its own. The bytes now:\n{text}"
     );
 }
+
+/// The bytes of what [`annotate`] drew.
+///
+/// # Panics
+/// If it is no such text.
+pub fn bytes(text: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for line in text.lines() {
+        let drawn = line.split(" ; ").next().unwrap_or_default();
+        let mut words = drawn.split_whitespace();
+        let offset = words.next().expect("an offset");
+        assert_eq!(offset.parse(), Ok(bytes.len()), "{line}");
+        let words: Vec<_> = words.collect();
+        match words[..] {
+            ["00", "×", n] => {
+                let n: usize = n.parse().expect("a number of zeros");
+                bytes.resize(bytes.len() + n, 0);
+            }
+            _ => bytes.extend(words.iter().map(|word| byte(word))),
+        }
+    }
+    bytes
+}
+
+/// The bytes of a listing: lines of offset (four hexadecimal digits and a colon), bytes, and a comment
+/// behind `#`. If it goes on with another file, those of the first one.
+///
+/// # Panics
+/// If it is no such text.
+pub fn listed(text: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for line in text.lines() {
+        let drawn = line.split('#').next().unwrap_or_default();
+        let Some((offset, words)) = drawn.split_once(": ") else {
+            continue;
+        };
+        let at = usize::from_str_radix(offset, 16).expect("an offset");
+        if at == 0 && !bytes.is_empty() {
+            break;
+        }
+        assert_eq!(at, bytes.len(), "{line}");
+        bytes.extend(words.split_whitespace().map(byte));
+    }
+    bytes
+}
+
+fn byte(word: &str) -> u8 {
+    u8::from_str_radix(word, 16).expect("a byte in hexadecimal digits")
+}
