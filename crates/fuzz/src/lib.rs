@@ -62,7 +62,7 @@ pub struct Target {
     /// # Panics
     /// If something that must hold does not.
     pub run: fn(&[u8]) -> Answer,
-    /// Inputs that are as their writers made them: the goldens, and others.
+    /// Inputs that are as their writers made them: the goldens, and others. The first one is read.
     pub samples: fn() -> Vec<Vec<u8>>,
     /// Whether answers to inputs that are not sealed are those of samples, or of their beginnings as this
     /// function gives them: 3 above. `None` for bytes without checksums.

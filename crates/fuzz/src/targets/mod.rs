@@ -1,5 +1,6 @@
 //! What reads bytes.
 
+mod api;
 mod blobs;
 mod current;
 mod edit;
@@ -8,7 +9,9 @@ mod manifest;
 mod names;
 mod options;
 mod region;
+mod store;
 mod table;
+mod world;
 
 use thermocline_base::checksum::hash64_seeded;
 use thermocline_base::{Error, ErrorKind};
@@ -26,6 +29,8 @@ pub const ALL: &[Target] = &[
     region::TARGET,
     names::TARGET,
     options::TARGET,
+    store::TARGET,
+    api::TARGET,
 ];
 
 /// An error of reading `len` bytes: it names a place within, or a newer version.

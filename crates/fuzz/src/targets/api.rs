@@ -1,0 +1,258 @@
+//! The engine's calls: an input is a program of them, whose effects are compared with a map's.
+
+use std::collections::BTreeMap;
+
+use thermocline_base::options::Options;
+use thermocline_base::{CfOptions, ErrorKind, Result, WriteBatch};
+use thermocline_engine::{Durability, Engine, Family};
+use thermocline_env::sim::SimFs;
+use thermocline_pm::SimPm;
+
+use super::world::{Contents, contents, digest, dir, fresh, options, world};
+use crate::{Answer, Target};
+
+pub(super) const TARGET: Target = Target {
+    name: "api",
+    run,
+    samples,
+    beginnings: None,
+    runs: 2_500,
+};
+
+/// Calls of one program: enough to fill the region a few times.
+const CALLS_MAX: usize = 200;
+
+/// An input, byte by byte: zeros behind its end.
+struct Program<'a>(&'a [u8]);
+
+impl Program<'_> {
+    fn byte(&mut self) -> u8 {
+        let Some((first, rest)) = self.0.split_first() else {
+            return 0;
+        };
+        self.0 = rest;
+        *first
+    }
+
+    /// Mostly short, of few letters; and the longest that there are, and longer ones.
+    fn key(&mut self) -> Vec<u8> {
+        match self.byte() {
+            255 => vec![b'k'; 65_535],
+            254 => vec![b'k'; 65_536],
+            len => (0..len % 5)
+                .map(|_| b"\0ab\xff"[usize::from(self.byte() % 4)])
+                .collect(),
+        }
+    }
+
+    fn value(&mut self) -> Vec<u8> {
+        let fill = self.byte();
+        match self.byte() {
+            255 => vec![fill; (1 << 20) + 1],
+            254 => vec![fill; 100_000],
+            len @ 200.. => vec![fill; usize::from(len) * 50],
+            len => vec![fill; usize::from(len % 40)],
+        }
+    }
+
+    fn family(&mut self) -> String {
+        match self.byte() % 6 {
+            0..3 => "default".into(),
+            5 => "x".repeat(usize::from(self.byte()) * 5),
+            n => format!("family {n}"),
+        }
+    }
+}
+
+fn samples() -> Vec<Vec<u8>> {
+    let mut rng = thermocline_testkit::Rng::new(77);
+    let program = |rng: &mut thermocline_testkit::Rng| -> Vec<u8> {
+        let calls = (0..150).flat_map(|_| {
+            let [a, b, c, d] = rng.next_u64().to_le_bytes()[..4] else {
+                unreachable!("four bytes")
+            };
+            // Half of them writes.
+            let call = if a < 128 { a % 3 } else { a };
+            [call, b % 8, c, d % 210]
+        });
+        std::iter::once(0).chain(calls).collect()
+    };
+    let one_put = vec![0, 0, 0, 0, 2, 1, 1, 1, 7, 9];
+    std::iter::once(one_put)
+        .chain((0..6).map(|_| program(&mut rng)))
+        .collect()
+}
+
+/// A store, and what it must hold.
+struct Life {
+    fs: SimFs,
+    pm: SimPm,
+    options: Options,
+    engine: Option<Engine>,
+    expected: Contents,
+    /// Families whose keys descend.
+    reverse: BTreeMap<String, bool>,
+}
+
+fn run(input: &[u8]) -> Answer {
+    let (fs, pm) = fresh();
+    let mut options = options();
+    options.memtable.bytes_max = 64 << 10;
+    let mut life = Life {
+        fs,
+        pm,
+        options,
+        engine: None,
+        expected: Contents::from([("default".into(), BTreeMap::new())]),
+        reverse: BTreeMap::new(),
+    };
+    let mut program = Program(input.get(1..).unwrap_or_default());
+    let (mut calls, mut refusals) = (0, 0);
+    life.open();
+    for _ in 0..CALLS_MAX {
+        if program.0.is_empty() {
+            break;
+        }
+        calls += 1;
+        if let Err(error) = life.call(&mut program) {
+            // Too long, too large, not there, no room: and nothing has happened.
+            let kinds = [
+                ErrorKind::InvalidArgument,
+                ErrorKind::Unsupported,
+                ErrorKind::OutOfSpace,
+            ];
+            assert!(kinds.contains(&error.kind()), "{error}");
+            refusals += 1;
+        }
+    }
+    life.check();
+    life.open();
+    life.check();
+    match calls > 2 * refusals {
+        true => Answer::Read(digest(&life.expected)),
+        false => Answer::Refused,
+    }
+}
+
+impl Life {
+    fn engine(&self) -> &Engine {
+        self.engine.as_ref().expect("it is open")
+    }
+
+    /// Opens it, again: every write was acknowledged as durable.
+    fn open(&mut self) {
+        drop(self.engine.take());
+        let opened = Engine::open(world(&self.fs, &self.pm), dir(), self.options.clone());
+        self.engine = Some(opened.expect("a store opens again"));
+    }
+
+    fn check(&self) {
+        let found = contents(self.engine()).expect("a store can be read");
+        assert_eq!(found, self.expected, "it holds something else");
+    }
+
+    fn family(&self, name: &str) -> Result<Family> {
+        let missing = || thermocline_base::Error::InvalidArgument(format!("there is no {name}"));
+        self.engine().find_family(name).ok_or_else(missing)
+    }
+
+    fn call(&mut self, program: &mut Program<'_>) -> Result<()> {
+        match program.byte() % 16 {
+            0..7 => self.write(program),
+            7 | 8 => {
+                let name = program.family();
+                let key = program.key();
+                let family = self.family(&name)?;
+                let got = self.engine().get(family.id, &key, <[u8]>::to_vec)?;
+                assert_eq!(
+                    got.as_ref(),
+                    self.expected[&name].get(&key),
+                    "a get finds another value"
+                );
+                Ok(())
+            }
+            9 => self.seek(program),
+            10 => self.engine().flush().map(drop),
+            11 => {
+                let engine = self.engine.take().expect("it is open");
+                engine.close()?;
+                self.open();
+                Ok(())
+            }
+            12 => {
+                // As a killed process.
+                self.open();
+                Ok(())
+            }
+            13 => {
+                let (name, reverse) = (program.family(), program.byte() % 2 == 1);
+                let options = CfOptions::default().reverse(reverse);
+                self.engine().family(&name, &options)?;
+                let made = *self.reverse.entry(name.clone()).or_insert(reverse);
+                assert!(
+                    name == "default" || made == reverse,
+                    "an option that stays was changed"
+                );
+                self.expected.entry(name).or_default();
+                Ok(())
+            }
+            14 => {
+                let name = program.family();
+                self.engine().drop_family(&name)?;
+                assert_ne!(name, "default");
+                self.expected.remove(&name).expect("it was there");
+                self.reverse.remove(&name);
+                Ok(())
+            }
+            _ => {
+                self.check();
+                Ok(())
+            }
+        }
+    }
+
+    fn write(&mut self, program: &mut Program<'_>) -> Result<()> {
+        let mut batch = WriteBatch::new();
+        let mut after = self.expected.clone();
+        let count = match program.byte() {
+            n @ 240.. => usize::from(n % 16),
+            _ => 1,
+        };
+        for _ in 0..count {
+            let name = program.family();
+            let key = program.key();
+            let family = self.family(&name)?;
+            let rows = after.get_mut(&name).expect("it exists");
+            if program.byte() % 4 == 0 {
+                batch.delete(family.id, &key)?;
+                rows.remove(&key);
+            } else {
+                let value = program.value();
+                batch.put(family.id, &key, &value)?;
+                rows.insert(key, value);
+            }
+        }
+        self.engine().write(batch.iter(), Durability::Immediate)?;
+        self.expected = after;
+        Ok(())
+    }
+
+    fn seek(&self, program: &mut Program<'_>) -> Result<()> {
+        let (name, key) = (program.family(), program.key());
+        let family = self.family(&name)?;
+        let mut cursor = self.engine().cursor(family)?;
+        let there = cursor.seek(&key)?;
+        let rows = &self.expected[&name];
+        let next = match family.reverse {
+            true => rows.range(..=key).next_back(),
+            false => rows.range(key..).next(),
+        };
+        let found = there.then(|| (cursor.key().to_vec(), cursor.value().to_vec()));
+        assert_eq!(
+            found,
+            next.map(|(k, v)| (k.clone(), v.clone())),
+            "a seek went elsewhere"
+        );
+        Ok(())
+    }
+}
