@@ -149,7 +149,7 @@ option_group! {
     MemtableOptions, "memtable" {
         /// A memtable generation is sealed when its records and headers fill this much
         /// persistent memory. 0 derives it from `pm`: an eighth, at least one zone and at
-        /// most 256 MiB.
+        /// most 256 MiB. It is a quarter of `pm` at most where generations are flushed.
         bytes_max: Bytes = 0, 0 => 64 << 30;
         /// A batch of several records that take more persistent memory than this is staged: written
         /// beside all other writers, and committed as a generation of its own instead of one item.
@@ -270,6 +270,21 @@ option_group! {
         /// Bytes that compactions read and write in a second, together. 0 is no limit. Flushes are
         /// not held back.
         rate_bytes: Bytes = 0, 0 => 1 << 40;
+    }
+}
+
+option_group! {
+    /// Options of moving data from persistent memory to SSD (design §7, §9).
+    FlushOptions, "flush" {
+        /// Sealed memtable generations are flushed into tables when one of the shares below is reached,
+        /// and when a write finds no room. Otherwise they are only when asked for, and what finds no
+        /// room is refused.
+        automatic: Flag = 1, 0 => 1;
+        /// Share of `pm`, in percent, that sealed generations may take. Below it data stays in
+        /// persistent memory, and what is overwritten there never reaches the SSD.
+        pm_percent: Count = 50, 1 => 95;
+        /// Share of `dram`, in percent, that indexes may take while there are sealed generations.
+        dram_percent: Count = 60, 1 => 90;
     }
 }
 
@@ -431,6 +446,8 @@ pub struct Options {
     pub manifest: ManifestOptions,
     /// The levels on SSD.
     pub compaction: CompactionOptions,
+    /// Moving data to SSD.
+    pub flush: FlushOptions,
     /// What the store measures of itself.
     pub metrics: MetricsOptions,
 }
@@ -453,6 +470,7 @@ impl Default for Options {
             pm_region: PmOptions::default(),
             manifest: ManifestOptions::default(),
             compaction: CompactionOptions::default(),
+            flush: FlushOptions::default(),
             metrics: MetricsOptions::default(),
         }
     }
@@ -519,6 +537,7 @@ impl Options {
             .chain(PmOptions::ROWS)
             .chain(ManifestOptions::ROWS)
             .chain(CompactionOptions::ROWS)
+            .chain(FlushOptions::ROWS)
             .chain(MetricsOptions::ROWS)
     }
 
@@ -531,6 +550,7 @@ impl Options {
             .or_else(|| self.pm_region.field_mut(name))
             .or_else(|| self.manifest.field_mut(name))
             .or_else(|| self.compaction.field_mut(name))
+            .or_else(|| self.flush.field_mut(name))
             .or_else(|| self.metrics.field_mut(name))
     }
 
@@ -551,6 +571,7 @@ impl Options {
             self.pm_region.values(),
             self.manifest.values(),
             self.compaction.values(),
+            self.flush.values(),
             self.metrics.values(),
         ]
         .concat();
@@ -597,11 +618,16 @@ impl Options {
         Ok(())
     }
 
-    /// The size at which a memtable generation is sealed, in bytes of persistent memory.
+    /// The size at which a memtable generation is sealed, in bytes of persistent memory. Where
+    /// generations are flushed, a quarter of `pm` at most: the rest takes writes meanwhile.
     pub fn memtable_bytes(&self) -> u64 {
-        match self.memtable.bytes_max {
+        let bytes = match self.memtable.bytes_max {
             0 => (self.pm / 8).clamp(64 << 10, 256 << 20),
             bytes => bytes,
+        };
+        match self.flush.automatic {
+            0 => bytes,
+            _ => bytes.min(self.pm / 4),
         }
     }
 }

@@ -66,6 +66,9 @@ impl Inner {
             credit.writes -= records;
             return Ok(());
         }
+        writer.heavy = self.flushes()
+            && self.is_dram_short()
+            && writer.active.index_bytes() > self.dram_limit() / 8;
         let spare = match deletes_only {
             true => Spare::Use,
             false => Spare::Keep,
@@ -134,6 +137,11 @@ impl Inner {
         // Under the writer's lock, as every promise is.
         self.staging.fetch_add(bytes, Ordering::Relaxed);
         Ok(bytes)
+    }
+
+    /// Most DRAM that indexes of this store may have.
+    pub fn dram_limit(&self) -> u64 {
+        self.options.dram.min(self.account.budget().limit())
     }
 
     /// Gives up the credit of a store in which no write is in flight.

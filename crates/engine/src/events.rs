@@ -59,6 +59,26 @@ pub enum Event {
         /// Its number.
         id: u64,
     },
+    /// Sealed memtable generations are being written into tables.
+    FlushBegun {
+        /// How many.
+        generations: usize,
+        /// Persistent memory of their records and headers, in bytes.
+        bytes: u64,
+    },
+    /// A flush has ended.
+    FlushFinished {
+        /// Memtable generations that it took.
+        generations: usize,
+        /// Tables that it wrote.
+        tables: usize,
+        /// Bytes of these tables.
+        bytes: u64,
+        /// From its beginning to its end.
+        took: Duration,
+        /// Why everything is as before, if it is.
+        error: Option<String>,
+    },
     /// The region of persistent memory has grown.
     RegionGrown {
         /// Its size before, in bytes.
@@ -261,9 +281,12 @@ impl Event {
             | Event::ColumnFamilyDropped { .. }
             | Event::WritesResumed => Level::INFO,
             Event::Closed { error: None } => Level::INFO,
-            Event::CompactionFinished { error: Some(_), .. } => Level::WARN,
+            Event::CompactionFinished { error: Some(_), .. }
+            | Event::FlushFinished { error: Some(_), .. } => Level::WARN,
             Event::CompactionBegun { .. }
             | Event::CompactionFinished { error: None, .. }
+            | Event::FlushBegun { .. }
+            | Event::FlushFinished { error: None, .. }
             | Event::GenerationPrepared { .. }
             | Event::GenerationSealed { .. }
             | Event::GenerationDropped { .. }
@@ -312,6 +335,21 @@ impl Event {
                 tell!(DEBUG, "generation sealed", id, records, bytes);
             }
             Event::GenerationDropped { id } => tell!(DEBUG, "generation dropped", id),
+            Event::FlushBegun { generations, bytes } => {
+                tell!(DEBUG, "flush begun", generations, bytes);
+            }
+            Event::FlushFinished {
+                error: Some(error),
+                took,
+                ..
+            } => tell!(WARN, "flush failed", error = %error, took = ?took),
+            Event::FlushFinished {
+                generations,
+                tables,
+                bytes,
+                took,
+                error: None,
+            } => tell!(DEBUG, "flush finished", generations, tables, bytes, took = ?took),
             Event::RegionGrown {
                 from_bytes,
                 to_bytes,

@@ -47,8 +47,10 @@
 //!
 //! Who holds an older view reads the generations on; their zones stay until he has gone.
 
+mod due;
 #[cfg(test)]
 pub(crate) mod tests;
+mod told;
 
 use std::path::Path;
 
@@ -63,8 +65,9 @@ use crate::compact::LevelUse;
 use crate::compact::input::{GenerationInput, Input};
 use crate::compact::outputs::{Outputs, Recipe, below};
 use crate::readers;
+use crate::runtime::Job;
 use crate::store::{Engine, Inner};
-use crate::sync::{Arc, lock};
+use crate::sync::{Arc, MutexGuard, lock};
 use crate::tables::{TableFiles, Tables};
 use crate::view::View;
 
@@ -106,17 +109,33 @@ impl Inner {
 
     /// As [`Inner::flush`], and no more.
     pub fn flush_sealed(&self) -> Result<usize> {
-        let flushing = lock(&self.flushing);
+        self.flush_holding(&lock(&self.flushing))
+    }
+
+    /// As [`Inner::flush_sealed`], for whoever holds [`Inner::flushing`].
+    pub fn flush_holding(&self, _flushing: &MutexGuard<'_, ()>) -> Result<usize> {
         self.check_writable()?;
         let generations = self.to_flush();
-        let flushed = generations.len();
-        if flushed == 0 {
+        if generations.is_empty() {
             return Ok(0);
         }
+        let begun = self.begin_flush(&generations);
         let mut outputs = Outputs::default();
-        let written = self.write_tables(&generations, &mut outputs);
-        let done = written.and_then(|()| self.name_tables(&generations, &outputs));
-        self.release(&outputs);
+        let flushed = self.flush_generations(generations, &mut outputs);
+        let tables = outputs.tables.len();
+        self.end_flush(begun, tables, outputs.bytes, flushed.as_ref().err());
+        flushed
+    }
+
+    fn flush_generations(
+        &self,
+        generations: Vec<Arc<Memtable>>,
+        outputs: &mut Outputs,
+    ) -> Result<usize> {
+        let flushed = generations.len();
+        let written = self.write_tables(&generations, outputs);
+        let done = written.and_then(|()| self.name_tables(&generations, outputs));
+        self.release(outputs);
         self.unlink_obsolete();
         done?;
         self.compactions.usage.add(
@@ -130,13 +149,23 @@ impl Inner {
         );
         // What is still held here is not free.
         drop(generations);
-        drop(flushing);
+        // Whoever waits for the turn to flush finds the room that this has made.
         self.reclaim()?;
+        self.want_compaction();
         Ok(flushed)
     }
 
+    /// Has due compactions run soon, where there are threads for that.
+    pub fn want_compaction(&self) {
+        if self.world.background && self.flushes() {
+            self.background.request_job(Job::Compact);
+        }
+    }
+
     /// The sealed generations that were not flushed, oldest first.
-    fn to_flush(&self) -> Vec<Arc<Memtable>> {
+    pub fn to_flush(&self) -> Vec<Arc<Memtable>> {
+        // A batch that is being committed is in the view before it is visible.
+        let _writer = lock(&self.writer);
         let view = self.view.load_full();
         let reclaim = lock(&self.reclaim);
         let sealed = view.memtables[1..].iter().rev();

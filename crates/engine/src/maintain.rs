@@ -6,19 +6,24 @@ use std::time::Duration;
 
 use thermocline_base::{Error, Result, SeqNo};
 
-use crate::runtime::{Client, Task};
+use crate::runtime::{Client, Job, Task};
 use crate::store::{Engine, Inner};
 use crate::sync::{Ordering, lock};
 
+/// Time after which a store whose region is full of what readers hold looks at them again.
+const READERS_AGAIN: Duration = Duration::from_millis(50);
+
 impl Engine {
     /// Does now what a worker would do when asked: grows the region and names the next generation
-    /// where that will be needed soon.
+    /// where that will be needed soon. A store without background flushes here, too, if that is due.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for a store that takes no writes; [`Error::Poisoned`]; a failed
     /// persist, which poisons the store. A full region is no error here.
     pub fn work_ahead(&self) -> Result<()> {
         let _settled = self.inner.background.settled_after();
+        self.inner.flush_if_due();
+        self.inner.flush_inline();
         match self.inner.work_ahead() {
             Err(Error::OutOfSpace(_)) => Ok(()),
             other => other,
@@ -64,13 +69,32 @@ impl Client for Inner {
         // When idle, too: a reader may have gone.
         if task != Task::Sync && self.check_writable().is_ok() {
             let _ = self.reclaim();
+            self.flush_if_due();
+            self.look_at_readers();
+        }
+    }
+
+    fn run_job(&self, job: Job) -> bool {
+        match job {
+            Job::Flush => {
+                // Again: some may have died since.
+                let _ = self.reclaim();
+                if self.is_flush_due() {
+                    // What has not poisoned the store is told to whoever needs the room.
+                    let _ = self.flush();
+                }
+                self.look_at_readers();
+                false
+            }
+            // One that failed is tried again after the next flush.
+            Job::Compact => self.flushes() && self.compact_once().unwrap_or(false),
         }
     }
 
     /// What it left behind is unknown.
-    fn panicked(&self, task: Task) {
+    fn panicked(&self, what: &str) {
         self.poison.poison(Error::Poisoned(format!(
-            "the background task {task:?} has panicked"
+            "the background task {what} has panicked"
         )));
         self.ring.fail();
     }
@@ -84,6 +108,18 @@ impl Inner {
             self.background.request(Task::Ahead);
         }
         self.written();
+        self.flush_inline();
+    }
+
+    /// Has a worker look again soon where much of the region is only kept by readers.
+    fn look_at_readers(&self) {
+        if !self.flushes() || lock(&self.reclaim).retired_bytes().0 == 0 {
+            return;
+        }
+        let space = self.space.usage();
+        if space.attached_bytes >= space.limit_bytes / 100 * self.options.flush.pm_percent {
+            self.background.request_after(Task::Ahead, READERS_AGAIN);
+        }
     }
 
     /// Lets a worker look, some time from now, whether the store has fallen idle.

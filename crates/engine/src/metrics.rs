@@ -24,11 +24,13 @@ pub(crate) enum Count {
     Gets,
     Found,
     Dropped,
+    Flushes,
+    FlushedBytes,
 }
 
 /// The store's own counters.
 #[derive(Debug, Default)]
-pub(crate) struct Counted(Counters<6>);
+pub(crate) struct Counted(Counters<8>);
 
 impl Counted {
     #[inline]
@@ -207,6 +209,10 @@ pub struct EngineMetrics {
     pub cache: Option<CacheState>,
     /// Where point reads found their values.
     pub hits: HitCounts,
+    /// Flushes that have written what generations had into tables.
+    pub flushes: u64,
+    /// Bytes of those tables.
+    pub flushed_bytes: u64,
     /// DRAM of all indexes.
     pub index_bytes: u64,
     /// What counts in the budgets, promises included.
@@ -350,6 +356,8 @@ impl Engine {
             hits: inner.hits(),
             generations,
             generations_dropped: inner.counted.get(Count::Dropped),
+            flushes: inner.counted.get(Count::Flushes),
+            flushed_bytes: inner.counted.get(Count::FlushedBytes),
             visible: inner.ring.visible(),
             durable: inner.ring.durable(),
             puts: inner.counted.get(Count::Puts),

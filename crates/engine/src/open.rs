@@ -30,10 +30,12 @@ use crate::latency::Latencies;
 use crate::layout::{self, LOCK_NAME, REGION_NAME};
 use crate::metrics::{Counted, Recovery};
 use crate::poison::Poison;
+use crate::pressure::Pressure;
 use crate::readers::Readers;
 use crate::reclaim::{Reclaim, has_elders};
 use crate::recover;
 use crate::replay::Known;
+use crate::room::Room;
 use crate::runtime::{Background, Client, Runtime};
 use crate::stall::Stalls;
 use crate::start::{Start, sweep_descriptors};
@@ -203,6 +205,7 @@ fn open_existing(
     account.opened();
     let threads = world.background && !options.read_only;
     let region_bytes = space.region_bytes();
+    let pressure = Pressure::new(space.usage().limit_bytes);
     let listener = setup.listener;
     let clock = world.env.clock.clone();
     let compactions = Compactions::new(&options, clock.clone(), versions.current());
@@ -223,6 +226,8 @@ fn open_existing(
             rulers: Rulers::default(),
             flushing: Mutex::new(()),
             compactions,
+            room: Room::default(),
+            pressure,
             families,
             writer: Line(Mutex::new(writer)),
             next: Mutex::default(),
@@ -252,6 +257,11 @@ fn open_existing(
             options,
         }
     });
+    inner.press();
+    if !inner.view.load().tables.is_empty() {
+        // The process before may have left some.
+        inner.want_compaction();
+    }
     inner.tell_opened(start.dropped());
     Ok(Engine {
         _handle: Arc::new(Handle(inner.clone())),

@@ -68,7 +68,7 @@ use std::path::Path;
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{CfId, Error, Result, SeqNo};
 use thermocline_env::Storage;
-use thermocline_halloc::Zone;
+use thermocline_halloc::{ZONE_HEADER_BYTES, Zone};
 use thermocline_memtable::{Checked, Descriptor, Memtable, Neighbours, Position, Readers};
 use thermocline_version::{Change, State, VersionEdit};
 
@@ -183,6 +183,19 @@ impl Reclaim {
         self.owned.get(&id).is_some_and(|owned| owned.flushed)
     }
 
+    /// Persistent memory that a generation owns, in bytes.
+    pub fn zone_bytes(&self, id: u64) -> u64 {
+        let zones = self.owned.get(&id).map_or(&[][..], |owned| &owned.zones);
+        let bytes = |zone: &Zone| zone.end.0 - zone.data.0 + ZONE_HEADER_BYTES;
+        zones.iter().map(bytes).sum()
+    }
+
+    /// How many generations are dead and read, and the persistent memory that they own.
+    pub fn retired_bytes(&self) -> (usize, u64) {
+        let bytes = self.retired.iter().map(|m| self.zone_bytes(m.generation()));
+        (self.retired.len(), bytes.sum())
+    }
+
     /// Whether readers of an earlier opening may read.
     pub fn has_elders(&self) -> bool {
         self.elders_read > 0
@@ -262,7 +275,9 @@ impl Inner {
             self.background.request(Task::Ahead);
             return Ok(());
         }
-        self.reclaim_for(writer).map(drop)
+        self.reclaim_for(writer)?;
+        self.flush_if_due();
+        Ok(())
     }
 
     /// The unused generation `dropped` made way for `own`, which is complete and owns all this.
@@ -418,6 +433,8 @@ impl Inner {
             self.give_descriptor_back(owned.descriptor)?;
             self.space.release(&owned.zones);
         }
+        self.room.note();
+        self.press();
         Ok(dropped)
     }
 

@@ -102,6 +102,7 @@ impl Drop for Staging<'_, '_> {
             && self.inner.poison.check().is_ok()
         {
             self.inner.space.release(&zones);
+            self.inner.room.note();
         }
     }
 }
@@ -144,7 +145,7 @@ impl Engine {
         // Invariant 6.
         let _staging = read(&inner.stages);
         let staged = inner
-            .reserve_stage(entries.clone(), bytes)
+            .with_room(bytes, false, || inner.reserve_stage(entries.clone(), bytes))
             .and_then(|staging| inner.store_stage(staging, entries.clone()))
             .and_then(|(staging, staged)| {
                 inner.commit_stage(staging, staged, entries.clone(), told)
@@ -224,13 +225,17 @@ impl Inner {
             unreachable!("it is taken by the commit");
         };
         let mut zones = 0;
+        let mut attempts = self.begin_attempts();
         for entry in entries {
             // Whoever closes waits for this batch, and a poisoned store will not take it.
             self.check_writable()?;
             loop {
                 match stage.push(entry) {
                     Err(full @ Error::OutOfSpace(_)) if stage.can_go_on() => {
-                        self.reclaim_or(&mut lock(&self.writer), full)?;
+                        let reclaimed = self.reclaim_or(&mut lock(&self.writer), full);
+                        // One zone is what it looks for.
+                        reclaimed
+                            .or_else(|full| self.wait_for_room(&mut attempts, full, 0, false))?;
                     }
                     pushed => {
                         pushed.map_err(|error| self.poison_unless_full(error))?;
@@ -256,14 +261,17 @@ impl Inner {
         entries: impl Iterator<Item = BatchEntry<'b>> + Clone,
         told: Option<Callback>,
     ) -> Result<SeqNo> {
-        let mut writer = lock(&self.writer);
+        let (mut writer, mut next) = self.with_room(0, false, || {
+            let mut writer = lock(&self.writer);
+            // Again: both may have changed meanwhile.
+            self.check_writable()?;
+            self.families.check_write(entries.clone())?;
+            // Until the edit has named what comes behind (`generation`, invariant 2).
+            let next = lock(&self.next);
+            self.find_descriptors(&mut writer, next.as_ref())?;
+            Ok((writer, next))
+        })?;
         let writer = &mut *writer;
-        // Again: both may have changed meanwhile.
-        self.check_writable()?;
-        self.families.check_write(entries)?;
-        // Until the edit has named what comes behind (`generation`, invariant 2).
-        let mut next = lock(&self.next);
-        self.find_descriptors(writer, next.as_ref())?;
         let unused = self.begin_generation(writer, &mut next)?;
         let nonce = self.world.env.random_u64()?;
         let Some(stage) = staging.stage.take() else {
@@ -281,6 +289,8 @@ impl Inner {
         let ticket = self.ring.grant(last.0, staged.records);
         self.ring.finish(ticket, None);
         std::mem::forget(flying);
+        // With this one.
+        self.flush_if_due();
         Ok(last)
     }
 

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use thermocline_base::sync::{AtomicU64, Ordering};
 
+use thermocline_compaction::pressure::Cause;
+
 use crate::events::Event;
 use crate::store::Inner;
 
@@ -16,17 +18,50 @@ pub enum StallCause {
     Growth,
     /// The manifest had to name the next memtable generation.
     Generation,
+    /// There was no room: something had to be flushed.
+    Flush,
+    /// Held back, since persistent memory fills faster than it is flushed.
+    PmFill,
+    /// Held back, since level 0 has too many tables.
+    Level0Tables,
+    /// Held back, since too many bytes wait for compaction.
+    PendingBytes,
+    /// Held back, since the disk fills.
+    DiskRoom,
 }
 
 impl StallCause {
     /// Every cause.
-    pub const ALL: [StallCause; 2] = [StallCause::Growth, StallCause::Generation];
+    pub const ALL: [StallCause; 7] = [
+        StallCause::Growth,
+        StallCause::Generation,
+        StallCause::Flush,
+        StallCause::PmFill,
+        StallCause::Level0Tables,
+        StallCause::PendingBytes,
+        StallCause::DiskRoom,
+    ];
 
     /// Its name, as `stat` spells it.
     pub fn name(self) -> &'static str {
         match self {
             StallCause::Growth => "growth",
             StallCause::Generation => "generation",
+            StallCause::Flush => "flush",
+            StallCause::PmFill => Cause::PmFill.name(),
+            StallCause::Level0Tables => Cause::Level0Tables.name(),
+            StallCause::PendingBytes => Cause::PendingBytes.name(),
+            StallCause::DiskRoom => Cause::DiskRoom.name(),
+        }
+    }
+
+    /// That of writers who are held back by what fills up.
+    pub(crate) fn of_pressure(cause: Cause) -> StallCause {
+        match cause {
+            Cause::Level0Tables => StallCause::Level0Tables,
+            Cause::PendingBytes => StallCause::PendingBytes,
+            Cause::DiskRoom => StallCause::DiskRoom,
+            _ => StallCause::PmFill,
         }
     }
 }
@@ -54,7 +89,8 @@ struct Stall {
 }
 
 impl Stalls {
-    fn note(&self, cause: StallCause, nanos: u64) {
+    /// A write was held up for so long.
+    pub fn note(&self, cause: StallCause, nanos: u64) {
         let stall = &self.0[cause as usize];
         stall.count.fetch_add(1, Ordering::Relaxed);
         stall.nanos.fetch_add(nanos, Ordering::Relaxed);

@@ -25,8 +25,10 @@ use crate::generation::Prepared;
 use crate::latency::Latencies;
 use crate::metrics::{Counted, Recovery};
 use crate::poison::Poison;
+use crate::pressure::Pressure;
 use crate::readers::Readers;
 use crate::reclaim::Reclaim;
+use crate::room::Room;
 use crate::runtime::{Background, Runtime};
 use crate::stall::Stalls;
 use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, RwLock};
@@ -46,8 +48,8 @@ pub struct World {
     /// persisted dies with it. Without effect where `sim` is set.
     pub shadow: Option<Shadow>,
     /// Whether threads work ahead (grow the region, name the next generation, cover the last write
-    /// when idle, drop generations in which nothing is alive). Without them that is done when it is
-    /// due, by whoever needs it: tests that explore crashes want one thread.
+    /// when idle, drop generations in which nothing is alive, flush others). Without them that is done
+    /// when it is due, by whoever needs it: tests that explore crashes want one thread.
     pub background: bool,
 }
 
@@ -110,6 +112,10 @@ pub(crate) struct Inner {
     /// writer's.
     pub flushing: Mutex<()>,
     pub compactions: Compactions,
+    /// Who made room, and who wants some.
+    pub room: Room,
+    /// How much writers are held back.
+    pub pressure: Pressure,
     pub families: Families,
     pub writer: Line<Mutex<Writer>>,
     /// The next generation, once it is named. After the writer's lock, where both are held.

@@ -39,6 +39,8 @@ pub(crate) struct Writer {
     in_reserve: bool,
     /// Writes that are known to fit the DRAM budgets.
     pub credit: Credit,
+    /// Whether the index of the active generation takes so much DRAM that it should be sealed.
+    pub heavy: bool,
     /// Whether a later item's `published` covers the last write.
     pub covered: bool,
 }
@@ -62,6 +64,7 @@ impl Writer {
             ended: Vec::new(),
             in_reserve: true,
             credit: Credit::default(),
+            heavy: false,
             covered: true,
         }
     }
@@ -101,6 +104,7 @@ impl Writer {
         self.ended.push(cut);
         self.active = active;
         self.credit = Credit::default();
+        self.heavy = false;
         std::mem::replace(&mut self.chain, chain)
     }
 
@@ -171,7 +175,8 @@ impl Inner {
             |writer: &Writer| writer.next_seqno - writer.active.base().0 >= GENERATION_SPAN_MAX;
         // In a full region what is left of the zone at hand serves deletes; a new generation could
         // not use it.
-        let seal = full && !writer.active.is_empty() && self.space.has_room(bytes);
+        let seal =
+            (full || writer.heavy) && !writer.active.is_empty() && self.space.has_room(bytes);
         if (seal || wide(writer)) && (may_wait || !self.is_next_missing()) {
             self.rotate(writer, &mut self.lock_next())?;
         }
@@ -198,6 +203,7 @@ impl Inner {
             .map_err(|error| self.poison_unless_full(error))?
             .is_some();
         if attached {
+            self.press();
             writer.in_reserve = reserve == Reserve::Use;
             if self.note_growth() {
                 self.stalled(StallCause::Growth, begun);
@@ -220,7 +226,8 @@ impl Inner {
     pub fn check_no_slowdown(&self, writer: &Writer, bytes: u64, reserve: Reserve) -> Result<()> {
         // As in `find_room`.
         let full = writer.active.bytes() + bytes > self.options.memtable_bytes();
-        let seals = full && !writer.active.is_empty() && self.space.has_room(bytes);
+        let seals =
+            (full || writer.heavy) && !writer.active.is_empty() && self.space.has_room(bytes);
         let can_seal = self.space.generations().free() > 0;
         let wide = writer.next_seqno - writer.active.base().0 >= GENERATION_SPAN_MAX;
         let fits = writer.chain.state().left >= bytes || self.space.has_room_now(bytes, reserve);

@@ -118,11 +118,13 @@ impl Engine {
         };
         let bytes = item_bytes(entries.clone());
         if inner.is_oversized(entries.len(), bytes) {
+            inner.hold_back(bytes, no_slowdown)?;
             self.write_staged(entries, bytes, options, Some(done))?;
             inner.wrote(true);
             self.request_sync();
             return Ok(());
         }
+        inner.hold_back(bytes, no_slowdown)?;
         let granted = self.grant(entries.clone(), bytes, options)?;
         let last = granted.group.last;
         lock(&inner.acks.waiting).insert(last.0, done);

@@ -18,7 +18,8 @@ pub struct WriteOptions {
     /// When it is acknowledged.
     pub durability: Durability,
     /// Whether to give up with [`Error::Busy`] rather than wait for the manifest, for the region's
-    /// growth, for another writer's grant, or for room among the writes in flight. It still waits for
+    /// growth, for another writer's grant, for room among the writes in flight, for a flush that makes
+    /// room, or because flushing or compaction are behind. It still waits for
     /// its own persist, and for those of writes before it. A batch over `memtable.item_bytes_max` always
     /// waits for the manifest.
     pub no_slowdown: bool,
@@ -44,7 +45,7 @@ impl Engine {
     /// Applies `entries` as one: visible together on return, and durable as `mode` says.
     ///
     /// # Errors
-    /// [`Error::OutOfSpace`] naming the budget, [`Error::InvalidArgument`] for a family that was
+    /// [`Error::OutOfSpace`] naming the budget, and why no flush makes room; [`Error::InvalidArgument`] for a family that was
     /// dropped, [`Error::Busy`] if the mode asks for it: nothing was written. [`Error::Poisoned`] after
     /// a failed persist: the outcome of the write that met the failure is unknown.
     pub fn write<'a>(
@@ -80,6 +81,7 @@ impl Engine {
         bytes: u64,
         mode: WriteOptions,
     ) -> Result<()> {
+        self.inner.hold_back(bytes, mode.no_slowdown)?;
         let submitted = self.submit(entries, bytes, mode)?;
         let acknowledged = self.inner.acknowledge(submitted.last, mode.durability);
         self.inner.wrote(submitted.due);
@@ -105,7 +107,20 @@ impl Engine {
         })
     }
 
+    /// Gives a write its place, when there is room for it.
     pub(crate) fn grant<'a>(
+        &self,
+        entries: impl ExactSizeIterator<Item = BatchEntry<'a>> + Clone,
+        bytes: u64,
+        mode: WriteOptions,
+    ) -> Result<Granted> {
+        let granted = self.inner.with_room(bytes, mode.no_slowdown, || {
+            self.try_grant(entries.clone(), bytes, mode)
+        });
+        granted.inspect_err(|error| self.inner.events.refused(bytes, error))
+    }
+
+    fn try_grant<'a>(
         &self,
         entries: impl ExactSizeIterator<Item = BatchEntry<'a>> + Clone,
         bytes: u64,
@@ -146,8 +161,7 @@ impl Engine {
             .and_then(|()| match mode.no_slowdown {
                 true => inner.find_room(&mut writer, bytes, reserve, false),
                 false => inner.make_room(&mut writer, bytes, reserve),
-            })
-            .inspect_err(|error| inner.events.refused(bytes, error))?;
+            })?;
         if !deletes_only {
             inner.events.accepted(bytes);
         }

@@ -319,8 +319,11 @@ impl Inner {
             }
             self.append(&mut manifest, &job.edit(outputs))?;
         }
-        let _writer = lock(&self.writer);
-        self.go_over_to_tables();
+        {
+            let _writer = lock(&self.writer);
+            self.go_over_to_tables();
+        }
+        self.press();
         Ok(true)
     }
 }

@@ -20,6 +20,7 @@ fn options(pm: u64, generation_bytes: u64) -> Options {
         ..Options::default()
     };
     options.pm_region.part_bytes_first = 256 << 10;
+    options.flush.automatic = 0;
     options.memtable.bytes_max = generation_bytes;
     options
 }

@@ -9,6 +9,7 @@
 //! - A *strand* (`strand`) has the jobs of one store, which run one at a time.
 //! - A *task* is the store's own work; a *call* is user code that a store owes (a callback, an event).
 //! - The *workers* (`workers`) are the threads, with the strands that are ready and the deadlines.
+//! - A *job* (`jobs`) is the store's own work that takes long. Jobs have threads of their own.
 //!
 //! # What an open store costs
 //! No thread; an entry in the tables below where it has asked for something. Idle, it asks for nothing:
@@ -20,6 +21,7 @@
 //! - *Stealing between queues of several workers*: tasks are few and long, and a lock held for a push
 //!   is not what they wait for.
 
+mod jobs;
 mod strand;
 mod workers;
 
@@ -35,12 +37,14 @@ use thermocline_env::{Clock, real::RealClock};
 use thermocline_exec::BufPool;
 
 use crate::tables::{Lent, SharedCache};
+pub(crate) use jobs::Job;
+use jobs::Jobs;
 use strand::Strand;
 pub(crate) use strand::{Call, Client, Task};
 use workers::Workers;
 
-/// Most worker threads of a runtime.
-const WORKERS_MAX: usize = 256;
+/// Most worker threads, and job threads, of a runtime.
+const THREADS_MAX: usize = 256;
 
 /// Most bytes of buffers for transfers that lie idle: two pieces of a file, and some blocks.
 const BUFS_IDLE_MAX: u64 = 576 << 10;
@@ -51,8 +55,18 @@ pub struct RuntimeOptions {
     /// Most DRAM that all its stores together use for indexes and caches, in bytes. Each stays below
     /// its own [`dram`](thermocline_base::options::Options::dram) too. A limit, not a reservation.
     pub dram: u64,
-    /// Most threads that work in the background, from 1 to 256. They start when they are needed.
+    /// Most threads that serve short tasks of the stores, from 1 to 256. They start when they are
+    /// needed.
     pub workers: usize,
+    /// Most threads that run long jobs of the stores, such as flushes, from 1 to 256. They start when
+    /// they are needed.
+    pub jobs: usize,
+}
+
+/// One for each core.
+fn default_jobs() -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    cores.min(THREADS_MAX)
 }
 
 impl Default for RuntimeOptions {
@@ -60,6 +74,7 @@ impl Default for RuntimeOptions {
         RuntimeOptions {
             dram: 1 << 30,
             workers: 1,
+            jobs: default_jobs(),
         }
     }
 }
@@ -74,6 +89,7 @@ pub struct Runtime {
 struct Shared {
     options: RuntimeOptions,
     workers: Arc<Workers>,
+    jobs: Arc<Jobs>,
     budget: Arc<Budget>,
     /// Of blocks of tables, from the first table on.
     cache: SharedCache,
@@ -93,6 +109,14 @@ pub struct RuntimeMetrics {
     pub workers_limit: usize,
     /// Stores that wait for a thread.
     pub stores_waiting: usize,
+    /// Threads for jobs that have started.
+    pub job_threads: usize,
+    /// Most threads for jobs there will be.
+    pub job_threads_limit: usize,
+    /// Jobs that run.
+    pub jobs_running: usize,
+    /// Jobs that wait for a thread.
+    pub jobs_waiting: usize,
     /// Deadlines of stores that lie ahead.
     pub timers: usize,
     /// Callbacks and listeners of the user that have panicked.
@@ -121,11 +145,12 @@ impl Runtime {
     /// # Errors
     /// As [`Runtime::new`].
     pub fn with_clock(options: RuntimeOptions, clock: Arc<dyn Clock>) -> Result<Runtime> {
-        if options.workers == 0 || options.workers > WORKERS_MAX {
-            return Err(Error::InvalidArgument(format!(
-                "a runtime has 1 to {WORKERS_MAX} workers; {} were given",
-                options.workers
-            )));
+        for (threads, what) in [(options.workers, "workers"), (options.jobs, "job threads")] {
+            if threads == 0 || threads > THREADS_MAX {
+                return Err(Error::InvalidArgument(format!(
+                    "a runtime has 1 to {THREADS_MAX} {what}; {threads} were given"
+                )));
+            }
         }
         if options.dram < DRAM_MIN {
             return Err(Error::InvalidArgument(format!(
@@ -141,18 +166,20 @@ impl Runtime {
     pub(crate) fn private(dram: u64) -> Runtime {
         let options = RuntimeOptions {
             dram: u64::MAX,
-            workers: 1,
+            ..RuntimeOptions::default()
         };
         Runtime::of(options, dram, Arc::new(RealClock::new()))
     }
 
     fn of(options: RuntimeOptions, dram: u64, clock: Arc<dyn Clock>) -> Runtime {
         let workers = Workers::new(options.workers, clock);
+        let jobs = Jobs::new(options.jobs);
         let budget = Budget::new(options.dram);
         Runtime {
             shared: Arc::new(Shared {
                 options,
                 workers,
+                jobs,
                 budget,
                 cache: SharedCache::default(),
                 bufs: BufPool::new(index(BUFS_IDLE_MAX.min(dram / 16))),
@@ -182,11 +209,16 @@ impl Runtime {
     /// Reads all counters.
     pub fn metrics(&self) -> RuntimeMetrics {
         let usage = self.shared.workers.usage();
+        let jobs = self.shared.jobs.usage();
         RuntimeMetrics {
             stores: self.shared.stores.load(Ordering::Relaxed),
             workers: usage.threads,
             workers_limit: self.shared.options.workers,
             stores_waiting: usage.ready,
+            job_threads: jobs.threads,
+            job_threads_limit: self.shared.options.jobs,
+            jobs_running: jobs.running,
+            jobs_waiting: jobs.ready,
             timers: usage.timers,
             panics: usage.panics,
             dram_limit_bytes: self.shared.budget.limit(),
@@ -203,6 +235,7 @@ impl Runtime {
 
 impl Drop for Shared {
     fn drop(&mut self) {
+        self.jobs.stop();
         self.workers.stop();
     }
 }
@@ -217,9 +250,10 @@ impl std::fmt::Debug for Runtime {
 }
 
 /// A store's place in its runtime.
-#[derive(Debug)]
 pub(crate) struct Background {
     strand: Arc<Strand>,
+    /// Its lane with the job threads, if it has any.
+    jobs: Option<(Arc<Jobs>, u64)>,
     /// Until the store is closed.
     runtime: Mutex<Option<Runtime>>,
 }
@@ -230,7 +264,9 @@ impl Background {
     pub fn new(runtime: Runtime, client: std::sync::Weak<dyn Client>, threads: bool) -> Background {
         runtime.shared.stores.fetch_add(1, Ordering::Relaxed);
         let workers = threads.then(|| runtime.shared.workers.clone());
+        let jobs = threads.then(|| runtime.shared.jobs.clone());
         Background {
+            jobs: jobs.map(|jobs| (jobs.clone(), jobs.enter(client.clone()))),
             strand: Strand::new(client, workers),
             runtime: Mutex::new(Some(runtime)),
         }
@@ -250,6 +286,13 @@ impl Background {
         self.strand.request_after(task, delay);
     }
 
+    /// Has a job run soon, on a job thread. May be asked for under any lock.
+    pub fn request_job(&self, job: Job) {
+        if let Some((jobs, lane)) = &self.jobs {
+            jobs.request(*lane, job);
+        }
+    }
+
     /// Makes `call` in the background, once, after all calls before it. May be asked for under any
     /// lock.
     pub fn run(&self, call: Call) {
@@ -267,9 +310,12 @@ impl Background {
         SettledAfter(&self.strand)
     }
 
-    /// Ends the tasks: on return none runs and none will.
+    /// Ends the tasks and jobs: on return none runs and none will.
     pub fn stop(&self) {
         self.strand.stop();
+        if let Some((jobs, lane)) = &self.jobs {
+            jobs.leave(*lane);
+        }
     }
 
     /// Makes the calls that are left, and leaves the runtime.
@@ -291,6 +337,12 @@ impl Background {
     /// Waits until another thread has ended it.
     pub fn wait_ended(&self) {
         self.strand.wait_ended();
+    }
+}
+
+impl std::fmt::Debug for Background {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Background").finish_non_exhaustive()
     }
 }
 

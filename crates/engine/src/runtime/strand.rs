@@ -69,8 +69,11 @@ pub(crate) trait Client: Send + Sync {
     /// Does one of them.
     fn perform(&self, task: Task);
 
-    /// One of them has panicked.
-    fn panicked(&self, task: Task);
+    /// Does the next piece of a job, on a job thread. Returns whether there is more of it.
+    fn run_job(&self, job: super::Job) -> bool;
+
+    /// A task or job has panicked.
+    fn panicked(&self, what: &str);
 }
 
 /// See the module's text.
@@ -276,7 +279,7 @@ impl Strand {
                     return;
                 };
                 if catch_unwind(AssertUnwindSafe(|| client.perform(task))).is_err() {
-                    client.panicked(task);
+                    client.panicked(&format!("{task:?}"));
                 }
             }
         }

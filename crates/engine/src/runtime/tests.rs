@@ -13,7 +13,7 @@ use super::*;
 /// A client whose tasks are functions.
 struct Fake {
     perform: Box<dyn Fn(Task) + Send + Sync>,
-    panicked: Mutex<Vec<Task>>,
+    panicked: Mutex<Vec<String>>,
 }
 
 /// A store that is nothing but its place in a runtime.
@@ -47,8 +47,12 @@ impl Client for Fake {
         (self.perform)(task);
     }
 
-    fn panicked(&self, task: Task) {
-        lock(&self.panicked).push(task);
+    fn run_job(&self, _: Job) -> bool {
+        unreachable!("nobody asks for one")
+    }
+
+    fn panicked(&self, what: &str) {
+        lock(&self.panicked).push(what.to_string());
     }
 }
 
@@ -267,7 +271,7 @@ fn a_panic_ends_the_job_and_nothing_else() {
     store.background.request(Task::Ahead);
     store.run(|| panic!("planned"));
     store.flush();
-    assert_eq!(*lock(&store.client.panicked), [Task::Idle]);
+    assert_eq!(*lock(&store.client.panicked), ["Idle"]);
     let metrics = runtime.metrics();
     assert_eq!((metrics.panics, metrics.workers), (2, 1));
 }
@@ -277,9 +281,11 @@ fn no_task_runs_once_a_store_has_stopped() {
     let runtime = runtime(2);
     for round in 0..200 {
         let inside = Arc::new(AtomicBool::new(false));
-        let mark = inside.clone();
+        let begun = Arc::new(AtomicBool::new(false));
+        let (mark, begins) = (inside.clone(), begun.clone());
         let store = store(&runtime, move |_| {
             mark.store(true, Ordering::SeqCst);
+            begins.store(true, Ordering::SeqCst);
             for _ in 0..20 {
                 thread::yield_now();
             }
@@ -288,7 +294,7 @@ fn no_task_runs_once_a_store_has_stopped() {
         store.background.request(Task::Ahead);
         store.background.request_after(Task::Idle, Duration::ZERO);
         if round % 2 == 0 {
-            while !inside.load(Ordering::SeqCst) {
+            while !begun.load(Ordering::SeqCst) {
                 thread::yield_now();
             }
         }
@@ -484,8 +490,20 @@ fn without_threads_calls_are_made_at_the_end_of_a_call_of_the_store() {
 
 #[test]
 fn limits_of_a_runtime() {
-    for (workers, dram) in [(0, 1 << 30), (257, 1 << 30), (1, 1000)] {
-        let error = Runtime::new(RuntimeOptions { dram, workers }).unwrap_err();
+    let limits = [
+        (0, 1, 1 << 30),
+        (257, 1, 1 << 30),
+        (1, 0, 1 << 30),
+        (1, 257, 1 << 30),
+        (1, 1, 1000),
+    ];
+    for (workers, jobs, dram) in limits {
+        let options = RuntimeOptions {
+            dram,
+            workers,
+            jobs,
+        };
+        let error = Runtime::new(options).unwrap_err();
         assert_eq!(error.kind(), thermocline_base::ErrorKind::InvalidArgument);
     }
 }

@@ -31,6 +31,7 @@ pub fn options() -> Options {
         ..Options::default()
     };
     options.pm_region.part_bytes_first = 256 << 10;
+    options.flush.automatic = 0;
     options
 }
 

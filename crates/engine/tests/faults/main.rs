@@ -39,6 +39,7 @@ fn options() -> Options {
         ..Options::default()
     };
     options.pm_region.part_bytes_first = 256 << 10;
+    options.flush.automatic = 0;
     options.memtable.bytes_max = 3000;
     options.memtable.item_bytes_max = 4 << 10;
     options.manifest.bytes_max = 512;

@@ -1,0 +1,80 @@
+//! When sealed generations are flushed.
+//!
+//! Below a share of persistent memory they stay where they are: reads find them in DRAM and persistent
+//! memory, and what is overwritten there dies there, without ever having been written to the SSD. So
+//! whoever asks here has dropped what is dead before ([`Inner::reclaim`]). And where flushing is due
+//! all sealed generations are taken at once: a few wide runs of level 0 are cheaper to read and to compact
+//! than many narrow ones.
+//!
+//! # Who does it
+//! A job thread (`runtime::jobs`). Where there is none (a store without background, for tests) the
+//! writer, at the end of the write that made it due ([`Inner::flush_inline`]), when it holds no lock.
+//! A writer that finds no room does not wait for either (`room`).
+
+use crate::runtime::Job;
+use crate::store::Inner;
+use crate::sync::{Ordering, lock};
+
+/// Free descriptors from which on they run short: one is taken with each generation.
+const DESCRIPTORS_SHORT: usize = 16;
+
+impl Inner {
+    /// Whether the store flushes by itself.
+    pub fn flushes(&self) -> bool {
+        self.options.flush.automatic != 0 && !self.options.read_only
+    }
+
+    /// Has sealed generations flushed, if that is due. May be called under the writer's lock.
+    pub fn flush_if_due(&self) {
+        if self.is_flush_due() {
+            self.want_flush();
+        }
+    }
+
+    /// Has sealed generations flushed soon.
+    pub fn want_flush(&self) {
+        match self.world.background {
+            true => self.background.request_job(Job::Flush),
+            // Relaxed: who sees it looks at nothing else before it has taken locks.
+            false => self.room.flush_wanted.store(true, Ordering::Relaxed),
+        }
+    }
+
+    /// Does what [`Inner::want_flush`] has left to the writer. The caller holds no lock.
+    #[inline]
+    pub fn flush_inline(&self) {
+        if !self.world.background && self.room.flush_wanted.swap(false, Ordering::Relaxed) {
+            // What has not poisoned the store is told to whoever needs the room.
+            let _ = self.flush();
+        }
+    }
+
+    pub fn is_flush_due(&self) -> bool {
+        if !self.flushes() {
+            return false;
+        }
+        let view = self.view.load();
+        let (mut generations, mut bytes) = (0, 0);
+        {
+            let reclaim = lock(&self.reclaim);
+            for memtable in &view.memtables[1..] {
+                let id = memtable.generation();
+                if !reclaim.is_flushed(id) {
+                    generations += 1;
+                    bytes += reclaim.zone_bytes(id);
+                }
+            }
+        }
+        let of_pm = self.space.usage().limit_bytes / 100 * self.options.flush.pm_percent;
+        let short = self.space.generations().free() <= DESCRIPTORS_SHORT;
+        generations > 0 && (bytes >= of_pm || short || self.is_dram_short())
+    }
+
+    /// Whether indexes take their share of DRAM, of this store's or of all stores'.
+    pub fn is_dram_short(&self) -> bool {
+        let budget = self.account.budget();
+        let percent = self.options.flush.dram_percent;
+        self.account.used() >= self.options.dram / 100 * percent
+            || budget.held() >= budget.limit() / 100 * percent
+    }
+}

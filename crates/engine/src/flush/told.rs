@@ -1,0 +1,45 @@
+//! What a flush says about itself.
+
+use std::time::Duration;
+
+use thermocline_base::Error;
+use thermocline_memtable::Memtable;
+
+use crate::events::Event;
+use crate::metrics::Count;
+use crate::store::Inner;
+use crate::sync::Arc;
+
+/// A flush that has begun.
+pub(super) struct Begun {
+    generations: usize,
+    at: u64,
+}
+
+impl Inner {
+    pub(super) fn begin_flush(&self, generations: &[Arc<Memtable>]) -> Begun {
+        self.events.emit(Event::FlushBegun {
+            generations: generations.len(),
+            bytes: generations.iter().map(|m| m.bytes()).sum(),
+        });
+        Begun {
+            generations: generations.len(),
+            at: self.now_ns(),
+        }
+    }
+
+    /// It has written these tables, or failed.
+    pub(super) fn end_flush(&self, begun: Begun, tables: usize, bytes: u64, error: Option<&Error>) {
+        if error.is_none() {
+            self.counted.add(Count::Flushes, 1);
+            self.counted.add(Count::FlushedBytes, bytes);
+        }
+        self.events.emit(Event::FlushFinished {
+            generations: begun.generations,
+            tables,
+            bytes,
+            took: Duration::from_nanos(self.now_ns().saturating_sub(begun.at)),
+            error: error.map(ToString::to_string),
+        });
+    }
+}

@@ -1,0 +1,202 @@
+//! Writers that find no room: the region is full, or DRAM for the index, or there is no descriptor for
+//! another generation. A flush makes some.
+//!
+//! # Steps
+//! 1. The attempt has failed under the writer's lock, and what is dead has been dropped there
+//!    (`reclaim`). The lock is given up; nothing has happened.
+//! 2. Under `flushing`, which comes before the writer's lock: if somebody has made room since the attempt
+//!    began, it is tried again.
+//! 3. Otherwise the writer itself flushes all that is sealed, and where nothing is, seals the active
+//!    generation before. Then it tries again.
+//!
+//! # Why nobody waits for ever
+//! 1. A writer waits for nobody but the one who holds `flushing`, who writes files and takes the writer's lock
+//!    for moments. It does not matter how many job threads there are, or what they do.
+//! 2. Each further attempt comes after some generation was flushed or dropped, by whomever. Who has tried
+//!    [`ATTEMPTS_MAX`] times, because others took what was made, gives up.
+//! 3. Where a flush frees nothing there is no further attempt: it failed (the disk is full), or nothing is left
+//!    that could be flushed, because it is flushed and somebody reads it, or does not fit at all. The
+//!    error says which.
+//!
+//! Readers that hold what was flushed are waited for a moment ([`READERS_MS`]): a scan may end.
+//!
+//! # Deletes
+//! They may use the zone that is kept back, and come here only when that is full, too. Sealing the active
+//! generation gives up the rest of its last zone; so that is done only where no sealed one is left
+//! that could be flushed instead, not for each attempt on a disk that is full.
+
+use thermocline_base::size::format_size;
+use thermocline_base::{Error, Result};
+
+use crate::stall::StallCause;
+use crate::store::Inner;
+use crate::sync::{AtomicBool, AtomicU64, Ordering, lock};
+use crate::write::busy;
+
+/// Attempts after which a write is refused though there was room each time, which others took.
+const ATTEMPTS_MAX: u32 = 100;
+
+/// Time for which a writer waits for readers, in milliseconds.
+const READERS_MS: u64 = 250;
+
+/// Who made room, and who wants some.
+#[derive(Debug, Default)]
+pub(crate) struct Room {
+    /// Times that something was given back. Raised under the writer's lock, behind what it stands for.
+    made: AtomicU64,
+    /// A flush is left to the writer (`flush::due`).
+    pub flush_wanted: AtomicBool,
+}
+
+impl Room {
+    /// Something was given back.
+    pub fn note(&self) {
+        self.made.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn made(&self) -> u64 {
+        self.made.load(Ordering::SeqCst)
+    }
+}
+
+/// A write that is tried until there is room for it.
+#[derive(Debug)]
+pub(crate) struct Attempts {
+    /// `made` before the attempt.
+    made: u64,
+    attempts: u32,
+}
+
+impl Inner {
+    /// Tries `attempt`, which takes `bytes` bytes of persistent memory, until there is room for it. The
+    /// caller holds no lock but `stages`.
+    ///
+    /// # Errors
+    /// Those of `attempt`; [`Error::Busy`] if it would have to wait and has `no_slowdown`.
+    pub fn with_room<T>(
+        &self,
+        bytes: u64,
+        no_slowdown: bool,
+        mut attempt: impl FnMut() -> Result<T>,
+    ) -> Result<T> {
+        let mut attempts = self.begin_attempts();
+        loop {
+            match attempt() {
+                Err(error @ Error::OutOfSpace(_)) => {
+                    self.wait_for_room(&mut attempts, error, bytes, no_slowdown)?;
+                }
+                done => return done,
+            }
+        }
+    }
+
+    /// Before the first attempt.
+    #[inline]
+    pub fn begin_attempts(&self) -> Attempts {
+        Attempts {
+            made: self.room.made(),
+            attempts: 0,
+        }
+    }
+
+    /// An attempt has failed with `error`. Returns when another one may do better.
+    #[cold]
+    pub fn wait_for_room(
+        &self,
+        attempts: &mut Attempts,
+        error: Error,
+        bytes: u64,
+        no_slowdown: bool,
+    ) -> Result<()> {
+        let is_space = matches!(error, Error::OutOfSpace(_));
+        let fits = bytes < self.space.usage().limit_bytes;
+        if !is_space || !self.flushes() || !fits || attempts.attempts == ATTEMPTS_MAX {
+            return Err(error);
+        }
+        if no_slowdown {
+            if !self.could_flush() {
+                return Err(self.naming_readers(error));
+            }
+            self.want_flush();
+            return Err(busy("for a flush"));
+        }
+        attempts.attempts += 1;
+        let begun = self.now_ns();
+        let made = self.make_room_by_flushing(attempts.made, error);
+        self.stalled(StallCause::Flush, begun);
+        // Before the next attempt.
+        attempts.made = self.room.made();
+        made
+    }
+
+    /// Steps 2 and 3.
+    fn make_room_by_flushing(&self, seen: u64, error: Error) -> Result<()> {
+        let flushing = lock(&self.flushing);
+        self.check_writable()?;
+        let before = self.room.made();
+        if before != seen {
+            return Ok(());
+        }
+        if self.to_flush().is_empty() {
+            self.seal_active()?;
+        }
+        match self.flush_holding(&flushing) {
+            Ok(0) => {}
+            Ok(_) => return Ok(()),
+            Err(cause @ (Error::Poisoned(_) | Error::Closed)) => return Err(cause),
+            Err(cause) => {
+                self.poison.check()?;
+                let text = space_text(error);
+                let text = format!("{text}; flushing, which would make room, failed: {cause}");
+                return Err(Error::OutOfSpace(text));
+            }
+        }
+        drop(flushing);
+        if self.room.made() != before || self.wait_for_readers(before)? {
+            return Ok(());
+        }
+        Err(self.naming_readers(error))
+    }
+
+    /// Whether readers have let go of something.
+    fn wait_for_readers(&self, made: u64) -> Result<bool> {
+        for _ in 0..READERS_MS {
+            if self.retired().is_empty() || !self.world.background {
+                break;
+            }
+            self.reclaim()?;
+            if self.room.made() != made {
+                return Ok(true);
+            }
+            self.world.env.clock.sleep_ms(1);
+        }
+        Ok(false)
+    }
+
+    /// Whether a flush might free anything.
+    fn could_flush(&self) -> bool {
+        let active = self.view.load().memtables[0].clone();
+        !active.is_empty() || !self.to_flush().is_empty()
+    }
+
+    /// There is no room, and what could be flushed was: who has it?
+    fn naming_readers(&self, error: Error) -> Error {
+        let (generations, bytes) = lock(&self.reclaim).retired_bytes();
+        if generations == 0 {
+            return error;
+        }
+        let text = space_text(error);
+        Error::OutOfSpace(format!(
+            "{text}; {} of {generations} generations that are flushed or dead are held by readers: \
+             let go of snapshots, iterators and values",
+            format_size(bytes)
+        ))
+    }
+}
+
+fn space_text(error: Error) -> String {
+    match error {
+        Error::OutOfSpace(text) => text,
+        other => other.to_string(),
+    }
+}

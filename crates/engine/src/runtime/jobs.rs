@@ -1,0 +1,301 @@
+//! The job threads of a runtime: long work of its stores, such as flushes. The workers, which serve short
+//! tasks of all stores, would keep everybody waiting with it.
+//!
+//! A store has a *lane* here. It asks for a kind of job; a thread that comes to it runs the store's
+//! next piece of that kind, and puts the lane back at the end of the queue if there is more. So of
+//! stores that all have much to do none waits for more than one piece of each other.
+//!
+//! # Invariants
+//! - **J1** Of one store at most one job of a kind runs at a time.
+//! - **J2** A job that is asked for begins after that: the request is forgotten before the job begins.
+//!   What is asked for while one runs is run behind it.
+//! - **J3** Of several threads one is left to flushes, which writers may wait for; and a thread that
+//!   becomes free looks for flushes first ([`Job::threads`]).
+//! - **J4** Once [`Jobs::leave`] has returned, no job of the store runs and none will; unless it was called
+//!   from that very job, which is the last one then.
+//! - **J5** A lane keeps no store alive; a job does while it runs.
+//!
+//! Nothing that must happen waits for these threads alone: a writer that finds no room flushes by itself
+//! (`room`). So a runtime that the system gives no thread goes on, only slower.
+//!
+//! The one lock is a leaf: nothing is taken under it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Weak};
+
+use thermocline_base::sync::{Condvar, Mutex, MutexGuard, lock, thread, wait};
+
+use super::Client;
+
+/// Long work of a store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Job {
+    /// Moves sealed generations into tables.
+    Flush,
+    /// Moves tables down the levels.
+    Compact,
+}
+
+impl Job {
+    /// Every kind, the most urgent first.
+    pub const ALL: [Job; 2] = [Job::Flush, Job::Compact];
+
+    /// Of `threads` threads, how many may run jobs of this kind at the same time (J3).
+    fn threads(self, threads: usize) -> usize {
+        match self {
+            Job::Flush => threads,
+            Job::Compact => (threads - 1).max(1),
+        }
+    }
+}
+
+/// The place of one store.
+struct Lane {
+    client: Weak<dyn Client>,
+    /// By kind: asked for, and not begun.
+    asked: [bool; Job::ALL.len()],
+    /// By kind: who runs it.
+    running: [Option<thread::ThreadId>; Job::ALL.len()],
+    /// Nothing is begun any more.
+    closed: bool,
+}
+
+impl Lane {
+    fn is_idle(&self) -> bool {
+        self.running.iter().all(Option::is_none)
+    }
+}
+
+#[derive(Default)]
+struct State {
+    lanes: BTreeMap<u64, Lane>,
+    /// The number of the next lane.
+    next: u64,
+    /// By kind: lanes that have been asked and run nothing of it.
+    ready: [VecDeque<u64>; Job::ALL.len()],
+    /// By kind: jobs that run.
+    running: [usize; Job::ALL.len()],
+    parked: usize,
+    /// Threads that run or are being started.
+    started: usize,
+    ids: Vec<thread::ThreadId>,
+    handles: Vec<thread::JoinHandle<()>>,
+    stopping: bool,
+}
+
+/// See the module's text.
+pub(crate) struct Jobs {
+    state: Mutex<State>,
+    /// Threads without work wait here.
+    work: Condvar,
+    /// Who leaves waits here for his jobs.
+    ended: Condvar,
+    limit: usize,
+}
+
+/// What the job threads say about themselves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct JobsUse {
+    pub threads: usize,
+    pub running: usize,
+    pub ready: usize,
+}
+
+impl Jobs {
+    pub fn new(limit: usize) -> Arc<Jobs> {
+        Arc::new(Jobs {
+            state: Mutex::new(State::default()),
+            work: Condvar::new(),
+            ended: Condvar::new(),
+            limit,
+        })
+    }
+
+    /// A lane for the store `client`.
+    pub fn enter(&self, client: Weak<dyn Client>) -> u64 {
+        let mut state = lock(&self.state);
+        state.next += 1;
+        let number = state.next;
+        let lane = Lane {
+            client,
+            asked: Default::default(),
+            running: Default::default(),
+            closed: false,
+        };
+        state.lanes.insert(number, lane);
+        number
+    }
+
+    /// Has a job of this kind run soon.
+    pub fn request(self: &Arc<Jobs>, lane: u64, job: Job) {
+        let mut state = lock(&self.state);
+        let kind = job as usize;
+        let Some(own) = state.lanes.get_mut(&lane) else {
+            return;
+        };
+        if own.closed || std::mem::replace(&mut own.asked[kind], true) {
+            return;
+        }
+        if own.running[kind].is_none() {
+            state.ready[kind].push_back(lane);
+            self.wake(state);
+        }
+    }
+
+    /// Ends the jobs of a lane, and the lane (J4). The client sees to it that those that run end soon.
+    pub fn leave(&self, lane: u64) {
+        let me = thread::current().id();
+        let mut state = lock(&self.state);
+        let Some(own) = state.lanes.get_mut(&lane) else {
+            return;
+        };
+        own.closed = true;
+        own.asked = Default::default();
+        for ready in &mut state.ready {
+            ready.retain(|other| *other != lane);
+        }
+        let waits = |state: &State| {
+            let own = state.lanes.get(&lane);
+            own.is_some_and(|own| own.running.iter().flatten().any(|runner| *runner != me))
+        };
+        while waits(&state) {
+            state = wait(&self.ended, state);
+        }
+        if state.lanes.get(&lane).is_some_and(Lane::is_idle) {
+            state.lanes.remove(&lane);
+        }
+    }
+
+    /// Sees to it that a thread looks, starting one where all are busy and more are allowed.
+    fn wake(self: &Arc<Jobs>, mut state: MutexGuard<'_, State>) {
+        if state.parked > 0 {
+            self.work.notify_one();
+            return;
+        }
+        if state.started == self.limit || state.stopping {
+            return;
+        }
+        state.started += 1;
+        drop(state);
+        let jobs = self.clone();
+        let started = thread::Builder::new()
+            .name("thermocline-job".into())
+            .spawn(move || jobs.work());
+        let mut state = lock(&self.state);
+        match started {
+            Ok(handle) => state.handles.push(handle),
+            // What was asked for waits for the others, or for the next request.
+            Err(_) => state.started -= 1,
+        }
+    }
+
+    fn work(self: Arc<Jobs>) {
+        let me = thread::current().id();
+        lock(&self.state).ids.push(me);
+        while let Some((lane, job, client)) = self.next(me) {
+            let again = match client.upgrade() {
+                Some(client) => run(&*client, job),
+                None => false,
+            };
+            self.done(lane, job, again);
+        }
+    }
+
+    /// The next job; `None` when there will be none any more.
+    fn next(self: &Arc<Jobs>, me: thread::ThreadId) -> Option<(u64, Job, Weak<dyn Client>)> {
+        let mut locked = lock(&self.state);
+        loop {
+            let state = &mut *locked;
+            let allowed = |job: &Job| state.running[*job as usize] < job.threads(self.limit);
+            let kinds = Job::ALL.into_iter().filter(allowed);
+            let found = kinds
+                .filter_map(|job| Some((state.ready[job as usize].pop_front()?, job)))
+                .next();
+            if let Some((number, job)) = found
+                && let Some(lane) = state.lanes.get_mut(&number)
+            {
+                let kind = job as usize;
+                lane.asked[kind] = false;
+                lane.running[kind] = Some(me);
+                let client = lane.client.clone();
+                state.running[kind] += 1;
+                if state.ready.iter().any(|ready| !ready.is_empty()) {
+                    // Others may have been asked before they had parked.
+                    self.wake(locked);
+                }
+                return Some((number, job, client));
+            }
+            if state.stopping {
+                return None;
+            }
+            state.parked += 1;
+            locked = wait(&self.work, locked);
+            locked.parked -= 1;
+        }
+    }
+
+    /// A job has ended; `again` if there is more of it.
+    fn done(self: &Arc<Jobs>, number: u64, job: Job, again: bool) {
+        let kind = job as usize;
+        let mut state = lock(&self.state);
+        state.running[kind] -= 1;
+        let Some(lane) = state.lanes.get_mut(&number) else {
+            return;
+        };
+        lane.running[kind] = None;
+        if lane.closed {
+            if lane.is_idle() {
+                state.lanes.remove(&number);
+                self.ended.notify_all();
+            }
+            return;
+        }
+        lane.asked[kind] |= again;
+        if lane.asked[kind] {
+            state.ready[kind].push_back(number);
+        }
+        // One that may not have been begun before, perhaps.
+        if state.ready.iter().any(|ready| !ready.is_empty()) {
+            self.wake(state);
+        }
+    }
+
+    /// Ends the threads, when there is no open store any more, and waits for them, unless this is one
+    /// of them.
+    pub fn stop(&self) {
+        let mut state = lock(&self.state);
+        state.stopping = true;
+        let handles = std::mem::take(&mut state.handles);
+        let mine = state.ids.contains(&thread::current().id());
+        drop(state);
+        self.work.notify_all();
+        if !mine {
+            for handle in handles {
+                // Whatever could panic there is caught.
+                let _ = handle.join();
+            }
+        }
+    }
+
+    pub(super) fn usage(&self) -> JobsUse {
+        let state = lock(&self.state);
+        JobsUse {
+            threads: state.started,
+            running: state.running.iter().sum(),
+            ready: state.ready.iter().map(VecDeque::len).sum(),
+        }
+    }
+}
+
+/// Runs a job; whether there is more of it.
+fn run(client: &dyn Client, job: Job) -> bool {
+    let ran = catch_unwind(AssertUnwindSafe(|| client.run_job(job)));
+    ran.unwrap_or_else(|_| {
+        client.panicked(&format!("{job:?}"));
+        false
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,218 @@
+//! Lanes and job threads, without stores. What must not happen too late would hang here.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use thermocline_base::sync::{AtomicUsize, Ordering};
+
+use super::super::Task;
+use super::*;
+
+/// A client whose jobs are a function.
+struct Fake {
+    run: Box<dyn Fn(Job) -> bool + Send + Sync>,
+    panicked: Mutex<Vec<String>>,
+}
+
+impl Client for Fake {
+    fn perform(&self, _: Task) {
+        unreachable!("nobody asks for one")
+    }
+
+    fn run_job(&self, job: Job) -> bool {
+        (self.run)(job)
+    }
+
+    fn panicked(&self, what: &str) {
+        lock(&self.panicked).push(what.to_string());
+    }
+}
+
+type Place = (Arc<Jobs>, u64);
+
+struct Store {
+    jobs: Arc<Jobs>,
+    client: Arc<Fake>,
+    lane: u64,
+}
+
+impl Store {
+    fn new(jobs: &Arc<Jobs>, run: impl Fn(Job) -> bool + Send + Sync + 'static) -> Store {
+        let client = Arc::new(Fake {
+            run: Box::new(run),
+            panicked: Mutex::default(),
+        });
+        let weak: Weak<Fake> = Arc::downgrade(&client);
+        Store {
+            lane: jobs.enter(weak),
+            jobs: jobs.clone(),
+            client,
+        }
+    }
+
+    fn ask(&self) {
+        self.jobs.request(self.lane, Job::Flush);
+    }
+
+    fn leave(&self) {
+        self.jobs.leave(self.lane);
+    }
+}
+
+/// Something that a thread waits for, and how to end that.
+fn door() -> (Receiver<()>, Sender<()>) {
+    let (key, door) = channel();
+    (door, key)
+}
+
+#[test]
+fn a_store_has_one_job_of_a_kind_at_a_time_and_no_request_is_lost() {
+    let jobs = Jobs::new(4);
+    let (running, most) = (AtomicUsize::new(0), Arc::new(AtomicUsize::new(0)));
+    let (asked, seen) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let store = {
+        let (most, asked, seen) = (most.clone(), asked.clone(), seen.clone());
+        Store::new(&jobs, move |_| {
+            most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            seen.store(asked.load(Ordering::SeqCst), Ordering::SeqCst);
+            thread::yield_now();
+            running.fetch_sub(1, Ordering::SeqCst);
+            false
+        })
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                for _ in 0..5000 {
+                    asked.fetch_add(1, Ordering::SeqCst);
+                    store.ask();
+                }
+            });
+        }
+    });
+    // Begun after the last request (J2).
+    while seen.load(Ordering::SeqCst) < 15_000 {
+        thread::yield_now();
+    }
+    store.leave();
+    assert_eq!(most.load(Ordering::SeqCst), 1);
+    jobs.stop();
+}
+
+#[test]
+fn stores_take_turns() {
+    let jobs = Jobs::new(1);
+    let log: Arc<Mutex<Vec<usize>>> = Arc::default();
+    let (done, all) = channel();
+    let (gate, key) = door();
+    let gate = Mutex::new(gate);
+    let stores: Vec<Store> = (0..3)
+        .map(|n| {
+            let (log, done) = (log.clone(), done.clone());
+            let pieces = AtomicUsize::new(0);
+            Store::new(&jobs, move |_| {
+                lock(&log).push(n);
+                let piece = pieces.fetch_add(1, Ordering::SeqCst);
+                if piece == 9 {
+                    done.send(()).unwrap();
+                }
+                piece < 9
+            })
+        })
+        .collect();
+    // Nothing begins until all have asked.
+    let first = Store::new(&jobs, move |_| {
+        lock(&gate).recv().unwrap();
+        false
+    });
+    first.ask();
+    stores.iter().for_each(Store::ask);
+    key.send(()).unwrap();
+    (0..3).for_each(|_| all.recv().unwrap());
+    let wanted: Vec<usize> = (0..30).map(|n| n % 3).collect();
+    assert_eq!(*lock(&log), wanted);
+    assert_eq!(jobs.usage().threads, 1);
+    stores.iter().for_each(Store::leave);
+    first.leave();
+    jobs.stop();
+}
+
+#[test]
+fn leaving_waits_for_the_job_that_runs_and_drops_what_was_asked_for() {
+    let jobs = Jobs::new(2);
+    let (begun, has_begun) = door();
+    let begun_sender = has_begun;
+    let closing = Arc::new(AtomicUsize::new(0));
+    let runs = Arc::new(AtomicUsize::new(0));
+    let store = {
+        let (closing, runs) = (closing.clone(), runs.clone());
+        Store::new(&jobs, move |_| {
+            begun_sender.send(()).unwrap();
+            while closing.load(Ordering::SeqCst) == 0 {
+                thread::yield_now();
+            }
+            runs.fetch_add(1, Ordering::SeqCst);
+            true
+        })
+    };
+    store.ask();
+    begun.recv().unwrap();
+    // Behind the one that runs.
+    store.ask();
+    closing.store(1, Ordering::SeqCst);
+    store.leave();
+    let after = runs.load(Ordering::SeqCst);
+    assert!(after >= 1);
+    store.ask();
+    store.leave();
+    assert_eq!(Arc::strong_count(&store.client), 1);
+    jobs.stop();
+    assert_eq!(runs.load(Ordering::SeqCst), after);
+    assert_eq!(
+        jobs.usage(),
+        JobsUse {
+            threads: 2.min(jobs.usage().threads),
+            ..JobsUse::default()
+        }
+    );
+}
+
+#[test]
+fn a_job_may_close_its_own_store_and_one_that_panics_is_told() {
+    let jobs = Jobs::new(1);
+    let (ended, has_ended) = channel();
+    let cell: Arc<Mutex<Option<Place>>> = Arc::default();
+    let own = {
+        let cell = cell.clone();
+        Store::new(&jobs, move |_| {
+            let place = lock(&cell).take();
+            if let Some((jobs, lane)) = place {
+                jobs.leave(lane);
+                jobs.request(lane, Job::Flush);
+            }
+            ended.send(()).unwrap();
+            true
+        })
+    };
+    *lock(&cell) = Some((jobs.clone(), own.lane));
+    own.ask();
+    has_ended.recv().unwrap();
+    own.leave();
+    let bad = Store::new(&jobs, |_| panic!("on purpose"));
+    bad.ask();
+    while lock(&bad.client.panicked).is_empty() {
+        thread::yield_now();
+    }
+    assert_eq!(*lock(&bad.client.panicked), ["Flush"]);
+    // The thread goes on.
+    let (ended, has_ended) = channel();
+    let good = Store::new(&jobs, move |_| {
+        ended.send(()).unwrap();
+        false
+    });
+    good.ask();
+    has_ended.recv().unwrap();
+    good.leave();
+    bad.leave();
+    jobs.stop();
+    assert!(lock(&jobs.state).lanes.is_empty());
+}
