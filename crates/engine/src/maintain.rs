@@ -77,12 +77,8 @@ impl Client for Inner {
     fn run_job(&self, job: Job) -> bool {
         match job {
             Job::Flush => {
-                // Again: some may have died since.
-                let _ = self.reclaim();
-                if self.is_flush_due() {
-                    // What has not poisoned the store is told to whoever needs the room.
-                    let _ = self.flush();
-                }
+                // What has not poisoned the store is told to whoever needs the room.
+                let _ = self.flush_job();
                 self.look_at_readers();
                 false
             }

@@ -18,7 +18,9 @@
 //!    that could be flushed, because it is flushed and somebody reads it, or does not fit at all. The
 //!    error says which.
 //!
-//! Readers that hold what was flushed are waited for a moment ([`READERS_MS`]): a scan may end.
+//! Readers that hold what was flushed are waited for a moment ([`READERS_MS`]): a scan may end. So are the
+//! other stores of the runtime where it is its DRAM that they have together ([`OTHERS_MS`]): those are
+//! asked to flush what they have beyond their share.
 //!
 //! # Deletes
 //! They may use the zone that is kept back, and come here only when that is full, too. Sealing the active
@@ -28,6 +30,7 @@
 use thermocline_base::size::format_size;
 use thermocline_base::{Error, Result};
 
+use crate::runtime::Job;
 use crate::stall::StallCause;
 use crate::store::Inner;
 use crate::sync::{AtomicBool, AtomicU64, Ordering, lock};
@@ -38,6 +41,9 @@ const ATTEMPTS_MAX: u32 = 100;
 
 /// Time for which a writer waits for readers, in milliseconds.
 const READERS_MS: u64 = 250;
+
+/// Time for which a writer waits for other stores to give back DRAM, in milliseconds.
+const OTHERS_MS: u64 = 500;
 
 /// Who made room, and who wants some.
 #[derive(Debug, Default)]
@@ -152,10 +158,28 @@ impl Inner {
             }
         }
         drop(flushing);
-        if self.room.made() != before || self.wait_for_readers(before)? {
+        let made = self.room.made() != before;
+        if made || self.wait_for_others() || self.wait_for_readers(before)? {
             return Ok(());
         }
         Err(self.naming_readers(error))
+    }
+
+    /// Whether other stores of the runtime have given back DRAM, of which there is too little for all.
+    fn wait_for_others(&self) -> bool {
+        let budget = self.account.budget();
+        let held = budget.held();
+        if !self.world.background || !self.is_budget_short() || self.background.stores() < 2 {
+            return false;
+        }
+        self.background.request_job_of_all(Job::Flush);
+        for _ in 0..OTHERS_MS {
+            if budget.held() < held {
+                return true;
+            }
+            self.world.env.clock.sleep_ms(1);
+        }
+        false
     }
 
     /// Whether readers have let go of something.

@@ -322,7 +322,11 @@ fn a_kind_that_it_is_not() {
 fn another_pm_at_every_open() {
     let home = home();
     let dir = home.path().join("db");
-    let with_pm = |pm| Options { pm, ..options() };
+    let with_pm = |pm| {
+        let mut options = Options { pm, ..options() };
+        options.flush.automatic = 0;
+        options
+    };
     filled(&dir, with_pm(64 << 20));
     let len = std::fs::metadata(dir.join("region.pm")).unwrap().len();
     assert!(len > 512 << 10);

@@ -11,12 +11,17 @@
 //! writer, at the end of the write that made it due ([`Inner::flush_inline`]), when it holds no lock.
 //! A writer that finds no room does not wait for either (`room`).
 
+use thermocline_base::Result;
+
 use crate::runtime::Job;
 use crate::store::Inner;
 use crate::sync::{Ordering, lock};
 
 /// Free descriptors from which on they run short: one is taken with each generation.
 const DESCRIPTORS_SHORT: usize = 16;
+
+/// A generation whose index takes no more DRAM than this is not sealed for the sake of other stores.
+const SHARE_MIN: u64 = 256 << 10;
 
 impl Inner {
     /// Whether the store flushes by itself.
@@ -72,9 +77,36 @@ impl Inner {
 
     /// Whether indexes take their share of DRAM, of this store's or of all stores'.
     pub fn is_dram_short(&self) -> bool {
-        let budget = self.account.budget();
         let percent = self.options.flush.dram_percent;
-        self.account.used() >= self.options.dram / 100 * percent
-            || budget.held() >= budget.limit() / 100 * percent
+        self.account.used() >= self.options.dram / 100 * percent || self.is_budget_short()
+    }
+
+    /// Whether all stores of the runtime together hold their share of its DRAM.
+    pub fn is_budget_short(&self) -> bool {
+        let budget = self.account.budget();
+        budget.held() >= budget.limit() / 100 * self.options.flush.dram_percent
+    }
+
+    /// What a job thread does about flushing.
+    pub fn flush_job(&self) -> Result<()> {
+        // Some may have died since this was asked for.
+        self.reclaim()?;
+        let short = self.is_budget_short();
+        if short && self.flushes() {
+            // Others wait for what this store has beyond its share, were it all in use.
+            let stores = self.background.stores().max(1) as u64;
+            let share = self.account.budget().limit() / stores / 4;
+            let active = self.view.load().memtables[0].clone();
+            if active.index_bytes() > share.max(SHARE_MIN) {
+                self.seal_active()?;
+            }
+        }
+        if self.is_flush_due() {
+            self.flush()?;
+        }
+        if short {
+            self.give_up_credit(&mut lock(&self.writer));
+        }
+        Ok(())
     }
 }

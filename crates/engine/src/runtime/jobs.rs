@@ -143,6 +143,12 @@ impl Jobs {
         }
     }
 
+    /// Has a job of this kind run soon in every lane.
+    pub fn request_of_all(self: &Arc<Jobs>, job: Job) {
+        let lanes: Vec<u64> = lock(&self.state).lanes.keys().copied().collect();
+        lanes.into_iter().for_each(|lane| self.request(lane, job));
+    }
+
     /// Ends the jobs of a lane, and the lane (J4). The client sees to it that those that run end soon.
     pub fn leave(&self, lane: u64) {
         let me = thread::current().id();

@@ -293,6 +293,22 @@ impl Background {
         }
     }
 
+    /// Has a job run soon in every store of the runtime.
+    pub fn request_job_of_all(&self, job: Job) {
+        if let Some((jobs, _)) = &self.jobs {
+            jobs.request_of_all(job);
+        }
+    }
+
+    /// Stores that are open in its runtime.
+    pub fn stores(&self) -> usize {
+        let runtime = lock(&self.runtime);
+        let stores = runtime
+            .as_ref()
+            .map(|r| r.shared.stores.load(Ordering::Relaxed));
+        stores.unwrap_or(0)
+    }
+
     /// Makes `call` in the background, once, after all calls before it. May be asked for under any
     /// lock.
     pub fn run(&self, call: Call) {

@@ -104,6 +104,23 @@ pub fn flushes(life: &mut Life, random: &SeededRandom) {
     }
 }
 
+/// As `few_generations`, and flushed by themselves when some of them have a zone each.
+pub fn by_themselves(options: &mut Options) {
+    rare_write_back(options);
+    options.memtable.bytes_max = 2 << 10;
+    options.flush.automatic = 1;
+    options.flush.pm_percent = 2;
+}
+
+/// The store flushes by itself, at the ends of writes that make it due.
+pub fn absorbed(life: &mut Life, random: &SeededRandom) {
+    for n in 0..6u8 {
+        run(life, &Op::put(0, &[n % 5], value(random, 600)));
+    }
+    write(life, random);
+    assert!(life.engine().metrics().flushes > 0);
+}
+
 /// A family that is dropped when its records are in generations and in tables, over lives that close.
 pub fn flushed_lives(life: &mut Life, random: &SeededRandom) {
     run(life, &Op::Family("red".into()));

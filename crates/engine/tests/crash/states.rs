@@ -150,6 +150,13 @@ const SINKING: Part = Part {
     sites: &["sst: file named", "sst: table written"],
 };
 
+const ABSORBED: Part = Part {
+    workloads: &["absorbed"],
+    seeds: 1,
+    bar: 5_000,
+    sites: &["sst: file named", "sst: table written"],
+};
+
 const FLUSHED_LIVES: Part = Part {
     workloads: &["flushed-lives"],
     seeds: 1,
@@ -177,6 +184,7 @@ const PARTS: &[&Part] = &[
     &RECLAIM,
     &STAGED,
     &FLUSHES,
+    &ABSORBED,
     &FLUSHED_LIVES,
     &SINKING,
     &SINKING_LIVES,
@@ -270,6 +278,11 @@ fn staged_batches_survive_every_crash() {
 #[test]
 fn flushes_survive_every_crash() {
     run(&FLUSHES);
+}
+
+#[test]
+fn flushes_that_come_by_themselves_survive_every_crash() {
+    run(&ABSORBED);
 }
 
 #[test]

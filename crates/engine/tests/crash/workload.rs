@@ -204,6 +204,13 @@ pub const ALL: &[Workload] = &[
         body: flush::flushes,
     },
     Workload {
+        name: "absorbed",
+        set: flush::by_themselves,
+        from_creation: false,
+        before: nothing_before,
+        body: flush::absorbed,
+    },
+    Workload {
         name: "flushed-lives",
         set: flush::few_generations,
         from_creation: false,
