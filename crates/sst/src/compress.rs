@@ -64,43 +64,86 @@ impl Compression {
     }
 }
 
-/// Compresses block after block.
-pub(crate) enum Compressor {
+/// Blocks in a row that did not shrink, after which not every one is tried any more.
+const TRIES: u32 = 4;
+
+/// Most blocks that are passed over between two that are tried.
+const PASSED_MAX: u32 = 32;
+
+enum Codec {
     None,
     Lz4,
     Zstd(Box<zstd::bulk::Compressor<'static>>),
 }
 
+/// Compresses block after block. Where values cannot be compressed, trying costs more time than anything
+/// else that is done to them: so after some blocks in a row that did not shrink the next ones are passed
+/// over, twice as many each time, up to [`PASSED_MAX`]. The first block that shrinks ends that.
+pub(crate) struct Compressor {
+    codec: Codec,
+    /// Blocks in a row that were tried and did not shrink.
+    misses: u32,
+    /// Blocks that are still to be passed over.
+    pass: u32,
+}
+
 impl Compressor {
     pub fn new(compression: Compression) -> Result<Compressor> {
-        Ok(match compression {
-            Compression::None => Compressor::None,
-            Compression::Lz4 => Compressor::Lz4,
+        let codec = match compression {
+            Compression::None => Codec::None,
+            Compression::Lz4 => Codec::Lz4,
             Compression::Zstd(level) => {
                 let made = zstd::bulk::Compressor::new(level);
                 let refused =
                     |e| Error::OutOfSpace(format!("no memory to compress with zstd: {e}"));
-                Compressor::Zstd(Box::new(made.map_err(refused)?))
+                Codec::Zstd(Box::new(made.map_err(refused)?))
             }
+        };
+        let (misses, pass) = (0, 0);
+        Ok(Compressor {
+            codec,
+            misses,
+            pass,
         })
+    }
+
+    /// One that does not compress.
+    pub fn plain() -> Compressor {
+        Compressor {
+            codec: Codec::None,
+            misses: 0,
+            pass: 0,
+        }
     }
 
     /// The bytes to store and how they are compressed.
     pub fn compress(&mut self, payload: &[u8]) -> (Vec<u8>, u8) {
-        let (small, tag) = match self {
-            Compressor::None => return (payload.to_vec(), TAG_NONE),
-            Compressor::Lz4 => (Some(lz4_flex::block::compress(payload)), TAG_LZ4),
+        if self.pass > 0 {
+            self.pass -= 1;
+            return (payload.to_vec(), TAG_NONE);
+        }
+        let (small, tag) = match &mut self.codec {
+            Codec::None => return (payload.to_vec(), TAG_NONE),
+            Codec::Lz4 => (Some(lz4_flex::block::compress(payload)), TAG_LZ4),
             // It fails only for want of memory; the block can do without.
-            Compressor::Zstd(zstd) => (zstd.compress(payload).ok(), TAG_ZSTD),
+            Codec::Zstd(zstd) => (zstd.compress(payload).ok(), TAG_ZSTD),
         };
         match small {
             Some(small)
                 if small.len() <= payload.len() - payload.len() / 8
                     && small.len() < payload.len() =>
             {
+                self.misses = 0;
                 (small, tag)
             }
-            _ => (payload.to_vec(), TAG_NONE),
+            _ => {
+                self.misses += 1;
+                if self.misses > TRIES {
+                    let doubled = 1 << (self.misses - TRIES).min(PASSED_MAX.ilog2());
+                    self.pass = PASSED_MAX.min(doubled);
+                }
+                (payload.to_vec(), TAG_NONE)
+            }
         }
     }
 }
@@ -175,6 +218,30 @@ mod tests {
             let mut compressor = Compressor::new(compression).unwrap();
             assert_eq!(compressor.compress(&payload), (payload.clone(), TAG_NONE));
             assert_eq!(compressor.compress(&[]), (vec![], TAG_NONE));
+        }
+    }
+
+    #[test]
+    fn blocks_are_passed_over_only_where_they_did_not_shrink() {
+        let mut rng = Rng::new(3);
+        let noise: Vec<u8> = (0..4096).map(|_| rng.next_u64().to_le_bytes()[0]).collect();
+        let text = vec![b'a'; 4096];
+        let mut compressor = Compressor::new(Compression::Lz4).unwrap();
+        for _ in 0..1000 {
+            assert_eq!(compressor.compress(&noise).1, TAG_NONE);
+        }
+        // Something that shrinks is seen soon, and then every one.
+        let stored = (0..100).map(|_| compressor.compress(&text).1);
+        let tags: Vec<u8> = stored.collect();
+        let first = tags.iter().position(|tag| *tag == TAG_LZ4).unwrap();
+        assert!((1..=32).contains(&first), "{first}");
+        assert!(tags[first..].iter().all(|tag| *tag == TAG_LZ4));
+        // A few that do not shrink between others cost those nothing.
+        for _ in 0..50 {
+            for _ in 0..TRIES {
+                compressor.compress(&noise);
+            }
+            assert_eq!(compressor.compress(&text).1, TAG_LZ4);
         }
     }
 

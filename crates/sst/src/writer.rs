@@ -370,7 +370,7 @@ impl TableWriter {
             properties,
             ..
         } = self;
-        let mut plain = Compressor::None;
+        let mut plain = Compressor::plain();
         let data_end = out.len();
         let mut put = |kind, payload: &[u8], compressor: &mut Compressor| {
             let mut sealing = Sealing::new(kind, payload, compressor);

@@ -189,6 +189,48 @@ fn a_table_read_in_vain_is_compacted_if_that_helps() {
     assert!(picked > 1000 || seeds(0..2).len() == 1, "{picked}");
 }
 
+#[test]
+fn runs_are_as_long_as_they_can_be() {
+    let mut longest = 0;
+    for seed in seeds(0..300) {
+        let _replay = Replay("-p thermocline-compaction runs_are_as_long", seed);
+        let mut rng = Rng::new(seed);
+        let keys: Vec<[u8; 1]> = (0..40).map(|n| [n]).collect();
+        let table = |rng: &mut Rng| {
+            let first = rng.below(39);
+            let last = (first + 1 + rng.below(4)).min(39);
+            let range = match rng.one_in(2) {
+                true => KeyRange::inclusive(&keys[first], &keys[last]),
+                false => KeyRange::until(&keys[first], &keys[last]),
+            };
+            Table {
+                file: FileId(1),
+                range,
+                bytes: 1,
+                smallest_seqno: SeqNo(1),
+                largest_seqno: SeqNo(1),
+                has_tombstones: false,
+            }
+        };
+        let tables: Vec<Table<'_>> = (0..rng.below(30)).map(|_| table(&mut rng)).collect();
+        let runs = runs(&tables);
+        let covered: Vec<usize> = runs.iter().cloned().flatten().collect();
+        assert!(covered.into_iter().eq(0..tables.len()));
+        let meets = |n: usize, within: std::ops::Range<usize>| {
+            tables[within]
+                .iter()
+                .any(|t| t.range.overlaps(&tables[n].range))
+        };
+        for run in &runs {
+            longest = longest.max(run.len());
+            assert!(run.clone().all(|n| !meets(n, run.start..n)), "{runs:?}");
+            let next = run.end;
+            assert!(next == tables.len() || meets(next, run.clone()), "{runs:?}");
+        }
+    }
+    assert!(longest > 3 || seeds(0..2).len() == 1);
+}
+
 fn level(tables: &[(&'static [u8], &'static [u8], u64)]) -> Vec<Table<'static>> {
     let table = |&(first, last, bytes): &(&'static [u8], &'static [u8], u64)| Table {
         file: FileId(1),

@@ -3,12 +3,14 @@
 
 mod faults;
 mod jobs;
+mod outputs;
 mod ranges;
 
 use std::path::Path;
 
 use thermocline_base::CfId;
 use thermocline_base::options::Options;
+use thermocline_base::planted::{Bug, plant};
 use thermocline_testkit::{Replay, Rng, seeds};
 use thermocline_version::Level;
 
@@ -246,6 +248,28 @@ fn whatever_is_compacted_reads_as_before() {
         enough && all.side_by_side > 50 || seeds(0..2).len() == 1,
         "{all:?}"
     );
+}
+
+/// Runs stories with this bug until one goes wrong.
+fn is_caught(bug: Bug) -> bool {
+    (0..10).any(|seed| {
+        let story = || {
+            let _bug = plant(bug);
+            let mut rng = Rng::new(seed);
+            let mut story = Story::begin(tiny());
+            for _ in 0..2500 {
+                story.step(&mut rng);
+            }
+        };
+        std::panic::catch_unwind(story).is_err()
+    })
+}
+
+#[test]
+fn leaving_too_much_out_is_caught() {
+    assert!(is_caught(Bug::CompactionForgetsBelow));
+    assert!(is_caught(Bug::PurgePastReader));
+    assert!(is_caught(Bug::UnlinkBeforeEdit));
 }
 
 #[test]

@@ -124,6 +124,10 @@ fn with_fault(fault: Fault, op: Option<Op>, at: u64, repeat: Repeat) -> bool {
         compact(&engine).unwrap();
         check(&engine, &model);
         assert_eq!(levels(&engine)[0], 0);
+        // Nothing is left of what failed.
+        engine.reclaim().unwrap();
+        let version = engine.inner.view.load().tables.version().clone();
+        assert_eq!(version.file_count(), sst_files(&faulty.world()));
     }
     let world = faulty.killed();
     let again = Engine::open(world.clone(), Path::new("/db"), tiny()).unwrap();

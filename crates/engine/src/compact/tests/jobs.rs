@@ -174,7 +174,11 @@ fn closing_ends_a_job_and_leaves_everything_as_before() {
     let (closer, handle) = (engine.clone(), closing.clone());
     *clock.call.lock().unwrap() = Some(Box::new(move || {
         let engine = closer.clone();
-        let thread = std::thread::spawn(move || engine.close().unwrap());
+        let thread = std::thread::spawn(move || {
+            engine.close().unwrap();
+            // It has waited.
+            assert_eq!(engine.inner.compaction_use().running, 0);
+        });
         handle.set(thread).unwrap();
         while !closer.inner.closed.load(crate::sync::Ordering::SeqCst) {
             std::thread::yield_now();

@@ -1,0 +1,257 @@
+//! Range tombstones on their way through a merge: cut where tables are, and gone where they are needless.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use thermocline_base::{Kind, SeqNo};
+use thermocline_compaction::RangeTombstone;
+use thermocline_compaction::merge::Source;
+use thermocline_compaction::output::Cutter;
+use thermocline_compaction::retain::{Moments, RangesBelow};
+use thermocline_sst::{Creation, KeyRef, TableWriter, Value, WriteOptions};
+use thermocline_version::{Change, Place, TableRef, VersionEdit};
+
+use super::*;
+use crate::compact::input::{Input, RunInput};
+use crate::compact::outputs::{Outputs, Recipe, reference};
+use crate::sync::lock;
+
+/// Keys of two letters, and the longest first one behind all.
+fn key(n: usize) -> Vec<u8> {
+    let digit = |n: usize| b'a' + u8::try_from(n % 16).unwrap();
+    vec![digit(n / 16), digit(n)]
+}
+
+const KEYS: usize = 255;
+
+/// One table with these, of seqnos from `first` on.
+fn table(engine: &Engine, rng: &mut Rng, first: u64, all: &mut All) -> Arc<TableRef> {
+    let inner = &*engine.inner;
+    let file = loop {
+        match lock(&inner.versions).pin_output(thermocline_version::FileKind::Table) {
+            Some(file) => break file,
+            None => {
+                let mut manifest = lock(&inner.manifest);
+                let more = lock(&inner.versions).reservation(manifest.state(), 64);
+                inner.append(&mut manifest, &more).unwrap();
+            }
+        }
+    };
+    let (path, identity) = (
+        inner.table_files.path(file),
+        inner.table_files.identity(file),
+    );
+    let storage = &*inner.table_files.storage;
+    let options = WriteOptions::default();
+    let mut table = TableWriter::create(storage, &path, identity, CfId::DEFAULT, options).unwrap();
+    let mut seqno = first;
+    let mut entries = BTreeMap::new();
+    for _ in 0..rng.below(60) {
+        entries.insert(key(rng.below(KEYS)), (seqno, rng.one_in(5)));
+        seqno += 1;
+    }
+    for (key, (seqno, delete)) in &entries {
+        let (kind, value) = match delete {
+            true => (Kind::Delete, vec![]),
+            false => (Kind::Put, vec![7; 40]),
+        };
+        table
+            .add(KeyRef::new(key, SeqNo(*seqno)), kind, Value::Inline(&value))
+            .unwrap();
+        all.entries.push((key.clone(), *seqno, kind));
+    }
+    let mut tombstones = Vec::new();
+    for _ in 0..1 + rng.below(12) {
+        let start = rng.below(KEYS - 1);
+        let end = start + 1 + rng.below(KEYS - start - 1);
+        tombstones.push((key(start), std::cmp::Reverse(seqno), key(end)));
+        seqno += 1;
+    }
+    tombstones.sort();
+    for (start, seqno, end) in tombstones {
+        let seqno = SeqNo(seqno.0);
+        table
+            .add(
+                KeyRef::new(&start, seqno),
+                Kind::RangeDelete,
+                Value::Inline(&end),
+            )
+            .unwrap();
+        all.tombstones.push(RangeTombstone { start, end, seqno });
+    }
+    assert!(seqno <= first + 100);
+    Arc::new(reference(file, table.finish().unwrap()))
+}
+
+#[derive(Default)]
+struct All {
+    entries: Vec<(Vec<u8>, u64, Kind)>,
+    tombstones: Vec<RangeTombstone>,
+}
+
+/// What is in these tables. Each must lie within what its reference says.
+fn contents(engine: &Engine, tables: &[Arc<TableRef>]) -> All {
+    let mut all = All::default();
+    for table in tables {
+        let read = Cell::new(0);
+        let run = RunInput::new(&engine.inner.table_files, vec![table.clone()], &read);
+        for tombstone in run.tombstones().unwrap() {
+            assert!(tombstone.start.as_slice() >= table.range.smallest());
+            assert!(tombstone.end.as_slice() <= table.range.largest());
+            all.tombstones.push(tombstone);
+        }
+        let mut input = Input::Run(Box::new(run));
+        input.seek(b"", SeqNo::MAX).unwrap();
+        while let Some(head) = input.head() {
+            assert!(table.range.contains(head.user_key));
+            all.entries
+                .push((head.user_key.to_vec(), head.seqno.0, head.kind));
+            input.advance().unwrap();
+        }
+    }
+    all
+}
+
+/// Of each key the seqnos of the range tombstones over it.
+fn over(tombstones: &[RangeTombstone]) -> Vec<Vec<u64>> {
+    let over = |n: usize| {
+        let key = key(n);
+        let covers = |t: &&RangeTombstone| t.start <= key && key < t.end;
+        let mut seqnos: Vec<u64> = tombstones
+            .iter()
+            .filter(covers)
+            .map(|t| t.seqno.0)
+            .collect();
+        seqnos.sort_unstable();
+        seqnos.dedup();
+        seqnos
+    };
+    (0..KEYS).map(over).collect()
+}
+
+#[test]
+fn range_tombstones_are_cut_where_tables_are() {
+    let mut tables_max = 0;
+    for seed in seeds(0..60) {
+        let _replay = Replay("-p thermocline-engine range_tombstones_are_cut", seed);
+        let mut rng = Rng::new(seed);
+        let engine = open(&Machine::new(PM), &tiny());
+        let inner = &*engine.inner;
+        let mut all = All::default();
+        let tables: Vec<_> = (0..3)
+            .map(|n| table(&engine, &mut rng, 100 * n, &mut all))
+            .collect();
+        let read = Cell::new(0);
+        let inputs = tables.iter().rev();
+        let inputs = inputs.map(|t| RunInput::new(&inner.table_files, vec![t.clone()], &read));
+        let inputs: Vec<_> = inputs.collect();
+        let tombstones = inputs
+            .iter()
+            .flat_map(|run| run.tombstones().unwrap())
+            .collect();
+        let mut outputs = Outputs::default();
+        let options = thermocline_compaction::output::OutputOptions {
+            target_bytes: 100 + rng.below(2000) as u64,
+            ..Default::default()
+        };
+        let recipe = Recipe {
+            place: Place::new(CfId::DEFAULT, Level(1)),
+            options: inner
+                .compactions
+                .shape
+                .write_options(1, 6, Creation::Compaction),
+            cutter: Cutter::new(options, vec![key(77)], vec![]),
+            // Every seqno may be asked for: all of it stays.
+            moments: Moments::new(vec![], SeqNo::ZERO),
+            tombstones,
+            below: RangesBelow::default(),
+            settled: SeqNo::MAX,
+        };
+        let inputs = inputs
+            .into_iter()
+            .map(|run| Input::Run(Box::new(run)))
+            .collect();
+        inner
+            .write_outputs(inputs, recipe, &mut |_| Ok(()), &mut outputs)
+            .unwrap();
+        let written: Vec<_> = outputs
+            .tables
+            .iter()
+            .map(|(_, table)| table.clone())
+            .collect();
+        tables_max = tables_max.max(written.len());
+        for pair in written.windows(2) {
+            assert!(
+                pair[0].range.ends_before(pair[1].range.smallest()),
+                "{pair:?}"
+            );
+        }
+        let found = contents(&engine, &written);
+        all.entries.sort_by(|a, b| (&a.0, b.1).cmp(&(&b.0, a.1)));
+        let wanted: Vec<_> = all
+            .entries
+            .iter()
+            .filter(|(.., kind)| *kind == Kind::Put)
+            .collect();
+        let puts: Vec<_> = found
+            .entries
+            .iter()
+            .filter(|(.., kind)| *kind == Kind::Put)
+            .collect();
+        assert_eq!(puts, wanted);
+        assert_eq!(over(&found.tombstones), over(&all.tombstones));
+        assert!(found.tombstones.len() >= all.tombstones.len() / 3);
+    }
+    assert!(tables_max > 5 || seeds(0..2).len() == 1, "{tables_max}");
+}
+
+#[test]
+fn what_range_tombstones_cover_goes_and_they_go_after_it() {
+    for seed in seeds(0..20) {
+        let _replay = Replay("-p thermocline-engine what_range_tombstones_cover", seed);
+        let mut rng = Rng::new(seed);
+        let engine = open(&Machine::new(PM), &tiny());
+        let inner = &*engine.inner;
+        for n in 0..500u64 {
+            put(&engine, CfId::DEFAULT, b"visible", &n.to_be_bytes());
+        }
+        let mut all = All::default();
+        for n in 0..4 {
+            let table = table(&engine, &mut rng, 1 + 100 * n, &mut all);
+            let place = Place::new(CfId::DEFAULT, Level::ZERO);
+            let file = table.file;
+            let added = Change::TableAdded { place, table };
+            inner.edit(VersionEdit::from(added)).unwrap();
+            lock(&inner.versions).unpin_output(file);
+        }
+        {
+            let _writer = lock(&inner.writer);
+            inner.go_over_to_tables();
+        }
+        while inner.compact_once().unwrap() {}
+        let (from, to) = (
+            std::ops::Bound::Unbounded,
+            std::ops::Bound::Excluded(&b"v"[..]),
+        );
+        engine.compact(CfId::DEFAULT, (from, to)).unwrap();
+        let version = inner.view.load().tables.version().clone();
+        let tables: Vec<_> = version
+            .tables_of(CfId::DEFAULT)
+            .map(|(_, t)| t.clone())
+            .collect();
+        let found = contents(&engine, &tables);
+        assert_eq!(found.tombstones, []);
+        let newest = |n: usize| {
+            let of_key = all.entries.iter().filter(|(k, ..)| *k == key(n));
+            let newest = of_key.max_by_key(|(_, seqno, _)| *seqno)?;
+            let covered = over(&all.tombstones)[n]
+                .iter()
+                .any(|seqno| *seqno > newest.1);
+            (newest.2 == Kind::Put && !covered).then(|| newest.clone())
+        };
+        let wanted: Vec<_> = (0..KEYS).filter_map(newest).collect();
+        let of_keys = found.entries.into_iter().filter(|(key, ..)| key.len() == 2);
+        assert_eq!(of_keys.collect::<Vec<_>>(), wanted);
+    }
+}
