@@ -10,7 +10,7 @@ use thermocline_compaction::merge::Source;
 use thermocline_compaction::output::Cutter;
 use thermocline_compaction::retain::{Moments, RangesBelow};
 use thermocline_sst::{Creation, KeyRef, TableWriter, Value, WriteOptions};
-use thermocline_version::{Change, Place, TableRef, VersionEdit};
+use thermocline_version::{Change, FileKind, Place, TableRef, VersionEdit};
 
 use super::*;
 use crate::compact::input::{Input, RunInput};
@@ -29,14 +29,13 @@ const KEYS: usize = 255;
 fn table(engine: &Engine, rng: &mut Rng, first: u64, all: &mut All) -> Arc<TableRef> {
     let inner = &*engine.inner;
     let file = loop {
-        match lock(&inner.versions).pin_output(thermocline_version::FileKind::Table) {
-            Some(file) => break file,
-            None => {
-                let mut manifest = lock(&inner.manifest);
-                let more = lock(&inner.versions).reservation(manifest.state(), 64);
-                inner.append(&mut manifest, &more).unwrap();
-            }
+        let pinned = lock(&inner.versions).pin_output(FileKind::Table);
+        if let Some(file) = pinned {
+            break file;
         }
+        let mut manifest = lock(&inner.manifest);
+        let more = lock(&inner.versions).reservation(manifest.state(), 64);
+        inner.append(&mut manifest, &more).unwrap();
     };
     let (path, identity) = (
         inner.table_files.path(file),
