@@ -384,5 +384,6 @@ fn runtime_as_json(m: &Metrics) -> Value {
         "dram_limit_bytes": (runtime.dram_limit_bytes < u64::MAX).then_some(runtime.dram_limit_bytes),
         "dram_used_bytes": runtime.dram_used_bytes,
         "dram_held_bytes": runtime.dram_held_bytes,
+        "dram_charged_bytes": runtime.dram_charged_bytes,
     })
 }

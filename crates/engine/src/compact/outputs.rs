@@ -112,6 +112,8 @@ impl Inner {
         let cf = recipe.place.cf;
         let mut retain = Retain::new(recipe.moments, recipe.tombstones, recipe.below);
         let tombstones = retain.tombstones().to_vec();
+        // Memory that it takes, charged.
+        let mut work = self.table_files.work();
         let mut writing = Writing::new(self, recipe.place, recipe.options, recipe.cutter);
         let mut tombstones = tombstones.into_iter().peekable();
         let mut merge = Merge::new(inputs);
@@ -131,6 +133,9 @@ impl Inner {
             if seen.is_multiple_of(LOOK_EVERY) {
                 self.check_writable()?;
                 pace(outputs.bytes + writing.bytes())?;
+                if let Some((_, table)) = &writing.table {
+                    work.cover(table);
+                }
             }
             let key = head.user_key;
             let decision = match self.families.exists(cf, key) {

@@ -126,8 +126,10 @@ pub struct RuntimeMetrics {
     pub dram_limit_bytes: u64,
     /// DRAM that they use for indexes, those of closed stores that snapshots keep included.
     pub dram_used_bytes: u64,
-    /// DRAM that they use or have promised to writes.
+    /// DRAM that they use for indexes or have promised to writes.
     pub dram_held_bytes: u64,
+    /// DRAM that they use beside the indexes: for cached blocks, open tables and buffers.
+    pub dram_charged_bytes: u64,
 }
 
 impl Runtime {
@@ -224,6 +226,7 @@ impl Runtime {
             dram_limit_bytes: self.shared.budget.limit(),
             dram_used_bytes: self.shared.budget.used(),
             dram_held_bytes: self.shared.budget.held(),
+            dram_charged_bytes: self.shared.budget.charged(),
         }
     }
 

@@ -13,15 +13,15 @@ use std::path::{Path, PathBuf};
 use std::sync::{OnceLock, Weak};
 
 use thermocline_base::FileId;
-use thermocline_base::budget::{Account, Evict};
+use thermocline_base::budget::{Account, Charge, Evict};
 use thermocline_base::counter::Counters;
 use thermocline_base::options::Options;
 use thermocline_base::size::index;
 use thermocline_base::sync::SCHEDULED;
 use thermocline_env::Storage;
 use thermocline_env::direct::DeviceBytes;
-use thermocline_exec::{BufPool, DirectStorage};
-use thermocline_sst::{BlockCache, CacheUse, Identity, StoreCache, table_name};
+use thermocline_exec::{BufPool, DirectStorage, PIECE_BYTES};
+use thermocline_sst::{BlockCache, CacheUse, Identity, StoreCache, TableWriter, table_name};
 
 use super::open::{OpenTables, OpenUse};
 use crate::sync::Arc;
@@ -61,6 +61,19 @@ pub(crate) struct TableFiles {
     found: Counters<2>,
     /// Bytes that a cursor reads ahead, at most.
     ahead_bytes: u64,
+}
+
+/// What somebody who writes tables takes in DRAM, charged for as long as this is held. It cannot be
+/// refused, since indexes become smaller by it: cached blocks give way.
+#[derive(Debug)]
+pub(crate) struct Work(Charge);
+
+impl Work {
+    /// The table that is being written takes as much as it does now.
+    pub fn cover(&mut self, table: &TableWriter) {
+        // Beside what it has collected, a piece is on its way.
+        self.0.grow_over(table.memory() + PIECE_BYTES as u64);
+    }
 }
 
 /// What the tables of a store get from its runtime.
@@ -107,6 +120,11 @@ impl TableFiles {
         account.add_evicting(weak.clone());
         account.budget().add_evicting(weak);
         files
+    }
+
+    /// Begins to charge for somebody who writes tables.
+    pub fn work(&self) -> Work {
+        Work(self.account.charge_over(PIECE_BYTES as u64))
     }
 
     pub fn path(&self, file: FileId) -> PathBuf {

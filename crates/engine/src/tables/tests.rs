@@ -8,6 +8,7 @@ use thermocline_env::Env;
 use thermocline_env::fault::{Fault, FaultStorage, Op};
 use thermocline_env::sim::SimFs;
 use thermocline_pm::SimPm;
+use thermocline_sst::{KeyRef, TableWriter, WriteOptions};
 use thermocline_testkit::{Replay, Rng, seeds};
 
 use super::*;
@@ -311,6 +312,43 @@ fn a_table_that_is_not_what_it_should_be_is_told_each_time_and_tried_again() {
         home.fs.install(&paths[0], whole);
         assert_eq!(get_len(&engine, 0).unwrap(), Some(300), "{what}");
     }
+}
+
+#[test]
+fn who_writes_tables_is_charged_and_cached_blocks_give_way() {
+    let mut home = Home::new();
+    home.options.dram = 2 << 20;
+    let engine = home.open();
+    load(&engine, 0..2000, 300);
+    for n in 0..2000 {
+        get_len(&engine, n).unwrap();
+    }
+    let (files, account) = (files(&engine), &engine.inner.account);
+    let before = account.charged();
+    assert!(before > 400_000, "{before}");
+    // Indexes take most of what there is.
+    let most = (2 << 20) - before - 100_000;
+    account
+        .promise(most, thermocline_base::budget::Spare::Keep)
+        .unwrap();
+    let path = Path::new("/db/scratch");
+    let identity = files.identity(FileId(900));
+    let options = WriteOptions::default();
+    let mut table = TableWriter::create(&*files.storage, path, identity, CF, options).unwrap();
+    let mut work = files.work();
+    for n in 0..1000 {
+        let key = KeyRef::new(&key(n), SeqNo(1)).to_owned();
+        let value = thermocline_sst::Value::Inline(&[1; 100]);
+        table.add(key.as_ref(), Kind::Put, value).unwrap();
+        work.cover(&table);
+        assert!(account.charged() >= table.memory() + (256 << 10));
+        assert!(account.held() + account.charged() <= 2 << 20);
+    }
+    assert!(table.memory() > 100_000 && account.charged() < before + table.memory());
+    let with = account.charged();
+    drop(work);
+    assert!(with - account.charged() > (256 << 10) + 100_000);
+    assert_eq!(account.over(), 0);
 }
 
 /// Invariant 15.8: whatever is written, flushed, read and held, what is in use is below the limits.
