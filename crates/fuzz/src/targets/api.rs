@@ -223,7 +223,7 @@ impl Life {
             let key = program.key();
             let family = self.family(&name)?;
             let rows = after.get_mut(&name).expect("it exists");
-            if program.byte() % 4 == 0 {
+            if program.byte().is_multiple_of(4) {
                 batch.delete(family.id, &key)?;
                 rows.remove(&key);
             } else {

@@ -221,7 +221,11 @@ fn damage_region(sample: &Sample, pm: &SimPm, at: usize, what: u8, bytes: &[u8])
             let line = at / 64 * 64;
             let from = usize::from(u16::from_le_bytes([bytes[0], bytes[1]])) * 64;
             for n in 0..64 {
-                let new = if what % 4 == 0 { 0 } else { before(from + n) };
+                let new = if what.is_multiple_of(4) {
+                    0
+                } else {
+                    before(from + n)
+                };
                 pm.rot((line + n) as u64, before(line + n) ^ new);
             }
         }

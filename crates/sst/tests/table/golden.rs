@@ -13,6 +13,7 @@ use crate::common::*;
 
 const TABLE: &str = include_str!("../golden/table-v1.txt");
 const BLOBS: &str = include_str!("../golden/blobs-v1.txt");
+const SHARED: &str = include_str!("../golden/table-v1-shared-keys.txt");
 const TWO_LEVELS: &str = include_str!("../golden/table-v1-two-levels.txt");
 const LZ4: &str = include_str!("../golden/table-v1-lz4.txt");
 const ZSTD: &str = include_str!("../golden/table-v1-zstd.txt");
@@ -318,6 +319,32 @@ fn a_table_of_two_levels_is_the_golden() {
     let root = meta_blocks(&bytes)[2].0;
     assert_eq!(bytes[root..root + 4], [1, 1, 0, 0]);
     golden::check("table of two levels", TWO_LEVELS, &draw(&bytes));
+}
+
+/// Of range tombstones, keys that stand before are not written again; this came later than the others.
+#[test]
+fn a_table_whose_range_tombstones_share_keys_is_the_golden() {
+    let range = |start: &[u8], end: &[u8], seqno| Tombstone {
+        start: start.to_vec(),
+        end: end.to_vec(),
+        seqno: SeqNo(seqno),
+    };
+    let contents = Contents {
+        entries: vec![Entry::put(b"key", 3, b"value")],
+        tombstones: vec![
+            range(b"aaaa", b"zzzz", 9),
+            range(b"aaaa", b"zzzz", 8),
+            range(b"aaaa", b"mm", 7),
+            range(b"bb", b"mm", 6),
+            range(b"bb", b"c", 5),
+        ],
+    };
+    let fs = fresh();
+    contents.write(&fs, 7, options()).unwrap();
+    let bytes = fs.contents(&path(7)).unwrap();
+    golden::check("table with shared keys", SHARED, &draw(&bytes));
+    fs.install(&path(7), &bytes_of(SHARED));
+    assert_same(&read_all(&fs, 7).unwrap(), &contents, "golden");
 }
 
 /// What compressors make of the same bytes may change from release to release; what was written once
