@@ -31,9 +31,10 @@ pub struct BatchEntry<'a> {
     pub kind: Kind,
     /// The column family.
     pub cf: CfId,
-    /// The user key.
+    /// The user key; of a range delete the first key.
     pub key: &'a [u8],
-    /// The value; empty for a delete.
+    /// The value; empty for a delete; of a range delete the first key behind, or empty if there is no
+    /// end.
     pub value: &'a [u8],
 }
 
@@ -71,6 +72,19 @@ impl WriteBatch {
     pub fn delete(&mut self, cf: CfId, key: &[u8]) -> Result<()> {
         check_key(key)?;
         self.push(Kind::Delete, cf, key, &[])
+    }
+
+    /// Adds "no key from `start` up to, and not with, `end` has a value", in the order of bytes, or "no
+    /// key from `start` on" without an `end`. It is of what was written before it, in this batch or
+    /// earlier. Where `start` and `end` are equal nothing is added.
+    ///
+    /// # Errors
+    /// As [`WriteBatch::put`]; [`Error::InvalidArgument`] if `end` lies before `start`.
+    pub fn delete_range(&mut self, cf: CfId, start: &[u8], end: Option<&[u8]>) -> Result<()> {
+        match checked_range(start, end)? {
+            Some(end) => self.push(Kind::RangeDelete, cf, start, end),
+            None => Ok(()),
+        }
     }
 
     /// Adds "the metadata of `cf` is `blob`".
@@ -164,6 +178,25 @@ pub fn check_key(key: &[u8]) -> Result<()> {
     Ok(())
 }
 
+/// Checks a range of keys and gives what a record of [`Kind::RangeDelete`] has as its value; `None` if
+/// no key lies within.
+///
+/// # Errors
+/// As [`check_key`], for either; [`Error::InvalidArgument`] if `end` lies before `start`.
+pub fn checked_range<'a>(start: &[u8], end: Option<&'a [u8]>) -> Result<Option<&'a [u8]>> {
+    check_key(start)?;
+    let Some(end) = end else {
+        return Ok(Some(&[]));
+    };
+    check_key(end)?;
+    if end < start {
+        return Err(Error::InvalidArgument(
+            "the end of the range to delete lies before its start".to_string(),
+        ));
+    }
+    Ok((start < end).then_some(end))
+}
+
 /// Checks a value against its limits.
 ///
 /// # Errors
@@ -227,6 +260,31 @@ mod tests {
         assert!(text.contains("65536") && text.contains("65537"), "{text}");
         assert_eq!(batch.len(), 1);
         assert!(limits::COLUMN_FAMILIES_MAX <= usize::from(CfId::METADATA.0));
+    }
+
+    #[test]
+    fn a_range_delete_says_where_it_ends_or_that_it_does_not() {
+        let mut batch = WriteBatch::new();
+        let cf = CfId::DEFAULT;
+        batch.delete_range(cf, b"a", Some(b"b")).unwrap();
+        batch.delete_range(cf, b"", None).unwrap();
+        for (start, end) in [(&b""[..], &b""[..]), (b"k", b"k")] {
+            batch.delete_range(cf, start, Some(end)).unwrap();
+        }
+        let entries: Vec<_> = batch.iter().map(|e| (e.kind, e.key, e.value)).collect();
+        let kind = Kind::RangeDelete;
+        assert_eq!(entries, [(kind, &b"a"[..], &b"b"[..]), (kind, b"", b"")]);
+        let long = vec![0xff; limits::KEY_LEN_MAX + 1];
+        for (start, end) in [
+            (&b"b"[..], &b"a"[..]),
+            (b"a", b""),
+            (b"a", &long),
+            (&long, &long),
+        ] {
+            let error = batch.delete_range(cf, start, Some(end)).unwrap_err();
+            assert_eq!(error.kind(), crate::ErrorKind::InvalidArgument);
+        }
+        assert_eq!(batch.len(), 2);
     }
 
     #[test]

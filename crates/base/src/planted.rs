@@ -81,6 +81,14 @@ bugs! {
     PartLeaksBehindLimit,
     /// A range tombstone covers its end.
     TombstoneCoversEnd,
+    /// A get takes the range tombstones of one moment and the record of another.
+    StaleTombstones,
+    /// Range tombstones count only in the generation or table that they are in.
+    TombstonesForgetBelow,
+    /// Replay puts no range tombstones into indexes.
+    ReplayForgetsTombstones,
+    /// A generation's range tombstones are never needed.
+    TombstonesNeverNeeded,
 }
 
 #[cfg(feature = "planted")]

@@ -60,7 +60,8 @@ pub enum Kind {
     Delete = 2,
     /// An operand to be merged with the value below (reserved; not written yet).
     Merge = 3,
-    /// All keys from this key up to the value have no value (reserved; not written yet).
+    /// All keys from this key up to, and not with, the value have no value: a range tombstone. Where
+    /// the value is empty, all keys from this key on. (No range ends before the empty key.)
     RangeDelete = 4,
 }
 

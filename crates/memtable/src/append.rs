@@ -313,6 +313,38 @@ mod tests {
             ],
         );
         golden::check("item", include_str!("../tests/golden/item-v1.txt"), &item);
+        let range = |value| BatchEntry {
+            kind: Kind::RangeDelete,
+            cf: CfId(2),
+            key: b"from",
+            value,
+        };
+        let ranges = [range(b"to"), range(b"")];
+        builder
+            .build(&grant(4352, 128), ranges.into_iter(), 9, 8)
+            .unwrap();
+        let ranges = golden::annotate(
+            &builder.bytes[ITEM_HEADER..],
+            &[
+                (4, "record 0: crc"),
+                (4, "seqno, low half"),
+                (2, "key length"),
+                (2, "column family"),
+                (4, "kind and value length"),
+                (4, "key: the start"),
+                (2, "value: the end"),
+                (2, "zeros"),
+                (4, "record 1: crc"),
+                (4, "seqno, low half"),
+                (2, "key length"),
+                (2, "column family"),
+                (4, "kind and value length"),
+                (4, "key: the start; no end"),
+                (36, "zeros to the line"),
+            ],
+        );
+        let expected = include_str!("../tests/golden/range-deletes-v1.txt");
+        golden::check("range-deletes", expected, &ranges);
         builder
             .build(&grant(4160, 64), [].into_iter(), 9, 8)
             .unwrap();

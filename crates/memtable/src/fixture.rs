@@ -48,27 +48,43 @@ pub(crate) fn generation(
     rows: &[Row<'_>],
     readers: &[u64],
 ) -> Memtable {
-    let chain = Chain::new(&[3; 16], id, 1, 17, 1);
+    let chain = chain(id);
     let mut writer = ChainWriter::new(space.clone(), chain, None);
     let memtable = Memtable::new(space.region().clone(), id, vec![chain]);
-    for &(cf, key, seqno, put) in rows {
-        let entry = BatchEntry {
-            kind: if put { Kind::Put } else { Kind::Delete },
-            cf: CfId(cf),
-            key,
-            value: if put { b"a value" } else { b"" },
-        };
-        let entries = std::iter::once(entry);
-        let bytes = item_bytes(entries.clone());
-        writer.ensure(bytes, Reserve::Keep).unwrap();
-        let grant = writer.grant(bytes);
-        let at = ItemBuilder::default()
-            .store(space.region(), &grant, entries, seqno, 0, Persist::Now)
-            .unwrap()[0];
-        let keep = || Registered(readers.iter().map(|&r| SeqNo(r)).collect());
-        memtable
-            .insert(CfId(cf), key, at, SeqNo(seqno), keep)
-            .unwrap();
+    for row in rows {
+        append(&mut writer, &memtable, *row, readers);
     }
     memtable
+}
+
+fn chain(id: u64) -> Chain {
+    Chain::new(&[3; 16], id, 1, 17, 1)
+}
+
+/// Adds a version to a generation, in a zone of its own.
+pub(crate) fn add(space: &Arc<Space>, memtable: &Memtable, row: Row<'_>, readers: &[u64]) {
+    let mut writer = ChainWriter::new(space.clone(), chain(memtable.generation()), None);
+    append(&mut writer, memtable, row, readers);
+}
+
+fn append(writer: &mut ChainWriter, memtable: &Memtable, row: Row<'_>, readers: &[u64]) {
+    let (cf, key, seqno, put) = row;
+    let entry = BatchEntry {
+        kind: if put { Kind::Put } else { Kind::Delete },
+        cf: CfId(cf),
+        key,
+        value: if put { b"a value" } else { b"" },
+    };
+    let entries = std::iter::once(entry);
+    let bytes = item_bytes(entries.clone());
+    writer.ensure(bytes, Reserve::Keep).unwrap();
+    let grant = writer.grant(bytes);
+    let region = memtable.region();
+    let at = ItemBuilder::default()
+        .store(region, &grant, entries, seqno, 0, Persist::Now)
+        .unwrap()[0];
+    let keep = || Registered(readers.iter().map(|&r| SeqNo(r)).collect());
+    memtable
+        .insert(CfId(cf), key, at, SeqNo(seqno), keep)
+        .unwrap();
 }

@@ -1,12 +1,66 @@
 //! Filling indexes from the write path.
 
 use thermocline_art::{Leaf, Moments, NewEntry};
-use thermocline_base::{CfId, Result, SeqNo};
+use thermocline_base::{BatchEntry, CfId, Kind, Result, SeqNo};
 use thermocline_pm::PmOff;
 
 use crate::table::Memtable;
 
 impl Memtable {
+    /// Puts a stored record into the index of its family: [`Memtable::insert`], or
+    /// [`Memtable::insert_range`].
+    ///
+    /// # Errors
+    /// As those.
+    #[inline]
+    pub fn insert_entry<M: Moments>(
+        &self,
+        entry: BatchEntry<'_>,
+        at: PmOff,
+        seqno: SeqNo,
+        moments: impl FnOnce() -> M,
+    ) -> Result<()> {
+        if entry.kind == Kind::RangeDelete {
+            return self.insert_range(entry.cf, entry.key, entry.value, seqno, moments);
+        }
+        self.insert(entry.cf, entry.key, at, seqno, moments)
+    }
+
+    /// Adds a range tombstone, whose record is stored: from `start` up to `end`, or without an end where
+    /// that is empty. Memory for it was promised ([`Memtable::promise_tombstones`]). `moments` as for
+    /// [`Memtable::insert`], under the lock of the family's range tombstones.
+    ///
+    /// # Errors
+    /// None, once the store is open.
+    pub fn insert_range<M: Moments>(
+        &self,
+        cf: CfId,
+        start: &[u8],
+        end: &[u8],
+        seqno: SeqNo,
+        moments: impl FnOnce() -> M,
+    ) -> Result<()> {
+        let end = (!end.is_empty()).then_some(end);
+        self.tombstones_or_new(cf)
+            .insert(start, end, seqno, moments)
+    }
+
+    /// As [`Memtable::insert_range`], where nobody reads the past and nothing was promised.
+    pub(crate) fn cover_newest(
+        &self,
+        cf: CfId,
+        start: &[u8],
+        end: &[u8],
+        seqno: SeqNo,
+    ) -> Result<()> {
+        let promised = self.tombstones_bound(1, (start.len() + end.len()) as u64, 0);
+        self.promise_tombstones(promised)?;
+        let nobody = || Nobody;
+        let inserted = self.insert_range(cf, start, end, seqno, nobody);
+        self.tombstones_added(promised);
+        inserted
+    }
+
     /// Puts a stored record into the index of its family. Where the key is there already, `moments`
     /// is asked, under the lock of the key's place, for those at which somebody may still read:
     /// `visible` among them, and all that `visible` may become before a later insert.
@@ -39,5 +93,14 @@ impl Memtable {
             entry.with_version(seqno, leaf, present, &moments).map(Some)
         })?;
         Ok(())
+    }
+}
+
+/// No reader of the past.
+struct Nobody;
+
+impl Moments for Nobody {
+    fn any_in(&self, _from: SeqNo, _to: SeqNo) -> bool {
+        false
     }
 }

@@ -2,7 +2,7 @@
 //! again (design §5, §6; LogFree §3.1-3.2, FlatLSM §4.2).
 //!
 //! # Vocabulary
-//! A **record** is one change of one key. An **item** is a group of records that become durable
+//! A **record** is one change of one key, or of all keys of a range. An **item** is a group of records that become durable
 //! together. A **chain** is the sequence of items that one incarnation writes into one generation;
 //! it fills zone after zone. An **incarnation** is one opening of the database for writing. A
 //! **generation** (memtable generation) is what is indexed, sealed and one day evacuated together;
@@ -32,7 +32,9 @@
 //!    change from then on.
 //! 5. **The newest version that a reader may see stays.** An insert keeps, of each key, the newest
 //!    version at or below `visible` and below every registered reader (`art::versions`).
-//! 6. **What is needed stays.** A generation may go once nobody needs a version in it (`needed`), and
+//! 6. **Range tombstones are in the order of records.** Each has its seqno, like a record of a key; of a key in
+//!    this generation whichever is newer counts, and older generations are hidden (`tombstones`).
+//! 7. **What is needed stays.** A generation may go once nobody needs a version in it (`needed`), and
 //!    nobody holds its memtable.
 //!
 //! # Crash argument of the append
@@ -60,6 +62,7 @@ mod replay;
 mod scan;
 mod stage;
 mod table;
+mod tombstones;
 mod walk;
 
 pub use append::{ChainWriter, Grant, ItemBuilder, Persist, WriterState};
@@ -71,6 +74,7 @@ pub use replay::{Stretch, replay};
 pub use scan::{Direction, ScanEntry};
 pub use stage::{Stage, Staged};
 pub use table::{Lookup, Memtable, RecordRef};
+pub use tombstones::{Cover, Fragment};
 pub use walk::{ChainEnd, ItemRef, WalkOutcome, walk_incarnation};
 
 thermocline_base::sites! {

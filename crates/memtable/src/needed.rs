@@ -8,6 +8,10 @@
 //! except for a tombstone in the oldest generation: it hides nothing. What belongs to a column family
 //! that was dropped is not needed at all.
 //!
+//! A range tombstone over the key is a version of it like others. It is needed as such while somebody may
+//! be answered with it at any of its keys, unless it is in the oldest generation. Whether there is anything
+//! that it hides is not looked for.
+//!
 //! # Once not needed, never needed again
 //! 1. Readers register at what is visible, which only rises: nobody comes into `s..n`.
 //! 2. If the generation of `n` goes, that is because `n` is not needed either: there is an `m` that
@@ -18,16 +22,18 @@
 //! checks at different times found may be put together.
 //!
 //! # What the index knows
-//! Versions that nobody needed have been trimmed from the indexes, so that the next newer version
+//! Versions that nobody needed have been trimmed from the indexes, and range tombstones painted over, so that the next newer version
 //! found may be newer than `n`. That errs on the safe side, and hardly ever at all: `n` was trimmed
 //! because no reader was registered behind it, and none came since.
 
 use std::ops::{Bound, ControlFlow};
 
 use thermocline_art::{Direction, Entry, Moments};
+use thermocline_base::planted::{Bug, active};
 use thermocline_base::{CfId, Kind, Result, SeqNo};
 
 use crate::table::Memtable;
+use crate::tombstones::Cover;
 
 /// Where a check goes on: a family, and a bound in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -100,12 +106,19 @@ impl Memtable {
         around: Neighbours<'_>,
     ) -> Result<Checked> {
         let mut left = limit;
-        for (cf, tree) in self.trees_from(from.cf) {
+        for (cf, index) in self.indexes_from(from.cf) {
             let bound = match &from.from {
                 bound if cf == from.cf => bound.as_ref().map(Vec::as_slice),
                 _ => Bound::Unbounded,
             };
+            if bound == Bound::Unbounded && self.needs_tombstone(cf, readers, around) {
+                return Ok(Checked::Needed(Position {
+                    cf,
+                    from: Bound::Unbounded,
+                }));
+            }
             let mut stopped = None;
+            let tree = &index.tree;
             let guard = tree.pin();
             tree.scan(&guard, bound, Direction::Forward, self.records(), |entry| {
                 let here = |from| Some(Position { cf, from });
@@ -115,7 +128,7 @@ impl Memtable {
                 let needed = (readers.exists)(cf, &key)
                     && (self.needs_past(entry, readers)
                         || !hides_nothing
-                            && match next_newer(cf, &key, around.newer)? {
+                            && match self.next_newer(cf, &key, newest.seqno, around.newer)? {
                                 None => true,
                                 Some(next) => readers.need(newest.seqno, next),
                             });
@@ -137,11 +150,74 @@ impl Memtable {
         Ok(Checked::Nothing)
     }
 
+    /// Whether a range tombstone of family `cf` is needed.
+    fn needs_tombstone(&self, cf: CfId, readers: Readers<'_>, around: Neighbours<'_>) -> bool {
+        let covers = self.covers(cf);
+        if covers.is_empty()
+            || around.is_oldest
+            || active(Bug::TombstonesNeverNeeded)
+            || !(readers.exists)(cf, &[])
+        {
+            return false;
+        }
+        let newer: Vec<Vec<Cover>> = around.newer.iter().map(|m| m.covers(cf)).collect();
+        let mut fragments = covers.iter().flat_map(|cover| cover.fragments());
+        fragments.any(|fragment| {
+            let Some(seqno) = fragment.over else {
+                return false;
+            };
+            // Over each of its keys there must be a newer one.
+            let mut key = fragment.start;
+            loop {
+                let later = std::iter::once(&covers).chain(&newer);
+                let Some((next, end)) = next_over(later, key, seqno) else {
+                    return true;
+                };
+                if readers.need(seqno, next) {
+                    return true;
+                }
+                match (end, fragment.end) {
+                    (None, _) => return false,
+                    (Some(end), Some(last)) if end >= last => return false,
+                    (Some(end), _) => key = end,
+                }
+            }
+        })
+    }
+
     /// Whether a version behind the newest of a list is needed.
     fn needs_past(&self, entry: Entry<'_>, readers: Readers<'_>) -> bool {
         let list = entry.list().unwrap_or_default();
         list.windows(2)
             .any(|pair| readers.need(pair[1].seqno, pair[0].seqno))
+    }
+
+    /// The next write over a key behind `seqno`, that of its newest version here: a range tombstone in
+    /// this generation, or the oldest version or range tombstone in the first of these generations, oldest
+    /// first, that has one.
+    fn next_newer(
+        &self,
+        cf: CfId,
+        key: &[u8],
+        seqno: SeqNo,
+        newer: &[&Memtable],
+    ) -> Result<Option<SeqNo>> {
+        if let Some(next) = self.oldest_over(cf, key, seqno) {
+            return Ok(Some(next));
+        }
+        for memtable in newer {
+            let version = memtable.oldest_version(cf, key)?;
+            let over = memtable.oldest_over(cf, key, seqno);
+            if let Some(next) = version.into_iter().chain(over).min() {
+                return Ok(Some(next));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The oldest range tombstone over a key in this generation that is newer than `seqno`.
+    fn oldest_over(&self, cf: CfId, key: &[u8], seqno: SeqNo) -> Option<SeqNo> {
+        self.index(cf)?.tombstones()?.oldest_over(key, seqno)
     }
 
     /// The seqno of the oldest version of a key in this generation.
@@ -160,15 +236,16 @@ impl Memtable {
     }
 }
 
-/// The seqno of the oldest version of a key in the first of these generations, oldest first, that has
-/// one.
-fn next_newer(cf: CfId, key: &[u8], newer: &[&Memtable]) -> Result<Option<SeqNo>> {
-    for memtable in newer {
-        if let Some(seqno) = memtable.oldest_version(cf, key)? {
-            return Ok(Some(seqno));
-        }
-    }
-    Ok(None)
+/// The first range tombstone over `key` that is newer than `seqno`, in the covers of several generations,
+/// oldest first; and up to where it is that.
+fn next_over<'a>(
+    generations: impl IntoIterator<Item = &'a Vec<Cover>>,
+    key: &[u8],
+    seqno: SeqNo,
+) -> Option<(SeqNo, Option<&'a [u8]>)> {
+    let covers = generations.into_iter().flatten();
+    let mut over = covers.map(|cover| cover.fragment(key));
+    over.find_map(|fragment| Some((fragment.over.filter(|next| *next > seqno)?, fragment.end)))
 }
 
 #[cfg(test)]

@@ -5,11 +5,17 @@
 //! themselves that takes one number for each stretch.
 //!
 //! Of each key the newest record stays, in whatever order records come: nobody reads the past of a
-//! store that is being opened. So the indexes are the same however many threads there are.
+//! store that is being opened. Range tombstones are noted, and added when all are known, in the order of
+//! seqnos, in which each is added in the time that a bisection takes. So the indexes are the same however
+//! many threads there are.
+//!
+//! The values of records that are known to be durable are not read here. That of a range tombstone is: it
+//! decides what is hidden. So it is verified, and a range that ends before it begins is corruption.
 
 use thermocline_art::{Leaf, NewEntry};
+use thermocline_base::planted::{Bug, active};
 use thermocline_base::sync::{AtomicUsize, Mutex, Ordering, lock};
-use thermocline_base::{CfId, Result, SeqNo};
+use thermocline_base::{CfId, Error, Kind, Result, SeqNo};
 use thermocline_pm::{LINE, PmOff};
 
 use crate::format::RECORD_HEADER;
@@ -53,6 +59,7 @@ pub fn replay(
         .collect();
     let total = behind;
     let next = AtomicUsize::new(0);
+    let found = Mutex::new(Vec::new());
     // Takes one step after the other; tells where one failed.
     let work = || {
         loop {
@@ -61,11 +68,13 @@ pub fn replay(
                 return Ok(());
             }
             let to = (from + STEP).min(total);
-            replay_range(stretches, &ends, from..to, &admit).map_err(|error| (from, error))?;
+            replay_range(stretches, &ends, from..to, &admit, &found)
+                .map_err(|error| (from, error))?;
         }
     };
     if threads <= 1 || total <= STEP {
-        return work().map_err(|(_, error)| error);
+        work().map_err(|(_, error)| error)?;
+        return cover_all(stretches, found);
     }
     let failed = Mutex::new(None);
     std::thread::scope(|scope| {
@@ -82,8 +91,39 @@ pub fn replay(
             });
         }
     });
-    let failed = lock(&failed).take();
-    failed.map_or(Ok(()), |(_, error)| Err(error))
+    if let Some((_, error)) = lock(&failed).take() {
+        return Err(error);
+    }
+    cover_all(stretches, found)
+}
+
+/// A range tombstone that was met: its seqno, the stretch, and where it lies.
+type Found = (SeqNo, usize, PmOff);
+
+/// Adds all range tombstones.
+fn cover_all(stretches: &[Stretch<'_>], found: Mutex<Vec<Found>>) -> Result<()> {
+    let mut found = std::mem::take(&mut *lock(&found));
+    found.sort_unstable();
+    if active(Bug::ReplayForgetsTombstones) {
+        found.clear();
+    }
+    for (seqno, stretch, at) in found {
+        let memtable = stretches[stretch].memtable;
+        let record = memtable.record(at, true)?;
+        if !record.value.is_empty() && record.value <= record.key {
+            let place = memtable.region().path().display().to_string();
+            return Err(Error::corruption(
+                "a range tombstone ends before it begins",
+                place,
+                at.0,
+                "an end behind its start",
+                "one that is not",
+            ));
+        }
+        let cf = memtable.records().family(at)?;
+        memtable.cover_newest(cf, record.key, record.value, seqno)?;
+    }
+    Ok(())
 }
 
 /// Replays a range of the whole.
@@ -92,6 +132,7 @@ fn replay_range(
     ends: &[usize],
     range: std::ops::Range<usize>,
     admit: impl Fn(PmOff, CfId, &[u8]) -> Result<bool>,
+    found: &Mutex<Vec<Found>>,
 ) -> Result<()> {
     let mut at = range.start;
     let mut i = ends.partition_point(|&end| end <= at);
@@ -105,7 +146,7 @@ fn replay_range(
                 region.prefetch(ahead.at);
                 region.prefetch(ahead.at.plus(LINE));
             }
-            memtable.replay_item(item, &admit)?;
+            memtable.replay_item(item, &admit, |seqno, at| lock(found).push((seqno, i, at)))?;
         }
         (at, i) = (to, i + 1);
     }
@@ -117,12 +158,17 @@ impl Memtable {
         &self,
         item: &ItemRef,
         admit: impl Fn(PmOff, CfId, &[u8]) -> Result<bool>,
+        found: impl Fn(SeqNo, PmOff),
     ) -> Result<()> {
         let region = self.region();
         self.count_item_beside(u64::from(item.bytes), u64::from(item.count));
         each_record(region, item, |at, head, seqno| {
             let key = &region.bytes(at, head.head_len())?[RECORD_HEADER..];
             if !admit(at, CfId(head.cf), key)? {
+                return Ok(());
+            }
+            if head.kind() == Some(Kind::RangeDelete) {
+                found(SeqNo(seqno), at);
                 return Ok(());
             }
             self.keep_newest(CfId(head.cf), key, at, SeqNo(seqno))

@@ -65,7 +65,7 @@ impl Memtable {
 impl Memtable {
     /// The families of which it has records, ascending.
     pub fn families(&self) -> impl Iterator<Item = CfId> {
-        self.trees_from(CfId(0)).map(|(cf, _)| cf)
+        self.indexes_from(CfId(0)).map(|(cf, _)| cf)
     }
 
     /// Appends the records of up to `limit` keys of family `cf` to `out`, in ascending order of keys from

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use thermocline_base::budget::Account;
 use thermocline_base::planted::{Bug, active};
-use thermocline_base::{BatchEntry, CfId, Result, SeqNo};
+use thermocline_base::{BatchEntry, CfId, Kind, Result, SeqNo};
 use thermocline_halloc::{Reserve, Space, Zone};
 use thermocline_pm::PmOff;
 
@@ -138,8 +138,16 @@ impl<'a> Stage<'a> {
             .builder
             .store(region, &grant, entries.clone(), self.next, 0, persist)?;
         for ((entry, &at), number) in entries.zip(offsets).zip(self.next..) {
-            self.memtable
-                .keep_newest(entry.cf, entry.key, at, SeqNo(number))?;
+            match entry.kind {
+                Kind::RangeDelete => {
+                    let (start, end) = (entry.key, entry.value);
+                    self.memtable
+                        .cover_newest(entry.cf, start, end, SeqNo(number))?;
+                }
+                _ => self
+                    .memtable
+                    .keep_newest(entry.cf, entry.key, at, SeqNo(number))?,
+            }
         }
         let records = self.pending.len() as u64;
         self.memtable.count_item(bytes, records);
@@ -159,6 +167,14 @@ impl<'a> Stage<'a> {
     pub fn reserve_bound(&self, cf: CfId, updates: u64) -> u64 {
         // Of a key the newest record stays: there are no lists.
         self.memtable.reserve_bound(cf, updates, None)
+    }
+
+    /// Most DRAM in bytes that `count` range tombstones, whose keys have `key_bytes` bytes together, take
+    /// here.
+    pub fn tombstones_bound(&self, count: u64, key_bytes: u64) -> u64 {
+        // Each is promised alone before it is added.
+        let one = self.memtable.tombstones_bound(count.min(1), 0, 0);
+        self.memtable.tombstones_bound(count, key_bytes, 0) + one
     }
 
     /// The memtable of generation `generation`, whose chain this is, with the seqnos from `base` on.

@@ -4,12 +4,14 @@ use std::sync::{Arc, OnceLock};
 
 use thermocline_art::{Entry, KeySource, Leaf, NodeMemory, Slab, Tree};
 use thermocline_base::budget::Account;
+use thermocline_base::planted::{Bug, active};
 use thermocline_base::sync::{AtomicBool, AtomicU64, Ordering};
 use thermocline_base::{CfId, Error, Kind, Line, Result, SeqNo};
 use thermocline_pm::{LINE, PmOff, Region};
 
 use crate::chain::Chain;
 use crate::format::{RECORD_HEADER, RecordHeader, full_seqno, record_crc, seqno_low};
+use crate::tombstones::{self, Cover, Ledger, Tombstones};
 
 /// A record where it lies.
 #[derive(Debug, Clone, Copy)]
@@ -18,11 +20,11 @@ pub struct RecordRef<'a> {
     pub at: PmOff,
     /// Its place in the order of writes.
     pub seqno: SeqNo,
-    /// Put or delete.
+    /// What it says of the key.
     pub kind: Kind,
     /// The user key.
     pub key: &'a [u8],
-    /// The value; empty for a delete.
+    /// The value; empty for a delete; of a range delete where it ends ([`Kind::RangeDelete`]).
     pub value: &'a [u8],
 }
 
@@ -33,11 +35,28 @@ pub enum Lookup<'a> {
     Absent,
     /// A put or a delete: the answer.
     Record(RecordRef<'a>),
+    /// A range tombstone that is newer than any version here: the key has no value.
+    Covered,
 }
 
 const PAGE: usize = 256;
-/// Trees are boxed: most families of a page have none.
-type TreePage = Box<[OnceLock<Box<Tree>>]>;
+/// Indexes are boxed: most families of a page have none.
+type IndexPage = Box<[OnceLock<Box<Index>>]>;
+
+/// What a generation has of one family.
+#[derive(Debug)]
+pub(crate) struct Index {
+    pub tree: Tree,
+    tombstones: OnceLock<Box<Tombstones>>,
+}
+
+impl Index {
+    /// The range tombstones, if there has been one.
+    #[inline]
+    pub fn tombstones(&self) -> Option<&Tombstones> {
+        Some(self.tombstones.get()?)
+    }
+}
 
 /// One generation: its chains, and for each column family an index of its records.
 #[derive(Debug)]
@@ -45,8 +64,10 @@ pub struct Memtable {
     generation: u64,
     records: Records,
     memory: Arc<Slab>,
+    /// The DRAM of range tombstones.
+    ledger: Arc<Ledger>,
     /// Index by column family, in two levels, so that looking one up takes no lock.
-    trees: Box<[OnceLock<TreePage>]>,
+    indexes: Box<[OnceLock<IndexPage>]>,
     /// Every write changes it, while every other one reads what is beside it.
     filled: Line<Filled>,
     sealed: AtomicBool,
@@ -75,6 +96,11 @@ pub(crate) struct Records {
 impl Records {
     fn header(&self, at: PmOff) -> Result<RecordHeader> {
         Ok(RecordHeader::decode(self.region.bytes(at, RECORD_HEADER)?))
+    }
+
+    /// The family of the record at `at`.
+    pub(crate) fn family(&self, at: PmOff) -> Result<CfId> {
+        Ok(CfId(self.header(at)?.cf))
     }
 
     fn seqno(&self, header: &RecordHeader) -> SeqNo {
@@ -164,6 +190,17 @@ impl RecordRef<'_> {
     }
 }
 
+impl<'a> Lookup<'a> {
+    /// What it is under the newest range tombstone over the key.
+    fn under(self, newest: Option<SeqNo>) -> Lookup<'a> {
+        match (&self, newest) {
+            (_, None) => self,
+            (Lookup::Record(record), Some(newest)) if record.seqno > newest => self,
+            _ => Lookup::Covered,
+        }
+    }
+}
+
 impl Memtable {
     /// An empty memtable whose records lie in `chains`, in order of their bases.
     ///
@@ -183,7 +220,8 @@ impl Memtable {
                 origin,
             },
             memory: Arc::new(Slab::new()),
-            trees: (0..PAGE).map(|_| OnceLock::new()).collect(),
+            ledger: Arc::default(),
+            indexes: (0..PAGE).map(|_| OnceLock::new()).collect(),
             filled: Line::default(),
             sealed: AtomicBool::new(false),
             retired: AtomicBool::new(false),
@@ -194,6 +232,7 @@ impl Memtable {
     /// The memtable, still empty, with memory of its indexes that counts in `account`.
     pub fn charged_to(mut self, account: &Arc<Account>) -> Memtable {
         self.memory = Arc::new(Slab::charged_to(account.clone()));
+        self.ledger = Ledger::charged_to(account);
         self
     }
 
@@ -202,6 +241,11 @@ impl Memtable {
     pub(crate) fn adopt(&mut self, generation: u64, base: SeqNo) {
         self.generation = generation;
         self.records.chains[0].base = base.0;
+        for index in self.indexes.iter_mut().filter_map(OnceLock::get_mut) {
+            let indexes = index.iter_mut().filter_map(OnceLock::get_mut);
+            let tombstones = indexes.filter_map(|index| index.tombstones.get_mut());
+            tombstones.for_each(|tombstones| tombstones.adopt(base));
+        }
     }
 
     /// Its number.
@@ -285,53 +329,96 @@ impl Memtable {
 
     /// DRAM of its indexes in bytes, free blocks included.
     pub fn index_bytes(&self) -> u64 {
-        self.memory.usage().reserved_bytes
+        self.memory.usage().reserved_bytes + self.ledger.held()
     }
 
-    /// Most DRAM in bytes that `updates` more writes into family `cf` may take.
+    /// Most DRAM in bytes that `updates` more writes into family `cf` may take, range tombstones apart.
     pub fn reserve_bound(&self, cf: CfId, updates: u64, readers: Option<usize>) -> u64 {
-        self.tree_or_new(cf).reserve_bound(updates, readers)
+        self.index_or_new(cf).tree.reserve_bound(updates, readers)
+    }
+
+    /// Most DRAM in bytes that `count` more range tombstones may take, whose keys have `key_bytes` bytes
+    /// together; 0 for none. `readers` as for [`Memtable::reserve_bound`].
+    pub fn tombstones_bound(&self, count: u64, key_bytes: u64, readers: usize) -> u64 {
+        tombstones::bound(&self.ledger, count, key_bytes, readers)
+    }
+
+    /// Takes as much DRAM for range tombstones that a write under way will add: until
+    /// [`Memtable::tombstones_added`] says that it has.
+    ///
+    /// # Errors
+    /// Those of [`Account::take`]: none, once the store is open.
+    pub fn promise_tombstones(&self, bytes: u64) -> Result<()> {
+        self.ledger.promise(bytes)
+    }
+
+    /// A write that `bytes` were promised to has added its range tombstones.
+    pub fn tombstones_added(&self, bytes: u64) {
+        self.ledger.fulfil(bytes);
     }
 
     pub(crate) fn records(&self) -> &Records {
         &self.records
     }
 
+    pub(crate) fn index(&self, cf: CfId) -> Option<&Index> {
+        let page = self.indexes[usize::from(cf.0) / PAGE].get()?;
+        Some(page[usize::from(cf.0) % PAGE].get()?)
+    }
+
     pub(crate) fn tree(&self, cf: CfId) -> Option<&Tree> {
-        let tree = self.trees[usize::from(cf.0) / PAGE].get()?[usize::from(cf.0) % PAGE].get()?;
-        Some(tree)
+        Some(&self.index(cf)?.tree)
     }
 
     /// The indexes that there are, by family, from `cf` on.
-    pub(crate) fn trees_from(&self, cf: CfId) -> impl Iterator<Item = (CfId, &Tree)> {
-        let used = self.trees.iter().zip(0usize..);
+    pub(crate) fn indexes_from(&self, cf: CfId) -> impl Iterator<Item = (CfId, &Index)> {
+        let used = self.indexes.iter().zip(0usize..);
         let pages = used.filter_map(|(page, p)| Some((page.get()?, p * PAGE)));
-        let trees = pages.flat_map(|(page, first)| page.iter().zip(first..));
-        let made = trees.filter_map(|(tree, id)| Some((u16::try_from(id).ok()?, tree.get()?)));
-        made.map(|(id, tree)| (CfId(id), &**tree))
+        let all = pages.flat_map(|(page, first)| page.iter().zip(first..));
+        let made = all.filter_map(|(index, id)| Some((u16::try_from(id).ok()?, index.get()?)));
+        made.map(|(id, index)| (CfId(id), &**index))
             .skip_while(move |(id, _)| *id < cf)
     }
 
-    pub(crate) fn tree_or_new(&self, cf: CfId) -> &Tree {
-        let page = self.trees[usize::from(cf.0) / PAGE]
+    fn index_or_new(&self, cf: CfId) -> &Index {
+        let page = self.indexes[usize::from(cf.0) / PAGE]
             .get_or_init(|| (0..PAGE).map(|_| OnceLock::new()).collect());
-        page[usize::from(cf.0) % PAGE]
-            .get_or_init(|| Box::new(Tree::with_memory(self.memory.clone() as Arc<dyn NodeMemory>)))
+        page[usize::from(cf.0) % PAGE].get_or_init(|| {
+            Box::new(Index {
+                tree: Tree::with_memory(self.memory.clone() as Arc<dyn NodeMemory>),
+                tombstones: OnceLock::new(),
+            })
+        })
     }
 
-    /// The newest record of `key` that a reader at `seqno` may see.
+    pub(crate) fn tree_or_new(&self, cf: CfId) -> &Tree {
+        &self.index_or_new(cf).tree
+    }
+
+    pub(crate) fn tombstones_or_new(&self, cf: CfId) -> &Tombstones {
+        self.index_or_new(cf).tombstones.get_or_init(|| {
+            let seed = self.records.chains[0].seed;
+            Box::new(Tombstones::new(self.ledger.clone(), seed))
+        })
+    }
+
+    /// What a reader at `seqno` sees of `key`: the newest record, or that a range tombstone is newer.
     ///
     /// # Errors
     /// [`Error::Corruption`] if the record, or the one that may be the key's, is damaged.
     pub fn get(&self, cf: CfId, key: &[u8], seqno: SeqNo, verify: bool) -> Result<Lookup<'_>> {
-        let Some(tree) = self.tree(cf) else {
+        let Some(index) = self.index(cf) else {
             return Ok(Lookup::Absent);
         };
-        let guard = tree.pin();
-        let Some(entry) = tree.get(&guard, key, &self.records)? else {
-            return Ok(Lookup::Absent);
+        let guard = index.tree.pin();
+        let found = match index.tree.get(&guard, key, &self.records)? {
+            Some(entry) => self.resolve(entry, seqno, verify)?,
+            None => Lookup::Absent,
         };
-        self.resolve(entry, seqno, verify)
+        Ok(match index.tombstones() {
+            None => found,
+            Some(tombstones) => found.under(tombstones.newest_over(&tombstones.list(), key, seqno)),
+        })
     }
 
     /// As [`Memtable::get`], for a reader that takes whatever is visible and is not registered.
@@ -345,19 +432,73 @@ impl Memtable {
         visible: &AtomicU64,
         verify: bool,
     ) -> Result<Lookup<'_>> {
-        let Some(tree) = self.tree(cf) else {
+        let Some(index) = self.index(cf) else {
             return Ok(Lookup::Absent);
         };
-        let guard = tree.pin();
-        let Some(entry) = tree.get(&guard, key, &self.records)? else {
-            return Ok(Lookup::Absent);
+        let found = {
+            let guard = index.tree.pin();
+            match index.tree.get(&guard, key, &self.records)? {
+                Some(entry) => self.resolve_latest(entry, visible, verify)?.0,
+                None => Lookup::Absent,
+            }
         };
+        // Behind `visible`: see `tombstones`, invariant 3.
+        match index.tombstones() {
+            None => Ok(found),
+            Some(tombstones) => self.latest_under(index, tombstones, key, visible, verify),
+        }
+    }
+
+    /// As [`Memtable::get_latest`], in a family that has range tombstones here.
+    #[cold]
+    fn latest_under(
+        &self,
+        index: &Index,
+        tombstones: &Tombstones,
+        key: &[u8],
+        visible: &AtomicU64,
+        verify: bool,
+    ) -> Result<Lookup<'_>> {
+        loop {
+            let list = tombstones.list();
+            let guard = index.tree.pin();
+            let (found, seqno) = match index.tree.get(&guard, key, &self.records)? {
+                Some(entry) => self.resolve_latest(entry, visible, verify)?,
+                None => (Lookup::Absent, SeqNo(visible.load(Ordering::Acquire))),
+            };
+            if tombstones.is_still(&list) || active(Bug::StaleTombstones) {
+                return Ok(found.under(tombstones.newest_over(&list, key, seqno)));
+            }
+        }
+    }
+
+    /// The range tombstones of family `cf` that a reader at `seqno` sees, who is registered or sees all
+    /// that is visible; `None` if there are none.
+    pub fn cover(&self, cf: CfId, seqno: SeqNo) -> Option<Cover> {
+        self.index(cf)?.tombstones()?.as_of(seqno)
+    }
+
+    /// The range tombstones of family `cf` as of each moment that is kept, from the oldest one on. Each
+    /// of a sealed generation that somebody may still be answered with is in one of them.
+    pub fn covers(&self, cf: CfId) -> Vec<Cover> {
+        let tombstones = self.index(cf).and_then(Index::tombstones);
+        tombstones.map(Tombstones::versions).unwrap_or_default()
+    }
+
+    /// As [`Memtable::resolve`] at what is visible, and what that is.
+    #[inline]
+    fn resolve_latest(
+        &self,
+        entry: Entry<'_>,
+        visible: &AtomicU64,
+        verify: bool,
+    ) -> Result<(Lookup<'_>, SeqNo)> {
         // After the entry was read, not before. Writers keep, of each key, what is visible when
         // they write and what registered readers see; we are not registered, so by a `visible` that
         // is older than the entry we could get what was kept for an iterator, long outdated.
         // Partner: the release store after the last index insert of a group.
-        let seqno = visible.load(Ordering::Acquire);
-        self.resolve(entry, SeqNo(seqno), verify)
+        let seqno = SeqNo(visible.load(Ordering::Acquire));
+        Ok((self.resolve(entry, seqno, verify)?, seqno))
     }
 
     fn resolve(&self, entry: Entry<'_>, seqno: SeqNo, verify: bool) -> Result<Lookup<'_>> {

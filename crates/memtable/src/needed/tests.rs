@@ -25,15 +25,15 @@ fn readers(settled: u64, registered: &Registered) -> Readers<'_> {
 
 /// Who reads, and whether the generation is needed then.
 struct Case {
-    readers: &'static [u64],
+    readers: Vec<u64>,
     settled: u64,
     is_oldest: bool,
     needed: bool,
 }
 
-fn case(readers: &'static [u64], settled: u64, is_oldest: bool, needed: bool) -> Case {
+fn case(readers: &[u64], settled: u64, is_oldest: bool, needed: bool) -> Case {
     Case {
-        readers,
+        readers: readers.to_vec(),
         settled,
         is_oldest,
         needed,
@@ -226,4 +226,163 @@ fn what_belongs_to_a_dropped_family_is_not_needed() {
         let found = old.check_needed(&Position::default(), 10, readers, around);
         assert_eq!(found.unwrap() != Checked::Nothing, needed, "{gone:?}");
     }
+}
+
+/// Adds a range tombstone.
+fn delete_range(memtable: &Memtable, start: &[u8], end: &[u8], seqno: u64, readers: &[u64]) {
+    let keep = || Registered(readers.iter().map(|&r| SeqNo(r)).collect());
+    memtable
+        .insert_range(CfId(0), start, end, SeqNo(seqno), keep)
+        .unwrap();
+}
+
+#[test]
+fn a_range_tombstone_is_the_next_version_of_what_it_covers() {
+    let space = space();
+    // In its own generation, in the next one, and in one where the key has versions too.
+    for place in 0..4 {
+        let old = generation(&space, 1, &[(0, b"k", 5, true)], &[]);
+        let rows: &[Row<'_>] = match place {
+            2 => &[(0, b"k", 12, true)],
+            3 => &[(0, b"k", 7, true), (0, b"k", 12, true)],
+            _ => &[(0, b"x", 6, true)],
+        };
+        let new = generation(&space, 2, rows, &[8]);
+        let (to, seqno) = if place == 0 { (&old, 9) } else { (&new, 9) };
+        delete_range(to, b"j", b"l", seqno, &[]);
+        let next = if place == 3 { 7 } else { 9 };
+        let cases = [
+            case(&[], 9, true, false),
+            case(&[], next - 1, true, true),
+            case(&[4, next, 20], 20, true, false),
+            case(&[5], 20, true, true),
+            case(&[next - 1], 20, true, true),
+        ];
+        check(&old, &[&new], &cases);
+        // Over another key it says nothing.
+        let other = generation(&space, 3, &[(0, b"l", 5, true), (0, b"k", 6, true)], &[]);
+        check(&other, &[&new], &[case(&[], 20, true, true)]);
+    }
+}
+
+#[test]
+fn a_range_tombstone_is_needed_unless_it_hides_nothing_or_newer_ones_cover_it() {
+    let space = space();
+    let make = |readers: &[u64]| {
+        let old = generation(&space, 1, &[(0, b"k", 3, true)], &[]);
+        delete_range(&old, b"b", b"p", 5, readers);
+        old
+    };
+    let old = make(&[]);
+    let cases = [case(&[], 9, true, false), case(&[], 9, false, true)];
+    check(&old, &[], &cases);
+    // A newer one over a part, over all, in pieces, without an end.
+    type Range<'a> = (&'a [u8], &'a [u8]);
+    let pieces: [(&[Range<'_>], bool); 6] = [
+        (&[(b"c", b"p")], false),
+        (&[(b"b", b"o")], false),
+        (&[(b"b", b"p")], true),
+        (&[(b"a", b"g"), (b"g", b"z")], true),
+        (&[(b"a", b"g"), (b"h", b"z")], false),
+        (&[(b"", b"")], true),
+    ];
+    for (ranges, whole) in pieces {
+        let next = generation(&space, 2, &[(0, b"x", 8, true)], &[]);
+        let newest = generation(&space, 3, &[(0, b"x", 12, true)], &[]);
+        for (n, (start, end)) in ranges.iter().enumerate() {
+            let to = if n == 0 { &next } else { &newest };
+            delete_range(to, start, end, 10 + n as u64, &[]);
+        }
+        let last = 9 + ranges.len() as u64;
+        let cases = [
+            case(&[], 20, false, !whole),
+            case(&[], last - 1, false, true),
+            case(&[5], 20, false, true),
+            case(&[2, last, 15], 20, false, !whole),
+        ];
+        check(&old, &[&next, &newest], &cases);
+    }
+    // What is painted over in its own generation, and kept for a reader.
+    let old = make(&[]);
+    delete_range(&old, b"a", b"z", 7, &[6]);
+    let whole = generation(&space, 2, &[], &[]);
+    delete_range(&whole, b"a", b"z", 9, &[]);
+    let cases = [
+        case(&[6], 20, false, true),
+        case(&[2, 9], 20, false, false),
+        case(&[7], 20, false, true),
+        case(&[], 20, false, false),
+        case(&[], 8, false, true),
+    ];
+    check(&old, &[&whole], &cases);
+}
+
+/// Generations of one family made at random, against what each reader is answered without them.
+#[test]
+fn what_is_not_needed_changes_no_answer() {
+    use thermocline_testkit::Rng;
+    let mut rng = Rng::new(77);
+    let keys: Vec<Vec<u8>> = (b'a'..b'h').map(|letter| vec![letter]).collect();
+    let (mut dead, mut tombstones) = (0, 0);
+    for _ in 0..400 {
+        let space = space();
+        let mut seqno = 0;
+        let mut registered: Vec<u64> = (0..rng.below(3)).map(|_| rng.below(24) as u64).collect();
+        registered.sort_unstable();
+        let mut all: Vec<Memtable> = Vec::new();
+        for id in 1..=3 {
+            let memtable = generation(&space, id, &[], &[]);
+            all.push(memtable);
+            for _ in 0..rng.below(8) {
+                seqno += 1;
+                let memtable = all.last().unwrap();
+                let at = rng.below(keys.len());
+                if rng.below(3) == 0 {
+                    let end = keys.get(at + 1 + rng.below(4)).map_or(&[][..], |key| key);
+                    delete_range(memtable, &keys[at], end, seqno, &registered);
+                    continue;
+                }
+                let row = (0, &keys[at][..], seqno, rng.below(4) > 0);
+                fixture::add(&space, memtable, row, &registered);
+            }
+        }
+        let moments = Registered(registered.iter().map(|&r| SeqNo(r)).collect());
+        let oldest = &all[0];
+        let newer: Vec<&Memtable> = all[1..].iter().collect();
+        for is_oldest in [true, false] {
+            let around = Neighbours {
+                newer: &newer,
+                is_oldest,
+            };
+            let readers = readers(seqno, &moments);
+            let found = oldest.check_needed(&Position::default(), 100, readers, around);
+            if found.unwrap() != Checked::Nothing {
+                continue;
+            }
+            dead += 1;
+            tombstones += usize::from(!is_oldest && !oldest.covers(CfId(0)).is_empty());
+            // Below lies an older version of every key, unless it is the oldest.
+            let answer = |memtables: &[&Memtable], key: &[u8], at: u64| {
+                for memtable in memtables {
+                    match memtable.get(CfId(0), key, SeqNo(at), true).unwrap() {
+                        crate::Lookup::Absent => {}
+                        crate::Lookup::Covered => return None,
+                        crate::Lookup::Record(record) => {
+                            return (record.kind == Kind::Put).then_some(record.seqno);
+                        }
+                    }
+                }
+                (!is_oldest).then_some(SeqNo::ZERO)
+            };
+            let mut with: Vec<&Memtable> = all.iter().collect();
+            with.reverse();
+            let without = &with[..2];
+            for key in &keys {
+                for &at in registered.iter().chain([&seqno]) {
+                    assert_eq!(answer(&with, key, at), answer(without, key, at), "{at}");
+                }
+            }
+        }
+    }
+    assert!(dead > 50 && tombstones > 5, "{dead} {tombstones}");
 }

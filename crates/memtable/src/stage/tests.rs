@@ -25,13 +25,15 @@ fn chain(base: u64) -> Chain {
     Chain::new(&DB, 7, 1, 17, base)
 }
 
-/// A batch over two families in which keys come more than once, puts and deletes.
+/// A batch over two families in which keys come more than once, puts, deletes and range deletes.
 fn batch(records: u64) -> Vec<(Kind, CfId, Vec<u8>, Vec<u8>)> {
     let record = |n: u64| {
         let key = (n * 7919 % (records / 2 + 1)).to_be_bytes().to_vec();
         let cf = CfId(u16::try_from(n % 2).unwrap());
+        let end = (n * 7919 % (records / 2 + 1) + n % 9).to_be_bytes();
         match n % 5 {
             0 => (Kind::Delete, cf, key, Vec::new()),
+            1 if !n.is_multiple_of(9) => (Kind::RangeDelete, cf, key, end.to_vec()),
             _ => (Kind::Put, cf, key, vec![n.to_le_bytes()[0]; 300]),
         }
     };
@@ -59,11 +61,13 @@ fn read(
     for (_, cf, key, _) in batch {
         let record = match memtable.get(*cf, key, seqno, true).unwrap() {
             Lookup::Absent => None,
+            Lookup::Covered => Some((SeqNo::ZERO, Kind::RangeDelete, Vec::new())),
             Lookup::Record(record) => Some((record.seqno, record.kind, record.value.to_vec())),
         };
         found.push(format!("{cf:?} {key:?} {record:?}"));
     }
     for cf in [CfId(0), CfId(1)] {
+        found.extend(memtable.cover(cf, seqno).map(|cover| format!("{cover:?}")));
         let mut hits = Vec::new();
         let forward = Direction::Forward;
         let more = memtable.scan(cf, Bound::Unbounded, forward, seqno, 10_000, &mut hits);
@@ -124,22 +128,36 @@ fn a_staged_chain_has_the_seqnos_that_its_adoption_gives_it() {
         assert!(memtable.is_sealed() && memtable.generation() == 5);
         assert_eq!((memtable.base(), memtable.len()), (SeqNo(base), 400));
         // Of each key the last change of the batch, with the seqno of its place.
+        let mut covered = 0;
         for (n, (kind, cf, key, value)) in (0..).zip(&batch) {
-            let later = batch[n + 1..]
-                .iter()
-                .any(|(_, c, k, _)| (c, k) == (cf, key));
-            if later {
+            let of_key = |(kind, c, start, end): &(Kind, CfId, Vec<u8>, Vec<u8>)| {
+                c == cf
+                    && match kind {
+                        Kind::RangeDelete => start <= key && key < end,
+                        _ => start == key,
+                    }
+            };
+            if batch[n + 1..].iter().any(of_key) {
                 continue;
             }
             let at = SeqNo(base + n as u64);
-            let Lookup::Record(record) = memtable.get(*cf, key, SeqNo(last), true).unwrap() else {
-                panic!("{key:?} is missing");
+            let found = memtable.get(*cf, key, SeqNo(last), true).unwrap();
+            let record = match found {
+                Lookup::Record(record) => record,
+                Lookup::Covered if *kind == Kind::RangeDelete => {
+                    covered += 1;
+                    let cover = memtable.cover(*cf, SeqNo(last)).unwrap();
+                    assert_eq!(cover.newest_over(key), Some(at));
+                    continue;
+                }
+                found => panic!("{key:?} is {found:?}"),
             };
             assert_eq!(
                 (record.seqno, record.kind, record.value),
                 (at, *kind, &value[..])
             );
         }
+        assert!(covered > 20);
         // Before its first seqno there is nothing of it.
         let before = read(&memtable, &batch, SeqNo(base - 1));
         assert!(
@@ -231,7 +249,7 @@ fn a_record_larger_than_an_item_is_one_of_its_own() {
 
 #[test]
 fn a_batch_ends_where_memory_is_refused_and_goes_on_where_there_is_room_again() {
-    let batch = batch(4000);
+    let batch = batch(6000);
     let push = |account: &Arc<Account>| {
         let mut stage = Stage::new(&space(), chain(1), account, 4096);
         let full = entries(&batch).try_for_each(|entry| stage.push(entry));
