@@ -177,24 +177,35 @@ impl TablePart {
         self.upper().is_some_and(|upper| key >= upper)
     }
 
-    /// The newest range tombstone at or below `at` that covers `key`.
+    /// The newest range tombstone at or below `at` that covers `key`: its seqno.
     pub fn covered(&self, key: &[u8], at: SeqNo) -> Option<SeqNo> {
+        Some(self.covering(key, at)?.seqno)
+    }
+
+    /// The newest range tombstone at or below `at` that covers `key`, as the limits cut it.
+    pub fn covering(&self, key: &[u8], at: SeqNo) -> Option<RangeTombstone<'_>> {
         match self.holds(key) {
-            true => self.table.tombstones.newest_over(key, at),
+            true => self.cut(self.table.tombstones.newest_over(key, at)?),
             false => None,
         }
+    }
+
+    /// What of a range tombstone lies within the limits.
+    fn cut<'a>(&'a self, t: RangeTombstone<'a>) -> Option<RangeTombstone<'a>> {
+        let start = self.lower().map_or(t.start, |lower| lower.max(t.start));
+        let end = self.upper().map_or(t.end, |upper| upper.min(t.end));
+        (start < end).then_some(RangeTombstone { start, end, ..t })
     }
 
     /// The range tombstones as the limits cut them, by start, then newest first, as a
     /// [`crate::TableWriter`] takes them: of those that begin together and are equally new, the one that
     /// reaches furthest. They may overlap.
     pub fn range_tombstones(&self) -> impl Iterator<Item = RangeTombstone<'_>> {
-        let cut = self.table.range_tombstones().filter_map(|t| {
-            let start = self.lower().map_or(t.start, |lower| lower.max(t.start));
-            let end = self.upper().map_or(t.end, |upper| upper.min(t.end));
-            (start < end).then_some(RangeTombstone { start, end, ..t })
-        });
-        let mut cut: Vec<_> = cut.collect();
+        let mut cut: Vec<_> = self
+            .table
+            .range_tombstones()
+            .filter_map(|t| self.cut(t))
+            .collect();
         // Those that were cut at the lower limit begin together now.
         cut.sort_by(|a, b| {
             let newer_first = || (b.seqno, b.end).cmp(&(a.seqno, a.end));

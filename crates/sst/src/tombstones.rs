@@ -148,10 +148,10 @@ impl RangeTombstones {
     }
 
     /// The newest tombstone, at or below `at`, that covers `key`.
-    pub fn newest_over(&self, key: &[u8], at: SeqNo) -> Option<SeqNo> {
+    pub fn newest_over(&self, key: &[u8], at: SeqNo) -> Option<RangeTombstone<'_>> {
         let mut newest = None;
         self.visit(key, at, 0..self.spots.len(), &mut newest);
-        newest
+        newest.map(|n| self.get(n))
     }
 
     /// Looks for something newer than `newest` in a subtree; returns how many tombstones it looked at.
@@ -160,19 +160,20 @@ impl RangeTombstones {
         key: &[u8],
         at: SeqNo,
         range: Range<usize>,
-        newest: &mut Option<SeqNo>,
+        newest: &mut Option<usize>,
     ) -> usize {
         if range.is_empty() {
             return 0;
         }
         let middle = range.start.midpoint(range.end);
-        let newer = *newest < Some(self.spots[len_of(self.newest[middle])].seqno);
+        let so_far = newest.map(|n| self.spots[n].seqno);
+        let newer = so_far < Some(self.spots[len_of(self.newest[middle])].seqno);
         if !newer || self.get(len_of(self.furthest[middle])).end < key {
             return 1;
         }
         let tombstone = self.get(middle);
-        if tombstone.covers(key) && tombstone.seqno <= at {
-            *newest = (*newest).max(Some(tombstone.seqno));
+        if tombstone.covers(key) && tombstone.seqno <= at && so_far < Some(tombstone.seqno) {
+            *newest = Some(middle);
         }
         // Behind the middle are the later starts: nested tombstones are mostly newer there.
         let behind = match tombstone.start <= key {
@@ -311,7 +312,9 @@ mod tests {
                         &start[..] <= key && key < &end[..] && *seqno <= at
                     });
                     let newest = seen.map(|t| t.2).max();
-                    assert_eq!(set.newest_over(key, at), newest);
+                    let found = set.newest_over(key, at);
+                    assert_eq!(found.map(|t| t.seqno), newest);
+                    assert!(found.is_none_or(|t| t.covers(key)));
                     covered += u32::from(newest.is_some());
                 }
             }
@@ -335,6 +338,7 @@ mod tests {
                 let mut newest = None;
                 let looked_at = set.visit(key, SeqNo(1 << 20), 0..list.len(), &mut newest);
                 let covering = list.iter().filter(|t| &t.0[..] <= key && key < &t.1[..]);
+                let newest = newest.map(|n| set.get(n).seqno);
                 assert_eq!(newest, covering.map(|t| t.2).max());
                 assert!(looked_at < 100, "{looked_at}");
             }
