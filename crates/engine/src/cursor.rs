@@ -2,7 +2,7 @@
 //!
 //! A cursor holds a snapshot: it sees one moment of the store for as long as it lives. Of its view it
 //! lets go what nobody needs any more, and seeks its place anew. Each generation is scanned in chunks (no epoch guard outlives a call); of equal keys the newest generation's record
-//! wins, and a tombstone hides the key. Checksums are verified before a record is believed, whatever it
+//! wins, and a tombstone hides the key, or a range of them (`hidden`). Checksums are verified before a record is believed, whatever it
 //! then leads to.
 //!
 //! All moves are in the order of the cursor's family. Indexes always ascend; for a family whose keys
@@ -23,6 +23,9 @@ use crate::store::Engine;
 use crate::sync::Arc;
 use crate::tables::{TableSource, Tables, sources};
 use crate::value::Value;
+use hidden::Covering;
+
+mod hidden;
 
 /// Entries of a cursor's first chunk from each generation; later ones double up to the option.
 const FIRST_CHUNK: usize = 16;
@@ -112,6 +115,8 @@ struct Source {
     more: bool,
     chunk_len: usize,
     head: Option<Head>,
+    /// The range tombstones of its generation.
+    covering: Option<Covering>,
 }
 
 /// The record of a source that is next.
@@ -178,6 +183,12 @@ struct Reader {
 }
 
 impl Source {
+    /// Goes to where there is nothing.
+    fn end(&mut self) {
+        self.chunk.clear();
+        (self.at, self.more, self.head) = (0, false, None);
+    }
+
     fn restart(&mut self, memtable: &Memtable, reader: Reader, from: Bound<&[u8]>) -> Result<()> {
         self.chunk_len = FIRST_CHUNK.min(reader.chunk_max);
         self.fill(memtable, reader, from)?;
@@ -393,6 +404,8 @@ impl Cursor {
         let generations = self.at.view.memtables.len();
         self.sources.resize_with(generations, Source::default);
         for (source, memtable) in self.sources.iter_mut().zip(&self.at.view.memtables) {
+            let cover = memtable.cover(reader.cf, reader.seqno);
+            source.covering = cover.map(Covering::new);
             source.restart(memtable, reader, from)?;
         }
         let tables = &self.at.view.tables;
@@ -410,6 +423,9 @@ impl Cursor {
     fn settle(&mut self) -> Result<bool> {
         self.valid = false;
         while let Some(first) = self.first()? {
+            if self.has_covers() && self.pass_covered(first)? {
+                continue;
+            }
             let found = self.take(first)?;
             self.advance_past(first)?;
             if found {
@@ -526,3 +542,6 @@ impl Engine {
         SeqNo(self.inner.ring.visible())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -13,7 +13,7 @@
 
 use thermocline_base::budget::Spare;
 use thermocline_base::size::index;
-use thermocline_base::{BatchEntry, CfId, Result};
+use thermocline_base::{BatchEntry, CfId, Kind, Result};
 
 use crate::store::Inner;
 use crate::sync::Ordering;
@@ -45,14 +45,15 @@ pub(crate) struct Credit {
 
 impl Inner {
     /// Sees to it that the index entries of a write fit the DRAM budgets, before anything is written.
-    /// The last sixteenth is left to deletes.
+    /// The last sixteenth is left to deletes. Returns how much of that is for range tombstones: their
+    /// generation takes it before the grant, so that what is in flight counts as in use.
     pub fn reserve_dram<'a>(
         &self,
         writer: &mut Writer,
         entries: impl Iterator<Item = BatchEntry<'a>> + Clone,
         records: u64,
         deletes_only: bool,
-    ) -> Result<()> {
+    ) -> Result<u64> {
         let credit = &mut writer.credit;
         let registered = self.readers.moments();
         let credited = credit.writes >= records
@@ -61,10 +62,10 @@ impl Inner {
         if credited
             && entries
                 .clone()
-                .all(|entry| credit.families.contains(&entry.cf))
+                .all(|entry| entry.kind != Kind::RangeDelete && credit.families.contains(&entry.cf))
         {
             credit.writes -= records;
-            return Ok(());
+            return Ok(0);
         }
         writer.heavy = self.flushes()
             && self.is_dram_short()
@@ -74,7 +75,12 @@ impl Inner {
             false => Spare::Keep,
         };
         let mut families: Vec<CfId> = Vec::new();
+        let (mut ranges, mut range_bytes) = (0, 0);
         for entry in entries {
+            if entry.kind == Kind::RangeDelete {
+                ranges += 1;
+                range_bytes += (entry.key.len() + entry.value.len()) as u64;
+            }
             if families.last() != Some(&entry.cf) && !families.contains(&entry.cf) {
                 families.push(entry.cf);
             }
@@ -91,13 +97,14 @@ impl Inner {
         if flying > 0 || families.len() + before.len() <= CREDIT_FAMILIES {
             families.extend(before);
         }
+        let tombstones = writer.active.tombstones_bound(ranges, range_bytes, readers);
         let need = |updates: u64| -> u64 {
             let bound = |&cf: &CfId| {
                 writer
                     .active
                     .reserve_bound(cf, updates + flying, Some(readers))
             };
-            used + families.iter().map(bound).sum::<u64>()
+            used + tombstones + families.iter().map(bound).sum::<u64>()
         };
         let ahead = need(records + CREDIT);
         let ample = !deletes_only
@@ -118,7 +125,7 @@ impl Inner {
         }
         credit.families = families;
         (credit.readers, credit.groups) = (registered, groups);
-        Ok(())
+        Ok(tombstones)
     }
 
     /// Promises `bytes` for the index of a batch that is staged, beside what groups in flight need.

@@ -70,6 +70,8 @@ use crate::store::{Engine, Inner};
 use crate::sync::{Arc, MutexGuard, lock};
 use crate::tables::{TableFiles, Tables};
 use crate::view::View;
+use crate::write::busy;
+pub(crate) use tombstones::LastDeletes;
 
 impl Engine {
     /// Seals the active generation, unless it is empty, and moves all sealed ones into tables. Returns
@@ -183,15 +185,23 @@ impl Inner {
         families.sort_unstable();
         families.dedup();
         for cf in families {
+            let (range_tombstones, last) = match self.families.exists(cf, b"") {
+                true => tombstones::of(generations, &version, cf)?,
+                false => Default::default(),
+            };
+            if range_tombstones.iter().any(|t| t.seqno > settled) {
+                // Their groups are about to be.
+                return Err(busy("for writes in flight"));
+            }
             let newest_first = generations.iter().rev();
             let inputs = newest_first.map(|m| Input::Generation(GenerationInput::new(m, cf)));
+            let inputs = last.into_iter().map(Input::Last).chain(inputs);
             let recipe = Recipe {
                 place: Place::new(cf, Level::ZERO),
                 options: shape.write_options(0, usize::MAX, Creation::Flush),
                 cutter: Cutter::new(shape.output_options(), vec![], vec![]),
                 moments: moments.clone(),
-                // A generation has none: its range tombstones are refused as entries.
-                tombstones: Vec::new(),
+                tombstones: range_tombstones,
                 below: below(version.tables_of(cf).map(|(_, table)| table)),
                 settled,
             };

@@ -20,6 +20,7 @@ use crate::tables::FoundIn;
 pub(crate) enum Count {
     Puts,
     Deletes,
+    RangeDeletes,
     UserBytes,
     Gets,
     Found,
@@ -30,7 +31,7 @@ pub(crate) enum Count {
 
 /// The store's own counters.
 #[derive(Debug, Default)]
-pub(crate) struct Counted(Counters<8>);
+pub(crate) struct Counted(Counters<9>);
 
 impl Counted {
     #[inline]
@@ -223,8 +224,10 @@ pub struct EngineMetrics {
     pub durable: u64,
     /// Puts.
     pub puts: u64,
-    /// Deletes.
+    /// Deletes of one key.
     pub deletes: u64,
+    /// Deletes of ranges.
+    pub range_deletes: u64,
     /// Bytes of keys and values written.
     pub user_bytes: u64,
     /// Point reads.
@@ -362,6 +365,7 @@ impl Engine {
             durable: inner.ring.durable(),
             puts: inner.counted.get(Count::Puts),
             deletes: inner.counted.get(Count::Deletes),
+            range_deletes: inner.counted.get(Count::RangeDeletes),
             user_bytes: inner.counted.get(Count::UserBytes),
             gets: inner.counted.get(Count::Gets),
             found: inner.counted.get(Count::Found),

@@ -210,8 +210,11 @@ impl Inner {
     ) -> Result<Option<T>> {
         self.counted.add(Count::Gets, 1);
         for memtable in &view.memtables {
-            let Lookup::Record(record) = lookup(memtable)? else {
-                continue;
+            let record = match lookup(memtable)? {
+                Lookup::Absent => continue,
+                Lookup::Record(record) => record,
+                // Whatever lies below is older.
+                Lookup::Covered => return Ok(None),
             };
             let hit = Hit::Record(memtable, &record);
             let value = (record.kind == Kind::Put).then(|| found(hit));

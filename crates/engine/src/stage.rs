@@ -64,7 +64,7 @@
 
 use std::collections::BTreeMap;
 
-use thermocline_base::{BatchEntry, CfId, Error, Result, SeqNo};
+use thermocline_base::{BatchEntry, CfId, Error, Kind, Result, SeqNo};
 use thermocline_memtable::{Chain, ChainWriter, Descriptor, Memtable, Stage, Staged};
 use thermocline_version::{Change, NextIds, VersionEdit};
 
@@ -174,8 +174,13 @@ impl Inner {
         bytes: u64,
     ) -> Result<Staging<'_, 'b>> {
         let mut updates: BTreeMap<CfId, u64> = BTreeMap::new();
+        let (mut ranges, mut range_bytes) = (0, 0);
         for entry in entries.clone() {
             *updates.entry(entry.cf).or_default() += 1;
+            if entry.kind == Kind::RangeDelete {
+                ranges += 1;
+                range_bytes += (entry.key.len() + entry.value.len()) as u64;
+            }
         }
         let mut writer = lock(&self.writer);
         let writer = &mut *writer;
@@ -198,7 +203,8 @@ impl Inner {
         let most = self.options.memtable.item_bytes_max;
         let stage = Stage::new(&self.space, chain, &self.account, most);
         let bound = updates.iter().map(|(&cf, &n)| stage.reserve_bound(cf, n));
-        let promised = self.reserve_staged_dram(writer, bound.sum())?;
+        let bound = bound.sum::<u64>() + stage.tombstones_bound(ranges, range_bytes);
+        let promised = self.reserve_staged_dram(writer, bound)?;
         let staging = Staging {
             inner: self,
             stage: Some(stage),

@@ -123,6 +123,33 @@ impl Machine {
         Engine::open(self.world(), Path::new("/db"), options())
     }
 
+    /// A bit of the byte there is no longer what it was.
+    pub fn rot(&self, at: thermocline_pm::PmOff) {
+        self.pm.rot(at.0, 1);
+    }
+
+    /// The path of the one table that there is.
+    pub fn only_table(&self) -> std::path::PathBuf {
+        let names = self.world().env.storage.list(Path::new("/db")).unwrap();
+        let mut tables = names.iter().filter(|name| name.ends_with(".sst"));
+        let table = Path::new("/db").join(tables.next().expect("there is one"));
+        assert!(tables.next().is_none());
+        table
+    }
+
+    /// Bytes of a file.
+    pub fn file_len(&self, path: &Path) -> usize {
+        self.fs.contents(path).unwrap().len()
+    }
+
+    /// A bit of the byte there in a file is no longer what it was, for whoever has it open, too.
+    pub fn rot_file(&self, path: &Path, at: usize) {
+        let byte = self.fs.contents(path).unwrap()[at];
+        let mode = thermocline_env::OpenMode::ReadWrite;
+        let file = self.world().env.storage.open(path, mode).unwrap();
+        file.write_at(&[byte ^ 1], at as u64).unwrap();
+    }
+
     /// The machine after its process was killed.
     pub fn killed(&self) -> Machine {
         let steps = Steps::new();

@@ -303,8 +303,9 @@ impl Inner {
         }
     }
 
-    /// Gives a group its seqnos and its place. From here on nothing may fail but a persist.
-    pub fn grant(&self, writer: &mut Writer, records: u64, bytes: u64) -> Group {
+    /// Gives a group its seqnos and its place. From here on nothing may fail but a persist. `tombstones`
+    /// bytes of DRAM were promised to its range tombstones.
+    pub fn grant(&self, writer: &mut Writer, records: u64, bytes: u64, tombstones: u64) -> Group {
         let first = SeqNo(writer.next_seqno);
         let last = SeqNo(first.0 + records - 1);
         // The room first: it is what could panic, and then no seqno is missing.
@@ -319,6 +320,7 @@ impl Inner {
             ticket: self.ring.grant(last.0, records),
             first,
             last,
+            tombstones,
         }
     }
 

@@ -40,6 +40,8 @@ pub(crate) struct Group {
     pub ticket: u64,
     pub first: SeqNo,
     pub last: SeqNo,
+    /// DRAM in bytes that its range tombstones were promised.
+    pub tombstones: u64,
 }
 
 /// A group that has not finished yet. Dropped like that, by an error or by a panic, it never can,
@@ -115,7 +117,10 @@ impl Inner {
         let memtable = &group.view.memtables[0];
         for ((entry, &at), seqno) in entries.zip(offsets).zip(group.first.0..) {
             let moments = || Moments::now(&self.ring, &self.readers);
-            memtable.insert(entry.cf, entry.key, at, SeqNo(seqno), moments)?;
+            memtable.insert_entry(entry, at, SeqNo(seqno), moments)?;
+        }
+        if group.tombstones > 0 {
+            memtable.tombstones_added(group.tombstones);
         }
         Ok(())
     }
@@ -188,10 +193,11 @@ impl Inner {
     }
 
     pub fn count_entries<'a>(&self, entries: impl Iterator<Item = BatchEntry<'a>>) {
-        let (mut puts, mut deletes, mut user) = (0, 0, 0);
+        let (mut puts, mut deletes, mut ranges, mut user) = (0, 0, 0, 0);
         for entry in entries {
             match entry.kind {
                 Kind::Delete => deletes += 1,
+                Kind::RangeDelete => ranges += 1,
                 _ => puts += 1,
             }
             user += (entry.key.len() + entry.value.len()) as u64;
@@ -199,6 +205,9 @@ impl Inner {
         self.counted.add(Count::Puts, puts);
         if deletes > 0 {
             self.counted.add(Count::Deletes, deletes);
+        }
+        if ranges > 0 {
+            self.counted.add(Count::RangeDeletes, ranges);
         }
         self.counted.add(Count::UserBytes, user);
     }

@@ -133,7 +133,9 @@ impl Engine {
                 "a batch of {bytes} bytes is staged, and is never in flight"
             )));
         }
-        let deletes_only = entries.clone().all(|entry| entry.kind == Kind::Delete);
+        let deletes_only = entries
+            .clone()
+            .all(|entry| matches!(entry.kind, Kind::Delete | Kind::RangeDelete));
         let reserve = if deletes_only {
             Reserve::Use
         } else {
@@ -156,11 +158,14 @@ impl Engine {
             self.nudge();
             return Err(error);
         }
-        let attached = inner
+        let (attached, tombstones) = inner
             .reserve_dram(&mut writer, entries, records, deletes_only)
-            .and_then(|()| match mode.no_slowdown {
-                true => inner.find_room(&mut writer, bytes, reserve, false),
-                false => inner.make_room(&mut writer, bytes, reserve),
+            .and_then(|tombstones| {
+                let attached = match mode.no_slowdown {
+                    true => inner.find_room(&mut writer, bytes, reserve, false),
+                    false => inner.make_room(&mut writer, bytes, reserve),
+                };
+                Ok((attached?, tombstones))
             })?;
         if !deletes_only {
             inner.events.accepted(bytes);
@@ -168,7 +173,11 @@ impl Engine {
         if !inner.ring.has_room() && !inner.ring.wait_for_room() {
             inner.poison.check()?;
         }
-        let group = inner.grant(&mut writer, records, bytes);
+        if tombstones > 0 {
+            // Of the generation that it goes into: room may have been made by a seal.
+            writer.active.promise_tombstones(tombstones)?;
+        }
+        let group = inner.grant(&mut writer, records, bytes, tombstones);
         // What will be needed soon changes only with the zones that are taken.
         let due = attached && inner.work_is_due(&writer);
         Ok(Granted { group, due })

@@ -13,6 +13,7 @@ use thermocline_sst::{
 };
 use thermocline_version::TableRef;
 
+use crate::flush::LastDeletes;
 use crate::sync::Arc;
 use crate::tables::TableFiles;
 
@@ -26,6 +27,8 @@ const AHEAD_BYTES: usize = 256 << 10;
 pub(crate) enum Input<'a> {
     Generation(GenerationInput<'a>),
     Run(Box<RunInput<'a>>),
+    /// What range tombstones without an end come to for the greatest key.
+    Last(LastDeletes),
 }
 
 impl Input<'_> {
@@ -37,6 +40,7 @@ impl Input<'_> {
                 .head
                 .map_or(nothing, |record| Value::Inline(record.value)),
             Input::Run(run) => run.here().map_or(nothing, |cursor| cursor.value().1),
+            Input::Last(_) => nothing,
         }
     }
 }
@@ -46,6 +50,7 @@ impl Source for Input<'_> {
         match self {
             Input::Generation(generation) => generation.head.as_ref().map(head_of),
             Input::Run(run) => run.head(),
+            Input::Last(deletes) => deletes.head(),
         }
     }
 
@@ -53,6 +58,10 @@ impl Source for Input<'_> {
         match self {
             Input::Generation(generation) => generation.advance(),
             Input::Run(run) => run.advance(),
+            Input::Last(deletes) => {
+                deletes.advance();
+                Ok(())
+            }
         }
     }
 
@@ -60,6 +69,10 @@ impl Source for Input<'_> {
         match self {
             Input::Generation(generation) => generation.seek(user_key, seqno),
             Input::Run(run) => run.seek(user_key, seqno),
+            Input::Last(deletes) => {
+                deletes.seek(user_key, seqno);
+                Ok(())
+            }
         }
     }
 }

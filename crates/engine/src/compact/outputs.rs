@@ -126,10 +126,6 @@ impl Inner {
                 // Its group is about to be.
                 return Err(busy("for writes in flight"));
             }
-            if head.kind == Kind::RangeDelete {
-                let why = "a range tombstone cannot be flushed by this version";
-                return Err(Error::Unsupported(why.into()));
-            }
             if seen.is_multiple_of(LOOK_EVERY) {
                 self.check_writable()?;
                 pace(outputs.bytes + writing.bytes())?;

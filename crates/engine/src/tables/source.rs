@@ -1,13 +1,17 @@
 //! A cursor's place in a run of tables: one table, or the tables of a level in key order.
 //!
-//! It shows, of each user key, the newest entry that the reader may see, in either direction. Range
-//! tombstones are in no table yet: a flush refuses them.
+//! It shows, of each user key, the newest entry that the reader may see, in either direction. Whether a
+//! range tombstone is newer it can be asked, about its own entry ([`TableSource::is_covered`]) and about
+//! any key of older runs that comes next ([`TableSource::edge_of_covered`]): every table that has such a key in
+//! its range was entered by then, since the tables of a run are entered in their order; those that have
+//! range tombstones are kept until what comes next lies behind them.
 
+use std::collections::VecDeque;
 use std::ops::Bound;
 
 use thermocline_base::{CfId, Kind, Result, SeqNo};
 use thermocline_memtable::Direction;
-use thermocline_sst::{KeyRef, Move, SyncCursor, Value};
+use thermocline_sst::{KeyRef, Move, SyncCursor, TablePart, Value};
 
 use super::ahead::TableBlocks;
 use super::runs::Run;
@@ -25,6 +29,8 @@ pub(crate) struct TableSource {
     cursor: Option<SyncCursor<TableBlocks>>,
     /// Whether the cursor stands at an entry that shows.
     there: bool,
+    /// The tables with range tombstones that were entered, by their places in the run.
+    covers: VecDeque<(usize, TablePart)>,
 }
 
 /// The entry at which a source stands.
@@ -43,6 +49,7 @@ pub(crate) fn sources(tables: &Arc<Tables>, cf: CfId) -> Vec<TableSource> {
         at: 0,
         cursor: None,
         there: false,
+        covers: VecDeque::new(),
     };
     tables.runs(cf).iter().map(source).collect()
 }
@@ -70,6 +77,63 @@ impl TableSource {
         Some(cursor.key().user_key)
     }
 
+    /// Whether it may cover anything.
+    #[inline]
+    pub fn has_covers(&self) -> bool {
+        !self.covers.is_empty()
+    }
+
+    /// If a range tombstone at or below `seqno` covers `key`, which comes next in this direction of any
+    /// run below: where the keys that it covers end. Forwards that is the first key behind them, backwards
+    /// the first of them.
+    pub fn edge_of_covered(
+        &mut self,
+        key: &[u8],
+        direction: Direction,
+        seqno: SeqNo,
+    ) -> Option<Vec<u8>> {
+        let run = &self.run;
+        let is_past = |(at, _): &(usize, TablePart)| match direction {
+            Direction::Forward => run[*at].range.ends_before(key),
+            Direction::Reverse => key < run[*at].range.smallest(),
+        };
+        while self.covers.front().is_some_and(is_past) {
+            self.covers.pop_front();
+        }
+        let over = |key: &[u8]| {
+            let mut covers = self.covers.iter();
+            covers.find_map(|(_, part)| part.covering(key, seqno))
+        };
+        let mut covering = over(key)?;
+        if direction == Direction::Reverse {
+            return Some(covering.start.to_vec());
+        }
+        // Those that begin where others end count as one.
+        while let Some(next) = over(covering.end) {
+            covering = next;
+        }
+        Some(covering.end.to_vec())
+    }
+
+    /// Whether a range tombstone of its table, at or below `seqno`, is newer than the entry at which it
+    /// stands.
+    pub fn is_covered(&self, seqno: SeqNo) -> bool {
+        let Some(cursor) = self.cursor.as_ref().filter(|_| self.there) else {
+            return false;
+        };
+        // If its table has any, it is the last that was entered.
+        let (key, last) = (cursor.key(), self.covers.back());
+        last.is_some_and(|(at, part)| {
+            *at == self.at && part.covered(key.user_key, seqno) > Some(key.seqno)
+        })
+    }
+
+    /// Goes to where there is nothing.
+    pub fn end(&mut self) {
+        (self.there, self.cursor) = (false, None);
+        self.covers.clear();
+    }
+
     /// Goes to the first key from the bound on, in this direction, that a reader at `seqno` may see.
     pub fn restart(
         &mut self,
@@ -77,8 +141,7 @@ impl TableSource {
         direction: Direction,
         seqno: SeqNo,
     ) -> Result<()> {
-        self.there = false;
-        self.cursor = None;
+        self.end();
         let key = match from {
             Bound::Included(key) | Bound::Excluded(key) => Some(key),
             Bound::Unbounded => None,
@@ -127,6 +190,9 @@ impl TableSource {
             return Ok(false);
         };
         let (part, source) = self.tables.open_to_scan(table)?;
+        if part.table().range_tombstones().len() > 0 {
+            self.covers.push_back((at, part.clone()));
+        }
         self.cursor = Some(SyncCursor::new(part, source));
         self.at = at;
         Ok(true)

@@ -11,7 +11,7 @@ use thermocline_base::planted::{Bug, plant};
 
 use crate::check::caught;
 use crate::life::{Life, options};
-use crate::oracle::{Change, Model, Op};
+use crate::oracle::{Change, Model, Op, Step};
 use crate::raw::{HERE, Raw};
 use crate::snapshot::Snapshot;
 
@@ -67,6 +67,19 @@ fn ops() -> Vec<Op> {
         Op::Write(vec![change(0, b"batch", Some(41))]),
         Op::Write(vec![change(2, &[b'k'; 300], Some(1))]),
         Op::Write(vec![change(0, b"ghost", None)]),
+        Op::Steps(vec![
+            Step::Change(change(1, b"covered", Some(9))),
+            Step::Clear {
+                cf: 1,
+                from: b"b".to_vec(),
+                to: Some(b"cz".to_vec()),
+            },
+            Step::Clear {
+                cf: 2,
+                from: b"kkk".to_vec(),
+                to: None,
+            },
+        ]),
     ]
 }
 

@@ -126,6 +126,7 @@ impl Life {
         self.tracker.lock().unwrap().begin(op);
         let done = match op {
             Op::Write(changes) => self.engine().write(Op::batch(changes).iter(), durability),
+            Op::Steps(steps) => self.engine().write(Op::batch_of(steps).iter(), durability),
             Op::Family(name) => self.engine().family(name, &CfOptions::default()).map(drop),
             Op::Descending(name) => self
                 .engine()
@@ -146,10 +147,12 @@ impl Life {
 
     /// Lets a write be granted, and no more.
     pub fn begin(&self, op: &Op, durability: Durability) -> InFlight {
-        let Op::Write(changes) = op else {
-            unreachable!("only writes can be in flight")
+        let batch = match op {
+            Op::Write(changes) => Op::batch(changes),
+            Op::Steps(steps) => Op::batch_of(steps),
+            _ => unreachable!("only writes can be in flight"),
         };
-        let write = self.engine().begin(Op::batch(changes), durability).unwrap();
+        let write = self.engine().begin(batch, durability).unwrap();
         self.tracker.lock().unwrap().granted(op, write.last().0);
         write
     }

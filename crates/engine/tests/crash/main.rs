@@ -12,6 +12,7 @@
 //! | `workload` | the workloads |
 //! | `groups` | workloads with several groups in flight, and buffered writes |
 //! | `families` | those of column families and their metadata |
+//! | `ranges` | those of range deletes |
 //! | `reclaim` | workloads in which generations are dropped |
 //! | `staged` | those in which batches are staged |
 //! | `flush` | those in which generations become tables |
@@ -35,6 +36,7 @@ mod groups;
 mod life;
 mod oracle;
 mod planted;
+mod ranges;
 mod raw;
 mod reclaim;
 mod snapshot;

@@ -25,6 +25,14 @@ impl Change {
         }
     }
 
+    fn add_to(&self, batch: &mut WriteBatch) {
+        let (cf, key) = (CfId(self.cf), &self.key);
+        match &self.value {
+            Some(value) => batch.put(cf, key, value).unwrap(),
+            None => batch.delete(cf, key).unwrap(),
+        }
+    }
+
     /// The family that it belongs to.
     fn owner(cf: u16, key: &[u8]) -> u16 {
         match CfId(cf) {
@@ -34,10 +42,23 @@ impl Change {
     }
 }
 
+/// One change of a batch that also deletes ranges.
+#[derive(Debug, Clone)]
+pub enum Step {
+    Change(Change),
+    /// All keys from one up to another one, or without end.
+    Clear {
+        cf: u16,
+        from: Vec<u8>,
+        to: Option<Vec<u8>>,
+    },
+}
+
 /// What a caller asks for, all of it or nothing.
 #[derive(Debug, Clone)]
 pub enum Op {
     Write(Vec<Change>),
+    Steps(Vec<Step>),
     Family(String),
     /// A family whose keys descend.
     Descending(String),
@@ -64,11 +85,19 @@ impl Op {
     /// The batch of a write.
     pub fn batch(changes: &[Change]) -> WriteBatch {
         let mut batch = WriteBatch::new();
-        for change in changes {
-            let (cf, key) = (CfId(change.cf), &change.key);
-            match &change.value {
-                Some(value) => batch.put(cf, key, value).unwrap(),
-                None => batch.delete(cf, key).unwrap(),
+        changes.iter().for_each(|change| change.add_to(&mut batch));
+        batch
+    }
+
+    /// The batch of a write with range deletes.
+    pub fn batch_of(steps: &[Step]) -> WriteBatch {
+        let mut batch = WriteBatch::new();
+        for step in steps {
+            match step {
+                Step::Change(change) => change.add_to(&mut batch),
+                Step::Clear { cf, from, to } => {
+                    batch.delete_range(CfId(*cf), from, to.as_deref()).unwrap();
+                }
             }
         }
         batch
@@ -140,16 +169,26 @@ impl Model {
                 self.data
                     .retain(|(cf, key), _| Some(Change::owner(*cf, key)) != id);
             }
-            Op::Write(changes) => {
-                for change in changes {
-                    let key = (change.cf, change.key.clone());
-                    match &change.value {
-                        Some(value) => self.data.insert(key, value.clone()),
-                        None => self.data.remove(&key),
-                    };
+            Op::Write(changes) => changes.iter().for_each(|change| self.change(change)),
+            Op::Steps(steps) => {
+                for step in steps {
+                    match step {
+                        Step::Change(change) => self.change(change),
+                        Step::Clear { cf, from, to } => self.data.retain(|(of, key), _| {
+                            of != cf || key < from || to.as_ref().is_some_and(|to| key >= to)
+                        }),
+                    }
                 }
             }
         }
+    }
+
+    fn change(&mut self, change: &Change) {
+        let key = (change.cf, change.key.clone());
+        match &change.value {
+            Some(value) => self.data.insert(key, value.clone()),
+            None => self.data.remove(&key),
+        };
     }
 
     pub fn with(&self, op: &Op) -> Model {

@@ -111,6 +111,16 @@ fn a_replay_that_forgets_metadata_is_caught() {
 }
 
 #[test]
+fn a_replay_that_forgets_range_tombstones_is_caught() {
+    caught_in_recovery("ranges-flying", Bug::ReplayForgetsTombstones);
+}
+
+#[test]
+fn dropping_a_generation_whose_range_tombstone_is_needed_is_caught() {
+    caught_in_work("ranges", Bug::TombstonesNeverNeeded);
+}
+
+#[test]
 fn giving_a_descriptor_back_before_the_edit_is_caught() {
     caught_in_work("overwrites", Bug::ReleaseBeforeEdit);
 }

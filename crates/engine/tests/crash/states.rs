@@ -171,6 +171,13 @@ const SINKING_LIVES: Part = Part {
     sites: &["sst: file named", "sst: table written"],
 };
 
+const RANGES: Part = Part {
+    workloads: &["ranges", "ranges-flying", "ranges-staged"],
+    seeds: 1,
+    bar: 20_000,
+    sites: GENERATIONS,
+};
+
 const PARTS: &[&Part] = &[
     &CREATION,
     &SMALL,
@@ -188,6 +195,7 @@ const PARTS: &[&Part] = &[
     &FLUSHED_LIVES,
     &SINKING,
     &SINKING_LIVES,
+    &RANGES,
 ];
 
 /// What the issue asks of one run of the tests.
@@ -298,6 +306,11 @@ fn compactions_survive_every_crash() {
 #[test]
 fn compactions_over_lives_and_of_families_that_go_survive_every_crash() {
     run(&SINKING_LIVES);
+}
+
+#[test]
+fn range_deletes_survive_every_crash() {
+    run(&RANGES);
 }
 
 /// A store that crashes after every write does not lose space with each life.

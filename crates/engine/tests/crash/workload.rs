@@ -10,6 +10,7 @@ use crate::flush;
 use crate::groups;
 use crate::life::{Life, options};
 use crate::oracle::{Change, Op};
+use crate::ranges;
 use crate::reclaim;
 use crate::staged;
 
@@ -230,6 +231,27 @@ pub const ALL: &[Workload] = &[
         from_creation: false,
         before: nothing_before,
         body: compaction::sinking_lives,
+    },
+    Workload {
+        name: "ranges",
+        set: small_generations,
+        from_creation: false,
+        before: groups::families,
+        body: ranges::ranges,
+    },
+    Workload {
+        name: "ranges-flying",
+        set: groups::rare_write_back,
+        from_creation: false,
+        before: groups::families,
+        body: ranges::flying,
+    },
+    Workload {
+        name: "ranges-staged",
+        set: ranges::staged_and_buffered,
+        from_creation: false,
+        before: groups::families,
+        body: ranges::staged,
     },
 ];
 

@@ -1,0 +1,122 @@
+//! The range tombstones that a flush moves from generations into tables.
+//!
+//! Of each generation those are taken that somebody may be answered with, as its covers have them: cut to
+//! where no newer one of the same generation lies over them at the same moments. `compaction::retain` joins
+//! what belongs together, and drops what is not needed.
+//!
+//! A range tombstone of a table has an end. One without is given the first key behind all that it can hide:
+//! what is flushed with it, and the tables that there are. (Generations that are dead, and still named, may
+//! have more; whenever they come back, its own generation does: `flush`, invariant 4.) Behind the greatest key that
+//! there can be is no key, so that one is deleted by itself, by entries of a source of its own.
+
+use std::ops::Bound;
+
+use thermocline_base::{CfId, Kind, Result, SeqNo, limits};
+use thermocline_compaction::{Head, RangeTombstone};
+use thermocline_memtable::{Direction, Memtable};
+use thermocline_version::Version;
+
+use crate::sync::Arc;
+
+/// Deletes of the greatest key that there can be, newest first.
+#[derive(Debug)]
+pub(crate) struct LastDeletes {
+    key: Vec<u8>,
+    seqnos: Vec<SeqNo>,
+    at: usize,
+}
+
+impl LastDeletes {
+    pub fn head(&self) -> Option<Head<'_>> {
+        Some(Head {
+            user_key: &self.key,
+            seqno: *self.seqnos.get(self.at)?,
+            kind: Kind::Delete,
+        })
+    }
+
+    pub fn advance(&mut self) {
+        self.at += 1;
+    }
+
+    pub fn seek(&mut self, user_key: &[u8], seqno: SeqNo) {
+        self.at = match (*self.key).cmp(user_key) {
+            std::cmp::Ordering::Less => self.seqnos.len(),
+            std::cmp::Ordering::Equal => self.seqnos.partition_point(|own| *own > seqno),
+            std::cmp::Ordering::Greater => 0,
+        };
+    }
+}
+
+/// The range tombstones of family `cf` in `generations`, which are to lie above the tables of `version`, and
+/// what they come to for the greatest key, if somebody has that.
+pub(super) fn of(
+    generations: &[Arc<Memtable>],
+    version: &Version,
+    cf: CfId,
+) -> Result<(Vec<RangeTombstone>, Option<LastDeletes>)> {
+    let covers: Vec<_> = generations.iter().flat_map(|m| m.covers(cf)).collect();
+    let fragments: Vec<_> = covers.iter().flat_map(|cover| cover.fragments()).collect();
+    let endless = fragments.iter().filter(|fragment| fragment.end.is_none());
+    let mut seqnos: Vec<SeqNo> = endless.filter_map(|fragment| fragment.over).collect();
+    let end = match seqnos.is_empty() {
+        true => None,
+        false => greatest(generations, version, cf)?,
+    };
+    let behind = end.as_deref().and_then(behind);
+    // The end of those that have none; if there is nothing at all they hide nothing.
+    let end = behind.as_deref().or(end.as_deref()).unwrap_or_default();
+    let all = fragments.iter().filter_map(|fragment| {
+        let end = fragment.end.unwrap_or(end);
+        (fragment.start < end).then_some(RangeTombstone {
+            start: fragment.start.to_vec(),
+            end: end.to_vec(),
+            seqno: fragment.over?,
+        })
+    });
+    let last = (behind.is_none() && !end.is_empty()).then(|| {
+        seqnos.sort_unstable_by(|a, b| b.cmp(a));
+        seqnos.dedup();
+        LastDeletes {
+            key: end.to_vec(),
+            seqnos,
+            at: 0,
+        }
+    });
+    Ok((all.collect(), last))
+}
+
+/// A key that is not below any key there is; `None` if there is none.
+fn greatest(generations: &[Arc<Memtable>], version: &Version, cf: CfId) -> Result<Option<Vec<u8>>> {
+    let tables = version.tables_of(cf);
+    let mut greatest = tables.map(|(_, table)| table.range.largest().to_vec()).max();
+    for memtable in generations {
+        let mut last = Vec::new();
+        let (all, back) = (Bound::Unbounded, Direction::Reverse);
+        memtable.scan(cf, all, back, SeqNo::MAX, 1, &mut last)?;
+        for entry in last {
+            let key = memtable.record(entry.at, true)?.key;
+            if greatest.as_ref().is_none_or(|greatest| **greatest < *key) {
+                greatest = Some(key.to_vec());
+            }
+        }
+    }
+    Ok(greatest)
+}
+
+/// The first key behind `key`, if there is one.
+fn behind(key: &[u8]) -> Option<Vec<u8>> {
+    let mut next = key.to_vec();
+    if key.len() < limits::KEY_LEN_MAX {
+        next.push(0);
+        return Some(next);
+    }
+    // Nothing begins with it: what is next differs in a byte as late as can be.
+    while let Some(last) = next.pop() {
+        if let Some(more) = last.checked_add(1) {
+            next.push(more);
+            return Some(next);
+        }
+    }
+    None
+}
