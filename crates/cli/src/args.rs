@@ -98,10 +98,14 @@ Examples:
 Examples:
   thermocline drop-partition events.db 2024-01-")]
     DropPartition(PrefixArgs),
-    /// Delete all keys from FROM up to, not including, TO (not in this version)
+    /// Delete all keys from FROM up to, not including, TO, durably, as one write
     #[command(after_help = "\
 Examples:
-  thermocline delete-range orders.db order:1 order:2")]
+  thermocline delete-range orders.db order:1 order:2
+  thermocline delete-range orders.db --hex 00 80 --cf blobs
+
+FROM and TO are in the order of the column family: where keys descend, FROM is the greater one. Where they are
+equal nothing is deleted; where TO comes before FROM that is an error.")]
     DeleteRange(RangeArgs),
     /// Copy a database into a backup folder (not in this version)
     #[command(after_help = "\
@@ -532,9 +536,17 @@ pub(crate) struct RangeArgs {
     /// The database's folder
     pub db: PathBuf,
     /// The first key to go
+    #[arg(allow_negative_numbers = true)]
     pub from: String,
     /// The first key to stay
+    #[arg(allow_negative_numbers = true)]
     pub to: String,
+    /// FROM and TO are hexadecimal digits
+    #[arg(long)]
+    pub hex: bool,
+    /// The column family
+    #[arg(long, value_name = "NAME")]
+    pub cf: Option<String>,
     #[command(flatten)]
     pub store: StoreArgs,
 }

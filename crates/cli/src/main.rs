@@ -52,7 +52,7 @@ fn dispatch(command: Command, output: &mut Output) -> Outcome {
         Command::Explain(_) => missing("explain", "the SSD levels"),
         Command::Compact(_) => missing("compact", "the SSD levels"),
         Command::DropPartition(_) => missing("drop-partition", "partitions"),
-        Command::DeleteRange(_) => missing("delete-range", "range deletes"),
+        Command::DeleteRange(args) => commands::delete_range(&args, output),
         Command::Backup(_) => missing("backup", "checkpoints"),
         Command::Restore(_) => missing("restore", "checkpoints"),
         Command::Checkpoint(_) => missing("checkpoint", "checkpoints"),

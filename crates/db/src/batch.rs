@@ -1,7 +1,12 @@
 //! Batches: several writes as one.
 
+use std::ops::RangeBounds;
+
 use thermocline_base::{CfId, Error, Result, WriteBatch};
-use thermocline_engine::Operation;
+use thermocline_engine::{Family, Operation};
+
+use crate::range::byte_range;
+use crate::scan::{Bounds, owned, prefix_bounds};
 
 use crate::{ColumnFamily, Commit, Db, Durability, WriteOptions};
 
@@ -53,6 +58,56 @@ impl Batch {
         let result = cf
             .check_owner(&self.db)
             .and_then(|id| self.writes.delete(id, key.as_ref()));
+        self.note(result)
+    }
+
+    /// Adds "no key in `range` has a value" in the default column family; see [`Db::delete_range`]. It is
+    /// of what was written before it, earlier in this batch too: what the batch puts there after it stays.
+    ///
+    /// ```
+    /// # use thermocline::{Db, Durability, Options};
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let db = Db::open(folder.path().join("db"), Options::default())?;
+    /// db.put("cart:7:apple", "2")?;
+    /// let mut batch = db.batch();
+    /// batch.delete_prefix("cart:7:").put("cart:7:pear", "1");
+    /// batch.commit(Durability::Immediate)?;
+    /// assert_eq!(db.iter().count(), 1);
+    /// # Ok::<(), thermocline::Error>(())
+    /// ```
+    pub fn delete_range<K: AsRef<[u8]>>(&mut self, range: impl RangeBounds<K>) -> &mut Batch {
+        self.add_range(Ok(Family::DEFAULT), &owned(&range))
+    }
+
+    /// Adds "no key in `range` has a value" in `cf`, the bounds in its order; see
+    /// [`Batch::delete_range`].
+    pub fn delete_range_cf<K: AsRef<[u8]>>(
+        &mut self,
+        cf: &ColumnFamily,
+        range: impl RangeBounds<K>,
+    ) -> &mut Batch {
+        let family = cf.check_owner(&self.db).map(|_| cf.family);
+        self.add_range(family, &owned(&range))
+    }
+
+    /// Adds "no key that begins with `prefix` has a value" in the default column family; see
+    /// [`Batch::delete_range`].
+    pub fn delete_prefix(&mut self, prefix: impl AsRef<[u8]>) -> &mut Batch {
+        self.add_range(Ok(Family::DEFAULT), &prefix_bounds(prefix.as_ref(), false))
+    }
+
+    /// Adds "no key that begins with `prefix` has a value" in `cf`; see [`Batch::delete_range`].
+    pub fn delete_prefix_cf(&mut self, cf: &ColumnFamily, prefix: impl AsRef<[u8]>) -> &mut Batch {
+        let family = cf.check_owner(&self.db).map(|_| cf.family);
+        let bounds = prefix_bounds(prefix.as_ref(), cf.family.reverse);
+        self.add_range(family, &bounds)
+    }
+
+    fn add_range(&mut self, family: Result<Family>, bounds: &Bounds) -> &mut Batch {
+        let result = family.and_then(|family| match byte_range(bounds, family.reverse)? {
+            Some((start, end)) => self.writes.delete_range(family.id, &start, end.as_deref()),
+            None => Ok(()),
+        });
         self.note(result)
     }
 

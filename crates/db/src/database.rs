@@ -7,7 +7,8 @@ use thermocline_base::batch::{check_key, check_value};
 use thermocline_base::{BatchEntry, CfId, Kind, Result};
 use thermocline_engine::{Engine, Family, KeyBounds, Operation, Runtime, World};
 
-use crate::scan::{owned, prefix_bounds};
+use crate::range::byte_range;
+use crate::scan::{Bounds, owned, prefix_bounds};
 use crate::{
     Batch, CfOptions, ColumnFamily, Cursor, DbBuilder, Metrics, Options, RangeSize, Scan, Snapshot,
     Value, VerifyReport, WriteOptions,
@@ -131,6 +132,56 @@ impl Db {
         options: impl Into<WriteOptions>,
     ) -> Result<()> {
         self.delete_in(CfId::DEFAULT, key.as_ref(), options.into())
+    }
+
+    /// Removes all keys in `range` from the default column family, durably, and at once: the write is one
+    /// record, however many keys there are. Snapshots, cursors and iterators from before go on seeing them.
+    /// Other bounds than [`std::ops::Range`] do as well, and none: `db.delete_range::<&str>(..)` removes
+    /// everything.
+    ///
+    /// As in RocksDB, a range that is empty is no error and removes nothing, and one that ends before it
+    /// begins is refused. The memory of what was removed comes back as with [`Db::delete`], later.
+    ///
+    /// ```
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let db = thermocline::Db::open(folder.path().join("db"), thermocline::Options::default())?;
+    /// for day in ["2025-12-31", "2026-01-01", "2026-01-31", "2026-02-01"] {
+    ///     db.put(day, "")?;
+    /// }
+    /// db.delete_range("2026-01-01".."2026-02-01")?;
+    /// let left: Vec<_> = db.iter().collect::<Result<_, _>>()?;
+    /// assert_eq!((&*left[0].0, &*left[1].0), (&b"2025-12-31"[..], &b"2026-02-01"[..]));
+    /// assert_eq!(left.len(), 2);
+    /// assert!(db.delete_range("b".."a").is_err());
+    /// # Ok::<(), thermocline::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Db::put`]; [`crate::Error::InvalidArgument`] if the range ends before it begins.
+    pub fn delete_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<()> {
+        self.delete_range_with(range, WriteOptions::default())
+    }
+
+    /// As [`Db::delete_range`], with a [`crate::Durability`] or [`WriteOptions`].
+    ///
+    /// # Errors
+    /// As [`Db::delete_range`]; [`crate::Error::Busy`] if the options ask not to wait.
+    pub fn delete_range_with<K: AsRef<[u8]>>(
+        &self,
+        range: impl RangeBounds<K>,
+        options: impl Into<WriteOptions>,
+    ) -> Result<()> {
+        self.delete_range_in(Family::DEFAULT, &owned(&range), options.into())
+    }
+
+    /// Removes all keys that begin with `prefix` from the default column family; see
+    /// [`Db::delete_range`].
+    ///
+    /// # Errors
+    /// As [`Db::delete_range`].
+    pub fn delete_prefix(&self, prefix: impl AsRef<[u8]>) -> Result<()> {
+        let bounds = prefix_bounds(prefix.as_ref(), false);
+        self.delete_range_in(Family::DEFAULT, &bounds, WriteOptions::default())
     }
 
     /// Makes everything durable that readers see, [`crate::Durability::Buffered`] writes included.
@@ -398,6 +449,27 @@ impl Db {
             cf,
             key,
             value: &[],
+        };
+        let times = self.engine.latencies();
+        times.time(Operation::Delete, || {
+            self.engine.write(std::iter::once(entry), options)
+        })
+    }
+
+    pub(crate) fn delete_range_in(
+        &self,
+        family: Family,
+        bounds: &Bounds,
+        options: WriteOptions,
+    ) -> Result<()> {
+        let Some((start, end)) = byte_range(bounds, family.reverse)? else {
+            return Ok(());
+        };
+        let entry = BatchEntry {
+            kind: Kind::RangeDelete,
+            cf: family.id,
+            key: &start,
+            value: end.as_deref().unwrap_or_default(),
         };
         let times = self.engine.latencies();
         times.time(Operation::Delete, || {

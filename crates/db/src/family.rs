@@ -6,6 +6,7 @@ use std::sync::Arc;
 use thermocline_base::{CfId, CfOptions, Error, Result};
 use thermocline_engine::Family;
 
+use crate::scan::{owned, prefix_bounds};
 use crate::{Cursor, Db, RangeSize, Scan, Snapshot, Value, WriteOptions};
 
 /// A named, ordered map of its own within a database. Families share batches: one batch can change
@@ -101,6 +102,38 @@ impl ColumnFamily {
     ) -> Result<()> {
         self.db
             .delete_in(self.family.id, key.as_ref(), options.into())
+    }
+
+    /// As [`Db::delete_range`], in this family: from the bound that comes first in its order to the other.
+    /// Where keys descend, `"z".."a"` removes `z` and all keys below it down to `a`, which stays.
+    ///
+    /// # Errors
+    /// As [`Db::delete_range`]; [`Error::InvalidArgument`] once the family was dropped.
+    pub fn delete_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<()> {
+        self.delete_range_with(range, WriteOptions::default())
+    }
+
+    /// As [`Db::delete_range_with`], in this family.
+    ///
+    /// # Errors
+    /// As [`ColumnFamily::delete_range`]; [`Error::Busy`] if the options ask not to wait.
+    pub fn delete_range_with<K: AsRef<[u8]>>(
+        &self,
+        range: impl RangeBounds<K>,
+        options: impl Into<WriteOptions>,
+    ) -> Result<()> {
+        self.db
+            .delete_range_in(self.family, &owned(&range), options.into())
+    }
+
+    /// As [`Db::delete_prefix`], in this family.
+    ///
+    /// # Errors
+    /// As [`ColumnFamily::delete_range`].
+    pub fn delete_prefix(&self, prefix: impl AsRef<[u8]>) -> Result<()> {
+        let bounds = prefix_bounds(prefix.as_ref(), self.family.reverse);
+        self.db
+            .delete_range_in(self.family, &bounds, WriteOptions::default())
     }
 
     /// As [`Db::get`], in this family.

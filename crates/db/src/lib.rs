@@ -32,6 +32,7 @@ mod cursor;
 mod database;
 mod family;
 mod metrics;
+mod range;
 mod report;
 mod scan;
 mod snapshot;

@@ -74,6 +74,8 @@ pub struct Metrics {
     pub puts: u64,
     /// Deletes, those of batches included.
     pub deletes: u64,
+    /// Deletes of ranges.
+    pub range_deletes: u64,
     /// Point reads.
     pub gets: u64,
     /// Point reads that found their key.
@@ -287,6 +289,7 @@ impl Metrics {
             ssd_bytes_read: m.ssd.read(),
             puts: m.puts,
             deletes: m.deletes,
+            range_deletes: m.range_deletes,
             gets: m.gets,
             gets_found: m.found,
             readers: m.readers as u64,

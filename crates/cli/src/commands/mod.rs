@@ -12,7 +12,7 @@ mod verify;
 
 pub(crate) use bench::bench;
 pub(crate) use load::load;
-pub(crate) use point::{delete, get, put};
+pub(crate) use point::{delete, delete_range, get, put};
 pub(crate) use scan::scan;
 pub(crate) use stat::stat;
 pub(crate) use verify::verify;

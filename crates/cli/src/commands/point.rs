@@ -1,8 +1,8 @@
-//! `put`, `get` and `delete`: one key.
+//! `put`, `get` and `delete`: one key. `delete-range`: all between two.
 
 use serde_json::{Map, Value, json};
 
-use crate::args::{KeyArgs, PutArgs};
+use crate::args::{KeyArgs, PutArgs, RangeArgs};
 use crate::fail::{Failure, Outcome};
 use crate::output::Output;
 use crate::store::{Access, family};
@@ -23,6 +23,16 @@ pub(crate) fn delete(args: &KeyArgs, output: &mut Output) -> Outcome {
     let key = bytes_of(&args.key, args.hex)?;
     let db = args.store.open(&args.db, Access::Write)?;
     family(&db, &args.db, args.cf.as_deref(), Access::Write)?.delete(key)?;
+    db.close()?;
+    done(output)
+}
+
+/// Removes all keys of a range.
+pub(crate) fn delete_range(args: &RangeArgs, output: &mut Output) -> Outcome {
+    let from = bytes_of(&args.from, args.hex)?;
+    let to = bytes_of(&args.to, args.hex)?;
+    let db = args.store.open(&args.db, Access::Write)?;
+    family(&db, &args.db, args.cf.as_deref(), Access::Write)?.delete_range(from..to)?;
     db.close()?;
     done(output)
 }

@@ -285,6 +285,7 @@ fn as_json(m: &Metrics, families: &[String]) -> Value {
         "ssd_bytes_read": m.ssd_bytes_read,
         "puts": m.puts,
         "deletes": m.deletes,
+        "range_deletes": m.range_deletes,
         "gets": m.gets,
         "gets_found": m.gets_found,
         "readers": m.readers,

@@ -1,6 +1,6 @@
 //! Random sequences of everything that the API offers, against `BTreeMap`s.
 //!
-//! Each seed draws options and then steps: writes, reads, scans from both ends, moves of cursors
+//! Each seed draws options and then steps: writes, deletes of ranges, reads, scans from both ends, moves of cursors
 //! that live through other steps, column families of both orders that come, go and come back, their
 //! metadata, closing, dropping, reopening, also for reading only. Iterators, cursors and snapshots
 //! carry a copy of the map from when they were made, and must show exactly that for as long as they
@@ -164,7 +164,8 @@ impl Run {
         let (i, family) = self.family();
         let key = self.key();
         match self.rng.below(100) {
-            0..30 => {
+            0..3 => self.delete_range(i, &family),
+            3..30 => {
                 let value = value(&mut self.rng);
                 family.put(&key, &value).unwrap();
                 self.families[i].1.map().insert(key, value);
@@ -213,6 +214,49 @@ impl Run {
         }
     }
 
+    /// Mostly a few keys of those that there are.
+    fn range(&mut self, i: usize) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+        if self.rng.one_in(6) {
+            return (self.bound(), self.bound());
+        }
+        let begin = self.bound();
+        let content = &self.families[i].1;
+        let from = content.between(begin.as_ref().map(Vec::as_slice), Bound::Unbounded);
+        let most = self.rng.below(12);
+        let end = match from.into_iter().take(most).next_back() {
+            Some((key, _)) if self.rng.one_in(2) => Bound::Included(key),
+            Some((key, _)) => Bound::Excluded(key),
+            None => match &begin {
+                Bound::Included(key) | Bound::Excluded(key) => Bound::Excluded(key.clone()),
+                Bound::Unbounded => self.bound(),
+            },
+        };
+        (begin, end)
+    }
+
+    fn delete_range(&mut self, i: usize, family: &ColumnFamily) {
+        if self.rng.one_in(8) {
+            let mut prefix = self.key();
+            prefix.truncate(2 + self.rng.below(3));
+            family.delete_prefix(&prefix).unwrap();
+            let map = self.families[i].1.map();
+            map.retain(|key, _| !key.starts_with(&prefix));
+            return;
+        }
+        let range = self.range(i);
+        let deleted = family.delete_range(range.clone());
+        let sane = self.families[i].1.delete_range(&range);
+        match deleted {
+            Ok(()) => assert!(sane),
+            Err(error) => {
+                assert!(
+                    !sane && error.kind() == ErrorKind::InvalidArgument,
+                    "{error}"
+                );
+            }
+        }
+    }
+
     fn batch(&mut self) {
         let mut batch = self.db().batch();
         let mut after: Vec<Content> = self.families.iter().map(|f| f.1.clone()).collect();
@@ -222,6 +266,11 @@ impl Run {
             if self.rng.one_in(4) {
                 batch.delete_cf(&family, &key);
                 after[i].map().remove(&key);
+            } else if self.rng.one_in(8) {
+                let range = self.range(i);
+                if after[i].delete_range(&range) {
+                    batch.delete_range_cf(&family, range);
+                }
             } else if self.rng.one_in(4) {
                 let blob = vec![key.len().to_le_bytes()[0]; self.rng.below(300)];
                 match i {

@@ -24,6 +24,31 @@ impl Content {
         Arc::make_mut(&mut self.map)
     }
 
+    /// Removes what lies between two bounds in the family's order; false if they are in the wrong order.
+    pub fn delete_range(&mut self, (begin, end): &(Bound<Vec<u8>>, Bound<Vec<u8>>)) -> bool {
+        let keys = [begin, end].map(|bound| match bound {
+            Bound::Included(key) | Bound::Excluded(key) => Some(key),
+            Bound::Unbounded => None,
+        });
+        if let [Some(first), Some(last)] = keys
+            && (if self.reverse {
+                first < last
+            } else {
+                first > last
+            })
+        {
+            return false;
+        }
+        let gone = self.between(
+            begin.as_ref().map(Vec::as_slice),
+            end.as_ref().map(Vec::as_slice),
+        );
+        for (key, _) in gone {
+            self.map().remove(&key);
+        }
+        true
+    }
+
     /// What lies between two bounds in the family's order.
     pub fn between(&self, begin: Bound<&[u8]>, end: Bound<&[u8]>) -> VecDeque<Entry> {
         let (low, high) = if self.reverse {

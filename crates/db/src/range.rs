@@ -1,0 +1,140 @@
+//! Ranges of keys to delete: from bounds in the order of a family to ranges in the order of bytes.
+
+use std::ops::Bound;
+
+use thermocline_base::batch::check_key;
+use thermocline_base::{Error, Result, limits};
+
+use crate::scan::Bounds;
+
+/// The first key, and the first key behind; no end where all keys from the first on are meant.
+pub(crate) type ByteRange = (Vec<u8>, Option<Vec<u8>>);
+
+/// The keys between the bounds, in a family whose keys descend if `reverse`; `None` if there can be none.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] if the range ends before it begins, or for a key past the limit.
+pub(crate) fn byte_range((begin, end): &Bounds, reverse: bool) -> Result<Option<ByteRange>> {
+    let keys = [key(begin), key(end)];
+    keys.into_iter().flatten().try_for_each(check_key)?;
+    if let [Some(first), Some(last)] = keys
+        && (if reverse { first < last } else { first > last })
+    {
+        let order = if reverse { "descending" } else { "ascending" };
+        return Err(Error::InvalidArgument(format!(
+            "the range to delete ends before it begins: the keys of this column family are in \
+             {order} order"
+        )));
+    }
+    let (low, high) = if reverse { (end, begin) } else { (begin, end) };
+    let start = match low {
+        Bound::Unbounded => Vec::new(),
+        Bound::Included(key) => key.clone(),
+        Bound::Excluded(key) => match behind(key) {
+            Some(start) => start,
+            None => return Ok(None),
+        },
+    };
+    let end = match high {
+        Bound::Unbounded => None,
+        Bound::Excluded(key) => Some(key.clone()),
+        Bound::Included(key) => behind(key),
+    };
+    let is_empty = end.as_ref().is_some_and(|end| *end <= start);
+    Ok((!is_empty).then_some((start, end)))
+}
+
+/// The key of a bound.
+fn key(bound: &Bound<Vec<u8>>) -> Option<&[u8]> {
+    match bound {
+        Bound::Included(key) | Bound::Excluded(key) => Some(key),
+        Bound::Unbounded => None,
+    }
+}
+
+/// The first key behind `key`, if there is one.
+fn behind(key: &[u8]) -> Option<Vec<u8>> {
+    let mut next = key.to_vec();
+    if key.len() < limits::KEY_LEN_MAX {
+        next.push(0);
+        return Some(next);
+    }
+    // Nothing begins with it: what is next differs in a byte as late as can be.
+    while let Some(last) = next.pop() {
+        if let Some(more) = last.checked_add(1) {
+            next.push(more);
+            return Some(next);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Bound::{Excluded, Included, Unbounded};
+
+    /// Every pair of bounds over a few keys, those of the longest kind among them, in both orders.
+    #[test]
+    fn a_range_of_bytes_has_the_keys_between_the_bounds() {
+        let longest = |last: u8| [vec![0xff; limits::KEY_LEN_MAX - 1], vec![last]].concat();
+        let mut keys = vec![vec![], b"a".to_vec(), b"a\0".to_vec(), b"b".to_vec()];
+        keys.extend([vec![0xff], longest(7), longest(8), longest(0xff)]);
+        let bounds = keys
+            .iter()
+            .flat_map(|key| [Included(key.clone()), Excluded(key.clone())]);
+        let bounds: Vec<_> = bounds.chain([Unbounded]).collect();
+        for begin in &bounds {
+            for end in &bounds {
+                for reverse in [false, true] {
+                    let range = byte_range(&(begin.clone(), end.clone()), reverse);
+                    let before = |a: &Vec<u8>, b: &Vec<u8>| if reverse { a > b } else { a < b };
+                    let within = |key: &Vec<u8>| {
+                        let begun = match begin {
+                            Included(first) => !before(key, first),
+                            Excluded(first) => before(first, key),
+                            Unbounded => true,
+                        };
+                        let ended = match end {
+                            Included(last) => before(last, key),
+                            Excluded(last) => !before(key, last),
+                            Unbounded => false,
+                        };
+                        begun && !ended
+                    };
+                    let range = match range {
+                        Ok(range) => range,
+                        Err(error) => {
+                            assert_eq!(error.kind(), thermocline_base::ErrorKind::InvalidArgument);
+                            assert!(!keys.iter().any(within));
+                            continue;
+                        }
+                    };
+                    for key in &keys {
+                        let found = range.as_ref().is_some_and(|(start, end)| {
+                            start <= key && end.as_ref().is_none_or(|end| key < end)
+                        });
+                        assert_eq!(found, within(key));
+                    }
+                    let fits = |key: &Vec<u8>| key.len() <= limits::KEY_LEN_MAX;
+                    assert!(range.is_none_or(|(start, end)| {
+                        fits(&start) && end.as_ref().is_none_or(fits)
+                    }));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_range_that_ends_before_it_begins_is_refused_and_an_empty_one_is_not() {
+        let of = |begin: &[u8], end: &[u8], reverse| {
+            let bounds = (Included(begin.to_vec()), Excluded(end.to_vec()));
+            byte_range(&bounds, reverse)
+        };
+        assert!(of(b"b", b"a", false).is_err() && of(b"a", b"b", true).is_err());
+        assert_eq!(of(b"a", b"a", false).unwrap(), None);
+        assert_eq!(of(b"a", b"a", true).unwrap(), None);
+        let long = vec![0; limits::KEY_LEN_MAX + 1];
+        assert!(of(b"", &long, false).is_err());
+    }
+}
