@@ -1,7 +1,9 @@
 //! What a batch writes, and what somebody sees of all batches.
 //!
 //! The `n`-th batch of a writer sets its own key to `n`, a key that all writers share to the writer and
-//! `n`, and a third key only if `n` is odd, and deletes it otherwise; all this in two families.
+//! `n`, and a third key; and deletes that again if `n` is even, by a range or by itself, so that nobody
+//! ever sees an even number there. Where it deletes by a range, so it does with its own key before it sets
+//! that. All this in two families.
 
 use thermocline_base::{CfId, Result, WriteBatch};
 use thermocline_engine::{Engine, Family, Snapshot};
@@ -35,16 +37,22 @@ fn parsed(value: &[u8]) -> (usize, u64) {
 pub fn batch(families: [Family; 2], writer: usize, n: u64) -> WriteBatch {
     let mut batch = WriteBatch::new();
     for family in families {
-        let value = value(writer, n);
-        batch.put(family.id, &own(writer), &value).unwrap();
-        batch.put(family.id, SHARED, &value).unwrap();
-        let third = sometimes(writer);
-        let done = if n % 2 == 1 {
-            batch.put(family.id, &third, &value)
-        } else {
-            batch.delete(family.id, &third)
+        let (own, third, value) = (own(writer), sometimes(writer), value(writer, n));
+        let mut clear = |batch: &mut WriteBatch, key: &[u8]| {
+            let behind = [key, &[0]].concat();
+            batch.delete_range(family.id, key, Some(&behind)).unwrap();
         };
-        done.unwrap();
+        if n % 4 > 0 {
+            clear(&mut batch, &own);
+        }
+        batch.put(family.id, &own, &value).unwrap();
+        batch.put(family.id, SHARED, &value).unwrap();
+        batch.put(family.id, &third, &value).unwrap();
+        match n % 4 {
+            0 => batch.delete(family.id, &third).unwrap(),
+            2 => clear(&mut batch, &third),
+            _ => {}
+        }
     }
     batch
 }
@@ -163,6 +171,17 @@ impl Seen {
     fn of_both([one, other]: [Contents; 2], who: &str) -> Seen {
         assert_eq!(one, other, "{who}: the families differ");
         one.seen(who)
+    }
+}
+
+/// Looks at a writer's third key now, outside of any snapshot.
+///
+/// # Panics
+/// If it has a number that it never had, or cannot be read.
+pub fn check_third(engine: &Engine, family: Family, writer: usize) {
+    let found = engine.get(family.id, &sometimes(writer), parsed).unwrap();
+    if let Some((by, n)) = found {
+        assert!(by == writer && n % 2 == 1, "half a batch of {by}: {n}");
     }
 }
 

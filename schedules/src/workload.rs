@@ -9,7 +9,7 @@ use thermocline_engine::{Durability, Snapshot};
 use crate::oracle::{Bounds, Oracle, WRITERS, Writes};
 use crate::place::{Instant, Open, Place, Taken};
 use crate::reached::Reached;
-use crate::seen::{Seen, batch, own_now};
+use crate::seen::{Seen, batch, check_third, own_now};
 
 /// Writes of a writer, at most.
 const WRITES: u64 = 4;
@@ -137,6 +137,8 @@ impl Store {
     fn read(&self) {
         let mut held: Option<(Snapshot, Seen)> = None;
         for _ in 0..LOOKS {
+            let (writer, family) = (thread_rng().gen_range(0..WRITERS), self.open.families[0]);
+            check_third(&self.open.engine, family, writer);
             let (snapshot, seen) = self.look("a reader");
             self.oracle.saw(snapshot.seqno().0, &seen);
             if let Some((older, before)) = &held {

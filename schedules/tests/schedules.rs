@@ -73,6 +73,11 @@ fn publishing_before_persisting_is_noticed() {
     finds(Bug::PublishBeforePersist);
 }
 
+#[test]
+fn range_tombstones_of_another_moment_than_the_record_are_noticed() {
+    finds(Bug::StaleTombstones);
+}
+
 /// Repeats the executions that a failure has named; without `SCHEDULE` does nothing.
 #[test]
 fn again() {
