@@ -38,11 +38,11 @@ pub fn batch(families: [Family; 2], writer: usize, n: u64) -> WriteBatch {
     let mut batch = WriteBatch::new();
     for family in families {
         let (own, third, value) = (own(writer), sometimes(writer), value(writer, n));
-        let mut clear = |batch: &mut WriteBatch, key: &[u8]| {
+        let clear = |batch: &mut WriteBatch, key: &[u8]| {
             let behind = [key, &[0]].concat();
             batch.delete_range(family.id, key, Some(&behind)).unwrap();
         };
-        if n % 4 > 0 {
+        if !n.is_multiple_of(4) {
             clear(&mut batch, &own);
         }
         batch.put(family.id, &own, &value).unwrap();

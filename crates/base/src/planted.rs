@@ -83,8 +83,6 @@ bugs! {
     TombstoneCoversEnd,
     /// A get takes the range tombstones of one moment and the record of another.
     StaleTombstones,
-    /// Range tombstones count only in the generation or table that they are in.
-    TombstonesForgetBelow,
     /// Replay puts no range tombstones into indexes.
     ReplayForgetsTombstones,
     /// A generation's range tombstones are never needed.

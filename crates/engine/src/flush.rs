@@ -51,6 +51,7 @@ mod due;
 #[cfg(test)]
 pub(crate) mod tests;
 mod told;
+mod tombstones;
 
 use std::path::Path;
 

@@ -170,7 +170,7 @@ fn readers_that_hold_everything_are_named() {
                 Err(error) => break error,
             }
             // Each holds the generations of its moment.
-            if n % 20 == 0 {
+            if n.is_multiple_of(20) {
                 held.push(engine.snapshot());
             }
             n += 1;

@@ -70,7 +70,8 @@ const TRIES: u32 = 4;
 /// Most blocks that are passed over between two that are tried.
 const PASSED_MAX: u32 = 32;
 
-enum Codec {
+/// How this one compresses.
+enum Method {
     None,
     Lz4,
     Zstd(Box<zstd::bulk::Compressor<'static>>),
@@ -80,7 +81,7 @@ enum Codec {
 /// else that is done to them: so after some blocks in a row that did not shrink the next ones are passed
 /// over, twice as many each time, up to [`PASSED_MAX`]. The first block that shrinks ends that.
 pub(crate) struct Compressor {
-    codec: Codec,
+    method: Method,
     /// Blocks in a row that were tried and did not shrink.
     misses: u32,
     /// Blocks that are still to be passed over.
@@ -89,19 +90,19 @@ pub(crate) struct Compressor {
 
 impl Compressor {
     pub fn new(compression: Compression) -> Result<Compressor> {
-        let codec = match compression {
-            Compression::None => Codec::None,
-            Compression::Lz4 => Codec::Lz4,
+        let method = match compression {
+            Compression::None => Method::None,
+            Compression::Lz4 => Method::Lz4,
             Compression::Zstd(level) => {
                 let made = zstd::bulk::Compressor::new(level);
                 let refused =
                     |e| Error::OutOfSpace(format!("no memory to compress with zstd: {e}"));
-                Codec::Zstd(Box::new(made.map_err(refused)?))
+                Method::Zstd(Box::new(made.map_err(refused)?))
             }
         };
         let (misses, pass) = (0, 0);
         Ok(Compressor {
-            codec,
+            method,
             misses,
             pass,
         })
@@ -110,7 +111,7 @@ impl Compressor {
     /// One that does not compress.
     pub fn plain() -> Compressor {
         Compressor {
-            codec: Codec::None,
+            method: Method::None,
             misses: 0,
             pass: 0,
         }
@@ -122,11 +123,11 @@ impl Compressor {
             self.pass -= 1;
             return (payload.to_vec(), TAG_NONE);
         }
-        let (small, tag) = match &mut self.codec {
-            Codec::None => return (payload.to_vec(), TAG_NONE),
-            Codec::Lz4 => (Some(lz4_flex::block::compress(payload)), TAG_LZ4),
+        let (small, tag) = match &mut self.method {
+            Method::None => return (payload.to_vec(), TAG_NONE),
+            Method::Lz4 => (Some(lz4_flex::block::compress(payload)), TAG_LZ4),
             // It fails only for want of memory; the block can do without.
-            Codec::Zstd(zstd) => (zstd.compress(payload).ok(), TAG_ZSTD),
+            Method::Zstd(zstd) => (zstd.compress(payload).ok(), TAG_ZSTD),
         };
         match small {
             Some(small)

@@ -33,7 +33,7 @@
 use std::cmp::Reverse;
 
 use thermocline_base::planted::{Bug, active};
-use thermocline_base::{Error, FileId, Kind, Result, SeqNo};
+use thermocline_base::{FileId, Kind, Result, SeqNo};
 use thermocline_compaction::RangeTombstone;
 use thermocline_compaction::merge::{Merge, Source};
 use thermocline_compaction::output::Cutter;
@@ -100,8 +100,8 @@ impl Inner {
     /// with the bytes of outputs so far, and may end it.
     ///
     /// # Errors
-    /// Those of reading and writing, of `pace`, [`Error::Closed`]; [`Error::Busy`] for an entry that is
-    /// not settled. The caller lets go of the outputs ([`Inner::release`]) in every case.
+    /// Those of reading and writing, of `pace`, [`thermocline_base::Error::Closed`];
+    /// [`thermocline_base::Error::Busy`] for an entry that is not settled. The caller lets go of the outputs ([`Inner::release`]) in every case.
     pub fn write_outputs(
         &self,
         inputs: Vec<Input<'_>>,

@@ -37,6 +37,8 @@ impl Home {
         };
         options.memtable.bytes_max = 4 << 20;
         options.pm_region.part_bytes_first = 256 << 10;
+        // Tables stay as they were flushed.
+        options.compaction.level0_tables = 1024;
         let world = World {
             env: Env {
                 storage: Arc::new(disk.clone()),
@@ -364,6 +366,7 @@ fn dram_in_use_is_below_the_budgets_indexes_caches_and_tables_included() {
         let runtime = Runtime::new(RuntimeOptions {
             dram: runtime_dram,
             workers: 1,
+            jobs: 1,
         })
         .unwrap();
         let homes = [Home::new(), Home::new()];

@@ -1,6 +1,6 @@
 //! Workloads of range deletes: alone, in batches that put into what they delete and delete what they put,
 //! several groups in flight that finish in any order, buffered, staged, over sealed generations that die
-//! of them, and over lives. After a crash a range is deleted wholly or not at all, in its place in the order of
+//! of them, through tables, and over lives. After a crash a range is deleted wholly or not at all, in its place in the order of
 //! writes (`oracle`).
 
 use thermocline_base::options::Options;
@@ -44,8 +44,10 @@ pub fn ranges(life: &mut Life, random: &SeededRandom) {
         if n % 2 == 0 {
             run(life, &Op::put(0, key(random), value(random, 500)));
         }
-        if random.below(3) == 0 {
-            life.engine().reclaim().unwrap();
+        match random.below(6) {
+            0 | 1 => drop(life.engine().reclaim().unwrap()),
+            2 => drop(life.engine().flush().unwrap()),
+            _ => {}
         }
     }
     // Everything goes, and what held it.
