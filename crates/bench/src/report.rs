@@ -196,7 +196,7 @@ impl Report {
 pub struct Drained {
     /// Whether it was waited for.
     pub waited: bool,
-    /// Bytes in level 0 at the end.
+    /// Bytes above level 1 at the end: records in persistent memory, and tables of level 0.
     pub level0_bytes: u64,
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use thermocline::options::Emulation;
 use thermocline::{Db, Durability, Error, Metrics, Options, Result};
 
+use crate::clock::now;
 use crate::load::{Beside, Writer, load};
 use crate::mix::{Inserts, Mixed};
 use crate::plan::Plan;
@@ -64,7 +65,12 @@ fn run_in(path: &Path, plan: &Plan, watch: &Watch) -> Result<Report> {
     };
     watch.begin(plan.workload.name(), total);
     let (metrics, used) = (db.metrics(), usage());
-    let (tally, seconds) = measure(&db, plan, watch)?;
+    let (tally, mut seconds) = measure(&db, plan, watch)?;
+    if plan.drain {
+        let begun = now();
+        db.drain()?;
+        seconds += (now() - begun).as_secs_f64();
+    }
     // What was buffered last is written back before the lines are counted.
     if plan.durability == Durability::Buffered {
         db.sync()?;
@@ -176,9 +182,8 @@ fn answer(
         write_amplification_ssd: amplification(ssd_bytes, user_bytes),
         write_amplification_pm: amplification(pm_bytes, user_bytes),
         drained: Drained {
-            // This version has no background work, so there is nothing to wait for.
             waited: plan.drain,
-            level0_bytes: 0,
+            level0_bytes: level0_bytes(after),
         },
         stall_ms: (after.stall_ms - before.stall_ms).max(0.0),
         stall_ms_max: after.stall_ms_max,
@@ -197,6 +202,12 @@ fn answer(
         valid: reason.is_none(),
         invalid_reason: reason,
     }
+}
+
+/// Bytes above level 1: records in persistent memory, and tables of level 0.
+fn level0_bytes(m: &Metrics) -> u64 {
+    let tables = m.levels.iter().filter(|level| level.level == 0);
+    m.pm_active_bytes + m.pm_sealed_bytes + tables.map(|level| level.bytes).sum::<u64>()
 }
 
 fn amplification(written: u64, user: u64) -> f64 {

@@ -87,11 +87,15 @@ Examples:
 Examples:
   thermocline explain orders.db -o orders.html")]
     Explain(ExplainArgs),
-    /// Compact a range (not in this version)
+    /// Compact a database, or a range of keys: what was deleted or overwritten takes no more space
     #[command(after_help = "\
 Examples:
   thermocline compact orders.db
-  thermocline compact orders.db --from order:1 --to order:2")]
+  thermocline compact orders.db --from order:1 --to order:2
+  thermocline compact events.db --cf log
+
+Without --cf, --from and --to all column families are compacted; with --from or --to and without --cf
+the default one.")]
     Compact(CompactArgs),
     /// Drop the partition of a prefix at once (not in this version)
     #[command(after_help = "\
@@ -515,6 +519,12 @@ pub(crate) struct CompactArgs {
     /// End before this key
     #[arg(long, value_name = "KEY")]
     pub to: Option<String>,
+    /// Keys are hexadecimal digits
+    #[arg(long)]
+    pub hex: bool,
+    /// The column family
+    #[arg(long, value_name = "NAME")]
+    pub cf: Option<String>,
     #[command(flatten)]
     pub store: StoreArgs,
 }

@@ -50,7 +50,7 @@ fn dispatch(command: Command, output: &mut Output) -> Outcome {
         Command::Tour(args) => tour::run(&args, output),
         Command::TourWriter(args) => tour::write_until_killed(&args),
         Command::Explain(_) => missing("explain", "the SSD levels"),
-        Command::Compact(_) => missing("compact", "the SSD levels"),
+        Command::Compact(args) => commands::compact(&args, output),
         Command::DropPartition(_) => missing("drop-partition", "partitions"),
         Command::DeleteRange(args) => commands::delete_range(&args, output),
         Command::Backup(_) => missing("backup", "checkpoints"),

@@ -389,6 +389,44 @@ impl Db {
         self.sizes_in(Family::DEFAULT, ranges)
     }
 
+    /// Moves everything that was written so far out of persistent memory, into tables on SSD. The store
+    /// does so by itself when it needs the room; this is for tests, and for who wants persistent memory
+    /// empty.
+    ///
+    /// # Errors
+    /// [`crate::Error::InvalidArgument`] for a database that is open for reading only, those of the file
+    /// system, after which everything is as before; [`crate::Error::Poisoned`].
+    pub fn flush(&self) -> Result<()> {
+        self.engine.flush().map(drop)
+    }
+
+    /// Compacts the keys in `range` of the default column family down to one level, without what nobody
+    /// can read any more: overwritten versions, and all that was deleted. Writes go on meanwhile.
+    ///
+    /// ```
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let db = thermocline::Db::open(folder.path().join("db"), thermocline::Options::default())?;
+    /// db.put("a", "1")?;
+    /// db.delete("a")?;
+    /// db.compact::<&str>(..)?; // nothing is left of it
+    /// # Ok::<(), thermocline::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Db::flush`]; [`crate::Error::Corruption`] of a table, naming file and offset.
+    pub fn compact<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<()> {
+        self.compact_in(Family::DEFAULT, range)
+    }
+
+    /// Returns when no flush and no compaction is due or runs: for benchmarks, which count that work
+    /// too. Data that fits persistent memory stays there. While others write, it may take long.
+    ///
+    /// # Errors
+    /// As [`Db::compact`].
+    pub fn drain(&self) -> Result<()> {
+        self.engine.drain()
+    }
+
     /// The store's accounting: what `stat` prints.
     pub fn metrics(&self) -> Metrics {
         Metrics::of(&self.engine)
@@ -501,6 +539,29 @@ impl Db {
             })
             .collect();
         self.engine.approximate_sizes(family.id, &ranges)
+    }
+
+    pub(crate) fn compact_in<K: AsRef<[u8]>>(
+        &self,
+        family: Family,
+        range: impl RangeBounds<K>,
+    ) -> Result<()> {
+        let (start, end) = owned(&range);
+        for key in [&start, &end] {
+            if let Bound::Included(key) | Bound::Excluded(key) = key {
+                check_key(key)?;
+            }
+        }
+        // Tables ascend, whatever the family's order.
+        let (start, end) = match family.reverse {
+            true => (end, start),
+            false => (start, end),
+        };
+        let range = (
+            start.as_ref().map(Vec::as_slice),
+            end.as_ref().map(Vec::as_slice),
+        );
+        self.engine.compact(family.id, range)
     }
 
     pub(crate) fn iter_in(&self, family: Family) -> Scan {

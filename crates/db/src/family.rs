@@ -144,6 +144,14 @@ impl ColumnFamily {
         self.db.get_in(self.family.id, key.as_ref())
     }
 
+    /// As [`Db::compact`], in this family, whose order the bounds are in.
+    ///
+    /// # Errors
+    /// As [`Db::compact`]; [`Error::InvalidArgument`] once the family was dropped.
+    pub fn compact<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<()> {
+        self.db.compact_in(self.family, range)
+    }
+
     /// As [`Db::multi_get`], in this family.
     ///
     /// # Errors

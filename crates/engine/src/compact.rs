@@ -56,7 +56,7 @@ use thermocline_env::Clock;
 use thermocline_version::Version;
 
 use crate::store::{Engine, Inner};
-use crate::sync::{Arc, AtomicU64, Condvar, Mutex, Ordering, RwLock};
+use crate::sync::{Arc, AtomicU64, Condvar, Mutex, Ordering, RwLock, lock, wait};
 use pace::Pace;
 use shape::Shape;
 pub(crate) use usage::Usage;
@@ -145,5 +145,42 @@ impl Engine {
     pub fn compact_once(&self) -> thermocline_base::Result<bool> {
         let _settled = self.inner.background.settled_after();
         self.inner.compact_once()
+    }
+
+    /// Does all flushes and compactions that are due, and waits for those that run. What is not due stays
+    /// where it is.
+    ///
+    /// # Errors
+    /// As [`Engine::compact_once`] and [`Engine::flush`].
+    pub fn drain(&self) -> thermocline_base::Result<()> {
+        let inner = &*self.inner;
+        let _settled = inner.background.settled_after();
+        loop {
+            inner.check_writable()?;
+            inner.reclaim()?;
+            // Behind a flush that runs.
+            let flushed = match inner.is_flush_due() {
+                true => inner.flush_sealed()?,
+                false => {
+                    drop(lock(&inner.flushing));
+                    0
+                }
+            };
+            if flushed == 0 && !inner.compact_once()? && !inner.wait_for_compactions() {
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl Inner {
+    /// Waits until no compaction runs; whether one did.
+    fn wait_for_compactions(&self) -> bool {
+        let mut jobs = lock(&self.compactions.jobs);
+        let ran = !jobs.running.is_empty();
+        while !jobs.running.is_empty() {
+            jobs = wait(&self.compactions.ended, jobs);
+        }
+        ran
     }
 }

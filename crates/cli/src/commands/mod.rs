@@ -1,6 +1,7 @@
 //! The commands, one file each; the small ones together.
 
 mod bench;
+mod compact;
 pub(crate) mod families;
 mod line_ends;
 mod load;
@@ -11,6 +12,7 @@ mod stat;
 mod verify;
 
 pub(crate) use bench::bench;
+pub(crate) use compact::compact;
 pub(crate) use load::load;
 pub(crate) use point::{delete, delete_range, get, put};
 pub(crate) use scan::scan;

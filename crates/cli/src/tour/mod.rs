@@ -4,6 +4,7 @@ mod cities;
 mod crash;
 mod place;
 mod story;
+mod tiers;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -163,7 +164,8 @@ impl Tour<'_> {
         self.around(&db)?;
         db.close()?;
         self.crash()?;
-        self.verify()
+        self.verify()?;
+        tiers::tell(&mut self.story, &self.cities, &self.options)
     }
 
     fn open(&mut self) -> Outcome<Db> {
