@@ -52,6 +52,8 @@ pub(crate) struct Room {
     made: AtomicU64,
     /// A flush is left to the writer (`flush::due`).
     pub flush_wanted: AtomicBool,
+    /// Somebody found no room, and did not wait.
+    pub room_wanted: AtomicBool,
 }
 
 impl Room {
@@ -123,7 +125,7 @@ impl Inner {
             if !self.could_flush() {
                 return Err(self.naming_readers(error));
             }
-            self.want_flush();
+            self.want_room();
             return Err(busy("for a flush"));
         }
         attempts.attempts += 1;
@@ -169,7 +171,7 @@ impl Inner {
     fn wait_for_others(&self) -> bool {
         let budget = self.account.budget();
         let held = budget.held();
-        if !self.world.background || !self.is_budget_short() || self.background.stores() < 2 {
+        if !self.world.background || !self.is_crowded() {
             return false;
         }
         self.background.request_job_of_all(Job::Flush);

@@ -137,6 +137,8 @@ fn several_times(world: &World, dir: &Path, seed: u64, bytes: u64) {
     // Batches of many are staged; generations are small, or as they come.
     options.memtable.item_bytes_max = 64 << 10;
     options.memtable.bytes_max = *rng.pick(&[0, 128 << 10, 1 << 30]);
+    // In time, or when there is no room.
+    options.flush.pm_percent = *rng.pick(&[50, 95]);
     let mut model = Model::new();
     let mut written = 0;
     for life in 0..3 {
@@ -208,7 +210,10 @@ fn several_times_persistent_memory_in_the_background() {
 #[test]
 fn writers_side_by_side() {
     let home = home();
-    let engine = Engine::open(World::real(), &home.path().join("db"), options()).unwrap();
+    let mut options = options();
+    options.memtable.bytes_max = PM;
+    options.flush.pm_percent = 95;
+    let engine = Engine::open(World::real(), &home.path().join("db"), options).unwrap();
     let written = AtomicU64::new(0);
     std::thread::scope(|scope| {
         for writer in 0..4u8 {

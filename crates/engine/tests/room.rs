@@ -21,12 +21,15 @@ const PM: u64 = 2 << 20;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
+/// Generations are a quarter of what there is, so flushing is never due before all is full.
 fn options() -> Options {
     let mut options = Options {
         pm: PM,
         ..Options::default()
     };
     options.pm_region.part_bytes_first = 256 << 10;
+    options.memtable.bytes_max = PM;
+    options.flush.pm_percent = 95;
     options
 }
 
@@ -351,10 +354,12 @@ fn many_small_stores_share_the_job_threads() {
                 runtime: Some(runtime.clone()),
                 ..Setup::default()
             };
-            let options = Options {
+            let mut options = Options {
                 pm: 512 << 10,
                 ..options()
             };
+            // Of some it is done in time.
+            options.flush.pm_percent = [50, 95][n % 2];
             let dir = home.path().join(n.to_string());
             Engine::open_with(World::real(), &dir, options, setup).unwrap()
         })
@@ -402,25 +407,32 @@ fn stores_make_room_for_each_other_in_dram() {
             runtime: Some(runtime.clone()),
             ..Setup::default()
         };
-        let options = Options {
+        let mut options = Options {
             pm: 256 << 20,
             ..options()
         };
+        options.memtable.bytes_max = 256 << 20;
+        options.flush.dram_percent = 90;
         Engine::open_with(World::real(), &home.path().join(name), options, setup).unwrap()
     };
+    let put = |engine: &Engine, n: u32| {
+        let key = n.wrapping_mul(0x9e37_79b9).to_be_bytes();
+        put_as(engine, &key, b"v", Durability::Buffered.into()).unwrap();
+    };
     let (first, second) = (open("first"), open("second"));
-    for round in 0..3u32 {
-        for engine in [&first, &second] {
-            for n in 0..60_000u32 {
-                let key = (round * 60_000 + n).wrapping_mul(0x9e37_79b9).to_be_bytes();
-                let mode = Durability::Buffered.into();
-                put_as(engine, &key, b"v", mode).unwrap();
-            }
-        }
-        let metrics = runtime.metrics();
-        assert!(metrics.dram_held_bytes <= 4 << 20, "{metrics:?}");
+    let mut written = 0;
+    // It keeps what it has, and is idle.
+    while first.metrics().dram.used < 3_600_000 {
+        put(&first, written);
+        written += 1;
     }
-    for engine in [&first, &second] {
+    assert_eq!(first.metrics().flushes, 0);
+    for n in 0..100_000 {
+        put(&second, n);
+    }
+    let metrics = runtime.metrics();
+    assert!(metrics.dram_held_bytes <= 4 << 20, "{metrics:?}");
+    for (engine, rows) in [(&first, written), (&second, 100_000)] {
         let metrics = engine.metrics();
         assert!(metrics.flushes > 0 && metrics.dram.overdrawn == 0);
         let mut cursor = engine.cursor(thermocline_engine::Family::DEFAULT).unwrap();
@@ -428,7 +440,7 @@ fn stores_make_room_for_each_other_in_dram() {
         while cursor.next().unwrap() {
             found += 1;
         }
-        assert_eq!(found, 180_000);
+        assert_eq!(found, rows);
     }
 }
 
@@ -443,11 +455,21 @@ fn flushes_are_told() {
         ..Setup::default()
     };
     let (world, _) = world(false);
-    let engine = Engine::open_with(world, Path::new("/db"), options(), setup).unwrap();
+    let mut options = options();
+    options.memtable.bytes_max = 0;
+    options.flush.pm_percent = 50;
+    let engine = Engine::open_with(world, Path::new("/db"), options, setup).unwrap();
     for n in 0..1500u32 {
         put(&engine, &n.to_be_bytes(), &[1; 2000]).unwrap();
     }
     let metrics = engine.metrics();
+    // In time.
+    let stalls = &metrics.stalls;
+    assert!(
+        stalls
+            .iter()
+            .all(|(cause, stall)| *cause != StallCause::Flush || stall.count == 0)
+    );
     let told = thermocline_base::sync::lock(&told).clone();
     let mut open = None;
     let (mut flushes, mut flushed) = (0, 0);

@@ -50,8 +50,26 @@ impl Inner {
     pub fn flush_inline(&self) {
         if !self.world.background && self.room.flush_wanted.swap(false, Ordering::Relaxed) {
             // What has not poisoned the store is told to whoever needs the room.
-            let _ = self.flush();
+            let _ = self.flush_wanted();
         }
+    }
+
+    /// Has room made soon, for a write that found none and does not wait.
+    pub fn want_room(&self) {
+        self.room.room_wanted.store(true, Ordering::Relaxed);
+        self.want_flush();
+    }
+
+    /// Flushes what is due, or all there is for somebody who found no room.
+    fn flush_wanted(&self) -> Result<()> {
+        let room_wanted = self.room.room_wanted.swap(false, Ordering::Relaxed);
+        if room_wanted && self.to_flush().is_empty() {
+            self.seal_active()?;
+        }
+        if room_wanted || self.is_flush_due() {
+            self.flush()?;
+        }
+        Ok(())
     }
 
     pub fn is_flush_due(&self) -> bool {
@@ -82,29 +100,34 @@ impl Inner {
     }
 
     /// Whether all stores of the runtime together hold their share of its DRAM.
-    pub fn is_budget_short(&self) -> bool {
+    fn is_budget_short(&self) -> bool {
         let budget = self.account.budget();
         budget.held() >= budget.limit() / 100 * self.options.flush.dram_percent
+    }
+
+    /// Whether this store may be short of DRAM because others have it.
+    pub fn is_crowded(&self) -> bool {
+        let budget = self.account.budget();
+        budget.held() >= budget.limit() / 2 && self.background.stores() > 1
     }
 
     /// What a job thread does about flushing.
     pub fn flush_job(&self) -> Result<()> {
         // Some may have died since this was asked for.
         self.reclaim()?;
-        let short = self.is_budget_short();
-        if short && self.flushes() {
-            // Others wait for what this store has beyond its share, were it all in use.
+        let crowded = self.is_crowded();
+        if crowded && self.flushes() {
+            // Others may wait for what this store has beyond its share.
             let stores = self.background.stores().max(1) as u64;
             let share = self.account.budget().limit() / stores / 4;
             let active = self.view.load().memtables[0].clone();
             if active.index_bytes() > share.max(SHARE_MIN) {
                 self.seal_active()?;
+                self.room.room_wanted.store(true, Ordering::Relaxed);
             }
         }
-        if self.is_flush_due() {
-            self.flush()?;
-        }
-        if short {
+        self.flush_wanted()?;
+        if crowded {
             self.give_up_credit(&mut lock(&self.writer));
         }
         Ok(())

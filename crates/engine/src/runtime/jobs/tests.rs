@@ -74,7 +74,9 @@ fn a_store_has_one_job_of_a_kind_at_a_time_and_no_request_is_lost() {
         Store::new(&jobs, move |_| {
             most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
             seen.store(asked.load(Ordering::SeqCst), Ordering::SeqCst);
-            thread::yield_now();
+            for _ in 0..20 {
+                thread::yield_now();
+            }
             running.fetch_sub(1, Ordering::SeqCst);
             false
         })
