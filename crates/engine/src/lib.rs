@@ -63,8 +63,8 @@
 //! # Lock order
 //! `stages` (shared by whoever stages a batch), `ahead` (working ahead of need), `flushing` or the `gate` of
 //! compactions (shared by each job); `writer`; `next`; then `manifest` or the `jobs` of compactions, `versions`,
-//! then `reclaim`, then the locks inside `halloc`, then a node of the tree, then the registry
-//! of `readers`. Whoever waits for groups in flight holds nothing behind `next`. A bucket's queue, and
+//! then `reclaim`, then the locks inside `halloc`, then a node of the tree or
+//! the range tombstones of a family in a generation, then the registry of `readers`. Whoever waits for groups in flight holds nothing behind `next`. A bucket's queue, and
 //! `syncing` with the ring's list behind it, stand on their own. Readers of data take none of these.
 //!
 //! Last of all, under any of them, come the leaves: a strand's queue, then, not under it, the workers'

@@ -162,7 +162,7 @@ fn check_records(
             report.bytes += u64::from(item.bytes);
             for at in memtable.record_offsets(item)? {
                 report.records += 1;
-                if let Err(error) = memtable.record(at, true) {
+                if let Err(error) = memtable.checked_record(at) {
                     report.note(error)?;
                 }
             }

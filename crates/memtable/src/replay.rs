@@ -15,7 +15,7 @@
 use thermocline_art::{Leaf, NewEntry};
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::sync::{AtomicUsize, Mutex, Ordering, lock};
-use thermocline_base::{CfId, Error, Kind, Result, SeqNo};
+use thermocline_base::{CfId, Kind, Result, SeqNo};
 use thermocline_pm::{LINE, PmOff};
 
 use crate::format::RECORD_HEADER;
@@ -109,17 +109,7 @@ fn cover_all(stretches: &[Stretch<'_>], found: Mutex<Vec<Found>>) -> Result<()> 
     }
     for (seqno, stretch, at) in found {
         let memtable = stretches[stretch].memtable;
-        let record = memtable.record(at, true)?;
-        if !record.value.is_empty() && record.value <= record.key {
-            let place = memtable.region().path().display().to_string();
-            return Err(Error::corruption(
-                "a range tombstone ends before it begins",
-                place,
-                at.0,
-                "an end behind its start",
-                "one that is not",
-            ));
-        }
+        let record = memtable.checked_record(at)?;
         let cf = memtable.records().family(at)?;
         memtable.cover_newest(cf, record.key, record.value, seqno)?;
     }

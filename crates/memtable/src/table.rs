@@ -518,6 +518,26 @@ impl Memtable {
         self.records.read(Records::at(leaf), true)
     }
 
+    /// Checks the record at `at`: its checksum, and if it is a range tombstone, that it ends behind its start.
+    /// Returns it.
+    ///
+    /// # Errors
+    /// [`Error::Corruption`] with region and offset.
+    pub fn checked_record(&self, at: PmOff) -> Result<RecordRef<'_>> {
+        let record = self.records.read(at, true)?;
+        let ends = record.value.is_empty() || record.value > record.key;
+        if record.kind == Kind::RangeDelete && !ends {
+            return Err(Error::corruption(
+                "a range tombstone ends before it begins",
+                self.region().path().display().to_string(),
+                at.0,
+                "an end behind its start",
+                "one that is not",
+            ));
+        }
+        Ok(record)
+    }
+
     /// The record at an offset that a scan returned, its checksum verified if `verify`.
     ///
     /// # Errors

@@ -32,7 +32,9 @@ pub(crate) fn delete_range(args: &RangeArgs, output: &mut Output) -> Outcome {
     let from = bytes_of(&args.from, args.hex)?;
     let to = bytes_of(&args.to, args.hex)?;
     let db = args.store.open(&args.db, Access::Write)?;
-    family(&db, &args.db, args.cf.as_deref(), Access::Write)?.delete_range(from..to)?;
+    let family = family(&db, &args.db, args.cf.as_deref(), Access::Write)?;
+    family.delete_range(from..to).map_err(Failure::usage)?;
+    drop(family);
     db.close()?;
     done(output)
 }

@@ -74,6 +74,7 @@ fn jobs_in_disjoint_ranges_run_side_by_side_and_others_wait() {
     let mut jobs = Vec::new();
     while let Some(job) = engine.inner.take_due() {
         jobs.push(job);
+        assert!(jobs.len() < 100, "jobs hold what others hold");
     }
     while jobs.len() < 2 {
         let job = jobs.pop().expect("there is something to do");
