@@ -15,6 +15,9 @@ fn the_tour_succeeds_and_leaves_nothing_behind() {
     let json = run.json();
     assert_eq!(json["records_lost"], 0);
     assert_eq!(json["faults"], 0);
+    let hits = |place: &str| json[format!("tiers_hits_{place}")].as_u64().unwrap();
+    assert!(hits("memtable") > 0, "{json}");
+    assert!(hits("block_cache") + hits("ssd") > 0, "{json}");
     assert!(json["records_acknowledged"].as_u64().is_some_and(|n| n > 0));
     assert_eq!(store.names(), ["db", "pm"]);
     for folder in ["db", "pm"] {
