@@ -61,7 +61,8 @@ Examples:
 Examples:
   thermocline drop-family orders.db archive
 
-The name is free afterwards. The default column family stays. Persistent memory is not given back yet.")]
+The name is free afterwards. The default column family stays. Its space is given
+back by and by; `compact` does that at once.")]
     DropFamily(FamilyArgs),
     /// Show what lies where: tiers, generations, bytes, region, options
     #[command(after_help = "\
