@@ -182,7 +182,9 @@ fn a_full_region_says_how_many_rows_are_there() {
         text.push_str(&format!("{i:06},{value}\n"));
     }
     store.write("big.csv", text);
-    let run = store.run(&["load", "DB", "big.csv", "--key", "id", "--pm", "4MiB"]);
+    let mut args = vec!["load", "DB", "big.csv", "--key", "id", "--pm", "4MiB"];
+    args.extend(["--set", "flush.automatic=false"]);
+    let run = store.run(&args);
     assert_eq!(run.code, 1, "{}", run.out);
     assert!(run.is_one_sentence_naming("out of space"), "{}", run.err);
     let said: usize = run

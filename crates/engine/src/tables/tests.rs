@@ -39,6 +39,7 @@ impl Home {
         options.pm_region.part_bytes_first = 256 << 10;
         // Tables stay as they were flushed.
         options.compaction.level0_tables = 1024;
+        options.compaction.table_bytes = 16 << 10;
         let world = World {
             env: Env {
                 storage: Arc::new(disk.clone()),
