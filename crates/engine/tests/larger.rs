@@ -245,11 +245,16 @@ fn writers_side_by_side() {
     engine.close().unwrap();
 }
 
-/// What is overwritten in persistent memory costs nothing below it.
+/// What is overwritten in persistent memory costs nothing below it; with threads, which may come to drop
+/// what is dead later than a writer needs the room, hardly anything.
 #[test]
 fn what_is_overwritten_never_reaches_the_disk() {
     let home = home();
     for world in [simulated().0, World::real()] {
+        let most = match world.background {
+            true => 4000 * 2000 / 4,
+            false => 0,
+        };
         let dir = home.path().join("db");
         let mut options = options();
         options.memtable.bytes_max = 64 << 10;
@@ -258,7 +263,7 @@ fn what_is_overwritten_never_reaches_the_disk() {
             put(&engine, &[(n % 50).to_le_bytes()[0]], &[7; 2000]).unwrap();
         }
         let metrics = engine.metrics();
-        assert_eq!(metrics.flushes, 0, "{metrics:?}");
+        assert!(metrics.flushed_bytes <= most, "{metrics:?}");
         engine.close().unwrap();
     }
 }
