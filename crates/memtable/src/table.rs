@@ -396,10 +396,14 @@ impl Memtable {
     }
 
     pub(crate) fn tombstones_or_new(&self, cf: CfId) -> &Tombstones {
-        self.index_or_new(cf).tombstones.get_or_init(|| {
+        let slot = &self.index_or_new(cf).tombstones;
+        if slot.get().is_none() {
             let seed = self.records.chains[0].seed;
-            Box::new(Tombstones::new(self.ledger.clone(), seed))
-        })
+            // Made before the slot is locked, since it counts its memory: what counts may be where a
+            // test's scheduler goes over to another thread. Whoever came first stays.
+            let _ = slot.set(Box::new(Tombstones::new(self.ledger.clone(), seed)));
+        }
+        slot.get().expect("it is set")
     }
 
     /// What a reader at `seqno` sees of `key`: the newest record, or that a range tombstone is newer.
