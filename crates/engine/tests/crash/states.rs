@@ -169,7 +169,7 @@ const SINKING: Part = Part {
 const ABSORBED: Part = Part {
     workloads: &["absorbed"],
     seeds: 1,
-    one_in: 2,
+    one_in: 1,
     bar: 5_000,
     sites: &["sst: file named", "sst: table written"],
 };
