@@ -153,7 +153,7 @@ const STAGED: Part = Part {
 const FLUSHES: Part = Part {
     workloads: &["flushes"],
     seeds: 1,
-    one_in: 3,
+    one_in: 5,
     bar: 5_000,
     sites: &["sst: file named", "sst: table written"],
 };
@@ -185,7 +185,7 @@ const FLUSHED_LIVES: Part = Part {
 const SINKING_LIVES: Part = Part {
     workloads: &["sinking-lives"],
     seeds: 1,
-    one_in: 6,
+    one_in: 13,
     bar: 5_000,
     sites: &["sst: file named", "sst: table written"],
 };
