@@ -354,7 +354,7 @@ pub(crate) fn replay_threads(options: &Options, world: &World) -> usize {
         return 1;
     }
     match options.memtable.replay_threads {
-        0 => std::thread::available_parallelism().map_or(1, |n| n.get().min(8)),
+        0 => crate::runtime::cores().min(8),
         n => index(n),
     }
 }

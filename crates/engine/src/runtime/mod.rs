@@ -25,7 +25,7 @@ mod jobs;
 mod strand;
 mod workers;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use thermocline_base::budget::Budget;
@@ -63,10 +63,17 @@ pub struct RuntimeOptions {
     pub jobs: usize,
 }
 
+/// Cores that this process may use. The answer is kept: asking reads files of the system, which
+/// took a fourteenth of the time of opening a small store.
+pub(crate) fn cores() -> usize {
+    static CORES: OnceLock<usize> = OnceLock::new();
+    let asked = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    *CORES.get_or_init(asked)
+}
+
 /// One for each core.
 fn default_jobs() -> usize {
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    cores.min(THREADS_MAX)
+    cores().min(THREADS_MAX)
 }
 
 impl Default for RuntimeOptions {

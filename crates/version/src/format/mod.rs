@@ -17,7 +17,7 @@
 //!      60    4  CRC32C of bytes 0..60
 //!
 //!  record
-//!       0    4  payload length n, 1 ..= 256 KiB
+//!       0    4  payload length n, 1 ..= 64 MiB
 //!       4    4  CRC32C of the length, the payload and the padding, started from
 //!               seeded(database id, file number; offset of the record)
 //!       8    n  payload: one edit
@@ -99,8 +99,11 @@ pub const FORMAT_VERSION: u32 = 1;
 pub const HEADER_LEN: usize = 64;
 /// Bytes of a record before its payload.
 pub const RECORD_HEADER_LEN: usize = 8;
-/// Most bytes of one encoded edit.
-pub const PAYLOAD_LEN_MAX: usize = 256 << 10;
+/// Most bytes of one encoded edit. A flush is one edit however many tables it writes, and each
+/// names two keys of up to 65,535 bytes.
+pub const PAYLOAD_LEN_MAX: usize = 64 << 20;
+/// A snapshot's edits are about as large: it is written and read a piece at a time.
+pub const SNAPSHOT_EDIT_LEN: usize = 256 << 10;
 /// Records begin at multiples of this.
 pub const RECORD_ALIGN: usize = 8;
 /// Most bytes of one record, padding included.

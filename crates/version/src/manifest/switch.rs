@@ -40,7 +40,7 @@ fn write_snapshot(file: &dyn File, header: &Header, state: &State) -> Result<u64
     for edit in state.snapshot() {
         let at = written + records.len() as u64;
         records.extend_from_slice(&header.encode_record(&format::encode_edit(&edit), at));
-        if records.len() >= format::PAYLOAD_LEN_MAX {
+        if records.len() >= format::SNAPSHOT_EDIT_LEN {
             file.write_at(&records, written)?;
             written += records.len() as u64;
             records.clear();

@@ -7,8 +7,9 @@ use crate::edit::{Change, VersionEdit};
 use crate::format;
 
 impl State {
-    /// Edits that, applied to an empty state, give this one; each fits in a record. They are made
-    /// one after the other, so that a large state takes no more memory than one record.
+    /// Edits that, applied to an empty state, give this one; each takes at most
+    /// [`format::SNAPSHOT_EDIT_LEN`] bytes unless it is a single change. They are made one after the
+    /// other, so that a large state takes no more memory than one of them.
     pub fn snapshot(&self) -> impl Iterator<Item = VersionEdit> + '_ {
         let changes = self.snapshot_changes().into_iter();
         let mut changes = changes.chain(self.file_changes()).peekable();
@@ -20,7 +21,7 @@ impl State {
                 next_bytes.clear();
                 format::encode_change(change, &mut next_bytes);
                 len += next_bytes.len();
-                if len > format::PAYLOAD_LEN_MAX && !edit.changes.is_empty() {
+                if len > format::SNAPSHOT_EDIT_LEN && !edit.changes.is_empty() {
                     break;
                 }
                 edit.changes.extend(changes.next());

@@ -249,7 +249,7 @@ fn a_large_state_takes_several_records_each_within_the_limit() {
     let mut again = State::default();
     for edit in snapshot {
         let len = format::encode_edit(&edit).len();
-        assert!((1..=format::PAYLOAD_LEN_MAX).contains(&len));
+        assert!((1..=format::SNAPSHOT_EDIT_LEN).contains(&len));
         again.apply_in_place(&edit).unwrap();
     }
     assert_eq!(again, state);

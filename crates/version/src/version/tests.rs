@@ -346,7 +346,7 @@ fn a_snapshot_of_many_tables_is_read_back_record_by_record() {
     let mut records = 0;
     for edit in state.snapshot() {
         let len = format::encode_edit(&edit).len();
-        assert!((1..=format::PAYLOAD_LEN_MAX).contains(&len));
+        assert!((1..=format::SNAPSHOT_EDIT_LEN).contains(&len));
         again.apply_in_place(&edit).unwrap();
         records += 1;
     }

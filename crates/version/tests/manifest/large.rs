@@ -91,3 +91,45 @@ fn twenty_thousand_tables_are_kept_over_switches_and_restarts() {
     assert_eq!(found, [table(700, 1).file]);
     drop(manifest);
 }
+
+/// A flush is one edit, however many tables it writes: with the longest keys a hundred of them take
+/// far more than a snapshot puts into one record.
+#[test]
+fn one_edit_adds_a_hundred_tables_with_the_longest_keys() {
+    let fs = fresh();
+    let mut manifest = Manifest::create(storage(&fs), dir(), &created()).unwrap();
+    manifest.set_bytes_max(u64::MAX);
+    let ids = NextIds {
+        file: TABLES,
+        ..manifest.state().next_ids()
+    };
+    manifest.append(&Change::NextIds(ids).into()).unwrap();
+    let key = |n: u64, end: u8| {
+        let mut key = format!("{n:030}").into_bytes();
+        key.resize(65_535, end);
+        key
+    };
+    let wide = |n: u64| TableRef {
+        range: KeyRange::inclusive(key(n, b'a'), key(n, b'z')),
+        ..table(n, 0)
+    };
+    let changes = (0..100).map(|n| Change::TableAdded {
+        place: PLACE,
+        table: Arc::new(wide(n)),
+    });
+    let edit = VersionEdit {
+        changes: changes.collect(),
+    };
+    assert!(format::encode_edit(&edit).len() > 40 * format::SNAPSHOT_EDIT_LEN);
+    manifest.append(&edit).unwrap();
+    let state = manifest.state().clone();
+    drop(manifest);
+    let (mut manifest, opened) = Manifest::open(storage(&fs), dir(), false).unwrap();
+    assert_eq!(opened, state);
+    // And as a snapshot.
+    manifest.set_bytes_max(0);
+    let next = Change::GenerationCreated { id: 0 };
+    manifest.append(&next.into()).unwrap();
+    let (_, opened) = Manifest::open(storage(&fs), dir(), true).unwrap();
+    assert_eq!(&opened, manifest.state());
+}
