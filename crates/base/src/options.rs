@@ -21,10 +21,26 @@ pub enum Unit {
     Flag,
     /// How blocks are compressed: one of [`CODECS`], kept as its place there.
     Codec,
+    /// What becomes of sealed memtable generations: one of [`SHAPES`], kept as its place there.
+    Shape,
 }
 
 /// The values of [`Unit::Codec`].
 pub const CODECS: [&str; 3] = ["none", "lz4", "zstd"];
+
+/// The values of [`Unit::Shape`].
+pub const SHAPES: [&str; 3] = ["immutables", "global-index", "ssd"];
+
+impl Unit {
+    /// The words that an option takes, if it takes words.
+    fn words(self) -> &'static [&'static str] {
+        match self {
+            Unit::Codec => &CODECS,
+            Unit::Shape => &SHAPES,
+            Unit::Bytes | Unit::Count | Unit::Millis | Unit::Flag => &[],
+        }
+    }
+}
 
 /// One row of an option table.
 #[derive(Debug, Clone, Copy)]
@@ -55,6 +71,7 @@ impl OptionRow {
                     Unit::Millis => "it takes a whole number of milliseconds",
                     Unit::Flag => "it takes true or false",
                     Unit::Codec => "it takes none, lz4 or zstd",
+                    Unit::Shape => "it takes immutables, global-index or ssd",
                 }
             ))
         };
@@ -63,8 +80,10 @@ impl OptionRow {
             (Unit::Flag, "true") => 1,
             (Unit::Flag, "false") => 0,
             (Unit::Flag, _) => return Err(bad()),
-            (Unit::Codec, _) => {
-                let place = (0..).zip(CODECS).find(|(_, name)| *name == text);
+            (Unit::Codec | Unit::Shape, _) => {
+                let place = (0..)
+                    .zip(self.unit.words())
+                    .find(|(_, word)| **word == text);
                 place.ok_or_else(bad)?.0
             }
             (Unit::Count | Unit::Millis, _) => text.trim().parse().map_err(|_| bad())?,
@@ -82,10 +101,10 @@ impl OptionRow {
                 format!("{}{unit}", value >> (10 * power))
             }
             Unit::Flag => (value != 0).to_string(),
-            Unit::Codec => {
+            Unit::Codec | Unit::Shape => {
                 let place = usize::try_from(value).ok();
-                let name = place.and_then(|place| CODECS.get(place));
-                name.map_or_else(|| value.to_string(), ToString::to_string)
+                let word = place.and_then(|place| self.unit.words().get(place));
+                word.map_or_else(|| value.to_string(), ToString::to_string)
             }
             Unit::Bytes | Unit::Count | Unit::Millis => value.to_string(),
         }
@@ -228,6 +247,37 @@ option_group! {
         part_bytes_first: Bytes = 1 << 20, 256 << 10 => 64 << 20;
         /// The region grows ahead of need while fewer than this many zones are free.
         zones_ahead: Count = 4, 1 => 1024;
+    }
+}
+
+option_group! {
+    /// Options of level 0: what becomes of sealed memtable generations (design §7).
+    Level0Options, "level0" {
+        /// `immutables` keeps each with an index of its own until they are flushed (FlatLSM §4.3). `ssd`
+        /// flushes each as soon as it is sealed: level 0 is on the SSD then, in runs that overlap.
+        shape: Shape = 1, 0 => 2;
+    }
+}
+
+/// What becomes of sealed memtable generations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// They stay in persistent memory until they are flushed, each with its own index.
+    Immutables,
+    /// They stay there, and get one index in common.
+    GlobalIndex,
+    /// They are flushed as soon as they are sealed.
+    Ssd,
+}
+
+impl Level0Options {
+    /// The shape of level 0.
+    pub fn shape(&self) -> Shape {
+        match self.shape {
+            0 => Shape::Immutables,
+            1 => Shape::GlobalIndex,
+            _ => Shape::Ssd,
+        }
     }
 }
 
@@ -442,6 +492,8 @@ pub struct Options {
     pub ssd: SsdOptions,
     /// The region.
     pub pm_region: PmOptions,
+    /// Level 0.
+    pub level0: Level0Options,
     /// The manifest.
     pub manifest: ManifestOptions,
     /// The levels on SSD.
@@ -468,6 +520,7 @@ impl Default for Options {
             read: ReadOptions::default(),
             ssd: SsdOptions::default(),
             pm_region: PmOptions::default(),
+            level0: Level0Options::default(),
             manifest: ManifestOptions::default(),
             compaction: CompactionOptions::default(),
             flush: FlushOptions::default(),
@@ -535,6 +588,7 @@ impl Options {
             .chain(ReadOptions::ROWS)
             .chain(SsdOptions::ROWS)
             .chain(PmOptions::ROWS)
+            .chain(Level0Options::ROWS)
             .chain(ManifestOptions::ROWS)
             .chain(CompactionOptions::ROWS)
             .chain(FlushOptions::ROWS)
@@ -548,6 +602,7 @@ impl Options {
             .or_else(|| self.read.field_mut(name))
             .or_else(|| self.ssd.field_mut(name))
             .or_else(|| self.pm_region.field_mut(name))
+            .or_else(|| self.level0.field_mut(name))
             .or_else(|| self.manifest.field_mut(name))
             .or_else(|| self.compaction.field_mut(name))
             .or_else(|| self.flush.field_mut(name))
@@ -569,6 +624,7 @@ impl Options {
             self.read.values(),
             self.ssd.values(),
             self.pm_region.values(),
+            self.level0.values(),
             self.manifest.values(),
             self.compaction.values(),
             self.flush.values(),
@@ -679,6 +735,7 @@ mod tests {
         };
         options.memtable.bytes_max = 12_345;
         options.read.verify_checksums = 0;
+        options.level0.shape = 2;
         options.compaction.compression_last = 2;
         let mut again = Options::default();
         for (name, value) in options.effective() {
@@ -707,6 +764,7 @@ mod tests {
             ("memtable.bytes_max", "12 apples", "64MiB"),
             ("read.readahead", "0", "between 1 and 4096"),
             ("read.verify_checksums", "yes", "true or false"),
+            ("level0.shape", "pyramid", "immutables, global-index or ssd"),
             ("compaction.compression", "brotli", "none, lz4 or zstd"),
             ("compaction.compression", "3", "none, lz4 or zstd"),
             ("preset", "flat-lsm", "SSD levels"),

@@ -4,7 +4,8 @@
 //! memory, and what is overwritten there dies there, without ever having been written to the SSD. So
 //! whoever asks here has dropped what is dead before ([`Inner::reclaim`]). And where flushing is due
 //! all sealed generations are taken at once: a few wide runs of level 0 are cheaper to read and to compact
-//! than many narrow ones.
+//! than many narrow ones. With shape `ssd` nothing stays there: flushing is due as soon as one
+//! is sealed, and what is taken at a time becomes a run of level 0.
 //!
 //! # Who does it
 //! A job thread (`runtime::jobs`). Where there is none (a store without background, for tests) the
@@ -12,6 +13,7 @@
 //! A writer that finds no room does not wait for either (`room`).
 
 use thermocline_base::Result;
+use thermocline_base::options::Shape;
 
 use crate::runtime::Job;
 use crate::store::Inner;
@@ -90,7 +92,8 @@ impl Inner {
         }
         let of_pm = self.space.usage().limit_bytes / 100 * self.options.flush.pm_percent;
         let short = self.space.generations().free() <= DESCRIPTORS_SHORT;
-        generations > 0 && (bytes >= of_pm || short || self.is_dram_short())
+        let at_once = self.options.level0.shape() == Shape::Ssd;
+        generations > 0 && (at_once || bytes >= of_pm || short || self.is_dram_short())
     }
 
     /// Whether indexes take their share of DRAM, of this store's or of all stores'.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use thermocline_base::options::Options;
+use thermocline_base::options::{Options, SHAPES};
 use thermocline_base::{CfOptions, ErrorKind, WriteBatch};
 use thermocline_testkit::{Replay, Rng, seeds};
 
@@ -309,4 +309,30 @@ fn tables_of_a_dropped_family_go_and_a_missing_file_is_corruption() {
     storage.remove(&Path::new("/db").join(table)).unwrap();
     let error = Engine::open(machine.world(), Path::new("/db"), options()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+}
+
+/// With shape `ssd` nothing that is sealed stays in persistent memory; elsewhere it does, while there is room.
+#[test]
+fn what_is_sealed_is_flushed_at_once_with_shape_ssd() {
+    for shape in SHAPES {
+        let machine = Machine::new(PM);
+        let mut options = options();
+        options.memtable.bytes_max = 16 << 10;
+        options.set("level0.shape", shape).unwrap();
+        let open = || Engine::open(machine.world(), Path::new("/db"), options.clone()).unwrap();
+        let mut engine = open();
+        for n in 0..1000u32 {
+            put(&engine, CfId::DEFAULT, &n.to_be_bytes(), &[7; 100]);
+            let sealed = engine.inner.view.load().memtables.len() - 1;
+            assert!(shape != "ssd" || sealed == 0, "{sealed} generations at {n}");
+            if n == 500 {
+                engine.close().unwrap();
+                engine = open();
+            }
+        }
+        assert_eq!(tables(&engine) > 0, shape == "ssd");
+        for n in 0..1000u32 {
+            assert_eq!(get(&engine, &n.to_be_bytes()), Some(vec![7; 100]));
+        }
+    }
 }
