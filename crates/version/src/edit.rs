@@ -119,6 +119,14 @@ pub enum Change {
         /// Its bytes.
         bytes: u64,
     },
+    /// The files with ids below `below` (of which none is named yet), but for those below the bound of an
+    /// earlier change of this kind, were written by the database `db_id`, of which this one is a copy.
+    FilesInherited {
+        /// Larger than that of every earlier such change; these ids are reserved.
+        below: u64,
+        /// Another database than this one.
+        db_id: [u8; 16],
+    },
     /// A blob file is not needed any more: no table refers to it.
     BlobFileRemoved {
         /// Its id.

@@ -10,6 +10,7 @@
 //! - [`age`]: the law of age, as far as an edit shows it.
 //! - [`edit`]: one [`VersionEdit`] is a list of [`Change`]s that happen together or not at all.
 //! - [`state`]: a [`State`] is the sum of all edits; it refuses those that cannot be.
+//! - [`Origins`]: which database wrote a file, where one is a copy of another.
 //! - [`manifest`]: the log of edits, its switch to a new file, and the crash argument.
 //! - [`format`](mod@format): every byte of it.
 #![forbid(unsafe_code)]
@@ -21,6 +22,7 @@ pub mod edit;
 mod fixture;
 pub mod format;
 pub mod manifest;
+mod origin;
 mod range;
 pub mod sites;
 pub mod state;
@@ -30,6 +32,7 @@ pub mod version_set;
 
 pub use edit::{Change, NextIds, VersionEdit};
 pub use manifest::Manifest;
+pub use origin::Origins;
 pub use range::KeyRange;
 pub use state::{Chain, Cut, Generation, State};
 pub use table::{BlobBytes, Level, PartitionId, Place, TableRef};

@@ -29,6 +29,7 @@ pub(super) mod tag {
     pub const TABLE_REMOVED: u8 = 0x8e;
     pub const BLOB_FILE_ADDED: u8 = 0x8f;
     pub const BLOB_FILE_REMOVED: u8 = 0x90;
+    pub const FILES_INHERITED: u8 = 0x92;
 }
 
 /// The bytes of an edit.
@@ -158,6 +159,11 @@ fn encode_body(change: &Change, bytes: &mut Vec<u8>) -> u8 {
             bytes.extend_from_slice(&size.to_le_bytes());
             tag::BLOB_FILE_ADDED
         }
+        Change::FilesInherited { below, db_id } => {
+            bytes.extend_from_slice(&below.to_le_bytes());
+            bytes.extend_from_slice(db_id);
+            tag::FILES_INHERITED
+        }
         Change::BlobFileRemoved { file } => {
             bytes.extend_from_slice(&file.0.to_le_bytes());
             tag::BLOB_FILE_REMOVED
@@ -274,6 +280,10 @@ fn decode_body(tag: u8, body: &mut Fields<'_>) -> Result<Option<Change>, Unreada
         tag::BLOB_FILE_ADDED => Change::BlobFileAdded {
             file: FileId(body.u64()?),
             bytes: body.u64()?,
+        },
+        tag::FILES_INHERITED => Change::FilesInherited {
+            below: body.u64()?,
+            db_id: body.array()?,
         },
         tag::BLOB_FILE_REMOVED => Change::BlobFileRemoved {
             file: FileId(body.u64()?),

@@ -48,6 +48,7 @@
 //!  0x8f BlobFileAdded       8 file, 8 bytes
 //!  0x90 BlobFileRemoved     8 file
 //!  0x91                     reserved: PartitionCreated
+//!  0x92 FilesInherited      8 bound, 16 database id; in copies of databases only
 //!
 //!  place
 //!       0    2  column family

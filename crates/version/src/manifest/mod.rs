@@ -145,14 +145,22 @@ impl Manifest {
     /// [`Error::InvalidArgument`] if there is one already or `first` cannot be the first edit;
     /// those of the storage.
     pub fn create(storage: Arc<dyn Storage>, dir: &Path, first: &VersionEdit) -> Result<Manifest> {
+        let mut state = State::default();
+        check_and_apply(&mut state, first)?;
+        Manifest::create_as(storage, dir, state)
+    }
+
+    /// As [`Manifest::create`], for a database that begins as `state`, a copy of another one's.
+    ///
+    /// # Errors
+    /// As [`Manifest::create`].
+    pub fn create_as(storage: Arc<dyn Storage>, dir: &Path, state: State) -> Result<Manifest> {
         if Manifest::exists(&*storage, dir)? {
             return Err(Error::InvalidArgument(format!(
                 "{} already holds a database",
                 dir.display()
             )));
         }
-        let mut state = State::default();
-        check_and_apply(&mut state, first)?;
         let db_id = state.db_id().ok_or_else(|| {
             Error::InvalidArgument("a manifest's first edit says that it is created".into())
         })?;

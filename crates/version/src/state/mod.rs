@@ -1,6 +1,7 @@
 //! The sum of all edits.
 
 mod chains;
+mod copy;
 mod snapshot;
 
 use std::collections::BTreeMap;
@@ -11,6 +12,7 @@ use thermocline_base::{CfId, Error, FileId, Result, limits};
 use crate::age;
 
 use crate::edit::{Change, NextIds, VersionEdit};
+use crate::origin::Origins;
 use crate::table::Place;
 use crate::version::Version;
 
@@ -40,6 +42,8 @@ pub struct State {
     /// seqnos, each with its generation. Ids ascend but for those of chains that were adopted.
     order: Vec<(u64, u64)>,
     next: NextIds,
+    /// Bounds of file ids, ascending, and the database that wrote the files below each.
+    inherited: Vec<(u64, [u8; 16])>,
     version: Arc<Version>,
 }
 
@@ -125,6 +129,12 @@ impl State {
     /// The id of the database's region, once it was created.
     pub fn region_id(&self) -> Option<[u8; 16]> {
         self.identity.map(|(_, region_id)| region_id)
+    }
+
+    /// Which database wrote its files, once it was created.
+    pub fn origins(&self) -> Option<Origins> {
+        let own = self.db_id()?;
+        Some(Origins::new(own, &self.inherited))
     }
 
     /// The effective options that were stored last.
@@ -311,6 +321,7 @@ impl State {
                 self.reserved(*file)?;
                 self.version_mut().add_blob_file(*file, *bytes)?;
             }
+            Change::FilesInherited { below, db_id } => self.inherit(*below, *db_id)?,
             Change::BlobFileRemoved { file } => self.version_mut().remove_blob_file(*file)?,
         }
         Ok(())

@@ -98,6 +98,8 @@ impl State {
             }
         }
         changes.push(Change::NextIds(self.next));
+        let inherited = self.inherited.iter();
+        changes.extend(inherited.map(|&(below, db_id)| Change::FilesInherited { below, db_id }));
         changes
     }
 }

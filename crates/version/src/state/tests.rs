@@ -353,3 +353,106 @@ fn an_adoption_that_cannot_be_is_refused() {
     }
     before(&cut5).apply(&adopted(6, 6, 51, 60).into()).unwrap();
 }
+
+/// A copy takes files over, knows whose they are, and is read back as it was.
+#[test]
+fn a_copy_knows_who_wrote_its_files() {
+    let mut state = after(&[created(), family(0, "default"), family(3, "three")]);
+    let ids = |file| {
+        let ids = NextIds {
+            file,
+            chain: 9,
+            generation: 8,
+            cf: 4,
+            incarnation: 7,
+        };
+        VersionEdit::from(Change::NextIds(ids))
+    };
+    state.apply(&ids(5)).unwrap();
+    state
+        .apply(&Change::GenerationCreated { id: 8 }.into())
+        .unwrap();
+    let file = FileId(4);
+    state
+        .apply(&Change::BlobFileAdded { file, bytes: 1 }.into())
+        .unwrap();
+    let options = vec![("a".to_string(), "b".to_string())];
+    let of = |from: &State, id: u8| {
+        let version = from.version().clone();
+        from.copied(version, options.clone(), [id; 16], [id + 1; 16])
+    };
+    assert!(of(&state, 1).is_err(), "its own id");
+    let mut copy = of(&state, 3).unwrap();
+    assert_eq!(
+        (copy.db_id(), copy.region_id()),
+        (Some([3; 16]), Some([4; 16]))
+    );
+    assert!(copy.generations().is_empty() && copy.chains().next().is_none());
+    assert_eq!(copy.families(), state.families());
+    assert_eq!(
+        (copy.next_ids(), copy.options()),
+        (state.next_ids(), &options[..])
+    );
+    assert_eq!(copy.version(), state.version());
+    // A copy that makes no file, and one of it that does.
+    let other = of(&copy, 5).unwrap();
+    let whose = |state: &State, file| state.origins().unwrap().of(FileId(file))[0];
+    assert_eq!([whose(&other, 4), whose(&other, 5)], [1, 5]);
+    let more = NextIds {
+        file: 7,
+        ..copy.next_ids()
+    };
+    copy.apply(&Change::NextIds(more).into()).unwrap();
+    let third = of(&copy, 6).unwrap();
+    assert_eq!([4, 5, 6, 7].map(|file| whose(&third, file)), [1, 3, 3, 6]);
+    for state in [copy, other, third] {
+        let mut again = State::default();
+        state
+            .snapshot()
+            .for_each(|edit| again.apply(&edit).unwrap());
+        assert_eq!(again, state);
+    }
+}
+
+#[test]
+fn bounds_of_inherited_files_ascend_and_come_first() {
+    let inherited = |below, id| Change::FilesInherited {
+        below,
+        db_id: [id; 16],
+    };
+    let refused = |changes: &[Change]| {
+        let mut state = after(&[created()]);
+        let ids = NextIds {
+            file: 9,
+            ..state.next_ids()
+        };
+        state.apply(&Change::NextIds(ids).into()).unwrap();
+        let edit = VersionEdit {
+            changes: changes.to_vec(),
+        };
+        state.apply(&edit).is_err()
+    };
+    assert!(!refused(&[inherited(1, 7), inherited(9, 8)]));
+    assert!(refused(&[inherited(0, 7)]));
+    assert!(refused(&[inherited(10, 7)]), "ids that are not reserved");
+    assert!(refused(&[inherited(5, 7), inherited(5, 8)]));
+    assert!(refused(&[inherited(5, 1)]), "the database itself");
+    let file = FileId(1);
+    assert!(refused(&[
+        Change::BlobFileAdded { file, bytes: 1 },
+        inherited(5, 7)
+    ]));
+}
+
+/// The bytes, which are never to change.
+#[test]
+fn golden_of_inherited_files() {
+    let change = Change::FilesInherited {
+        below: 0x0102,
+        db_id: *b"0123456789abcdef",
+    };
+    let mut bytes = Vec::new();
+    format::encode_change(&change, &mut bytes);
+    let body = b"\x02\x01\0\0\0\0\0\x000123456789abcdef";
+    assert_eq!(bytes, [&[0x92, 24, 0, 0, 0][..], body].concat());
+}

@@ -1,0 +1,67 @@
+//! The state of a database that is a copy of another one.
+
+use std::sync::Arc;
+
+use thermocline_base::{Error, Result};
+
+use super::{Impossible, State, at_least, must};
+use crate::version::Version;
+
+impl State {
+    /// The state of a copy that takes over the families and the files of `version` (one that this state
+    /// had, with the families that it has), and neither region nor generations. It goes on with the ids of
+    /// this one. It names no generation, by which one knows that its region has yet to be made.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if this is no database, or `db_id` is its own id.
+    pub fn copied(
+        &self,
+        version: Arc<Version>,
+        options: Vec<(String, String)>,
+        db_id: [u8; 16],
+        region_id: [u8; 16],
+    ) -> Result<State> {
+        let refused = |why: &str| Err(Error::InvalidArgument(why.into()));
+        let Some(from) = self.db_id() else {
+            return refused("what was never created cannot be copied");
+        };
+        if from == db_id {
+            return refused("a copy of a database has an id of its own");
+        }
+        let mut inherited = self.inherited.clone();
+        // None if no file was made since it was copied itself.
+        if self.next.file > inherited.last().map_or(0, |(below, _)| *below) {
+            inherited.push((self.next.file, from));
+        }
+        Ok(State {
+            identity: Some((db_id, region_id)),
+            options,
+            families: self.families.clone(),
+            family_ids: self.family_ids.clone(),
+            family_options: self.family_options.clone(),
+            next: self.next,
+            inherited,
+            version,
+            ..State::default()
+        })
+    }
+
+    pub(super) fn inherit(&mut self, below: u64, db_id: [u8; 16]) -> Result<(), Impossible> {
+        let what = "bound of inherited files";
+        let least = self.inherited.last().map_or(1, |(below, _)| below + 1);
+        must(below >= least, what, at_least(least), below)?;
+        let next = self.next.file;
+        must(below <= next, what, format_args!("at most {next}"), below)?;
+        let named = self.version.file_count();
+        must(named == 0, "files named before inherited ones", 0, named)?;
+        let own = self.db_id() == Some(db_id);
+        must(
+            !own,
+            "database of inherited files",
+            "another one",
+            "this one",
+        )?;
+        self.inherited.push((below, db_id));
+        Ok(())
+    }
+}
