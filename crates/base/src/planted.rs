@@ -79,6 +79,12 @@ bugs! {
     SeparatorForgetsSeqno,
     /// The limits of a part of a table bind seeks, but not steps.
     PartLeaksBehindLimit,
+    /// A file that is copied is not synced.
+    CopyForgetsSync,
+    /// A copy leaves out the range tombstones of what is in no table yet.
+    CopyForgetsRanges,
+    /// The names of a backup's files are not synced before its list is named.
+    CopyForgetsNames,
     /// A range tombstone covers its end.
     TombstoneCoversEnd,
     /// A get takes the range tombstones of one moment and the record of another.

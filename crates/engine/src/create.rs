@@ -4,12 +4,12 @@ use std::path::Path;
 
 use thermocline_base::options::Options;
 use thermocline_base::size::index;
-use thermocline_base::{Error, Result};
+use thermocline_base::{Error, Result, Steps};
 use thermocline_env::{OpenMode, Storage};
 use thermocline_halloc::{Space, SpaceSpec};
 use thermocline_memtable::Descriptor;
-use thermocline_pm::{Place, Region, RegionSpec};
-use thermocline_version::{Change, Manifest, NextIds, VersionEdit};
+use thermocline_pm::{Place, Region, RegionSpec, SimPm};
+use thermocline_version::{Change, Manifest, NextIds, State, VersionEdit};
 
 use crate::layout::{self, REGION_NAME};
 use crate::open::{region_spec, space_spec, stored};
@@ -42,24 +42,7 @@ pub(crate) fn create(world: &World, dir: &Path, options: &Options) -> Result<()>
     let mut region_id = [0; 16];
     world.env.random.fill(&mut db_id)?;
     world.env.random.fill(&mut region_id)?;
-    let spec = region_spec(world, dir, options, &region_id)?;
-    let mut options = options.clone();
-    if let Some(path) = spec.place.path() {
-        let begun = layout::noted_creation(&**storage, dir)?;
-        // An open looks into the folder first, so what lies there must not be another region.
-        let own = dir.join(REGION_NAME);
-        for path in [path, own.as_path()] {
-            if storage.exists(path)? {
-                remove_leftover(&**storage, path, &spec, begun)?;
-            }
-        }
-        layout::note_creation(&**storage, dir, &region_id)?;
-        options.pm_path = (path != own).then(|| path.to_path_buf());
-    }
-    let space_spec = space_spec(&options);
-    let region = Region::create(&spec, Space::first_part_bytes(&space_spec))?;
-    let space = Space::create(region, &region_id, space_spec)?;
-    Descriptor::create(&space, &db_id, 1)?;
+    let options = make_region(world, dir, options, &region_id, (&db_id, 1))?;
     let first = VersionEdit::new()
         .with(Change::Created { db_id, region_id })
         .with(Change::Options(stored(&options)))
@@ -78,6 +61,87 @@ pub(crate) fn create(world: &World, dir: &Path, options: &Options) -> Result<()>
         }));
     Manifest::create(storage.clone(), dir, &first)?;
     layout::forget_creation(&**storage, dir)
+}
+
+/// Whether this is a copy that was never opened for writing: its region has yet to be made. Every other
+/// database names a generation.
+pub(crate) fn lacks_region(state: &State) -> bool {
+    state.generations().is_empty()
+}
+
+/// Makes the region of a copy that is opened for writing for the first time. One edit says that it has
+/// one; before it, the note of a creation lets the next open begin anew.
+pub(crate) fn make_missing_region(
+    world: &World,
+    dir: &Path,
+    options: &Options,
+    manifest: &mut Manifest,
+) -> Result<()> {
+    let state = manifest.state();
+    let (Some(db_id), Some(region_id)) = (state.db_id(), state.region_id()) else {
+        return Ok(());
+    };
+    let id = state.next_ids().generation;
+    let options = make_region(world, dir, options, &region_id, (&db_id, id))?;
+    let edit = VersionEdit::from(Change::Options(stored(&options)));
+    manifest.append(&edit.with(Change::GenerationCreated { id }))
+}
+
+/// As [`make_missing_region`], in memory, for whoever only reads: nothing is written. Gives the world and the
+/// state of a database that has this region.
+pub(crate) fn region_in_memory(
+    world: &World,
+    dir: &Path,
+    options: &Options,
+    state: &State,
+) -> Result<(World, State)> {
+    let mut state = state.clone();
+    let id = state.next_ids().generation;
+    state.apply(&Change::GenerationCreated { id }.into())?;
+    let capacity = options.pm_region.part_bytes_first.min(options.pm);
+    let world = World {
+        sim: Some(SimPm::new(capacity.next_multiple_of(64), Steps::new())),
+        ..world.clone()
+    };
+    let options = Options {
+        read_only: false,
+        ..options.clone()
+    };
+    if let (Some(db_id), Some(region_id)) = (state.db_id(), state.region_id()) {
+        make_region(&world, dir, &options, &region_id, (&db_id, id))?;
+    }
+    Ok((world, state))
+}
+
+/// Makes a region with a descriptor for one generation of the database. Gives the options, which say
+/// where it lies unless that is the database's folder.
+fn make_region(
+    world: &World,
+    dir: &Path,
+    options: &Options,
+    region_id: &[u8; 16],
+    (db_id, generation): (&[u8; 16], u64),
+) -> Result<Options> {
+    let storage = &world.env.storage;
+    let spec = region_spec(world, dir, options, region_id)?;
+    let mut options = options.clone();
+    if let Some(path) = spec.place.path() {
+        let begun = layout::noted_creation(&**storage, dir)?;
+        // An open looks into the folder first, so what lies there must not be another region.
+        let own = dir.join(REGION_NAME);
+        for path in [path, own.as_path()] {
+            if storage.exists(path)? {
+                remove_leftover(&**storage, path, &spec, begun)?;
+            }
+        }
+        layout::note_creation(&**storage, dir, region_id)?;
+        options.pm_path = (path != own).then(|| path.to_path_buf());
+    }
+    let space_spec = space_spec(&options);
+    let region = Region::create(&spec, Space::first_part_bytes(&space_spec))?;
+    let space = Space::create(region, region_id, space_spec)?;
+    Descriptor::create(&space, db_id, generation)?;
+    Ok(options)
 }
 
 /// Removes the region that the creation noted in this folder left behind. Anything else is

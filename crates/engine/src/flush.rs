@@ -51,20 +51,20 @@ mod due;
 #[cfg(test)]
 pub(crate) mod tests;
 mod told;
-mod tombstones;
+pub(crate) mod tombstones;
 
 use std::path::Path;
 
 use thermocline_base::{CfId, FileId, Result, SeqNo};
 use thermocline_compaction::output::Cutter;
 use thermocline_env::Storage;
-use thermocline_memtable::Memtable;
+use thermocline_memtable::{Cover, Memtable};
 use thermocline_sst::{Creation, FileName};
 use thermocline_version::{Change, FileKind, Level, Place, Version, VersionEdit, VersionSet};
 
 use crate::compact::LevelUse;
 use crate::compact::input::{GenerationInput, Input};
-use crate::compact::outputs::{Outputs, Recipe, below};
+use crate::compact::outputs::{Destination, Outputs, Recipe, below};
 use crate::readers;
 use crate::runtime::Job;
 use crate::store::{Engine, Inner};
@@ -186,8 +186,9 @@ impl Inner {
         families.sort_unstable();
         families.dedup();
         for cf in families {
+            let covers: Vec<Cover> = generations.iter().flat_map(|m| m.covers(cf)).collect();
             let (range_tombstones, last) = match self.families.exists(cf, b"") {
-                true => tombstones::of(generations, &version, cf)?,
+                true => tombstones::of(&covers, generations, &version, cf)?,
                 false => Default::default(),
             };
             if range_tombstones.iter().any(|t| t.seqno > settled) {
@@ -205,6 +206,8 @@ impl Inner {
                 tombstones: range_tombstones,
                 below: below(version.tables_of(cf).map(|(_, table)| table)),
                 settled,
+                exists: &|cf, key| self.families.exists(cf, key),
+                to: Destination::Store,
             };
             let inputs = inputs.collect();
             self.write_outputs(inputs, recipe, &mut |_| Ok(()), outputs)?;

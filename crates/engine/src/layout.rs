@@ -9,6 +9,8 @@ use thermocline_pm::SITE_CREATE;
 use thermocline_version::Manifest;
 use thermocline_version::format::{CURRENT, CURRENT_TEMP, manifest_no};
 
+use crate::copy::COPYING_NAME;
+
 /// The file that is locked while the database is open.
 pub const LOCK_NAME: &str = "LOCK";
 
@@ -89,6 +91,13 @@ pub(crate) fn check_folder(storage: &dyn Storage, dir: &Path) -> Result<()> {
             dir.display()
         )));
     }
+    if storage.exists(&dir.join(COPYING_NAME))? {
+        return Err(Error::InvalidArgument(format!(
+            "{0} is a copy of a database (a checkpoint, or restored) that was not completed; make it \
+             again, or remove {0}",
+            dir.display()
+        )));
+    }
     if let Some(stranger) = storage.list(dir)?.into_iter().find(|name| !is_ours(name)) {
         return Err(Error::InvalidArgument(format!(
             "{} is not a Thermocline database and not empty (it has '{stranger}'); choose an empty \
@@ -138,9 +147,17 @@ pub(crate) fn noted_creation(storage: &dyn Storage, dir: &Path) -> Result<Option
 
 /// Removes the note.
 pub(crate) fn forget_creation(storage: &dyn Storage, dir: &Path) -> Result<()> {
-    let path = dir.join(CREATING_NAME);
-    if storage.exists(&path)? {
-        storage.remove(&path)?;
+    forget(storage, &dir.join(CREATING_NAME))
+}
+
+/// Removes the note that a copy is being made: it is complete.
+pub(crate) fn forget_copying(storage: &dyn Storage, dir: &Path) -> Result<()> {
+    forget(storage, &dir.join(COPYING_NAME))
+}
+
+fn forget(storage: &dyn Storage, note: &Path) -> Result<()> {
+    if storage.exists(note)? {
+        storage.remove(note)?;
     }
     Ok(())
 }

@@ -53,6 +53,10 @@
 //! Tables sink from level to level, merged with what they overlap there, and what nobody needs goes. One
 //! edit for each job; readers see the same before and after.
 //!
+//! # Copies (`copy`, `checkpoint`)
+//! A copy is a database of its own that has the files of a held version and, as tables, what the
+//! generations hold; a manifest made last of all commits it. Its region is made by the first open.
+//!
 //! # In the background (`runtime`, `maintain`)
 //! Stores share the worker threads and the DRAM budget of a [`Runtime`]. What is done ahead of need, when a
 //! store falls idle, and for buffered commits are tasks of the store's *strand*, one at a time; callbacks
@@ -77,9 +81,12 @@
 #![forbid(unsafe_code)]
 
 mod approximate;
+mod backup;
+mod checkpoint;
 mod close;
 mod commit;
 mod compact;
+mod copy;
 mod create;
 mod cursor;
 mod dram;
@@ -113,6 +120,7 @@ mod view;
 mod write;
 
 pub use approximate::{KeyBounds, RangeSize};
+pub use backup::{BackupInfo, Backups};
 pub use commit::ack::Callback;
 pub use commit::carry::Durability;
 pub use commit::submit::{InFlight, WriteOptions};
@@ -135,6 +143,11 @@ pub use thermocline_memtable::Direction;
 pub use value::Value;
 pub use verify::{Fault, Report, verify};
 pub use view::View;
+
+/// Every durability site of copies apart from tables and manifests, for tests that must reach them all.
+pub fn copy_sites() -> &'static [thermocline_base::Site] {
+    copy::sites::ALL
+}
 
 /// Every durability site below the engine, for tests that must reach them all.
 pub fn sites() -> Vec<thermocline_base::Site> {

@@ -22,7 +22,9 @@ use crate::commit::ack::Acks;
 use crate::commit::bucket::Buckets;
 use crate::commit::ring::Ring;
 use crate::compact::Compactions;
-use crate::create::{create, refuse_or_prepare};
+use crate::create::{
+    create, lacks_region, make_missing_region, refuse_or_prepare, region_in_memory,
+};
 use crate::events::{Event, Events};
 use crate::families::Families;
 use crate::flush::{flushed_up_to, sweep_tables};
@@ -76,8 +78,6 @@ impl Engine {
         };
         if !exists && !Manifest::exists(&*storage, dir)? {
             create(&world, dir, &options)?;
-        } else if !options.read_only {
-            layout::forget_creation(&*storage, dir)?;
         }
         open_existing(world, dir, options, setup, lock, started)
     }
@@ -109,7 +109,7 @@ impl Engine {
 }
 
 fn open_existing(
-    world: World,
+    mut world: World,
     dir: &Path,
     options: Options,
     setup: Setup,
@@ -120,9 +120,22 @@ fn open_existing(
     let manifest_files = DirectStorage::buffered(storage.clone(), Arc::default());
     let manifest_bytes = manifest_files.counter().clone();
     let files = Arc::new(manifest_files);
-    let (mut manifest, state) = Manifest::open(files, dir, options.read_only)?;
+    let (mut manifest, mut state) = Manifest::open(files, dir, options.read_only)?;
     manifest.set_bytes_max(options.manifest.bytes_max);
-    let (Some(db_id), Some(region_id)) = (state.db_id(), state.region_id()) else {
+    if lacks_region(&state) && state.db_id().is_some() {
+        if options.read_only {
+            (world, state) = region_in_memory(&world, dir, &options, &state)?;
+        } else {
+            make_missing_region(&world, dir, &options, &mut manifest)?;
+            state = manifest.state().clone();
+        }
+    }
+    if !options.read_only {
+        layout::forget_creation(&*storage, dir)?;
+        layout::forget_copying(&*storage, dir)?;
+    }
+    let ids = state.db_id().zip(state.region_id()).zip(state.origins());
+    let Some(((db_id, region_id), origins)) = ids else {
         return Err(Error::corruption(
             "the manifest does not begin with a creation",
             manifest.path().display().to_string(),
@@ -182,7 +195,7 @@ fn open_existing(
     };
     let versions = VersionSet::new(manifest.state());
     let dram = (&options, &account);
-    let table_files = TableFiles::new(&storage, dir, db_id, dram, &runtime.lent());
+    let table_files = TableFiles::new(&storage, dir, origins, dram, &runtime.lent());
     sweep_tables(&table_files, &versions, options.read_only || elders)?;
     let flushed = flushed_up_to(versions.current());
     let sealed = memtables.iter().filter(|m| m.generation() != start.active);

@@ -11,6 +11,7 @@ use thermocline_pm::{Region, RegionSpec};
 use thermocline_sst::{Identity, table_name, verify_table};
 use thermocline_version::{FileKind, Manifest, State, VersionSet};
 
+use crate::create::lacks_region;
 use crate::flush::files_in;
 use crate::layout::LOCK_NAME;
 use crate::open::{region_spec, replay_threads, settled, space_spec};
@@ -41,7 +42,7 @@ pub struct Report {
 
 impl Report {
     /// Notes a corruption; any other error is the caller's.
-    fn note(&mut self, error: Error) -> Result<()> {
+    pub(crate) fn note(&mut self, error: Error) -> Result<()> {
         match error {
             Error::Corruption {
                 what,
@@ -101,6 +102,9 @@ fn check(world: &World, dir: &Path, options: &Options, report: &mut Report) -> R
             "none",
         ));
     };
+    if lacks_region(&state) {
+        return check_tables(world, dir, &state, report);
+    }
     let options = &settled(world, dir, options.clone(), &state, &region_id)?;
     let spec: RegionSpec = region_spec(world, dir, options, &region_id)?;
     let region = Region::open(&spec)?;
@@ -118,24 +122,21 @@ fn check(world: &World, dir: &Path, options: &Options, report: &mut Report) -> R
         .filter(|(_, g)| !g.chains.is_empty());
     let generations: Vec<u64> = written.map(|(id, _)| *id).collect();
     check_records(&space, &found, &generations, report)?;
-    check_tables(world, dir, &state, db_id, report)
+    check_tables(world, dir, &state, report)
 }
 
 /// Reads every table that the manifest names, wholly.
-fn check_tables(
-    world: &World,
-    dir: &Path,
-    state: &State,
-    db_id: [u8; 16],
-    report: &mut Report,
-) -> Result<()> {
+fn check_tables(world: &World, dir: &Path, state: &State, report: &mut Report) -> Result<()> {
     let storage = &world.env.storage;
     // Whether all are there.
     VersionSet::new(state).sweep(&files_in(&**storage, dir)?)?;
+    let Some(origins) = state.origins() else {
+        return Ok(());
+    };
     let files = state.version().files();
     for (file, _) in files.filter(|(_, kind)| *kind == FileKind::Table) {
         let table = storage.open(&dir.join(table_name(file)), OpenMode::Read)?;
-        let verified = verify_table(&table, Identity::new(db_id, file));
+        let verified = verify_table(&table, Identity::new(origins.of(file), file));
         report.records += verified.entries;
         report.bytes += table.len()?;
         for fault in verified.faults {

@@ -7,7 +7,7 @@ use thermocline_base::{CfId, Error, Kind, Result, SeqNo};
 use thermocline_compaction::merge::Source;
 use thermocline_compaction::{Head, RangeTombstone};
 use thermocline_env::{File, OpenMode};
-use thermocline_memtable::{Memtable, RecordRef, ScanEntry};
+use thermocline_memtable::{Direction, Memtable, RecordRef, ScanEntry};
 use thermocline_sst::{
     Block, BlockHandle, BlockSource, KeyRef, SyncCursor, Table, TablePart, Value, open_table,
 };
@@ -85,10 +85,13 @@ fn head_of<'r>(record: &RecordRef<'r>) -> Head<'r> {
     }
 }
 
-/// The records of one family in a sealed generation.
+/// The records of one family in a sealed generation; or in any one, of each key that which a registered
+/// reader sees.
 pub(crate) struct GenerationInput<'a> {
     memtable: &'a Memtable,
     cf: CfId,
+    /// Where the reader reads.
+    as_of: Option<SeqNo>,
     chunk: Vec<ScanEntry>,
     at: usize,
     /// Whether there may be more behind the chunk.
@@ -101,10 +104,19 @@ impl<'a> GenerationInput<'a> {
         GenerationInput {
             memtable,
             cf,
+            as_of: None,
             chunk: Vec::new(),
             at: 0,
             more: true,
             head: None,
+        }
+    }
+
+    /// What a reader who is registered at `seqno` sees of it. Writers may go on meanwhile.
+    pub fn as_of(memtable: &'a Memtable, cf: CfId, seqno: SeqNo) -> GenerationInput<'a> {
+        GenerationInput {
+            as_of: Some(seqno),
+            ..GenerationInput::new(memtable, cf)
         }
     }
 
@@ -132,20 +144,38 @@ impl<'a> GenerationInput<'a> {
     }
 
     /// Reads the record at hand; where the chunk has ended, of the next one, which begins at `from`.
-    fn find(&mut self, from: Bound<&[u8]>) -> Result<()> {
+    fn find<'k>(&mut self, mut from: Bound<&'k [u8]>) -> Result<()>
+    where
+        'a: 'k,
+    {
         self.head = None;
-        if self.at == self.chunk.len() && self.more {
-            self.chunk.clear();
-            self.at = 0;
-            self.more = self
-                .memtable
-                .scan_versions(self.cf, from, CHUNK, &mut self.chunk)?;
-        }
-        if let Some(entry) = self.chunk.get(self.at) {
+        loop {
+            if self.at == self.chunk.len() && self.more {
+                self.chunk.clear();
+                self.at = 0;
+                self.more = self.scan(from)?;
+            }
+            let Some(entry) = self.chunk.get(self.at) else {
+                return Ok(());
+            };
             // Verified, whatever readers do: what is written anew gets a checksum that is right.
-            self.head = Some(self.memtable.record(entry.at, true)?);
+            let record = self.memtable.record(entry.at, true)?;
+            if self.as_of.is_none_or(|seqno| record.seqno <= seqno) {
+                self.head = Some(record);
+                return Ok(());
+            }
+            from = Bound::Excluded(record.key);
+            self.at += 1;
         }
-        Ok(())
+    }
+
+    /// Fills the chunk. Returns whether there may be more.
+    fn scan(&mut self, from: Bound<&[u8]>) -> Result<bool> {
+        let (memtable, cf, chunk) = (self.memtable, self.cf, &mut self.chunk);
+        match self.as_of {
+            None => memtable.scan_versions(cf, from, CHUNK, chunk),
+            Some(seqno) => memtable.scan(cf, from, Direction::Forward, seqno, CHUNK, chunk),
+        }
     }
 }
 

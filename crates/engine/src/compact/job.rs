@@ -12,7 +12,7 @@ use thermocline_sst::Creation;
 use thermocline_version::{Change, Level, Place, State, TableRef, Version, VersionEdit};
 
 use super::input::{Input, RunInput};
-use super::outputs::{Outputs, Recipe, below};
+use super::outputs::{Destination, Outputs, Recipe, below};
 use super::shape::{Levels, range_of};
 use super::usage::LevelUse;
 use super::{Jobs, Running};
@@ -286,6 +286,8 @@ impl Inner {
             below: job.below(&levels),
             // What is in a table is durable and visible.
             settled: SeqNo::MAX,
+            exists: &|cf, key| self.families.exists(cf, key),
+            to: Destination::Store,
         };
         let mut spent = 0;
         let mut pace = |written: u64| {

@@ -31,15 +31,17 @@
 //! and no later sync would tell. Any other failure leaves files that nobody names, and nothing else.
 
 use std::cmp::Reverse;
+use std::path::{Path, PathBuf};
 
 use thermocline_base::planted::{Bug, active};
-use thermocline_base::{FileId, Kind, Result, SeqNo};
+use thermocline_base::{CfId, FileId, Kind, Result, SeqNo};
 use thermocline_compaction::RangeTombstone;
 use thermocline_compaction::merge::{Merge, Source};
 use thermocline_compaction::output::Cutter;
 use thermocline_compaction::retain::{Decision, Moments, RangesBelow, Retain};
 use thermocline_sst::{
-    KeyRef, TOMBSTONES_LEN_MAX, TableMeta, TableWriter, Value, WriteOptions, sites,
+    Identity, KeyRef, TOMBSTONES_LEN_MAX, TableMeta, TableWriter, Value, WriteOptions, sites,
+    table_name,
 };
 use thermocline_version::{BlobBytes, Change, FileKind, KeyRange, Place, TableRef};
 
@@ -81,6 +83,54 @@ impl Outputs {
     }
 }
 
+/// Where new tables go.
+pub(crate) enum Destination<'a> {
+    /// Into the store, each file pinned.
+    Store,
+    /// Into another folder (`copy`).
+    Folder(Folder<'a>),
+}
+
+/// A folder in which nobody else makes tables.
+pub(crate) struct Folder<'a> {
+    pub dir: &'a Path,
+    /// They are sealed to.
+    pub db_id: [u8; 16],
+    /// The number of the next one.
+    pub next: &'a mut u64,
+}
+
+impl Destination<'_> {
+    /// The next table's file, and what it is sealed to.
+    fn next(&mut self, inner: &Inner, outputs: &mut Outputs) -> Result<(PathBuf, Identity)> {
+        match self {
+            Destination::Store => {
+                let file = inner.pin_table()?;
+                outputs.files.push(file);
+                let files = &inner.table_files;
+                Ok((files.path(file), files.identity(file)))
+            }
+            Destination::Folder(folder) => {
+                let file = FileId(*folder.next);
+                *folder.next += 1;
+                let identity = Identity::new(folder.db_id, file);
+                Ok((folder.dir.join(table_name(file)), identity))
+            }
+        }
+    }
+
+    /// Whether the store still is as it must be.
+    fn check(&self, inner: &Inner) -> Result<()> {
+        match self {
+            Destination::Store => inner.check_writable(),
+            Destination::Folder(_) => inner.check_open(),
+        }
+    }
+}
+
+/// Whether the record of a key in a family belongs to a family that is there.
+pub(crate) type Exists<'a> = &'a dyn Fn(CfId, &[u8]) -> bool;
+
 /// What is to become of a merge.
 pub(crate) struct Recipe<'a> {
     /// Of the outputs.
@@ -93,6 +143,9 @@ pub(crate) struct Recipe<'a> {
     pub below: RangesBelow,
     /// The last seqno that is durable and visible: a newer entry is refused.
     pub settled: SeqNo,
+    /// Records of families that are not there are left out.
+    pub exists: Exists<'a>,
+    pub to: Destination<'a>,
 }
 
 impl Inner {
@@ -114,7 +167,9 @@ impl Inner {
         let tombstones = retain.tombstones().to_vec();
         // Memory that it takes, charged.
         let mut work = self.table_files.work();
-        let mut writing = Writing::new(self, recipe.place, recipe.options, recipe.cutter);
+        let exists = recipe.exists;
+        let (options, cutter) = (recipe.options, recipe.cutter);
+        let mut writing = Writing::new(self, recipe.place, options, cutter, recipe.to);
         let mut tombstones = tombstones.into_iter().peekable();
         let mut merge = Merge::new(inputs);
         merge.seek(b"", SeqNo::MAX)?;
@@ -127,14 +182,14 @@ impl Inner {
                 return Err(busy("for writes in flight"));
             }
             if seen.is_multiple_of(LOOK_EVERY) {
-                self.check_writable()?;
+                writing.to.check(self)?;
                 pace(outputs.bytes + writing.bytes())?;
                 if let Some((_, table)) = &writing.table {
                     work.cover(table);
                 }
             }
             let key = head.user_key;
-            let decision = match self.families.exists(cf, key) {
+            let decision = match exists(cf, key) {
                 true => retain.decide(head),
                 false => Decision::Drop,
             };
@@ -194,11 +249,12 @@ impl Inner {
 }
 
 /// The table that is being written, and the range tombstones that reach into it.
-struct Writing<'a> {
+pub(crate) struct Writing<'a> {
     inner: &'a Inner,
     place: Place,
     options: WriteOptions,
     cutter: Cutter<'a>,
+    to: Destination<'a>,
     table: Option<(FileId, TableWriter)>,
     /// Where the table begins; at first everywhere.
     begin: Option<Vec<u8>>,
@@ -209,17 +265,19 @@ struct Writing<'a> {
 }
 
 impl<'a> Writing<'a> {
-    fn new(
+    pub fn new(
         inner: &'a Inner,
         place: Place,
         options: WriteOptions,
         cutter: Cutter<'a>,
+        to: Destination<'a>,
     ) -> Writing<'a> {
         Writing {
             inner,
             place,
             options,
             cutter,
+            to,
             table: None,
             begin: None,
             tombstones: Vec::new(),
@@ -233,7 +291,7 @@ impl<'a> Writing<'a> {
     }
 
     /// Ends tables that end before `key`, which ascends.
-    fn go_to(&mut self, key: &[u8], outputs: &mut Outputs) -> Result<()> {
+    pub fn go_to(&mut self, key: &[u8], outputs: &mut Outputs) -> Result<()> {
         loop {
             let full = self
                 .table
@@ -257,7 +315,8 @@ impl<'a> Writing<'a> {
         Ok(())
     }
 
-    fn add(
+    /// Adds an entry to the table at hand.
+    pub fn add(
         &mut self,
         key: KeyRef<'_>,
         kind: Kind,
@@ -269,13 +328,10 @@ impl<'a> Writing<'a> {
 
     fn table(&mut self, outputs: &mut Outputs) -> Result<&mut TableWriter> {
         if self.table.is_none() {
-            let file = self.inner.pin_table()?;
-            outputs.files.push(file);
-            let files = &self.inner.table_files;
-            let (path, identity) = (files.path(file), files.identity(file));
-            let (storage, cf) = (&*files.storage, self.place.cf);
+            let (path, identity) = self.to.next(self.inner, outputs)?;
+            let (storage, cf) = (&*self.inner.table_files.storage, self.place.cf);
             let made = TableWriter::create(storage, &path, identity, cf, self.options)?;
-            self.table = Some((file, made));
+            self.table = Some((identity.file, made));
         }
         let (_, table) = self.table.as_mut().expect("it was made above");
         Ok(table)
@@ -305,7 +361,8 @@ impl<'a> Writing<'a> {
         Ok(())
     }
 
-    fn finish(mut self, outputs: &mut Outputs) -> Result<()> {
+    /// Ends the last table.
+    pub fn finish(mut self, outputs: &mut Outputs) -> Result<()> {
         self.end_table(None, outputs)
     }
 }

@@ -1,5 +1,7 @@
 //! The range tombstones that a flush moves from generations into tables.
 //!
+//! (A copy of the store takes them in the same way, as of its moment: `copy`.)
+//!
 //! Of each generation those are taken that somebody may be answered with, as its covers have them: cut to
 //! where no newer one of the same generation lies over them at the same moments. `compaction::retain` joins
 //! what belongs together, and drops what is not needed.
@@ -13,7 +15,7 @@ use std::ops::Bound;
 
 use thermocline_base::{CfId, Kind, Result, SeqNo, limits};
 use thermocline_compaction::{Head, RangeTombstone};
-use thermocline_memtable::{Direction, Memtable};
+use thermocline_memtable::{Cover, Direction, Memtable};
 use thermocline_version::Version;
 
 use crate::sync::Arc;
@@ -48,14 +50,14 @@ impl LastDeletes {
     }
 }
 
-/// The range tombstones of family `cf` in `generations`, which are to lie above the tables of `version`, and
-/// what they come to for the greatest key, if somebody has that.
-pub(super) fn of(
+/// The range tombstones that these covers of family `cf` in `generations` have, which are to lie above the
+/// tables of `version`, and what they come to for the greatest key, if somebody has that.
+pub(crate) fn of(
+    covers: &[Cover],
     generations: &[Arc<Memtable>],
     version: &Version,
     cf: CfId,
 ) -> Result<(Vec<RangeTombstone>, Option<LastDeletes>)> {
-    let covers: Vec<_> = generations.iter().flat_map(|m| m.covers(cf)).collect();
     let fragments: Vec<_> = covers.iter().flat_map(|cover| cover.fragments()).collect();
     let endless = fragments.iter().filter(|fragment| fragment.end.is_none());
     let mut seqnos: Vec<SeqNo> = endless.filter_map(|fragment| fragment.over).collect();

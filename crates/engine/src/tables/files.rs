@@ -22,6 +22,7 @@ use thermocline_env::Storage;
 use thermocline_env::direct::DeviceBytes;
 use thermocline_exec::{BufPool, DirectStorage, PIECE_BYTES};
 use thermocline_sst::{BlockCache, CacheUse, Identity, StoreCache, TableWriter, table_name};
+use thermocline_version::Origins;
 
 use super::open::{OpenTables, OpenUse};
 use crate::sync::Arc;
@@ -49,7 +50,8 @@ pub(crate) struct TableFiles {
     /// What it has transferred.
     bytes: Arc<DeviceBytes>,
     pub dir: PathBuf,
-    pub db_id: [u8; 16],
+    /// Which database wrote each.
+    origins: Origins,
     account: Arc<Account>,
     /// Of the runtime.
     shared: SharedCache,
@@ -87,7 +89,7 @@ impl TableFiles {
     pub fn new(
         storage: &Arc<dyn Storage>,
         dir: &Path,
-        db_id: [u8; 16],
+        origins: Origins,
         (options, account): (&Options, &Arc<Account>),
         lent: &Lent<'_>,
     ) -> Arc<TableFiles> {
@@ -107,7 +109,7 @@ impl TableFiles {
             }),
             bytes,
             dir: dir.to_path_buf(),
-            db_id,
+            origins,
             account: account.clone(),
             shared: lent.cache.clone(),
             cache_bytes,
@@ -132,7 +134,7 @@ impl TableFiles {
     }
 
     pub fn identity(&self, file: FileId) -> Identity {
-        Identity::new(self.db_id, file)
+        Identity::new(self.origins.of(file), file)
     }
 
     /// What was transferred.

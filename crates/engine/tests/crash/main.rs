@@ -14,6 +14,7 @@
 //! | `families` | those of column families and their metadata |
 //! | `ranges` | those of range deletes |
 //! | `reclaim` | workloads in which generations are dropped |
+//! | `copies` | checkpoints, backups, restorations, and first openings of copies |
 //! | `staged` | those in which batches are staged |
 //! | `flush` | those in which generations become tables |
 //! | `compaction` | those in which tables sink from level to level |
@@ -27,6 +28,7 @@
 
 mod check;
 mod compaction;
+mod copies;
 mod explore;
 mod families;
 mod fences;

@@ -369,7 +369,7 @@ fn the_parts_together_reach_every_site_and_the_bar() {
         .into_iter()
         .chain(thermocline_env::sites::ALL.iter().copied())
         .filter(|site| Some(site) != of_files && Some(site) != of_blobs)
-        // Nothing links files yet.
+        // Only copies link files: `copies` looks at those.
         .filter(|site| *site != thermocline_env::sites::NAME_LINKED)
         .collect();
     let parts = PARTS.iter().flat_map(|part| part.sites);

@@ -14,7 +14,7 @@ use thermocline_version::{Change, FileKind, Place, TableRef, VersionEdit};
 
 use super::*;
 use crate::compact::input::{Input, RunInput};
-use crate::compact::outputs::{Outputs, Recipe, reference};
+use crate::compact::outputs::{Destination, Outputs, Recipe, reference};
 use crate::sync::lock;
 
 /// Keys of two letters, and the longest first one behind all.
@@ -166,6 +166,8 @@ fn range_tombstones_are_cut_where_tables_are() {
             tombstones,
             below: RangesBelow::default(),
             settled: SeqNo::MAX,
+            exists: &|_, _| true,
+            to: Destination::Store,
         };
         let inputs = inputs
             .into_iter()

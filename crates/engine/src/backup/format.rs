@@ -1,0 +1,301 @@
+//! Every byte of a backup's list, `BACKUP-nnnnnn`. All numbers are little-endian.
+//!
+//! ```text
+//!  offset size
+//!       0    8  magic "THCLBKUP"
+//!       8    4  format version, 1
+//!      12    4  CRC32C of all other bytes
+//!      16    8  number of the backup, the one in the name
+//!      24   16  id of the database that was backed up
+//!      40    8  seqno up to which it has everything
+//!      48    8  length of this file
+//!      56    8  number of files
+//!      64       files, by number; each:
+//!                  16  id of the database that wrote it
+//!                   8  its number there
+//!                   8  its bytes
+//!                   4  CRC32C of all of them
+//!                   4  CRC32C of its last 64 KiB, or of all of it if it is shorter
+//!                   1  kind: 1 table, 2 blob file
+//!                   7  reserved, 0
+//!               the state, as edits up to the end; each:
+//!                   4  length n, 1 ..= 64 MiB
+//!                   n  an edit, as in a manifest
+//! ```
+//!
+//! A file of a backup lies beside the lists, byte for byte as in the database, under the name
+//! `dddddddddddddddddddddddddddddddd-nnnnnn-cccccccc.sst` (or `.blob`): 32 hexadecimal digits of the
+//! database that wrote it, its number, and the CRC32C of its bytes.
+
+use std::path::Path;
+
+use thermocline_base::checksum::crc32c;
+use thermocline_base::{Error, FileId, Result, SeqNo};
+use thermocline_version::format::{PAYLOAD_LEN_MAX, Unreadable, decode_edit, encode_edit};
+use thermocline_version::{FileKind, State};
+
+const MAGIC: &[u8; 8] = b"THCLBKUP";
+const FORMAT_VERSION: u32 = 1;
+const CRC_AT: usize = 12;
+const HEADER_LEN: usize = 64;
+const FILE_LEN: usize = 48;
+
+/// Bytes at the end of a file by which it is known again.
+pub(crate) const TAIL_BYTES: u64 = 64 << 10;
+
+/// A file of a backup.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Stored {
+    pub file: FileId,
+    pub kind: FileKind,
+    /// The database that wrote it.
+    pub db_id: [u8; 16],
+    pub bytes: u64,
+    pub crc: u32,
+    pub tail_crc: u32,
+}
+
+impl Stored {
+    /// Its name in the folder of backups.
+    pub fn name(&self) -> String {
+        let id = u128::from_be_bytes(self.db_id);
+        let (file, crc) = (self.file.0, self.crc);
+        let kind = match self.kind {
+            FileKind::Table => "sst",
+            FileKind::Blob => "blob",
+        };
+        format!("{id:032x}-{file:06}-{crc:08x}.{kind}")
+    }
+
+    /// Whether a name in the folder of backups can be that of a file.
+    pub fn is_name(name: &str) -> bool {
+        let hex =
+            |text: &str, len| text.len() == len && text.bytes().all(|b| b.is_ascii_hexdigit());
+        let Some((stem, "sst" | "blob")) = name.split_once('.') else {
+            return false;
+        };
+        match stem.split('-').collect::<Vec<_>>()[..] {
+            [id, file, crc] => hex(id, 32) && file.parse::<u64>().is_ok() && hex(crc, 8),
+            _ => false,
+        }
+    }
+}
+
+/// What a backup's list says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Listed {
+    pub id: u64,
+    pub db_id: [u8; 16],
+    pub seqno: SeqNo,
+    /// By number.
+    pub files: Vec<Stored>,
+    pub state: State,
+}
+
+const PREFIX: &str = "BACKUP-";
+
+/// What becomes a list by a rename.
+pub(crate) const LIST_TEMP: &str = "BACKUP.tmp";
+
+/// The name of a backup's list.
+pub(crate) fn list_name(id: u64) -> String {
+    format!("{PREFIX}{id:06}")
+}
+
+/// The number in the name of a list; none for any other name.
+pub(crate) fn list_id(name: &str) -> Option<u64> {
+    let id = name.strip_prefix(PREFIX)?.parse().ok()?;
+    (list_name(id) == name).then_some(id)
+}
+
+impl Listed {
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = vec![0; HEADER_LEN];
+        bytes[0..8].copy_from_slice(MAGIC);
+        bytes[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.id.to_le_bytes());
+        bytes[24..40].copy_from_slice(&self.db_id);
+        bytes[40..48].copy_from_slice(&self.seqno.0.to_le_bytes());
+        bytes[56..64].copy_from_slice(&(self.files.len() as u64).to_le_bytes());
+        for file in &self.files {
+            bytes.extend_from_slice(&file.db_id);
+            bytes.extend_from_slice(&file.file.0.to_le_bytes());
+            bytes.extend_from_slice(&file.bytes.to_le_bytes());
+            bytes.extend_from_slice(&file.crc.to_le_bytes());
+            bytes.extend_from_slice(&file.tail_crc.to_le_bytes());
+            bytes.push(match file.kind {
+                FileKind::Table => 1,
+                FileKind::Blob => 2,
+            });
+            bytes.extend_from_slice(&[0; 7]);
+        }
+        for edit in self.state.snapshot() {
+            let edit = encode_edit(&edit);
+            let len = u32::try_from(edit.len()).expect("an edit is far below 4 GiB");
+            bytes.extend_from_slice(&len.to_le_bytes());
+            bytes.extend_from_slice(&edit);
+        }
+        let len = bytes.len() as u64;
+        bytes[48..56].copy_from_slice(&len.to_le_bytes());
+        let crc = crc_of(&bytes);
+        bytes[CRC_AT..CRC_AT + 4].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    /// Reads the list `id`, which lies at `path`.
+    ///
+    /// # Errors
+    /// [`Error::Corruption`] with the place; [`Error::Unsupported`] if a newer version wrote it.
+    pub fn decode(bytes: &[u8], id: u64, path: &Path) -> Result<Listed> {
+        let mut fields = Fields { bytes, at: 0, path };
+        let magic = fields.take(8)?;
+        fields.must(magic == MAGIC, "magic of a backup", 0, MAGIC.escape_ascii())?;
+        let version = fields.u32()?;
+        let crc = fields.u32()?;
+        let sound = bytes.len() >= HEADER_LEN && crc == crc_of(bytes);
+        let got = format!("{crc:#010x}");
+        fields.must(sound, "checksum of a backup", CRC_AT, got)?;
+        if version != FORMAT_VERSION {
+            let path = path.display();
+            return Err(Error::Unsupported(format!(
+                "{path} has format version {version}; this program reads version {FORMAT_VERSION}"
+            )));
+        }
+        let found = fields.u64()?;
+        fields.must(found == id, "number of a backup", 16, found)?;
+        let db_id = fields.array()?;
+        let seqno = SeqNo(fields.u64()?);
+        let len = fields.u64()?;
+        fields.must(len == bytes.len() as u64, "length of a backup", 48, len)?;
+        let count = fields.u64()?;
+        let mut files = Vec::new();
+        // Grows as it reads: a count that lies allocates nothing.
+        for _ in 0..count {
+            files.push(fields.file()?);
+        }
+        let state = fields.state()?;
+        let at = HEADER_LEN;
+        let origins = state.origins();
+        let whose = |file| origins.as_ref().map(|origins| origins.of(file));
+        let listed = files.iter().map(|f| (f.file, f.kind, Some(f.db_id)));
+        let named = state.version().files();
+        let same = listed.eq(named.map(|(file, kind)| (file, kind, whose(file))));
+        fields.must(same, "files of a backup", at, "others than its state names")?;
+        Ok(Listed {
+            id,
+            db_id,
+            seqno,
+            files,
+            state,
+        })
+    }
+}
+
+fn crc_of(bytes: &[u8]) -> u32 {
+    crc32c(crc32c(0, &bytes[..CRC_AT]), &bytes[CRC_AT + 4..])
+}
+
+struct Fields<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    path: &'a Path,
+}
+
+impl<'a> Fields<'a> {
+    fn must(&self, holds: bool, what: &str, at: usize, got: impl ToString) -> Result<()> {
+        if holds {
+            return Ok(());
+        }
+        let place = self.path.display().to_string();
+        Err(Error::corruption(
+            what,
+            place,
+            at as u64,
+            "what was written",
+            got,
+        ))
+    }
+
+    fn take(&mut self, len: usize) -> Result<&'a [u8]> {
+        let rest = &self.bytes[self.at..];
+        self.must(len <= rest.len(), "end of a backup", self.at, rest.len())?;
+        self.at += len;
+        Ok(&rest[..len])
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
+        let field = self.take(N)?;
+        Ok(field.try_into().expect("as many bytes as were taken"))
+    }
+
+    fn u32(&mut self) -> Result<u32> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Result<u64> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    fn file(&mut self) -> Result<Stored> {
+        let at = self.at;
+        let db_id = self.array()?;
+        let file = FileId(self.u64()?);
+        let bytes = self.u64()?;
+        let (crc, tail_crc) = (self.u32()?, self.u32()?);
+        let [kind, reserved @ ..]: [u8; 8] = self.array()?;
+        self.must(
+            reserved == [0; 7],
+            "reserved bytes",
+            at + 41,
+            "others than 0",
+        )?;
+        let kind = match kind {
+            1 => FileKind::Table,
+            2 => FileKind::Blob,
+            other => {
+                return Err(self
+                    .must(false, "kind of a file", at + 40, other)
+                    .unwrap_err());
+            }
+        };
+        Ok(Stored {
+            file,
+            kind,
+            db_id,
+            bytes,
+            crc,
+            tail_crc,
+        })
+    }
+
+    /// Everything that is left.
+    fn state(&mut self) -> Result<State> {
+        let mut state = State::default();
+        while self.at < self.bytes.len() {
+            let at = self.at;
+            let len = usize::try_from(self.u32()?).unwrap_or(usize::MAX);
+            let possible = (1..=PAYLOAD_LEN_MAX).contains(&len);
+            self.must(possible, "length of an edit", at, len)?;
+            let edit = decode_edit(self.take(len)?).map_err(|why| match why {
+                Unreadable::Damaged { what, got, .. } => {
+                    self.must(false, what, at, got).unwrap_err()
+                }
+                Unreadable::Newer(text) => {
+                    Error::Unsupported(format!("{}: {text}", self.path.display()))
+                }
+            })?;
+            state.apply(&edit).map_err(|error| match error {
+                Error::Corruption { what, got, .. } => {
+                    self.must(false, &what, at, got).unwrap_err()
+                }
+                other => other,
+            })?;
+        }
+        Ok(state)
+    }
+}
+
+const _: () = assert!(FILE_LEN == 16 + 8 + 8 + 4 + 4 + 8);
+
+#[cfg(test)]
+mod tests;

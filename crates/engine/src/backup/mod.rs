@@ -1,0 +1,310 @@
+//! Backups: what a store was at several moments, in one folder that may lie on another device.
+//!
+//! # What lies there
+//! One *list* for each backup (`format`), which says what the store was, and beside the lists every file
+//! that some list names, once: tables are never changed, so backups share those that they have in common.
+//! A list is the state of a copy (`copy`) with checksums of its files. Files are copied, never linked.
+//!
+//! # Which files are there already
+//! A file is what database and number say that wrote it, but for databases whose folder was copied by
+//! other means, which go on with one id. So a file of the store counts as one that some list has only if
+//! its length and the checksum of its last 64 KiB agree, too: there lie a table's footer and properties
+//! and, in all but huge tables, its filter, which no two different tables share. That costs one read for
+//! a file, not all of it. New files are verified before they are copied, wholly; their bytes are summed
+//! while they are.
+//!
+//! # Steps of a backup, under the folder's lock
+//! | step | durable after it |
+//! |---|---|
+//! | remove what an interrupted backup left | nothing needed |
+//! | flush, where the store is open for writing, so that the next backup shares what is new in this one | |
+//! | capture; stream what is in no table yet into tables of the backup's own | |
+//! | copy new files under temporary names; sync each, rename it to its own, sync the folder | the files |
+//! | write the list under a temporary name, sync it, rename it, sync the folder | the backup |
+//!
+//! A crash before the list has its name leaves files that no list names. They go when the next backup is
+//! made or deleted, but only if every list can be read: what a damaged one names is unknown.
+//!
+//! A *deletion* removes the list, durably, then what no other list names. A *restoration* makes a copy
+//! (`copy::Target`) of the listed files, each summed while it is copied, as a database with a new id. So
+//! the same backup restored twice gives two databases of which neither takes the other's for its own.
+
+mod create;
+mod format;
+mod restore;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use thermocline_base::checksum::crc32c;
+use thermocline_base::{Error, Result, SeqNo};
+use thermocline_env::{Env, LockGuard, OpenMode, Storage};
+use thermocline_sst::FileName;
+
+use crate::copy::sites;
+use crate::layout::LOCK_NAME;
+use crate::verify::Report;
+use format::{LIST_TEMP, Listed, Stored, list_id, list_name};
+
+/// Bytes that are read at once.
+const PIECE_BYTES: u64 = 1 << 20;
+
+/// What `list` says of a backup.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BackupInfo {
+    /// Its number in its folder.
+    pub id: u64,
+    /// The database that was backed up.
+    pub db_id: [u8; 16],
+    /// It has everything up to this seqno.
+    pub seqno: SeqNo,
+    /// Tables and blob files that it consists of.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Bytes that no earlier backup had, of one that was just made; else 0.
+    pub new_bytes: u64,
+}
+
+impl BackupInfo {
+    fn of(listed: &Listed) -> BackupInfo {
+        BackupInfo {
+            id: listed.id,
+            db_id: listed.db_id,
+            seqno: listed.seqno,
+            files: listed.files.len() as u64,
+            bytes: listed.files.iter().map(|file| file.bytes).sum(),
+            new_bytes: 0,
+        }
+    }
+}
+
+/// A folder of backups. See the [module](self).
+#[derive(Debug, Clone)]
+pub struct Backups {
+    env: Env,
+    dir: PathBuf,
+}
+
+impl Backups {
+    /// Those in `dir`, which the first backup makes. Nothing is read yet.
+    pub fn new(env: Env, dir: &Path) -> Backups {
+        let dir = dir.to_path_buf();
+        Backups { env, dir }
+    }
+
+    fn storage(&self) -> &dyn Storage {
+        &*self.env.storage
+    }
+
+    /// All backups, oldest first.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if the folder is none of backups; [`Error::Corruption`] of a list;
+    /// those of the file system.
+    pub fn list(&self) -> Result<Vec<BackupInfo>> {
+        let _lock = self.lock_shared()?;
+        let ids = self.found()?.lists.into_iter();
+        ids.map(|id| Ok(BackupInfo::of(&self.read(id)?))).collect()
+    }
+
+    /// Removes a backup, were it damaged, and what no other one needs.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if there is no such backup; [`Error::Locked`]; those of the file
+    /// system.
+    pub fn delete(&self, id: u64) -> Result<()> {
+        self.must_exist()?;
+        let _lock = self.lock()?;
+        self.must_have(id)?;
+        let list = self.dir.join(list_name(id));
+        self.storage().remove(&list)?;
+        self.storage().sync_dir(&self.dir, sites::COPY_WITHDRAWN)?;
+        self.sweep().map(drop)
+    }
+
+    /// Reads everything, and reports every list and file that is not as it was written.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if the folder is none of backups; those of the file system. Damage is
+    /// a fault in the report.
+    pub fn verify(&self) -> Result<Report> {
+        let _lock = self.lock_shared()?;
+        let mut report = Report::default();
+        let mut seen = BTreeSet::new();
+        for id in self.found()?.lists {
+            match self.read(id) {
+                Ok(listed) => seen.extend(listed.files),
+                Err(error) => report.note(error)?,
+            }
+        }
+        for file in seen {
+            report.records += 1;
+            report.bytes += file.bytes;
+            if let Err(error) = self.check_file(&file) {
+                report.note(error)?;
+            }
+        }
+        Ok(report)
+    }
+
+    fn check_file(&self, file: &Stored) -> Result<()> {
+        let path = self.dir.join(file.name());
+        check_there(self.storage(), file, &path)?;
+        let len = self.storage().open(&path, OpenMode::Read)?.len()?;
+        check_sum(file, &path, len, crc_from(self.storage(), &path, 0)?)
+    }
+
+    fn must_exist(&self) -> Result<()> {
+        if self.storage().is_dir(&self.dir)? {
+            return Ok(());
+        }
+        let dir = self.dir.display();
+        Err(Error::InvalidArgument(format!("there is no folder {dir}")))
+    }
+
+    fn lock(&self) -> Result<Box<dyn LockGuard>> {
+        self.storage().lock(&self.dir.join(LOCK_NAME))
+    }
+
+    /// Against those who change the folder. Writes nothing.
+    fn lock_shared(&self) -> Result<Option<Box<dyn LockGuard>>> {
+        self.must_exist()?;
+        self.storage().lock_shared(&self.dir.join(LOCK_NAME))
+    }
+
+    /// What lies there.
+    fn found(&self) -> Result<Found> {
+        let mut found = Found::default();
+        for name in self.storage().list(&self.dir)? {
+            match list_id(&name) {
+                Some(id) => found.lists.push(id),
+                None if Stored::is_name(&name) => found.files.push(name),
+                None if name == LIST_TEMP || FileName::parse(&name).is_some() => {
+                    found.temporary.push(name);
+                }
+                None if name == LOCK_NAME => {}
+                None => {
+                    let dir = self.dir.display();
+                    return Err(Error::InvalidArgument(format!(
+                        "{dir} is not a folder of backups: it has '{name}'; choose an empty or new folder"
+                    )));
+                }
+            }
+        }
+        found.lists.sort_unstable();
+        Ok(found)
+    }
+
+    fn must_have(&self, id: u64) -> Result<()> {
+        let lists = self.found()?.lists;
+        if lists.contains(&id) {
+            return Ok(());
+        }
+        let dir = self.dir.display();
+        let there: Vec<String> = lists.iter().map(ToString::to_string).collect();
+        Err(Error::InvalidArgument(match there.is_empty() {
+            true => format!("there is no backup {id} in {dir}, nor any other"),
+            false => format!(
+                "there is no backup {id} in {dir}; it has {}",
+                there.join(", ")
+            ),
+        }))
+    }
+
+    fn read(&self, id: u64) -> Result<Listed> {
+        let path = self.dir.join(list_name(id));
+        let file = self.storage().open(&path, OpenMode::Read)?;
+        let len = usize::try_from(file.len()?).map_err(|_| {
+            let place = path.display().to_string();
+            Error::corruption(
+                "length of a backup",
+                place,
+                0,
+                "less",
+                "more than memory has",
+            )
+        })?;
+        let mut bytes = Vec::new();
+        if bytes.try_reserve_exact(len).is_err() {
+            let path = path.display();
+            return Err(Error::OutOfSpace(format!(
+                "{path} does not fit into memory"
+            )));
+        }
+        bytes.resize(len, 0);
+        file.read_exact_at(&mut bytes, 0)?;
+        Listed::decode(&bytes, id, &path)
+    }
+
+    /// Removes what no list names. Gives the lists, of which those that cannot be read are missing:
+    /// then only what is temporary goes.
+    fn sweep(&self) -> Result<Vec<Listed>> {
+        let found = self.found()?;
+        for name in found.temporary {
+            self.storage().remove(&self.dir.join(name))?;
+        }
+        let lists: Vec<Result<Listed>> = found.lists.iter().map(|&id| self.read(id)).collect();
+        if lists.iter().all(Result::is_ok) {
+            let named = lists.iter().flatten().flat_map(|listed| &listed.files);
+            let named: BTreeSet<String> = named.map(Stored::name).collect();
+            for name in found.files.iter().filter(|name| !named.contains(*name)) {
+                self.storage().remove(&self.dir.join(name))?;
+            }
+        }
+        Ok(lists.into_iter().flatten().collect())
+    }
+}
+
+/// Names in a folder of backups.
+#[derive(Default)]
+struct Found {
+    lists: Vec<u64>,
+    files: Vec<String>,
+    temporary: Vec<String>,
+}
+
+/// The CRC32C of a file's bytes from `at` on.
+fn crc_from(storage: &dyn Storage, path: &Path, mut at: u64) -> Result<u32> {
+    let file = storage.open(path, OpenMode::Read)?;
+    let len = file.len()?;
+    let mut crc = 0;
+    let mut piece = Vec::new();
+    while at < len {
+        piece.resize(usize::try_from((len - at).min(PIECE_BYTES)).unwrap_or(0), 0);
+        file.read_exact_at(&mut piece, at)?;
+        crc = crc32c(crc, &piece);
+        at += piece.len() as u64;
+    }
+    Ok(crc)
+}
+
+fn check_there(storage: &dyn Storage, file: &Stored, path: &Path) -> Result<()> {
+    if storage.exists(path)? {
+        return Ok(());
+    }
+    let place = path.display().to_string();
+    let expected = format!("{} bytes", file.bytes);
+    Err(Error::corruption(
+        "a file of a backup is missing",
+        place,
+        0,
+        expected,
+        "no such file",
+    ))
+}
+
+/// Whether a file of this length and checksum, which lies at `path`, is what was backed up.
+fn check_sum(file: &Stored, path: &Path, bytes: u64, crc: u32) -> Result<()> {
+    let place = path.display().to_string();
+    if bytes != file.bytes {
+        let what = "length of a file of a backup";
+        return Err(Error::corruption(what, place, 0, file.bytes, bytes));
+    }
+    if crc != file.crc {
+        let [expected, got] = [file.crc, crc].map(|crc| format!("{crc:#010x}"));
+        let what = "checksum of a file of a backup";
+        return Err(Error::corruption(what, place, 0, expected, got));
+    }
+    Ok(())
+}

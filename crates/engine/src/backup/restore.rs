@@ -1,0 +1,63 @@
+//! Making a database of a backup.
+
+use std::path::Path;
+
+use thermocline_base::{Error, Result};
+use thermocline_version::State;
+
+use super::format::Listed;
+use super::{BackupInfo, Backups, check_sum, check_there};
+use crate::checkpoint::file_name;
+use crate::copy::{Target, copy_file};
+
+impl Backups {
+    /// Makes `dir` a database of what backup `id` has, or the newest one. Every byte is checked on its way,
+    /// and durable on return.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if there is no such backup, or `dir` exists and is not empty;
+    /// [`Error::Corruption`] naming a list or file that is not what was backed up; [`Error::Locked`];
+    /// those of the file system. There is no database in `dir` then.
+    pub fn restore(&self, id: Option<u64>, dir: &Path) -> Result<BackupInfo> {
+        let dir = std::path::absolute(dir)
+            .map_err(|source| Error::io("find the absolute path of", dir, source))?;
+        let _lock = self.lock_shared()?;
+        let id = match id.or(self.found()?.lists.last().copied()) {
+            Some(id) => id,
+            None => {
+                let dir = self.dir.display();
+                let none = format!("there is no backup in {dir}");
+                return Err(Error::InvalidArgument(none));
+            }
+        };
+        self.must_have(id)?;
+        let listed = self.read(id)?;
+        let target = Target::begin(&self.env.storage, &dir)?;
+        match self.fill(&listed, &target) {
+            Ok(state) => target.complete(state)?,
+            Err(error) => return Err(target.withdraw(error)),
+        }
+        Ok(BackupInfo::of(&listed))
+    }
+
+    fn fill(&self, listed: &Listed, target: &Target) -> Result<State> {
+        for file in &listed.files {
+            let from = self.dir.join(file.name());
+            check_there(self.storage(), file, &from)?;
+            let name = file_name(file.file, file.kind).to_string();
+            let to = target.dir().join(name);
+            let copied = copy_file(self.storage(), &from, &to, || Ok(()))?;
+            check_sum(file, &from, copied.bytes, copied.crc)?;
+        }
+        let (mut db_id, mut region_id) = ([0; 16], [0; 16]);
+        self.env.random.fill(&mut db_id)?;
+        self.env.random.fill(&mut region_id)?;
+        let of = &listed.state;
+        of.copied(
+            of.version().clone(),
+            of.options().to_vec(),
+            db_id,
+            region_id,
+        )
+    }
+}

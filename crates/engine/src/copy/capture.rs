@@ -1,0 +1,89 @@
+//! The moment of a store that is copied.
+
+use std::collections::BTreeSet;
+
+use thermocline_base::options::Options;
+use thermocline_base::{CfId, Error, Result};
+use thermocline_memtable::Memtable;
+use thermocline_version::{Hold, State, Version};
+
+use crate::open::stored;
+use crate::snapshot::Snapshot;
+use crate::store::Inner;
+use crate::sync::{Arc, Ordering, lock};
+
+/// See the [module](super).
+pub(crate) struct Capture {
+    /// Keeps the generations, and what it sees in them and in tables.
+    pub snapshot: Snapshot,
+    /// Keeps the files of the manifest's version.
+    hold: Hold,
+    /// The manifest's.
+    pub state: State,
+    /// Those whose records are in no table, newest first.
+    pub generations: Vec<Arc<Memtable>>,
+}
+
+impl Capture {
+    /// What is visible now, made durable.
+    ///
+    /// # Errors
+    /// [`Error::Closed`]; [`Error::Poisoned`]; a failed persist, which poisons the store.
+    pub fn of(inner: &Arc<Inner>) -> Result<Capture> {
+        let captured = {
+            let _writer = lock(&inner.writer);
+            if inner.closed.load(Ordering::Acquire) {
+                return Err(Error::Closed);
+            }
+            inner.poison.check()?;
+            let manifest = lock(&inner.manifest);
+            let hold = lock(&inner.versions).hold();
+            let snapshot = Snapshot::now(inner);
+            let reclaim = lock(&inner.reclaim);
+            let unflushed = snapshot.view.memtables.iter();
+            let unflushed = unflushed.filter(|m| !reclaim.is_flushed(m.generation()));
+            Capture {
+                generations: unflushed.cloned().collect(),
+                snapshot,
+                hold,
+                state: manifest.state().clone(),
+            }
+        };
+        inner.sync_up_to(captured.snapshot.seqno())?;
+        Ok(captured)
+    }
+
+    /// The tables below the generations, and all other files. (The snapshot's view may have those from
+    /// before a compaction that was installed a moment ago; both answer the same.)
+    pub fn version(&self) -> &Arc<Version> {
+        self.hold.version()
+    }
+
+    /// The families of which the generations have something, ascending.
+    pub fn families(&self) -> BTreeSet<CfId> {
+        self.generations.iter().flat_map(|m| m.families()).collect()
+    }
+
+    /// Whether the record of `key` in `cf` belongs to a family that exists.
+    pub fn exists(&self, cf: CfId, key: &[u8]) -> bool {
+        let owner = match cf {
+            CfId::METADATA => CfId::of_metadata_key(key),
+            cf => Some(cf),
+        };
+        owner.is_some_and(|cf| self.state.families().contains_key(&cf.0))
+    }
+
+    /// The state of a copy: of what is in tables, with the store's options but for where its region lies.
+    ///
+    /// # Errors
+    /// None, if `db_id` is a new one.
+    pub fn copied(&self, options: &Options, db_id: [u8; 16], region_id: [u8; 16]) -> Result<State> {
+        let options = Options {
+            pm_path: None,
+            ..options.clone()
+        };
+        let version = self.version().clone();
+        self.state
+            .copied(version, stored(&options), db_id, region_id)
+    }
+}

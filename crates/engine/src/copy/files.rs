@@ -1,0 +1,77 @@
+//! Files of another folder: linked, or copied byte for byte.
+
+use std::io::ErrorKind;
+use std::path::Path;
+
+use thermocline_base::checksum::crc32c;
+use thermocline_base::planted::{Bug, active};
+use thermocline_base::{Error, Result};
+use thermocline_env::{OpenMode, Storage};
+
+use super::sites;
+
+/// Bytes that are read and written at once.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// What was copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Copied {
+    pub bytes: u64,
+    /// The CRC32C of all of them.
+    pub crc: u32,
+}
+
+/// Copies a file to a name that is free. Its bytes are durable on return, its name is not. `go_on` is
+/// asked before each piece.
+pub(crate) fn copy_file(
+    storage: &dyn Storage,
+    from: &Path,
+    to: &Path,
+    mut go_on: impl FnMut() -> Result<()>,
+) -> Result<Copied> {
+    let source = storage.open(from, OpenMode::Read)?;
+    let target = storage.open(to, OpenMode::CreateNew)?;
+    let len = source.len()?;
+    let mut piece = vec![0; PIECE_BYTES];
+    let mut copied = Copied { bytes: 0, crc: 0 };
+    while copied.bytes < len {
+        go_on()?;
+        let left = usize::try_from(len - copied.bytes).unwrap_or(usize::MAX);
+        let piece = &mut piece[..left.min(PIECE_BYTES)];
+        source.read_exact_at(piece, copied.bytes)?;
+        target.write_at(piece, copied.bytes)?;
+        copied.crc = crc32c(copied.crc, piece);
+        copied.bytes += piece.len() as u64;
+    }
+    if !active(Bug::CopyForgetsSync) {
+        target.sync(sites::COPY_WRITTEN)?;
+    }
+    Ok(copied)
+}
+
+/// Gives a file, which never changes any more and is durable, a second name; where that cannot be, it is
+/// copied.
+pub(crate) fn link_or_copy(
+    storage: &dyn Storage,
+    from: &Path,
+    to: &Path,
+    go_on: impl FnMut() -> Result<()>,
+) -> Result<()> {
+    let refused = match storage.link(from, to) {
+        Ok(()) => return Ok(()),
+        Err(refused) => refused,
+    };
+    let cannot = [
+        ErrorKind::CrossesDevices,
+        ErrorKind::Unsupported,
+        ErrorKind::TooManyLinks,
+        // A file system without hard links.
+        ErrorKind::PermissionDenied,
+    ];
+    match &refused {
+        Error::Io { source, .. } if cannot.contains(&source.kind()) => {
+            copy_file(storage, from, to, go_on).map(drop)
+        }
+        _ => Err(refused),
+    }
+}

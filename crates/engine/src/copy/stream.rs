@@ -1,0 +1,76 @@
+//! What lives in persistent memory, written into tables of another place.
+
+use std::path::Path;
+
+use thermocline_base::planted::{Bug, active};
+use thermocline_base::{CfId, Result, SeqNo};
+use thermocline_compaction::RangeTombstone;
+use thermocline_compaction::output::Cutter;
+use thermocline_compaction::retain::Moments;
+use thermocline_memtable::Cover;
+use thermocline_sst::Creation;
+use thermocline_version::{Change, Level, Place};
+
+use super::Capture;
+use crate::compact::input::{GenerationInput, Input};
+use crate::compact::outputs::{Destination, Folder, Outputs, Recipe, below};
+use crate::flush::{LastDeletes, tombstones};
+
+/// Writes what the capture sees of its generations into tables of `dir`, which are numbered from `next`
+/// on and sealed to `db_id`. Gives what an edit says of them; the bytes are durable, the names are not.
+///
+/// Of each key, and of range tombstones over it, that goes which answers a reader at the capture's seqno.
+/// Nobody reads a copy at an earlier moment.
+pub(crate) fn stream(
+    capture: &Capture,
+    dir: &Path,
+    db_id: [u8; 16],
+    next: &mut u64,
+) -> Result<Vec<Change>> {
+    let inner = &capture.snapshot.inner;
+    let seqno = capture.snapshot.seqno();
+    let shape = &inner.compactions.shape;
+    let mut outputs = Outputs::default();
+    for cf in capture.families() {
+        let (range_tombstones, last) = range_tombstones(capture, cf, seqno)?;
+        let newest_first = capture.generations.iter();
+        let inputs = newest_first.map(|m| GenerationInput::as_of(m, cf, seqno));
+        let inputs = inputs.map(Input::Generation);
+        let inputs = last.into_iter().map(Input::Last).chain(inputs);
+        let recipe = Recipe {
+            place: Place::new(cf, Level::ZERO),
+            options: shape.write_options(0, usize::MAX, Creation::Checkpoint),
+            cutter: Cutter::new(shape.output_options(), vec![], vec![]),
+            moments: Moments::new(vec![], seqno),
+            tombstones: range_tombstones,
+            below: below(capture.version().tables_of(cf).map(|(_, table)| table)),
+            settled: seqno,
+            exists: &|cf, key| capture.exists(cf, key),
+            to: Destination::Folder(Folder {
+                dir,
+                db_id,
+                next: &mut *next,
+            }),
+        };
+        let inputs = inputs.collect();
+        inner.write_outputs(inputs, recipe, &mut |_| Ok(()), &mut outputs)?;
+        // What could not be read looked like zeros.
+        inner.space.region().check_media()?;
+    }
+    Ok(outputs.added().collect())
+}
+
+/// The range tombstones of a family that the capture sees in its generations.
+fn range_tombstones(
+    capture: &Capture,
+    cf: CfId,
+    seqno: SeqNo,
+) -> Result<(Vec<RangeTombstone>, Option<LastDeletes>)> {
+    if !capture.exists(cf, b"") || active(Bug::CopyForgetsRanges) {
+        return Ok(Default::default());
+    }
+    let generations = &capture.generations;
+    let covers = generations.iter().filter_map(|m| m.cover(cf, seqno));
+    let covers: Vec<Cover> = covers.collect();
+    tombstones::of(&covers, generations, capture.version(), cf)
+}

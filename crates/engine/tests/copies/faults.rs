@@ -1,0 +1,195 @@
+//! A fault at every call of files, once or for ever: what is made is whole or is not there, what was there
+//! is unharmed, and the next attempt succeeds.
+
+use std::sync::Arc;
+
+use thermocline_base::{CfId, Result, Steps};
+use thermocline_engine::{Backups, Engine};
+use thermocline_env::fault::{Fault, FaultStorage, Op, Plan, Repeat};
+use thermocline_env::{Storage, sim::SimFs};
+use thermocline_testkit::Rng;
+
+use crate::backup::backups;
+use crate::machine::{Dump, Place, dump, path, put, write_some};
+
+const FAULTS: &[(Fault, Option<Op>)] = &[
+    (Fault::Eio, None),
+    (Fault::NoSpace, None),
+    (Fault::CrossesDevices, None),
+    (Fault::SyncKept, None),
+    (Fault::SyncDropped, None),
+    (Fault::ShortWrite(7), None),
+];
+
+/// A store with something in tables and something in persistent memory.
+struct Bench {
+    faulty: FaultStorage,
+    storage: Arc<dyn Storage>,
+    engine: Engine,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let faulty = FaultStorage::over_sim(SimFs::new(Steps::new()));
+        let storage: Arc<dyn Storage> = Arc::new(faulty.clone());
+        let place = Place::new(&storage, "/db");
+        let engine = place.open();
+        write_some(&engine, &mut Rng::new(1), 60);
+        engine.flush().unwrap();
+        write_some(&engine, &mut Rng::new(2), 20);
+        Bench {
+            faulty,
+            storage,
+            engine,
+        }
+    }
+
+    /// Does `work` with a fault, which may make it fail, and then goes on without.
+    fn run(
+        plan: Option<Plan>,
+        prepare: &dyn Fn(&Bench),
+        work: &dyn Fn(&Bench) -> Result<()>,
+        check: &dyn Fn(&Bench, Option<Plan>, bool),
+    ) -> Vec<u64> {
+        let bench = Bench::new();
+        prepare(&bench);
+        let calls = |(fault, op): &(Fault, Option<Op>)| bench.faulty.calls_for(*fault, *op);
+        let before: Vec<u64> = FAULTS.iter().map(calls).collect();
+        if let Some(plan) = plan {
+            let which = FAULTS.iter().position(|f| *f == (plan.fault, plan.op));
+            let at = plan.at + before[which.unwrap()];
+            bench.faulty.arm(Plan { at, ..plan });
+        }
+        let done = work(&bench);
+        let fired = bench.faulty.fired();
+        bench.faulty.disarm();
+        let after = FAULTS
+            .iter()
+            .map(calls)
+            .zip(before)
+            .map(|(a, b)| a - b)
+            .collect();
+        if let Err(error) = &done {
+            assert!(fired > 0, "{plan:?}: {error}");
+        }
+        check(&bench, plan, done.is_ok());
+        after
+    }
+
+    /// For every fault.
+    fn every(
+        prepare: &dyn Fn(&Bench),
+        work: &dyn Fn(&Bench) -> Result<()>,
+        check: &dyn Fn(&Bench, Option<Plan>, bool),
+    ) -> u32 {
+        let mut runs = 0;
+        for (&(fault, op), calls) in FAULTS.iter().zip(Bench::run(None, prepare, work, check)) {
+            for at in 0..calls {
+                for repeat in [Repeat::Once, Repeat::Forever] {
+                    let plan = Plan {
+                        fault,
+                        op,
+                        at,
+                        repeat,
+                    };
+                    Bench::run(Some(plan), prepare, work, check);
+                    runs += 1;
+                }
+            }
+        }
+        runs
+    }
+
+    /// Whether a database stands in `dir`. After a failure it may only where nothing could be undone
+    /// any more.
+    fn stands(&self, dir: &str, plan: Option<Plan>, done: bool) -> bool {
+        let stands = self.storage.exists(&path(dir).join("CURRENT")).unwrap();
+        let for_ever = plan.is_some_and(|plan| plan.repeat == Repeat::Forever);
+        assert!(done || for_ever || !stands, "{plan:?}");
+        assert!(stands || !done, "{plan:?}");
+        stands
+    }
+
+    fn holds(&self, dir: &str, expected: &Dump) {
+        let place = Place::new(&self.storage, dir);
+        assert_eq!(dump(&place.open()), *expected);
+        place.verify();
+    }
+}
+
+#[test]
+fn of_a_checkpoint_every_call_may_fail() {
+    let checkpoint = |bench: &Bench| bench.engine.checkpoint(path("/copy"));
+    let runs = Bench::every(&|_| (), &checkpoint, &|bench, plan, done| {
+        if !bench.stands("/copy", plan, done) {
+            bench.engine.checkpoint(path("/copy")).unwrap();
+        }
+        bench.holds("/copy", &dump(&bench.engine));
+        put(&bench.engine, CfId::DEFAULT, b"on", b"we go");
+    });
+    assert!(runs > 100, "{runs}");
+}
+
+fn stored(bench: &Bench) -> Backups {
+    backups(&bench.storage, "/b")
+}
+
+#[test]
+fn of_a_backup_every_call_may_fail() {
+    let prepare = |bench: &Bench| {
+        stored(bench).create(&bench.engine).unwrap();
+        write_some(&bench.engine, &mut Rng::new(3), 30);
+    };
+    let create = |bench: &Bench| stored(bench).create(&bench.engine).map(drop);
+    let runs = Bench::every(&prepare, &create, &|bench, plan, done| {
+        let listed = stored(bench).list().unwrap();
+        let ids: Vec<u64> = listed.iter().map(|info| info.id).collect();
+        let for_ever = plan.is_some_and(|plan| plan.repeat == Repeat::Forever);
+        assert!(ids == [1, 2] || ids == [1] && !done, "{plan:?}: {ids:?}");
+        assert!(ids == [1] || done || for_ever, "{plan:?}: {ids:?}");
+        let report = stored(bench).verify().unwrap();
+        assert_eq!(report.faults, [], "{plan:?}");
+        // A flush that failed to sync has poisoned the store.
+        if let Ok(info) = stored(bench).create(&bench.engine) {
+            stored(bench)
+                .restore(Some(info.id), path("/restored"))
+                .unwrap();
+            bench.holds("/restored", &dump(&bench.engine));
+        }
+        stored(bench).restore(Some(1), path("/first")).unwrap();
+    });
+    assert!(runs > 100, "{runs}");
+}
+
+#[test]
+fn of_a_restoration_and_a_deletion_every_call_may_fail() {
+    let prepare = |bench: &Bench| {
+        stored(bench).create(&bench.engine).unwrap();
+        write_some(&bench.engine, &mut Rng::new(3), 30);
+        stored(bench).create(&bench.engine).unwrap();
+    };
+    let restore = |bench: &Bench| stored(bench).restore(None, path("/restored")).map(drop);
+    let runs = Bench::every(&prepare, &restore, &|bench, plan, done| {
+        if !bench.stands("/restored", plan, done) {
+            restore(bench).unwrap();
+        }
+        bench.holds("/restored", &dump(&bench.engine));
+    });
+    assert!(runs > 50, "{runs}");
+    let delete = |bench: &Bench| stored(bench).delete(1);
+    Bench::every(&prepare, &delete, &|bench, plan, done| {
+        let ids: Vec<u64> = stored(bench).list().unwrap().iter().map(|i| i.id).collect();
+        assert!(ids == [2] || ids == [1, 2] && !done, "{plan:?}: {ids:?}");
+        if ids == [1, 2] {
+            stored(bench).delete(1).unwrap();
+        }
+        // What only the deleted one had goes with the next deletion or backup at the latest.
+        stored(bench).create(&bench.engine).unwrap();
+        stored(bench).delete(3).unwrap();
+        let report = stored(bench).verify().unwrap();
+        assert_eq!(report.faults, [], "{plan:?}");
+        let names = bench.storage.list(path("/b")).unwrap();
+        let files = names.iter().filter(|name| name.ends_with(".sst")).count();
+        assert_eq!(files as u64, report.records, "{plan:?}: {names:?}");
+    });
+}

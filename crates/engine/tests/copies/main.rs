@@ -1,0 +1,18 @@
+//! Copies of stores, and what is brought in from outside: what they have, what they share, and what
+//! becomes of them when files fail.
+//!
+//! | module | what it has |
+//! |---|---|
+//! | `faults` | a fault at every call of files |
+//! | `machine` | stores in simulated worlds, and all that is in one |
+//! | `backup` | backups, several of a store, whole, damaged and restored |
+//! | `checkpoint` | checkpoints, and copies of copies |
+//! | `beside` | copies beside writers, flushes and compactions |
+//! | `ranges` | deletes of ranges in copies |
+
+mod backup;
+mod beside;
+mod checkpoint;
+mod faults;
+mod machine;
+mod ranges;
