@@ -30,7 +30,8 @@ impl Inner {
         self.background.stop();
         // Who works ahead on a thread of the caller's looks at `closed` under this lock.
         drop(lock(&self.ahead));
-        // So does whoever flushes, from time to time.
+        // So does whoever ingests or flushes, from time to time.
+        drop(lock(&self.ingesting));
         drop(lock(&self.flushing));
         // And each compaction.
         drop(write(&self.compactions.gate));

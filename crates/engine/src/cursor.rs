@@ -20,7 +20,7 @@ use crate::families::Family;
 use crate::latency::Latencies;
 use crate::snapshot::Snapshot;
 use crate::store::Engine;
-use crate::sync::Arc;
+use crate::sync::{Arc, Ordering as Atomic};
 use crate::tables::{TableSource, Tables, sources};
 use crate::value::Value;
 use hidden::Covering;
@@ -52,8 +52,8 @@ impl Engine {
         inner.find(
             &view,
             |memtable| memtable.get_latest(cf, key, visible, verify),
-            // All that tables have is visible.
-            |tables| tables.get(cf, key, SeqNo::MAX),
+            // What was ingested may be there and not visible yet (`ingest`).
+            |tables| tables.get(cf, key, SeqNo(visible.load(Atomic::SeqCst))),
             |hit| found(hit.bytes()),
         )
     }
@@ -72,7 +72,7 @@ impl Engine {
         inner.find(
             &view,
             |memtable| memtable.get_latest(cf, key, visible, verify),
-            |tables| tables.get(cf, key, SeqNo::MAX),
+            |tables| tables.get(cf, key, SeqNo(visible.load(Atomic::SeqCst))),
             |hit| inner.value(hit),
         )
     }

@@ -15,12 +15,13 @@
 //! 1. *Whole and in order.* A flush takes whole generations, and none while an older one that was not
 //!    flushed stays in the view. So everything in tables is older than everything in generations that
 //!    were not flushed.
-//! 2. *Flushed is known by seqnos.* Let F be the largest seqno in a table. A sealed generation whose
+//! 2. *Flushed is known by seqnos.* Let F be the largest seqno in a table, or what the manifest says if that
+//!    is more (`ingest`). A sealed generation whose
 //!    base is at most F was flushed, by 1. One that was flushed and of which tables have nothing any more,
 //!    nor of any younger one, may lie above F: nothing of it had to stay, or a compaction has left it out.
 //!    It counts as one that was not, and may be flushed again: all its seqnos are above F, and by 4 all
-//!    younger ones that were flushed are there with it. So the manifest needs no word about it, and no
-//!    record gets into two tables, which their order by age forbids.
+//!    younger ones that were flushed are there with it. So a flush needs no word in the manifest about it,
+//!    and no record gets into two tables, which their order by age forbids.
 //! 3. *Durable first.* A table has nothing that is not durable and visible.
 //! 4. *In order they go.* A flushed generation is dropped only with, or after, all older ones that the
 //!    manifest names. Generations are read before tables: an older one that came back after a crash would
@@ -35,10 +36,10 @@
 //! | between edit 1 and edit 2 | the generations, and tables with some of the same records |
 //! | after edit 2 | the tables |
 //!
-//! In the second row records are there twice, with equal seqnos. That is consistent: generations are
-//! asked first, and have all that their tables have and all that was left out of them; of equal keys a
-//! cursor takes the first source's. By invariant 2 the open knows the generations as flushed, and hands
-//! them to `reclaim` as dead.
+//! In the second row records are there twice, with equal seqnos. By invariant 2 the open knows the
+//! generations as flushed: it leaves them out of its first view, and hands them to `reclaim` as retired.
+//! Readers would find in them nothing that the tables do not say. But where tables were ingested since
+//! (`ingest`), those are newer than the generations, which would be asked first and hide them.
 //!
 //! # What is left out
 //! See `compact::outputs`. Below a generation are all tables of the version at hand. A tombstone may go
@@ -60,7 +61,7 @@ use thermocline_compaction::output::Cutter;
 use thermocline_env::Storage;
 use thermocline_memtable::{Cover, Memtable};
 use thermocline_sst::{Creation, FileName};
-use thermocline_version::{Change, FileKind, Level, Place, Version, VersionEdit, VersionSet};
+use thermocline_version::{Change, FileKind, Level, Place, State, VersionEdit, VersionSet};
 
 use crate::compact::LevelUse;
 use crate::compact::input::{GenerationInput, Input};
@@ -71,7 +72,7 @@ use crate::store::{Engine, Inner};
 use crate::sync::{Arc, MutexGuard, lock};
 use crate::tables::{TableFiles, Tables};
 use crate::view::View;
-use crate::write::busy;
+use crate::write::{Writer, busy};
 pub(crate) use tombstones::LastDeletes;
 
 impl Engine {
@@ -104,10 +105,16 @@ impl Inner {
     /// compactions that are due then.
     pub fn flush(&self) -> Result<usize> {
         let flushed = self.flush_sealed()?;
+        self.compact_inline()?;
+        Ok(flushed)
+    }
+
+    /// Does the compactions that are due, if there are no threads for that.
+    pub fn compact_inline(&self) -> Result<()> {
         if !self.world.background {
             while self.compact_once()? {}
         }
-        Ok(flushed)
+        Ok(())
     }
 
     /// As [`Inner::flush`], and no more.
@@ -141,15 +148,7 @@ impl Inner {
         self.release(outputs);
         self.unlink_obsolete();
         done?;
-        self.compactions.usage.add(
-            0,
-            LevelUse {
-                jobs: 1,
-                bytes_written: outputs.bytes,
-                entries_dropped: outputs.dropped,
-                ..LevelUse::default()
-            },
-        );
+        self.count_flush(outputs);
         // What is still held here is not free.
         drop(generations);
         // Whoever waits for the turn to flush finds the room that this has made.
@@ -165,10 +164,51 @@ impl Inner {
         }
     }
 
+    /// As [`Inner::flush_holding`], for whoever holds the writer's lock, too, and so keeps all writers
+    /// waiting. What has died by it goes with the next reclaiming.
+    pub fn flush_exclusive(&self, _writer: &mut Writer) -> Result<()> {
+        let generations = self.sealed_unflushed();
+        if generations.is_empty() {
+            return Ok(());
+        }
+        let begun = self.begin_flush(&generations);
+        let mut outputs = Outputs::default();
+        let written = self.write_tables(&generations, &mut outputs);
+        let done = written.and_then(|()| self.name_holding(&generations, &outputs));
+        self.release(&outputs);
+        self.end_flush(
+            begun,
+            outputs.tables.len(),
+            outputs.bytes,
+            done.as_ref().err(),
+        );
+        if done.is_ok() {
+            self.count_flush(&outputs);
+        }
+        done
+    }
+
+    fn count_flush(&self, outputs: &Outputs) {
+        self.compactions.usage.add(
+            0,
+            LevelUse {
+                jobs: 1,
+                bytes_written: outputs.bytes,
+                entries_dropped: outputs.dropped,
+                ..LevelUse::default()
+            },
+        );
+    }
+
     /// The sealed generations that were not flushed, oldest first.
     pub fn to_flush(&self) -> Vec<Arc<Memtable>> {
         // A batch that is being committed is in the view before it is visible.
         let _writer = lock(&self.writer);
+        self.sealed_unflushed()
+    }
+
+    /// As [`Inner::to_flush`], for whoever holds the writer's lock.
+    fn sealed_unflushed(&self) -> Vec<Arc<Memtable>> {
         let view = self.view.load_full();
         let reclaim = lock(&self.reclaim);
         let sealed = view.memtables[1..].iter().rev();
@@ -220,6 +260,11 @@ impl Inner {
         let _writer = lock(&self.writer);
         // Again, since the store may have been closed meanwhile.
         self.check_writable()?;
+        self.name_holding(generations, outputs)
+    }
+
+    /// As [`Inner::name_tables`], for whoever holds the writer's lock.
+    fn name_holding(&self, generations: &[Arc<Memtable>], outputs: &Outputs) -> Result<()> {
         let exists = |change: &Change| match change {
             Change::TableAdded { place, .. } => self.families.exists(place.cf, b""),
             _ => true,
@@ -274,10 +319,12 @@ impl Inner {
     }
 }
 
-/// The largest seqno in a table; 0 if there is none (invariant 2).
-pub(crate) fn flushed_up_to(version: &Version) -> u64 {
-    let largest = version.tables().map(|(_, table)| table.largest_seqno.0);
-    largest.max().unwrap_or(0)
+/// The largest seqno in a table, or what the manifest says if that is more; 0 if there is neither
+/// (invariant 2).
+pub(crate) fn flushed_up_to(state: &State) -> u64 {
+    let tables = state.version().tables();
+    let largest = tables.map(|(_, table)| table.largest_seqno.0);
+    largest.max().unwrap_or(0).max(state.flushed_up_to())
 }
 
 /// Looks, when a store is opened, whether all named files are there, and removes those that nobody

@@ -57,6 +57,10 @@
 //! A copy is a database of its own that has the files of a held version and, as tables, what the
 //! generations hold; a manifest made last of all commits it. Its region is made by the first open.
 //!
+//! # Ingesting (`ingest`, `export`)
+//! Tables from outside are copied into ones of the store's own, all entries with one seqno; one edit, behind
+//! a flush of everything older, makes them the newest of level 0.
+//!
 //! # In the background (`runtime`, `maintain`)
 //! Stores share the worker threads and the DRAM budget of a [`Runtime`]. What is done ahead of need, when a
 //! store falls idle, and for buffered commits are tasks of the store's *strand*, one at a time; callbacks
@@ -65,9 +69,9 @@
 //! calls that are left after it has given up the folder; from then on nothing of the store touches either.
 //!
 //! # Lock order
-//! `stages` (shared by whoever stages a batch), `ahead` (working ahead of need), `flushing` or the `gate` of
-//! compactions (shared by each job); `writer`; `next`; then `manifest` or the `jobs` of compactions, `versions`,
-//! then `reclaim`, then the locks inside `halloc`, then a node of the tree or
+//! `stages` (shared by whoever stages a batch), `ahead` (working ahead of need), `ingesting` and then `flushing`,
+//! or the `gate` of compactions (shared by each job); `writer`; `next`; then `manifest` or the `jobs` of
+//! compactions, `versions`, then `reclaim`, then the locks inside `halloc`, then a node of the tree or
 //! the range tombstones of a family in a generation, then the registry of `readers`. Whoever waits for groups in flight holds nothing behind `next`. A bucket's queue, and
 //! `syncing` with the ring's list behind it, stand on their own. Readers of data take none of these.
 //!
@@ -91,9 +95,11 @@ mod create;
 mod cursor;
 mod dram;
 mod events;
+mod export;
 mod families;
 mod flush;
 mod generation;
+mod ingest;
 mod latency;
 mod layout;
 mod maintain;
@@ -127,7 +133,9 @@ pub use commit::submit::{InFlight, WriteOptions};
 pub use compact::{CompactionUse, LevelUse};
 pub use cursor::Cursor;
 pub use events::{Event, EventListener};
+pub use export::{Exported, IngestWriter};
 pub use families::Family;
+pub use ingest::Ingested;
 pub use latency::{Begun, Latencies, Latency, Operation};
 pub use layout::{LOCK_NAME, REGION_NAME};
 pub use metrics::{

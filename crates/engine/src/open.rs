@@ -12,7 +12,7 @@ use thermocline_base::{Error, Line, Result};
 use thermocline_env::LockGuard;
 use thermocline_exec::DirectStorage;
 use thermocline_halloc::{Space, SpaceSpec};
-use thermocline_memtable::ChainWriter;
+use thermocline_memtable::{ChainWriter, Memtable};
 use thermocline_pm::{Place, Region, RegionKind, RegionSpec};
 use thermocline_version::{Manifest, State, VersionSet};
 
@@ -197,10 +197,10 @@ fn open_existing(
     let dram = (&options, &account);
     let table_files = TableFiles::new(&storage, dir, origins, dram, &runtime.lent());
     sweep_tables(&table_files, &versions, options.read_only || elders)?;
-    let flushed = flushed_up_to(versions.current());
-    let sealed = memtables.iter().filter(|m| m.generation() != start.active);
-    let sealed = sealed.filter(|m| m.base().0 <= flushed);
-    reclaim.flushed(sealed.map(|m| m.generation()));
+    let flushed = flushed_up_to(manifest.state());
+    let is_flushed = |m: &Arc<Memtable>| m.generation() != start.active && m.base().0 <= flushed;
+    let (retired, memtables): (Vec<_>, Vec<_>) = memtables.into_iter().partition(is_flushed);
+    reclaim.found_flushed(retired);
     let last = found.last_seqno.max(flushed);
     let tables = Tables::new(versions.current().clone(), table_files.clone(), None);
     let view = View {
@@ -241,6 +241,7 @@ fn open_existing(
             compactions,
             room: Room::default(),
             pressure,
+            ingesting: Mutex::new(()),
             families,
             writer: Line(Mutex::new(writer)),
             next: Mutex::default(),

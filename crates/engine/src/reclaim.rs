@@ -178,6 +178,13 @@ impl Reclaim {
         }
     }
 
+    /// These generations, oldest first, were flushed before the store was opened; no view has them.
+    pub fn found_flushed(&mut self, generations: Vec<Arc<Memtable>>) {
+        self.flushed(generations.iter().map(|memtable| memtable.generation()));
+        generations.iter().for_each(|memtable| memtable.retire());
+        self.retired = generations;
+    }
+
     /// Whether a generation was flushed.
     pub fn is_flushed(&self, id: u64) -> bool {
         self.owned.get(&id).is_some_and(|owned| owned.flushed)
@@ -292,6 +299,11 @@ impl Inner {
         reclaim.owned.remove(&dropped);
         let owned = reclaim.owned.entry(own).or_default();
         (owned.zones, owned.descriptor) = (zones, descriptor);
+    }
+
+    /// A generation that was never used is gone, and owns nothing.
+    pub fn forget_unused(&self, unused: u64) {
+        lock(&self.reclaim).owned.remove(&unused);
     }
 
     /// There is no room, as `error` says: drops what is dead, or gives the error back.

@@ -426,7 +426,11 @@ impl Inner {
     }
 
     /// Makes the active generation one that has no record, and all before it durable. Returns it.
-    fn begin_generation(&self, writer: &mut Writer, next: &mut Option<Prepared>) -> Result<u64> {
+    pub fn begin_generation(
+        &self,
+        writer: &mut Writer,
+        next: &mut Option<Prepared>,
+    ) -> Result<u64> {
         if self.is_unused(writer, next.as_ref()) {
             // Nothing is in flight, but what was deferred in the generation before may not be
             // durable.

@@ -76,7 +76,7 @@ impl Start {
         } else {
             let nonce = world.env.random_u64()?;
             // Rule 5, for what is in tables, too.
-            let flushed = flushed_up_to(state.version());
+            let flushed = flushed_up_to(state);
             let base = found.next_base.max(found.last_seqno.max(flushed) + 1);
             (
                 nonce,

@@ -116,6 +116,8 @@ pub(crate) struct Inner {
     pub room: Room,
     /// How much writers are held back.
     pub pressure: Pressure,
+    /// Held by whoever ingests. Before `flushing`.
+    pub ingesting: Mutex<()>,
     pub families: Families,
     pub writer: Line<Mutex<Writer>>,
     /// The next generation, once it is named. After the writer's lock, where both are held.

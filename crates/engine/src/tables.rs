@@ -33,7 +33,7 @@ use thermocline_version::{TableRef, Version};
 
 use crate::sync::{Arc, RwLock, read, write};
 use ahead::TableBlocks;
-pub(crate) use files::{FoundIn, Lent, SharedCache, TableFiles};
+pub(crate) use files::{FoundIn, Lent, SharedCache, TableFiles, Work};
 use open::{Handle, OpenTable};
 use runs::Run;
 pub(crate) use source::{TableSource, sources};

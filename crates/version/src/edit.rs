@@ -127,6 +127,12 @@ pub enum Change {
         /// Another database than this one.
         db_id: [u8; 16],
     },
+    /// Every generation with a base at or below this seqno has been flushed, whatever becomes of its
+    /// tables. (That tables have later seqnos says so, too, while they do.)
+    FlushedUpTo {
+        /// Not below that of an earlier such change.
+        seqno: u64,
+    },
     /// A blob file is not needed any more: no table refers to it.
     BlobFileRemoved {
         /// Its id.

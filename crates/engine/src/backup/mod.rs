@@ -37,7 +37,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use thermocline_base::checksum::crc32c;
-use thermocline_base::{Error, Result, SeqNo};
+use thermocline_base::{Error, Result};
 use thermocline_env::{Env, LockGuard, OpenMode, Storage};
 use thermocline_sst::FileName;
 
@@ -57,7 +57,7 @@ pub struct BackupInfo {
     /// The database that was backed up.
     pub db_id: [u8; 16],
     /// It has everything up to this seqno.
-    pub seqno: SeqNo,
+    pub seqno: u64,
     /// Tables and blob files that it consists of.
     pub files: u64,
     /// Their bytes.
@@ -71,7 +71,7 @@ impl BackupInfo {
         BackupInfo {
             id: listed.id,
             db_id: listed.db_id,
-            seqno: listed.seqno,
+            seqno: listed.seqno.0,
             files: listed.files.len() as u64,
             bytes: listed.files.iter().map(|file| file.bytes).sum(),
             new_bytes: 0,

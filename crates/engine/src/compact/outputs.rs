@@ -48,6 +48,7 @@ use thermocline_version::{BlobBytes, Change, FileKind, KeyRange, Place, TableRef
 use super::input::Input;
 use crate::store::Inner;
 use crate::sync::{Arc, lock};
+use crate::tables::Work;
 use crate::write::busy;
 
 /// Ids of files that are reserved by one edit.
@@ -184,9 +185,7 @@ impl Inner {
             if seen.is_multiple_of(LOOK_EVERY) {
                 writing.to.check(self)?;
                 pace(outputs.bytes + writing.bytes())?;
-                if let Some((_, table)) = &writing.table {
-                    work.cover(table);
-                }
+                writing.charge(&mut work);
             }
             let key = head.user_key;
             let decision = match exists(cf, key) {
@@ -282,6 +281,13 @@ impl<'a> Writing<'a> {
             begin: None,
             tombstones: Vec::new(),
             tombstone_bytes: 0,
+        }
+    }
+
+    /// Charges what it takes in DRAM now.
+    pub fn charge(&self, work: &mut Work) {
+        if let Some((_, table)) = &self.table {
+            work.cover(table);
         }
     }
 

@@ -44,8 +44,8 @@
 //!    it sees in generations. A compaction that was installed before had a horizon at or below s
 //!    (`compact::outputs`), so what it left out nobody at s needs; one that is installed later does not touch
 //!    the version that is held, nor its files (`version::version_set`).
-//! 4. *Nothing newer shows.* Tables have nothing above what was visible, so nothing above s; of generations
-//!    nothing above s is read.
+//! 4. *Nothing newer shows.* Tables have nothing above what was visible (what is ingested becomes visible
+//!    before the writer's lock is let go), so nothing above s; of generations nothing above s is read.
 //! 5. *Deletes stay.* A tombstone, of a key or of a range, goes only where no table of the version may have
 //!    anything below it (`compaction::retain`).
 //!

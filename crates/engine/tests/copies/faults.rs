@@ -4,12 +4,13 @@
 use std::sync::Arc;
 
 use thermocline_base::{CfId, Result, Steps};
-use thermocline_engine::{Backups, Engine};
+use thermocline_engine::{Backups, Engine, Family};
 use thermocline_env::fault::{Fault, FaultStorage, Op, Plan, Repeat};
 use thermocline_env::{Storage, sim::SimFs};
 use thermocline_testkit::Rng;
 
 use crate::backup::backups;
+use crate::ingest::{ALL, writer};
 use crate::machine::{Dump, Place, dump, path, put, write_some};
 
 const FAULTS: &[(Fault, Option<Op>)] = &[
@@ -23,6 +24,8 @@ const FAULTS: &[(Fault, Option<Op>)] = &[
 
 /// A store with something in tables and something in persistent memory.
 struct Bench {
+    fs: SimFs,
+    place: Place,
     faulty: FaultStorage,
     storage: Arc<dyn Storage>,
     engine: Engine,
@@ -30,7 +33,8 @@ struct Bench {
 
 impl Bench {
     fn new() -> Bench {
-        let faulty = FaultStorage::over_sim(SimFs::new(Steps::new()));
+        let fs = SimFs::new(Steps::new());
+        let faulty = FaultStorage::over_sim(fs.clone());
         let storage: Arc<dyn Storage> = Arc::new(faulty.clone());
         let place = Place::new(&storage, "/db");
         let engine = place.open();
@@ -38,6 +42,8 @@ impl Bench {
         engine.flush().unwrap();
         write_some(&engine, &mut Rng::new(2), 20);
         Bench {
+            fs,
+            place,
             faulty,
             storage,
             engine,
@@ -108,6 +114,15 @@ impl Bench {
         assert!(done || for_ever || !stands, "{plan:?}");
         assert!(stands || !done, "{plan:?}");
         stands
+    }
+
+    /// The store as a killed process leaves it.
+    fn killed(&self) -> Place {
+        Place {
+            storage: Arc::new(self.fs.image_killed(Steps::new())),
+            pm: self.place.pm.fork(Steps::new()),
+            dir: self.place.dir.clone(),
+        }
     }
 
     fn holds(&self, dir: &str, expected: &Dump) {
@@ -192,4 +207,69 @@ fn of_a_restoration_and_a_deletion_every_call_may_fail() {
         let files = names.iter().filter(|name| name.ends_with(".sst")).count();
         assert_eq!(files as u64, report.records, "{plan:?}: {names:?}");
     });
+}
+
+#[test]
+fn of_an_ingestion_every_call_may_fail() {
+    let prepare = |bench: &Bench| {
+        for (name, keys) in [("/a.sst", [b"a", b"b"]), ("/b.sst", [b"k", b"l"])] {
+            let mut table = writer(&bench.storage, name);
+            keys.iter()
+                .for_each(|key| table.put(*key, b"ingested").unwrap());
+            table.finish().unwrap();
+        }
+    };
+    let ingest = |bench: &Bench| {
+        let done = bench.engine.ingest(CfId::DEFAULT, &["/b.sst", "/a.sst"]);
+        done.map(|ingested| assert_eq!(ingested.entries, 4))
+    };
+    let runs = Bench::every(&prepare, &ingest, &|bench, plan, done| {
+        let found = |engine: &Engine| {
+            let all = dump(engine).remove("default").unwrap().0;
+            all.iter().filter(|(_, value)| value == b"ingested").count()
+        };
+        // Reads go on, were it poisoned.
+        let there = found(&bench.engine);
+        assert!(
+            there == 4 && done || there == 0 && !done,
+            "{plan:?}: {there}"
+        );
+        let killed = bench.killed();
+        let engine = killed.open();
+        let there = found(&engine);
+        assert!(there == 4 || there == 0 && !done, "{plan:?}: {there}");
+        engine.ingest(CfId::DEFAULT, &["/b.sst", "/a.sst"]).unwrap();
+        assert_eq!(found(&engine), 4);
+        write_some(&engine, &mut Rng::new(3), 10);
+        let expected = dump(&engine);
+        drop(engine);
+        killed.verify();
+        assert_eq!(dump(&killed.open()), expected);
+    });
+    assert!(runs > 100, "{runs}");
+}
+
+#[test]
+fn of_an_export_every_call_may_fail() {
+    let export = |bench: &Bench| {
+        let all = bench.engine.export(Family::DEFAULT, ALL, path("/t.sst"));
+        all.map(|exported| assert!(exported.entries > 10))
+    };
+    let runs = Bench::every(&|_| (), &export, &|bench, plan, done| {
+        let there = bench.storage.exists(path("/t.sst")).unwrap();
+        let for_ever = plan.is_some_and(|plan| plan.repeat == Repeat::Forever);
+        assert!(there || !done);
+        assert!(!there || done || for_ever, "{plan:?}");
+        if !there {
+            if for_ever && bench.storage.exists(path("/t.sst.part")).unwrap() {
+                bench.storage.remove(path("/t.sst.part")).unwrap();
+            }
+            export(bench).unwrap();
+        }
+        let place = Place::new(&bench.storage, "/other");
+        let other = place.open();
+        other.ingest(CfId::DEFAULT, &["/t.sst"]).unwrap();
+        assert_eq!(dump(&other)["default"].0, dump(&bench.engine)["default"].0);
+    });
+    assert!(runs > 20, "{runs}");
 }

@@ -4,6 +4,7 @@
 //! | module | what it has |
 //! |---|---|
 //! | `faults` | a fault at every call of files |
+//! | `ingest` | tables from outside, and for others |
 //! | `machine` | stores in simulated worlds, and all that is in one |
 //! | `backup` | backups, several of a store, whole, damaged and restored |
 //! | `checkpoint` | checkpoints, and copies of copies |
@@ -14,5 +15,6 @@ mod backup;
 mod beside;
 mod checkpoint;
 mod faults;
+mod ingest;
 mod machine;
 mod ranges;

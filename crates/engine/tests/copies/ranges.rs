@@ -117,6 +117,49 @@ fn copies_agree(case: &Case) {
     assert_eq!(dump(&engine), expected, "{what}: the store itself");
 }
 
+/// What is exported has nothing of what is hidden; what is ingested lies over what was deleted before, and
+/// under what is deleted after.
+fn exports_agree(case: &Case) {
+    let (what, write) = case;
+    let disk = disk();
+    let engine = Place::new(&disk, "/db").open();
+    let [up, _] = both(&engine);
+    write(&engine, up.id);
+    let expected = dump(&engine);
+    let all = (Bound::Unbounded, Bound::Unbounded);
+    engine.export(up, all, "/t.sst".as_ref()).unwrap();
+    let place = Place::new(&disk, "/other");
+    let other = place.open();
+    both(&other);
+    put(&other, up.id, b"k", b"older");
+    put(&other, up.id, &[25, 1], b"older");
+    delete(&other, up.id, b"", None);
+    other.ingest(up.id, &["/t.sst"]).unwrap();
+    assert_eq!(dump(&other), expected, "{what}");
+    delete(&other, up.id, &[0], Some(&[4]));
+    delete(&other, up.id, &[240], None);
+    let mut left = expected.clone();
+    let (pairs, _) = left.get_mut("default").unwrap();
+    pairs.retain(|(key, _)| **key >= [4][..] && **key < [240][..]);
+    assert_eq!(dump(&other), left, "{what}, and deleted");
+    other.close().unwrap();
+    drop(other);
+    let other = place.open();
+    assert_eq!(dump(&other), left, "{what}, deleted and opened");
+    // The same once more over what was deleted since, in memory and in tables.
+    other.ingest(up.id, &["/t.sst"]).unwrap();
+    assert_eq!(dump(&other), expected, "{what}, twice");
+    other.compact(up.id, all).unwrap();
+    assert_eq!(dump(&other), expected, "{what}, twice and compacted");
+    drop(other);
+    place.verify();
+}
+
+#[test]
+fn deletes_of_ranges_are_kept_by_exports_and_ingestions() {
+    CASES.iter().for_each(exports_agree);
+}
+
 #[test]
 fn deletes_of_ranges_are_in_every_copy() {
     CASES.iter().for_each(copies_agree);

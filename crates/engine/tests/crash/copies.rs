@@ -1,4 +1,5 @@
-//! Crashes while a store is copied, backed up or restored, and while a copy is opened for the first time.
+//! Crashes while a store is copied, backed up or restored, while a copy is opened for the first time, and
+//! while tables are ingested.
 //!
 //! At every point of the work every state (or a drawn sample) that the machine could be left in is looked
 //! at: the copy is whole or is none, what was there before is unharmed, and the work can be done again.
@@ -9,7 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use thermocline_base::planted::{Bug, plant};
 use thermocline_base::{CfId, CfOptions, Site, Steps, WriteBatch};
-use thermocline_engine::{Backups, Durability, Engine, World, verify};
+use thermocline_engine::{Backups, Durability, Engine, IngestWriter, World, verify};
 use thermocline_env::{Env, Storage};
 use thermocline_pm::SimPm;
 use thermocline_version::Manifest;
@@ -363,6 +364,59 @@ fn a_deletion_harms_no_other_backup_at_any_crash() {
     assert!(sites.contains(&Site("copy: withdrawn")));
 }
 
+/// Tables from outside, into a store of which a snapshot keeps the generations that are flushed on the way.
+fn ingestion(bug: Option<Bug>) -> Explored {
+    let prepare = |life: &mut Life| {
+        let before = open_and_fill(life);
+        let mut after = before.clone();
+        let pairs = &mut after.get_mut("default").unwrap().0;
+        for (name, keys) in [("/one.sst", 0..3u8), ("/two.sst", 3..9)] {
+            let env = life.world().env;
+            let mut table = IngestWriter::create(&env, Path::new(name)).unwrap();
+            for key in keys {
+                pairs.retain(|(other, _)| *other != [key]);
+                if key % 3 == 0 {
+                    table.delete(&[key]).unwrap();
+                } else {
+                    table.put(&[key], b"ingested").unwrap();
+                    pairs.push((vec![key], b"ingested".to_vec()));
+                }
+            }
+            table.finish().unwrap();
+        }
+        pairs.sort();
+        (before, after)
+    };
+    let work = |life: &mut Life| {
+        let _held = life.engine().snapshot();
+        let tables = ["/two.sst", "/one.sst"];
+        life.engine().ingest(CfId::DEFAULT, &tables).unwrap();
+    };
+    explore(&mut fresh(), bug, prepare, work, |left, (before, after)| {
+        for round in 0..2 {
+            let engine = left.original();
+            left.is_tidy(dir());
+            let found = dump(&engine);
+            let done = left.done || round > 0;
+            assert!(found == *after || found == *before && !done);
+            engine.flush().unwrap();
+            assert_eq!(dump(&engine), found);
+            // Again, over what is there.
+            let tables = ["/one.sst", "/two.sst"];
+            engine.ingest(CfId::DEFAULT, &tables).unwrap();
+            assert_eq!(dump(&engine), *after);
+        }
+        let report = verify(&left.life.world(), dir(), &options()).unwrap();
+        assert_eq!(report.faults, []);
+    })
+}
+
+#[test]
+fn what_is_ingested_is_there_or_not_after_every_crash() {
+    let (states, _) = ingestion(None).unwrap();
+    assert!(states > 50, "{states}");
+}
+
 /// Each bug is noticed. (The names of a copy's files become durable with its manifest's.)
 #[test]
 fn what_copies_leave_out_is_noticed() {
@@ -371,4 +425,5 @@ fn what_copies_leave_out_is_noticed() {
     backup(Some(Bug::CopyForgetsNames)).expect_err("the names in a backup");
     backup(Some(Bug::CopyForgetsSync)).expect_err("a table in a backup");
     restoration(Some(Bug::CopyForgetsSync)).expect_err("a table that is restored");
+    ingestion(Some(Bug::ForgetTableSync)).expect_err("a table that is ingested");
 }

@@ -30,6 +30,7 @@ pub(super) mod tag {
     pub const BLOB_FILE_ADDED: u8 = 0x8f;
     pub const BLOB_FILE_REMOVED: u8 = 0x90;
     pub const FILES_INHERITED: u8 = 0x92;
+    pub const FLUSHED_UP_TO: u8 = 0x93;
 }
 
 /// The bytes of an edit.
@@ -159,6 +160,10 @@ fn encode_body(change: &Change, bytes: &mut Vec<u8>) -> u8 {
             bytes.extend_from_slice(&size.to_le_bytes());
             tag::BLOB_FILE_ADDED
         }
+        Change::FlushedUpTo { seqno } => {
+            bytes.extend_from_slice(&seqno.to_le_bytes());
+            tag::FLUSHED_UP_TO
+        }
         Change::FilesInherited { below, db_id } => {
             bytes.extend_from_slice(&below.to_le_bytes());
             bytes.extend_from_slice(db_id);
@@ -281,6 +286,7 @@ fn decode_body(tag: u8, body: &mut Fields<'_>) -> Result<Option<Change>, Unreada
             file: FileId(body.u64()?),
             bytes: body.u64()?,
         },
+        tag::FLUSHED_UP_TO => Change::FlushedUpTo { seqno: body.u64()? },
         tag::FILES_INHERITED => Change::FilesInherited {
             below: body.u64()?,
             db_id: body.array()?,

@@ -49,6 +49,7 @@
 //!  0x90 BlobFileRemoved     8 file
 //!  0x91                     reserved: PartitionCreated
 //!  0x92 FilesInherited      8 bound, 16 database id; in copies of databases only
+//!  0x93 FlushedUpTo         8 seqno; once tables were ingested
 //!
 //!  place
 //!       0    2  column family

@@ -92,6 +92,7 @@ fn all_changes() -> Vec<Change> {
             bytes: u64::MAX,
         },
         Change::BlobFileRemoved { file: FileId(7) },
+        Change::FlushedUpTo { seqno: 9 },
         Change::FilesInherited {
             below: 8,
             db_id: [3; 16],

@@ -41,6 +41,8 @@ impl State {
             family_options: self.family_options.clone(),
             next: self.next,
             inherited,
+            // Seqnos that were given out stay given out.
+            flushed_up_to: self.flushed_up_to,
             version,
             ..State::default()
         })

@@ -44,6 +44,8 @@ pub struct State {
     next: NextIds,
     /// Bounds of file ids, ascending, and the database that wrote the files below each.
     inherited: Vec<(u64, [u8; 16])>,
+    /// Generations with bases up to here were flushed; 0 if that was never said.
+    flushed_up_to: u64,
     version: Arc<Version>,
 }
 
@@ -135,6 +137,12 @@ impl State {
     pub fn origins(&self) -> Option<Origins> {
         let own = self.db_id()?;
         Some(Origins::new(own, &self.inherited))
+    }
+
+    /// All generations with bases at or below this seqno have been flushed. (So have those with bases at
+    /// or below the largest seqno in a table.)
+    pub fn flushed_up_to(&self) -> u64 {
+        self.flushed_up_to
     }
 
     /// The effective options that were stored last.
@@ -320,6 +328,13 @@ impl State {
             Change::BlobFileAdded { file, bytes } => {
                 self.reserved(*file)?;
                 self.version_mut().add_blob_file(*file, *bytes)?;
+            }
+            Change::FlushedUpTo { seqno } => {
+                let what = "seqno up to which is flushed";
+                possible_seqno(*seqno, what)?;
+                let before = self.flushed_up_to;
+                must(*seqno >= before, what, at_least(before), seqno)?;
+                self.flushed_up_to = *seqno;
             }
             Change::FilesInherited { below, db_id } => self.inherit(*below, *db_id)?,
             Change::BlobFileRemoved { file } => self.version_mut().remove_blob_file(*file)?,

@@ -98,6 +98,10 @@ impl State {
             }
         }
         changes.push(Change::NextIds(self.next));
+        if self.flushed_up_to > 0 {
+            let seqno = self.flushed_up_to;
+            changes.push(Change::FlushedUpTo { seqno });
+        }
         let inherited = self.inherited.iter();
         changes.extend(inherited.map(|&(below, db_id)| Change::FilesInherited { below, db_id }));
         changes

@@ -444,6 +444,24 @@ fn bounds_of_inherited_files_ascend_and_come_first() {
     ]));
 }
 
+#[test]
+fn what_is_flushed_is_kept_and_never_goes_back() {
+    let mut state = after(&[created()]);
+    let flushed = |seqno| VersionEdit::from(Change::FlushedUpTo { seqno });
+    state.apply(&flushed(7)).unwrap();
+    state.apply(&flushed(7)).unwrap();
+    assert!(state.apply(&flushed(6)).is_err());
+    assert!(state.apply(&flushed(1 << 63)).is_err());
+    let mut again = State::default();
+    state
+        .snapshot()
+        .for_each(|edit| again.apply(&edit).unwrap());
+    assert_eq!((again.flushed_up_to(), &again), (7, &state));
+    let mut bytes = Vec::new();
+    format::encode_change(&Change::FlushedUpTo { seqno: 7 }, &mut bytes);
+    assert_eq!(bytes, [0x93, 8, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0]);
+}
+
 /// The bytes, which are never to change.
 #[test]
 fn golden_of_inherited_files() {

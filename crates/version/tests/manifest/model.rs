@@ -140,7 +140,7 @@ impl Model {
                     && to.incarnation >= next.incarnation
                     && to.file >= next.file
             }
-            Change::FilesInherited { .. } => unreachable!("not drawn"),
+            Change::FilesInherited { .. } | Change::FlushedUpTo { .. } => unreachable!("not drawn"),
             Change::TableAdded { .. }
             | Change::TableRemoved { .. }
             | Change::BlobFileAdded { .. }

@@ -1,0 +1,202 @@
+//! Tables that belong to no database: written by anybody, to be ingested (`ingest`), or of a range of a
+//! store.
+//!
+//! Such a table is sealed to an id that is drawn for it alone, as file 0, which no database has. It says
+//! that it is of family 0 and to be ingested (`sst::Creation::Ingest`); all its entries have seqno 1. It is
+//! written under a temporary name and has its own only when all of it is durable.
+
+use std::ops::Bound;
+use std::path::{Path, PathBuf};
+
+use thermocline_base::{CfId, Error, FileId, Kind, Result, SeqNo};
+use thermocline_env::{Env, Storage};
+use thermocline_memtable::Direction;
+use thermocline_sst::{Creation, Identity, KeyRef, TableWriter, Value, WriteOptions, sites};
+
+use crate::families::Family;
+use crate::store::Engine;
+use crate::sync::Arc;
+
+/// The seqno of all entries: ingesting gives them another one.
+const SEQNO: SeqNo = SeqNo(1);
+
+/// What was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Exported {
+    /// Keys.
+    pub entries: u64,
+    /// Bytes of the file.
+    pub bytes: u64,
+}
+
+/// Writes a table for ingestion, without a database.
+///
+/// ```
+/// use std::path::Path;
+/// use thermocline_engine::IngestWriter;
+/// use thermocline_env::Env;
+///
+/// # fn main() -> thermocline_base::Result<()> {
+/// # let folder = tempfile::tempdir().unwrap();
+/// let mut table = IngestWriter::create(&Env::real(), &folder.path().join("new.sst"))?;
+/// table.put(b"a", b"1")?;
+/// table.delete(b"b")?;
+/// assert!(table.put(b"b", b"2").is_err(), "keys ascend");
+/// assert_eq!(table.finish()?.entries, 2);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct IngestWriter {
+    storage: Arc<dyn Storage>,
+    path: PathBuf,
+    temporary: PathBuf,
+    writer: Option<TableWriter>,
+}
+
+impl IngestWriter {
+    /// Begins the table `path`, which does not exist.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if it exists; those of the file system.
+    pub fn create(env: &Env, path: &Path) -> Result<IngestWriter> {
+        let path = std::path::absolute(path)
+            .map_err(|source| Error::io("find the absolute path of", path, source))?;
+        let storage = env.storage.clone();
+        check_free(&*storage, &path)?;
+        let mut temporary = path.clone().into_os_string();
+        temporary.push(".part");
+        let temporary = PathBuf::from(temporary);
+        if storage.exists(&temporary)? {
+            return Err(Error::InvalidArgument(format!(
+                "{} exists: somebody writes the same table, or was interrupted; remove it if nobody does",
+                temporary.display()
+            )));
+        }
+        let mut db_id = [0; 16];
+        env.random.fill(&mut db_id)?;
+        let identity = Identity::new(db_id, FileId(0));
+        let options = WriteOptions {
+            creation: Creation::Ingest,
+            ..WriteOptions::default()
+        };
+        let cf = CfId::DEFAULT;
+        let writer = TableWriter::create(&*storage, &temporary, identity, cf, options)?;
+        Ok(IngestWriter {
+            storage,
+            path,
+            temporary,
+            writer: Some(writer),
+        })
+    }
+
+    /// Adds a key with its value. Keys ascend bytewise, strictly.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a key that does not ascend, a key or value that is too long, or if
+    /// the table would become too large for its format; the entry is not added then, and others may
+    /// follow. Errors of the file system, after which nothing can.
+    pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.add(key, Kind::Put, value)
+    }
+
+    /// Adds a key that ingesting the table will delete.
+    ///
+    /// # Errors
+    /// As [`IngestWriter::put`].
+    pub fn delete(&mut self, key: &[u8]) -> Result<()> {
+        self.add(key, Kind::Delete, b"")
+    }
+
+    fn add(&mut self, key: &[u8], kind: Kind, value: &[u8]) -> Result<()> {
+        let writer = self.writer.as_mut().expect("it is taken by `finish` alone");
+        writer.add(KeyRef::new(key, SEQNO), kind, Value::Inline(value))
+    }
+
+    /// Completes the table. It is there, durably, on return.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if somebody has made a file of that name meanwhile; those of the file
+    /// system. There is no table then.
+    pub fn finish(mut self) -> Result<Exported> {
+        let writer = self.writer.take().expect("it is taken here alone");
+        let meta = writer.finish()?;
+        check_free(&*self.storage, &self.path)?;
+        self.storage.rename(&self.temporary, &self.path)?;
+        let folder = self.path.parent().unwrap_or(&self.path);
+        if let Err(error) = self.storage.sync_dir(folder, sites::FILE_NAMED) {
+            // Nobody is told of it, so it should not be there.
+            let _ = self.storage.remove(&self.path);
+            return Err(error);
+        }
+        Ok(Exported {
+            entries: meta.properties.entries,
+            bytes: meta.bytes,
+        })
+    }
+}
+
+impl Drop for IngestWriter {
+    fn drop(&mut self) {
+        if matches!(self.storage.exists(&self.temporary), Ok(true)) {
+            // What stays is no table.
+            let _ = self.storage.remove(&self.temporary);
+        }
+    }
+}
+
+fn check_free(storage: &dyn Storage, path: &Path) -> Result<()> {
+    if storage.exists(path)? {
+        let path = path.display();
+        return Err(Error::InvalidArgument(format!(
+            "{path} exists; choose a name that is free"
+        )));
+    }
+    Ok(())
+}
+
+impl Engine {
+    /// Writes what `family` has now within these bounds, the one that comes first in the family's order
+    /// first, into one table `path`, for ingestion.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if `path` exists, for a family that was dropped, or if it is too much
+    /// for one table; [`Error::Corruption`]; [`Error::Unsupported`] for a value over the limit of tables;
+    /// those of the file system. There is no table then.
+    pub fn export(
+        &self,
+        family: Family,
+        (from, to): (Bound<&[u8]>, Bound<&[u8]>),
+        path: &Path,
+    ) -> Result<Exported> {
+        self.inner.check_open()?;
+        let mut cursor = self.cursor(family)?;
+        let mut table = IngestWriter::create(&self.inner.world.env, path)?;
+        // Tables ascend bytewise, whatever the family does.
+        let (way, begin, end) = match family.reverse {
+            false => (Direction::Forward, from, to),
+            true => (Direction::Reverse, to, from),
+        };
+        let mut more = match (way, begin) {
+            (_, Bound::Excluded(key)) => cursor.seek_past(key, way)?,
+            (Direction::Forward, Bound::Included(key)) => cursor.seek(key)?,
+            (Direction::Forward, Bound::Unbounded) => cursor.seek_to_first()?,
+            (Direction::Reverse, Bound::Included(key)) => cursor.seek_for_prev(key)?,
+            (Direction::Reverse, Bound::Unbounded) => cursor.seek_to_last()?,
+        };
+        let within = |key: &[u8]| match end {
+            Bound::Included(end) => key <= end,
+            Bound::Excluded(end) => key < end,
+            Bound::Unbounded => true,
+        };
+        while more && within(cursor.key()) {
+            self.inner.check_open()?;
+            table.put(cursor.key(), cursor.value())?;
+            more = match way {
+                Direction::Forward => cursor.next()?,
+                Direction::Reverse => cursor.prev()?,
+            };
+        }
+        table.finish()
+    }
+}

@@ -1,0 +1,38 @@
+//! Tables of unknown origin.
+
+use thermocline_base::{Error, FileId, Result};
+use thermocline_env::File;
+
+use crate::format::FOOTER_LEN;
+use crate::format::coding::u64_at;
+use crate::format::footer::Footer;
+use crate::identity::Identity;
+
+/// As which file a table names itself. Nothing of it but the footer is read, and that is only believed
+/// as far as its own checksum goes: whoever opens or verifies it as this file finds out the rest.
+///
+/// # Errors
+/// [`Error::Corruption`] if it does not end as a table does; [`Error::Unsupported`] if a newer version
+/// wrote it; those of reading.
+pub fn identity_of(file: &dyn File) -> Result<Identity> {
+    let name = file.path().display().to_string();
+    let len = file.len()?;
+    let Some(at) = len.checked_sub(FOOTER_LEN as u64) else {
+        let expected = format!("at least {FOOTER_LEN}");
+        return Err(Error::corruption(
+            "length of a table",
+            name,
+            0,
+            expected,
+            len,
+        ));
+    };
+    let mut footer = [0; FOOTER_LEN];
+    file.read_exact_at(&mut footer, at)?;
+    let mut db_id = [0; 16];
+    db_id.copy_from_slice(&footer[..16]);
+    let identity = Identity::new(db_id, FileId(u64_at(&footer, 16)));
+    let footer = Footer::decode(&footer, &identity, len);
+    footer.map_err(|e| e.into_error(&name, at))?;
+    Ok(identity)
+}
