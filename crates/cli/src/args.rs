@@ -112,30 +112,32 @@ Examples:
 FROM and TO are in the order of the column family: where keys descend, FROM is the greater one. Where they are
 equal nothing is deleted; where TO comes before FROM that is an error.")]
     DeleteRange(RangeArgs),
-    /// Copy a database into a backup folder (not in this version)
+    /// Add a backup of a database to a folder of backups; only what is new is copied
     #[command(after_help = "\
 Examples:
-  thermocline backup orders.db backups")]
+  thermocline backup orders.db /mnt/disk/backups
+  thermocline backups /mnt/disk/backups                    what is there
+  thermocline restore /mnt/disk/backups orders.db
+
+The folder keeps several backups, of several databases if you like, and has nothing else in it. Tables
+that backups have in common are stored once.")]
     Backup(DbDirArgs),
-    /// Make a database of a backup folder (not in this version)
-    #[command(after_help = "\
-Examples:
-  thermocline restore backups orders.db")]
+    /// List the backups in a folder, check them, or delete some
+    Backups(BackupsArgs),
+    /// Make a database of a backup, checking every byte
     Restore(RestoreArgs),
-    /// Make a consistent copy beside the database (not in this version)
+    /// Make a folder a database of its own with what this one has now
     #[command(after_help = "\
 Examples:
-  thermocline checkpoint orders.db orders-monday")]
+  thermocline checkpoint orders.db orders-monday
+
+On one file system tables are hard links, so this costs little. The folder must not exist. The copy
+makes its own persistent memory when it is first written to: in the folder, unless --pm-path says
+otherwise then.")]
     Checkpoint(DbDirArgs),
-    /// Add finished tables to a database (not in this version)
-    #[command(after_help = "\
-Examples:
-  thermocline ingest orders.db one.sst two.sst")]
+    /// Add the entries of tables to a database, all at one moment
     Ingest(IngestArgs),
-    /// Write a database into one file (not in this version)
-    #[command(after_help = "\
-Examples:
-  thermocline export orders.db orders.sst")]
+    /// Write the entries of a column family, or a range of them, into one table
     Export(ExportArgs),
     /// Repeat an experiment of a paper (not in this version)
     #[command(after_help = "\
@@ -573,36 +575,95 @@ pub(crate) struct DbDirArgs {
     pub store: StoreArgs,
 }
 
+/// Arguments of `backups`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  thermocline backups /mnt/disk/backups
+  thermocline backups /mnt/disk/backups --verify
+  thermocline backups /mnt/disk/backups --delete 1 --delete 2
+
+Each line is a backup: its number, the database, the sequence number up to which it has everything,
+tables, bytes. --verify reads everything and exits 1 with every fault if there is one. Deleting a backup
+keeps what others need.")]
+pub(crate) struct BackupsArgs {
+    /// The folder of backups
+    pub dir: PathBuf,
+    /// Check every byte
+    #[arg(long, conflicts_with = "delete")]
+    pub verify: bool,
+    /// Delete the backup of this number; may be repeated
+    #[arg(long, value_name = "ID")]
+    pub delete: Vec<u64>,
+}
+
 /// Arguments of `restore`.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  thermocline restore /mnt/disk/backups orders.db
+  thermocline restore /mnt/disk/backups orders.db --backup 3
+
+The database's folder must not exist. Its persistent memory is made when it is first written to.")]
 pub(crate) struct RestoreArgs {
-    /// The backup's folder
+    /// The folder of backups
     pub dir: PathBuf,
     /// The database's folder
     pub db: PathBuf,
-    #[command(flatten)]
-    pub store: StoreArgs,
+    /// The number of the backup; the newest one unless given
+    #[arg(long, value_name = "ID")]
+    pub backup: Option<u64>,
 }
 
 /// Arguments of `ingest`.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  thermocline export orders.db orders.sst
+  thermocline ingest archive.db orders.sst
+  thermocline ingest orders.db one.sst two.sst --cf archive
+
+All entries of all tables show at one moment, above what was written before. Tables of one call must not
+overlap in keys. The files stay where they are.")]
 pub(crate) struct IngestArgs {
     /// The database's folder
     pub db: PathBuf,
     /// The tables
     #[arg(required = true)]
     pub table: Vec<PathBuf>,
+    /// The column family
+    #[arg(long, value_name = "NAME")]
+    pub cf: Option<String>,
     #[command(flatten)]
     pub store: StoreArgs,
 }
 
 /// Arguments of `export`.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  thermocline export orders.db orders.sst
+  thermocline export orders.db may.sst --from 2026-05 --to 2026-06 --cf archive
+
+The file must not exist. Metadata is not exported. In a column family whose keys descend, --from is
+above --to.")]
 pub(crate) struct ExportArgs {
     /// The database's folder
     pub db: PathBuf,
     /// The file to write
     pub file: PathBuf,
+    /// Begin at this key
+    #[arg(long, value_name = "KEY")]
+    pub from: Option<String>,
+    /// End before this key, in the family's order
+    #[arg(long, value_name = "KEY")]
+    pub to: Option<String>,
+    /// Keys are hexadecimal digits
+    #[arg(long)]
+    pub hex: bool,
+    /// The column family
+    #[arg(long, value_name = "NAME")]
+    pub cf: Option<String>,
     #[command(flatten)]
     pub store: StoreArgs,
 }

@@ -53,11 +53,12 @@ fn dispatch(command: Command, output: &mut Output) -> Outcome {
         Command::Compact(args) => commands::compact(&args, output),
         Command::DropPartition(_) => missing("drop-partition", "partitions"),
         Command::DeleteRange(args) => commands::delete_range(&args, output),
-        Command::Backup(_) => missing("backup", "checkpoints"),
-        Command::Restore(_) => missing("restore", "checkpoints"),
-        Command::Checkpoint(_) => missing("checkpoint", "checkpoints"),
-        Command::Ingest(_) => missing("ingest", "sorted tables"),
-        Command::Export(_) => missing("export", "sorted tables"),
+        Command::Backup(args) => commands::copies::backup(&args, output),
+        Command::Backups(args) => commands::copies::backups(&args, output),
+        Command::Restore(args) => commands::copies::restore(&args, output),
+        Command::Checkpoint(args) => commands::copies::checkpoint(&args, output),
+        Command::Ingest(args) => commands::tables::ingest(&args, output),
+        Command::Export(args) => commands::tables::export(&args, output),
         Command::Reproduce(_) => missing("reproduce", "the presets of the papers"),
     }
 }

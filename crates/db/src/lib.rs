@@ -28,6 +28,7 @@
 mod batch;
 mod builder;
 mod commit;
+mod copies;
 mod cursor;
 mod database;
 mod family;
@@ -40,6 +41,7 @@ mod snapshot;
 pub use batch::Batch;
 pub use builder::DbBuilder;
 pub use commit::Commit;
+pub use copies::{Backups, IngestWriter};
 pub use cursor::Cursor;
 pub use database::Db;
 pub use family::ColumnFamily;
@@ -53,8 +55,8 @@ pub use snapshot::Snapshot;
 pub use thermocline_base::options::{self, Options};
 pub use thermocline_base::{CfOptions, Error, ErrorKind, Result, limits, size};
 pub use thermocline_engine::{
-    Durability, Event, EventListener, RangeSize, Runtime, RuntimeMetrics, RuntimeOptions,
-    StallCause, Value, WriteOptions,
+    BackupInfo, Durability, Event, EventListener, Exported, Ingested, RangeSize, Runtime,
+    RuntimeMetrics, RuntimeOptions, StallCause, Value, WriteOptions,
 };
 
 #[cfg(doctest)]

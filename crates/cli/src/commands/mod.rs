@@ -2,6 +2,7 @@
 
 mod bench;
 mod compact;
+pub(crate) mod copies;
 pub(crate) mod families;
 mod line_ends;
 mod load;
@@ -9,6 +10,7 @@ mod point;
 mod rows;
 mod scan;
 mod stat;
+pub(crate) mod tables;
 mod verify;
 
 pub(crate) use bench::bench;

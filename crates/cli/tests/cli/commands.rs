@@ -460,11 +460,6 @@ fn what_is_not_built_yet_says_what_is_missing() {
     for command in [
         vec!["explain", "DB", "-o", "x.html"],
         vec!["drop-partition", "DB", "p"],
-        vec!["backup", "DB", "dir"],
-        vec!["restore", "dir", "DB"],
-        vec!["checkpoint", "DB", "dir"],
-        vec!["ingest", "DB", "t1", "t2"],
-        vec!["export", "DB", "file"],
         vec!["reproduce", "pm-blade", "fig-8"],
         vec!["reproduce", "--list"],
         vec!["bench", "tpcc"],

@@ -1,6 +1,7 @@
 //! The built program from outside: every command on right and wrong input.
 
 mod commands;
+mod copies;
 mod load;
 mod support;
 mod tour;

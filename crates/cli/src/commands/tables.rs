@@ -1,0 +1,59 @@
+//! `ingest` and `export`: tables that go in and out.
+
+use std::ops::Bound;
+
+use serde_json::json;
+use thermocline::size::format_size;
+
+use crate::args::{ExportArgs, IngestArgs};
+use crate::fail::Outcome;
+use crate::output::Output;
+use crate::store::{Access, family};
+use crate::text::{bytes_of, count};
+
+/// Adds the entries of tables.
+pub(crate) fn ingest(args: &IngestArgs, output: &mut Output) -> Outcome {
+    let db = args.store.open(&args.db, Access::Write)?;
+    let family = family(&db, &args.db, args.cf.as_deref(), Access::Write)?;
+    let done = family.ingest(&args.table)?;
+    db.close()?;
+    if output.json {
+        return output.document(&json!({
+            "entries": done.entries,
+            "tables": done.tables,
+            "bytes": done.bytes,
+            "seqno": done.seqno,
+        }));
+    }
+    output.note(&format!(
+        "{} of {} ingested",
+        count(done.entries, "key"),
+        count(args.table.len() as u64, "table")
+    ))
+}
+
+/// Writes entries into one table.
+pub(crate) fn export(args: &ExportArgs, output: &mut Output) -> Outcome {
+    let typed = |argument: &Option<String>| {
+        let bytes = argument.as_ref().map(|text| bytes_of(text, args.hex));
+        bytes.transpose()
+    };
+    let (from, to) = (typed(&args.from)?, typed(&args.to)?);
+    let db = args.store.open(&args.db, Access::Read)?;
+    let family = family(&db, &args.db, args.cf.as_deref(), Access::Read)?;
+    let range = (
+        from.map_or(Bound::Unbounded, Bound::Included),
+        to.map_or(Bound::Unbounded, Bound::Excluded),
+    );
+    let done = family.export(range, &args.file)?;
+    db.close()?;
+    if output.json {
+        return output.document(&json!({"entries": done.entries, "bytes": done.bytes}));
+    }
+    output.note(&format!(
+        "{} has {} in {}",
+        args.file.display(),
+        count(done.entries, "key"),
+        format_size(done.bytes)
+    ))
+}

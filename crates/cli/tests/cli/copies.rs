@@ -1,0 +1,239 @@
+//! `checkpoint`, `backup`, `backups`, `restore`, `ingest` and `export`.
+
+use serde_json::json;
+
+use crate::support::{Store, names};
+
+fn filled() -> Store {
+    let store = Store::new();
+    for (key, value) in [("a", "1"), ("b", "2"), ("c", "3")] {
+        assert_eq!(store.run(&["put", "DB", key, value]).code, 0);
+    }
+    assert_eq!(
+        store
+            .run(&["create-family", "DB", "down", "--reverse"])
+            .code,
+        0
+    );
+    assert_eq!(store.run(&["put", "DB", "x", "9", "--cf", "down"]).code, 0);
+    assert_eq!(store.run(&["put", "DB", "y", "8", "--cf", "down"]).code, 0);
+    store
+}
+
+const ALL: &str = "a\t1\nb\t2\nc\t3\n";
+
+#[test]
+fn a_checkpoint_is_a_database_of_its_own() {
+    let store = filled();
+    let before = names(&store.path());
+    let made = store.run(&["checkpoint", "DB", "copy"]);
+    assert_eq!((made.code, made.err.as_str()), (0, ""));
+    assert_eq!(made.out, "copy has what db has now\n");
+    assert_eq!(names(&store.path()), before, "reading wrote something");
+    // Reading makes no region.
+    assert_eq!(store.run(&["scan", "copy"]).out, ALL);
+    assert_eq!(
+        store.run(&["scan", "copy", "--cf", "down"]).out,
+        "y\t8\nx\t9\n"
+    );
+    assert_eq!(store.run(&["verify", "copy"]).code, 0);
+    let region = |dir: &str| names(&store.path().with_file_name(dir)).contains(&"region.pm".into());
+    assert!(!region("copy"));
+    assert_eq!(store.run(&["put", "copy", "b", "of the copy"]).code, 0);
+    assert!(region("copy"));
+    assert_eq!(store.run(&["put", "DB", "a", "of the original"]).code, 0);
+    assert_eq!(store.run(&["get", "copy", "a"]).out, "1\n");
+    assert_eq!(store.run(&["get", "DB", "b"]).out, "2\n");
+    let twice = store.run(&["checkpoint", "DB", "copy"]);
+    assert_eq!((twice.code, twice.out.as_str()), (1, ""));
+    assert!(
+        twice.is_one_sentence_naming("copy already holds a database"),
+        "{}",
+        twice.err
+    );
+    let json = store.run(&["checkpoint", "DB", "second", "--json"]);
+    assert_eq!(json.json(), json!({"ok": true}));
+    let none = store.run(&["checkpoint", "nothing", "third"]);
+    assert!(
+        none.code == 1 && none.is_one_sentence_naming("no database in nothing"),
+        "{}",
+        none.err
+    );
+    assert!(!store.names().contains(&"third".into()));
+}
+
+/// A region that lies elsewhere is the original's alone.
+#[test]
+fn a_copy_makes_its_own_region_where_it_is_told_to() {
+    let store = Store::new();
+    assert_eq!(
+        store
+            .run(&["put", "DB", "k", "v", "--pm-path", "one.pm"])
+            .code,
+        0
+    );
+    assert_eq!(store.run(&["checkpoint", "DB", "copy"]).code, 0);
+    assert_eq!(
+        store
+            .run(&["put", "copy", "k", "w", "--pm-path", "two.pm"])
+            .code,
+        0
+    );
+    assert!(!names(&store.path().with_file_name("copy")).contains(&"region.pm".into()));
+    assert_eq!(store.run(&["get", "copy", "k"]).out, "w\n");
+    assert_eq!(store.run(&["get", "DB", "k"]).out, "v\n");
+    let wrong = store.run(&["get", "copy", "k", "--pm-path", "one.pm"]);
+    assert_eq!((wrong.code, wrong.out.as_str()), (1, ""));
+    assert!(wrong.is_one_sentence_naming("one.pm"), "{}", wrong.err);
+}
+
+#[test]
+fn backups_are_made_listed_restored_checked_and_deleted() {
+    let store = filled();
+    let first = store.run(&["backup", "DB", "backups", "--json"]).json();
+    assert_eq!(
+        (&first["backup"], &first["new_bytes"]),
+        (&json!(1), &first["bytes"])
+    );
+    assert_eq!(store.run(&["put", "DB", "d", "4"]).code, 0);
+    let second = store.run(&["backup", "DB", "backups"]);
+    assert_eq!((second.code, second.err.as_str()), (0, ""));
+    assert!(
+        second.out.starts_with("backup 2 in backups has "),
+        "{}",
+        second.out
+    );
+    let list = store.run(&["backups", "backups"]);
+    assert_eq!(list.out.lines().count(), 2, "{}", list.out);
+    let list = store.run(&["backups", "backups", "--json"]).json();
+    assert_eq!(list["count"], 2);
+    assert_eq!(list["backups"][0]["database"], first["database"]);
+    let sound = store.run(&["backups", "backups", "--verify"]);
+    assert!(
+        sound.code == 0 && sound.out.contains("no fault"),
+        "{}",
+        sound.err
+    );
+    let restored = store.run(&["restore", "backups", "new", "--backup", "1"]);
+    assert_eq!((restored.code, restored.err.as_str()), (0, ""));
+    assert_eq!(store.run(&["scan", "new"]).out, ALL);
+    let json = store.run(&["restore", "backups", "newer", "--json"]).json();
+    assert_eq!(json["backup"], 2);
+    assert_eq!(store.run(&["get", "newer", "d"]).out, "4\n");
+    assert_eq!(store.run(&["put", "newer", "d", "5"]).code, 0);
+    for (command, says) in [
+        (
+            vec!["restore", "backups", "DB"],
+            "db already holds a database",
+        ),
+        (
+            vec!["restore", "backups", "x", "--backup", "7"],
+            "no backup 7 in backups; it has 1, 2",
+        ),
+        (vec!["restore", "nowhere", "x"], "no folder nowhere"),
+        (
+            vec!["backup", "DB", "new"],
+            "new is not a folder of backups",
+        ),
+        (vec!["backups", "backups", "--delete", "9"], "no backup 9"),
+        (vec!["backups", "DB"], "db is not a folder of backups"),
+    ] {
+        let run = store.run(&command);
+        assert_eq!((run.code, run.out.as_str()), (1, ""), "{command:?}");
+        assert!(run.is_one_sentence_naming(says), "{command:?}: {}", run.err);
+    }
+    let wrong = store.run(&["backups", "backups", "--verify", "--delete", "1"]);
+    assert_eq!(wrong.code, 2);
+    let left = store
+        .run(&["backups", "backups", "--delete", "1", "--json"])
+        .json();
+    assert_eq!(
+        (&left["count"], &left["backups"][0]["backup"]),
+        (&json!(1), &json!(2))
+    );
+    // Damage is named, and ends a restoration.
+    let file = names(&store.path().with_file_name("backups"));
+    let file = file
+        .iter()
+        .find(|name| name.ends_with(".sst"))
+        .unwrap()
+        .clone();
+    store.flip(&format!("backups/{file}"), b"THCLTABL");
+    let faulty = store.run(&["backups", "backups", "--verify"]);
+    assert!(
+        faulty.code == 1 && faulty.out.contains(&file),
+        "{}",
+        faulty.out
+    );
+    let json = store.run(&["backups", "backups", "--verify", "--json"]);
+    assert_eq!((json.code, &json.json()["sound"]), (1, &json!(false)));
+    let refused = store.run(&["restore", "backups", "broken"]);
+    assert!(
+        refused.code == 1 && refused.is_one_sentence_naming(&file),
+        "{}",
+        refused.err
+    );
+    assert_eq!(store.run(&["get", "broken", "a"]).code, 1);
+}
+
+#[test]
+fn tables_go_out_and_in() {
+    let store = filled();
+    let out = store.run(&["export", "DB", "all.sst"]);
+    assert_eq!((out.code, out.err.as_str()), (0, ""));
+    assert!(out.out.starts_with("all.sst has 3 keys in "), "{}", out.out);
+    let range = [
+        "export", "DB", "b.sst", "--from", "b", "--to", "c", "--json",
+    ];
+    assert_eq!(store.run(&range).json()["entries"], 1);
+    let down = [
+        "export", "DB", "down.sst", "--cf", "down", "--from", "y", "--to", "x",
+    ];
+    assert_eq!(store.run(&down).code, 0);
+    assert_eq!(store.run(&["put", "other", "a", "old"]).code, 0);
+    assert_eq!(store.run(&["put", "other", "d", "kept"]).code, 0);
+    let done = store.run(&["ingest", "other", "all.sst"]);
+    assert_eq!(
+        (done.code, done.out.as_str()),
+        (0, "3 keys of 1 table ingested\n")
+    );
+    assert_eq!(store.run(&["scan", "other"]).out, format!("{ALL}d\tkept\n"));
+    assert_eq!(store.run(&["put", "other", "b", "newer"]).code, 0);
+    assert_eq!(store.run(&["get", "other", "b"]).out, "newer\n");
+    let json = store
+        .run(&["ingest", "other", "down.sst", "b.sst", "--json"])
+        .json();
+    assert_eq!((&json["entries"], &json["tables"]), (&json!(2), &json!(1)));
+    assert_eq!(store.run(&["get", "other", "b"]).out, "2\n");
+    assert_eq!(store.run(&["get", "other", "y"]).out, "8\n");
+    store.write(
+        "text.sst",
+        "not a table, but longer than the footer of one, which takes eighty bytes.....",
+    );
+    for (command, says) in [
+        (vec!["ingest", "other", "all.sst", "b.sst"], "overlap"),
+        (vec!["ingest", "other", "text.sst"], "text.sst"),
+        (vec!["ingest", "other", "none.sst"], "none.sst"),
+        (
+            vec!["ingest", "other", "all.sst", "--cf", "x"],
+            "no column family 'x'",
+        ),
+        (
+            vec!["ingest", "nothing", "all.sst"],
+            "no database in nothing",
+        ),
+        (vec!["export", "DB", "all.sst"], "all.sst exists"),
+    ] {
+        let run = store.run(&command);
+        assert_eq!((run.code, run.out.as_str()), (1, ""), "{command:?}");
+        assert!(run.is_one_sentence_naming(says), "{command:?}: {}", run.err);
+    }
+    assert_eq!(store.run(&["ingest", "other"]).code, 2);
+    assert_eq!(
+        store
+            .run(&["export", "DB", "z.sst", "--hex", "--from", "0"])
+            .code,
+        2
+    );
+    assert_eq!(store.run(&["verify", "other"]).code, 0);
+}

@@ -1,0 +1,235 @@
+//! Copies of a database, and tables that go in and out.
+
+use std::ops::RangeBounds;
+use std::path::Path;
+
+use thermocline_base::Result;
+use thermocline_engine::{BackupInfo, Exported, Family, Ingested, World};
+
+use crate::scan::owned;
+use crate::{ColumnFamily, Db, VerifyReport};
+
+impl Db {
+    /// Makes the folder `path` a database of its own with everything that is visible now: all column
+    /// families, their options and metadata. Tables are hard links where `path` lies on the same file
+    /// system, so that costs little. All of it is durable on return. Writers go on meanwhile.
+    ///
+    /// From then on the two know nothing of each other. The copy's persistent memory is made when it is
+    /// first opened for writing, where the options say then.
+    ///
+    /// ```
+    /// # use thermocline::{Db, Options};
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let db = Db::open(folder.path().join("db"), Options::default())?;
+    /// db.put("order:42", "paid")?;
+    /// db.checkpoint(folder.path().join("monday"))?;
+    /// db.put("order:42", "sent")?;
+    /// let monday = Db::open(folder.path().join("monday"), Options::default())?;
+    /// assert_eq!(monday.get("order:42")?.as_deref(), Some(b"paid".as_slice()));
+    /// # Ok::<(), thermocline::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`crate::Error::InvalidArgument`] if `path` exists and is not empty;
+    /// [`crate::Error::Corruption`] of a record; those of the file system. There is no copy then, and
+    /// this database is unharmed.
+    pub fn checkpoint(&self, path: impl AsRef<Path>) -> Result<()> {
+        self.engine.checkpoint(path.as_ref())
+    }
+
+    /// Brings the entries of `tables`, which [`IngestWriter`] or [`Db::export`] has written, into the
+    /// default column family: all at one moment, as if they were written now by one batch. Durable on
+    /// return. The files are read, and stay where they are.
+    ///
+    /// ```
+    /// # use thermocline::{Db, IngestWriter, Options};
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let db = Db::open(folder.path().join("db"), Options::default())?;
+    /// let path = folder.path().join("prices.sst");
+    /// let mut table = IngestWriter::create(&path)?;
+    /// for (key, value) in [("apple", "3"), ("pear", "4")] {
+    ///     table.put(key, value)?; // keys ascend
+    /// }
+    /// table.delete("plum")?;
+    /// table.finish()?;
+    /// assert_eq!(db.ingest(&[path])?.entries, 3);
+    /// assert_eq!(db.get("pear")?.as_deref(), Some(b"4".as_slice()));
+    /// # Ok::<(), thermocline::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`crate::Error::InvalidArgument`] if two tables overlap in keys, naming both;
+    /// [`crate::Error::Corruption`] naming the table that is damaged; [`crate::Error::Unsupported`] for
+    /// one that has more than puts and deletes; those of a write and of the file system. Nothing was
+    /// ingested then.
+    pub fn ingest<P: AsRef<Path>>(&self, tables: &[P]) -> Result<Ingested> {
+        self.engine.ingest(Family::DEFAULT.id, tables)
+    }
+
+    /// Writes the entries of the default column family into one table, for [`Db::ingest`].
+    ///
+    /// # Errors
+    /// As [`ColumnFamily::export`].
+    pub fn export(&self, file: impl AsRef<Path>) -> Result<Exported> {
+        self.export_in(Family::DEFAULT, .., file.as_ref())
+    }
+
+    fn export_in(
+        &self,
+        family: Family,
+        range: impl RangeBounds<Vec<u8>>,
+        file: &Path,
+    ) -> Result<Exported> {
+        let bounds = (range.start_bound(), range.end_bound());
+        let bounds = (bounds.0.map(Vec::as_slice), bounds.1.map(Vec::as_slice));
+        self.engine.export(family, bounds, file)
+    }
+}
+
+impl ColumnFamily {
+    /// As [`Db::ingest`], into this family.
+    ///
+    /// # Errors
+    /// As [`Db::ingest`]; [`crate::Error::InvalidArgument`] once the family was dropped.
+    pub fn ingest<P: AsRef<Path>>(&self, tables: &[P]) -> Result<Ingested> {
+        self.db.engine.ingest(self.family.id, tables)
+    }
+
+    /// Writes the entries of this family whose keys lie in `range`, from the bound that comes first in
+    /// its order to the other, into one table, for [`Db::ingest`]. The file is there, durably, on
+    /// return. Metadata is not exported.
+    ///
+    /// # Errors
+    /// [`crate::Error::InvalidArgument`] if the file exists, or if it is too much for one table;
+    /// those of reading and of the file system. There is no such file then.
+    pub fn export<K: AsRef<[u8]>>(
+        &self,
+        range: impl RangeBounds<K>,
+        file: impl AsRef<Path>,
+    ) -> Result<Exported> {
+        self.db.export_in(self.family, owned(&range), file.as_ref())
+    }
+}
+
+/// Writes a table outside of any database, to be ingested ([`Db::ingest`]).
+#[derive(Debug)]
+pub struct IngestWriter(thermocline_engine::IngestWriter);
+
+impl IngestWriter {
+    /// Begins the table `path`, which does not exist. It is written under a temporary name beside it.
+    ///
+    /// # Errors
+    /// [`crate::Error::InvalidArgument`] if it exists; those of the file system.
+    pub fn create(path: impl AsRef<Path>) -> Result<IngestWriter> {
+        let writer = thermocline_engine::IngestWriter::create(&World::real().env, path.as_ref())?;
+        Ok(IngestWriter(writer))
+    }
+
+    /// Adds a key with its value. Keys ascend bytewise, strictly, also where the family's descend.
+    ///
+    /// # Errors
+    /// [`crate::Error::InvalidArgument`] for a key that does not ascend, a key or value that is too
+    /// long, or a table that becomes too large: the entry is not added, and others may follow. Those of
+    /// the file system, after which nothing can.
+    pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.0.put(key.as_ref(), value.as_ref())
+    }
+
+    /// Adds a key that ingesting the table will delete.
+    ///
+    /// # Errors
+    /// As [`IngestWriter::put`].
+    pub fn delete(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
+        self.0.delete(key.as_ref())
+    }
+
+    /// Completes the table, which is there, durably, on return. Without this call there is none.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn finish(self) -> Result<Exported> {
+        self.0.finish()
+    }
+}
+
+/// Several backups in one folder, which may lie on another device. They share the tables that they have
+/// in common, each of which is stored once.
+///
+/// ```
+/// # use thermocline::{Backups, Db, Options};
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let db = Db::open(folder.path().join("db"), Options::default())?;
+/// let backups = Backups::new(folder.path().join("backups"));
+/// db.put("order:42", "paid")?;
+/// let first = backups.create(&db)?;
+/// db.put("order:42", "sent")?;
+/// backups.create(&db)?; // copies what is new
+/// assert!(backups.verify()?.faults.is_empty());
+/// backups.restore(Some(first.id), folder.path().join("restored"))?;
+/// let restored = Db::open(folder.path().join("restored"), Options::default())?;
+/// assert_eq!(restored.get("order:42")?.as_deref(), Some(b"paid".as_slice()));
+/// backups.delete(first.id)?;
+/// assert_eq!(backups.list()?.len(), 1);
+/// # Ok::<(), thermocline::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Backups(thermocline_engine::Backups);
+
+impl Backups {
+    /// Those in the folder `path`, which the first backup makes. Nothing is read yet.
+    pub fn new(path: impl AsRef<Path>) -> Backups {
+        Backups(thermocline_engine::Backups::new(
+            World::real().env,
+            path.as_ref(),
+        ))
+    }
+
+    /// Backs up everything that is visible in `db` now. Tables that a backup here has are not copied
+    /// again. Durable on return. Writers go on meanwhile.
+    ///
+    /// # Errors
+    /// [`crate::Error::InvalidArgument`] if the folder has anything but backups;
+    /// [`crate::Error::Locked`] if somebody else works in it; [`crate::Error::Corruption`] naming the
+    /// database's table that is damaged; those of the file system. There is no new backup then.
+    pub fn create(&self, db: &Db) -> Result<BackupInfo> {
+        self.0.create(&db.engine)
+    }
+
+    /// All backups, oldest first.
+    ///
+    /// # Errors
+    /// [`crate::Error::InvalidArgument`] if there is no such folder, or it has anything but backups;
+    /// [`crate::Error::Corruption`] naming a list that is damaged.
+    pub fn list(&self) -> Result<Vec<BackupInfo>> {
+        self.0.list()
+    }
+
+    /// Removes backup `id`, were it damaged, and the tables that no other one needs.
+    ///
+    /// # Errors
+    /// [`crate::Error::InvalidArgument`] if there is no such backup; [`crate::Error::Locked`]; those of
+    /// the file system.
+    pub fn delete(&self, id: u64) -> Result<()> {
+        self.0.delete(id)
+    }
+
+    /// Reads everything in the folder and reports every file that is not as it was written.
+    ///
+    /// # Errors
+    /// [`crate::Error::InvalidArgument`] if the folder is none of backups; those of the file system.
+    /// Damage is in the report.
+    pub fn verify(&self) -> Result<VerifyReport> {
+        self.0.verify().map(VerifyReport::from)
+    }
+
+    /// Makes the folder `path` a database of what backup `id` has, or the newest one. Every byte is
+    /// checked on its way. A database that is restored is a new one, however often that is done.
+    ///
+    /// # Errors
+    /// [`crate::Error::InvalidArgument`] if there is no such backup, or `path` exists and is not empty;
+    /// [`crate::Error::Corruption`] naming the file that is damaged, missing or another one; those of
+    /// the file system. There is no database in `path` then.
+    pub fn restore(&self, id: Option<u64>, path: impl AsRef<Path>) -> Result<BackupInfo> {
+        self.0.restore(id, path.as_ref())
+    }
+}
