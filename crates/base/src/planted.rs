@@ -93,6 +93,16 @@ bugs! {
     ReplayForgetsTombstones,
     /// A generation's range tombstones are never needed.
     TombstonesNeverNeeded,
+    /// What was appended to a log is written and not synced.
+    ForgetLogSync,
+    /// The edit that names a chain is written before the chain's log is made.
+    LogAfterName,
+    /// The log of a dropped generation is removed before the edit that drops it.
+    RetireLogBeforeEdit,
+    /// A generation of which tables have records, and no later one, is taken for one that takes writes.
+    FloorForgetsTables,
+    /// The checksum of what a frame of a log carries is not compared.
+    SkipFrameChecksum,
 }
 
 #[cfg(feature = "planted")]

@@ -1,0 +1,103 @@
+//! Every call to the file system failing, once and for ever.
+
+use std::path::Path;
+
+use thermocline_base::{Error, ErrorKind, Result};
+use thermocline_env::Storage;
+use thermocline_env::fault::{Fault, FaultStorage, Plan, Repeat};
+use thermocline_testkit::Rng;
+use thermocline_wal::SITE_LOG_NAMED;
+
+use crate::common::*;
+
+/// Appends all, with a sync behind each; how many were acknowledged before it failed.
+fn write(disk: &FaultStorage, payloads: &[Vec<u8>]) -> (usize, Result<()>) {
+    let mut done = 0;
+    let mut work = || {
+        let mut log = create(disk, 7)?;
+        disk.sync_dir(Path::new("/db"), SITE_LOG_NAMED)?;
+        for payload in payloads {
+            log.append(payload)?;
+            if let Err(error) = log.sync() {
+                // Whatever is tried then, nothing more is written.
+                log.append(b"more")?;
+                let again = log.sync().unwrap_err();
+                assert_eq!(again.kind(), ErrorKind::Poisoned, "{again}");
+                return Err(error);
+            }
+            done += 1;
+        }
+        Ok(())
+    };
+    let result = work();
+    (done, result)
+}
+
+#[test]
+fn a_failed_call_is_an_error_that_names_the_file_and_loses_nothing_acknowledged() {
+    let payloads = payloads(&mut Rng::new(1), 8);
+    let mut runs = 0;
+    for fault in [
+        Fault::Eio,
+        Fault::NoSpace,
+        Fault::ShortWrite(0),
+        Fault::ShortWrite(4096),
+        Fault::SyncKept,
+        Fault::SyncDropped,
+    ] {
+        let counted = FaultStorage::over_sim(fresh());
+        write(&counted, &payloads).1.unwrap();
+        for at in 0..counted.calls_for(fault, None) {
+            for repeat in [Repeat::Once, Repeat::Forever] {
+                let what = format!("{fault:?} at call {at} {repeat:?}");
+                let fs = fresh();
+                let disk = FaultStorage::over_sim(fs.clone());
+                disk.arm(Plan {
+                    fault,
+                    op: None,
+                    at,
+                    repeat,
+                });
+                let (done, result) = write(&disk, &payloads);
+                match result {
+                    Err(Error::Io { path: named, .. }) => {
+                        assert!(named == path(7) || named == Path::new("/db"), "{what}");
+                    }
+                    other => panic!("{what}: {other:?}"),
+                }
+                if done > 0 {
+                    check(&frames(&fs, 7).unwrap(), &payloads, done, &what);
+                }
+                runs += 1;
+            }
+        }
+    }
+    println!("{runs} runs");
+    assert!(runs > 100);
+}
+
+#[test]
+fn a_read_that_fails_is_an_error_and_not_the_end_of_the_log() {
+    let payloads = payloads(&mut Rng::new(1), 8);
+    for fault in [Fault::Eio, Fault::ShortRead(7)] {
+        let fs = fresh();
+        write(&FaultStorage::over_sim(fs.clone()), &payloads)
+            .1
+            .unwrap();
+        let counted = FaultStorage::over_sim(fs.clone());
+        frames(&counted, 7).unwrap();
+        let calls = counted.calls_for(fault, None);
+        assert!(calls > 1, "{fault:?}");
+        for at in 0..calls {
+            let disk = FaultStorage::over_sim(fs.clone());
+            let (op, repeat) = (None, Repeat::Once);
+            disk.arm(Plan {
+                fault,
+                op,
+                at,
+                repeat,
+            });
+            frames(&disk, 7).unwrap_err();
+        }
+    }
+}
