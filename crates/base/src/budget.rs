@@ -38,6 +38,10 @@
 //!   after; a charge raises `charged` first and looks at `held` after; both sequentially consistent. So of
 //!   two that want the same room at once one sees the other at least, and gives up or has others give way.
 //!
+//! Some of it can never be given back while its store is open: memory in which records lie (preset
+//! `leveled`). It is *kept* ([`Account::charge_kept`]), and may be half of a budget at most, so that stores
+//! that came first leave room for the indexes of all.
+//!
 //! With B3, what is used and what is charged are together at most the limit, at every moment. There are
 //! two exceptions, which [`Account::over`] tells: what has to be done even where nothing can give way
 //! ([`Account::charge_over`]: a flush, by which indexes become smaller; a table that is read and not kept);
@@ -66,6 +70,8 @@ pub struct Budget {
     held: AtomicU64,
     used: AtomicU64,
     charged: AtomicU64,
+    /// Of what is charged, what nobody can give back.
+    kept: AtomicU64,
     /// Who can give back of what is charged, in the order in which they are asked.
     evicting: Mutex<Vec<Weak<dyn Evict>>>,
 }
@@ -82,6 +88,7 @@ pub trait Evict: Debug + Send + Sync {
 pub struct Charge {
     account: Arc<Account>,
     bytes: u64,
+    kept: bool,
 }
 
 impl Charge {
@@ -103,6 +110,9 @@ impl Charge {
 impl Drop for Charge {
     fn drop(&mut self) {
         self.account.uncharge(self.bytes);
+        if self.kept {
+            self.account.budget.let_go_kept(self.bytes);
+        }
     }
 }
 
@@ -198,6 +208,7 @@ impl Budget {
             held: AtomicU64::new(0),
             used: AtomicU64::new(0),
             charged: AtomicU64::new(0),
+            kept: AtomicU64::new(0),
             evicting: Mutex::default(),
         })
     }
@@ -242,6 +253,19 @@ impl Budget {
     /// By how much what is held and charged is above the limit (B4).
     fn excess(&self) -> u64 {
         excess(&self.held, &self.charged, self.limit)
+    }
+
+    /// Counts what nobody can give back, if there is room.
+    fn keep(&self, bytes: u64) -> bool {
+        let most = self.limit / 2;
+        let more = |kept: u64| kept.checked_add(bytes).filter(|&kept| kept <= most);
+        // Relaxed: it guards nothing but itself.
+        let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
+        self.kept.fetch_update(set, fetch, more).is_ok()
+    }
+
+    fn let_go_kept(&self, bytes: u64) {
+        self.kept.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     fn let_go(&self, bytes: u64) {
@@ -350,6 +374,24 @@ impl Account {
         }
     }
 
+    /// As [`Account::charge_or_evict`], of memory that nobody can give back: all of it in the budget is at
+    /// most half of that.
+    pub fn charge_kept(self: &Arc<Account>, bytes: u64) -> Option<Charge> {
+        if !self.budget.keep(bytes) {
+            return None;
+        }
+        match self.charge_or_evict(bytes) {
+            Some(mut charge) => {
+                charge.kept = true;
+                Some(charge)
+            }
+            None => {
+                self.budget.let_go_kept(bytes);
+                None
+            }
+        }
+    }
+
     /// As [`Account::charge_or_evict`], over the limits if need be.
     pub fn charge_over(self: &Arc<Account>, bytes: u64) -> Charge {
         if let Some(charge) = self.charge(bytes) {
@@ -373,7 +415,11 @@ impl Account {
 
     fn charged_for(self: &Arc<Account>, bytes: u64) -> Charge {
         let account = self.clone();
-        Charge { account, bytes }
+        Charge {
+            account,
+            bytes,
+            kept: false,
+        }
     }
 
     fn uncharge(&self, bytes: u64) {

@@ -168,7 +168,8 @@ option_group! {
     MemtableOptions, "memtable" {
         /// A memtable generation is sealed when its records and headers fill this much
         /// persistent memory. 0 derives it from `pm`: an eighth, at least one zone and at
-        /// most 256 MiB. It is a quarter of `pm` at most where generations are flushed.
+        /// most 256 MiB. It is a quarter of `pm` at most where generations are flushed. With preset
+        /// `leveled` the same goes for DRAM: a quarter of what memtables may have, at most 64 MiB.
         bytes_max: Bytes = 0, 0 => 64 << 30;
         /// A batch of several records that take more persistent memory than this is staged: written
         /// beside all other writers, and committed as a generation of its own instead of one item.
@@ -353,6 +354,14 @@ pub enum Preset {
     /// The engine as it is meant to be.
     #[default]
     Thermocline,
+    /// The classic baseline: memtables in DRAM, a write-ahead log, overlapping tables in level 0 and
+    /// leveled compaction below. Honest and well tuned, since everything is compared with it. It has no
+    /// persistent memory: `pm` says nothing here, and `pm_path`, `region` and `emulate` are refused.
+    ///
+    /// Memtables take at most a quarter of `dram` and are sealed at a quarter of that, 64 MiB at most;
+    /// durable writes gather behind one sync (`commit.buckets` 1), buffered ones until there is 1 MiB
+    /// of them. Tables are as in any store: filters, blocks of the same size, the same compression.
+    Leveled,
 }
 
 impl Preset {
@@ -364,12 +373,12 @@ impl Preset {
     pub fn parse(name: &str) -> Result<Preset> {
         let missing = match name {
             "thermocline" => return Ok(Preset::Thermocline),
+            "leveled" => return Ok(Preset::Leveled),
             "pm-blade" => "PM tables",
             "flat-lsm" => "the SSD levels",
             "global-index" => "the global index",
             "d-compaction" => "delayed compaction",
             "trident" => "learned index blocks",
-            "leveled" => "the SSD levels",
             _ => {
                 return Err(Error::InvalidArgument(format!(
                     "there is no preset '{name}'; the presets are thermocline, pm-blade, flat-lsm, \
@@ -378,8 +387,8 @@ impl Preset {
             }
         };
         Err(Error::Unsupported(format!(
-            "preset '{name}' needs {missing}, which this version does not have; only preset \
-             'thermocline' works"
+            "preset '{name}' needs {missing}, which this version does not have; the presets \
+             'thermocline' and 'leveled' work"
         )))
     }
 
@@ -387,6 +396,7 @@ impl Preset {
     pub fn name(self) -> &'static str {
         match self {
             Preset::Thermocline => "thermocline",
+            Preset::Leveled => "leveled",
         }
     }
 }
@@ -464,7 +474,8 @@ impl Emulation {
 /// What most users set: two budgets. Everything else derives from them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// Most DRAM the store uses for indexes and caches, in bytes. A limit, not a reservation.
+    /// Most DRAM the store uses for indexes and caches, in bytes. A limit, not a reservation. With
+    /// preset `leveled` a quarter of it is for the records of memtables.
     pub dram: u64,
     /// Most persistent memory the store uses, in bytes. A limit, not a reservation; it may change
     /// at every open.
@@ -472,6 +483,10 @@ pub struct Options {
     /// Where the region lies: a file, or a folder to make it in. `None` is the database's folder
     /// for a new database; an existing one remembers where its region was last.
     pub pm_path: Option<PathBuf>,
+    /// Where a store that keeps its records in DRAM (preset `leveled`) makes its logs: a folder, on
+    /// persistent memory's file system, say. `None` is the database's folder for a new database; an
+    /// existing one remembers where it made them last, and finds older ones there.
+    pub wal_path: Option<PathBuf>,
     /// Refuse any other kind of region than this.
     pub region: RegionDemand,
     /// Slow the region down for an experiment.
@@ -510,6 +525,7 @@ impl Default for Options {
             dram: 1 << 30,
             pm: 4 << 30,
             pm_path: None,
+            wal_path: None,
             region: RegionDemand::Any,
             emulate: Emulation::None,
             create_if_missing: true,
@@ -557,14 +573,20 @@ impl Options {
                 ));
             }
             "pm_path" => self.pm_path = Some(value.into()),
+            "wal_path" if value.is_empty() => {
+                return Err(Error::InvalidArgument(
+                    "wal_path is a folder; an empty path was given".to_string(),
+                ));
+            }
+            "wal_path" => self.wal_path = Some(value.into()),
             "region" => self.region = RegionDemand::parse(value)?,
             "emulate" => self.emulate = Emulation::parse(value)?,
             "preset" => self.preset = Preset::parse(value)?,
             _ => {
                 let row = Self::rows().find(|row| row.name == name).ok_or_else(|| {
                     Error::InvalidArgument(format!(
-                        "there is no option '{name}'; the options are dram, pm, pm_path, region, emulate, \
-                         preset, {}",
+                        "there is no option '{name}'; the options are dram, pm, pm_path, wal_path, region, \
+                         emulate, preset, {}",
                         Self::rows()
                             .map(|row| row.name)
                             .collect::<Vec<_>>()
@@ -611,7 +633,7 @@ impl Options {
 
     /// Every option and its effective value as text that [`Options::set`] reads back: what a
     /// database remembers. What holds for one opening only (`emulate`, `region`, `read_only`,
-    /// `create_if_missing`) is not among them, nor a `pm_path` that is no UTF-8.
+    /// `create_if_missing`) is not among them, nor a `pm_path` or `wal_path` that is no UTF-8.
     pub fn effective(&self) -> Vec<(&'static str, String)> {
         let mut all = vec![
             ("dram", format_exact(self.dram)),
@@ -636,9 +658,19 @@ impl Options {
                 .zip(values)
                 .map(|(row, value)| (row.name, row.print(value))),
         );
-        let pm_path = self.pm_path.as_deref().and_then(Path::to_str);
-        all.extend(pm_path.map(|path| ("pm_path", path.to_string())));
+        for (name, path) in [("pm_path", &self.pm_path), ("wal_path", &self.wal_path)] {
+            let path = path.as_deref().and_then(Path::to_str);
+            all.extend(path.map(|path| (name, path.to_string())));
+        }
         all
+    }
+
+    /// With what the preset leaves no choice about: preset `leveled` has its level 0 on the SSD.
+    pub fn settled(mut self) -> Options {
+        if self.in_dram() {
+            self.level0.shape = Shape::Ssd as u64;
+        }
+        self
     }
 
     /// Checks every value and how they fit together.
@@ -671,19 +703,59 @@ impl Options {
                 format_size(part)
             )));
         }
-        Ok(())
+        self.validate_places()
     }
 
-    /// The size at which a memtable generation is sealed, in bytes of persistent memory. Where
-    /// generations are flushed, a quarter of `pm` at most: the rest takes writes meanwhile.
+    fn validate_places(&self) -> Result<()> {
+        let refused = match self.in_dram() {
+            false if self.wal_path.is_some() => "wal_path is for preset 'leveled'",
+            true if self.pm_path.is_some() => {
+                "preset 'leveled' has no persistent memory, and pm_path says where that lies; \
+                 wal_path says where logs lie"
+            }
+            true if self.region != RegionDemand::Any || self.emulate != Emulation::None => {
+                "preset 'leveled' has no persistent memory: a kind of region or an emulation profile \
+                 cannot be asked for"
+            }
+            true if self.level0.shape() == Shape::Immutables => {
+                "preset 'leveled' has its level 0 on the SSD: level0.shape is ssd there"
+            }
+            _ => return Ok(()),
+        };
+        Err(Error::InvalidArgument(refused.to_string()))
+    }
+
+    /// Whether records are kept in DRAM, and made durable by a log.
+    pub fn in_dram(&self) -> bool {
+        match self.preset {
+            Preset::Thermocline => false,
+            Preset::Leveled => true,
+        }
+    }
+
+    /// Most bytes of memtables: `pm`, or where they lie in DRAM a quarter of `dram`; the rest is for
+    /// indexes and caches.
+    pub fn region_bytes_max(&self) -> u64 {
+        match self.in_dram() {
+            false => self.pm,
+            true => (self.dram / 4).max(PM_MIN),
+        }
+    }
+
+    /// The size at which a memtable generation is sealed, in bytes of its records as they lie. Where
+    /// generations are flushed, a quarter of what they all may have at most: the rest takes writes
+    /// meanwhile.
     pub fn memtable_bytes(&self) -> u64 {
-        let bytes = match self.memtable.bytes_max {
-            0 => (self.pm / 8).clamp(64 << 10, 256 << 20),
-            bytes => bytes,
+        let room = self.region_bytes_max();
+        let bytes = match (self.memtable.bytes_max, self.in_dram()) {
+            (0, false) => (room / 8).clamp(64 << 10, 256 << 20),
+            // One that takes writes, and others that are being flushed.
+            (0, true) => (room / 4).clamp(32 << 10, 64 << 20),
+            (bytes, _) => bytes,
         };
         match self.flush.automatic {
             0 => bytes,
-            _ => bytes.min(self.pm / 4),
+            _ => bytes.min(room / 4),
         }
     }
 }
@@ -771,6 +843,7 @@ mod tests {
             ("preset", "rocks", "there is no preset"),
             ("region", "optane", "dax"),
             ("pm_path", "", "empty"),
+            ("wal_path", "", "empty"),
         ] {
             let error = options.set(name, value).unwrap_err().to_string();
             assert!(error.contains(says), "{name}={value}: {error}");
@@ -789,10 +862,58 @@ mod tests {
                 pm: 512 << 10,
                 ..Options::default()
             },
+            Options {
+                wal_path: Some("logs".into()),
+                ..Options::default()
+            },
+            Options {
+                preset: Preset::Leveled,
+                pm_path: Some("region".into()),
+                ..Options::default()
+            },
+            Options {
+                preset: Preset::Leveled,
+                level0: Level0Options { shape: 0 },
+                ..Options::default()
+            },
+            Options {
+                preset: Preset::Leveled,
+                region: RegionDemand::Dax,
+                ..Options::default()
+            },
+            Options {
+                preset: Preset::Leveled,
+                emulate: Emulation::Cxl,
+                ..Options::default()
+            },
         ] {
             assert!(bad.validate().is_err(), "{bad:?}");
         }
         Options::default().validate().unwrap();
+    }
+
+    #[test]
+    fn the_baseline_derives_its_sizes_from_dram() {
+        let mut options = Options::default();
+        options.set("preset", "leveled").unwrap();
+        options.set("wal_path", "/mnt/pmem/logs").unwrap();
+        options.validate().unwrap();
+        assert_eq!(options.region_bytes_max(), 256 << 20);
+        assert_eq!(options.memtable_bytes(), 64 << 20);
+        options.dram = DRAM_MIN;
+        assert_eq!(options.region_bytes_max(), 256 << 10);
+        assert_eq!(options.memtable_bytes(), 64 << 10);
+        options.memtable.bytes_max = 12_345;
+        assert_eq!(options.memtable_bytes(), 12_345);
+        options.memtable.bytes_max = 1 << 30;
+        assert_eq!(options.memtable_bytes(), 64 << 10);
+        assert_eq!(options.clone().settled().level0.shape(), Shape::Ssd);
+        assert_eq!(Options::default().settled(), Options::default());
+        let mut again = Options::default();
+        for (name, value) in options.effective() {
+            again.set(name, &value).unwrap();
+        }
+        assert_eq!(options, again);
     }
 
     #[test]

@@ -61,6 +61,9 @@ pub struct Report {
     pub user_bytes_written: u64,
     /// Bytes stored in persistent memory.
     pub pm_bytes_written: u64,
+    /// Bytes written to logs, with preset `leveled`. They are among `ssd_bytes_written`, unless logs lie on
+    /// tmpfs.
+    pub wal_bytes_written: u64,
     /// Bytes of 256-byte media units touched.
     pub pm_media_bytes_written: u64,
     /// Lines of 64 bytes written back.
@@ -259,6 +262,12 @@ impl std::fmt::Display for Report {
                     grouped(self.pm_lines_written_back),
                     grouped(self.pm_fences)
                 ),
+            );
+        }
+        if self.wal_bytes_written > 0 {
+            row(
+                "logs",
+                format!("{} written", format_size(self.wal_bytes_written)),
             );
         }
         if self.ssd_bytes_written + self.ssd_bytes_read > 0 {

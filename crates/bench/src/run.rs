@@ -31,6 +31,7 @@ pub fn run(plan: &Plan, watch: &Watch) -> Result<Report> {
             let mut scratch = Scratch::new("thermocline-bench")?;
             let mut plan = plan.clone();
             plan.options.pm_path = scratch.region(plan.options.pm_path.as_deref())?;
+            plan.options.wal_path = scratch.logs(plan.options.wal_path.as_deref())?;
             let report = run_in(scratch.path(), &plan, watch)?;
             scratch.remove()?;
             Ok(report)
@@ -174,6 +175,7 @@ fn answer(
         entries: plan.workload.scans().then_some(tally.entries),
         user_bytes_written: user_bytes,
         pm_bytes_written: pm_bytes,
+        wal_bytes_written: since(|m| m.wal_bytes_written),
         pm_media_bytes_written: since(|m| m.pm_media_bytes_written),
         pm_lines_written_back: lines,
         pm_fences: since(|m| m.pm_fences),

@@ -10,7 +10,8 @@ use thermocline::{Error, Result};
 #[derive(Debug)]
 pub struct Scratch {
     path: PathBuf,
-    region: Option<PathBuf>,
+    /// Beside it: a region, logs.
+    elsewhere: Vec<PathBuf>,
     keep: bool,
 }
 
@@ -22,7 +23,7 @@ impl Scratch {
     pub fn new(name: &str) -> Result<Scratch> {
         Ok(Scratch {
             path: new_folder(&std::env::temp_dir(), name)?,
-            region: None,
+            elsewhere: Vec::new(),
             keep: false,
         })
     }
@@ -48,8 +49,23 @@ impl Scratch {
         } else {
             pm_path.to_path_buf()
         };
-        self.region = Some(region.clone());
+        self.elsewhere.push(region.clone());
         Ok(Some(region))
+    }
+
+    /// Where the logs of a database in this folder go if the user wants them in `wal_path`: in a new folder
+    /// inside it, or in itself if it is not there yet. Either goes with this folder.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the folder cannot be made.
+    pub fn logs(&mut self, wal_path: Option<&Path>) -> Result<Option<PathBuf>> {
+        let logs = match wal_path {
+            None => return Ok(None),
+            Some(path) if path.is_dir() => new_folder(path, "thermocline-scratch")?,
+            Some(path) => path.to_path_buf(),
+        };
+        self.elsewhere.push(logs.clone());
+        Ok(Some(logs))
     }
 
     /// Where it is.
@@ -72,10 +88,7 @@ impl Scratch {
     }
 
     fn clear(&self) -> Result<()> {
-        for path in [Some(&self.path), self.region.as_ref()]
-            .into_iter()
-            .flatten()
-        {
+        for path in [&self.path].into_iter().chain(&self.elsewhere) {
             remove(path)?;
         }
         Ok(())
@@ -157,6 +170,8 @@ mod tests {
         drop(home);
         let mut home = Scratch::new("scratch-test").unwrap();
         home.region(Some(elsewhere.path())).unwrap();
+        let logs = home.logs(Some(elsewhere.path())).unwrap().unwrap();
+        assert!(logs.is_dir() && logs.starts_with(elsewhere.path()));
         drop(home);
         assert_eq!(elsewhere.path().read_dir().unwrap().count(), 1);
     }

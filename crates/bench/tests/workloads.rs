@@ -129,6 +129,40 @@ fn every_workload_counts_its_operations() {
     }
 }
 
+/// Every workload on the baseline, with logs beside the database or elsewhere, which go with it.
+#[test]
+fn every_workload_runs_on_the_baseline() {
+    let shm = Path::new("/dev/shm");
+    for (n, workload) in (0..).zip(Workload::ALL) {
+        let mut plan = plan(workload);
+        plan.reads = Some(700);
+        plan.drain = true;
+        plan.options.set("preset", "leveled").unwrap();
+        plan.options.wal_path = (n % 2 == 0 && shm.is_dir()).then(|| shm.into());
+        let report = run_one(&plan);
+        let name = report.workload;
+        assert_eq!((&*report.preset, report.region_kind), ("leveled", "dram"));
+        assert!(report.ops >= 500 && report.valid, "{name}");
+        let pm = (report.pm_bytes_written, report.pm_lines_written_back);
+        assert_eq!(pm, (0, 0), "{name}");
+        assert!(
+            report.wal_bytes_written >= report.user_bytes_written,
+            "{name}"
+        );
+        let logs_count = report.ssd_bytes_written >= report.wal_bytes_written;
+        assert!(logs_count || plan.options.wal_path.is_some(), "{name}");
+    }
+    let process = format!("thermocline-scratch-{}-", std::process::id());
+    let left = shm.read_dir().into_iter().flatten().flatten();
+    let mut left = left.map(|entry| entry.file_name());
+    // Other tests of this process may have theirs there.
+    assert!(!left.any(|name| {
+        let name = name.to_string_lossy().into_owned();
+        let path = shm.join(&name);
+        name.starts_with(&process) && path.join("000001.log").exists()
+    }));
+}
+
 #[test]
 fn mixes_are_what_they_say() {
     use Operation::{Insert, Read, ReadModifyWrite, Scan, Update, Write};

@@ -175,6 +175,9 @@ pub(crate) struct StoreArgs {
     /// Where persistent memory lies: a file, or a folder to make it in
     #[arg(long, value_name = "PATH")]
     pub pm_path: Option<PathBuf>,
+    /// With preset leveled: the folder for logs, on any file system
+    #[arg(long, value_name = "PATH")]
+    pub wal_path: Option<PathBuf>,
     /// Most persistent memory to use, like 4GiB
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub pm: Option<u64>,

@@ -37,6 +37,9 @@ impl StoreArgs {
         if let Some(path) = &self.pm_path {
             options.pm_path = Some(path.clone());
         }
+        if let Some(path) = &self.wal_path {
+            options.wal_path = Some(path.clone());
+        }
         for (name, value) in &self.set {
             options.set(name, value).map_err(Failure::usage)?;
         }

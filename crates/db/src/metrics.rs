@@ -9,15 +9,22 @@ use thermocline_engine::RuntimeMetrics;
 pub struct Metrics {
     /// The preset that the options started from.
     pub preset: String,
-    /// `file`, `shm` or `dax`; in tests also `sim` or `shadow`.
+    /// `file`, `shm` or `dax`; `dram` where records lie in DRAM and in logs; in tests also `sim` or
+    /// `shadow`.
     pub region_kind: &'static str,
     /// What data in this kind of region survives, as words that follow "survives".
     pub region_survives: &'static str,
     /// The file or folder of the region.
     pub region_path: PathBuf,
+    /// The folder in which logs are made, if records lie in DRAM.
+    pub wal_path: Option<PathBuf>,
+    /// Bytes written to logs, in whole pages. They are among `ssd_bytes_written`, unless the folder is on
+    /// tmpfs, which stands for persistent memory.
+    pub wal_bytes_written: u64,
     /// Size of the region now, in bytes.
     pub region_bytes: u64,
-    /// Most persistent memory that the store may use, in bytes.
+    /// Most persistent memory that the store may use, in bytes. Where records lie in DRAM (region kind
+    /// `dram`), this and what follows are DRAM.
     pub pm_limit_bytes: u64,
     /// Persistent memory in zones with an owner, in bytes.
     pub pm_attached_bytes: u64,
@@ -33,6 +40,8 @@ pub struct Metrics {
     pub dram_tables_bytes: u64,
     /// DRAM of blocks of tables that are cached, and of buffers, in bytes.
     pub dram_blocks_bytes: u64,
+    /// DRAM in which records lie, with preset `leveled`, in bytes.
+    pub dram_records_bytes: u64,
     /// Most DRAM that the store may use, in bytes.
     pub dram_limit_bytes: u64,
     /// Persistent memory of records in the memtable generation that takes the writes, in bytes.
@@ -66,7 +75,7 @@ pub struct Metrics {
     pub pm_lines_written_back: u64,
     /// Fences.
     pub pm_fences: u64,
-    /// Bytes written to SSD files, and to the device for a region of kind `file`.
+    /// Bytes written to SSD files, logs included, and to the device for a region of kind `file`.
     pub ssd_bytes_written: u64,
     /// Bytes read from SSD files.
     pub ssd_bytes_read: u64,
@@ -231,6 +240,7 @@ impl Metrics {
     pub(crate) fn of(engine: &thermocline_engine::Engine) -> Metrics {
         let m = engine.metrics();
         let options = engine.options();
+        let log_bytes = m.log.as_ref().map_or(0, |log| log.bytes_written);
         let stalls: Vec<StallMetrics> = m
             .stalls
             .iter()
@@ -246,6 +256,8 @@ impl Metrics {
             region_kind: m.region_kind.name(),
             region_survives: m.region_kind.survives(),
             region_path: m.region_path,
+            wal_path: m.log.as_ref().map(|log| log.dir.clone()),
+            wal_bytes_written: log_bytes,
             region_bytes: m.space.region_bytes,
             pm_limit_bytes: m.space.limit_bytes,
             pm_attached_bytes: m.space.attached_bytes,
@@ -254,7 +266,11 @@ impl Metrics {
             zones_free: m.space.zones_free,
             dram_index_bytes: m.index_bytes,
             dram_tables_bytes: m.dram.tables,
-            dram_blocks_bytes: m.dram.charged.saturating_sub(m.dram.tables),
+            dram_blocks_bytes: m
+                .dram
+                .charged
+                .saturating_sub(m.dram.tables + m.dram.records),
+            dram_records_bytes: m.dram.records,
             dram_limit_bytes: options.dram,
             pm_active_bytes: m.pm_tier.active,
             pm_sealed_bytes: m.pm_tier.sealed,

@@ -106,8 +106,16 @@ fn options(rng: &mut Rng, pm_path: Option<PathBuf>) -> Options {
     options.memtable.replay_threads = *rng.pick(&[0, 1, 3]);
     options.manifest.bytes_max = *rng.pick(&[512, 4096, 1 << 20]);
     options.pm_region.zones_ahead = *rng.pick(&[1, 4, 16]);
+    // A folder of this name is for logs: then records lie in DRAM.
+    if let Some(logs) = options.pm_path.take_if(|path| path.ends_with(LOGS)) {
+        options.set("preset", "leveled").unwrap();
+        options.wal_path = Some(logs);
+    }
     options
 }
+
+/// The folder for logs.
+const LOGS: &str = "logs";
 
 /// What the child is told.
 struct Task {
@@ -266,6 +274,14 @@ struct Parent {
 }
 
 impl Parent {
+    /// With records in DRAM, and logs in a folder of their own.
+    fn logged(seed: u64, home: &Path) -> Parent {
+        Parent {
+            pm_path: Some(home.join(LOGS)),
+            ..Parent::new(seed, home, RegionDemand::Any)
+        }
+    }
+
     fn new(seed: u64, home: &Path, demand: RegionDemand) -> Parent {
         let mut rng = Rng::new(seed);
         let streams = 1 + rng.below(3);
@@ -440,6 +456,17 @@ fn home(demand: RegionDemand) -> Option<tempfile::TempDir> {
 
 /// Kills in `rounds` databases, `kills` times in each.
 fn kill_loop(demand: RegionDemand, usual: std::ops::Range<u64>, kills: usize) {
+    kill_stores(demand, usual, kills, |seed, home| {
+        Parent::new(seed, home, demand)
+    });
+}
+
+fn kill_stores(
+    demand: RegionDemand,
+    usual: std::ops::Range<u64>,
+    kills: usize,
+    parent: impl Fn(u64, &Path) -> Parent,
+) {
     let (mut kept, mut recovered) = (0, 0);
     for seed in seeds(usual) {
         let _replay = Replay("-p thermocline --test kill", seed);
@@ -447,7 +474,7 @@ fn kill_loop(demand: RegionDemand, usual: std::ops::Range<u64>, kills: usize) {
             eprintln!("no place for a region of kind {demand:?} here: not tested");
             return;
         };
-        let mut parent = Parent::new(seed, home.path(), demand);
+        let mut parent = parent(seed, home.path());
         // The first child makes the database, and may be killed at that.
         let wait = parent.rng.below(3000) as u64;
         parent.run("write", 1, wait);
@@ -484,6 +511,13 @@ fn a_writer_on_an_ordinary_file_is_killed() {
 #[test]
 fn a_writer_on_shared_memory_is_killed() {
     kill_loop(RegionDemand::Shm, 200..206, 12);
+}
+
+/// What a killed process has written lies in the page cache or on the disk: recovery must sync it.
+#[test]
+fn a_writer_of_logs_is_killed() {
+    kill_stores(RegionDemand::File, 300..301, 10, Parent::logged);
+    kill_stores(RegionDemand::Shm, 310..312, 10, Parent::logged);
 }
 
 #[test]

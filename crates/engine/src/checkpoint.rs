@@ -7,6 +7,7 @@ use thermocline_sst::FileName;
 use thermocline_version::{Change, FileKind, NextIds, State, VersionEdit};
 
 use crate::copy::{Capture, Target, link_or_copy, stream};
+use crate::create::region_id_of_copy;
 use crate::store::{Engine, Inner};
 use crate::sync::{Arc, Ordering};
 
@@ -59,9 +60,10 @@ impl Inner {
     /// Writes what the capture has outside of tables into tables of `dir`. Gives the state of a new
     /// database that has both.
     pub fn stream_state(&self, capture: &Capture, dir: &Path) -> Result<State> {
-        let (mut db_id, mut region_id) = ([0; 16], [0; 16]);
-        self.world.env.random.fill(&mut db_id)?;
-        self.world.env.random.fill(&mut region_id)?;
+        let mut db_id = [0; 16];
+        let random = &*self.world.env.random;
+        random.fill(&mut db_id)?;
+        let region_id = region_id_of_copy(random, self.is_logged())?;
         let mut state = capture.copied(&self.options, db_id, region_id)?;
         // Not 0, as everywhere.
         let mut file = state.next_ids().file.max(1);

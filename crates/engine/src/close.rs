@@ -43,6 +43,9 @@ impl Inner {
         // After a failure a write that was granted may still be storing its item. Whoever opens the
         // database next must wait until it has gone, and this store with it.
         if sealed.is_ok() {
+            if let Some(wal) = &self.wal {
+                wal.close();
+            }
             self.let_go();
         }
         let error = sealed.as_ref().err().map(ToString::to_string);

@@ -5,7 +5,7 @@ use std::path::Path;
 use thermocline_base::options::Options;
 use thermocline_base::size::index;
 use thermocline_base::{Error, Result, Steps};
-use thermocline_env::{OpenMode, Storage};
+use thermocline_env::{OpenMode, Random, Storage};
 use thermocline_halloc::{Space, SpaceSpec};
 use thermocline_memtable::Descriptor;
 use thermocline_pm::{Place, Region, RegionSpec, SimPm};
@@ -14,6 +14,7 @@ use thermocline_version::{Change, Manifest, NextIds, State, VersionEdit};
 use crate::layout::{self, REGION_NAME};
 use crate::open::{region_spec, space_spec, stored};
 use crate::store::World;
+use crate::wal::NO_REGION;
 
 /// There is no database: says why it cannot be made, or makes its folder.
 pub(crate) fn refuse_or_prepare(
@@ -41,11 +42,26 @@ pub(crate) fn create(world: &World, dir: &Path, options: &Options) -> Result<()>
     let mut db_id = [0; 16];
     let mut region_id = [0; 16];
     world.env.random.fill(&mut db_id)?;
+    if options.in_dram() {
+        if let Some(logs) = &options.wal_path {
+            storage.create_dir_all(logs)?;
+        }
+        let first = first_edit(db_id, NO_REGION, options);
+        Manifest::create(storage.clone(), dir, &first)?;
+        return layout::forget_creation(&**storage, dir);
+    }
     world.env.random.fill(&mut region_id)?;
     let options = make_region(world, dir, options, &region_id, (&db_id, 1))?;
-    let first = VersionEdit::new()
+    let first = first_edit(db_id, region_id, &options);
+    Manifest::create(storage.clone(), dir, &first)?;
+    layout::forget_creation(&**storage, dir)
+}
+
+/// What there is in a new database.
+fn first_edit(db_id: [u8; 16], region_id: [u8; 16], options: &Options) -> VersionEdit {
+    VersionEdit::new()
         .with(Change::Created { db_id, region_id })
-        .with(Change::Options(stored(&options)))
+        .with(Change::Options(stored(options)))
         .with(Change::ColumnFamilyCreated {
             id: 0,
             name: "default".into(),
@@ -58,9 +74,7 @@ pub(crate) fn create(world: &World, dir: &Path, options: &Options) -> Result<()>
             cf: 1,
             incarnation: 1,
             file: 0,
-        }));
-    Manifest::create(storage.clone(), dir, &first)?;
-    layout::forget_creation(&**storage, dir)
+        }))
 }
 
 /// Whether this is a copy that was never opened for writing: its region has yet to be made. Every other
@@ -82,9 +96,21 @@ pub(crate) fn make_missing_region(
         return Ok(());
     };
     let id = state.next_ids().generation;
-    let options = make_region(world, dir, options, &region_id, (&db_id, id))?;
+    let options = match region_id {
+        NO_REGION => options.clone(),
+        _ => make_region(world, dir, options, &region_id, (&db_id, id))?,
+    };
     let edit = VersionEdit::from(Change::Options(stored(&options)));
     manifest.append(&edit.with(Change::GenerationCreated { id }))
+}
+
+/// The region id of a copy. Whether records lie in DRAM a copy has from its original.
+pub(crate) fn region_id_of_copy(random: &dyn Random, in_dram: bool) -> Result<[u8; 16]> {
+    let mut region_id = NO_REGION;
+    if !in_dram {
+        random.fill(&mut region_id)?;
+    }
+    Ok(region_id)
 }
 
 /// As [`make_missing_region`], in memory, for whoever only reads: nothing is written. Gives the world and the
@@ -98,6 +124,9 @@ pub(crate) fn region_in_memory(
     let mut state = state.clone();
     let id = state.next_ids().generation;
     state.apply(&Change::GenerationCreated { id }.into())?;
+    if state.region_id() == Some(NO_REGION) {
+        return Ok((world.clone(), state));
+    }
     let capacity = options.pm_region.part_bytes_first.min(options.pm);
     let world = World {
         sim: Some(SimPm::new(capacity.next_multiple_of(64), Steps::new())),

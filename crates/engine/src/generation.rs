@@ -23,6 +23,7 @@ use thermocline_base::{Result, SeqNo};
 use thermocline_halloc::Witness;
 use thermocline_memtable::{Chain, ChainWriter, Descriptor, Memtable};
 use thermocline_version::{Change, VersionEdit};
+use thermocline_wal::LogWriter;
 
 use crate::events::Event;
 use crate::stall::StallCause;
@@ -36,6 +37,8 @@ pub(crate) struct Prepared {
     generation: u64,
     chain: Chain,
     descriptor: Option<Descriptor>,
+    /// Of the chain.
+    log: Option<LogWriter>,
 }
 
 impl Prepared {
@@ -84,6 +87,7 @@ impl Inner {
         let nonce = self.world.env.random_u64()?;
         // It follows on from the chain before: base 0 in the manifest, known only at the switch.
         let chain = Chain::new(&self.db_id, ids.chain, incarnation, nonce, 0);
+        let log = self.begin_log(chain.id, nonce)?;
         let edit = VersionEdit::new()
             .with(Change::GenerationCreated { id: ids.generation })
             .with(opened(&chain, ids.generation, nonce, None));
@@ -97,6 +101,7 @@ impl Inner {
             generation: ids.generation,
             chain,
             descriptor,
+            log,
         });
         Ok(())
     }
@@ -146,6 +151,7 @@ impl Inner {
         let descriptor = std::mem::replace(&mut writer.descriptor, next.descriptor);
         let chain = ChainWriter::new(self.space.clone(), chain, None);
         let before = writer.go_over(memtable, chain);
+        self.go_over_to_log(next.log);
         self.sealed(writer, sealed, before.zones(), descriptor)
     }
 }

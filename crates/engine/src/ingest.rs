@@ -307,7 +307,9 @@ impl Inner {
             Change::GenerationCreated { id: ids.generation },
             opened(&chain, ids.generation, nonce, None),
         ]);
+        let log = self.begin_log(chain.id, nonce)?;
         self.edit(edit)?;
+        self.go_over_to_log(log);
         self.witness(&chain, nonce)?;
         self.publish_ingested(writer, unused, (ids.generation, chain, nonce), seqno)?;
         // Nothing is in flight, so it finishes as it is granted.

@@ -37,9 +37,12 @@ pub(crate) fn region_path(
     Ok(path.clone())
 }
 
-/// The options with an absolute `pm_path`, as it will be remembered.
+/// The options with an absolute `pm_path` and `wal_path`, as they will be remembered.
 pub(crate) fn absolute(mut options: Options) -> Result<Options> {
-    if let Some(path) = &mut options.pm_path {
+    for path in [&mut options.pm_path, &mut options.wal_path]
+        .into_iter()
+        .flatten()
+    {
         *path = std::path::absolute(&*path)
             .map_err(|source| Error::io("find the absolute path of", &*path, source))?;
     }

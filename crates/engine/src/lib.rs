@@ -68,12 +68,16 @@
 //! calls at the end of whatever caused them. Closing ends the tasks before it cuts the chain and makes the
 //! calls that are left after it has given up the folder; from then on nothing of the store touches either.
 //!
+//! # Records in DRAM (`wal`)
+//! In the baseline (preset `leveled`) the region is plain memory, and what makes an item durable is a
+//! log. All else is as described here.
+//!
 //! # Lock order
 //! `stages` (shared by whoever stages a batch), `ahead` (working ahead of need), `ingesting` and then `flushing`,
 //! or the `gate` of compactions (shared by each job); `writer`; `next`; then `manifest` or the `jobs` of
 //! compactions, `versions`, then `reclaim`, then the locks inside `halloc`, then a node of the tree or
 //! the range tombstones of a family in a generation, then the registry of `readers`. Whoever waits for groups in flight holds nothing behind `next`. A bucket's queue, and
-//! `syncing` with the ring's list behind it, stand on their own. Readers of data take none of these.
+//! `syncing` with the ring's list and the log behind it, stand on their own. Readers of data take none of these.
 //!
 //! Last of all, under any of them, come the leaves: a strand's queue, then, not under it, the workers'
 //! state; and the account of DRAM, under a tree's size class and pool. Events may be emitted and tasks
@@ -123,6 +127,7 @@ mod tables;
 mod value;
 mod verify;
 mod view;
+mod wal;
 mod write;
 
 pub use approximate::{KeyBounds, RangeSize};
@@ -139,8 +144,8 @@ pub use ingest::Ingested;
 pub use latency::{Begun, Latencies, Latency, Operation};
 pub use layout::{LOCK_NAME, REGION_NAME};
 pub use metrics::{
-    CacheState, DramUse, EngineMetrics, GenerationState, HitCounts, LevelState, PmTier, Recovery,
-    SsdBytes,
+    CacheState, DramUse, EngineMetrics, GenerationState, HitCounts, LevelState, LogUse, PmTier,
+    Recovery, SsdBytes,
 };
 pub use runtime::{Runtime, RuntimeMetrics, RuntimeOptions};
 pub use snapshot::Snapshot;
@@ -165,6 +170,7 @@ pub fn sites() -> Vec<thermocline_base::Site> {
         thermocline_memtable::SITES,
         thermocline_sst::sites::ALL,
         thermocline_version::sites::ALL,
+        thermocline_wal::SITES,
     ]
     .concat()
 }

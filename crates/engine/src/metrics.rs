@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use thermocline_base::counter::Counters;
 use thermocline_base::sync::lock;
+use thermocline_env::FsKind;
 use thermocline_halloc::SpaceUse;
 use thermocline_memtable::Memtable;
 use thermocline_pm::{PmCounters, RegionKind};
@@ -93,8 +94,11 @@ pub struct DramUse {
     pub held: u64,
     /// By how much promises were too small; 0 unless something is wrong.
     pub overdrawn: u64,
-    /// In use beside the indexes: by blocks of tables that are cached, open tables, and buffers.
+    /// In use beside the indexes: by blocks of tables that are cached, open tables, buffers, and records
+    /// that lie in DRAM.
     pub charged: u64,
+    /// Of that, by records that lie in DRAM.
+    pub records: u64,
     /// Of that, by open tables: their filters and the tops of their indexes.
     pub tables: u64,
     /// By how much the limit was exceeded, at most, by what had to be done although nothing could give
@@ -167,6 +171,8 @@ pub struct SsdBytes {
     pub manifest_written: u64,
     /// Written to the region, where that lies on the device: a region of kind `file`.
     pub region_written: u64,
+    /// Written to logs, where those lie on the device, in whole pages.
+    pub logs_written: u64,
 }
 
 impl SsdBytes {
@@ -177,8 +183,19 @@ impl SsdBytes {
 
     /// All that was written.
     pub fn written(&self) -> u64 {
-        self.tables_written + self.manifest_written + self.region_written
+        self.tables_written + self.manifest_written + self.region_written + self.logs_written
     }
+}
+
+/// The logs of a store whose records lie in DRAM.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogUse {
+    /// The folder in which they are made.
+    pub dir: std::path::PathBuf,
+    /// Whether that is on a device; on tmpfs, which stands for persistent memory, it is not.
+    pub on_ssd: bool,
+    /// Bytes written to them since the store was opened, in whole pages.
+    pub bytes_written: u64,
 }
 
 /// A reading of a store's accounting.
@@ -194,6 +211,8 @@ pub struct EngineMetrics {
     pub pm: PmCounters,
     /// What was transferred from and to the device of its files.
     pub ssd: SsdBytes,
+    /// Its logs, if its records lie in DRAM.
+    pub log: Option<LogUse>,
     /// Memtable generations, oldest first; those that are retired are among them.
     pub generations: Vec<GenerationState>,
     /// Generations dropped since the store was opened.
@@ -260,16 +279,35 @@ impl Inner {
             tables_written: tables.written(),
             manifest_written: self.manifest_bytes.written(),
             region_written: self.space.region().counters().device_bytes,
+            logs_written: self
+                .log_use()
+                .filter(|log| log.on_ssd)
+                .map_or(0, |log| log.bytes_written),
         }
     }
 
+    fn log_use(&self) -> Option<LogUse> {
+        let wal = self.wal.as_ref()?;
+        let dir = wal.dir().dir.clone();
+        let kind = self.world.env.storage.fs_kind(&dir);
+        Some(LogUse {
+            on_ssd: !matches!(kind, Ok(FsKind::Tmpfs)),
+            dir,
+            bytes_written: wal.bytes().written(),
+        })
+    }
+
     fn dram_use(&self) -> DramUse {
-        let account = &self.account;
+        let (account, region) = (&self.account, self.space.region());
         DramUse {
             used: account.used(),
             held: account.held(),
             overdrawn: account.overdrawn(),
             charged: account.charged(),
+            records: match region.kind() {
+                RegionKind::Dram => region.len(),
+                _ => 0,
+            },
             tables: self.table_files.open_use().bytes(),
             over: account.over(),
         }
@@ -344,6 +382,7 @@ impl Engine {
             space: inner.space.usage(),
             pm: inner.space.region().counters(),
             ssd: inner.ssd_bytes(),
+            log: inner.log_use(),
             index_bytes: generations.iter().map(|g| g.index_bytes).sum(),
             dram: inner.dram_use(),
             pm_tier: pm_tier(&generations),

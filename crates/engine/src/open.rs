@@ -6,20 +6,21 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use thermocline_base::budget::Account;
-use thermocline_base::options::Options;
+use thermocline_base::options::{Options, PM_MIN, Preset};
 use thermocline_base::size::index;
 use thermocline_base::{Error, Line, Result};
 use thermocline_env::LockGuard;
 use thermocline_exec::DirectStorage;
-use thermocline_halloc::{Space, SpaceSpec};
-use thermocline_memtable::{ChainWriter, Memtable};
-use thermocline_pm::{Place, Region, RegionKind, RegionSpec};
+use thermocline_halloc::{Space, SpaceSpec, Zone};
+use thermocline_memtable::{ChainWriter, Descriptor, Memtable};
+use thermocline_pm::{Place, Region, RegionSpec};
 use thermocline_version::{Manifest, State, VersionSet};
 
 use crate::approximate::Rulers;
 use crate::close::Handle;
 use crate::commit::ack::Acks;
 use crate::commit::bucket::Buckets;
+use crate::commit::carry::is_slow;
 use crate::commit::ring::Ring;
 use crate::compact::Compactions;
 use crate::create::{
@@ -45,6 +46,7 @@ use crate::store::{Engine, Inner, Setup, World};
 use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, RwLock};
 use crate::tables::{TableFiles, Tables};
 use crate::view::View;
+use crate::wal::{Loaded, LogDirs, NO_REGION, Wal};
 use crate::write::Writer;
 
 impl Engine {
@@ -64,7 +66,7 @@ impl Engine {
     /// As [`Engine::open`].
     pub fn open_with(world: World, dir: &Path, options: Options, setup: Setup) -> Result<Engine> {
         options.validate()?;
-        let options = layout::absolute(options)?;
+        let options = layout::absolute(options.settled())?;
         let started = world.env.clock.now_ns();
         let storage = world.env.storage.clone();
         let exists = storage.is_dir(dir)? && Manifest::exists(&*storage, dir)?;
@@ -122,6 +124,9 @@ fn open_existing(
     let files = Arc::new(manifest_files);
     let (mut manifest, mut state) = Manifest::open(files, dir, options.read_only)?;
     manifest.set_bytes_max(options.manifest.bytes_max);
+    if let Some(region_id) = state.region_id() {
+        refuse_other_kind(&options, dir, region_id == NO_REGION)?;
+    }
     if lacks_region(&state) && state.db_id().is_some() {
         if options.read_only {
             (world, state) = region_in_memory(&world, dir, &options, &state)?;
@@ -146,21 +151,37 @@ fn open_existing(
     };
     let families = Families::of(&state)?;
     let options = settled(&world, dir, options, &state, &region_id)?;
-    let spec = region_spec(&world, dir, &options, &region_id)?;
-    let region = Region::open(&spec)?;
-    let live: Vec<u64> = state.chains().map(|(_, chain)| chain.id).collect();
-    let (space, zones) = Space::open(region, &region_id, space_spec(&options), |owner| {
-        live.contains(&owner)
-    })?;
-    let space = Arc::new(space);
-    recover::check_witness(&space, &state)?;
-    let mut descriptors = sweep_descriptors(&space, &db_id, &state)?;
-    let threads = replay_threads(&options, &world);
-    let found = recover::find(&db_id, &space, &zones, &state, &descriptors, threads)?;
-
     let runtime = setup.runtime;
     let runtime = runtime.unwrap_or_else(|| Runtime::private(options.dram));
     let account = Account::new(runtime.budget().clone(), options.dram);
+    let OpenedSpace {
+        space,
+        zones,
+        loaded,
+        logs,
+    } = open_space(&world, dir, &options, &state, &account)?;
+    recover::check_witness(&space, &state)?;
+    let mut descriptors = described(&space, &db_id, &state, loaded.as_ref())?;
+    let threads = replay_threads(&options, &world);
+    let loaded = loaded.as_ref();
+    let mut found = recover::find(
+        &db_id,
+        &space,
+        &zones,
+        &state,
+        &descriptors,
+        loaded,
+        threads,
+    )
+    .map_err(|error| match loaded {
+        Some(loaded) => loaded.locate(error),
+        None => error,
+    })?;
+    if loaded.is_some() && found.unsealed() {
+        // Rule 5: what was granted and never logged.
+        found.next_base += lost_records_max(&state);
+    }
+    let wal = logs.map(|dirs| Wal::new(storage.clone(), dirs, db_id));
     let start = Start::decide(&world, &state, &found, &descriptors, &db_id)?;
     let known = Known::of(&state);
     let memtables = found.memtables(
@@ -173,11 +194,24 @@ fn open_existing(
     )?;
     if !options.read_only {
         found.repersist(&space, &zones, &mut descriptors)?;
+        if let (Some(loaded), Some(wal)) = (loaded, &wal) {
+            loaded.keep(&*storage, &found)?;
+            storage.create_dir_all(&wal.dir().dir)?;
+            wal.gather(&state)?;
+            // What an earlier process was about to begin with the id that is next.
+            wal.sweep(&state)?;
+            if start.recorded() {
+                wal.go_over(wal.begin(start.chain.id, start.nonce)?);
+            }
+        }
         start.record(&mut manifest, &found, &options)?;
         if start.recorded() {
             space.set_witness(start.witness())?;
         }
         start.release_dropped(&space, &descriptors)?;
+        if let Some(wal) = &wal {
+            wal.sweep(manifest.state())?;
+        }
     }
     let descriptor = descriptors
         .iter()
@@ -211,7 +245,7 @@ fn open_existing(
     let chain = ChainWriter::new(space.clone(), start.chain, start.segment);
     let writer = Writer::new(active, descriptor, chain, start.nonce, start.recorded());
     let buckets = match options.commit.buckets {
-        0 if space.region().kind() == RegionKind::File => 1,
+        0 if is_slow(space.region().kind()) => 1,
         0 => 16,
         buckets => index(buckets),
     };
@@ -249,6 +283,7 @@ fn open_existing(
             buckets: Buckets::new(buckets),
             ring: Ring::new(last, index(options.commit.ring_slots)),
             syncing: Mutex::new(()),
+            wal,
             acks: Acks::default(),
             pins: Arc::default(),
             readers: Readers::default(),
@@ -272,6 +307,10 @@ fn open_existing(
         }
     });
     inner.press();
+    if inner.is_logged() {
+        // What was sealed when the process before ended.
+        inner.flush_if_due();
+    }
     if !inner.view.load().tables.is_empty() {
         // The process before may have left some.
         inner.want_compaction();
@@ -311,6 +350,15 @@ pub(crate) fn settled(
     state: &State,
     region_id: &[u8; 16],
 ) -> Result<Options> {
+    if *region_id == NO_REGION {
+        let remembered = state.options().iter().find(|(name, _)| name == "wal_path");
+        let remembered = remembered.map(|(_, path)| Path::new(path).to_path_buf());
+        return Ok(Options {
+            preset: Preset::Leveled,
+            wal_path: options.wal_path.or(remembered),
+            ..options
+        });
+    }
     if world.sim.is_some() {
         return Ok(options);
     }
@@ -348,10 +396,132 @@ pub(crate) fn region_spec(
     })
 }
 
+/// A region, and what lies in it.
+pub(crate) struct OpenedSpace {
+    pub space: Arc<Space>,
+    pub zones: Vec<Zone>,
+    /// What was loaded from logs, and where those lie, if the region is kept in DRAM.
+    pub loaded: Option<Loaded>,
+    pub logs: Option<LogDirs>,
+}
+
+/// Opens the region of a database, or makes one in DRAM, charged to `account`, and loads its logs into
+/// it.
+pub(crate) fn open_space(
+    world: &World,
+    dir: &Path,
+    options: &Options,
+    state: &State,
+    account: &Arc<Account>,
+) -> Result<OpenedSpace> {
+    let (Some(db_id), Some(region_id)) = (state.db_id(), state.region_id()) else {
+        unreachable!("the caller has seen them");
+    };
+    let space_spec = space_spec(options);
+    if region_id == NO_REGION {
+        let spec = RegionSpec {
+            env: world.env.clone(),
+            place: Place::Dram(account.clone()),
+            demand: options.region,
+            capacity: space_spec.pm,
+            emulation: options.emulate,
+            // It is loaded first, whoever opens it.
+            read_only: false,
+        };
+        let region = Region::create(&spec, Space::first_part_bytes(&space_spec))?;
+        let space = Arc::new(Space::create(region, &region_id, space_spec)?);
+        space.set_limit(options.region_bytes_max());
+        let dirs = LogDirs::of(dir, options, state);
+        let loaded = Loaded::load(&*world.env.storage, &dirs, &db_id, state, &space)?;
+        space.set_limit(options.region_bytes_max());
+        return Ok(OpenedSpace {
+            zones: loaded.zones.clone(),
+            space,
+            loaded: Some(loaded),
+            logs: Some(dirs),
+        });
+    }
+    let spec = region_spec(world, dir, options, &region_id)?;
+    let region = Region::open(&spec)?;
+    let live: Vec<u64> = state.chains().map(|(_, chain)| chain.id).collect();
+    let is_live = |owner| live.contains(&owner);
+    let (space, zones) = Space::open(region, &region_id, space_spec, is_live)?;
+    Ok(OpenedSpace {
+        space: Arc::new(space),
+        zones,
+        loaded: None,
+        logs: None,
+    })
+}
+
+/// The descriptors of all generations that the manifest names, with their floors.
+pub(crate) fn described(
+    space: &Space,
+    db_id: &[u8; 16],
+    state: &State,
+    loaded: Option<&Loaded>,
+) -> Result<Vec<Descriptor>> {
+    let mut descriptors = sweep_descriptors(space, db_id, state)?;
+    if let Some(loaded) = loaded {
+        let flushed = flushed_up_to(state);
+        loaded.find_floors(space, state, flushed, &mut descriptors)?;
+    }
+    Ok(descriptors)
+}
+
+/// Most bytes of a region: `pm`, or what memtables in DRAM may have. While logs are loaded those may have
+/// more (`Loaded::load`): of what fitted, each generation may leave more of its last zone unused, which
+/// is twice as much as fitted at most (there are 64, and a zone is a 16th of a part), and each item may take
+/// twice its size, where zones are smaller.
+fn region_capacity(options: &Options) -> u64 {
+    match options.in_dram() {
+        false => options.pm,
+        true => options.region_bytes_max() * 4,
+    }
+}
+
+/// Most records that the memtables of the last opening could have held: the smallest takes 16 bytes.
+fn lost_records_max(state: &State) -> u64 {
+    let mut before = Options::default();
+    for (name, value) in state.options() {
+        // An option that this version no longer has is no reason not to open.
+        let _ = before.set(name, value);
+    }
+    region_capacity(&before) / 16
+}
+
+/// Whether records lie in DRAM is decided when a database is made.
+fn refuse_other_kind(options: &Options, dir: &Path, in_dram: bool) -> Result<()> {
+    if options.in_dram() == in_dram {
+        return Ok(());
+    }
+    let (has, asked) = match in_dram {
+        true => (
+            "its records in DRAM and in logs (preset 'leveled')",
+            "persistent memory",
+        ),
+        false => (
+            "persistent memory",
+            "records in DRAM and logs (preset 'leveled')",
+        ),
+    };
+    Err(Error::InvalidArgument(format!(
+        "the database in {} has {has}, and the preset '{}' asks for {asked}; open it with the preset \
+         that it was made with",
+        dir.display(),
+        options.preset.name()
+    )))
+}
+
 pub(crate) fn space_spec(options: &Options) -> SpaceSpec {
+    let pm = region_capacity(options);
     SpaceSpec {
-        part_bytes_first: options.pm_region.part_bytes_first,
-        pm: options.pm,
+        part_bytes_first: match options.in_dram() {
+            false => options.pm_region.part_bytes_first,
+            // There may be hundreds of stores that have little to keep.
+            true => PM_MIN,
+        },
+        pm,
     }
 }
 

@@ -16,6 +16,7 @@ use thermocline_pm::PmOff;
 use thermocline_version::{Change, Generation, State};
 
 use crate::replay::Known;
+use crate::wal::Loaded;
 
 /// The chains of one incarnation, with what was found in them.
 pub(crate) struct Incarnation {
@@ -43,11 +44,12 @@ pub(crate) fn find(
     zones: &[Zone],
     state: &State,
     descriptors: &[Descriptor],
+    loaded: Option<&Loaded>,
     threads: usize,
 ) -> Result<Found> {
     check_owners(space, state)?;
     check_floors(space, zones, state, descriptors)?;
-    let mut incarnations = plan(db_id, space, zones, state, descriptors)?;
+    let mut incarnations = plan(db_id, space, zones, state, descriptors, loaded)?;
     let mut found = Found {
         incarnations: Vec::new(),
         last_seqno: 0,
@@ -169,6 +171,7 @@ fn plan(
     zones: &[Zone],
     state: &State,
     descriptors: &[Descriptor],
+    loaded: Option<&Loaded>,
 ) -> Result<Vec<(u64, Incarnation)>> {
     let mut all: Vec<(u64, Incarnation)> = Vec::new();
     let mut current = None;
@@ -185,7 +188,12 @@ fn plan(
         {
             return Err(corrupt(space, "a zone of a chain is missing", hole.0.data));
         }
-        let start = match entry.start {
+        // What was loaded lies elsewhere than what was written.
+        let start = match loaded {
+            None => entry.start,
+            Some(loaded) => loaded.starts.get(&entry.id).copied(),
+        };
+        let start = match start {
             None => None,
             Some(at) => Some(
                 zones

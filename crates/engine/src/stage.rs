@@ -91,7 +91,8 @@ struct Staging<'s, 'b> {
 
 impl Drop for Staging<'_, '_> {
     fn drop(&mut self) {
-        let zones = self.stage.take().map(|stage| stage.zones().to_vec());
+        let stage = self.stage.take();
+        let zones = stage.as_ref().map(|stage| stage.zones().to_vec());
         self.inner
             .staging
             .fetch_sub(self.promised, Ordering::Relaxed);
@@ -102,6 +103,8 @@ impl Drop for Staging<'_, '_> {
             && self.inner.poison.check().is_ok()
         {
             self.inner.space.release(&zones);
+            let chain = stage.as_ref().map(|stage| stage.chain().id);
+            self.inner.retire_logs(chain.as_slice());
             self.inner.room.note();
         }
     }
@@ -256,6 +259,11 @@ impl Inner {
         }
         let staged = stage.complete();
         let staged = staged.map_err(|error| self.poison_unless_full(error))?;
+        if let Some(wal) = &self.wal {
+            let region = self.space.region();
+            let written = wal.write_whole(region, staged.chain, staging.nonce, stage.items());
+            written.map_err(|error| self.poison.poison(error))?;
+        }
         Ok((staging, staged))
     }
 
@@ -319,6 +327,7 @@ impl Inner {
         let mut edit = VersionEdit {
             changes: writer.take_ended(),
         };
+        let log = self.begin_log(chain.id, nonce)?;
         edit.changes.extend([
             Change::GenerationDropped { id: unused },
             Change::GenerationCreated { id: own },
@@ -335,6 +344,7 @@ impl Inner {
             opened(&chain, next, nonce, None),
         ]);
         self.edit(edit)?;
+        self.go_over_to_log(log);
         self.witness(&chain, nonce)?;
         let chain = Chain {
             base: last.0 + 1,

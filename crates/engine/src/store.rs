@@ -35,6 +35,7 @@ use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, RwLock};
 use crate::tables::TableFiles;
 use crate::value::Pins;
 use crate::view::View;
+use crate::wal::Wal;
 use crate::write::Writer;
 
 /// The outside world of a store.
@@ -129,6 +130,8 @@ pub(crate) struct Inner {
     pub ring: Ring,
     /// Held by whoever writes back what was deferred.
     pub syncing: Mutex<()>,
+    /// What makes writes durable where records lie in DRAM.
+    pub wal: Option<Wal>,
     pub acks: Acks,
     pub pins: Arc<Pins>,
     pub readers: Readers,

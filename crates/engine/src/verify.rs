@@ -2,19 +2,19 @@
 
 use std::path::Path;
 
+use thermocline_base::budget::{Account, Budget};
 use thermocline_base::options::Options;
 use thermocline_base::{Error, Result};
 use thermocline_env::OpenMode;
 use thermocline_halloc::Space;
 use thermocline_memtable::Descriptor;
-use thermocline_pm::{Region, RegionSpec};
 use thermocline_sst::{Identity, table_name, verify_table};
 use thermocline_version::{FileKind, Manifest, State, VersionSet};
 
 use crate::create::lacks_region;
 use crate::flush::files_in;
 use crate::layout::LOCK_NAME;
-use crate::open::{region_spec, replay_threads, settled, space_spec};
+use crate::open::{described, open_space, replay_threads, settled};
 use crate::recover::{self, Found};
 use crate::store::World;
 
@@ -106,15 +106,28 @@ fn check(world: &World, dir: &Path, options: &Options, report: &mut Report) -> R
         return check_tables(world, dir, &state, report);
     }
     let options = &settled(world, dir, options.clone(), &state, &region_id)?;
-    let spec: RegionSpec = region_spec(world, dir, options, &region_id)?;
-    let region = Region::open(&spec)?;
-    let live: Vec<u64> = state.chains().map(|(_, chain)| chain.id).collect();
-    let (space, zones) = Space::open(region, &region_id, space_spec(options), |owner| {
-        live.contains(&owner)
-    })?;
-    let descriptors = Descriptor::read_all(&space, &db_id)?;
+    // Nobody's budget: it is gone when this returns.
+    let account = Account::new(Budget::new(u64::MAX), u64::MAX);
+    let opened = open_space(world, dir, options, &state, &account)?;
+    let (space, zones, loaded) = (opened.space, opened.zones, opened.loaded.as_ref());
+    let descriptors = match loaded {
+        None => Descriptor::read_all(&space, &db_id)?,
+        Some(_) => described(&space, &db_id, &state, loaded)?,
+    };
     let threads = replay_threads(options, world);
-    let found = recover::find(&db_id, &space, &zones, &state, &descriptors, threads)?;
+    let found = recover::find(
+        &db_id,
+        &space,
+        &zones,
+        &state,
+        &descriptors,
+        loaded,
+        threads,
+    )
+    .map_err(|error| match loaded {
+        Some(loaded) => loaded.locate(error),
+        None => error,
+    })?;
     // A generation has no chain until the first write.
     let written = state
         .generations()

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use thermocline_base::planted::{Bug, active};
 use thermocline_base::sync::{lock, try_lock};
 use thermocline_base::{BatchEntry, Error, Result, SeqNo};
 use thermocline_halloc::Reserve;
@@ -10,6 +11,7 @@ use thermocline_memtable::{ChainWriter, Descriptor, ItemBuilder, Memtable, Persi
 use thermocline_version::{Change, Manifest, VersionEdit};
 
 use crate::commit::carry::Group;
+use crate::commit::ring::Range;
 use crate::dram::Credit;
 use crate::events::Event;
 use crate::generation::Prepared;
@@ -253,6 +255,11 @@ impl Inner {
             return Ok(());
         }
         let generation = writer.active.generation();
+        let late = active(Bug::LogAfterName);
+        let mut log = match late {
+            true => None,
+            false => self.begin_log(writer.chain.chain().id, writer.nonce)?,
+        };
         let change = opened(
             writer.chain.chain(),
             generation,
@@ -261,6 +268,10 @@ impl Inner {
         );
         self.edit(change.into())?;
         writer.recorded = true;
+        if late {
+            log = self.begin_log(writer.chain.chain().id, writer.nonce)?;
+        }
+        self.go_over_to_log(log);
         self.witness(writer.chain.chain(), writer.nonce)
     }
 
@@ -275,6 +286,10 @@ impl Inner {
         let mut versions = lock(&self.versions);
         // What it refuses is a mistake of ours: nothing has been written.
         versions.check(edit)?;
+        let chains = self.chains_dropped(manifest.state(), edit);
+        if active(Bug::RetireLogBeforeEdit) {
+            self.retire_logs(&chains);
+        }
         let appended = manifest.append(edit);
         let version_before = versions.current().clone();
         match &appended {
@@ -292,7 +307,9 @@ impl Inner {
                 bytes: manifest.len(),
             });
         }
-        appended.map_err(|error| self.poison.poison(error))
+        appended.map_err(|error| self.poison.poison(error))?;
+        self.retire_logs(&chains);
+        Ok(())
     }
 
     /// Running out of space is no reason to stop; a failed persist is.
@@ -344,6 +361,10 @@ impl Inner {
         let room = writer.chain.grant(64);
         let published = self.ring.durable();
         let nothing: [BatchEntry<'_>; 0] = [];
+        let range = Range {
+            at: room.at().0,
+            bytes: room.bytes(),
+        };
         ItemBuilder::default()
             .store(
                 self.space.region(),
@@ -353,6 +374,10 @@ impl Inner {
                 published,
                 Persist::Now,
             )
+            .and_then(|_| match self.is_logged() {
+                true => self.persist_ranges(&[range]),
+                false => Ok(()),
+            })
             .map_err(|error| self.poison.poison(error))?;
         writer.active.count_item(64, 0);
         writer.covered = true;

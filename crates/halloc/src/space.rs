@@ -5,7 +5,7 @@ use std::cell::Cell;
 use thermocline_base::checksum::hash64;
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::size::{format_size, index};
-use thermocline_base::sync::{Mutex, lock};
+use thermocline_base::sync::{AtomicU64, Mutex, Ordering, lock};
 use thermocline_base::{Error, Result};
 use thermocline_pm::{PmOff, Region};
 
@@ -84,7 +84,9 @@ pub struct SpaceUse {
 pub struct Space {
     region: Region,
     seed: u64,
-    spec: SpaceSpec,
+    part_bytes_first: u64,
+    /// Most bytes that the user allows.
+    pm: AtomicU64,
     generations: ObjectPool,
     /// Of all zone headers that the open saw, live or not.
     highest_owner: u64,
@@ -129,7 +131,8 @@ impl Space {
         Ok(Space {
             region,
             seed,
-            spec,
+            part_bytes_first: spec.part_bytes_first,
+            pm: AtomicU64::new(spec.pm),
             generations,
             highest_owner: 0,
             state: Mutex::new(state),
@@ -263,13 +266,26 @@ impl Space {
         let space = Space {
             region,
             seed,
-            spec,
+            part_bytes_first: spec.part_bytes_first,
+            pm: AtomicU64::new(spec.pm),
             generations,
             highest_owner: highest_owner.get(),
             state,
             growing: Mutex::new(()),
         };
         Ok((space, zones))
+    }
+
+    /// From now on the region grows to at most `pm` bytes. What it has beyond that it keeps.
+    pub fn set_limit(&self, pm: u64) {
+        self.pm.store(pm, Ordering::Relaxed);
+    }
+
+    /// Most bytes that the region may have.
+    pub fn limit(&self) -> u64 {
+        // Relaxed: a number that guards nothing.
+        let pm = self.pm.load(Ordering::Relaxed);
+        pm.min(self.region.capacity())
     }
 
     /// The region.
@@ -409,7 +425,7 @@ impl Space {
              reserve do not fit; raise pm, or delete and compact",
             self.region.path().display(),
             format_size(self.usage().attached_bytes),
-            format_size(self.spec.pm.min(self.region.capacity())),
+            format_size(self.limit()),
             format_size(bytes)
         ))
     }
@@ -495,8 +511,8 @@ impl Space {
             .map(|p| p.header.bytes)
             .max()
             .unwrap_or(0);
-        let wanted = (last * 2).clamp(self.spec.part_bytes_first, PART_BYTES_MAX);
-        let limit = self.spec.pm.min(self.region.capacity());
+        let wanted = (last * 2).clamp(self.part_bytes_first, PART_BYTES_MAX);
+        let limit = self.limit();
         let bytes = wanted.min(limit.saturating_sub(offset)) / META_BYTES_MIN * META_BYTES_MIN;
         let number = u32::try_from(state.parts.len()).ok()?;
         // A remainder too small for a few zones is not worth a part.
@@ -558,7 +574,7 @@ impl Space {
         let state = lock(&self.state);
         let mut usage = SpaceUse {
             region_bytes: end_of(&state.parts),
-            limit_bytes: self.spec.pm.min(self.region.capacity()),
+            limit_bytes: self.limit(),
             ..SpaceUse::default()
         };
         for part in &state.parts {

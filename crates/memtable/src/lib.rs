@@ -56,6 +56,7 @@ mod descriptor;
 #[cfg(test)]
 mod fixture;
 mod format;
+mod image;
 mod insert;
 mod needed;
 mod replay;
@@ -69,6 +70,7 @@ pub use append::{ChainWriter, Grant, ItemBuilder, Persist, WriterState};
 pub use chain::{Chain, ChainPlan, Segment};
 pub use descriptor::Descriptor;
 pub use format::{ITEM_HEADER, RECORD_HEADER, item_bytes};
+pub use image::ItemImage;
 pub use needed::{Checked, Neighbours, Position, Readers};
 pub use replay::{Stretch, replay};
 pub use scan::{Direction, ScanEntry};

@@ -19,7 +19,7 @@ use thermocline_base::{BatchEntry, CfId, Kind, Result, SeqNo};
 use thermocline_halloc::{Reserve, Space, Zone};
 use thermocline_pm::PmOff;
 
-use crate::append::{ChainWriter, ItemBuilder, Persist};
+use crate::append::{ChainWriter, Grant, ItemBuilder, Persist};
 use crate::chain::Chain;
 use crate::format::{ITEM_HEADER, item_bytes, record_bytes};
 use crate::table::Memtable;
@@ -41,6 +41,8 @@ pub struct Stage<'a> {
     /// The number of the first of them.
     next: u64,
     space: Arc<Space>,
+    /// Where its items lie, in order.
+    items: Vec<Grant>,
     /// Whether an item was granted that is not complete.
     failed: bool,
 }
@@ -76,6 +78,7 @@ impl<'a> Stage<'a> {
             item_bytes_max: item_bytes_max.min(ITEM_BYTES),
             next: 1,
             space: space.clone(),
+            items: Vec::new(),
             failed: false,
         }
     }
@@ -151,6 +154,7 @@ impl<'a> Stage<'a> {
         }
         let records = self.pending.len() as u64;
         self.memtable.count_item(bytes, records);
+        self.items.push(grant);
         self.next += records;
         self.pending.clear();
         self.bytes = ITEM_HEADER as u64;
@@ -161,6 +165,16 @@ impl<'a> Stage<'a> {
     /// The zones that it has taken.
     pub fn zones(&self) -> &[Zone] {
         self.chain.zones()
+    }
+
+    /// Its chain.
+    pub fn chain(&self) -> &Chain {
+        self.chain.chain()
+    }
+
+    /// Where its items lie, in order.
+    pub fn items(&self) -> &[Grant] {
+        &self.items
     }
 
     /// Most DRAM in bytes that an index of `updates` records in family `cf` takes here.

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use thermocline_base::budget::{Account, Charge};
 use thermocline_base::options::RegionDemand;
 use thermocline_base::size::index;
 use thermocline_base::sync::{Mutex, lock};
@@ -77,8 +78,9 @@ pub enum Place {
         /// What happens to the rest.
         shadow: Shadow,
     },
-    /// Memory of the process's own: empty whenever it is opened.
-    Dram,
+    /// Memory of the process's own: empty whenever it is opened. It counts as charged to the account,
+    /// for as long as anybody holds the region.
+    Dram(Arc<Account>),
 }
 
 impl Place {
@@ -86,7 +88,7 @@ impl Place {
     pub fn path(&self) -> Option<&Path> {
         match self {
             Place::Path(path) | Place::Shadow { path, .. } => Some(path),
-            Place::Sim(_) | Place::Dram => None,
+            Place::Sim(_) | Place::Dram(_) => None,
         }
     }
 }
@@ -116,7 +118,13 @@ enum Backend {
     Sim(SimPm),
     Shadow(ShadowPm),
     /// Nothing at all, and nothing is counted (`dram`).
-    Volatile,
+    Volatile(Charged),
+}
+
+/// Plain memory, and whose it is.
+struct Charged {
+    account: Arc<Account>,
+    charges: Mutex<Vec<Charge>>,
 }
 
 /// One mapped range of bytes that outlives the process. Cloning shares it.
@@ -267,7 +275,7 @@ impl Region {
     /// Asks for the pages of a range to be present, so that touching them does not fault. A hint;
     /// with `write` for regions whose pages are not written to a device when they become dirty.
     pub fn populate(&self, off: PmOff, len: u64, write: bool) {
-        if write && !matches!(self.inner.backend, Backend::Cpu | Backend::Volatile) {
+        if write && !matches!(self.inner.backend, Backend::Cpu | Backend::Volatile(_)) {
             return;
         }
         if let Some(map) = &self.inner.map
@@ -324,7 +332,7 @@ impl Region {
         match &self.inner.backend {
             Backend::Sim(sim) => return sim.publish(off.0, value, site),
             Backend::Shadow(shadow) => return shadow.store_u64(off.0, value),
-            Backend::Cpu | Backend::Msync | Backend::Volatile => {}
+            Backend::Cpu | Backend::Msync | Backend::Volatile(_) => {}
         }
         // SAFETY: as in `load_u64`.
         let word = unsafe { &*self.inner.base.add(index(off.0)).cast::<AtomicU64>() };
@@ -338,7 +346,7 @@ impl Region {
         match &self.inner.backend {
             Backend::Sim(sim) => return sim.store(off.0, bytes),
             Backend::Shadow(shadow) => return shadow.store(off.0, bytes),
-            Backend::Cpu | Backend::Msync | Backend::Volatile => {}
+            Backend::Cpu | Backend::Msync | Backend::Volatile(_) => {}
         }
         // SAFETY: invariant 2 (checked above) and 3: nobody reads an unpublished range.
         unsafe {
@@ -359,7 +367,7 @@ impl Region {
             self.write(off, bytes);
             return self.flush(off, len);
         }
-        if let Backend::Volatile = &self.inner.backend {
+        if let Backend::Volatile(_) = &self.inner.backend {
             // Whoever makes it durable reads it soon.
             return self.write(off, bytes);
         }
@@ -368,7 +376,7 @@ impl Region {
         match &self.inner.backend {
             Backend::Sim(sim) => sim.store_nt(off.0, bytes),
             Backend::Shadow(shadow) => shadow.store_nt(off.0, bytes),
-            Backend::Cpu | Backend::Msync | Backend::Volatile => {
+            Backend::Cpu | Backend::Msync | Backend::Volatile(_) => {
                 self.throttle(len);
                 // SAFETY: invariant 2 (checked above) and 3; C1 of `cpu`.
                 unsafe { cpu::copy_nt(self.inner.base.add(index(off.0)), bytes) };
@@ -380,7 +388,7 @@ impl Region {
     /// that happened before. Not their non-temporal stores, which wait for their own fence.
     pub fn flush(&self, off: PmOff, len: u64) {
         self.check_writable(off, len);
-        if let Backend::Volatile = &self.inner.backend {
+        if let Backend::Volatile(_) = &self.inner.backend {
             return;
         }
         self.inner.counters.written_back(off.0, len);
@@ -396,7 +404,7 @@ impl Region {
             }
             Backend::Sim(sim) => sim.flush(off.0, len),
             Backend::Shadow(shadow) => shadow.flush(off.0, len),
-            Backend::Volatile => {}
+            Backend::Volatile(_) => {}
         }
     }
 
@@ -406,7 +414,7 @@ impl Region {
     /// The device failed, or a page is gone: what is durable is unknown, and the caller must poison
     /// the store.
     pub fn fence(&self, site: Site) -> Result<()> {
-        if let Backend::Volatile = &self.inner.backend {
+        if let Backend::Volatile(_) = &self.inner.backend {
             return Ok(());
         }
         self.inner.counters.fenced();
@@ -420,14 +428,14 @@ impl Region {
                     return Err(self.media_error(offset));
                 }
             }
-            Backend::Volatile => {}
+            Backend::Volatile(_) => {}
         }
         self.check_media()
     }
 
     /// Nothing is persisted in plain memory, and nothing counts as stored there.
     fn count_stored(&self, bytes: u64) {
-        if !matches!(self.inner.backend, Backend::Volatile) {
+        if !matches!(self.inner.backend, Backend::Volatile(_)) {
             self.inner.counters.stored(bytes);
         }
     }

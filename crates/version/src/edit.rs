@@ -13,7 +13,8 @@ pub enum Change {
     Created {
         /// The database's id, which seeds its checksums.
         db_id: [u8; 16],
-        /// The id of the persistent-memory region that belongs to it.
+        /// The id of the persistent-memory region that belongs to it; zeros if it has none, and its
+        /// records lie in DRAM and in logs.
         region_id: [u8; 16],
     },
     /// The effective options, in place of the earlier ones.

@@ -116,7 +116,21 @@ fn tiers(m: &Metrics, families: &[String]) -> Vec<(&'static str, String)> {
         ),
         ("survives", m.region_survives.to_string()),
         (
-            "persistent memory",
+            "log",
+            match &m.wal_path {
+                None => "none: records are durable where they lie".to_string(),
+                Some(path) => format!(
+                    "{} written to {}",
+                    format_size(m.wal_bytes_written),
+                    path.display()
+                ),
+            },
+        ),
+        (
+            match m.dram_records_bytes {
+                0 => "persistent memory",
+                _ => "records in DRAM",
+            },
             format!(
                 "{} in use in {}, {} free in {}; at most {}",
                 format_size(m.pm_attached_bytes),
@@ -138,8 +152,9 @@ fn tiers(m: &Metrics, families: &[String]) -> Vec<(&'static str, String)> {
         (
             "DRAM",
             format!(
-                "{} of indexes, {} of {}, {} of blocks; at most {}",
+                "{} of indexes, {} for records, {} of {}, {} of blocks; at most {}",
                 format_size(m.dram_index_bytes),
+                format_size(m.dram_records_bytes),
                 format_size(m.dram_tables_bytes),
                 count(m.tables_open, "open table"),
                 format_size(m.dram_blocks_bytes),
@@ -313,6 +328,9 @@ fn as_json(m: &Metrics, families: &[String]) -> Value {
     document["pm_retired_bytes"] = m.pm_retired_bytes.into();
     document["dram_tables_bytes"] = m.dram_tables_bytes.into();
     document["dram_blocks_bytes"] = m.dram_blocks_bytes.into();
+    document["wal_path"] = json!(m.wal_path);
+    document["wal_bytes_written"] = m.wal_bytes_written.into();
+    document["dram_records_bytes"] = m.dram_records_bytes.into();
     document["tables_open"] = m.tables_open.into();
     document["levels"] = levels_as_json(m);
     document["block_cache"] = json!({

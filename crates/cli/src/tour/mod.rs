@@ -54,6 +54,7 @@ pub(crate) fn run(args: &TourArgs, output: &mut Output) -> Outcome {
     let mut options = args.store.options(&path, Access::Create)?;
     if let (Home::Scratch(scratch), false) = (&mut home, args.keep) {
         options.pm_path = scratch.region(options.pm_path.as_deref())?;
+        options.wal_path = scratch.logs(options.wal_path.as_deref())?;
     }
     let begun = now();
     let mut tour = Tour {

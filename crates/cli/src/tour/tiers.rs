@@ -31,6 +31,7 @@ pub(super) fn tell(story: &mut Story<'_>, cities: &[City], options: &Options) ->
         pm: PM,
         dram: DRAM,
         pm_path: scratch.region(place)?,
+        wal_path: scratch.logs(options.wal_path.as_deref())?,
         ..options.clone()
     };
     let db = Db::open(scratch.path().join("small.db"), options)?;

@@ -85,6 +85,14 @@ fn options(rng: &mut Rng) -> Options {
     options
 }
 
+/// The options for records in DRAM, and in logs. Each memtable becomes a table, so there must not be one
+/// for every write.
+fn logged(mut options: Options) -> Options {
+    options.set("preset", "leveled").unwrap();
+    options.memtable.bytes_max = options.memtable.bytes_max.max(64 << 10);
+    options
+}
+
 /// The error that names a family that is not there or cannot go.
 fn refused<T: std::fmt::Debug>(result: Result<T>, name: &str) {
     let error = result.unwrap_err();
@@ -123,7 +131,10 @@ impl Run {
         } else {
             tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
         };
-        let options = options(&mut rng);
+        let options = match seed % 4 {
+            1 => logged(options(&mut rng)),
+            _ => options(&mut rng),
+        };
         let keys = hostile_keys(&mut rng);
         let dir = home.path().join("db");
         let mut run = Run {
@@ -479,16 +490,26 @@ impl Run {
 
     fn reopen(&mut self) {
         self.leave();
-        self.options = options(&mut self.rng);
+        // Where records lie was decided when the database was made.
+        self.options = self.redrawn();
         self.db = Some(Db::open(&self.dir, self.options.clone()).unwrap());
         self.compare();
+    }
+
+    /// Other options. Where records lie was decided when the database was made.
+    fn redrawn(&mut self) -> Options {
+        let drawn = options(&mut self.rng);
+        match self.options.preset == drawn.preset {
+            true => drawn,
+            false => logged(drawn),
+        }
     }
 
     fn reopen_for_reading(&mut self) {
         self.leave();
         let options = Options {
             read_only: true,
-            ..options(&mut self.rng)
+            ..self.redrawn()
         };
         self.db = Some(Db::open(&self.dir, options).unwrap());
         self.compare();

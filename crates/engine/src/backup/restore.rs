@@ -9,6 +9,8 @@ use super::format::Listed;
 use super::{BackupInfo, Backups, check_sum, check_there};
 use crate::checkpoint::file_name;
 use crate::copy::{Target, copy_file};
+use crate::create::region_id_of_copy;
+use crate::wal::NO_REGION;
 
 impl Backups {
     /// Makes `dir` a database of what backup `id` has, or the newest one. Every byte is checked on its way,
@@ -49,10 +51,11 @@ impl Backups {
             let copied = copy_file(self.storage(), &from, &to, || Ok(()))?;
             check_sum(file, &from, copied.bytes, copied.crc)?;
         }
-        let (mut db_id, mut region_id) = ([0; 16], [0; 16]);
-        self.env.random.fill(&mut db_id)?;
-        self.env.random.fill(&mut region_id)?;
         let of = &listed.state;
+        let mut db_id = [0; 16];
+        self.env.random.fill(&mut db_id)?;
+        let in_dram = of.region_id() == Some(NO_REGION);
+        let region_id = region_id_of_copy(&*self.env.random, in_dram)?;
         of.copied(
             of.version().clone(),
             of.options().to_vec(),

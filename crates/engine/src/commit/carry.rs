@@ -10,8 +10,8 @@ use std::time::Duration;
 use arc_swap::Guard;
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{BatchEntry, Error, Kind, Result, SeqNo};
-use thermocline_memtable::{Grant, ItemBuilder, Persist, SITE_DEFERRED};
-use thermocline_pm::PmOff;
+use thermocline_memtable::{Grant, ItemBuilder, Persist};
+use thermocline_pm::{PmOff, RegionKind};
 
 use crate::commit::ring::Range;
 use crate::metrics::Count;
@@ -62,6 +62,11 @@ thread_local! {
     static BUILDER: Cell<ItemBuilder> = Cell::default();
 }
 
+/// Whether a persist in such a region takes so long that many writes should share it.
+pub(crate) fn is_slow(kind: RegionKind) -> bool {
+    matches!(kind, RegionKind::File | RegionKind::Dram)
+}
+
 impl Inner {
     /// Stores, persists unless that is deferred, and indexes a group, beside others, and finishes it.
     pub fn carry<'a>(
@@ -77,9 +82,10 @@ impl Inner {
         }
         // A thread that ends may write when its own memory is gone already.
         let mut builder = BUILDER.try_with(Cell::take).unwrap_or_default();
-        let persist = match durability {
-            Durability::Immediate => Persist::Now,
-            Durability::Buffered => Persist::Deferred,
+        let deferred = durability == Durability::Buffered || self.is_logged();
+        let persist = match deferred {
+            false => Persist::Now,
+            true => Persist::Deferred,
         };
         let stored = builder.store(
             self.space.region(),
@@ -101,7 +107,7 @@ impl Inner {
             at: group.room.at().0,
             bytes: group.room.bytes(),
         };
-        let deferred = (durability == Durability::Buffered).then_some(range);
+        let deferred = deferred.then_some(range);
         if !published {
             self.ring.finish(group.ticket, deferred);
         }
@@ -159,12 +165,8 @@ impl Inner {
         }
         self.poison.check()?;
         let (ranges, up_to) = self.ring.take_deferred();
-        let region = self.space.region();
-        for range in &ranges {
-            region.flush(PmOff(range.at), range.bytes);
-        }
         if !ranges.is_empty() {
-            region.fence(SITE_DEFERRED).map_err(|error| {
+            self.persist_ranges(&ranges).map_err(|error| {
                 let error = self.poison.poison(error);
                 self.ring.fail();
                 error
@@ -186,10 +188,14 @@ impl Inner {
     /// Deferred bytes at which they are written back.
     pub fn buffered_bytes(&self) -> u64 {
         match self.options.commit.buffered_bytes {
-            0 if self.space.region().kind() == thermocline_pm::RegionKind::File => 1 << 20,
+            0 if self.is_persisting_slow() => 1 << 20,
             0 => 256,
             bytes => bytes,
         }
+    }
+
+    fn is_persisting_slow(&self) -> bool {
+        is_slow(self.space.region().kind())
     }
 
     pub fn count_entries<'a>(&self, entries: impl Iterator<Item = BatchEntry<'a>>) {

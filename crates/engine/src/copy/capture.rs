@@ -73,13 +73,15 @@ impl Capture {
         owner.is_some_and(|cf| self.state.families().contains_key(&cf.0))
     }
 
-    /// The state of a copy: of what is in tables, with the store's options but for where its region lies.
+    /// The state of a copy: of what is in tables, with the store's options but for where its region or its logs
+    /// lie.
     ///
     /// # Errors
     /// None, if `db_id` is a new one.
     pub fn copied(&self, options: &Options, db_id: [u8; 16], region_id: [u8; 16]) -> Result<State> {
         let options = Options {
             pm_path: None,
+            wal_path: None,
             ..options.clone()
         };
         let version = self.version().clone();

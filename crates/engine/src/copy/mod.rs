@@ -17,7 +17,8 @@
 //!    copy's own. Its manifest names no generation, by which the first open for writing knows that the
 //!    region has yet to be made (`create::make_region`), wherever it is wanted then; where the
 //!    original's lies is not passed on. Until then a read-only open reads it with an empty region in
-//!    memory.
+//!    memory. Where the original has its records in DRAM and in logs, so has the copy, which begins without
+//!    a log as it does without a region.
 //!
 //! Rejected: *one database id for both, and another region id*. It needs no word in the manifest; but the
 //! tables that both write after the copy would have equal ids and equal seeds, and one in the other's

@@ -135,7 +135,8 @@ pub struct RuntimeMetrics {
     pub dram_used_bytes: u64,
     /// DRAM that they use for indexes or have promised to writes.
     pub dram_held_bytes: u64,
-    /// DRAM that they use beside the indexes: for cached blocks, open tables and buffers.
+    /// DRAM that they use beside the indexes: for cached blocks, open tables, buffers, and records that
+    /// lie in DRAM.
     pub dram_charged_bytes: u64,
 }
 

@@ -18,6 +18,7 @@
 //! | `staged` | those in which batches are staged |
 //! | `flush` | those in which generations become tables |
 //! | `compaction` | those in which tables sink from level to level |
+//! | `logged` | any of them, with records in DRAM and a log |
 //! | `states` | the exploration itself, its bars and the sites it must reach |
 //! | `raw` | several items in flight, which one writer alone never has |
 //! | `planted` | the same with bugs planted, each of which must be caught |
@@ -36,6 +37,7 @@ mod flips;
 mod flush;
 mod groups;
 mod life;
+mod logged;
 mod oracle;
 mod planted;
 mod ranges;

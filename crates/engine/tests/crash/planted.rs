@@ -16,7 +16,7 @@ use crate::snapshot::Snapshot;
 use crate::workload::named;
 
 fn caught_by(workload: &str, planted: Planted, only: fn(Point) -> bool) {
-    let outcome = explore(named(workload), 7, planted, only);
+    let outcome = explore(&named(workload), 7, planted, only);
     assert!(
         !outcome.violations.is_empty(),
         "{planted:?} was not caught: {:?}",
@@ -130,6 +130,41 @@ fn giving_a_descriptor_back_before_the_edit_is_caught() {
 #[test]
 fn naming_a_table_that_was_not_synced_is_caught() {
     caught_in_work("flushes", Bug::ForgetTableSync);
+}
+
+#[test]
+fn a_log_that_is_not_synced_is_caught() {
+    caught_in_work("logged-points", Bug::ForgetLogSync);
+}
+
+#[test]
+fn a_chain_that_is_named_before_its_log_is_made_is_caught() {
+    caught_in_work("logged-points", Bug::LogAfterName);
+}
+
+#[test]
+fn a_log_that_goes_before_the_edit_that_drops_it_is_caught() {
+    caught_in_work("logged-flushes", Bug::RetireLogBeforeEdit);
+}
+
+#[test]
+fn not_syncing_again_what_is_kept_of_a_log_is_caught() {
+    caught_in_recovery("logged-points", Bug::SkipRepersist);
+}
+
+#[test]
+fn writing_before_the_cut_of_a_log_is_recorded_is_caught() {
+    caught_in_recovery("logged-points", Bug::AcceptBeforeSeal);
+}
+
+#[test]
+fn a_generation_in_tables_that_takes_writes_again_is_caught() {
+    caught_in_recovery("logged-flushes", Bug::FloorForgetsTables);
+}
+
+#[test]
+fn range_deletes_that_a_replay_of_logs_forgets_are_caught() {
+    caught_in_recovery("logged-ranges", Bug::ReplayForgetsTombstones);
 }
 
 #[test]

@@ -7,6 +7,7 @@ use thermocline_base::Site;
 
 use crate::explore::{Outcome, Planted, explore};
 use crate::life::{Life, options};
+use crate::logged;
 use crate::oracle::Op;
 use crate::raw::HERE;
 use crate::snapshot::Snapshot;
@@ -223,13 +224,10 @@ const STATES_MIN: u64 = 30_000;
 
 fn run(part: &Part) {
     let mut all = Outcome::default();
-    let one_in = match std::env::var_os("CRASH_ALL") {
-        Some(_) => 1,
-        None => part.one_in,
-    };
+    let one_in = one_in(part.one_in);
     for name in part.workloads {
         for seed in 1..=part.seeds {
-            let outcome = explore(named(name), seed, Planted::default(), |point| {
+            let outcome = explore(&named(name), seed, Planted::default(), |point| {
                 point.step.is_multiple_of(one_in)
             });
             say(&format!("{name}/{seed}"), &outcome);
@@ -243,8 +241,16 @@ fn run(part: &Part) {
     }
 }
 
+/// One point in how many is crashed at, where that is usually `usual`.
+pub fn one_in(usual: u64) -> u64 {
+    match std::env::var_os("CRASH_ALL") {
+        Some(_) => 1,
+        None => usual,
+    }
+}
+
 /// Prints past the harness, which swallows what passing tests print, and fails on a violation.
-fn say(what: &str, outcome: &Outcome) {
+pub fn say(what: &str, outcome: &Outcome) {
     let stats = outcome.stats;
     let _ = writeln!(std::io::stderr(), "crash exploration, {what}: {stats:?}");
     assert!(
@@ -373,6 +379,7 @@ fn the_parts_together_reach_every_site_and_the_bar() {
         .filter(|site| *site != thermocline_env::sites::NAME_LINKED)
         .collect();
     let parts = PARTS.iter().flat_map(|part| part.sites);
+    let parts = parts.chain(logged::SITES);
     let reached: BTreeSet<Site> = EVERYWHERE.iter().chain(parts).map(|s| Site(s)).collect();
     assert_eq!(reached, asked);
 }
@@ -387,7 +394,7 @@ fn replay() {
     let workload = named(words.next().unwrap());
     let seed = words.next().map_or(1, |seed| seed.parse().unwrap());
     let step: Option<u64> = words.next().map(|step| step.parse().unwrap());
-    let outcome = explore(workload, seed, Planted::default(), |point| {
+    let outcome = explore(&workload, seed, Planted::default(), |point| {
         step.is_none_or(|step| step == point.step)
     });
     say(&wanted, &outcome);

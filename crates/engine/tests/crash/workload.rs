@@ -9,12 +9,14 @@ use crate::families;
 use crate::flush;
 use crate::groups;
 use crate::life::{Life, options};
+use crate::logged;
 use crate::oracle::{Change, Op};
 use crate::ranges;
 use crate::reclaim;
 use crate::staged;
 
 /// A history to crash.
+#[derive(Clone, Copy)]
 pub struct Workload {
     pub name: &'static str,
     set: fn(&mut Options),
@@ -30,6 +32,26 @@ impl Workload {
         let mut options = options();
         (self.set)(&mut options);
         options
+    }
+
+    /// The workload under another name, with other options.
+    pub const fn with(self, name: &'static str, set: fn(&mut Options)) -> Workload {
+        Workload { name, set, ..self }
+    }
+
+    /// A workload from the creation of the store on.
+    pub const fn of(
+        name: &'static str,
+        set: fn(&mut Options),
+        body: fn(&mut Life, &SeededRandom),
+    ) -> Workload {
+        Workload {
+            name,
+            set,
+            from_creation: true,
+            before: nothing_before,
+            body,
+        }
     }
 
     pub fn run(&self, life: &mut Life, random: &SeededRandom, watched: &Observer) {
@@ -255,8 +277,11 @@ pub const ALL: &[Workload] = &[
     },
 ];
 
-pub fn named(name: &str) -> &'static Workload {
+pub fn named(name: &str) -> Workload {
+    let logged = logged::all().into_iter();
     ALL.iter()
+        .copied()
+        .chain(logged)
         .find(|workload| workload.name == name)
         .unwrap_or_else(|| panic!("there is no workload {name}"))
 }

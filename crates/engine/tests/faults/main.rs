@@ -9,11 +9,12 @@
 
 mod flush;
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use thermocline_base::options::Options;
+use thermocline_base::options::{Options, Preset};
 use thermocline_base::{CfId, CfOptions, Error, ErrorKind, Result, Steps, WriteBatch};
 use thermocline_engine::{Cursor, Durability, Engine, World};
 use thermocline_env::fault::{Fault, FaultStorage, Op, Plan, Repeat};
@@ -33,11 +34,20 @@ fn dir() -> &'static Path {
     Path::new("/home/db")
 }
 
+thread_local! {
+    /// Whether the tests of this thread are about records in DRAM, and logs.
+    static LOGGED: Cell<bool> = const { Cell::new(false) };
+}
+
 fn options() -> Options {
     let mut options = Options {
         pm: CAPACITY,
         ..Options::default()
     };
+    if LOGGED.get() {
+        options.preset = Preset::Leveled;
+        options.dram = 4 * CAPACITY;
+    }
     options.pm_region.part_bytes_first = 256 << 10;
     options.flush.automatic = 0;
     options.memtable.bytes_max = 3000;
@@ -338,6 +348,29 @@ fn the_workload_is_worth_it() {
 fn an_io_error() {
     let (runs, failed) = at_every_call(work, Fault::Eio);
     assert!(runs > 400 && failed > runs / 2, "{runs} {failed}");
+}
+
+/// The same with records in DRAM: now the files of logs are what fails.
+#[test]
+fn faults_of_logs() {
+    LOGGED.set(true);
+    for (fault, least) in [
+        (Fault::Eio, 500),
+        (Fault::NoSpace, 200),
+        (Fault::SyncKept, 200),
+        (Fault::SyncDropped, 200),
+        (Fault::ShortWrite(0), 100),
+        (Fault::ShortWrite(513), 100),
+    ] {
+        let (runs, failed) = at_every_call(work, fault);
+        assert!(
+            runs > least && failed > runs / 2,
+            "{fault:?}: {runs} {failed}"
+        );
+    }
+    for fault in [Fault::ShortRead(0), Fault::ShortRead(7)] {
+        at_every_call(work, fault);
+    }
 }
 
 #[test]

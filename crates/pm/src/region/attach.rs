@@ -4,13 +4,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use thermocline_base::budget::Account;
 use thermocline_base::options::RegionDemand;
 use thermocline_base::size::{format_size, index};
 use thermocline_base::sync::{Mutex, lock};
 use thermocline_base::{Error, Result};
 use thermocline_env::{File, FsKind, OpenMode};
 
-use super::{Backend, Inner, Place, Region, RegionKind, RegionSpec};
+use super::{Backend, Charged, Inner, Place, Region, RegionKind, RegionSpec};
 use crate::counters::Counters;
 use crate::cpu;
 use crate::map::{PAGE, Reservation, Sharing, gives_sync};
@@ -51,7 +52,7 @@ impl Region {
     pub fn open(spec: &RegionSpec) -> Result<Region> {
         let (path, mode) = match &spec.place {
             Place::Sim(sim) => return Ok(Region::attach_sim(spec, sim)),
-            Place::Dram => return Region::attach_dram(spec),
+            Place::Dram(account) => return Region::attach_dram(spec, account),
             Place::Path(path) | Place::Shadow { path, .. } if spec.read_only => {
                 (path, OpenMode::Read)
             }
@@ -79,7 +80,7 @@ impl Region {
     }
 
     /// Memory of the process's own, of which nothing is there yet.
-    fn attach_dram(spec: &RegionSpec) -> Result<Region> {
+    fn attach_dram(spec: &RegionSpec, account: &Arc<Account>) -> Result<Region> {
         let refused = match (spec.read_only, spec.demand, spec.emulation) {
             (true, ..) => "it is empty when it is opened, so it cannot be for reading only",
             (_, RegionDemand::Any, Emulation::None) => "",
@@ -97,7 +98,10 @@ impl Region {
         let map = Arc::new(map);
         let parts = Parts {
             kind: RegionKind::Dram,
-            backend: Backend::Volatile,
+            backend: Backend::Volatile(Charged {
+                account: account.clone(),
+                charges: Mutex::default(),
+            }),
             base: map.base(),
             len: 0,
             capacity,
@@ -184,7 +188,8 @@ impl Region {
     /// that is in use; leftovers of an interrupted growth behind it are overwritten.
     ///
     /// # Errors
-    /// [`Error::OutOfSpace`] if the device is full, with the region as it was.
+    /// [`Error::OutOfSpace`] if the device is full, or there is no DRAM left for plain memory, with the
+    /// region as it was.
     pub fn grow(&self, from: u64, to: u64) -> Result<()> {
         let inner = &*self.inner;
         assert!(
@@ -196,11 +201,21 @@ impl Region {
             inner.len.store(to, Ordering::Release);
             return Ok(());
         }
-        if let (Backend::Volatile, Some(map)) = (&inner.backend, &inner.map) {
+        if let (Backend::Volatile(charged), Some(map)) = (&inner.backend, &inner.map) {
             // What is there already is not zero any more.
             assert_eq!(from, self.len(), "plain memory grows at its end");
+            let charge = charged.account.charge_kept(to - from);
+            let charge = charge.ok_or_else(|| {
+                Error::OutOfSpace(format!(
+                    "memory for records cannot grow from {} to {}: dram of this store, or \
+                     what its runtime's stores may have of theirs for records, is used up; raise dram, or close stores",
+                    format_size(from),
+                    format_size(to)
+                ))
+            })?;
             map.back(index(from), index(to))
                 .map_err(|e| Error::io("map", &inner.path, e))?;
+            lock(&charged.charges).push(charge);
             inner.len.store(to, Ordering::Release);
             return Ok(());
         }

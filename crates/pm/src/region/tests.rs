@@ -2,6 +2,7 @@
 
 use super::*;
 use thermocline_base::Steps;
+use thermocline_base::budget::Budget;
 use thermocline_env::OpenMode;
 
 const SITE: Site = Site("test");
@@ -52,8 +53,12 @@ fn what_is_persisted_is_there_after_reopening_and_growing() {
 }
 
 fn in_dram(capacity: u64) -> RegionSpec {
+    in_dram_of(&Account::new(Budget::new(u64::MAX), u64::MAX), capacity)
+}
+
+fn in_dram_of(account: &Arc<Account>, capacity: u64) -> RegionSpec {
     RegionSpec {
-        place: Place::Dram,
+        place: Place::Dram(account.clone()),
         ..spec(Path::new("unused"), capacity)
     }
 }
@@ -81,6 +86,29 @@ fn plain_memory_grows_persists_nothing_and_is_empty_when_it_is_opened_again() {
     assert!(region.bytes(PmOff(3 << 20), 1).is_err());
     drop(region);
     assert!(Region::open(&in_dram(4 << 20)).unwrap().is_empty());
+}
+
+#[test]
+fn plain_memory_is_charged_for_as_long_as_somebody_has_it() {
+    let budget = Budget::new(6 << 20);
+    let account = Account::new(budget.clone(), 2 << 20);
+    let region = Region::create(&in_dram_of(&account, 4 << 20), 1 << 20).unwrap();
+    assert_eq!((account.charged(), budget.charged()), (1 << 20, 1 << 20));
+    let error = region.grow(1 << 20, 3 << 20).unwrap_err();
+    assert_eq!(error.kind(), thermocline_base::ErrorKind::OutOfSpace);
+    assert_eq!((account.charged(), region.len()), (1 << 20, 1 << 20));
+    region.grow(1 << 20, 2 << 20).unwrap();
+    // Of another store, whose own limit has room: half of the budget is for the rest.
+    let second = Account::new(budget.clone(), 6 << 20);
+    let region_2 = Region::create(&in_dram_of(&second, 4 << 20), 1 << 20).unwrap();
+    assert!(region_2.grow(1 << 20, (1 << 20) + 4096).is_err());
+    drop(region_2);
+    let other = region.clone();
+    drop(region);
+    assert_eq!((account.charged(), budget.charged()), (2 << 20, 2 << 20));
+    drop(other);
+    assert_eq!((account.charged(), budget.charged()), (0, 0));
+    assert_eq!(account.over(), 0);
 }
 
 #[test]

@@ -1,0 +1,299 @@
+//! Stores whose records lie in DRAM: the log that makes them durable (design §7, shape `ssd`).
+//!
+//! The classic baseline differs from the rest in one place: what *persisted* means. Its region is plain
+//! memory (`pm`, kind `dram`), so the write journey, generations, indexes and views are as they are
+//! anywhere. Each chain has a log of its own, to which its items are copied, in the order of their seqnos,
+//! before `durable` moves over them; opening puts them back into a region.
+//!
+//! # Invariants
+//! 1. *A chain has a log.* The log has the chain's id and nonce. It is durable, name included, before the
+//!    edit that names the chain, and goes after the edit that drops the chain's generation. So for each
+//!    chain that the manifest names there is a log, and a missing one is damage.
+//! 2. *In order.* Every group finishes deferred (`ring`), a durable one, too: it is on the list of what is to
+//!    be written back, which is in the order of tickets. One at a time takes the list, under `syncing`,
+//!    appends it and syncs, while followers gather; then `durable` moves over it.
+//! 3. *One log at a time.* A chain is left (`rotate`, `stage`) under the writer's lock when all that was
+//!    granted is durable: the list is empty. So what is on the list belongs to the chain of today.
+//! 4. *A copy as it lies.* What a frame carries is a run of items, byte by byte. Read again they are
+//!    stored anew, with other offsets, and so other checksums; first seqno and `published` stay. So rules 1
+//!    and 2 of design §14 are those of the walk (`memtable::walk`), which looks at what was loaded: a frame
+//!    that is torn is an item that is missing, behind it lies the next one, and its `published` tells
+//!    whether that is the end or corruption.
+//! 5. *Floors are found anew.* A generation's descriptor is gone with the region. A generation was sealed if a
+//!    later one has items, or if tables have records of it (`flush`, invariant 2). One that was sealed
+//!    without either goes on taking writes, in a chain of its own.
+//!
+//! # Recovery
+//! 1. *Load*: for each chain, in the manifest's order, the frames of its log, whatever lies between them.
+//!    What lies behind a cut that is known is left out.
+//! 2. Walk, rebuild, decide: as anywhere.
+//! 3. *Keep* (rule 3): of chains without a cut, frames that are not known to be durable are written again
+//!    and synced, before the first edit.
+//! 4. *Seal* (rule 4): as anywhere; the new chain's log is made before.
+//! 5. *Sweep*: logs that nobody names are removed.
+//!
+//! A crash before 4 finds the same logs, of which more is durable; after it the chains are complete at
+//! their cuts. Rule 5: what was granted and never logged lay in the region, so the base of the new
+//! incarnation exceeds all seqnos found by as many records as that could have held.
+//!
+//! A manifest that lost its last edit is told by a log that it should know: one with an id that was
+//! not given out yet, and with frames, for the first grant comes after the edit.
+//!
+//! # Where logs lie
+//! In the database's folder as `NNNNNN.log`, or in the folder `wal_path`, with the database's id in their
+//! names. Logs of chains from before are found where they were made: there, in the database's folder, or
+//! where the manifest says that `wal_path` was last; an open for writing brings them to the new place.
+//!
+//! # Rejected
+//! - *Tables at open*, as elsewhere: records that were loaded are in memory already, and are flushed as any
+//!   others. Opening is then as fast as reading the log, and a crash in the middle has nothing to undo.
+//! - *One log for many generations*: a log could go only when all of them are flushed.
+//! - *A copy of each group when it is granted*: it would lie in two places in DRAM, and the writer would do
+//!   what the one who syncs does for many at once.
+
+mod load;
+mod place;
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+
+use thermocline_base::size::index;
+use thermocline_base::{Error, Result};
+use thermocline_env::Storage;
+use thermocline_env::direct::DeviceBytes;
+use thermocline_memtable::Grant;
+use thermocline_pm::{PmOff, Region};
+use thermocline_version::{Change, State, VersionEdit};
+use thermocline_wal::{LogId, LogReader, LogWriter, SITE_LOG_NAMED};
+
+use crate::commit::ring::Range;
+use crate::store::Inner;
+use crate::sync::{Arc, Mutex, lock};
+
+pub(crate) use load::Loaded;
+pub(crate) use place::{LogDir, LogDirs};
+
+/// The id of the region of a database that has none: its records lie in DRAM and in logs.
+pub(crate) const NO_REGION: [u8; 16] = [0; 16];
+
+/// Logs that are kept to be used again.
+const SPARES: usize = 2;
+
+/// The logs of an open store.
+#[derive(Debug)]
+pub(crate) struct Wal {
+    storage: Arc<dyn Storage>,
+    dirs: LogDirs,
+    db_id: [u8; 16],
+    bytes: Arc<DeviceBytes>,
+    /// Of the chain that is written to. Changed under the writer's lock, used under `syncing`.
+    current: Mutex<Option<LogWriter>>,
+    /// Files of logs that nobody needs any more.
+    spares: Mutex<Vec<PathBuf>>,
+}
+
+impl Wal {
+    pub fn new(storage: Arc<dyn Storage>, dirs: LogDirs, db_id: [u8; 16]) -> Wal {
+        Wal {
+            storage,
+            dirs,
+            db_id,
+            bytes: Arc::default(),
+            current: Mutex::new(None),
+            spares: Mutex::default(),
+        }
+    }
+
+    /// Makes the log of a chain, durably. To be called before the edit that names the chain.
+    pub fn begin(&self, chain: u64, nonce: u64) -> Result<LogWriter> {
+        let dir = self.dirs.newest();
+        let path = dir.path(&self.db_id, chain);
+        let id = LogId {
+            db_id: self.db_id,
+            log: chain,
+            nonce,
+        };
+        let storage = &*self.storage;
+        let spare = lock(&self.spares).pop();
+        let log = match spare {
+            Some(spare) => {
+                storage.rename(&spare, &path)?;
+                LogWriter::reuse(storage, &path, id, &self.bytes)?
+            }
+            None => LogWriter::create(storage, &path, id, &self.bytes)?,
+        };
+        storage.sync_dir(&dir.dir, SITE_LOG_NAMED)?;
+        Ok(log)
+    }
+
+    /// From now on the chain of `log` is written to (invariant 3).
+    pub fn go_over(&self, log: LogWriter) {
+        *lock(&self.current) = Some(log);
+    }
+
+    /// Appends items that lie in `ranges`, and makes them durable.
+    fn write(&self, region: &Region, ranges: &[Range]) -> Result<()> {
+        let mut current = lock(&self.current);
+        let Some(log) = &mut *current else {
+            return Err(Error::Poisoned("no log was begun for the chain".into()));
+        };
+        write_to(log, region, ranges.iter().copied())
+    }
+
+    /// The log of a chain that is complete, durably.
+    pub fn write_whole(
+        &self,
+        region: &Region,
+        chain: u64,
+        nonce: u64,
+        items: &[Grant],
+    ) -> Result<()> {
+        let mut log = self.begin(chain, nonce)?;
+        let ranges = items.iter().map(|item| Range {
+            at: item.at().0,
+            bytes: item.bytes(),
+        });
+        write_to(&mut log, region, ranges)
+    }
+
+    /// The logs of these chains are not needed any more. What cannot be removed the next open removes.
+    pub fn retire(&self, chains: &[u64]) {
+        for &chain in chains {
+            let newest = self.dirs.newest().path(&self.db_id, chain);
+            let mut spares = lock(&self.spares);
+            let there = self.storage.exists(&newest).unwrap_or(false);
+            if there && spares.len() < SPARES && !spares.contains(&newest) {
+                spares.push(newest);
+                continue;
+            }
+            drop(spares);
+            if let Ok(Some(path)) = self.dirs.find(&*self.storage, &self.db_id, chain) {
+                let _ = self.storage.remove(&path);
+            }
+        }
+    }
+
+    /// Removes what was kept to be used again: the store is closed.
+    pub fn close(&self) {
+        for spare in std::mem::take(&mut *lock(&self.spares)) {
+            let _ = self.storage.remove(&spare);
+        }
+    }
+
+    /// Removes the logs that nobody names (recovery, 5).
+    pub fn sweep(&self, state: &State) -> Result<()> {
+        for (log, path) in self.dirs.list(&*self.storage, &self.db_id)? {
+            if state.chains().all(|(_, chain)| chain.id != log) {
+                self.storage.remove(&path)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Brings logs that lie elsewhere to where new ones are made: the manifest is about to forget where
+    /// they are. A copy gets its name when it is durable, and the log goes when that name is.
+    pub fn gather(&self, state: &State) -> Result<()> {
+        let (storage, dir) = (&*self.storage, self.dirs.newest());
+        let mut copied = Vec::new();
+        for (_, chain) in state.chains() {
+            let own = dir.path(&self.db_id, chain.id);
+            let found = self.dirs.find(storage, &self.db_id, chain.id)?;
+            let Some(found) = found.filter(|found| *found != own) else {
+                continue;
+            };
+            let copy = own.with_extension("log-copy");
+            if storage.exists(&copy)? {
+                storage.remove(&copy)?;
+            }
+            let mut reader = LogReader::open(storage, &found)?;
+            let mut log = LogWriter::create(storage, &copy, *reader.id(), &self.bytes)?;
+            while let Some(frame) = reader.next_frame()? {
+                log.append(frame.payload)?;
+            }
+            log.sync()?;
+            storage.rename(&copy, &own)?;
+            copied.push(found);
+        }
+        if !copied.is_empty() {
+            storage.sync_dir(&dir.dir, SITE_LOG_NAMED)?;
+        }
+        copied.iter().try_for_each(|found| storage.remove(found))
+    }
+
+    /// Where new logs are made.
+    pub fn dir(&self) -> &LogDir {
+        self.dirs.newest()
+    }
+
+    /// What went to and came from logs.
+    pub fn bytes(&self) -> &DeviceBytes {
+        &self.bytes
+    }
+}
+
+fn write_to(
+    log: &mut LogWriter,
+    region: &Region,
+    ranges: impl Iterator<Item = Range>,
+) -> Result<()> {
+    for Range { at, bytes } in ranges {
+        log.append(region.bytes(PmOff(at), index(bytes))?)?;
+    }
+    log.sync()
+}
+
+impl Inner {
+    /// Whether groups finish deferred whatever was asked for, because a log makes them durable.
+    #[inline]
+    pub fn is_logged(&self) -> bool {
+        self.wal.is_some()
+    }
+
+    /// Makes durable what lies in `ranges`, which are in the order of seqnos and belong to the chain that is
+    /// written to.
+    pub fn persist_ranges(&self, ranges: &[Range]) -> Result<()> {
+        let region = self.space.region();
+        if let Some(wal) = &self.wal {
+            return wal.write(region, ranges);
+        }
+        for range in ranges {
+            region.flush(PmOff(range.at), range.bytes);
+        }
+        region.fence(thermocline_memtable::SITE_DEFERRED)
+    }
+
+    /// Makes the log of a chain that is about to be named, where the store has logs. A failure poisons the
+    /// store.
+    pub fn begin_log(&self, chain: u64, nonce: u64) -> Result<Option<LogWriter>> {
+        let log = self.wal.as_ref().map(|wal| wal.begin(chain, nonce));
+        log.transpose().map_err(|error| self.poison.poison(error))
+    }
+
+    /// Goes over to the log of a chain that is written to from now on.
+    pub fn go_over_to_log(&self, log: Option<LogWriter>) {
+        if let (Some(wal), Some(log)) = (&self.wal, log) {
+            wal.go_over(log);
+        }
+    }
+
+    /// The chains of generations that `edit` drops.
+    pub fn chains_dropped(&self, state: &State, edit: &VersionEdit) -> Vec<u64> {
+        if self.wal.is_none() {
+            return Vec::new();
+        }
+        let dropped = edit.changes.iter().filter_map(|change| match change {
+            Change::GenerationDropped { id } => state.generations().get(id),
+            _ => None,
+        });
+        let chains = dropped.flat_map(|generation| &generation.chains);
+        chains.map(|chain| chain.id).collect()
+    }
+
+    /// The logs of these chains are not needed any more: the edit that drops them is durable.
+    pub fn retire_logs(&self, chains: &[u64]) {
+        if let Some(wal) = &self.wal {
+            wal.retire(chains);
+        }
+    }
+}

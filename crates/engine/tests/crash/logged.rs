@@ -1,0 +1,181 @@
+//! Records in DRAM, and what a crash leaves of their logs: the workloads of the others, and some of its
+//! own. Unlike theirs, these stores flush by themselves, as the baseline does.
+
+use std::collections::BTreeSet;
+
+use thermocline_base::Point;
+use thermocline_base::options::{Options, Preset};
+use thermocline_env::simulated::SeededRandom;
+
+use crate::explore::{Outcome, Planted, explore};
+use crate::life::{Life, PM};
+use crate::oracle::Op;
+use crate::states::{one_in, say};
+use crate::workload::{ALL, Workload, batch, below, key, named, run, small_generations, value};
+
+/// Sites that only logs have, all of which are reached.
+pub const SITES: &[&str] = &[
+    "wal: frames durable",
+    "wal: kept frames durable",
+    "wal: log made",
+    "wal: log named",
+];
+
+fn in_dram(options: &mut Options) {
+    options.preset = Preset::Leveled;
+    options.dram = 4 * PM;
+    options.flush.automatic = 1;
+}
+
+fn small(options: &mut Options) {
+    in_dram(options);
+    small_generations(options);
+}
+
+fn small_items(options: &mut Options) {
+    in_dram(options);
+    crate::staged::small_items(options);
+}
+
+fn rare_write_back(options: &mut Options) {
+    in_dram(options);
+    crate::groups::rare_write_back(options);
+}
+
+/// All of them.
+pub fn all() -> Vec<Workload> {
+    type Other = (&'static str, &'static str, fn(&mut Options));
+    const OTHERS: &[Other] = &[
+        ("points", "logged-points", in_dram),
+        ("batches", "logged-batches", in_dram),
+        ("values", "logged-values", in_dram),
+        ("idle", "logged-idle", in_dram),
+        ("seals", "logged-seals", small),
+        ("reopen", "logged-reopen", small),
+        ("groups", "logged-groups", in_dram),
+        ("buffered", "logged-buffered", small),
+        ("families", "logged-families", in_dram),
+        ("overwrites", "logged-overwrites", small),
+        ("staged", "logged-staged", small_items),
+        ("ranges", "logged-ranges", small),
+        ("ranges-flying", "logged-ranges-flying", rare_write_back),
+        ("ranges-staged", "logged-ranges-staged", small_items),
+    ];
+    let other = |(name, own, set): &Other| {
+        let workload = ALL.iter().find(|workload| workload.name == *name);
+        workload.expect("it is there").with(own, *set)
+    };
+    let mut all: Vec<Workload> = OTHERS.iter().map(other).collect();
+    all.push(Workload::of("logged-creation", in_dram, |life, random| {
+        for _ in 0..3 {
+            run(life, &batch(random, 1));
+        }
+    }));
+    all.push(Workload::of("logged-flushes", small, flushes));
+    all
+}
+
+/// Flushes between writes, and lives that end in all ways.
+fn flushes(life: &mut Life, random: &SeededRandom) {
+    for round in 0..8 {
+        for _ in 0..1 + below(random, 4) {
+            let op = Op::put(0, key(random), value(random, 300));
+            run(life, &op);
+            run(life, &Op::delete(0, key(random)));
+        }
+        if random.below(3) != 0 {
+            life.engine().flush().unwrap();
+        }
+        if round % 3 == 2 {
+            life.close().unwrap();
+            life.open().unwrap();
+        }
+    }
+}
+
+/// Explores one point in so many of each.
+fn explored(workloads: Sampled, bar: u64) -> Outcome {
+    let mut all = Outcome::default();
+    for &(name, usual) in workloads {
+        let one_in = one_in(usual);
+        let only = |point: Point| point.step.is_multiple_of(one_in);
+        let outcome = explore(&named(name), 1, Planted::default(), only);
+        say(&format!("{name}/1"), &outcome);
+        all.add(outcome);
+    }
+    assert!(all.stats.states >= bar, "{:?}", all.stats);
+    all
+}
+
+fn assert_reached(outcome: &Outcome) {
+    for site in SITES {
+        let reached = outcome.sites.iter().any(|reached| reached.0 == *site);
+        assert!(reached, "never reached '{site}'");
+    }
+    // Nothing of persistent memory is left to be crashed.
+    let of_pm = |site: &str| {
+        ["halloc", "memtable", "pm:"]
+            .iter()
+            .any(|p| site.starts_with(p))
+    };
+    let other: Vec<_> = outcome.sites.iter().filter(|site| of_pm(site.0)).collect();
+    assert!(other.is_empty(), "{other:?}");
+}
+
+/// The workloads of a test, each with how many of its points there are to one that is crashed at.
+type Sampled = &'static [(&'static str, u64)];
+
+const WRITES: Sampled = &[
+    ("logged-creation", 3),
+    ("logged-points", 4),
+    ("logged-batches", 3),
+    ("logged-values", 4),
+    ("logged-idle", 4),
+];
+
+const GENERATIONS: Sampled = &[
+    ("logged-seals", 17),
+    ("logged-reopen", 31),
+    ("logged-overwrites", 13),
+    ("logged-flushes", 29),
+];
+
+const GROUPS: Sampled = &[
+    ("logged-groups", 1),
+    ("logged-buffered", 17),
+    ("logged-families", 5),
+    ("logged-staged", 29),
+];
+
+const RANGES: Sampled = &[
+    ("logged-ranges", 19),
+    ("logged-ranges-flying", 4),
+    ("logged-ranges-staged", 17),
+];
+
+#[test]
+fn logged_writes_survive_every_crash() {
+    explored(WRITES, 1_000);
+}
+
+#[test]
+fn logged_generations_survive_every_crash() {
+    assert_reached(&explored(GENERATIONS, 1_000));
+}
+
+#[test]
+fn logged_groups_and_families_survive_every_crash() {
+    explored(GROUPS, 500);
+}
+
+#[test]
+fn logged_range_deletes_survive_every_crash() {
+    explored(RANGES, 500);
+}
+
+#[test]
+fn every_logged_workload_is_explored() {
+    let explored = [WRITES, GENERATIONS, GROUPS, RANGES].concat();
+    let explored: BTreeSet<&str> = explored.iter().map(|(name, _)| *name).collect();
+    assert_eq!(explored, all().iter().map(|w| w.name).collect());
+}
