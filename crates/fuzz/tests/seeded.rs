@@ -170,7 +170,7 @@ macro_rules! driven {
     };
 }
 
-driven!(table blobs manifest edit current items region names options store api);
+driven!(table blobs manifest edit current items log region names options store api);
 
 /// What once failed, as it was found, and with and without checksums made right.
 #[test]
@@ -226,6 +226,7 @@ fn planted_bugs_are_caught() {
         ("table", Bug::PartLeaksBehindLimit, 5000),
         ("blobs", Bug::SkipBlockChecksum, 5000),
         ("items", Bug::CutBelowPublished, 5000),
+        ("log", Bug::SkipFrameChecksum, 5000),
         ("items", Bug::WalkAcceptsGap, 5000),
         ("store", Bug::SkipBlockChecksum, 3000),
         ("api", Bug::DropUnrecorded, 1000),

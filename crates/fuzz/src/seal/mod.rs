@@ -2,6 +2,7 @@
 
 pub mod blobs;
 pub mod items;
+pub mod log;
 pub mod manifest;
 pub mod region;
 pub mod table;

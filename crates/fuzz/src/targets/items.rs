@@ -42,10 +42,10 @@ const SEGMENT_BYTES: usize = 1024;
 const REGION_BYTES: u64 = 32 << 10;
 const ZONE_GENERATION: u64 = 11;
 
-type Record<'a> = (Kind, u16, &'a [u8], &'a [u8]);
+pub(super) type Record<'a> = (Kind, u16, &'a [u8], &'a [u8]);
 
 /// An item without checksums.
-fn item(first_seqno: u64, published: u64, records: &[Record<'_>]) -> Vec<u8> {
+pub(super) fn item(first_seqno: u64, published: u64, records: &[Record<'_>]) -> Vec<u8> {
     let mut bytes = vec![0; 48];
     bytes[8..16].copy_from_slice(&first_seqno.to_le_bytes());
     bytes[16..24].copy_from_slice(&published.to_le_bytes());

@@ -5,6 +5,7 @@ mod blobs;
 mod current;
 mod edit;
 mod items;
+mod log;
 mod manifest;
 mod names;
 mod options;
@@ -26,6 +27,7 @@ pub const ALL: &[Target] = &[
     edit::TARGET,
     current::TARGET,
     items::TARGET,
+    log::TARGET,
     region::TARGET,
     names::TARGET,
     options::TARGET,
