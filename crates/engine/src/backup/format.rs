@@ -176,6 +176,16 @@ impl Listed {
         let state = fields.state()?;
         let at = HEADER_LEN;
         let origins = state.origins();
+        let mut lengths = files.iter().map(|file| file.bytes);
+        let all = lengths.try_fold(0u64, u64::checked_add);
+        fields.must(
+            all.is_some(),
+            "lengths of files of a backup",
+            at,
+            "too much",
+        )?;
+        let got = "none that was created";
+        fields.must(origins.is_some(), "database of a backup", at, got)?;
         let whose = |file| origins.as_ref().map(|origins| origins.of(file));
         let listed = files.iter().map(|f| (f.file, f.kind, Some(f.db_id)));
         let named = state.version().files();

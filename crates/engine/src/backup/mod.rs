@@ -140,7 +140,8 @@ impl Backups {
         }
         for file in seen {
             report.records += 1;
-            report.bytes += file.bytes;
+            // What lists say may be anything.
+            report.bytes = report.bytes.saturating_add(file.bytes);
             if let Err(error) = self.check_file(&file) {
                 report.note(error)?;
             }

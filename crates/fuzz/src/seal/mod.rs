@@ -1,5 +1,6 @@
 //! Checksums, made right: written anew from the drawings in `FORMATS.md`.
 
+pub mod backup;
 pub mod blobs;
 pub mod items;
 pub mod log;

@@ -1,6 +1,7 @@
 //! What reads bytes.
 
 mod api;
+mod backup;
 mod blobs;
 mod current;
 mod edit;
@@ -31,6 +32,7 @@ pub const ALL: &[Target] = &[
     region::TARGET,
     names::TARGET,
     options::TARGET,
+    backup::TARGET,
     store::TARGET,
     api::TARGET,
 ];

@@ -105,6 +105,26 @@ fn no_flipped_bit_and_no_shorter_list_is_believed() {
     );
 }
 
+/// Well-formed, and of nothing that a backup could be of.
+#[test]
+fn lists_of_no_database_and_of_too_many_bytes_are_refused() {
+    let of_nothing = Listed {
+        files: Vec::new(),
+        state: State::default(),
+        ..listed()
+    };
+    let error = Listed::decode(&of_nothing.encode(), 4, path()).unwrap_err();
+    assert!(
+        error.to_string().contains("database of a backup"),
+        "{error}"
+    );
+    let mut long = listed();
+    long.files = vec![long.files[0]; 2];
+    long.files[0].bytes = u64::MAX;
+    let error = Listed::decode(&long.encode(), 4, path()).unwrap_err();
+    assert!(error.to_string().contains("lengths of files"), "{error}");
+}
+
 /// Whatever the bytes are, with a right checksum: an error or a list, never a panic.
 #[test]
 fn nonsense_with_a_right_checksum_is_an_error() {
