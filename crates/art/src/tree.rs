@@ -11,7 +11,7 @@ use crate::memory::NodeMemory;
 use crate::node::{self, BYTES, CAPACITY, Link, Slot};
 use crate::slab::Slab;
 use crate::source::KeySource;
-use crate::versions::{self, Entry};
+use crate::versions::{self, Entry, NewEntry, Version};
 use crate::word::{KINDS, Word, symbol};
 
 /// A volatile, ordered, concurrent index of byte keys. See the crate's text.
@@ -84,6 +84,17 @@ impl Tree {
 
     pub(crate) fn entry<'g>(&'g self, link: Link<'g>) -> Entry<'g> {
         Entry::new(link, &*self.memory)
+    }
+
+    /// An entry with these versions of one key, newest first, for [`Tree::update`] to store.
+    ///
+    /// # Errors
+    /// [`thermocline_base::Error::OutOfSpace`] without memory for a list.
+    ///
+    /// # Panics
+    /// If there is none, they are in another order, or of keys with different fingerprints.
+    pub fn entry_with(&self, versions: &[Version]) -> Result<NewEntry<'_>> {
+        NewEntry::of(versions, &*self.memory)
     }
 
     /// What the tree has for `key`.

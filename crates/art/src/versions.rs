@@ -201,6 +201,19 @@ impl From<Leaf> for NewEntry<'_> {
 }
 
 impl<'m> NewEntry<'m> {
+    /// See [`crate::Tree::entry_with`].
+    pub(crate) fn of(versions: &[Version], memory: &'m dyn NodeMemory) -> Result<NewEntry<'m>> {
+        let descends = |pair: &[Version]| pair[0].seqno > pair[1].seqno;
+        assert!(versions.windows(2).all(descends), "newest first");
+        let newest = versions.first().expect("a key has a version").leaf;
+        let same = |version: &Version| version.leaf.fingerprint() == newest.fingerprint();
+        assert!(versions.iter().all(same), "versions of another key");
+        match versions.len() {
+            1 => Ok(NewEntry::from(newest)),
+            len => NewEntry::list(len, versions.iter().copied(), memory),
+        }
+    }
+
     fn list(
         len: usize,
         versions: impl Iterator<Item = Version>,

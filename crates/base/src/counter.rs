@@ -27,10 +27,10 @@ impl<const N: usize> Default for Counters<N> {
 }
 
 impl<const N: usize> Counters<N> {
-    /// Adds `n` to counter `i`.
+    /// Adds `n` to counter `i`. Returns what this thread's shard of it was before.
     #[inline]
-    pub fn add(&self, i: usize, n: u64) {
-        self.shards[thread_number() % SHARDS].0[i].fetch_add(n, Ordering::Relaxed);
+    pub fn add(&self, i: usize, n: u64) -> u64 {
+        self.shards[thread_number() % SHARDS].0[i].fetch_add(n, Ordering::Relaxed)
     }
 
     /// The value of counter `i`.

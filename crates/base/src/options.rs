@@ -254,9 +254,15 @@ option_group! {
 option_group! {
     /// Options of level 0: what becomes of sealed memtable generations (design §7).
     Level0Options, "level0" {
-        /// `immutables` keeps each with an index of its own until they are flushed (FlatLSM §4.3). `ssd`
-        /// flushes each as soon as it is sealed: level 0 is on the SSD then, in runs that overlap.
+        /// `global-index` keeps sealed generations in persistent memory until they are flushed, and merges
+        /// their indexes, so that reads ask few; records stay where they are (LogFree §3.3). With
+        /// `immutables` each keeps its own index (FlatLSM §4.3). `ssd` flushes each as soon as it is
+        /// sealed: level 0 is on the SSD then, in runs that overlap.
         shape: Shape = 1, 0 => 2;
+        /// Indexes are merged when reads have asked so many of them, beyond those that cannot be spared,
+        /// as a merge has keys to move: this share of it, in percent. 0 merges them at once, whether
+        /// they are read or not.
+        merge_percent: Count = 100, 0 => 100_000;
     }
 }
 
@@ -376,7 +382,7 @@ impl Preset {
             "leveled" => return Ok(Preset::Leveled),
             "pm-blade" => "PM tables",
             "flat-lsm" => "the SSD levels",
-            "global-index" => "the global index",
+            "global-index" => "the way of committing of its paper",
             "d-compaction" => "delayed compaction",
             "trident" => "learned index blocks",
             _ => {

@@ -63,6 +63,10 @@ bugs! {
     DropFlushedFirst,
     /// A staged batch is committed while its items are not written back.
     AdoptUnpersisted,
+    /// A merge of indexes keeps only the newest version of a key.
+    MergeForgetsReaders,
+    /// A merge of indexes leaves out deletes, as if nothing lay below.
+    MergeDropsDeletes,
     /// A compaction takes the level of its output for the last one, whatever lies below.
     CompactionForgetsBelow,
     /// The inputs of a compaction are unlinked before the edit that removes them.

@@ -58,9 +58,16 @@ struct Ruler {
     marks: Vec<Box<[u8]>>,
 }
 
-/// The rulers of a store, by generation and family. A leaf in the order of locks.
+/// What a ruler is of: the newest generation of an index, and how many generations that has.
+type Index = (u64, usize);
+
+/// The rulers of a store, by index and family. A leaf in the order of locks.
 #[derive(Debug, Default)]
-pub(crate) struct Rulers(Mutex<BTreeMap<(u64, CfId), Arc<Ruler>>>);
+pub(crate) struct Rulers(Mutex<BTreeMap<(Index, CfId), Arc<Ruler>>>);
+
+fn index_of(memtable: &Memtable) -> Index {
+    (memtable.generation(), memtable.homes().len())
+}
 
 impl Engine {
     /// About how large each of these ranges of a family is now. Bounds are by bytes, also where the
@@ -218,7 +225,7 @@ impl Ruler {
 impl Rulers {
     /// The ruler of a generation's family, unless it has grown too much since that was made.
     fn get(&self, memtable: &Memtable, cf: CfId) -> Result<Arc<Ruler>> {
-        let key = (memtable.generation(), cf);
+        let key = (index_of(memtable), cf);
         let known = lock(&self.0).get(&key).cloned();
         let fits = |ruler: &Arc<Ruler>| memtable.len() <= ruler.records + ruler.records / 8;
         if let Some(ruler) = known.filter(fits) {
@@ -230,8 +237,8 @@ impl Rulers {
     }
 
     fn forget_all_but(&self, memtables: &[Arc<Memtable>]) {
-        let there = |id| memtables.iter().any(|m| m.generation() == id);
-        lock(&self.0).retain(|(id, _), _| there(*id));
+        let there = |index| memtables.iter().any(|m| index_of(m) == index);
+        lock(&self.0).retain(|(index, _), _| there(*index));
     }
 }
 

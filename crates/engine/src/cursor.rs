@@ -30,6 +30,9 @@ mod hidden;
 /// Entries of a cursor's first chunk from each generation; later ones double up to the option.
 const FIRST_CHUNK: usize = 16;
 
+/// What seeking in a generation costs, in keys that it might be asked for.
+const CHUNK_ASKS: u64 = 4;
+
 impl Engine {
     /// Calls `found` with the value of `key`, where it lies; `None` if there is none.
     ///
@@ -402,6 +405,10 @@ impl Cursor {
         self.at.renew(self.family.id);
         let reader = self.reader();
         let generations = self.at.view.memtables.len();
+        if generations > 2 {
+            // Of each a chunk is read, which costs as much as asking for some keys.
+            self.at.inner.asked(CHUNK_ASKS * (generations as u64 - 2));
+        }
         self.sources.resize_with(generations, Source::default);
         for (source, memtable) in self.sources.iter_mut().zip(&self.at.view.memtables) {
             let cover = memtable.cover(reader.cf, reader.seqno);

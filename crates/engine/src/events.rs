@@ -79,6 +79,17 @@ pub enum Event {
         /// Why everything is as before, if it is.
         error: Option<String>,
     },
+    /// Indexes of sealed memtable generations were merged into one.
+    IndexesMerged {
+        /// How many.
+        indexes: usize,
+        /// Their keys.
+        keys: u64,
+        /// Keys of the new one.
+        keys_after: u64,
+        /// From beginning to end.
+        took: Duration,
+    },
     /// The region of persistent memory has grown.
     RegionGrown {
         /// Its size before, in bytes.
@@ -287,6 +298,7 @@ impl Event {
             | Event::CompactionFinished { error: None, .. }
             | Event::FlushBegun { .. }
             | Event::FlushFinished { error: None, .. }
+            | Event::IndexesMerged { .. }
             | Event::GenerationPrepared { .. }
             | Event::GenerationSealed { .. }
             | Event::GenerationDropped { .. }
@@ -350,6 +362,12 @@ impl Event {
                 took,
                 error: None,
             } => tell!(DEBUG, "flush finished", generations, tables, bytes, took = ?took),
+            Event::IndexesMerged {
+                indexes,
+                keys,
+                keys_after,
+                took,
+            } => tell!(DEBUG, "indexes merged", indexes, keys, keys_after, took = ?took),
             Event::RegionGrown {
                 from_bytes,
                 to_bytes,

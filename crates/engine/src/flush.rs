@@ -125,7 +125,7 @@ impl Inner {
     /// As [`Inner::flush_sealed`], for whoever holds [`Inner::flushing`].
     pub fn flush_holding(&self, _flushing: &MutexGuard<'_, ()>) -> Result<usize> {
         self.check_writable()?;
-        let generations = self.to_flush();
+        let generations = self.take();
         if generations.is_empty() {
             return Ok(0);
         }
@@ -142,11 +142,12 @@ impl Inner {
         generations: Vec<Arc<Memtable>>,
         outputs: &mut Outputs,
     ) -> Result<usize> {
-        let flushed = generations.len();
+        let flushed = generations.iter().map(|m| m.homes().len()).sum();
         let written = self.write_tables(&generations, outputs);
         let done = written.and_then(|()| self.name_tables(&generations, outputs));
         self.release(outputs);
         self.unlink_obsolete();
+        lock(&self.reclaim).taken = 0;
         done?;
         self.count_flush(outputs);
         // What is still held here is not free.
@@ -165,7 +166,8 @@ impl Inner {
     }
 
     /// As [`Inner::flush_holding`], for whoever holds the writer's lock, too, and so keeps all writers
-    /// waiting. What has died by it goes with the next reclaiming.
+    /// waiting. What has died by it goes with the next reclaiming. A merge that is under way finds its inputs
+    /// gone when it gets the writer's lock.
     pub fn flush_exclusive(&self, _writer: &mut Writer) -> Result<()> {
         let generations = self.sealed_unflushed();
         if generations.is_empty() {
@@ -198,6 +200,16 @@ impl Inner {
                 ..LevelUse::default()
             },
         );
+    }
+
+    /// Takes the sealed generations that were not flushed, oldest first: from here on none of them is
+    /// merged.
+    fn take(&self) -> Vec<Arc<Memtable>> {
+        let _turn = self.merges.turn_for_flush();
+        let generations = self.to_flush();
+        let newest = generations.last().map_or(0, |m| m.generation());
+        lock(&self.reclaim).taken = newest;
+        generations
     }
 
     /// The sealed generations that were not flushed, oldest first.
@@ -273,7 +285,8 @@ impl Inner {
         if !changes.is_empty() {
             self.edit(VersionEdit { changes })?;
         }
-        lock(&self.reclaim).flushed(generations.iter().map(|m| m.generation()));
+        let homes = generations.iter().flat_map(|m| m.homes());
+        lock(&self.reclaim).flushed(homes.map(|home| home.generation()));
         self.retire();
         // If all of them had been retired as dead before.
         self.go_over_to_tables();

@@ -45,6 +45,9 @@
 //! A sealed generation of which nobody needs a version any more leaves the view; once no reader holds
 //! an older view of it, one edit drops it, and its zones are free.
 //!
+//! # Merging indexes (`merge`)
+//! Sealed generations get one index in common, so that reads ask few. Their records stay where they are.
+//!
 //! # Flushing (`flush`, `tables`)
 //! Sealed generations are written into tables of level 0; one edit names those, one view brings them in
 //! and lets the generations go, which are dead then. Readers ask generations first, then tables.
@@ -73,9 +76,9 @@
 //! log. All else is as described here.
 //!
 //! # Lock order
-//! `stages` (shared by whoever stages a batch), `ahead` (working ahead of need), `ingesting` and then `flushing`,
-//! or the `gate` of compactions (shared by each job); `writer`; `next`; then `manifest` or the `jobs` of
-//! compactions, `versions`, then `reclaim`, then the locks inside `halloc`, then a node of the tree or
+//! `stages` (shared by whoever stages a batch), `ahead` (working ahead of need), `ingesting`, then `flushing` and
+//! the turn of `merges`, or the `gate` of compactions (shared by each job); `writer`; `next`; then `manifest` or
+//! the `jobs` of compactions, `versions`, then `reclaim`, then the locks inside `halloc`, then a node of the tree or
 //! the range tombstones of a family in a generation, then the registry of `readers`. Whoever waits for groups in flight holds nothing behind `next`. A bucket's queue, and
 //! `syncing` with the ring's list and the log behind it, stand on their own. Readers of data take none of these.
 //!
@@ -107,6 +110,7 @@ mod ingest;
 mod latency;
 mod layout;
 mod maintain;
+mod merge;
 mod metrics;
 mod open;
 mod poison;

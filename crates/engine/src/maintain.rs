@@ -70,6 +70,7 @@ impl Client for Inner {
         if task != Task::Sync && self.check_writable().is_ok() {
             let _ = self.reclaim();
             self.flush_if_due();
+            self.want_merge();
             self.look_at_readers();
         }
     }
@@ -81,6 +82,14 @@ impl Client for Inner {
                 let _ = self.flush_job();
                 self.look_at_readers();
                 false
+            }
+            Job::Merge => {
+                // A merge that found no DRAM, or gave way, is tried again when something was sealed or read.
+                let merged = self.merge_if_due().unwrap_or(false);
+                if merged && self.check_writable().is_ok() {
+                    let _ = self.reclaim();
+                }
+                merged
             }
             // One that failed is tried again after the next flush.
             Job::Compact => self.flushes() && self.compact_once().unwrap_or(false),

@@ -6,11 +6,12 @@ use thermocline_base::counter::Counters;
 use thermocline_base::sync::lock;
 use thermocline_env::FsKind;
 use thermocline_halloc::SpaceUse;
-use thermocline_memtable::Memtable;
+use thermocline_memtable::{Home, Memtable};
 use thermocline_pm::{PmCounters, RegionKind};
 
 use crate::compact::CompactionUse;
 use crate::latency::{Latencies, Latency};
+use crate::reclaim::Retired;
 use crate::runtime::RuntimeMetrics;
 use crate::stall::{StallCause, StallUse};
 use crate::store::{Engine, Inner};
@@ -28,16 +29,22 @@ pub(crate) enum Count {
     Dropped,
     Flushes,
     FlushedBytes,
+    FoundMerged,
+    /// Sealed indexes that lookups have asked, beyond the first of each.
+    Asked,
+    Merges,
+    MergedKeys,
 }
 
 /// The store's own counters.
 #[derive(Debug, Default)]
-pub(crate) struct Counted(Counters<9>);
+pub(crate) struct Counted(Counters<13>);
 
 impl Counted {
+    /// Returns a part of what it was before: see [`Counters::add`].
     #[inline]
-    pub fn add(&self, what: Count, n: u64) {
-        self.0.add(what as usize, n);
+    pub fn add(&self, what: Count, n: u64) -> u64 {
+        self.0.add(what as usize, n)
     }
 
     pub fn get(&self, what: Count) -> u64 {
@@ -71,7 +78,7 @@ pub struct GenerationState {
     pub records: u64,
     /// Persistent memory of its items.
     pub bytes: u64,
-    /// DRAM of its indexes.
+    /// DRAM of its indexes. What several generations have in common counts with the newest of them.
     pub index_bytes: u64,
     /// Bytes of values in it that readers hold in place.
     pub pinned_bytes: u64,
@@ -109,8 +116,10 @@ pub struct DramUse {
 /// Where point reads found their values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct HitCounts {
-    /// In a memtable generation.
+    /// In a memtable generation, by an index of its own.
     pub memtable: u64,
+    /// In a memtable generation, by an index that several have in common.
+    pub global_index: u64,
     /// In a table, with all blocks that were needed in DRAM.
     pub block_cache: u64,
     /// In a table, with a block that was read from its file.
@@ -253,6 +262,12 @@ pub struct EngineMetrics {
     pub gets: u64,
     /// Point reads that found their key.
     pub found: u64,
+    /// Sealed indexes that point reads and cursors have asked, beyond the first of each.
+    pub asked: u64,
+    /// Merges of indexes.
+    pub merges: u64,
+    /// Keys that they have moved.
+    pub merged_keys: u64,
     /// Open snapshots, cursors and iterators.
     pub readers: usize,
     /// Bytes of values that readers hold in place, in dropped generations, too.
@@ -270,6 +285,9 @@ pub struct EngineMetrics {
     /// What compactions and flushes have moved between levels.
     pub compaction: CompactionUse,
 }
+
+/// A generation, the index that leads to it if that is known, and whether it is retired.
+type Held = (Arc<Home>, Option<Arc<Memtable>>, bool);
 
 impl Inner {
     fn ssd_bytes(&self) -> SsdBytes {
@@ -317,9 +335,11 @@ impl Inner {
         let tables = &self.table_files;
         let (block_cache, ssd) = (tables.found(FoundIn::Cache), tables.found(FoundIn::File));
         // Counted first there, so that none is missing here.
+        let global_index = self.counted.get(Count::FoundMerged);
         let found = self.counted.get(Count::Found);
         HitCounts {
-            memtable: found.saturating_sub(block_cache + ssd),
+            memtable: found.saturating_sub(block_cache + ssd + global_index),
+            global_index,
             block_cache,
             ssd,
         }
@@ -329,28 +349,33 @@ impl Inner {
     fn generations(&self) -> Vec<GenerationState> {
         let view = self.view.load();
         let readers = self.readers.by_seqno();
-        let mut all: Vec<(&Arc<Memtable>, bool)> = Vec::new();
-        let retired = self.retired();
-        all.extend(retired.iter().map(|memtable| (memtable, true)));
-        all.extend(view.memtables.iter().map(|memtable| (memtable, false)));
-        all.sort_by_key(|(memtable, _)| memtable.generation());
+        let mut all: Vec<Held> = Vec::new();
+        for Retired { home, index } in self.retired() {
+            let index = index.upgrade().filter(|index| !index.is_merged());
+            all.push((home, index, true));
+        }
+        for memtable in &view.memtables {
+            let homes = memtable.homes().iter();
+            all.extend(homes.map(|home| (home.clone(), Some(memtable.clone()), false)));
+        }
+        all.sort_by_key(|(home, ..)| home.generation());
         // Retired since the view was loaded: in both.
-        all.dedup_by_key(|(memtable, _)| memtable.generation());
-        let next = |i: usize| all.get(i + 1).map_or(u64::MAX, |(m, _)| m.base().0);
-        let state = |(i, &(memtable, retired)): (usize, &(&Arc<Memtable>, bool))| {
-            // The current view and the writer; or those who keep the list, and us.
-            let own = 1 + usize::from(retired || !memtable.is_sealed());
-            let from = if i == 0 { 0 } else { memtable.base().0 };
+        all.dedup_by_key(|(home, ..)| home.generation());
+        let next = |i: usize| all.get(i + 1).map_or(u64::MAX, |(home, ..)| home.base().0);
+        let state = |(i, (home, index, retired)): (usize, &Held)| {
+            let index = index.as_ref();
+            let from = if i == 0 { 0 } else { home.base().0 };
             let at = readers.range(from..next(i));
+            let newest = index.filter(|index| index.generation() == home.generation());
             GenerationState {
-                id: memtable.generation(),
-                sealed: memtable.is_sealed(),
-                records: memtable.len(),
-                bytes: memtable.bytes(),
-                index_bytes: memtable.index_bytes(),
-                pinned_bytes: memtable.pinned_bytes(),
-                retired,
-                views: Arc::strong_count(memtable).saturating_sub(own) as u64,
+                id: home.generation(),
+                sealed: index.is_none_or(|index| index.is_sealed()),
+                records: home.len(),
+                bytes: home.bytes(),
+                index_bytes: newest.map_or(0, |index| index.index_bytes()),
+                pinned_bytes: home.pinned_bytes(),
+                retired: *retired,
+                views: holders(home, index, *retired),
                 readers: at.map(|(_, &count)| count as u64).sum(),
             }
         };
@@ -369,6 +394,21 @@ fn pm_tier(generations: &[GenerationState]) -> PmTier {
         *sum += generation.bytes;
     }
     tier
+}
+
+/// How many hold a generation beside those who do so for themselves: views of earlier moments that have
+/// its index, other indexes that lead to it, and pinned values.
+fn holders(home: &Arc<Home>, index: Option<&Arc<Memtable>>, retired: bool) -> u64 {
+    // Ours, and the index.
+    let mut own = 1 + usize::from(index.is_some());
+    let mut all = Arc::strong_count(home);
+    own += usize::from(retired);
+    if let Some(index) = index.filter(|index| !index.is_merged()) {
+        // Ours, the current view or nobody, and the writer.
+        let of_index = 1 + usize::from(!retired) + usize::from(!index.is_sealed());
+        all += Arc::strong_count(index).saturating_sub(of_index);
+    }
+    all.saturating_sub(own) as u64
 }
 
 impl Engine {
@@ -408,6 +448,9 @@ impl Engine {
             user_bytes: inner.counted.get(Count::UserBytes),
             gets: inner.counted.get(Count::Gets),
             found: inner.counted.get(Count::Found),
+            asked: inner.counted.get(Count::Asked),
+            merges: inner.counted.get(Count::Merges),
+            merged_keys: inner.counted.get(Count::MergedKeys),
             readers: inner.readers.open(),
             pinned_bytes: inner.pins.bytes(),
             latencies: inner.latencies.read(),

@@ -31,6 +31,7 @@ use crate::families::Families;
 use crate::flush::{flushed_up_to, sweep_tables};
 use crate::latency::Latencies;
 use crate::layout::{self, LOCK_NAME, REGION_NAME};
+use crate::merge::Merges;
 use crate::metrics::{Counted, Recovery};
 use crate::poison::Poison;
 use crate::pressure::Pressure;
@@ -272,6 +273,7 @@ fn open_existing(
             table_files,
             rulers: Rulers::default(),
             flushing: Mutex::new(()),
+            merges: Merges::default(),
             compactions,
             room: Room::default(),
             pressure,

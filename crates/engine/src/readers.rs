@@ -216,6 +216,11 @@ impl<'a> Moments<'a> {
         moments
     }
 
+    /// How many moments a copy has.
+    pub fn count(&self) -> usize {
+        self.near.len()
+    }
+
     /// Asks everybody, in the order that the module's text needs. Holds the registry's lock, which
     /// comes behind all others, the nodes' of trees included.
     pub fn now(ring: &Ring, readers: &'a Readers) -> Moments<'a> {

@@ -38,9 +38,13 @@
 //! reads a family that is dropped meanwhile asks, after it has loaded its view, whether it still
 //! exists. Groups in flight write into the active generation, which is never checked.
 //!
-//! A memtable is held by views and pinned values, and views by readers. A retired generation is in no
-//! current view; when its memtable has one holder, which is the list here, no view is left that has
-//! it.
+//! A generation's home is held by its memtable, by merged indexes that lead to its records, and by pinned
+//! values; those indexes by views, and views by readers. A retired generation is in no current view; when
+//! its home has one holder, which is the list here, nobody is left who could read it.
+//!
+//! # Merged indexes
+//! A generation in a merged index (`merge`) is checked like others, by itself. When it is dead it stays until
+//! the index is merged anew, without it; or all of the index is dead.
 //!
 //! # Why recovery can cross the gap
 //! A dropped generation may lie in the middle of this incarnation's chains. The edit cuts every chain
@@ -64,19 +68,20 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Weak;
 
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{CfId, Error, Result, SeqNo};
 use thermocline_env::Storage;
 use thermocline_halloc::{ZONE_HEADER_BYTES, Zone};
-use thermocline_memtable::{Checked, Descriptor, Memtable, Neighbours, Position, Readers};
+use thermocline_memtable::{Checked, Descriptor, Home, Memtable, Neighbours, Position, Readers};
 use thermocline_version::{Change, State, VersionEdit};
 
 use crate::events::Event;
 use crate::metrics::Count;
 use crate::readers::Moments;
 use crate::runtime::Task;
-use crate::store::{Engine, Inner};
+use crate::store::Inner;
 use crate::sync::{Arc, lock, thread};
 use crate::view::View;
 use crate::write::Writer;
@@ -97,11 +102,29 @@ pub(crate) struct Reclaim {
     /// By generation. Of the active one, what it owned when the store was opened.
     owned: BTreeMap<u64, Owned>,
     /// Dead generations that are in no current view and that somebody may read, oldest first.
-    retired: Vec<Arc<Memtable>>,
+    retired: Vec<Retired>,
+    /// A flush has taken all sealed generations up to this one; 0 if there is none under way.
+    pub taken: u64,
+    /// Merging the indexes up to this generation has met a record that cannot be read; 0 if none has.
+    pub unreadable: u64,
     /// Up to this generation, all may be read by readers of an earlier opening; 0 if there are none.
     elders_read: u64,
     /// The seqno at which a writer last looked for descriptors in vain.
     looked_at: u64,
+}
+
+/// A dead generation that is in no current view.
+#[derive(Debug, Clone)]
+pub(crate) struct Retired {
+    pub home: Arc<Home>,
+    /// The last index of the current view that led to it.
+    pub index: Weak<Memtable>,
+}
+
+impl Retired {
+    pub fn generation(&self) -> u64 {
+        self.home.generation()
+    }
 }
 
 /// What a generation owns, and how far it was checked.
@@ -148,16 +171,16 @@ impl Reclaim {
     }
 
     /// Takes what is dead and nobody reads, with what it owns.
-    fn take_free(&mut self) -> Vec<(Arc<Memtable>, Owned)> {
+    fn take_free(&mut self) -> Vec<(u64, Owned)> {
         let mut free = Vec::new();
         // Oldest first, so that those go together that may.
-        for memtable in std::mem::take(&mut self.retired) {
-            let id = memtable.generation();
-            let read = Arc::strong_count(&memtable) > 1;
+        for retired in std::mem::take(&mut self.retired) {
+            let id = retired.generation();
+            let read = Arc::strong_count(&retired.home) > 1;
             if read || self.is_flushed(id) && !self.may_drop_flushed(id) {
-                self.retired.push(memtable);
+                self.retired.push(retired);
             } else {
-                free.push((memtable, self.owned.remove(&id).unwrap_or_default()));
+                free.push((id, self.owned.remove(&id).unwrap_or_default()));
             }
         }
         free
@@ -181,8 +204,34 @@ impl Reclaim {
     /// These generations, oldest first, were flushed before the store was opened; no view has them.
     pub fn found_flushed(&mut self, generations: Vec<Arc<Memtable>>) {
         self.flushed(generations.iter().map(|memtable| memtable.generation()));
-        generations.iter().for_each(|memtable| memtable.retire());
-        self.retired = generations;
+        let retired = |memtable: &Arc<Memtable>| Retired {
+            home: memtable.homes()[0].clone(),
+            index: Arc::downgrade(memtable),
+        };
+        self.retired = generations.iter().map(retired).collect();
+    }
+
+    /// These generations were found dead.
+    pub fn found_dead(&mut self, generations: impl Iterator<Item = u64>) {
+        for id in generations {
+            self.owned.entry(id).or_default().dead = true;
+        }
+    }
+
+    /// Whether a generation is dead.
+    pub fn is_dead(&self, id: u64) -> bool {
+        self.owned.get(&id).is_some_and(|owned| owned.dead)
+    }
+
+    /// The zones that a sealed generation owns.
+    pub fn zones(&self, id: u64) -> Vec<Zone> {
+        let owned = self.owned.get(&id);
+        owned.map(|owned| owned.zones.clone()).unwrap_or_default()
+    }
+
+    /// Whether a generation is of this opening, or nobody reads it who did before.
+    pub fn is_ours(&self, id: u64) -> bool {
+        id > self.elders_read
     }
 
     /// Whether a generation was flushed.
@@ -208,27 +257,16 @@ impl Reclaim {
         self.elders_read > 0
     }
 
-    /// Whether the manifest may name a generation older than `id` that no view has.
+    /// Whether the manifest may name a generation older than `id`.
     fn has_older(&self, id: u64) -> bool {
-        self.retired.iter().any(|m| m.generation() < id)
-    }
-}
-
-impl Engine {
-    /// Drops every generation in which nothing is alive and that nobody reads, and returns how many
-    /// those were. The store's thread does so by itself, and a writer that finds no room.
-    ///
-    /// # Errors
-    /// [`Error::InvalidArgument`] for a store that takes no writes; [`Error::Poisoned`]; a failed
-    /// persist, which poisons the store; [`Error::Corruption`] of a record that had to be read.
-    pub fn reclaim(&self) -> Result<usize> {
-        self.inner.check_writable()?;
-        self.inner.reclaim()
+        let retired = self.retired.iter().any(|m| m.generation() < id);
+        retired || self.owned.keys().next().is_some_and(|&oldest| oldest < id)
     }
 }
 
 impl Inner {
-    /// As [`Engine::reclaim`]. The caller does not hold the writer's lock.
+    /// Drops what is dead and nobody reads, and returns how many generations those were. The caller does not
+    /// hold the writer's lock.
     pub fn reclaim(&self) -> Result<usize> {
         // Readers may have let go of tables, too.
         self.unlink_obsolete();
@@ -250,12 +288,25 @@ impl Inner {
         }
     }
 
-    /// As [`Engine::reclaim`], for whoever writes. What cannot be read stays, for its reader to hear
-    /// of.
+    /// As [`Inner::reclaim`], for whoever writes and lacks something. What cannot be read stays, for its
+    /// reader to hear of.
     pub fn reclaim_for(&self, writer: &mut Writer) -> Result<usize> {
+        loop {
+            let dropped = self.reclaim_inline(writer)?;
+            // A flush makes more room, and not under the writer's lock.
+            if dropped > 0 || self.flushes() || !self.merge_for_room(writer)? {
+                return Ok(dropped);
+            }
+        }
+    }
+
+    fn reclaim_inline(&self, writer: &mut Writer) -> Result<usize> {
         let mut all = 0;
         loop {
             let _ = self.find_dead();
+            if !self.world.background {
+                self.merge_inline(writer)?;
+            }
             let dropped = self.drop_dead(writer)?;
             all += dropped;
             if dropped == 0 {
@@ -278,11 +329,12 @@ impl Inner {
             owned.zones.extend_from_slice(zones);
             owned.descriptor = descriptor;
         }
+        self.merges.look_again();
         if self.world.background {
             self.background.request(Task::Ahead);
             return Ok(());
         }
-        self.reclaim_for(writer)?;
+        self.reclaim_inline(writer)?;
         self.flush_if_due();
         Ok(())
     }
@@ -348,8 +400,9 @@ impl Inner {
         self.ask_for_elders();
         let sealed: Vec<u64> = {
             let view = self.view.load();
-            let sealed = view.memtables[1..].iter();
-            sealed.rev().map(|m| m.generation()).collect()
+            let sealed = view.memtables[1..].iter().rev();
+            let homes = sealed.flat_map(|m| m.homes());
+            homes.map(|home| home.generation()).collect()
         };
         let mut result = Ok(());
         for id in sealed {
@@ -365,7 +418,8 @@ impl Inner {
             let view = self.view.load_full();
             let mut newer: Vec<&Memtable> = view.memtables.iter().map(|m| &**m).collect();
             newer.reverse();
-            let Some(i) = newer.iter().position(|m| m.generation() == id) else {
+            let leads = |m: &&Memtable| m.homes().iter().any(|home| home.generation() == id);
+            let Some(i) = newer.iter().position(leads) else {
                 return Ok(());
             };
             let (from, is_oldest) = {
@@ -375,10 +429,7 @@ impl Inner {
                     // Dead, sealed a moment ago, or not ours to drop.
                     _ => return Ok(()),
                 };
-                (
-                    from,
-                    i == 0 && !reclaim.has_older(id) && view.tables.is_empty(),
-                )
+                (from, !reclaim.has_older(id) && view.tables.is_empty())
             };
             let memtable = newer[i];
             let around = Neighbours {
@@ -394,7 +445,7 @@ impl Inner {
                 moments: &moments,
                 exists: &exists,
             };
-            let checked = memtable.check_needed(&from, STEP, readers, around)?;
+            let checked = memtable.check_needed_of(id, &from, STEP, readers, around)?;
             drop(moments);
             let mut reclaim = lock(&self.reclaim);
             let Some(owned) = reclaim.owned.get_mut(&id) else {
@@ -428,9 +479,9 @@ impl Inner {
                 self.give_descriptor_back(owned.descriptor.take())?;
             }
         }
-        let drops = free.iter().map(|(memtable, _)| Change::GenerationDropped {
-            id: memtable.generation(),
-        });
+        let drops = free
+            .iter()
+            .map(|(id, _)| Change::GenerationDropped { id: *id });
         let edit = VersionEdit {
             changes: writer.take_ended().into_iter().chain(drops).collect(),
         };
@@ -438,10 +489,8 @@ impl Inner {
         self.edit(edit)?;
         let dropped = free.len();
         self.counted.add(Count::Dropped, dropped as u64);
-        for (memtable, owned) in free {
-            let id = memtable.generation();
+        for (id, owned) in free {
             self.events.emit(Event::GenerationDropped { id });
-            drop(memtable);
             self.give_descriptor_back(owned.descriptor)?;
             self.space.release(&owned.zones);
         }
@@ -453,17 +502,41 @@ impl Inner {
     /// Takes the dead generations out of the view. The caller holds the writer's lock.
     pub fn retire(&self) {
         let view = self.view.load_full();
-        let tables = self.tables_after(&view);
-        let mut reclaim = lock(&self.reclaim);
-        let owned = &reclaim.owned;
-        let is_dead = |m: &Arc<Memtable>| owned.get(&m.generation()).is_some_and(|o| o.dead);
-        let (dead, memtables): (Vec<_>, Vec<_>) = view.memtables.iter().cloned().partition(is_dead);
-        if dead.is_empty() {
+        let is_dead = {
+            let reclaim = lock(&self.reclaim);
+            let homes =
+                |m: &Arc<Memtable>| m.homes().iter().all(|h| reclaim.is_dead(h.generation()));
+            view.memtables.iter().map(homes).collect::<Vec<bool>>()
+        };
+        if !is_dead.contains(&true) {
             return;
         }
-        dead.iter().for_each(|memtable| memtable.retire());
-        reclaim.retired.extend(dead);
-        reclaim.retired.sort_unstable_by_key(|m| m.generation());
+        let live = view.memtables.iter().zip(is_dead);
+        let live = live.filter(|(_, is_dead)| !is_dead);
+        self.go_over_to(&view, live.map(|(m, _)| m.clone()).collect());
+    }
+
+    /// Lets readers see these memtables in place of those of `view`, which is the current one. What is in
+    /// them no more is dead. The caller holds the writer's lock.
+    pub fn go_over_to(&self, view: &View, memtables: Vec<Arc<Memtable>>) {
+        let tables = self.tables_after(view);
+        let mut reclaim = lock(&self.reclaim);
+        for before in &view.memtables {
+            if memtables.iter().any(|m| Arc::ptr_eq(m, before)) {
+                continue;
+            }
+            before.retire();
+            for home in before.homes() {
+                let now = memtables.iter().flat_map(|m| m.homes());
+                if !now.into_iter().any(|other| Arc::ptr_eq(other, home)) {
+                    reclaim.retired.push(Retired {
+                        home: home.clone(),
+                        index: Arc::downgrade(before),
+                    });
+                }
+            }
+        }
+        reclaim.retired.sort_unstable_by_key(Retired::generation);
         drop(reclaim);
         // Everybody who was loading the view has it when this returns, and counts.
         self.view.store(Arc::new(View { memtables, tables }));
@@ -475,7 +548,7 @@ impl Inner {
     }
 
     /// Generations that are dead and that somebody reads, oldest first.
-    pub fn retired(&self) -> Vec<Arc<Memtable>> {
+    pub fn retired(&self) -> Vec<Retired> {
         lock(&self.reclaim).retired.clone()
     }
 

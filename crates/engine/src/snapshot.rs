@@ -209,19 +209,29 @@ impl Inner {
         found: impl FnOnce(Hit<'_>) -> T,
     ) -> Result<Option<T>> {
         self.counted.add(Count::Gets, 1);
-        for memtable in &view.memtables {
+        for (asked, memtable) in view.memtables.iter().enumerate() {
             let record = match lookup(memtable)? {
                 Lookup::Absent => continue,
                 Lookup::Record(record) => record,
                 // Whatever lies below is older.
                 Lookup::Covered => return Ok(None),
             };
+            if asked > 1 {
+                self.asked(asked as u64 - 1);
+            }
             let hit = Hit::Record(memtable, &record);
             let value = (record.kind == Kind::Put).then(|| found(hit));
             // What was copied is believed only if its pages could be read.
             self.space.region().check_media()?;
-            self.counted.add(Count::Found, u64::from(value.is_some()));
+            let found = u64::from(value.is_some());
+            self.counted.add(Count::Found, found);
+            if memtable.is_merged() {
+                self.counted.add(Count::FoundMerged, found);
+            }
             return Ok(value);
+        }
+        if view.memtables.len() > 2 {
+            self.asked(view.memtables.len() as u64 - 2);
         }
         if view.tables.is_empty() {
             return Ok(None);

@@ -23,6 +23,7 @@ use crate::events::{EventListener, Events};
 use crate::families::Families;
 use crate::generation::Prepared;
 use crate::latency::Latencies;
+use crate::merge::Merges;
 use crate::metrics::{Counted, Recovery};
 use crate::poison::Poison;
 use crate::pressure::Pressure;
@@ -112,6 +113,7 @@ pub(crate) struct Inner {
     /// Held by whoever flushes, so that there is one at a time and closing can wait for it. Before the
     /// writer's.
     pub flushing: Mutex<()>,
+    pub merges: Merges,
     pub compactions: Compactions,
     /// Who made room, and who wants some.
     pub room: Room,

@@ -11,6 +11,8 @@ use thermocline_pm::SimPm;
 
 use super::*;
 
+mod shapes;
+
 const CF: CfId = CfId::DEFAULT;
 
 pub(crate) fn world() -> World {

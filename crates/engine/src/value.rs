@@ -14,7 +14,7 @@ use std::ops::Deref;
 use thermocline_base::Result;
 use thermocline_base::size::index;
 use thermocline_env::LockGuard;
-use thermocline_memtable::{Memtable, RecordRef};
+use thermocline_memtable::{Home, RecordRef};
 use thermocline_pm::PmOff;
 
 use crate::snapshot::Hit;
@@ -34,7 +34,7 @@ enum Held {
 /// A value where it lies.
 #[derive(Debug)]
 struct Pin {
-    memtable: Arc<Memtable>,
+    home: Arc<Home>,
     record: PmOff,
     at: PmOff,
     len: usize,
@@ -63,12 +63,12 @@ impl Pins {
 }
 
 impl Pin {
-    fn new(memtable: &Arc<Memtable>, record: &RecordRef<'_>, pins: &Arc<Pins>) -> Pin {
+    fn new(home: &Arc<Home>, record: &RecordRef<'_>, pins: &Arc<Pins>) -> Pin {
         let (len, bytes) = (record.value.len(), record.value.len() as u64);
         pins.bytes.fetch_add(bytes, Ordering::Relaxed);
-        memtable.pinned(bytes, 0);
+        home.pinned(bytes, 0);
         Pin {
-            memtable: memtable.clone(),
+            home: home.clone(),
             record: record.at,
             at: record.value_at(),
             len,
@@ -77,7 +77,7 @@ impl Pin {
     }
 
     fn bytes(&self) -> &[u8] {
-        let bytes = self.memtable.region().bytes(self.at, self.len);
+        let bytes = self.home.region().bytes(self.at, self.len);
         bytes.unwrap_or_else(|_| unreachable!("it was read there, and a region never shrinks"))
     }
 }
@@ -86,9 +86,9 @@ impl Clone for Pin {
     fn clone(&self) -> Pin {
         let bytes = self.len as u64;
         self.pins.bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.memtable.pinned(bytes, 0);
+        self.home.pinned(bytes, 0);
         Pin {
-            memtable: self.memtable.clone(),
+            home: self.home.clone(),
             pins: self.pins.clone(),
             ..*self
         }
@@ -99,7 +99,7 @@ impl Drop for Pin {
     fn drop(&mut self) {
         let bytes = self.len as u64;
         self.pins.bytes.fetch_sub(bytes, Ordering::Relaxed);
-        self.memtable.pinned(0, bytes);
+        self.home.pinned(0, bytes);
     }
 }
 
@@ -130,7 +130,7 @@ impl Value {
     pub fn verify(&self) -> Result<()> {
         match &self.0 {
             Held::Copied(_) => Ok(()),
-            Held::Pinned(pin) => pin.memtable.record(pin.record, true).map(drop),
+            Held::Pinned(pin) => pin.home.record(pin.record, true).map(drop),
         }
     }
 }
@@ -151,7 +151,10 @@ impl Inner {
         if self.pins.bytes() + len as u64 > most {
             return Value::copy(record.value);
         }
-        Value(Held::Pinned(Pin::new(memtable, record, &self.pins)))
+        match memtable.home_of(record.at) {
+            Ok(home) => Value(Held::Pinned(Pin::new(home, record, &self.pins))),
+            Err(_) => Value::copy(record.value),
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use thermocline_art::Moments;
 use thermocline_base::options::{Emulation, RegionDemand};
 use thermocline_base::{BatchEntry, CfId, Kind, SeqNo, Steps};
 use thermocline_env::Env;
-use thermocline_halloc::{Reserve, Space, SpaceSpec};
+use thermocline_halloc::{Reserve, Space, SpaceSpec, Zone};
 use thermocline_pm::{Place, Region, RegionSpec, SimPm};
 
 use crate::{Chain, ChainWriter, ItemBuilder, Memtable, Persist, item_bytes};
@@ -48,13 +48,24 @@ pub(crate) fn generation(
     rows: &[Row<'_>],
     readers: &[u64],
 ) -> Memtable {
+    generation_and_zones(space, id, rows, readers).0
+}
+
+/// As [`generation`], with the zones that it owns.
+pub(crate) fn generation_and_zones(
+    space: &Arc<Space>,
+    id: u64,
+    rows: &[Row<'_>],
+    readers: &[u64],
+) -> (Memtable, Vec<Zone>) {
     let chain = chain(id);
     let mut writer = ChainWriter::new(space.clone(), chain, None);
     let memtable = Memtable::new(space.region().clone(), id, vec![chain]);
     for row in rows {
         append(&mut writer, &memtable, *row, readers);
     }
-    memtable
+    let zones = writer.zones().to_vec();
+    (memtable, zones)
 }
 
 fn chain(id: u64) -> Chain {
@@ -87,4 +98,5 @@ fn append(writer: &mut ChainWriter, memtable: &Memtable, row: Row<'_>, readers: 
     memtable
         .insert(CfId(cf), key, at, SeqNo(seqno), keep)
         .unwrap();
+    memtable.count_item(bytes, 1);
 }

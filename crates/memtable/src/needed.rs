@@ -21,6 +21,10 @@
 //! So a check may stop at the first key that is needed and go on there another time, and what two
 //! checks at different times found may be put together.
 //!
+//! # In a merged index
+//! A generation of a merged index (`merge`) is checked by itself: of each key only its own versions, of which
+//! the next newer one may lie in the same list. What the others have of the key says nothing about it.
+//!
 //! # What the index knows
 //! Versions that nobody needed have been trimmed from the indexes, and range tombstones painted over, so that the next newer version
 //! found may be newer than `n`. That errs on the safe side, and hardly ever at all: `n` was trimmed
@@ -28,10 +32,11 @@
 
 use std::ops::{Bound, ControlFlow};
 
-use thermocline_art::{Direction, Entry, Moments};
+use thermocline_art::{Direction, Entry, Leaf, Moments};
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{CfId, Kind, Result, SeqNo};
 
+use crate::home::Records;
 use crate::table::Memtable;
 use crate::tombstones::Cover;
 
@@ -77,7 +82,7 @@ pub struct Readers<'a> {
 impl Readers<'_> {
     /// Whether somebody may be answered with the version at `seqno` whose next newer one is at
     /// `next`.
-    fn need(&self, seqno: SeqNo, next: SeqNo) -> bool {
+    pub(crate) fn need(&self, seqno: SeqNo, next: SeqNo) -> bool {
         next > self.settled || self.moments.any_in(seqno, next)
     }
 }
@@ -105,6 +110,42 @@ impl Memtable {
         readers: Readers<'_>,
         around: Neighbours<'_>,
     ) -> Result<Checked> {
+        self.check(None, from, limit, readers, around)
+    }
+
+    /// As [`Memtable::check_needed`], for the versions of one generation of a merged index. It is the
+    /// oldest if no older generation is named, whether in this index or not.
+    ///
+    /// # Errors
+    /// As [`Memtable::check_needed`].
+    pub fn check_needed_of(
+        &self,
+        generation: u64,
+        from: &Position,
+        limit: usize,
+        readers: Readers<'_>,
+        around: Neighbours<'_>,
+    ) -> Result<Checked> {
+        let only = self.is_merged().then_some(generation);
+        self.check(only, from, limit, readers, around)
+    }
+
+    /// Whether a leaf is one of generation `only`, where that matters.
+    fn is_of(&self, only: Option<u64>, leaf: Leaf) -> Result<bool> {
+        let Some(only) = only else {
+            return Ok(true);
+        };
+        Ok(self.home_of(Records::at(leaf))?.generation() == only)
+    }
+
+    fn check(
+        &self,
+        only: Option<u64>,
+        from: &Position,
+        limit: usize,
+        readers: Readers<'_>,
+        around: Neighbours<'_>,
+    ) -> Result<Checked> {
         let mut left = limit;
         for (cf, index) in self.indexes_from(from.cf) {
             let bound = match &from.from {
@@ -122,12 +163,18 @@ impl Memtable {
             let guard = tree.pin();
             tree.scan(&guard, bound, Direction::Forward, self.records(), |entry| {
                 let here = |from| Some(Position { cf, from });
+                let own_newest = self.is_of(only, entry.leaf())?;
+                if !own_newest && entry.list().is_none() && left > 1 {
+                    left -= 1;
+                    return Ok(ControlFlow::Continue(()));
+                }
                 let newest = self.leaf_record(entry.leaf())?;
                 let key = newest.key.to_vec();
                 let hides_nothing = around.is_oldest && newest.kind == Kind::Delete;
                 let needed = (readers.exists)(cf, &key)
-                    && (self.needs_past(entry, readers)
-                        || !hides_nothing
+                    && (self.needs_past(only, entry, readers)?
+                        || own_newest
+                            && !hides_nothing
                             && match self.next_newer(cf, &key, newest.seqno, around.newer)? {
                                 None => true,
                                 Some(next) => readers.need(newest.seqno, next),
@@ -186,10 +233,18 @@ impl Memtable {
     }
 
     /// Whether a version behind the newest of a list is needed.
-    fn needs_past(&self, entry: Entry<'_>, readers: Readers<'_>) -> bool {
-        let list = entry.list().unwrap_or_default();
-        list.windows(2)
-            .any(|pair| readers.need(pair[1].seqno, pair[0].seqno))
+    fn needs_past(
+        &self,
+        only: Option<u64>,
+        entry: Entry<'_>,
+        readers: Readers<'_>,
+    ) -> Result<bool> {
+        for pair in entry.list().unwrap_or_default().windows(2) {
+            if readers.need(pair[1].seqno, pair[0].seqno) && self.is_of(only, pair[1].leaf)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// The next write over a key behind `seqno`, that of its newest version here: a range tombstone in

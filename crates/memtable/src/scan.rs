@@ -112,7 +112,7 @@ impl Memtable {
     /// [`thermocline_base::Error::Corruption`] if the item does not lie in the region.
     pub fn record_offsets(&self, item: &ItemRef) -> Result<Vec<PmOff>> {
         let mut offsets = Vec::new();
-        each_record(&self.records().region, item, |at, _, _| {
+        each_record(self.region(), item, |at, _, _| {
             offsets.push(at);
             Ok(())
         })?;

@@ -2,15 +2,16 @@
 
 use std::sync::{Arc, OnceLock};
 
-use thermocline_art::{Entry, KeySource, Leaf, NodeMemory, Slab, Tree};
+use thermocline_art::{Entry, Leaf, NodeMemory, Slab, Tree};
 use thermocline_base::budget::Account;
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::sync::{AtomicBool, AtomicU64, Ordering};
-use thermocline_base::{CfId, Error, Kind, Line, Result, SeqNo};
-use thermocline_pm::{LINE, PmOff, Region};
+use thermocline_base::{CfId, Error, Kind, Result, SeqNo};
+use thermocline_pm::{PmOff, Region};
 
 use crate::chain::Chain;
-use crate::format::{RECORD_HEADER, RecordHeader, full_seqno, record_crc, seqno_low};
+use crate::format::RECORD_HEADER;
+use crate::home::{Home, Records};
 use crate::tombstones::{self, Cover, Ledger, Tombstones};
 
 /// A record where it lies.
@@ -58,129 +59,18 @@ impl Index {
     }
 }
 
-/// One generation: its chains, and for each column family an index of its records.
+/// One generation, or several whose indexes were merged (`merge`): where the records lie, and for each
+/// column family an index of them.
 #[derive(Debug)]
 pub struct Memtable {
-    generation: u64,
     records: Records,
     memory: Arc<Slab>,
     /// The DRAM of range tombstones.
     ledger: Arc<Ledger>,
     /// Index by column family, in two levels, so that looking one up takes no lock.
     indexes: Box<[OnceLock<IndexPage>]>,
-    /// Every write changes it, while every other one reads what is beside it.
-    filled: Line<Filled>,
     sealed: AtomicBool,
     retired: AtomicBool,
-    /// Bytes of values that readers hold in place.
-    pinned: AtomicU64,
-}
-
-/// How much a generation holds.
-#[derive(Debug, Default)]
-struct Filled {
-    bytes: AtomicU64,
-    records: AtomicU64,
-}
-
-/// Reads records of one generation. The key source of its indexes.
-#[derive(Debug)]
-pub(crate) struct Records {
-    pub(crate) region: Region,
-    /// By base seqno, ascending. The first one's base is the lowest seqno of the generation.
-    chains: Vec<Chain>,
-    /// What a record with that seqno stores of it.
-    origin: u32,
-}
-
-impl Records {
-    fn header(&self, at: PmOff) -> Result<RecordHeader> {
-        Ok(RecordHeader::decode(self.region.bytes(at, RECORD_HEADER)?))
-    }
-
-    /// The family of the record at `at`.
-    pub(crate) fn family(&self, at: PmOff) -> Result<CfId> {
-        Ok(CfId(self.header(at)?.cf))
-    }
-
-    fn seqno(&self, header: &RecordHeader) -> SeqNo {
-        SeqNo(full_seqno(
-            self.chains[0].base,
-            self.origin,
-            header.seqno_low,
-        ))
-    }
-
-    /// The record at `at`, with its checksum verified if `verify`.
-    pub(crate) fn read(&self, at: PmOff, verify: bool) -> Result<RecordRef<'_>> {
-        let header = self.header(at)?;
-        let seqno = self.seqno(&header);
-        let bytes = self.region.bytes(at, header.len())?;
-        if verify {
-            self.verify(at, &header, seqno, bytes)?;
-        }
-        let kind = header
-            .kind()
-            .ok_or_else(|| self.bad(at, "a record kind", "another number"))?;
-        let (key, value) = bytes[RECORD_HEADER..].split_at(usize::from(header.key_len));
-        Ok(RecordRef {
-            at,
-            seqno,
-            kind,
-            key,
-            value,
-        })
-    }
-
-    fn verify(&self, at: PmOff, header: &RecordHeader, seqno: SeqNo, bytes: &[u8]) -> Result<()> {
-        let after = self.chains.partition_point(|chain| chain.base <= seqno.0);
-        let seed = self.chains[after.saturating_sub(1)].seed;
-        let crc = record_crc(seed, at.0, bytes);
-        if crc != header.crc {
-            return Err(self.bad(at, format!("{crc:#010x}"), format!("{:#010x}", header.crc)));
-        }
-        self.region.check_media()
-    }
-
-    #[cold]
-    fn bad(&self, at: PmOff, expected: impl ToString, got: impl ToString) -> Error {
-        let place = self.region.path().display().to_string();
-        // A page that is gone reads as zeros: name the cause, not the symptom.
-        self.region.check_media().err().unwrap_or_else(|| {
-            Error::corruption(
-                "a record's checksum does not match",
-                place,
-                at.0,
-                expected,
-                got,
-            )
-        })
-    }
-
-    fn at(leaf: Leaf) -> PmOff {
-        PmOff(leaf.offset())
-    }
-}
-
-impl KeySource for Records {
-    fn key(&self, leaf: Leaf) -> Result<&[u8]> {
-        let at = Records::at(leaf);
-        let header = self.header(at)?;
-        let bytes = self.region.bytes(at, header.head_len())?;
-        Ok(&bytes[RECORD_HEADER..])
-    }
-
-    fn prefetch(&self, leaf: Leaf) {
-        let at = Records::at(leaf);
-        // Behind an item's header a record begins near the end of a line: a small one spans three.
-        self.region.prefetch(at);
-        self.region.prefetch(at.plus(LINE));
-        self.region.prefetch(at.plus(2 * LINE));
-    }
-
-    fn check(&self, leaf: Leaf) -> Result<()> {
-        self.read(Records::at(leaf), true).map(drop)
-    }
 }
 
 impl RecordRef<'_> {
@@ -207,26 +97,24 @@ impl Memtable {
     /// # Panics
     /// If there is no chain.
     pub fn new(region: Region, generation: u64, chains: Vec<Chain>) -> Memtable {
-        assert!(!chains.is_empty(), "a generation begins with a chain");
-        let origin = match chains[0] {
-            Chain { staged: true, .. } => 1,
-            Chain { base, .. } => seqno_low(base),
-        };
+        Memtable::with_records(Records::of(Home::new(region, generation, chains)))
+    }
+
+    /// An empty index that will lead to these records.
+    pub(crate) fn with_records(records: Records) -> Memtable {
         Memtable {
-            generation,
-            records: Records {
-                region,
-                chains,
-                origin,
-            },
+            records,
             memory: Arc::new(Slab::new()),
             ledger: Arc::default(),
             indexes: (0..PAGE).map(|_| OnceLock::new()).collect(),
-            filled: Line::default(),
             sealed: AtomicBool::new(false),
             retired: AtomicBool::new(false),
-            pinned: AtomicU64::new(0),
         }
+    }
+
+    /// Its index leads to these records: fewer than it was made with.
+    pub(crate) fn lead_to(&mut self, records: Records) {
+        self.records = records;
     }
 
     /// The memtable, still empty, with memory of its indexes that counts in `account`.
@@ -239,8 +127,8 @@ impl Memtable {
     /// A staged chain is adopted: this is its number and its first seqno. Nobody else has the memtable
     /// yet.
     pub(crate) fn adopt(&mut self, generation: u64, base: SeqNo) {
-        self.generation = generation;
-        self.records.chains[0].base = base.0;
+        let home = self.records.own_mut();
+        home.expect("nobody else has it").adopt(generation, base);
         for index in self.indexes.iter_mut().filter_map(OnceLock::get_mut) {
             let indexes = index.iter_mut().filter_map(OnceLock::get_mut);
             let tombstones = indexes.filter_map(|index| index.tombstones.get_mut());
@@ -248,24 +136,42 @@ impl Memtable {
         }
     }
 
-    /// Its number.
+    /// The number of its generation; of several that of the newest.
     pub fn generation(&self) -> u64 {
-        self.generation
+        self.homes().last().map_or(0, |home| home.generation())
+    }
+
+    /// The generations that its index leads to, oldest first; there is one at least.
+    pub fn homes(&self) -> &[Arc<Home>] {
+        self.records.homes()
+    }
+
+    /// The home of the record at an offset that a lookup or scan returned.
+    ///
+    /// # Errors
+    /// [`Error::Corruption`] if it is none.
+    pub fn home_of(&self, at: PmOff) -> Result<&Arc<Home>> {
+        self.records.home(at)
+    }
+
+    /// Whether it is a merged index.
+    pub fn is_merged(&self) -> bool {
+        self.records.is_merged()
     }
 
     /// The lowest seqno that it may hold.
     pub fn base(&self) -> SeqNo {
-        SeqNo(self.records.chains[0].base)
+        self.homes().first().map_or(SeqNo(0), |home| home.base())
     }
 
     /// Bytes of its items in persistent memory.
     pub fn bytes(&self) -> u64 {
-        self.filled.bytes.load(Ordering::Relaxed)
+        self.homes().iter().map(|home| home.bytes()).sum()
     }
 
     /// Records in it, older versions and tombstones included.
     pub fn len(&self) -> u64 {
-        self.filled.records.load(Ordering::Relaxed)
+        self.homes().iter().map(|home| home.len()).sum()
     }
 
     /// Whether it has no records.
@@ -273,38 +179,33 @@ impl Memtable {
         self.len() == 0
     }
 
+    /// Keys in its indexes. Exact while nobody inserts.
+    pub fn keys(&self) -> u64 {
+        self.indexes_from(CfId(0))
+            .map(|(_, index)| index.tree.len())
+            .sum()
+    }
+
+    /// Whether it has had a range tombstone.
+    pub fn has_tombstones(&self) -> bool {
+        let mut indexes = self.indexes_from(CfId(0));
+        indexes.any(|(_, index)| index.tombstones().is_some())
+    }
+
     /// Counts an item of `bytes` bytes with `records` records. One thread at a time may call this: no
     /// line is fetched for a locked instruction.
     pub fn count_item(&self, bytes: u64, records: u64) {
-        let add = |to: &AtomicU64, n: u64| {
-            let before = to.load(Ordering::Relaxed);
-            to.store(before + n, Ordering::Relaxed);
-        };
-        add(&self.filled.bytes, bytes);
-        add(&self.filled.records, records);
+        self.homes()[0].count_item(bytes, records);
     }
 
     /// As [`Memtable::count_item`], beside others.
     pub(crate) fn count_item_beside(&self, bytes: u64, records: u64) {
-        self.filled.bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.filled.records.fetch_add(records, Ordering::Relaxed);
+        self.homes()[0].count_item_beside(bytes, records);
     }
 
     /// The region that its records lie in.
     pub fn region(&self) -> &Region {
-        &self.records.region
-    }
-
-    /// Counts `more` bytes of values that somebody holds in place, and `less` that nobody does any
-    /// more. Whoever holds one holds this memtable too.
-    pub fn pinned(&self, more: u64, less: u64) {
-        self.pinned
-            .fetch_add(more.wrapping_sub(less), Ordering::Relaxed);
-    }
-
-    /// Bytes of values that readers hold in place.
-    pub fn pinned_bytes(&self) -> u64 {
-        self.pinned.load(Ordering::Relaxed)
+        self.records.region()
     }
 
     /// Whether it takes no more writes.
@@ -398,7 +299,7 @@ impl Memtable {
     pub(crate) fn tombstones_or_new(&self, cf: CfId) -> &Tombstones {
         let slot = &self.index_or_new(cf).tombstones;
         if slot.get().is_none() {
-            let seed = self.records.chains[0].seed;
+            let seed = self.homes()[0].seed();
             // Made before the slot is locked, since it counts its memory: what counts may be where a
             // test's scheduler goes over to another thread. Whoever came first stays.
             let _ = slot.set(Box::new(Tombstones::new(self.ledger.clone(), seed)));

@@ -68,6 +68,9 @@ impl Inner {
         if room_wanted && self.to_flush().is_empty() {
             self.seal_active()?;
         }
+        if !room_wanted && self.is_flush_due() {
+            self.merge_instead()?;
+        }
         if room_wanted || self.is_flush_due() {
             self.flush()?;
         }
@@ -78,22 +81,23 @@ impl Inner {
         if !self.flushes() {
             return false;
         }
-        let view = self.view.load();
-        let (mut generations, mut bytes) = (0, 0);
-        {
-            let reclaim = lock(&self.reclaim);
-            for memtable in &view.memtables[1..] {
-                let id = memtable.generation();
-                if !reclaim.is_flushed(id) {
-                    generations += 1;
-                    bytes += reclaim.zone_bytes(id);
-                }
-            }
-        }
+        let (generations, bytes) = self.sealed_bytes();
         let of_pm = self.space.usage().limit_bytes / 100 * self.options.flush.pm_percent;
         let short = self.space.generations().free() <= DESCRIPTORS_SHORT;
         let at_once = self.options.level0.shape() == Shape::Ssd;
         generations > 0 && (at_once || bytes >= of_pm || short || self.is_dram_short())
+    }
+
+    /// How many sealed generations wait to be flushed, and the persistent memory that they own.
+    pub fn sealed_bytes(&self) -> (usize, u64) {
+        let view = self.view.load();
+        let reclaim = lock(&self.reclaim);
+        let homes = view.memtables[1..].iter().flat_map(|m| m.homes());
+        let ids = homes.map(|home| home.generation());
+        let waits = ids.filter(|id| !reclaim.is_flushed(*id));
+        waits.fold((0, 0), |(count, bytes), id| {
+            (count + 1, bytes + reclaim.zone_bytes(id))
+        })
     }
 
     /// Whether indexes take their share of DRAM, of this store's or of all stores'.

@@ -18,12 +18,13 @@ pub(super) struct Begun {
 
 impl Inner {
     pub(super) fn begin_flush(&self, generations: &[Arc<Memtable>]) -> Begun {
+        let homes = generations.iter().map(|m| m.homes().len()).sum();
         self.events.emit(Event::FlushBegun {
-            generations: generations.len(),
+            generations: homes,
             bytes: generations.iter().map(|m| m.bytes()).sum(),
         });
         Begun {
-            generations: generations.len(),
+            generations: homes,
             at: self.now_ns(),
         }
     }

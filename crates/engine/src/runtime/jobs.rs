@@ -10,7 +10,7 @@
 //! - **J2** A job that is asked for begins after that: the request is forgotten before the job begins.
 //!   What is asked for while one runs is run behind it.
 //! - **J3** Of several threads one is left to flushes, which writers may wait for; and a thread that
-//!   becomes free looks for flushes first ([`Job::threads`]).
+//!   becomes free looks for flushes first ([`Job::may_run`]).
 //! - **J4** Once [`Jobs::leave`] has returned, no job of the store runs and none will; unless it was called
 //!   from that very job, which is the last one then.
 //! - **J5** A lane keeps no store alive; a job does while it runs.
@@ -33,19 +33,23 @@ use super::Client;
 pub(crate) enum Job {
     /// Moves sealed generations into tables.
     Flush,
+    /// Merges indexes of sealed generations.
+    Merge,
     /// Moves tables down the levels.
     Compact,
 }
 
 impl Job {
     /// Every kind, the most urgent first.
-    pub const ALL: [Job; 2] = [Job::Flush, Job::Compact];
+    pub const ALL: [Job; 3] = [Job::Flush, Job::Merge, Job::Compact];
 
-    /// Of `threads` threads, how many may run jobs of this kind at the same time (J3).
-    fn threads(self, threads: usize) -> usize {
+    /// Whether one more job of this kind may run on `threads` threads, beside those that do (J3).
+    fn may_run(self, threads: usize, running: &[usize; Job::ALL.len()]) -> bool {
+        let flushes = running[Job::Flush as usize];
+        let others = running.iter().sum::<usize>() - flushes;
         match self {
-            Job::Flush => threads,
-            Job::Compact => (threads - 1).max(1),
+            Job::Flush => flushes < threads,
+            Job::Merge | Job::Compact => others < (threads - 1).max(1),
         }
     }
 }
@@ -213,7 +217,7 @@ impl Jobs {
         let mut locked = lock(&self.state);
         loop {
             let state = &mut *locked;
-            let allowed = |job: &Job| state.running[*job as usize] < job.threads(self.limit);
+            let allowed = |job: &Job| job.may_run(self.limit, &state.running);
             let kinds = Job::ALL.into_iter().filter(allowed);
             let found = kinds
                 .filter_map(|job| Some((state.ready[job as usize].pop_front()?, job)))

@@ -21,6 +21,7 @@ pub fn options() -> Options {
     };
     options.pm_region.part_bytes_first = 256 << 10;
     options.memtable.bytes_max = 16 << 10;
+    options.level0.merge_percent = 0;
     options
 }
 

@@ -32,6 +32,8 @@ pub fn options() -> Options {
     };
     options.pm_region.part_bytes_first = 256 << 10;
     options.flush.automatic = 0;
+    // Indexes are merged as soon as generations are sealed, whether they are read or not.
+    options.level0.merge_percent = 0;
     options
 }
 

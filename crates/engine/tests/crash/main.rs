@@ -15,6 +15,7 @@
 //! | `ranges` | those of range deletes |
 //! | `reclaim` | workloads in which generations are dropped |
 //! | `copies` | checkpoints, backups, restorations, and first openings of copies |
+//! | `merges` | those in which generations share indexes |
 //! | `staged` | those in which batches are staged |
 //! | `flush` | those in which generations become tables |
 //! | `compaction` | those in which tables sink from level to level |
@@ -38,6 +39,7 @@ mod flush;
 mod groups;
 mod life;
 mod logged;
+mod merges;
 mod oracle;
 mod planted;
 mod ranges;

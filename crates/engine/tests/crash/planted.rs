@@ -118,6 +118,15 @@ fn a_replay_that_forgets_range_tombstones_is_caught() {
 }
 
 #[test]
+fn a_merge_that_forgets_deletes_is_caught() {
+    let (work, recovery) = (Some(Bug::MergeDropsDeletes), None);
+    // It does harm when the generation with the delete has been dropped.
+    caught_by("merges", Planted { work, recovery }, |point| {
+        point.site.0.starts_with("manifest:")
+    });
+}
+
+#[test]
 fn dropping_a_generation_whose_range_tombstone_is_needed_is_caught() {
     caught_in_work("ranges", Bug::TombstonesNeverNeeded);
 }

@@ -143,6 +143,14 @@ const RECLAIM: Part = Part {
     sites: GENERATIONS,
 };
 
+const MERGES: Part = Part {
+    workloads: &["merges"],
+    seeds: 1,
+    one_in: 5,
+    bar: 5_000,
+    sites: GENERATIONS,
+};
+
 const STAGED: Part = Part {
     workloads: &["staged", "staged-lives"],
     seeds: 1,
@@ -210,6 +218,7 @@ const PARTS: &[&Part] = &[
     &BUFFERED,
     &FAMILIES,
     &RECLAIM,
+    &MERGES,
     &STAGED,
     &FLUSHES,
     &ABSORBED,
@@ -308,6 +317,11 @@ fn families_that_come_and_go_survive_every_crash() {
 #[test]
 fn dropping_dead_generations_survives_every_crash() {
     run(&RECLAIM);
+}
+
+#[test]
+fn merged_indexes_survive_every_crash() {
+    run(&MERGES);
 }
 
 #[test]

@@ -10,6 +10,7 @@ use crate::flush;
 use crate::groups;
 use crate::life::{Life, options};
 use crate::logged;
+use crate::merges;
 use crate::oracle::{Change, Op};
 use crate::ranges;
 use crate::reclaim;
@@ -204,6 +205,13 @@ pub const ALL: &[Workload] = &[
         from_creation: false,
         before: nothing_before,
         body: reclaim::unsettled,
+    },
+    Workload {
+        name: "merges",
+        set: merges::many_generations,
+        from_creation: false,
+        before: nothing_before,
+        body: merges::merges,
     },
     Workload {
         name: "staged",

@@ -218,3 +218,48 @@ fn a_job_may_close_its_own_store_and_one_that_panics_is_told() {
     jobs.stop();
     assert!(lock(&jobs.state).lanes.is_empty());
 }
+
+/// While other jobs run on and on, of whatever kinds, a flush finds a thread (J3).
+#[test]
+fn one_thread_is_left_to_flushes() {
+    let jobs = Jobs::new(3);
+    let open = Arc::new(AtomicUsize::new(0));
+    let (began, begun) = channel();
+    let (flushed, flushes) = channel();
+    let stores: Vec<Store> = (0..4)
+        .map(|_| {
+            let (open, began, flushed) = (open.clone(), began.clone(), flushed.clone());
+            Store::new(&jobs, move |job| {
+                if job == Job::Flush {
+                    flushed.send(()).unwrap();
+                    return false;
+                }
+                began.send(()).unwrap();
+                while open.load(Ordering::SeqCst) == 0 {
+                    thread::yield_now();
+                }
+                false
+            })
+        })
+        .collect();
+    for (i, store) in stores.iter().enumerate() {
+        jobs.request(store.lane, [Job::Merge, Job::Compact][i % 2]);
+    }
+    for _ in 0..2 {
+        begun.recv().unwrap();
+    }
+    for store in &stores {
+        store.ask();
+        flushes.recv().unwrap();
+    }
+    assert!(
+        begun.try_recv().is_err(),
+        "both kinds together have two threads"
+    );
+    open.store(1, Ordering::SeqCst);
+    for _ in 0..2 {
+        begun.recv().unwrap();
+    }
+    stores.iter().for_each(Store::leave);
+    jobs.stop();
+}

@@ -1,0 +1,433 @@
+//! In-memory compaction: when indexes of sealed generations are merged, and how the result comes into the
+//! view (`memtable::merge` says how it is made).
+//!
+//! # Which
+//! Let neighbouring sealed indexes be in order of age, with so many keys each. A merge takes the newest ones,
+//! down to the oldest that has at most [`RATIO`] times the keys of all newer ones together. So what stays
+//! is few indexes, each more than that many times as large as all newer ones; and a pointer is moved only
+//! when what it is in grows by half.
+//!
+//! Generations of a merged index that are dead stay until it is made anew. It counts that many keys less as
+//! they had records: making it anew then costs no more than writing those did.
+//!
+//! # When it pays
+//! Moving a pointer costs about what asking one more index for a key does: a walk down a tree, and a record
+//! whose lines are in no cache. So a merge is done when reads have asked so many indexes beyond the first
+//! sealed one as it moves pointers (`level0.merge_percent`), records of dead generations counted with
+//! those. Then all that reads and merges cost is at most twice what it would be for somebody who knows
+//! what will be read. A store that is only written to does not merge at all; with a share of 0 it merges
+//! at once, as LogFree does.
+//!
+//! Where flushing is due, and a quarter of what waits for it are dead generations that merged indexes keep,
+//! those are made anew before ([`Inner::merge_instead`]): moving pointers is cheaper than writing
+//! tables.
+//!
+//! # Who does it
+//! A job thread. It gives way: a flush that takes generations ends it, without a result. Where there are no
+//! threads the writer that seals does it.
+//!
+//! # Steps
+//! 1. *Choose* the inputs. None that a flush has taken, none that readers of an earlier opening may read,
+//!    none that has range tombstones.
+//! 2. *Merge*, some keys at a time, with no lock held but [`Merges::turn`]. Before each step its DRAM is
+//!    promised. Where there is not enough, or so much that a flush would be due, there is no merge.
+//! 3. *Go over*, under the writer's lock: one view with the merged index in the place of its inputs.
+//!    Generations that it has nothing of are dead (`reclaim`).
+//!
+//! # Invariants
+//! 1. *Neighbours only.* Inputs follow each other in the view, and the merged index takes their place: so the
+//!    view's order stays that of age. Others only come in front of them meanwhile. An input that has left
+//!    the view was found dead or flushed: then the merged index is good only if it leads to nothing of it.
+//! 2. *Flushed as a whole.* What a flush has taken is not merged with what it has not, nor while it lasts
+//!    with anything. A merge that is under way when it begins is waited for. So an index is flushed, or not.
+//! 3. *Readers miss nothing.* A merge learns what is settled, then who reads (in this order:
+//!    `memtable::needed::Readers`), and leaves out only what a settled version follows. Whoever registers
+//!    later reads at what is visible then, or later, and needs no version that was left out. One that is
+//!    not registered loads the view first: it has the inputs or the merged index, in which the newest
+//!    version of each key is the same, and the one before if that is not settled (a batch is in the view
+//!    before it is visible).
+//! 4. *Range tombstones keep their place.* A generation that has some is no input, and an index of
+//!    older ones is never merged with one of younger ones: so what it hides is behind it, and nothing else.
+//! 5. *Nothing persistent changes.* After a crash generations come back by themselves.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use thermocline_base::options::Shape;
+use thermocline_base::{CfId, Error, Result, SeqNo};
+use thermocline_memtable::{Memtable, Merging, Readers, Without};
+
+use crate::events::Event;
+use crate::metrics::Count;
+use crate::readers::Moments;
+use crate::reclaim::Reclaim;
+use crate::runtime::Job;
+use crate::store::{Engine, Inner};
+use crate::sync::{Arc, AtomicU64, Mutex, MutexGuard, Ordering, lock, try_lock};
+use crate::view::View;
+use crate::write::Writer;
+
+/// See the [module](self).
+const RATIO: u64 = 2;
+
+/// Keys that are merged under one promise of DRAM.
+const STEP: usize = if cfg!(test) { 16 } else { 1024 };
+
+/// A thread looks whether a merge has come to pay once in so many indexes that it has asked.
+const LOOK_EVERY: u64 = 1 << 12;
+
+/// Merges of a store: one at a time.
+#[derive(Debug, Default)]
+pub(crate) struct Merges {
+    /// Held by whoever merges indexes, or takes generations for a flush. Behind `flushing`, before the
+    /// writer's.
+    turn: Mutex<()>,
+    /// How many flushes wait for the turn. Relaxed: who misses it is waited for a step longer.
+    flushes: AtomicU64,
+    /// What [`Count::Asked`] was when indexes were last merged.
+    paid: AtomicU64,
+    /// What it is when the next merge may pay. Relaxed, as `paid`: they guard nothing.
+    next: AtomicU64,
+}
+
+/// What is to be merged.
+#[derive(Debug)]
+struct Choice {
+    /// Newest first.
+    inputs: Vec<Arc<Memtable>>,
+    keys: u64,
+    /// Records of dead generations in those that are merged indexes.
+    dead: u64,
+}
+
+impl Merges {
+    /// Ends a merge that is under way, and keeps others from beginning as long as this is held.
+    pub fn turn_for_flush(&self) -> MutexGuard<'_, ()> {
+        self.flushes.fetch_add(1, Ordering::Relaxed);
+        let turn = lock(&self.turn);
+        self.flushes.fetch_sub(1, Ordering::Relaxed);
+        turn
+    }
+
+    /// There is something else to merge.
+    pub fn look_again(&self) {
+        self.next.store(0, Ordering::Relaxed);
+    }
+
+    fn gives_way(&self) -> bool {
+        self.flushes.load(Ordering::Relaxed) > 0
+    }
+}
+
+impl Engine {
+    /// Drops every generation in which nothing is alive and that nobody reads, merges indexes where that
+    /// pays, and returns how many generations were dropped. The store's threads do so by themselves, and a
+    /// writer that finds no room.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a store that takes no writes; [`Error::Poisoned`]; a failed
+    /// persist, which poisons the store; [`Error::Corruption`] of a record that had to be read.
+    pub fn reclaim(&self) -> Result<usize> {
+        let inner = &self.inner;
+        inner.check_writable()?;
+        let mut dropped = inner.reclaim()?;
+        while inner.merge_if_due()? {
+            dropped += inner.reclaim()?;
+        }
+        Ok(dropped)
+    }
+}
+
+impl Inner {
+    /// A lookup has asked `count` sealed indexes beyond the first.
+    pub fn asked(&self, count: u64) {
+        let before = self.counted.add(Count::Asked, count);
+        if before / LOOK_EVERY != (before + count) / LOOK_EVERY
+            && self.counted.get(Count::Asked) >= self.merges.next.load(Ordering::Relaxed)
+            && self.merges_by_itself()
+        {
+            // Until that job has found out.
+            self.merges.next.store(u64::MAX, Ordering::Relaxed);
+            self.background.request_job(Job::Merge);
+        }
+    }
+
+    fn merges_by_itself(&self) -> bool {
+        let global_index = self.options.level0.shape() == Shape::GlobalIndex;
+        global_index && self.world.background && !self.options.read_only
+    }
+
+    /// Has indexes merged soon, if that pays. May be called under the writer's lock.
+    pub fn want_merge(&self) {
+        if self.merges_by_itself() && self.choice(false).is_some() {
+            self.background.request_job(Job::Merge);
+        }
+    }
+
+    /// Merges indexes once, if that pays; whether it did. The caller does not hold the writer's lock.
+    ///
+    /// # Errors
+    /// [`Error::Closed`], [`Error::Poisoned`]. A record that cannot be read is for its reader to hear of.
+    pub fn merge_if_due(&self) -> Result<bool> {
+        let Some(_turn) = try_lock(&self.merges.turn) else {
+            return Ok(false);
+        };
+        self.merge_due(false, &mut |promise| promise(&mut lock(&self.writer)))
+    }
+
+    /// As [`Inner::merge_if_due`], as often as it pays, for whoever holds the writer's lock.
+    pub fn merge_inline(&self, writer: &mut Writer) -> Result<()> {
+        let Some(_turn) = try_lock(&self.merges.turn) else {
+            return Ok(());
+        };
+        while self.merge_due(false, &mut |promise| promise(writer))? {}
+        Ok(())
+    }
+
+    /// There is no room, and no flush to make some: makes indexes anew, whatever that costs, that dead
+    /// generations have in common with others. Returns whether there were any.
+    ///
+    /// # Errors
+    /// As [`Inner::merge_if_due`].
+    pub fn merge_for_room(&self, writer: &mut Writer) -> Result<bool> {
+        let turn = try_lock(&self.merges.turn).filter(|_| self.dead_in_merged() > 0);
+        match turn {
+            Some(_turn) => self.merge_due(true, &mut |promise| promise(writer)),
+            None => Ok(false),
+        }
+    }
+
+    /// Flushing is due: where much of what waits for it is dead, and kept by merged indexes, those are made
+    /// anew, and it goes without. The caller holds no lock.
+    ///
+    /// # Errors
+    /// As [`Inner::merge_if_due`].
+    pub fn merge_instead(&self) -> Result<()> {
+        if self.dead_in_merged() < self.sealed_bytes().1 / 4 {
+            return Ok(());
+        }
+        let merged = match try_lock(&self.merges.turn) {
+            Some(_turn) => self.merge_due(true, &mut |promise| promise(&mut lock(&self.writer)))?,
+            None => false,
+        };
+        match merged {
+            true => self.reclaim().map(drop),
+            false => Ok(()),
+        }
+    }
+
+    /// Persistent memory of dead generations that merged indexes lead to, in bytes.
+    fn dead_in_merged(&self) -> u64 {
+        let view = self.view.load();
+        let reclaim = lock(&self.reclaim);
+        let merged = view.memtables.iter().filter(|m| m.is_merged());
+        let ids = merged.flat_map(|m| m.homes()).map(|h| h.generation());
+        let dead = ids.filter(|id| reclaim.is_dead(*id) && !reclaim.is_flushed(*id));
+        dead.map(|id| reclaim.zone_bytes(id)).sum()
+    }
+
+    /// What is to be merged, if that pays, or `must` be.
+    fn choice(&self, must: bool) -> Option<Choice> {
+        if self.options.level0.shape() != Shape::GlobalIndex {
+            return None;
+        }
+        let view = self.view.load_full();
+        let choice = choose(&view, &lock(&self.reclaim), must);
+        let paid = self.merges.paid.load(Ordering::Relaxed);
+        let Some(choice) = choice else {
+            self.merges.next.store(u64::MAX, Ordering::Relaxed);
+            return None;
+        };
+        let price = u128::from(choice.keys) * u128::from(self.options.level0.merge_percent) / 100;
+        let price = u64::try_from(price).unwrap_or(u64::MAX);
+        let pays_at = paid + price.saturating_sub(choice.dead);
+        self.merges.next.store(pays_at, Ordering::Relaxed);
+        let pays = must || self.counted.get(Count::Asked) >= pays_at;
+        (pays && self.has_dram_for(&choice.inputs)).then_some(choice)
+    }
+
+    /// `locked` calls what it is given under the writer's lock. Returns whether anything was merged.
+    fn merge_due(&self, must: bool, locked: &mut Locked<'_>) -> Result<bool> {
+        let Some(Choice { inputs, keys, .. }) = self.choice(must) else {
+            return Ok(false);
+        };
+        let begun = self.now_ns();
+        let merged = self.merge_indexes(&inputs, locked);
+        if let Err(Error::Corruption { .. }) = merged {
+            // It would be there next time, too.
+            lock(&self.reclaim).unreadable = inputs[0].generation();
+        }
+        let Ok(Some(merging)) = merged else {
+            // Its inputs stay as they are.
+            return self.check_writable().map(|()| false);
+        };
+        let mut merged = merging.finish();
+        let indexes = inputs.len();
+        let after = merged.as_ref().map_or(0, Memtable::keys);
+        let mut installed = Ok(false);
+        locked(&mut |_| {
+            // Again, since the store may have been closed meanwhile.
+            let install = |()| self.install_index(&inputs, merged.take());
+            installed = self.check_writable().map(install);
+        });
+        if matches!(installed, Ok(true)) {
+            let asked = self.counted.get(Count::Asked);
+            self.merges.paid.store(asked, Ordering::Relaxed);
+            self.merges.look_again();
+            self.counted.add(Count::Merges, 1);
+            self.counted.add(Count::MergedKeys, keys);
+            self.events.emit(Event::IndexesMerged {
+                indexes,
+                keys,
+                keys_after: after,
+                took: Duration::from_nanos(self.now_ns().saturating_sub(begun)),
+            });
+        }
+        installed
+    }
+
+    #[cfg(test)]
+    fn chosen(&self) -> Option<Choice> {
+        choose(&self.view.load_full(), &lock(&self.reclaim), false)
+    }
+
+    fn has_dram_for(&self, inputs: &[Arc<Memtable>]) -> bool {
+        let more: u64 = inputs.iter().map(|m| m.index_bytes()).sum();
+        let used = self.account.used() + self.staging.load(Ordering::Relaxed) + more;
+        // Nothing is to be flushed because both are there for a while.
+        let flushed_at = self.options.dram / 100 * self.options.flush.dram_percent;
+        let fits = !self.flushes() || used < flushed_at;
+        fits && self.account.has_ample_room_for(used)
+    }
+
+    /// Merges to the end; `None` if there is not enough DRAM, or a flush wants its inputs.
+    fn merge_indexes(
+        &self,
+        inputs: &[Arc<Memtable>],
+        locked: &mut Locked<'_>,
+    ) -> Result<Option<Merging>> {
+        // In this order: see `memtable::needed::Readers`.
+        let settled = SeqNo(self.ring.durable().min(self.ring.visible()));
+        let moments = Moments::copied(&self.ring, &self.readers);
+        let readers = moments.count();
+        let exists = |cf: CfId, key: &[u8]| self.families.exists(cf, key);
+        let dead: BTreeSet<u64> = {
+            let reclaim = lock(&self.reclaim);
+            let homes = inputs.iter().flat_map(|m| m.homes());
+            let ids = homes.map(|home| home.generation());
+            ids.filter(|id| reclaim.is_dead(*id)).collect()
+        };
+        let dead = |id| dead.contains(&id);
+        let without = Without {
+            readers: Readers {
+                settled,
+                moments: &moments,
+                exists: &exists,
+            },
+            dead: &dead,
+        };
+        let zones = |id| lock(&self.reclaim).zones(id);
+        let Some(mut merging) = Merging::new(inputs.to_vec(), zones, &self.account) else {
+            return Ok(None);
+        };
+        loop {
+            self.check_writable()?;
+            if self.merges.gives_way() {
+                return Ok(None);
+            }
+            let bound = merging.bound(STEP, readers);
+            let mut promised = None;
+            locked(&mut |writer| promised = self.reserve_staged_dram(writer, bound).ok());
+            let Some(promised) = promised else {
+                return Ok(None);
+            };
+            let more = merging.step(STEP, without);
+            self.staging.fetch_sub(promised, Ordering::Relaxed);
+            if !more? {
+                return Ok(Some(merging));
+            }
+        }
+    }
+
+    /// Lets readers see the merged index, if nothing speaks against that (invariant 1). Returns whether it
+    /// did. The caller holds the writer's lock.
+    fn install_index(&self, inputs: &[Arc<Memtable>], merged: Option<Memtable>) -> bool {
+        let view = self.view.load_full();
+        let is_input = |m: &Arc<Memtable>| inputs.iter().any(|input| Arc::ptr_eq(input, m));
+        let Some(at) = view.memtables.iter().position(is_input) else {
+            return false;
+        };
+        let there = view.memtables.iter().filter(|m| is_input(m));
+        let there: Vec<u64> = there
+            .flat_map(|m| m.homes())
+            .map(|home| home.generation())
+            .collect();
+        let leads: Vec<u64> = merged
+            .iter()
+            .flat_map(|m| m.homes())
+            .map(|home| home.generation())
+            .collect();
+        if leads.iter().any(|id| !there.contains(id)) {
+            return false;
+        }
+        let dead = there.iter().copied().filter(|id| !leads.contains(id));
+        lock(&self.reclaim).found_dead(dead);
+        let mut memtables = view.memtables.clone();
+        memtables.retain(|m| !is_input(m));
+        memtables.splice(at..at, merged.map(Arc::new));
+        self.go_over_to(&view, memtables);
+        true
+    }
+}
+
+/// Calls what it is given under the writer's lock.
+type Locked<'a> = dyn FnMut(&mut dyn FnMut(&mut Writer)) + 'a;
+
+/// What is to be merged: of the youngest neighbours that may be and of which some should. If it `must` be,
+/// down to the oldest that has a dead generation.
+fn choose(view: &View, reclaim: &Reclaim, must: bool) -> Option<Choice> {
+    let may = |m: &Arc<Memtable>| {
+        m.generation() > reclaim.taken.max(reclaim.unreadable)
+            && !m.has_tombstones()
+            && m.homes().iter().all(|home| {
+                let id = home.generation();
+                reclaim.is_ours(id) && !reclaim.is_flushed(id)
+            })
+    };
+    let neighbours = view.memtables[1..].chunk_by(|a, b| may(a) && may(b));
+    let mut neighbours = neighbours.filter(|all| may(&all[0]));
+    neighbours.find_map(|all| choose_of(all, reclaim, must))
+}
+
+fn choose_of(neighbours: &[Arc<Memtable>], reclaim: &Reclaim, must: bool) -> Option<Choice> {
+    let mut choice = None;
+    let (mut newer, mut all_dead) = (0, 0);
+    for (i, memtable) in neighbours.iter().enumerate() {
+        let keys = memtable.keys();
+        let dead = memtable.homes().iter();
+        let dead = dead.filter(|home| reclaim.is_dead(home.generation()));
+        let dead: u64 = match memtable.is_merged() {
+            true => dead.map(|home| home.len()).sum(),
+            // By itself it leaves the view.
+            false => 0,
+        };
+        let should = match must {
+            true => dead > 0,
+            false => keys <= RATIO * newer + dead && (i > 0 || dead > 0),
+        };
+        newer += keys;
+        all_dead += dead;
+        if should {
+            choice = Some((i + 1, newer, all_dead));
+        }
+    }
+    let (inputs, keys, dead) = choice?;
+    Some(Choice {
+        inputs: neighbours[..inputs].to_vec(),
+        keys,
+        dead,
+    })
+}
+
+#[cfg(test)]
+mod tests;

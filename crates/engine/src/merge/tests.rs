@@ -1,0 +1,504 @@
+//! Indexes are merged when it pays, and whoever reads notices nothing.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use thermocline_base::options::Options;
+use thermocline_base::{CfOptions, WriteBatch};
+use thermocline_testkit::{Replay, Rng, seeds};
+
+use super::*;
+use crate::tests::Machine;
+use crate::{Cursor, Durability, Engine, Family, Snapshot, World};
+
+const PM: u64 = 4 << 20;
+
+type Model = BTreeMap<(u16, Vec<u8>), Vec<u8>>;
+
+fn options() -> Options {
+    let mut options = Options {
+        pm: PM,
+        ..Options::default()
+    };
+    options.pm_region.part_bytes_first = 256 << 10;
+    options.memtable.bytes_max = 4 << 10;
+    options.level0.merge_percent = 0;
+    options.flush.automatic = 0;
+    options
+}
+
+fn open(machine: &Machine) -> Engine {
+    Engine::open(machine.world(), Path::new("/db"), options()).unwrap()
+}
+
+fn put(engine: &Engine, cf: CfId, key: &[u8], value: &[u8]) {
+    let mut batch = WriteBatch::new();
+    batch.put(cf, key, value).unwrap();
+    engine.write(batch.iter(), Durability::Immediate).unwrap();
+}
+
+fn delete(engine: &Engine, cf: CfId, key: &[u8]) {
+    let mut batch = WriteBatch::new();
+    batch.delete(cf, key).unwrap();
+    engine.write(batch.iter(), Durability::Immediate).unwrap();
+}
+
+fn get(engine: &Engine, key: &[u8]) -> Option<Vec<u8>> {
+    engine.get(CfId::DEFAULT, key, <[u8]>::to_vec).unwrap()
+}
+
+/// Sealed indexes, and how many generations they lead to.
+fn indexes(engine: &Engine) -> (usize, usize) {
+    let view = engine.inner.view.load();
+    let sealed = &view.memtables[1..];
+    let generations = sealed.iter().map(|m| m.homes().len()).sum();
+    (sealed.len(), generations)
+}
+
+#[test]
+fn many_generations_have_few_indexes() {
+    let machine = Machine::new(PM);
+    let engine = open(&machine);
+    let mut most = 0;
+    for n in 0..1000u32 {
+        put(&engine, CfId::DEFAULT, &n.to_be_bytes(), &[7; 100]);
+        most = most.max(indexes(&engine).0);
+    }
+    let (_, generations) = indexes(&engine);
+    assert!(generations > 30, "{generations}");
+    // Each more than twice as large as all newer ones: 3^4 > 64.
+    assert!(most <= 5, "{most}");
+    let found = |engine: &Engine| {
+        for n in 0..1000u32 {
+            assert_eq!(get(engine, &n.to_be_bytes()), Some(vec![7; 100]));
+        }
+        engine.metrics()
+    };
+    let metrics = found(&engine);
+    assert!(metrics.hits.global_index > 500 && metrics.merges > 10);
+    assert_eq!(metrics.dram.overdrawn, 0);
+    assert_eq!(metrics.generations.len(), generations + 1);
+    // They come back by themselves, and are merged again.
+    let again = open(&machine.killed());
+    assert_eq!(indexes(&again).0, indexes(&again).1);
+    found(&again);
+    again.reclaim().unwrap();
+    assert!(indexes(&again).0 < 3, "{:?}", indexes(&again));
+    found(&again);
+    // And are flushed as if nothing had been.
+    assert_eq!(again.flush().unwrap(), generations + 1);
+    assert_eq!(again.metrics().generations.len(), 1);
+    assert_eq!(indexes(&again), (0, 0));
+    found(&again);
+}
+
+/// Merging is worth what reads are spared.
+#[test]
+fn only_what_is_read_is_merged() {
+    let machine = Machine::new(PM);
+    let mut options = options();
+    options.level0.merge_percent = 100;
+    let engine = Engine::open(machine.world(), Path::new("/db"), options).unwrap();
+    for n in 0..200u32 {
+        put(&engine, CfId::DEFAULT, &n.to_be_bytes(), &[7; 100]);
+    }
+    engine.reclaim().unwrap();
+    let (before, generations) = indexes(&engine);
+    assert!(before == generations && before > 3, "{before}");
+    assert_eq!(engine.metrics().asked, 0);
+    // As many reads as it takes, not one more.
+    let keys: u64 = {
+        let view = engine.inner.view.load();
+        view.memtables[1..].iter().map(|m| m.keys()).sum()
+    };
+    while engine.metrics().asked < keys {
+        engine.reclaim().unwrap();
+        assert_eq!(indexes(&engine), (before, generations));
+        get(&engine, b"\0\0\0\0");
+    }
+    engine.reclaim().unwrap();
+    assert_eq!(indexes(&engine), (1, generations));
+    let metrics = engine.metrics();
+    assert_eq!((metrics.merges, metrics.merged_keys), (1, keys));
+    // A cursor asks all, a read of what is active none.
+    let asked = metrics.asked;
+    get(&engine, &199u32.to_be_bytes());
+    engine
+        .cursor(Family::DEFAULT)
+        .unwrap()
+        .seek_to_first()
+        .unwrap();
+    assert_eq!(engine.metrics().asked, asked);
+}
+
+/// Reads alone bring the threads to it.
+#[test]
+fn readers_have_the_threads_merge() {
+    let world = World {
+        background: true,
+        ..Machine::new(PM).world()
+    };
+    let mut options = options();
+    options.level0.merge_percent = 100;
+    let engine = Engine::open(world, Path::new("/db"), options).unwrap();
+    for n in 0..200u32 {
+        put(&engine, CfId::DEFAULT, &n.to_be_bytes(), &[7; 100]);
+    }
+    while engine.metrics().merges == 0 {
+        assert_eq!(get(&engine, &0u32.to_be_bytes()), Some(vec![7; 100]));
+    }
+    engine.close().unwrap();
+}
+
+/// A flush that waits for its turn ends a merge, and takes its inputs as they were.
+#[test]
+fn a_merge_gives_way_to_a_flush() {
+    let machine = Machine::new(PM);
+    let mut options = options();
+    options.level0.merge_percent = 100_000;
+    let engine = Engine::open(machine.world(), Path::new("/db"), options).unwrap();
+    for n in 0..200u32 {
+        put(&engine, CfId::DEFAULT, &n.to_be_bytes(), &[7; 100]);
+    }
+    let inner = &engine.inner;
+    let before = indexes(&engine);
+    let choice = inner.chosen().expect("there is something to merge");
+    inner.merges.flushes.fetch_add(1, Ordering::Relaxed);
+    let mut locked = |promise: &mut dyn FnMut(&mut Writer)| promise(&mut lock(&inner.writer));
+    let merged = inner.merge_indexes(&choice.inputs, &mut locked);
+    assert!(merged.unwrap().is_none());
+    inner.merges.flushes.fetch_sub(1, Ordering::Relaxed);
+    // One that began before a flush, and ends behind it, is good for nothing.
+    let merging = inner
+        .merge_indexes(&choice.inputs, &mut locked)
+        .unwrap()
+        .unwrap();
+    assert_eq!(indexes(&engine), before);
+    engine.flush().unwrap();
+    assert!(!inner.install_index(&choice.inputs, merging.finish()));
+    assert_eq!(indexes(&engine), (0, 0));
+}
+
+/// Where much of what is to be flushed is dead, indexes are made anew instead.
+#[test]
+fn what_is_dead_is_not_flushed() {
+    let machine = Machine::new(PM);
+    let mut options = options();
+    options.flush.automatic = 1;
+    options.flush.pm_percent = 20;
+    let engine = Engine::open(machine.world(), Path::new("/db"), options).unwrap();
+    // Each generation has a key that nobody writes again, and so has its index in common with others, but
+    // for those whose keys are.
+    for n in 0..4000u32 {
+        let key = if n % 400 == 0 { n } else { n % 8 };
+        put(&engine, CfId::DEFAULT, &key.to_be_bytes(), &[7; 500]);
+    }
+    let metrics = engine.metrics();
+    assert_eq!(metrics.flushes, 0, "{metrics:?}");
+    assert!(metrics.merges > 10 && metrics.generations_dropped > 100);
+}
+
+#[test]
+fn with_immutables_each_generation_keeps_its_own() {
+    let mut options = options();
+    options.set("level0.shape", "immutables").unwrap();
+    let machine = Machine::new(PM);
+    let engine = Engine::open(machine.world(), Path::new("/db"), options).unwrap();
+    for n in 0..200u32 {
+        put(&engine, CfId::DEFAULT, &n.to_be_bytes(), &[7; 100]);
+    }
+    let (indexes, generations) = indexes(&engine);
+    assert!(indexes == generations && generations > 3);
+    assert_eq!(engine.metrics().merges, 0);
+}
+
+/// A value that is pinned holds its own generation, not those that it shares an index with.
+#[test]
+fn a_pinned_value_holds_one_generation() {
+    let machine = Machine::new(PM);
+    let engine = open(&machine);
+    put(&engine, CfId::DEFAULT, b"pinned", &[1; 2000]);
+    for n in 0..200u32 {
+        put(&engine, CfId::DEFAULT, &n.to_be_bytes(), &[7; 100]);
+    }
+    let (_, before) = indexes(&engine);
+    let pinned = engine.value(CfId::DEFAULT, b"pinned").unwrap().unwrap();
+    assert!(pinned.is_pinned());
+    let held = engine.metrics().generations;
+    assert_eq!(held.iter().filter(|g| g.pinned_bytes > 0).count(), 1);
+    assert!(before > 3 && held[0].pinned_bytes == 2000 && held[0].views == 1);
+    engine.flush().unwrap();
+    // All others wait for it: they were flushed after it (`flush`, invariant 4).
+    drop(pinned.clone());
+    put(&engine, CfId::DEFAULT, b"pinned", &[2; 100]);
+    assert_eq!(&*pinned, &[1; 2000]);
+    pinned.verify().unwrap();
+    drop(pinned);
+    engine.reclaim().unwrap();
+    assert_eq!(engine.metrics().generations.len(), 1);
+    assert_eq!(get(&engine, b"pinned"), Some(vec![2; 100]));
+}
+
+/// Where there is no DRAM there is no merge, and reads go on.
+#[test]
+fn without_dram_nothing_is_merged() {
+    let machine = Machine::new(PM);
+    let mut options = options();
+    options.level0.shape = 0;
+    options.dram = 1 << 20;
+    let engine = Engine::open(machine.world(), Path::new("/db"), options.clone()).unwrap();
+    let mut n = 0u32;
+    while engine.metrics().dram.used < 600 << 10 {
+        put(&engine, CfId::DEFAULT, &n.to_be_bytes(), b"value");
+        n += 1;
+    }
+    engine.close().unwrap();
+    options.level0.shape = 1;
+    let engine = Engine::open(machine.world(), Path::new("/db"), options).unwrap();
+    let before = indexes(&engine);
+    engine.reclaim().unwrap();
+    let metrics = engine.metrics();
+    assert_eq!((indexes(&engine), metrics.merges), (before, 0));
+    assert_eq!((metrics.dram.overdrawn, before.0), (0, before.1));
+    for n in 0..n {
+        assert_eq!(get(&engine, &n.to_be_bytes()), Some(b"value".to_vec()));
+    }
+}
+
+struct Run {
+    machine: Machine,
+    engine: Engine,
+    families: Vec<Family>,
+    model: Model,
+    snapshots: Vec<(Snapshot, Model)>,
+    cursors: Vec<(Cursor, u16, Model)>,
+    pinned: Vec<(crate::Value, Vec<u8>)>,
+}
+
+fn of(model: &Model, cf: u16) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let own = model.iter().filter(|((of, _), _)| *of == cf);
+    own.map(|((_, k), v)| (k.clone(), v.clone())).collect()
+}
+
+fn scanned(cursor: &mut Cursor, rng: &mut Rng) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut rows = Vec::new();
+    let backwards = rng.one_in(2);
+    let mut more = match backwards {
+        true => cursor.seek_to_last(),
+        false => cursor.seek_to_first(),
+    }
+    .unwrap();
+    while more {
+        rows.push((cursor.key().to_vec(), cursor.value().to_vec()));
+        more = match backwards {
+            true => cursor.prev(),
+            false => cursor.next(),
+        }
+        .unwrap();
+    }
+    if backwards {
+        rows.reverse();
+    }
+    rows
+}
+
+impl Run {
+    fn new() -> Run {
+        let machine = Machine::new(PM);
+        let engine = open(&machine);
+        let families = vec![
+            Family::DEFAULT,
+            engine.family("other", &CfOptions::default()).unwrap(),
+        ];
+        Run {
+            machine,
+            engine,
+            families,
+            model: Model::new(),
+            snapshots: Vec::new(),
+            cursors: Vec::new(),
+            pinned: Vec::new(),
+        }
+    }
+
+    fn check(&mut self, rng: &mut Rng) {
+        for family in &self.families {
+            for ((_, key), value) in self.model.iter().filter(|((cf, _), _)| *cf == family.id.0) {
+                let found = self.engine.get(family.id, key, <[u8]>::to_vec).unwrap();
+                assert_eq!(found.as_ref(), Some(value), "{key:?}");
+            }
+            let rows = scanned(&mut self.engine.cursor(*family).unwrap(), rng);
+            assert_eq!(rows, of(&self.model, family.id.0));
+        }
+        for (snapshot, model) in &self.snapshots {
+            for family in &self.families {
+                let rows = scanned(&mut snapshot.cursor(*family).unwrap(), rng);
+                assert_eq!(rows, of(model, family.id.0));
+                for (key, value) in rows {
+                    let found = snapshot.get(family.id, &key, <[u8]>::to_vec).unwrap();
+                    assert_eq!(found, Some(value));
+                }
+            }
+        }
+        for (cursor, cf, model) in &mut self.cursors {
+            assert_eq!(scanned(cursor, rng), of(model, *cf));
+        }
+        for (value, wanted) in &self.pinned {
+            value.verify().unwrap();
+            assert_eq!(&**value, wanted);
+        }
+    }
+
+    fn write(&mut self, rng: &mut Rng, n: u64) {
+        let cf = rng.pick(&self.families).id;
+        let key = vec![b'k', rng.next_u64().to_le_bytes()[0] % 40];
+        if rng.one_in(4) {
+            delete(&self.engine, cf, &key);
+            self.model.remove(&(cf.0, key));
+            return;
+        }
+        let most = if rng.one_in(10) { 2000 } else { 300 };
+        let len = 20 + rng.below(most);
+        let mut value = n.to_le_bytes().to_vec();
+        value.resize(len.max(8), 3);
+        put(&self.engine, cf, &key, &value);
+        self.model.insert((cf.0, key), value);
+    }
+
+    fn step(&mut self, rng: &mut Rng, n: u64) {
+        let machine = &self.machine;
+        match rng.below(100) {
+            0..3 => self
+                .snapshots
+                .push((self.engine.snapshot(), self.model.clone())),
+            3..6 => {
+                let family = *rng.pick(&self.families);
+                let mut cursor = self.engine.cursor(family).unwrap();
+                cursor.seek_to_first().unwrap();
+                self.cursors.push((cursor, family.id.0, self.model.clone()));
+            }
+            6..9 if !self.snapshots.is_empty() => {
+                self.snapshots.swap_remove(rng.below(self.snapshots.len()));
+            }
+            9..12 if !self.cursors.is_empty() => {
+                self.cursors.swap_remove(rng.below(self.cursors.len()));
+            }
+            12..16 => {
+                for ((cf, key), value) in &self.model {
+                    let found = self.engine.value(CfId(*cf), key).unwrap().unwrap();
+                    if found.is_pinned() && self.pinned.len() < 3 {
+                        self.pinned.push((found, value.clone()));
+                    }
+                }
+            }
+            16..18 => self.pinned.clear(),
+            18 => drop(self.engine.flush().unwrap()),
+            19..22 => drop(self.engine.reclaim().unwrap()),
+            22 if rng.one_in(3) => {
+                // A new process, after a crash or a close.
+                self.snapshots.clear();
+                self.cursors.clear();
+                self.pinned.clear();
+                match rng.one_in(2) {
+                    true => self.engine.close().unwrap(),
+                    false => self.machine = machine.killed(),
+                }
+                self.engine = open(&self.machine);
+            }
+            23..30 => self.check(rng),
+            _ => self.write(rng, n),
+        }
+    }
+}
+
+#[test]
+fn whatever_is_merged_reads_as_before() {
+    let (mut merges, mut most) = (0, 0);
+    for seed in seeds(0..20) {
+        let _replay = Replay("-p thermocline-engine whatever_is_merged", seed);
+        let mut rng = Rng::new(seed);
+        let mut run = Run::new();
+        for n in 0..600 {
+            run.step(&mut rng, n);
+            let view = run.engine.inner.view.load();
+            let homes = view.memtables.iter().map(|m| m.homes().len());
+            most = most.max(homes.max().unwrap_or(0));
+        }
+        run.check(&mut rng);
+        let metrics = run.engine.metrics();
+        merges += metrics.merges;
+        assert_eq!(metrics.dram.overdrawn, 0);
+    }
+    assert!(merges > 100 && most > 5, "{merges} merges, {most} in one");
+}
+
+#[test]
+#[should_panic(expected = "left == right")]
+fn a_merge_that_forgets_readers_is_found() {
+    let _planted =
+        thermocline_base::planted::plant(thermocline_base::planted::Bug::MergeForgetsReaders);
+    whatever_is_merged_reads_as_before();
+}
+
+/// Readers of all kinds beside a writer and the threads that merge, drop and flush.
+#[test]
+fn readers_beside_merges_miss_nothing() {
+    const COUNT: usize = 16;
+    const KEYS: u64 = COUNT as u64;
+    let world = World {
+        background: true,
+        ..Machine::new(PM).world()
+    };
+    let mut options = options();
+    options.memtable.bytes_max = 16 << 10;
+    let engine = Engine::open(world, Path::new("/db"), options).unwrap();
+    let value = |n: u64| [n.to_le_bytes(); 60].concat();
+    for key in 0..KEYS {
+        put(&engine, CfId::DEFAULT, &key.to_le_bytes(), &value(0));
+    }
+    let done = crate::sync::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let mut last = [0; COUNT];
+                while !done.load(Ordering::Relaxed) {
+                    let snapshot = engine.snapshot();
+                    for (key, last) in (0..KEYS).zip(&mut last) {
+                        let found = get(&engine, &key.to_le_bytes()).expect("never deleted");
+                        let n = u64::from_le_bytes(found[..8].try_into().unwrap());
+                        assert!(found == value(n) && n >= *last, "time goes forward");
+                        *last = n;
+                    }
+                    let family = Family::DEFAULT;
+                    let rows = |s: &Snapshot| {
+                        let mut cursor = s.cursor(family).unwrap();
+                        scanned(&mut cursor, &mut Rng::new(1))
+                    };
+                    let (once, again) = (rows(&snapshot), rows(&snapshot));
+                    assert!(once == again && once.len() == COUNT);
+                }
+            });
+        }
+        let mut n = 0u64;
+        while engine.metrics().merges < 40 {
+            n += 1;
+            // Some keys are written seldom, so that their generations live.
+            let key = if n.is_multiple_of(40) {
+                n / 40 % KEYS
+            } else {
+                n % 4
+            };
+            let mut batch = WriteBatch::new();
+            batch
+                .put(CfId::DEFAULT, &key.to_le_bytes(), &value(n))
+                .unwrap();
+            match engine.write(batch.iter(), Durability::Immediate) {
+                Ok(()) => {}
+                Err(thermocline_base::Error::OutOfSpace(_)) => std::thread::yield_now(),
+                Err(error) => panic!("{error}"),
+            }
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    engine.close().unwrap();
+}

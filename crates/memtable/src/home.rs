@@ -1,0 +1,318 @@
+//! Where the records of a generation lie, and who keeps them there.
+//!
+//! A [`Home`] knows the chains of one generation: how to read a record, and how to tell a sound one from a
+//! damaged one. Whoever may read the generation's records holds it: the memtable, whose index leads to
+//! all of them; each merged index that leads to some of them (`merge`); each value that is read in place. So
+//! the generation's persistent memory may be given back when nobody else holds its home, and nothing else
+//! needs to be asked.
+
+use std::sync::Arc;
+
+use thermocline_art::{KeySource, Leaf};
+use thermocline_base::sync::{AtomicU64, Ordering};
+use thermocline_base::{CfId, Error, Line, Result, SeqNo};
+use thermocline_pm::{LINE, PmOff, Region};
+
+use crate::chain::Chain;
+use crate::format::{RECORD_HEADER, RecordHeader, full_seqno, record_crc, seqno_low};
+use crate::table::RecordRef;
+
+/// The records of one generation. See the [module](self).
+#[derive(Debug)]
+pub struct Home {
+    generation: u64,
+    region: Region,
+    /// By base seqno, ascending. The first one's base is the lowest seqno of the generation.
+    chains: Vec<Chain>,
+    /// What a record with that seqno stores of it.
+    origin: u32,
+    /// Every write changes it, while every other one reads what is beside it.
+    filled: Line<Filled>,
+    /// Bytes of values that readers hold in place.
+    pinned: AtomicU64,
+}
+
+/// How much a generation holds.
+#[derive(Debug, Default)]
+struct Filled {
+    bytes: AtomicU64,
+    records: AtomicU64,
+}
+
+impl Home {
+    /// That of a generation whose records lie in `chains`, in order of their bases.
+    ///
+    /// # Panics
+    /// If there is no chain.
+    pub(crate) fn new(region: Region, generation: u64, chains: Vec<Chain>) -> Home {
+        assert!(!chains.is_empty(), "a generation begins with a chain");
+        let origin = match chains[0] {
+            Chain { staged: true, .. } => 1,
+            Chain { base, .. } => seqno_low(base),
+        };
+        Home {
+            generation,
+            region,
+            chains,
+            origin,
+            filled: Line::default(),
+            pinned: AtomicU64::new(0),
+        }
+    }
+
+    /// A staged chain is adopted: this is its number and its first seqno.
+    pub(crate) fn adopt(&mut self, generation: u64, base: SeqNo) {
+        self.generation = generation;
+        self.chains[0].base = base.0;
+    }
+
+    /// The seed of its first chain.
+    pub(crate) fn seed(&self) -> u64 {
+        self.chains[0].seed
+    }
+
+    /// The generation's number.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// The lowest seqno that it may hold.
+    pub fn base(&self) -> SeqNo {
+        SeqNo(self.chains[0].base)
+    }
+
+    /// Bytes of its items in persistent memory.
+    pub fn bytes(&self) -> u64 {
+        self.filled.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Records in it, older versions and tombstones included.
+    pub fn len(&self) -> u64 {
+        self.filled.records.load(Ordering::Relaxed)
+    }
+
+    /// Whether it has no records.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Counts an item of `bytes` bytes with `records` records. One thread at a time may call this: no
+    /// line is fetched for a locked instruction.
+    pub(crate) fn count_item(&self, bytes: u64, records: u64) {
+        let add = |to: &AtomicU64, n: u64| {
+            let before = to.load(Ordering::Relaxed);
+            to.store(before + n, Ordering::Relaxed);
+        };
+        add(&self.filled.bytes, bytes);
+        add(&self.filled.records, records);
+    }
+
+    /// As [`Home::count_item`], beside others.
+    pub(crate) fn count_item_beside(&self, bytes: u64, records: u64) {
+        self.filled.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.filled.records.fetch_add(records, Ordering::Relaxed);
+    }
+
+    /// The region that its records lie in.
+    pub fn region(&self) -> &Region {
+        &self.region
+    }
+
+    /// Counts `more` bytes of values that somebody holds in place, and `less` that nobody does any
+    /// more. Whoever holds one holds this too.
+    pub fn pinned(&self, more: u64, less: u64) {
+        self.pinned
+            .fetch_add(more.wrapping_sub(less), Ordering::Relaxed);
+    }
+
+    /// Bytes of values that readers hold in place.
+    pub fn pinned_bytes(&self) -> u64 {
+        self.pinned.load(Ordering::Relaxed)
+    }
+
+    fn seqno(&self, header: &RecordHeader) -> SeqNo {
+        SeqNo(full_seqno(
+            self.chains[0].base,
+            self.origin,
+            header.seqno_low,
+        ))
+    }
+
+    /// The record at `at`, which is one of this generation, with its checksum verified if `verify`.
+    ///
+    /// # Errors
+    /// [`Error::Corruption`] with region and offset.
+    pub fn record(&self, at: PmOff, verify: bool) -> Result<RecordRef<'_>> {
+        let header = header(&self.region, at)?;
+        let seqno = self.seqno(&header);
+        let bytes = self.region.bytes(at, header.len())?;
+        if verify {
+            self.verify(at, &header, seqno, bytes)?;
+        }
+        let kind = header
+            .kind()
+            .ok_or_else(|| bad(&self.region, at, "a record kind", "another number"))?;
+        let (key, value) = bytes[RECORD_HEADER..].split_at(usize::from(header.key_len));
+        Ok(RecordRef {
+            at,
+            seqno,
+            kind,
+            key,
+            value,
+        })
+    }
+
+    fn verify(&self, at: PmOff, header: &RecordHeader, seqno: SeqNo, bytes: &[u8]) -> Result<()> {
+        let after = self.chains.partition_point(|chain| chain.base <= seqno.0);
+        let seed = self.chains[after.saturating_sub(1)].seed;
+        let crc = record_crc(seed, at.0, bytes);
+        if crc != header.crc {
+            let (expected, got) = (format!("{crc:#010x}"), format!("{:#010x}", header.crc));
+            return Err(bad(&self.region, at, expected, got));
+        }
+        self.region.check_media()
+    }
+}
+
+/// A stretch of persistent memory with records of one generation only: a zone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub from: PmOff,
+    pub to: PmOff,
+    /// Which of the homes.
+    pub home: usize,
+}
+
+/// Reads the records that an index leads to. Its key source.
+#[derive(Debug)]
+pub(crate) struct Records {
+    region: Region,
+    homes: Homes,
+}
+
+#[derive(Debug)]
+enum Homes {
+    One(Arc<Home>),
+    Several {
+        /// By age, the oldest first.
+        homes: Vec<Arc<Home>>,
+        /// By place, ascending.
+        spans: Vec<Span>,
+    },
+}
+
+impl Records {
+    /// Those of one generation.
+    pub fn of(home: Home) -> Records {
+        Records {
+            region: home.region.clone(),
+            homes: Homes::One(Arc::new(home)),
+        }
+    }
+
+    /// Those of several generations, oldest first, which lie in `spans`.
+    pub fn of_several(region: Region, homes: Vec<Arc<Home>>, mut spans: Vec<Span>) -> Records {
+        spans.sort_unstable_by_key(|span| span.from);
+        Records {
+            region,
+            homes: Homes::Several { homes, spans },
+        }
+    }
+
+    pub fn region(&self) -> &Region {
+        &self.region
+    }
+
+    /// All homes, oldest first. There is one at least.
+    pub fn homes(&self) -> &[Arc<Home>] {
+        match &self.homes {
+            Homes::One(home) => std::slice::from_ref(home),
+            Homes::Several { homes, .. } => homes,
+        }
+    }
+
+    pub fn is_merged(&self) -> bool {
+        matches!(self.homes, Homes::Several { .. })
+    }
+
+    /// The one home, if nobody else knows it yet.
+    pub fn own_mut(&mut self) -> Option<&mut Home> {
+        match &mut self.homes {
+            Homes::One(home) => Arc::get_mut(home),
+            Homes::Several { .. } => None,
+        }
+    }
+
+    /// The home of the record at `at`.
+    #[inline]
+    pub fn home(&self, at: PmOff) -> Result<&Arc<Home>> {
+        let (homes, spans) = match &self.homes {
+            Homes::One(home) => return Ok(home),
+            Homes::Several { homes, spans } => (homes, spans),
+        };
+        let behind = spans.partition_point(|span| span.from <= at);
+        let span = behind.checked_sub(1).map(|i| spans[i]);
+        match span.filter(|span| at < span.to) {
+            Some(span) => Ok(&homes[span.home]),
+            None => {
+                let expected = "a zone of a generation that was merged";
+                Err(bad(&self.region, at, expected, "another place"))
+            }
+        }
+    }
+
+    /// The record at `at`, with its checksum verified if `verify`.
+    #[inline]
+    pub fn read(&self, at: PmOff, verify: bool) -> Result<RecordRef<'_>> {
+        self.home(at)?.record(at, verify)
+    }
+
+    /// The family of the record at `at`.
+    pub fn family(&self, at: PmOff) -> Result<CfId> {
+        Ok(CfId(header(&self.region, at)?.cf))
+    }
+
+    pub fn at(leaf: Leaf) -> PmOff {
+        PmOff(leaf.offset())
+    }
+}
+
+impl KeySource for Records {
+    fn key(&self, leaf: Leaf) -> Result<&[u8]> {
+        let at = Records::at(leaf);
+        let header = header(&self.region, at)?;
+        let bytes = self.region.bytes(at, header.head_len())?;
+        Ok(&bytes[RECORD_HEADER..])
+    }
+
+    fn prefetch(&self, leaf: Leaf) {
+        let at = Records::at(leaf);
+        // Behind an item's header a record begins near the end of a line: a small one spans three.
+        self.region.prefetch(at);
+        self.region.prefetch(at.plus(LINE));
+        self.region.prefetch(at.plus(2 * LINE));
+    }
+
+    fn check(&self, leaf: Leaf) -> Result<()> {
+        self.read(Records::at(leaf), true).map(drop)
+    }
+}
+
+fn header(region: &Region, at: PmOff) -> Result<RecordHeader> {
+    Ok(RecordHeader::decode(region.bytes(at, RECORD_HEADER)?))
+}
+
+#[cold]
+fn bad(region: &Region, at: PmOff, expected: impl ToString, got: impl ToString) -> Error {
+    let place = region.path().display().to_string();
+    // A page that is gone reads as zeros: name the cause, not the symptom.
+    region.check_media().err().unwrap_or_else(|| {
+        Error::corruption(
+            "a record's checksum does not match",
+            place,
+            at.0,
+            expected,
+            got,
+        )
+    })
+}

@@ -1,0 +1,290 @@
+//! In-memory compaction: the indexes of several sealed generations become one (design §7, LogFree §3.3).
+//!
+//! Reads ask every sealed generation. A *merged index* leads to the records of several of them, which stay
+//! where they are: only pointers move. To readers it is a memtable like any other.
+//!
+//! # How it is made
+//! Family by family, in the order of keys, some keys at a time: the versions of a key from all inputs, of
+//! which those are left out that nobody needs, go into a new index. When it is complete it takes the
+//! inputs' place in the view, and their DRAM is free when no reader has an older one.
+//!
+//! # Invariants
+//! 1. *It never changes.* Nobody sees it before it is complete, and nothing is put into it later. So readers
+//!    of an older view see exactly what they saw before, and a merge that fails, or finds that its
+//!    inputs have changed, leaves nothing behind.
+//! 2. *What is needed stays.* A version goes if the next newer one of the inputs is settled and no reader is
+//!    between them, if its generation was found dead, or with its family; `needed` says why nobody will ever
+//!    need it again. A version in a newer generation that is no input is not looked for, nor is a
+//!    tombstone left out because nothing lies below it: the record that it hides may be gone from the index,
+//!    but as long as its generation is named a crash brings it back.
+//! 3. *It holds what it leads to.* It holds the homes of the generations of which it has a version, and of no
+//!    others. So a generation that it has nothing of is dead, and its zones are free as soon as no older view
+//!    has it, whatever becomes of the others.
+//!
+//! # Range tombstones
+//! A merged index has none: generations that have range tombstones are no inputs, and keep their own index.
+//!
+//! # Not in place
+//! LogFree inserts the pointers of a memtable into one growing index, as readers look on. Here a merge makes
+//! a new index and drops the old. It costs moving a pointer several times: as often as what it is merged
+//! with is half as much as itself, which is about five times for the sixty-four generations that there can
+//! be. But keys that come in order go into warm nodes, while those of one memtable would each be a few cache
+//! misses in a large index. What it spares is what an index has to promise that changes under its readers:
+//! a reader of an old view would find pointers in it to generations that its view does not hold; a
+//! version that is trimmed may be in a reader's hand, so that zones had to wait for all guards; a key that is
+//! gone, or a tombstone that hides nothing any more, could not be taken out, since the tree does not remove;
+//! a merge that runs out of DRAM would leave half a generation behind, which a flush must not take for none.
+//! The price is DRAM: both are there while a merge lasts. Where there is not enough there is no merge.
+//!
+//! It lives here and not in `level0`: it is made of memtables and their records, which that crate does not see.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use thermocline_art::{Leaf, Version};
+use thermocline_base::budget::Account;
+use thermocline_base::planted::{Bug, active};
+use thermocline_base::{CfId, Kind, Result};
+use thermocline_halloc::Zone;
+
+use crate::home::{Home, Records, Span};
+use crate::needed::Readers;
+use crate::scan::ScanEntry;
+use crate::table::{Memtable, RecordRef};
+
+/// A merge under way.
+#[derive(Debug)]
+pub struct Merging {
+    /// Newest first.
+    inputs: Vec<Arc<Memtable>>,
+    merged: Memtable,
+    spans: Vec<Span>,
+    /// How many versions it has of each home.
+    versions: Vec<u64>,
+    families: Vec<CfId>,
+    /// The family at hand.
+    family: usize,
+    /// Where it goes on in that.
+    from: Bound<Vec<u8>>,
+}
+
+/// What a merge leaves out.
+#[derive(Clone, Copy)]
+pub struct Without<'a> {
+    /// What these do not need.
+    pub readers: Readers<'a>,
+    /// Whether a generation was found dead.
+    pub dead: &'a dyn Fn(u64) -> bool,
+}
+
+impl Merging {
+    /// Begins to merge sealed generations, newest first, with none missing between them. `zones` tells
+    /// which each of them owns; the memory of the index counts in `account`. `None` if there are none, or one
+    /// has range tombstones.
+    pub fn new(
+        inputs: Vec<Arc<Memtable>>,
+        zones: impl Fn(u64) -> Vec<Zone>,
+        account: &Arc<Account>,
+    ) -> Option<Merging> {
+        let region = inputs.first()?.region().clone();
+        if inputs.iter().any(|m| m.has_tombstones()) {
+            return None;
+        }
+        let oldest_first = inputs.iter().rev();
+        let homes: Vec<Arc<Home>> = oldest_first.flat_map(|m| m.homes()).cloned().collect();
+        let mut spans = Vec::new();
+        for (i, home) in homes.iter().enumerate() {
+            spans.extend(zones(home.generation()).iter().map(|zone| Span {
+                from: zone.data,
+                to: zone.end,
+                home: i,
+            }));
+        }
+        let mut families: Vec<CfId> = inputs.iter().flat_map(|m| m.families()).collect();
+        families.sort_unstable();
+        families.dedup();
+        let versions = vec![0; homes.len()];
+        let records = Records::of_several(region, homes, spans.clone());
+        Some(Merging {
+            inputs,
+            merged: Memtable::with_records(records).charged_to(account),
+            spans,
+            versions,
+            families,
+            family: 0,
+            from: Bound::Unbounded,
+        })
+    }
+
+    /// Most DRAM in bytes that the next step, with up to `keys` keys, may take, if at most `readers`
+    /// moments are read at.
+    pub fn bound(&self, keys: usize, readers: usize) -> u64 {
+        let Some(&cf) = self.families.get(self.family) else {
+            return 0;
+        };
+        self.merged.reserve_bound(cf, keys as u64, Some(readers))
+    }
+
+    /// Merges up to `limit` keys more. Returns whether there may be more.
+    ///
+    /// # Errors
+    /// [`thermocline_base::Error::Corruption`] of a record: all are verified, since their keys and seqnos
+    /// decide. [`thermocline_base::Error::OutOfSpace`] without memory.
+    pub fn step(&mut self, limit: usize, without: Without<'_>) -> Result<bool> {
+        let Some(&cf) = self.families.get(self.family) else {
+            return Ok(false);
+        };
+        let from = self.from.clone();
+        let from = from.as_ref().map(Vec::as_slice);
+        let sources = self.inputs.iter().map(|m| Source::new(m, cf, limit, from));
+        let mut sources = sources.collect::<Result<Vec<_>>>()?;
+        let mut found = Vec::new();
+        for _ in 0..limit {
+            let heads = sources.iter().filter_map(|source| source.head);
+            let Some(key) = heads.map(|record| record.key).min() else {
+                self.family += 1;
+                self.from = Bound::Unbounded;
+                return Ok(self.family < self.families.len());
+            };
+            found.clear();
+            for source in &mut sources {
+                while let Some(record) = source.head.filter(|record| record.key == key) {
+                    found.push((source.memtable.home_of(record.at)?, record));
+                    source.advance()?;
+                }
+            }
+            let kept = needed(cf, key, &found, without);
+            store(&self.merged, cf, key, &kept)?;
+            for (generation, _) in &kept {
+                let homes = self.merged.homes();
+                let home = homes.binary_search_by_key(generation, |home| home.generation());
+                self.versions[home.expect("it is of an input")] += 1;
+            }
+            self.from = Bound::Excluded(key.to_vec());
+        }
+        Ok(true)
+    }
+
+    /// The merged index, once a step has said that there is no more; `None` if there is nothing in it.
+    pub fn finish(mut self) -> Option<Memtable> {
+        let region = self.merged.region().clone();
+        let homes = self.merged.homes().iter().zip(&self.versions).enumerate();
+        let kept = homes.filter(|(_, (_, versions))| **versions > 0);
+        let (numbers, homes): (Vec<usize>, Vec<Arc<Home>>) =
+            kept.map(|(i, (home, _))| (i, home.clone())).unzip();
+        if homes.is_empty() {
+            return None;
+        }
+        let span = |span: &Span| {
+            let home = numbers.binary_search(&span.home).ok()?;
+            Some(Span { home, ..*span })
+        };
+        let spans = self.spans.iter().filter_map(span).collect();
+        let records = Records::of_several(region, homes, spans);
+        self.merged.lead_to(records);
+        self.merged.seal();
+        Some(self.merged)
+    }
+}
+
+/// Of the versions of a key, newest first, those that are needed, with their generations.
+fn needed(
+    cf: CfId,
+    key: &[u8],
+    found: &[(&Arc<Home>, RecordRef<'_>)],
+    without: Without<'_>,
+) -> Vec<(u64, Version)> {
+    if !(without.readers.exists)(cf, key) {
+        return Vec::new();
+    }
+    let mut newer = None;
+    let mut kept = Vec::with_capacity(found.len());
+    for (home, record) in found {
+        let next = newer.replace(record.seqno);
+        let readers = without.readers;
+        let read = next.is_none_or(|next| {
+            readers.need(record.seqno, next) && !active(Bug::MergeForgetsReaders)
+        });
+        let forgotten = record.kind == Kind::Delete && active(Bug::MergeDropsDeletes);
+        if read && !forgotten && !(without.dead)(home.generation()) {
+            let leaf = Leaf::of(key, record.at.0);
+            let seqno = record.seqno;
+            kept.push((home.generation(), Version { seqno, leaf }));
+        }
+    }
+    kept
+}
+
+fn store(merged: &Memtable, cf: CfId, key: &[u8], kept: &[(u64, Version)]) -> Result<()> {
+    if kept.is_empty() {
+        return Ok(());
+    }
+    let versions: Vec<Version> = kept.iter().map(|(_, version)| *version).collect();
+    let tree = merged.tree_or_new(cf);
+    let guard = tree.pin();
+    let entry = tree.entry_with(&versions)?;
+    tree.update(&guard, key, merged.records(), |present| {
+        assert!(present.is_none(), "each key comes once");
+        Ok(Some(entry))
+    })?;
+    Ok(())
+}
+
+/// The versions of one input in one family, from some key on.
+struct Source<'a> {
+    memtable: &'a Memtable,
+    cf: CfId,
+    limit: usize,
+    chunk: Vec<ScanEntry>,
+    at: usize,
+    /// Whether there may be more behind the chunk.
+    more: bool,
+    head: Option<RecordRef<'a>>,
+}
+
+impl<'a> Source<'a> {
+    fn new(
+        memtable: &'a Memtable,
+        cf: CfId,
+        limit: usize,
+        from: Bound<&[u8]>,
+    ) -> Result<Source<'a>> {
+        let mut source = Source {
+            memtable,
+            cf,
+            limit,
+            chunk: Vec::new(),
+            at: 0,
+            more: true,
+            head: None,
+        };
+        source.find(from)?;
+        Ok(source)
+    }
+
+    fn advance(&mut self) -> Result<()> {
+        let last = self.head.take().map(|record| record.key);
+        self.at += 1;
+        self.find(last.map_or(Bound::Unbounded, Bound::Excluded))
+    }
+
+    /// Reads the record at hand; where the chunk has ended, of the next one, which begins at `from`.
+    fn find(&mut self, from: Bound<&[u8]>) -> Result<()> {
+        if self.at == self.chunk.len() && self.more {
+            self.chunk.clear();
+            self.at = 0;
+            let (cf, limit) = (self.cf, self.limit);
+            self.more = self
+                .memtable
+                .scan_versions(cf, from, limit, &mut self.chunk)?;
+        }
+        self.head = match self.chunk.get(self.at) {
+            Some(entry) => Some(self.memtable.record(entry.at, true)?),
+            None => None,
+        };
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

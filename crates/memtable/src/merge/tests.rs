@@ -1,0 +1,401 @@
+//! What a merged index shows, holds and leaves out, against everything that was written.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use thermocline_base::budget::Budget;
+use thermocline_base::planted::plant;
+use thermocline_base::sync::AtomicU64;
+use thermocline_base::{ErrorKind, Kind, SeqNo};
+use thermocline_halloc::Space;
+use thermocline_testkit::{Replay, Rng, seeds};
+
+use super::*;
+use crate::fixture::{self, Registered, Row, generation_and_zones};
+use crate::{Checked, Direction, Lookup, Neighbours, Position};
+
+type Zones = BTreeMap<u64, Vec<Zone>>;
+
+/// A key of a family.
+type Key = (u16, Vec<u8>);
+
+/// A version: seqno, generation, whether it is a put.
+type Written = (u64, u64, bool);
+
+/// What a reader sees of a key: a seqno, and whether that is a put.
+type Seen = (u64, bool);
+
+fn account() -> Arc<Account> {
+    Account::new(Budget::new(u64::MAX), u64::MAX)
+}
+
+/// What nobody needs, of everything that is settled.
+fn without<'a>(registered: &'a Registered, dead: &'a dyn Fn(u64) -> bool) -> Without<'a> {
+    let readers = Readers {
+        settled: SeqNo::MAX,
+        moments: registered,
+        exists: &|_, _| true,
+    };
+    Without { readers, dead }
+}
+
+fn nobody(_: u64) -> bool {
+    false
+}
+
+fn merge_with(
+    inputs: &[Arc<Memtable>],
+    zones: &Zones,
+    limit: usize,
+    without: Without<'_>,
+) -> Result<Option<Memtable>> {
+    let of = |id| zones[&id].clone();
+    let mut merging = Merging::new(inputs.to_vec(), of, &account()).unwrap();
+    while merging.step(limit, without)? {}
+    Ok(merging.finish())
+}
+
+/// A generation of the model: all versions that were written into it.
+struct Run {
+    space: Arc<Space>,
+    /// Newest first.
+    view: Vec<Arc<Memtable>>,
+    zones: Zones,
+    /// All versions of each key, ascending.
+    written: BTreeMap<Key, Vec<Written>>,
+    seqno: u64,
+    generations: u64,
+    deletes: bool,
+}
+
+impl Run {
+    fn new() -> Run {
+        Run {
+            space: fixture::space(16 << 20, 256 << 10),
+            view: Vec::new(),
+            zones: Zones::new(),
+            written: BTreeMap::new(),
+            seqno: 0,
+            generations: 0,
+            deletes: true,
+        }
+    }
+
+    fn add(&mut self, rng: &mut Rng, readers: &[u64]) {
+        self.generations += 1;
+        let keys: [&[u8]; 8] = [b"", b"a", b"ab", b"abc", b"b", b"ba", b"c", b"zz"];
+        let mut rows: Vec<Row<'_>> = Vec::new();
+        for _ in 0..1 + rng.below(20) {
+            self.seqno += 1;
+            let cf = [0u16, 1, 300][rng.below(3)];
+            let (key, put) = (*rng.pick(&keys), !self.deletes || !rng.one_in(3));
+            rows.push((cf, key, self.seqno, put));
+            let written = self.written.entry((cf, key.to_vec())).or_default();
+            written.push((self.seqno, self.generations, put));
+        }
+        let (memtable, zones) = generation_and_zones(&self.space, self.generations, &rows, readers);
+        memtable.seal();
+        self.zones.insert(self.generations, zones);
+        self.view.insert(0, Arc::new(memtable));
+    }
+
+    /// What a reader at `seqno` sees.
+    fn at(&self, seqno: u64) -> BTreeMap<Key, Seen> {
+        let seen = self.written.iter().filter_map(|(key, all)| {
+            let last = all.iter().rfind(|(s, ..)| *s <= seqno)?;
+            Some((key.clone(), (last.0, last.2)))
+        });
+        seen.collect()
+    }
+
+    /// The same through the indexes, by gets and by scans.
+    fn check(&self, seqno: u64) {
+        let model = self.at(seqno);
+        let visible = AtomicU64::new(seqno);
+        for (cf, key) in self.written.keys() {
+            let mut found = self.view.iter().filter_map(|m| {
+                let latest = seqno == self.seqno;
+                let found = match latest {
+                    true => m.get_latest(CfId(*cf), key, &visible, true),
+                    false => m.get(CfId(*cf), key, SeqNo(seqno), true),
+                };
+                match found.unwrap() {
+                    Lookup::Record(record) => Some((record.seqno.0, record.kind == Kind::Put)),
+                    _ => None,
+                }
+            });
+            let wanted = model.get(&(*cf, key.clone()));
+            assert_eq!(found.next().as_ref(), wanted, "{cf} {key:?} at {seqno}");
+        }
+        let mut scanned = BTreeMap::new();
+        for memtable in &self.view {
+            for cf in memtable.families() {
+                for entry in scan(memtable, cf, seqno) {
+                    scanned.entry(entry.0).or_insert(entry.1);
+                }
+            }
+        }
+        assert_eq!(scanned, model, "at {seqno}");
+    }
+}
+
+/// What a scan of one index shows, each key once and in order.
+fn scan(memtable: &Memtable, cf: CfId, seqno: u64) -> Vec<(Key, Seen)> {
+    let mut out = Vec::new();
+    let (direction, from) = (Direction::Forward, Bound::Unbounded);
+    let more = memtable.scan(cf, from, direction, SeqNo(seqno), 1000, &mut out);
+    assert!(!more.unwrap());
+    let records = out.iter().map(|e| memtable.record(e.at, true).unwrap());
+    let visible = records.filter(|record| record.seqno.0 <= seqno);
+    let rows: Vec<_> = visible
+        .map(|r| ((cf.0, r.key.to_vec()), (r.seqno.0, r.kind == Kind::Put)))
+        .collect();
+    assert!(rows.is_sorted_by(|a, b| a.0 < b.0));
+    rows
+}
+
+/// Generations come, any run of neighbours is merged, merged again, in steps of any size; readers come
+/// and go. Each sees what it saw.
+#[test]
+fn merged_indexes_show_what_their_generations_did() {
+    let mut merges = 0;
+    for seed in seeds(0..60) {
+        let _replay = Replay("-p thermocline-memtable merged_indexes_show", seed);
+        let mut rng = Rng::new(seed);
+        let mut run = Run::new();
+        let mut readers: Vec<u64> = Vec::new();
+        for _ in 0..40 {
+            match rng.below(10) {
+                0..4 => {
+                    if rng.one_in(2) {
+                        readers.push(run.seqno);
+                    }
+                    run.add(&mut rng, &readers);
+                }
+                4 if !readers.is_empty() => {
+                    readers.remove(rng.below(readers.len()));
+                }
+                _ if run.view.len() > 1 => {
+                    let from = rng.below(run.view.len());
+                    let to = from + 1 + rng.below(run.view.len() - from);
+                    merge_some(&mut run, from..to, &readers, 1 + rng.below(9));
+                    merges += 1;
+                }
+                _ => {}
+            }
+            readers.iter().for_each(|&reader| run.check(reader));
+            run.check(run.seqno);
+        }
+    }
+    assert!(merges > 100);
+}
+
+fn merge_some(run: &mut Run, range: std::ops::Range<usize>, readers: &[u64], limit: usize) {
+    let inputs = &run.view[range.clone()];
+    let registered = Registered(readers.iter().map(|&r| SeqNo(r)).collect());
+    let merged = merge_with(inputs, &run.zones, limit, without(&registered, &nobody));
+    let merged = merged.unwrap();
+    // It holds the homes of what it leads to, and no others.
+    let mut ours = BTreeMap::<u64, u64>::new();
+    for home in inputs.iter().flat_map(|m| m.homes()) {
+        ours.insert(home.generation(), 0);
+    }
+    for all in run.written.values() {
+        let versions: Vec<_> = all
+            .iter()
+            .filter(|(_, generation, _)| ours.contains_key(generation))
+            .collect();
+        for (i, (seqno, generation, _)) in versions.iter().enumerate() {
+            let next = versions.get(i + 1).map(|next| next.0);
+            let read = |next| readers.iter().any(|r| (*seqno..next).contains(r));
+            if next.is_none_or(read) {
+                *ours.entry(*generation).or_default() += 1;
+            }
+        }
+    }
+    let wanted: Vec<u64> = ours
+        .iter()
+        .filter(|(_, n)| **n > 0)
+        .map(|(g, _)| *g)
+        .collect();
+    let homes = merged.iter().flat_map(|m| m.homes());
+    let homes: Vec<u64> = homes.map(|home| home.generation()).collect();
+    assert_eq!(homes, wanted);
+    let merged = merged.map(|merged| {
+        assert!(merged.is_merged() && merged.is_sealed());
+        assert_eq!(Some(&merged.generation()), wanted.last());
+        Arc::new(merged)
+    });
+    run.view.splice(range, merged);
+}
+
+#[test]
+#[should_panic(expected = "at ")]
+fn a_merge_that_forgets_readers_is_found() {
+    let _planted = plant(Bug::MergeForgetsReaders);
+    merged_indexes_show_what_their_generations_did();
+}
+
+/// A home has one holder more for each index that leads to one of its records, and no other.
+#[test]
+fn a_home_is_held_by_the_indexes_that_lead_to_it() {
+    let space = fixture::space(1 << 20, 256 << 10);
+    let mut zones = Zones::new();
+    let mut generation = |id, rows: &[Row<'_>]| {
+        let (memtable, owned) = generation_and_zones(&space, id, rows, &[]);
+        zones.insert(id, owned);
+        Arc::new(memtable)
+    };
+    let one = generation(1, &[(0, b"k", 1, true), (0, b"l", 2, true)]);
+    let two = generation(
+        2,
+        &[(0, b"k", 3, true), (0, b"l", 4, true), (7, b"m", 5, true)],
+    );
+    let homes = [one.homes()[0].clone(), two.homes()[0].clone()];
+    let held = || homes.each_ref().map(|home| Arc::strong_count(home) - 1);
+    let free = Registered(vec![]);
+    let reader = Registered(vec![SeqNo(1)]);
+    let inputs = [two, one];
+    let both = merge_with(&inputs, &zones, 1, without(&reader, &nobody));
+    let both = Arc::new(both.unwrap().unwrap());
+    assert_eq!(held(), [2, 2]);
+    let newer = merge_with(&inputs, &zones, 100, without(&free, &nobody));
+    let newer = newer.unwrap().unwrap();
+    assert_eq!(held(), [2, 3]);
+    assert_eq!((newer.keys(), both.keys()), (3, 3));
+    drop(inputs);
+    assert_eq!(held(), [1, 2]);
+    // What was found dead is left out, and what is not gets another index.
+    let dead = |id| id == 2;
+    let old = merge_with(
+        std::slice::from_ref(&both),
+        &zones,
+        1,
+        without(&reader, &dead),
+    );
+    let old = old.unwrap().unwrap();
+    assert_eq!((old.keys(), old.generation()), (1, 1));
+    drop((both, newer));
+    assert_eq!(held(), [1, 0]);
+    let dead = |id| id == 1;
+    let nothing = merge_with(&[Arc::new(old)], &zones, 1, without(&reader, &dead));
+    assert!(nothing.unwrap().is_none());
+    assert_eq!(held(), [0, 0]);
+}
+
+/// Each generation of a merged index is needed as long as it was by itself; no longer, unless a reader
+/// keeps a tombstone that hides nothing.
+#[test]
+fn a_generation_is_needed_in_a_merged_index_as_it_was_alone() {
+    let mut found = BTreeSet::new();
+    for seed in seeds(0..60) {
+        let _replay = Replay("-p thermocline-memtable a_generation_is_needed_in", seed);
+        let mut rng = Rng::new(seed);
+        let mut run = Run::new();
+        run.deletes = rng.one_in(2);
+        let mut readers: Vec<u64> = Vec::new();
+        for _ in 0..2 + rng.below(4) {
+            if rng.one_in(3) {
+                readers.push(run.seqno);
+            }
+            run.add(&mut rng, &readers);
+        }
+        let single = run.view.clone();
+        let to = 1 + rng.below(run.view.len() - 1);
+        merge_some(&mut run, to - 1..single.len(), &readers, 5);
+        readers.retain(|_| rng.one_in(2));
+        let registered = Registered(readers.iter().map(|&r| SeqNo(r)).collect());
+        let readers = without(&registered, &nobody).readers;
+        for (i, alone) in single.iter().enumerate() {
+            let id = alone.generation();
+            let in_view = |m: &&Arc<Memtable>| m.homes().iter().any(|h| h.generation() == id);
+            let Some(at) = run.view.iter().position(|m| in_view(&m)) else {
+                continue;
+            };
+            let is_oldest = i + 1 == single.len();
+            let newer = |view: &[Arc<Memtable>], at: usize, limit| {
+                let newer: Vec<&Memtable> = view[..at].iter().rev().map(|m| &**m).collect();
+                let mut from = Position::default();
+                loop {
+                    let around = Neighbours {
+                        newer: &newer,
+                        is_oldest,
+                    };
+                    let memtable = &view[at];
+                    match memtable.check_needed_of(id, &from, limit, readers, around) {
+                        Ok(Checked::SoFar(at)) => from = at,
+                        other => break other.unwrap() != Checked::Nothing,
+                    }
+                }
+            };
+            let merged = newer(&run.view, at, 1 + rng.below(5));
+            let alone = newer(&single, i, 100);
+            let same = merged == alone || run.deletes && merged;
+            assert!(same, "generation {id}: {merged}, alone {alone}");
+            found.insert((merged, run.view[at].is_merged()));
+        }
+    }
+    assert_eq!(found.len(), 4, "{found:?}");
+}
+
+#[test]
+fn families_that_are_gone_are_left_out() {
+    let space = fixture::space(1 << 20, 256 << 10);
+    let rows: &[Row<'_>] = &[(1, b"k", 1, true), (2, b"k", 2, true)];
+    let (one, owned) = generation_and_zones(&space, 1, rows, &[]);
+    let zones = Zones::from([(1, owned)]);
+    let free = Registered(vec![]);
+    let mut without = without(&free, &nobody);
+    without.readers.exists = &|cf, _| cf != CfId(1);
+    let merged = merge_with(&[Arc::new(one)], &zones, 10, without).unwrap();
+    let families: Vec<CfId> = merged.unwrap().families().collect();
+    assert_eq!(families, [CfId(2)]);
+}
+
+#[test]
+fn a_record_that_has_rotted_ends_the_merge() {
+    let space = fixture::space(1 << 20, 256 << 10);
+    let rows: &[Row<'_>] = &[(0, b"key", 1, true), (0, b"kez", 2, true)];
+    let (one, owned) = generation_and_zones(&space, 1, rows, &[]);
+    let zones = Zones::from([(1, owned)]);
+    let mut entries = Vec::new();
+    one.scan_versions(CfId(0), Bound::Unbounded, 10, &mut entries)
+        .unwrap();
+    let at = entries[1].at;
+    space.region().write(at.plus(4), &[1, 0, 0, 0]);
+    let free = Registered(vec![]);
+    let merged = merge_with(&[Arc::new(one)], &zones, 10, without(&free, &nobody));
+    assert_eq!(merged.unwrap_err().kind(), ErrorKind::Corruption);
+}
+
+/// What is promised for a step is enough for it.
+#[test]
+fn a_step_takes_no_more_than_its_bound() {
+    for seed in seeds(0..10) {
+        let _replay = Replay("-p thermocline-memtable a_step_takes_no_more", seed);
+        let mut rng = Rng::new(seed);
+        let mut run = Run::new();
+        let mut readers = Vec::new();
+        for _ in 0..8 {
+            run.add(&mut rng, &readers);
+            readers.push(run.seqno - rng.below(3) as u64);
+            readers.sort_unstable();
+        }
+        let registered = Registered(readers.iter().map(|&r| SeqNo(r)).collect());
+        let account = account();
+        account.opened();
+        let of = |id| run.zones[&id].clone();
+        let mut merging = Merging::new(run.view.clone(), of, &account).unwrap();
+        loop {
+            let limit = 1 + rng.below(20);
+            let need = account.used() + merging.bound(limit, readers.len() + 1);
+            let promised = account.promise(need, thermocline_base::budget::Spare::Keep);
+            promised.unwrap();
+            if !merging.step(limit, without(&registered, &nobody)).unwrap() {
+                break;
+            }
+        }
+        let used = merging.finish().map_or(0, |merged| merged.index_bytes());
+        assert_eq!(account.overdrawn(), 0);
+        assert!(used > 0);
+    }
+}
