@@ -107,6 +107,10 @@ pub struct Metrics {
     pub stalls: Vec<StallMetrics>,
     /// Where point reads found their keys.
     pub hits: Hits,
+    /// How often indexes of sealed generations were merged.
+    pub index_merges: u64,
+    /// Keys that this moved.
+    pub index_keys_merged: u64,
     /// What the last open had to do.
     pub recovery: RecoveryMetrics,
     /// Every option with its effective value, as text that `--set` reads.
@@ -318,10 +322,13 @@ impl Metrics {
             runtime: m.runtime,
             hits: Hits {
                 memtable: m.hits.memtable,
+                global_index: m.hits.global_index,
                 block_cache: m.hits.block_cache,
                 ssd: m.hits.ssd,
                 ..Hits::default()
             },
+            index_merges: m.merges,
+            index_keys_merged: m.merged_keys,
             recovery: RecoveryMetrics {
                 records: m.recovery.records,
                 chains: m.recovery.chains,

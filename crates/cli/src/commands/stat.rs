@@ -208,13 +208,24 @@ fn tiers(m: &Metrics, families: &[String]) -> Vec<(&'static str, String)> {
             ),
         ));
     }
-    let found = m.hits.memtable + m.hits.block_cache + m.hits.ssd;
+    if m.index_merges > 0 {
+        rows.push((
+            "indexes merged",
+            format!(
+                "{}, {} moved",
+                count(m.index_merges, "time"),
+                count(m.index_keys_merged, "key")
+            ),
+        ));
+    }
+    let found = m.hits.memtable + m.hits.global_index + m.hits.block_cache + m.hits.ssd;
     if found > 0 {
         rows.push((
             "reads found in",
             format!(
-                "memtables {}, cached blocks {}, the SSD {}",
+                "memtables {}, the global index {}, cached blocks {}, the SSD {}",
                 grouped(m.hits.memtable),
+                grouped(m.hits.global_index),
                 grouped(m.hits.block_cache),
                 grouped(m.hits.ssd)
             ),
@@ -332,6 +343,8 @@ fn as_json(m: &Metrics, families: &[String]) -> Value {
     document["wal_bytes_written"] = m.wal_bytes_written.into();
     document["dram_records_bytes"] = m.dram_records_bytes.into();
     document["tables_open"] = m.tables_open.into();
+    document["index_merges"] = m.index_merges.into();
+    document["index_keys_merged"] = m.index_keys_merged.into();
     document["levels"] = levels_as_json(m);
     document["block_cache"] = json!({
         "hits": m.block_cache.hits,

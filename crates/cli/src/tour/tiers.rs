@@ -61,11 +61,11 @@ pub(super) fn tell(story: &mut Story<'_>, cities: &[City], options: &Options) ->
          in blocks of tables that were cached in DRAM, {} in blocks read from the SSD.",
         grouped(GETS.min(cities.len()) as u64),
         seconds(time),
-        grouped(hits.memtable),
+        grouped(hits.memtable + hits.global_index),
         grouped(hits.block_cache),
         grouped(hits.ssd)
     ))?;
-    if hits.memtable == 0 || hits.block_cache + hits.ssd == 0 {
+    if hits.memtable + hits.global_index == 0 || hits.block_cache + hits.ssd == 0 {
         return Err(Failure::Failed(
             "the tour's small store did not spread over its tiers".to_string(),
         ));
@@ -78,6 +78,7 @@ pub(super) fn tell(story: &mut Story<'_>, cities: &[City], options: &Options) ->
         bytes,
     );
     story.value("tiers_hits_memtable", hits.memtable);
+    story.value("tiers_hits_global_index", hits.global_index);
     story.value("tiers_hits_block_cache", hits.block_cache);
     story.value("tiers_hits_ssd", hits.ssd);
     db.close()?;
@@ -164,6 +165,7 @@ fn read(db: &Db, cities: &[City]) -> Outcome<(thermocline::Hits, Duration)> {
     let after = db.metrics().hits;
     let hits = thermocline::Hits {
         memtable: after.memtable - before.memtable,
+        global_index: after.global_index - before.global_index,
         block_cache: after.block_cache - before.block_cache,
         ssd: after.ssd - before.ssd,
         ..after

@@ -82,6 +82,8 @@ fn options(rng: &mut Rng) -> Options {
     options.read.readahead = *rng.pick(&[1, 2, 3, 64, 4096]);
     options.read.verify_checksums = rng.below(2) as u64;
     options.manifest.bytes_max = *rng.pick(&[512, 1 << 20]);
+    options.level0.shape = rng.below(3) as u64;
+    options.level0.merge_percent = *rng.pick(&[0, 0, 100]);
     options
 }
 
