@@ -62,6 +62,7 @@ impl Place {
         options.pm_region.part_bytes_first = 256 << 10;
         options.memtable.bytes_max = 1 << rng.gen_range(9..13);
         options.memtable.replay_threads = 1; // threads of a scope are the system's
+        options.level0.merge_percent = [0, 0, 100][rng.gen_range(0..3)];
         options.commit.buckets = rng.gen_range(1..3);
         options.commit.ring_slots = rng.gen_range(1..4);
         options.commit.buffered_bytes = 1 << rng.gen_range(8..12);

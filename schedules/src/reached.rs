@@ -13,6 +13,8 @@ pub struct Reached {
     pub sealed: AtomicU64,
     /// Generations that were dropped.
     pub dropped: AtomicU64,
+    /// Flushes.
+    pub flushed: AtomicU64,
     /// Worlds that ended and were recovered from.
     pub crashes: AtomicU64,
     /// Recoveries that cut off an unfinished end, or found records to keep.
@@ -32,6 +34,7 @@ impl Reached {
         match event {
             Event::GenerationSealed { .. } => Reached::count(&self.sealed),
             Event::GenerationDropped { .. } => Reached::count(&self.dropped),
+            Event::FlushFinished { error: None, .. } => Reached::count(&self.flushed),
             Event::Opened {
                 records,
                 cut_records,
@@ -43,12 +46,13 @@ impl Reached {
     }
 
     /// All counts, with their names.
-    pub fn all(&self) -> [(&'static str, u64); 6] {
+    pub fn all(&self) -> [(&'static str, u64); 7] {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         [
             ("executions", get(&self.executions)),
             ("generations sealed", get(&self.sealed)),
             ("generations dropped", get(&self.dropped)),
+            ("flushes", get(&self.flushed)),
             ("crashes", get(&self.crashes)),
             ("crashes that left records", get(&self.kept_or_cut)),
             ("snapshots looked at again", get(&self.looked_again)),

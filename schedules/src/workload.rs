@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use shuttle::rand::{Rng, thread_rng};
+use thermocline_base::ErrorKind;
 use thermocline_base::sync::thread;
 use thermocline_engine::{Durability, Snapshot};
 
@@ -156,13 +157,19 @@ impl Store {
     fn do_chores(&self) {
         let engine = &self.open.engine;
         for _ in 0..CHORES {
-            match thread_rng().gen_range(0..5u8) {
+            match thread_rng().gen_range(0..6u8) {
                 0 => engine.work_ahead().unwrap(),
                 1 => engine.cover_idle().unwrap(),
                 2 => {
                     engine.reclaim().unwrap();
                 }
                 3 => self.open.let_time_pass(),
+                4 => {
+                    // What is in flight is not flushed.
+                    if let Err(error) = engine.flush() {
+                        assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
+                    }
+                }
                 _ => {
                     let visible = self.oracle.visible();
                     engine.sync().unwrap();
