@@ -18,6 +18,9 @@ const WRITES: u64 = 4;
 /// Snapshots that a reader takes.
 const LOOKS: usize = 3;
 
+/// Keys that a reader gets outside of snapshots before each.
+const GETS: usize = 8;
+
 /// What somebody does who has an eye on the store.
 const CHORES: usize = 4;
 
@@ -138,8 +141,11 @@ impl Store {
     fn read(&self) {
         let mut held: Option<(Snapshot, Seen)> = None;
         for _ in 0..LOOKS {
-            let (writer, family) = (thread_rng().gen_range(0..WRITERS), self.open.families[0]);
-            check_third(&self.open.engine, family, writer);
+            // Only between the steps of a `get` can a whole batch come and be missed in part.
+            for _ in 0..GETS {
+                let writer = thread_rng().gen_range(0..WRITERS);
+                check_third(&self.open.engine, self.open.families[0], writer);
+            }
             let (snapshot, seen) = self.look("a reader");
             self.oracle.saw(snapshot.seqno().0, &seen);
             if let Some((older, before)) = &held {
