@@ -303,7 +303,7 @@ option_group! {
         /// other and do not overlap are one run.
         level0_tables: Count = 4, 1 => 1024;
         /// Bytes that the level into which level 0 is compacted may have, and bytes in level 0 from
-        /// which on that is compacted. 0 derives it: `level0_tables` generations, at least four
+        /// which on that is compacted. 0 derives it: what `level0_tables` flushes write, at least four
         /// tables.
         base_bytes: Bytes = 0, 0 => 1 << 50;
         /// How much larger each level may be than the one above it.
@@ -779,7 +779,13 @@ impl Options {
     pub fn base_bytes(&self) -> u64 {
         match self.compaction.base_bytes {
             0 => {
-                let level0 = self.memtable_bytes() * self.compaction.level0_tables;
+                // A flush takes all sealed generations together.
+                let flush = match self.flush.automatic {
+                    0 => self.memtable_bytes(),
+                    _ if self.level0.shape() == Shape::Ssd => self.memtable_bytes(),
+                    _ => (self.pm / 100 * self.flush.pm_percent).max(self.memtable_bytes()),
+                };
+                let level0 = flush.saturating_mul(self.compaction.level0_tables);
                 level0.max(4 * self.table_bytes())
             }
             bytes => bytes,

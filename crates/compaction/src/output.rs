@@ -7,8 +7,8 @@
 //! 2. **Bounds are kept.** No table reaches over a bound: what lies from it on is in another table.
 //! 3. **Deterministic.** Where it is cut depends on keys, sizes and options alone, not on who asks
 //!    or when.
-//! 4. **Bounded.** A table has at most the target's bytes and the versions of one key more, range
-//!    tombstones apart. And it overlaps at most the limit's bytes of grandparents, or one of them,
+//! 4. **Bounded.** A table has at most the target's bytes, or half as many more where it waits for a
+//!    preferred cut, and the versions of one key more, range tombstones apart. And it overlaps at most the limit's bytes of grandparents, or one of them,
 //!    or has one key.
 //!
 //! A table holds the keys from where it begins (at first: from everywhere) up to the cut. Range
@@ -63,6 +63,10 @@ pub struct Cutter<'a> {
     options: OutputOptions,
     /// Those that are still ahead, the next one last.
     bounds: Vec<Vec<u8>>,
+    /// Preferred cuts that are still ahead, the next one last.
+    preferred: Vec<Vec<u8>>,
+    /// Bytes from which on a table ends at one.
+    preferred_min: u64,
     /// In key order.
     grandparents: Vec<Grandparent<'a>>,
     /// The first grandparent that does not end before the last key.
@@ -93,12 +97,26 @@ impl<'a> Cutter<'a> {
         Cutter {
             options,
             bounds,
+            preferred: Vec::new(),
+            preferred_min: 0,
             grandparents,
             grandparent: 0,
             overlap: 0,
             counted: 0,
             last: None,
         }
+    }
+
+    /// Prefers to end tables before these keys, in any order, as far as sizes allow: a table that has
+    /// `bytes_min` ends there, and none ends before it is half as large again as the target while one of
+    /// them is ahead. So runs that are written one after the other end their tables at the same keys, and
+    /// can be compacted slice by slice.
+    #[must_use]
+    pub fn preferring(mut self, mut keys: Vec<Vec<u8>>, bytes_min: u64) -> Cutter<'a> {
+        keys.sort_unstable_by(|a, b| b.cmp(a));
+        keys.dedup();
+        (self.preferred, self.preferred_min) = (keys, bytes_min);
+        self
     }
 
     /// Whether the table, which has this many bytes, ends before the next entry, and at which key.
@@ -112,9 +130,23 @@ impl<'a> Cutter<'a> {
             self.last = None;
             return Some(bound);
         }
+        let target = self.options.target_bytes;
+        let mut passed = None;
+        while let Some(key) = self.preferred.pop_if(|key| **key <= *user_key) {
+            passed = Some(key);
+        }
+        if let Some(key) =
+            passed.filter(|_| self.last.is_some() && table_bytes >= self.preferred_min)
+        {
+            self.last = None;
+            return Some(key);
+        }
+        let most = match self.preferred.is_empty() {
+            true => target,
+            false => target.saturating_add(target / 2),
+        };
         self.count_to(user_key);
-        let full = table_bytes >= self.options.target_bytes
-            || self.overlap > self.options.grandparent_bytes_max;
+        let full = table_bytes >= most || self.overlap > self.options.grandparent_bytes_max;
         if full && self.last.is_some() {
             self.last = None;
             return Some(user_key.to_vec());

@@ -35,8 +35,9 @@ use std::ops::RangeInclusive;
 use thermocline_base::{FileId, SeqNo};
 
 use crate::KeyRange;
+pub use inputs::level0_cuts;
 pub use manual::{Manual, pick_range, pick_read};
-pub use score::{Scores, pending_bytes, runs};
+pub use score::{Scores, depth, pending_bytes, runs};
 
 /// What the picker knows of a table reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,7 +61,7 @@ pub struct Table<'a> {
 pub struct PickOptions {
     /// The deepest level, 1 or more.
     pub last_level: usize,
-    /// [Runs](runs) in level 0 from which on it is compacted.
+    /// Tables of level 0 that a read may have to ask ([`depth`]) from which on they are compacted.
     pub level0_tables: usize,
     /// Bytes in level 0 from which on it is compacted.
     pub level0_bytes: u64,
@@ -146,6 +147,17 @@ impl<'a> State<'a> {
         self.level(level).iter().map(|table| table.bytes).sum()
     }
 
+    /// Of the tables that no running job takes.
+    fn free_bytes(&self, level: usize) -> u64 {
+        self.free(level).iter().map(|table| table.bytes).sum()
+    }
+
+    fn free(&self, level: usize) -> Vec<Table<'a>> {
+        let tables = self.level(level).iter();
+        let free = tables.filter(|t| !self.is_held(&(level..=level), &t.range));
+        free.copied().collect()
+    }
+
     fn is_held(&self, levels: &RangeInclusive<usize>, range: &KeyRange<'_>) -> bool {
         self.running.iter().any(|held| held.meets(levels, range))
     }
@@ -173,7 +185,7 @@ impl Cursors {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Reason {
-    /// Level 0 has too many runs or bytes.
+    /// Level 0 is too deep or has too many bytes.
     Level0,
     /// The level is larger than its target.
     LevelSize,
@@ -181,6 +193,18 @@ pub enum Reason {
     Manual,
     /// The table is often read in vain.
     Reads,
+}
+
+impl Reason {
+    /// Its name, as `explain` spells it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Reason::Level0 => "level0",
+            Reason::LevelSize => "level_size",
+            Reason::Manual => "manual",
+            Reason::Reads => "reads",
+        }
+    }
 }
 
 /// A job, ready to run.
@@ -240,10 +264,7 @@ pub fn pick(state: &State<'_>, options: &PickOptions, cursors: &Cursors) -> Opti
     // Of equal ones the upper level first: what comes from it may be more for the lower.
     due.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
     let mut jobs = due.into_iter().map(|(_, level)| match level {
-        0 => {
-            let all = 0..state.level(0).len();
-            inputs::of_level0(state, options, scores.base_level(), all, Reason::Level0)
-        }
+        0 => inputs::due_of_level0(state, options, scores.base_level(), cursors.of(0)),
         _ => inputs::of_level(state, options, level, cursors.of(level)),
     });
     jobs.find_map(|job| job)

@@ -57,7 +57,6 @@ pub(crate) mod tombstones;
 use std::path::Path;
 
 use thermocline_base::{CfId, FileId, Result, SeqNo};
-use thermocline_compaction::output::Cutter;
 use thermocline_env::Storage;
 use thermocline_memtable::{Cover, Memtable};
 use thermocline_sst::{Creation, FileName};
@@ -66,6 +65,7 @@ use thermocline_version::{Change, FileKind, Level, Place, State, VersionEdit, Ve
 use crate::compact::LevelUse;
 use crate::compact::input::{GenerationInput, Input};
 use crate::compact::outputs::{Destination, Outputs, Recipe, below};
+use crate::compact::shape::Levels;
 use crate::readers;
 use crate::runtime::Job;
 use crate::store::{Engine, Inner};
@@ -253,7 +253,7 @@ impl Inner {
             let recipe = Recipe {
                 place: Place::new(cf, Level::ZERO),
                 options: shape.write_options(0, usize::MAX, Creation::Flush),
-                cutter: Cutter::new(shape.output_options(), vec![], vec![]),
+                cutter: shape.level0_cutter(&Levels::of(&version, cf, None)),
                 moments: moments.clone(),
                 tombstones: range_tombstones,
                 below: below(version.tables_of(cf).map(|(_, table)| table)),

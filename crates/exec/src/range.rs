@@ -9,7 +9,7 @@ use thermocline_env::File;
 use crate::pool::{BufPool, PooledBuf};
 
 /// The piece in which bytes that do not lie aligned are copied and transferred.
-pub const PIECE_BYTES: usize = 256 << 10;
+pub const PIECE_BYTES: usize = 1 << 20;
 
 /// Bytes that were read. It is used as a slice.
 #[derive(Debug)]

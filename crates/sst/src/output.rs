@@ -8,7 +8,7 @@ use thermocline_base::{Error, Result, Site};
 use thermocline_env::{File, OpenMode, Storage};
 
 /// Bytes that are collected before they are written.
-const CHUNK_BYTES: usize = 256 << 10;
+const CHUNK_BYTES: usize = 1 << 20;
 
 /// Collects bytes and writes them in large pieces at offsets that are multiples of a piece, but for the
 /// one that follows a sync.

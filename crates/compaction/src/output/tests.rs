@@ -16,8 +16,10 @@ fn cut(
     options: OutputOptions,
     bounds: &[Vec<u8>],
     grandparents: &[Grandparent<'_>],
+    preferred: &[Vec<u8>],
 ) -> Vec<Table> {
-    let mut cutter = Cutter::new(options, bounds.to_vec(), grandparents.to_vec());
+    let mut cutter = Cutter::new(options, bounds.to_vec(), grandparents.to_vec())
+        .preferring(preferred.to_vec(), options.target_bytes / 2);
     let mut tables = Vec::new();
     let mut table = Table {
         from: vec![],
@@ -57,7 +59,7 @@ fn keys(rng: &mut Rng, n: usize) -> Vec<Vec<u8>> {
 
 #[test]
 fn tables_are_cut_between_keys_at_all_bounds_and_within_limits() {
-    let (mut by_size, mut by_overlap, mut by_bound) = (0, 0, 0);
+    let (mut by_size, mut by_overlap, mut by_bound, mut by_preference) = (0, 0, 0, 0);
     for seed in seeds(0..2000) {
         let _replay = Replay("-p thermocline-compaction tables_are_cut", seed);
         let mut rng = Rng::new(seed);
@@ -84,7 +86,10 @@ fn tables_are_cut_between_keys_at_all_bounds_and_within_limits() {
             target_bytes: 1 + rng.below(300) as u64,
             grandparent_bytes_max: rng.below(1500) as u64,
         };
-        let tables = cut(&entries, options, &bounds, &grandparents);
+        let n = [0, rng.below(20)][rng.below(2)];
+        let preferred = keys(&mut rng, n);
+        let target = options.target_bytes;
+        let tables = cut(&entries, options, &bounds, &grandparents, &preferred);
         let all: Vec<_> = tables.iter().flat_map(|t| t.entries.clone()).collect();
         assert_eq!(all, entries);
         let cuts: Vec<_> = tables.iter().filter_map(|t| t.until.clone()).collect();
@@ -104,7 +109,9 @@ fn tables_are_cut_between_keys_at_all_bounds_and_within_limits() {
             let first = &table.entries[0].0;
             let before = table.entries.iter().take_while(|(key, _)| key < last);
             let before: u64 = before.map(|(_, bytes)| bytes).sum();
-            assert!(before < options.target_bytes, "{table:?}");
+            let ahead = preferred.iter().any(|key| key > last);
+            let most = target + if ahead { target / 2 } else { 0 };
+            assert!(before < most, "{table:?}");
             let overlap = |to: &Vec<u8>| -> u64 {
                 let range = KeyRange::inclusive(first, to);
                 let over = grandparents.iter().filter(|g| g.range.overlaps(&range));
@@ -116,9 +123,10 @@ fn tables_are_cut_between_keys_at_all_bounds_and_within_limits() {
             let Some(until) = &table.until else { continue };
             let bytes: u64 = table.entries.iter().map(|(_, bytes)| bytes).sum();
             let reasons = [
-                bytes >= options.target_bytes,
+                bytes >= target,
                 overlap(until) > max,
                 bounds.contains(until),
+                bytes >= target / 2 && preferred.contains(until),
             ];
             assert!(
                 reasons.contains(&true),
@@ -128,9 +136,49 @@ fn tables_are_cut_between_keys_at_all_bounds_and_within_limits() {
             by_size += u32::from(reasons[0]);
             by_overlap += u32::from(reasons[1]);
             by_bound += u32::from(reasons[2]);
+            by_preference += u32::from(reasons[3]);
+            // Nor is a preferred place passed over by a table that is large enough.
+            let passed = preferred.iter().filter(|p| first < *p && *p <= last);
+            for place in passed {
+                let before = table.entries.iter().take_while(|(key, _)| key < place);
+                let before: u64 = before.map(|(_, bytes)| bytes).sum();
+                assert!(before < target / 2 || target < 2, "{table:?} {place:?}");
+            }
         }
-        assert_eq!(tables, cut(&entries, options, &bounds, &grandparents));
+        let again = cut(&entries, options, &bounds, &grandparents, &preferred);
+        assert_eq!(tables, again);
     }
-    let enough = by_size.min(by_overlap).min(by_bound) > 100 || seeds(0..2).len() == 1;
-    assert!(enough, "{by_size} {by_overlap} {by_bound}");
+    let least = by_size.min(by_overlap).min(by_bound).min(by_preference);
+    let enough = least > 100 || seeds(0..2).len() == 1;
+    assert!(enough, "{by_size} {by_overlap} {by_bound} {by_preference}");
+}
+
+/// Of keys that are spread alike: what makes the slices of level 0.
+#[test]
+fn the_next_run_ends_its_tables_where_the_last_one_did() {
+    for seed in seeds(0..50) {
+        let _replay = Replay("-p thermocline-compaction the_next_run_ends", seed);
+        let mut rng = Rng::new(seed);
+        let run = |rng: &mut Rng| -> Vec<(Vec<u8>, u64)> {
+            let numbers: std::collections::BTreeSet<u64> =
+                (0..2000).map(|_| rng.next_u64()).collect();
+            let entries = numbers.into_iter().map(|n| (n.to_be_bytes().to_vec(), 1));
+            entries.collect()
+        };
+        let options = OutputOptions {
+            target_bytes: 200,
+            ..OutputOptions::default()
+        };
+        let cuts = |run: &[(Vec<u8>, u64)], preferred: &[Vec<u8>]| -> Vec<Vec<u8>> {
+            let tables = cut(run, options, &[], &[], preferred);
+            tables.into_iter().filter_map(|table| table.until).collect()
+        };
+        let first = cuts(&run(&mut rng), &[]);
+        for _ in 0..3 {
+            let next = cuts(&run(&mut rng), &first);
+            let common = next.iter().filter(|cut| first.contains(cut)).count();
+            // All but where what is left is too small at the end.
+            assert!(common + 1 >= first.len(), "{first:?} {next:?}");
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use super::{Held, Job, PickOptions, Reason, State, Table};
+use super::{Held, Job, PickOptions, Reason, Scores, State, Table, runs};
 use crate::KeyRange;
 
 /// The places in a level from 1 on of the tables that overlap `range`.
@@ -110,32 +110,133 @@ fn is_light(state: &State<'_>, options: &PickOptions, to: usize, range: &KeyRang
     bytes <= options.grandparent_bytes_max
 }
 
-/// The job of these tables of level 0: from the oldest on, as many as can be.
+/// The slices of level 0: the smallest sets of tables whose hulls do not overlap, in key order. Each is
+/// a set of places that ascend. Flushes that end their tables at the same keys make as many slices as
+/// each has tables.
+pub(super) fn slices(tables: &[Table<'_>]) -> Vec<Vec<usize>> {
+    let mut places: Vec<usize> = (0..tables.len()).collect();
+    places.sort_by(|a, b| tables[*a].range.first.cmp(tables[*b].range.first));
+    let mut slices: Vec<(KeyRange<'_>, Vec<usize>)> = Vec::new();
+    for n in places {
+        let range = tables[n].range;
+        match slices.last_mut() {
+            Some((hull, slice)) if hull.overlaps(&range) => {
+                *hull = hull.hull(&range);
+                slice.push(n);
+            }
+            _ => slices.push((range, vec![n])),
+        }
+    }
+    let sorted = slices.into_iter().map(|(_, mut slice)| {
+        slice.sort_unstable();
+        slice
+    });
+    sorted.collect()
+}
+
+/// Where the next run of level 0 should end its tables, in key order, so that level 0 falls into slices
+/// which overlap no table of the level below in common: then jobs merge nothing twice, and do not wait for
+/// each other. Between slices that are there already; of an empty level 0 wherever the level below
+/// begins a table.
+///
+/// ```
+/// use thermocline_base::{FileId, SeqNo};
+/// use thermocline_compaction::KeyRange;
+/// use thermocline_compaction::pick::{PickOptions, State, Table, level0_cuts};
+/// let table = |first, last| Table {
+///     file: FileId(1),
+///     range: KeyRange::inclusive(first, last),
+///     bytes: 1 << 20,
+///     smallest_seqno: SeqNo(1),
+///     largest_seqno: SeqNo(1),
+///     has_tombstones: false,
+/// };
+/// let options = PickOptions { last_level: 1, ..PickOptions::default() };
+/// let below = vec![table(b"a", b"f"), table(b"g", b"p"), table(b"s", b"z")];
+/// let cuts = |level0| {
+///     let levels = [level0, below.clone()];
+///     level0_cuts(&State { levels: &levels, running: &[] }, &options)
+/// };
+/// assert_eq!(cuts(vec![]), [b"a", b"g", b"s"]);
+/// // Anything between the tables of level 0 would do; of that, where one below begins.
+/// assert_eq!(cuts(vec![table(b"r", b"v"), table(b"b", b"k")]), [b"r"]);
+/// assert_eq!(cuts(vec![table(b"u", b"v"), table(b"b", b"r")]), [b"s"]);
+/// ```
+///
+/// # Panics
+/// If a level is deeper than the last one.
+pub fn level0_cuts(state: &State<'_>, options: &PickOptions) -> Vec<Vec<u8>> {
+    let (tables, base) = (state.level(0), Scores::new(state, options).base_level());
+    let below = state.level(base);
+    if tables.is_empty() {
+        return below.iter().map(|t| t.range.first.to_vec()).collect();
+    }
+    let hulls = slices(tables).into_iter();
+    let hulls: Vec<_> = hulls.filter_map(|slice| hull_of(tables, &slice)).collect();
+    let between = hulls.windows(2).map(|pair| {
+        let next = pair[1].first;
+        let behind = below.partition_point(|t| !pair[0].ends_before(t.range.first));
+        let begins = below.get(behind).map(|t| t.range.first);
+        begins
+            .filter(|first| *first <= next)
+            .unwrap_or(next)
+            .to_vec()
+    });
+    between.collect()
+}
+
+/// How many tables of a slice a read may have to ask.
+pub(super) fn depth(tables: &[Table<'_>], slice: &[usize]) -> usize {
+    let tables: Vec<Table<'_>> = slice.iter().map(|n| tables[*n]).collect();
+    runs(&tables).len()
+}
+
+/// The job of level 0 that is due: of the slices that are too deep, or of any if level 0 has too many bytes.
+pub(super) fn due_of_level0(
+    state: &State<'_>,
+    options: &PickOptions,
+    base: usize,
+    cursor: &[u8],
+) -> Option<Job> {
+    let tables = state.level(0);
+    let is_deep = |slice: &[usize]| depth(tables, slice) >= options.level0_tables;
+    let of = |wanted: &dyn Fn(&[usize]) -> bool| {
+        of_level0(state, options, base, wanted, cursor, Reason::Level0)
+    };
+    let deep = of(&is_deep);
+    let is_large = || state.free_bytes(0) >= options.level0_bytes;
+    deep.or_else(|| is_large().then(|| of(&|_| true)).flatten())
+}
+
+/// The job of level 0: of the slices that are `wanted` the first behind the cursor that can be taken, and
+/// those behind it while the job is not too large. A slice is taken whole, so that what lies below it is
+/// merged with all that is new there at once, not with one run after the other.
 pub(super) fn of_level0(
     state: &State<'_>,
     options: &PickOptions,
     base: usize,
-    newest_first: impl DoubleEndedIterator<Item = usize>,
+    wanted: &dyn Fn(&[usize]) -> bool,
+    cursor: &[u8],
     reason: Reason,
 ) -> Option<Job> {
-    let mut best: Option<Job> = None;
-    for n in newest_first.rev() {
-        let mut inputs = best
-            .as_ref()
-            .map_or_else(Vec::new, |job| job.inputs.clone());
-        if inputs.binary_search(&n).is_ok() {
-            continue;
-        }
-        inputs.insert(0, n);
-        match job(state, options, (0, base), inputs, reason) {
-            Some(more) if best.is_none() || more.bytes <= options.job_bytes_max => {
-                best = Some(more)
-            }
-            // What is newer may be apart from running jobs, or small.
-            _ => {}
+    let tables = state.level(0);
+    let slices = slices(tables);
+    let is_before = |slice: &Vec<usize>| slice.iter().any(|n| tables[*n].range.first <= cursor);
+    let next = slices.partition_point(is_before);
+    let round = (next..slices.len()).chain(0..next);
+    let is_wanted = |n: &usize| wanted(&slices[*n]);
+    let of = |inputs| job(state, options, (0, base), inputs, reason);
+    let mut firsts = round.filter(is_wanted);
+    let (first, mut best) = firsts.find_map(|n| Some((n, of(slices[n].clone())?)))?;
+    for n in (first + 1..slices.len()).take_while(is_wanted) {
+        let mut inputs = [&best.inputs[..], &slices[n]].concat();
+        inputs.sort_unstable();
+        match of(inputs) {
+            Some(more) if more.bytes <= options.job_bytes_max => best = more,
+            _ => break,
         }
     }
-    best
+    Some(best)
 }
 
 /// The job of a level from 1 on: the first table behind the cursor that can be taken, and what

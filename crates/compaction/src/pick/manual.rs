@@ -3,7 +3,7 @@
 use thermocline_base::FileId;
 
 use super::inputs::{self, job, overlapped};
-use super::{Job, PickOptions, Reason, Scores, State};
+use super::{Job, PickOptions, Reason, Scores, State, Table};
 use crate::KeyRange;
 
 /// What is to be done next for a range that somebody wants compacted.
@@ -33,11 +33,11 @@ pub fn pick_range(
     rewrite_before: FileId,
 ) -> Manual {
     let base = Scores::new(state, options).base_level();
-    let of_level0 = |n: &usize| state.level(0)[*n].range.overlaps(range);
-    let newest_first: Vec<usize> = (0..state.level(0).len()).filter(of_level0).collect();
-    if !newest_first.is_empty() {
-        let tables = newest_first.into_iter();
-        let job = inputs::of_level0(state, options, base, tables, Reason::Manual);
+    let level0 = state.level(0);
+    let is_within = |table: &Table<'_>| table.range.overlaps(range);
+    if level0.iter().any(is_within) {
+        let wanted = |slice: &[usize]| slice.iter().any(|n| is_within(&level0[*n]));
+        let job = inputs::of_level0(state, options, base, &wanted, b"", Reason::Manual);
         return job.map_or(Manual::Wait, |job| Manual::Job(Box::new(job)));
     }
     let within = |level: usize| overlapped(state.level(level), range);

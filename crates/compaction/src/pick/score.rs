@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::{PickOptions, State, Table};
+use super::{PickOptions, State, Table, inputs};
 use crate::KeyRange;
 
 /// The targets of all levels, and their scores.
@@ -32,14 +32,11 @@ impl Scores {
             false => (1, fixed_targets(options)),
         };
         let score = |level: usize| {
-            let tables = state.level(level).iter();
-            let free = tables.filter(|t| !state.is_held(&(level..=level), &t.range));
-            let free: Vec<Table<'_>> = free.copied().collect();
-            let bytes: u64 = free.iter().map(|table| table.bytes).sum();
+            let bytes = state.free_bytes(level);
             match level {
                 0 => {
-                    let runs = runs(&free).len() as f64;
-                    let by_count = runs / options.level0_tables.max(1) as f64;
+                    let depth = depth(&state.free(level)) as f64;
+                    let by_count = depth / options.level0_tables.max(1) as f64;
                     by_count.max(bytes as f64 / options.level0_bytes.max(1) as f64)
                 }
                 _ if level == last => 0.0,
@@ -111,6 +108,14 @@ pub fn runs(newest_first: &[Table<'_>]) -> Vec<Range<usize>> {
     runs
 }
 
+/// How many tables of level 0 a read may have to ask: in the slice of keys where that are most, its
+/// [runs].
+pub fn depth(newest_first: &[Table<'_>]) -> usize {
+    let slices = inputs::slices(newest_first).into_iter();
+    let depths = slices.map(|slice| inputs::depth(newest_first, &slice));
+    depths.max().unwrap_or(0)
+}
+
 fn fixed_targets(options: &PickOptions) -> Vec<u64> {
     let mut targets = vec![0];
     let mut target = options.base_bytes;
@@ -121,14 +126,15 @@ fn fixed_targets(options: &PickOptions) -> Vec<u64> {
     targets
 }
 
-/// From the last level upwards, each a part of the next, until one is as small as the base.
+/// From the last level upwards, each a part of the next, as long as none is smaller than the base: what
+/// comes from level 0 would pass through a smaller one without gain.
 fn dynamic_targets(state: &State<'_>, options: &PickOptions) -> (usize, Vec<u64>) {
     let last = options.last_level;
     let multiplier = options.multiplier.max(2);
     let mut targets = vec![0; last + 1];
     targets[last] = state.bytes(last).max(options.base_bytes);
     let mut base = last;
-    while base > 1 && targets[base] > options.base_bytes {
+    while base > 1 && targets[base] / multiplier >= options.base_bytes.max(1) {
         targets[base - 1] = targets[base] / multiplier;
         base -= 1;
     }

@@ -276,10 +276,11 @@ fn the_last_level_decides_about_the_others() {
     };
     assert_eq!(targets(&[], &SMALL), (4, vec![None; 5]));
     assert_eq!(targets(&last(100), &SMALL), (4, vec![None; 5]));
-    let one = vec![None, None, None, Some(50), None];
-    assert_eq!(targets(&last(500), &SMALL), (3, one));
-    let all = vec![None, Some(50), Some(500), Some(5000), None];
-    assert_eq!(targets(&last(50_000), &SMALL), (1, all));
+    assert_eq!(targets(&last(999), &SMALL), (4, vec![None; 5]));
+    let one = vec![None, None, None, Some(150), None];
+    assert_eq!(targets(&last(1500), &SMALL), (3, one));
+    let all = vec![None, Some(150), Some(1500), Some(15_000), None];
+    assert_eq!(targets(&last(150_000), &SMALL), (1, all));
     let mut odd = last(500);
     odd[2] = level(&[(b"a", b"b", 3)]);
     assert_eq!(

@@ -173,7 +173,11 @@ impl Inner {
         let _gate = read(&self.compactions.gate);
         self.check_writable()?;
         match self.take_due() {
-            Some(job) => self.run(job).map(|()| true),
+            Some(job) => {
+                // There may be more to do beside it.
+                self.want_compaction();
+                self.run(job).map(|()| true)
+            }
             None => Ok(false),
         }
     }

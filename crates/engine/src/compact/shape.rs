@@ -3,8 +3,10 @@
 use thermocline_base::options::{CompactionOptions, Options};
 use thermocline_base::{CfId, FileId};
 use thermocline_compaction::KeyRange;
-use thermocline_compaction::output::OutputOptions;
-use thermocline_compaction::pick::{Held, PickOptions, State, Table, pending_bytes, runs};
+use thermocline_compaction::output::{Cutter, OutputOptions};
+use thermocline_compaction::pick::{
+    Held, PickOptions, State, Table, depth, level0_cuts, pending_bytes, runs,
+};
 use thermocline_sst::{Compression, Creation, WriteOptions};
 use thermocline_version::{Level, PartitionId, TableRef, Version};
 
@@ -117,6 +119,17 @@ impl Shape {
         }
     }
 
+    /// For a flush beside these levels: it ends its tables where level 0 has slices already, or else where
+    /// tables of the next level begin, and is then not too far from full.
+    pub fn level0_cutter(&self, levels: &Levels<'_>) -> Cutter<'static> {
+        let cuts = level0_cuts(&levels.state(&[]), &self.pick_options(levels));
+        let bytes_min = match levels.refs.first() {
+            Some(level0) if !level0.is_empty() => self.table_bytes / 2,
+            _ => self.table_bytes / 4 * 3,
+        };
+        Cutter::new(self.output_options(), vec![], vec![]).preferring(cuts, bytes_min)
+    }
+
     /// For tables of this level.
     pub fn write_options(&self, level: usize, last_level: usize, why: Creation) -> WriteOptions {
         let codec = match level {
@@ -138,14 +151,14 @@ impl Shape {
         }
     }
 
-    /// The runs in level 0 of the family that has most of them, and about how many bytes wait to be
+    /// How many tables of level 0 a read may have to ask, in the family where that are most, and about how many bytes wait to be
     /// read and written, in all families.
     pub fn debt(&self, version: &Version) -> (u64, u64) {
         let mut debt = (0, 0);
         for cf in version.families() {
             let levels = Levels::of(version, cf, None);
             let state = levels.state(&[]);
-            debt.0 = runs(state.level(0)).len().max(debt.0);
+            debt.0 = depth(state.level(0)).max(debt.0);
             debt.1 += pending_bytes(&state, &self.pick_options(&levels));
         }
         (debt.0 as u64, debt.1)

@@ -6,9 +6,10 @@
 //! stores that all have much to do none waits for more than one piece of each other.
 //!
 //! # Invariants
-//! - **J1** Of one store at most one job of a kind runs at a time.
+//! - **J1** Of one store at most one flush runs at a time. Of compactions, which keep apart by themselves,
+//!   as many as there are threads for: each that has found something to do has the next one asked for.
 //! - **J2** A job that is asked for begins after that: the request is forgotten before the job begins.
-//!   What is asked for while one runs is run behind it.
+//!   What is asked for while no more may run is run behind one of them.
 //! - **J3** Of several threads one is left to flushes, which writers may wait for; and a thread that
 //!   becomes free looks for flushes first ([`Job::may_run`]).
 //! - **J4** Once [`Jobs::leave`] has returned, no job of the store runs and none will; unless it was called
@@ -52,6 +53,14 @@ impl Job {
             Job::Merge | Job::Compact => others < (threads - 1).max(1),
         }
     }
+
+    /// Of those, how many may be of one store (J1).
+    fn threads_of_store(self, threads: usize) -> usize {
+        match self {
+            Job::Flush => 1,
+            Job::Compact => self.threads(threads),
+        }
+    }
 }
 
 /// The place of one store.
@@ -60,14 +69,14 @@ struct Lane {
     /// By kind: asked for, and not begun.
     asked: [bool; Job::ALL.len()],
     /// By kind: who runs it.
-    running: [Option<thread::ThreadId>; Job::ALL.len()],
+    running: [Vec<thread::ThreadId>; Job::ALL.len()],
     /// Nothing is begun any more.
     closed: bool,
 }
 
 impl Lane {
     fn is_idle(&self) -> bool {
-        self.running.iter().all(Option::is_none)
+        self.running.iter().all(Vec::is_empty)
     }
 }
 
@@ -76,7 +85,7 @@ struct State {
     lanes: BTreeMap<u64, Lane>,
     /// The number of the next lane.
     next: u64,
-    /// By kind: lanes that have been asked and run nothing of it.
+    /// By kind: lanes that have been asked and may run one more of it.
     ready: [VecDeque<u64>; Job::ALL.len()],
     /// By kind: jobs that run.
     running: [usize; Job::ALL.len()],
@@ -141,7 +150,7 @@ impl Jobs {
         if own.closed || std::mem::replace(&mut own.asked[kind], true) {
             return;
         }
-        if own.running[kind].is_none() {
+        if own.running[kind].len() < job.threads_of_store(self.limit) {
             state.ready[kind].push_back(lane);
             self.wake(state);
         }
@@ -227,7 +236,7 @@ impl Jobs {
             {
                 let kind = job as usize;
                 lane.asked[kind] = false;
-                lane.running[kind] = Some(me);
+                lane.running[kind].push(me);
                 let client = lane.client.clone();
                 state.running[kind] += 1;
                 if state.ready.iter().any(|ready| !ready.is_empty()) {
@@ -247,13 +256,14 @@ impl Jobs {
 
     /// A job has ended; `again` if there is more of it.
     fn done(self: &Arc<Jobs>, number: u64, job: Job, again: bool) {
-        let kind = job as usize;
+        let (kind, me) = (job as usize, thread::current().id());
         let mut state = lock(&self.state);
         state.running[kind] -= 1;
         let Some(lane) = state.lanes.get_mut(&number) else {
             return;
         };
-        lane.running[kind] = None;
+        let was_full = lane.running[kind].len() == job.threads_of_store(self.limit);
+        lane.running[kind].retain(|runner| *runner != me);
         if lane.closed {
             if lane.is_idle() {
                 state.lanes.remove(&number);
@@ -261,8 +271,10 @@ impl Jobs {
             }
             return;
         }
+        // What was asked for while there was a place for it is in the queue already.
+        let queued = lane.asked[kind] && !was_full;
         lane.asked[kind] |= again;
-        if lane.asked[kind] {
+        if lane.asked[kind] && !queued {
             state.ready[kind].push_back(number);
         }
         // One that may not have been begun before, perhaps.

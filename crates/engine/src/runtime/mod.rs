@@ -71,9 +71,9 @@ pub(crate) fn cores() -> usize {
     *CORES.get_or_init(asked)
 }
 
-/// One for each core.
+/// Two for each core: half of their time they wait for the device.
 fn default_jobs() -> usize {
-    cores().min(THREADS_MAX)
+    (2 * cores()).min(THREADS_MAX)
 }
 
 impl Default for RuntimeOptions {

@@ -50,7 +50,11 @@ impl Store {
     }
 
     fn ask(&self) {
-        self.jobs.request(self.lane, Job::Flush);
+        self.ask_for(Job::Flush);
+    }
+
+    fn ask_for(&self, job: Job) {
+        self.jobs.request(self.lane, job);
     }
 
     fn leave(&self) {
@@ -65,7 +69,18 @@ fn door() -> (Receiver<()>, Sender<()>) {
 }
 
 #[test]
-fn a_store_has_one_job_of_a_kind_at_a_time_and_no_request_is_lost() {
+fn a_store_has_one_flush_at_a_time_and_no_request_is_lost() {
+    assert_eq!(most_at_a_time(Job::Flush), 1);
+}
+
+#[test]
+fn a_store_has_several_compactions_at_a_time_and_no_request_is_lost() {
+    // One thread is left to flushes.
+    assert!(most_at_a_time(Job::Compact) <= 3);
+}
+
+/// Asks for many jobs, and sees to it that the last one is not forgotten.
+fn most_at_a_time(job: Job) -> usize {
     let jobs = Jobs::new(4);
     let (running, most) = (AtomicUsize::new(0), Arc::new(AtomicUsize::new(0)));
     let (asked, seen) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
@@ -73,7 +88,7 @@ fn a_store_has_one_job_of_a_kind_at_a_time_and_no_request_is_lost() {
         let (most, asked, seen) = (most.clone(), asked.clone(), seen.clone());
         Store::new(&jobs, move |_| {
             most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-            seen.store(asked.load(Ordering::SeqCst), Ordering::SeqCst);
+            seen.fetch_max(asked.load(Ordering::SeqCst), Ordering::SeqCst);
             for _ in 0..20 {
                 thread::yield_now();
             }
@@ -86,7 +101,7 @@ fn a_store_has_one_job_of_a_kind_at_a_time_and_no_request_is_lost() {
             scope.spawn(|| {
                 for _ in 0..5000 {
                     asked.fetch_add(1, Ordering::SeqCst);
-                    store.ask();
+                    store.ask_for(job);
                 }
             });
         }
@@ -96,7 +111,27 @@ fn a_store_has_one_job_of_a_kind_at_a_time_and_no_request_is_lost() {
         thread::yield_now();
     }
     store.leave();
-    assert_eq!(most.load(Ordering::SeqCst), 1);
+    jobs.stop();
+    most.load(Ordering::SeqCst)
+}
+
+/// Each of the two waits for the other.
+#[test]
+fn a_compaction_begins_while_another_one_runs() {
+    let jobs = Jobs::new(3);
+    let both = Arc::new(std::sync::Barrier::new(2));
+    let (begun, all) = channel();
+    let begun = Mutex::new(begun);
+    let store = Store::new(&jobs, move |_| {
+        lock(&begun).send(()).unwrap();
+        both.wait();
+        false
+    });
+    store.ask_for(Job::Compact);
+    all.recv().unwrap();
+    store.ask_for(Job::Compact);
+    all.recv().unwrap();
+    store.leave();
     jobs.stop();
 }
 
