@@ -83,10 +83,11 @@ Examples:
     /// Write numbered records until killed (a part of the tour)
     #[command(hide = true)]
     TourWriter(TourWriterArgs),
-    /// Draw what lies in DRAM, persistent memory and SSD (not in this version)
+    /// Draw what lies in DRAM, persistent memory and SSD, and say what background work comes next
     #[command(after_help = "\
 Examples:
-  thermocline explain orders.db -o orders.html")]
+  thermocline explain orders.db
+  thermocline explain orders.db --json")]
     Explain(ExplainArgs),
     /// Compact a database, or a range of keys: what was deleted or overwritten takes no more space
     #[command(after_help = "\
@@ -507,7 +508,7 @@ pub(crate) struct TourWriterArgs {
 pub(crate) struct ExplainArgs {
     /// The database's folder
     pub db: PathBuf,
-    /// The file to write
+    /// Write a page instead (not in this version)
     #[arg(short, long, value_name = "FILE.html")]
     pub output: Option<PathBuf>,
     #[command(flatten)]

@@ -49,7 +49,7 @@ fn dispatch(command: Command, output: &mut Output) -> Outcome {
         Command::Bench(args) => commands::bench(args, output),
         Command::Tour(args) => tour::run(&args, output),
         Command::TourWriter(args) => tour::write_until_killed(&args),
-        Command::Explain(_) => missing("explain", "the SSD levels"),
+        Command::Explain(args) => commands::explain(&args, output),
         Command::Compact(args) => commands::compact(&args, output),
         Command::DropPartition(_) => missing("drop-partition", "partitions"),
         Command::DeleteRange(args) => commands::delete_range(&args, output),

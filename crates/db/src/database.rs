@@ -10,8 +10,8 @@ use thermocline_engine::{Engine, Family, KeyBounds, Operation, Runtime, World};
 use crate::range::byte_range;
 use crate::scan::{Bounds, owned, prefix_bounds};
 use crate::{
-    Batch, CfOptions, ColumnFamily, Cursor, DbBuilder, Metrics, Options, RangeSize, Scan, Snapshot,
-    Value, VerifyReport, WriteOptions,
+    Batch, CfOptions, ColumnFamily, Cursor, DbBuilder, Metrics, Options, Plan, RangeSize, Scan,
+    Snapshot, Value, VerifyReport, WriteOptions,
 };
 
 /// An open database. Clones share it; dropping the last one closes it.
@@ -430,6 +430,24 @@ impl Db {
     /// The store's accounting: what `stat` prints.
     pub fn metrics(&self) -> Metrics {
         Metrics::of(&self.engine)
+    }
+
+    /// What background work comes next, and the numbers on which that is decided: what `explain` prints.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// let db = thermocline::Db::open(dir.path().join("plan"), Default::default())?;
+    /// db.put("k", "v")?;
+    /// assert!(!db.plan().flush.due);
+    /// db.flush()?;
+    /// let plan = db.plan();
+    /// let level0 = plan.families[0].levels[0];
+    /// assert_eq!((level0.runs, level0.runs_due), (1, Some(4)));
+    /// assert!(plan.families[0].next.is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn plan(&self) -> Plan {
+        self.engine.plan()
     }
 
     /// Closes the database for all handles: reads by others go on, writes fail. On return its folder

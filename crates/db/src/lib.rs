@@ -55,7 +55,8 @@ pub use snapshot::Snapshot;
 pub use thermocline_base::options::{self, Options};
 pub use thermocline_base::{CfOptions, Error, ErrorKind, Result, limits, size};
 pub use thermocline_engine::{
-    BackupInfo, Durability, Event, EventListener, Exported, Ingested, RangeSize, Runtime,
+    BackupInfo, CompactionPlan, CompactionReason, Delay, Durability, Event, EventListener,
+    Exported, FamilyPlan, FlushPlan, Ingested, LevelPlan, Plan, PressureCause, RangeSize, Runtime,
     RuntimeMetrics, RuntimeOptions, StallCause, Value, WriteOptions,
 };
 

@@ -126,11 +126,20 @@ impl Compactions {
 }
 
 impl Inner {
-    /// The runs in level 0 of the family that has most, and about how many bytes compactions are behind:
+    /// How many tables of level 0 a read may have to ask, and about how many bytes compactions are behind:
     /// what writers may have to wait for.
     pub fn compaction_debt(&self) -> (u64, u64) {
         let (runs, bytes) = &self.compactions.debt;
         (runs.load(Ordering::Relaxed), bytes.load(Ordering::Relaxed))
+    }
+}
+
+impl Inner {
+    /// What running jobs of a family hold, and where its next ones begin.
+    pub fn compactions_of(&self, cf: CfId) -> (Vec<Held>, Cursors) {
+        let jobs = lock(&self.compactions.jobs);
+        let cursors = jobs.cursors.get(&cf).cloned();
+        (jobs.held(cf), cursors.unwrap_or_default())
     }
 }
 

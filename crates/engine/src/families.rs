@@ -112,6 +112,13 @@ impl Families {
         read(&self.table).check(cf, moment)
     }
 
+    /// The name of a family that was not dropped.
+    pub fn name_of(&self, cf: CfId) -> Option<String> {
+        let table = read(&self.table);
+        let named = table.named.iter().find(|(_, family)| family.id == cf);
+        named.map(|(name, _)| name.clone())
+    }
+
     /// Whether the record of `key` in `cf` belongs to a family that was not dropped, durably.
     pub fn exists(&self, cf: CfId, key: &[u8]) -> bool {
         if self.moment() == 0 {

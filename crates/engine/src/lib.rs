@@ -113,6 +113,7 @@ mod maintain;
 mod merge;
 mod metrics;
 mod open;
+mod plan;
 mod poison;
 mod pressure;
 mod readers;
@@ -151,11 +152,13 @@ pub use metrics::{
     CacheState, DramUse, EngineMetrics, GenerationState, HitCounts, LevelState, LogUse, PmTier,
     Recovery, SsdBytes,
 };
+pub use plan::{CompactionPlan, FamilyPlan, FlushPlan, LevelPlan, Plan};
 pub use runtime::{Runtime, RuntimeMetrics, RuntimeOptions};
 pub use snapshot::Snapshot;
 pub use stall::{StallCause, StallUse};
 pub use store::{Engine, Setup, World};
 pub use thermocline_compaction::pick::Reason as CompactionReason;
+pub use thermocline_compaction::pressure::{Cause as PressureCause, Delay};
 pub use thermocline_memtable::Direction;
 pub use value::Value;
 pub use verify::{Fault, Report, verify};

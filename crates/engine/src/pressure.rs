@@ -13,7 +13,7 @@
 //! Writers wait before they ask for their grant, and hold no lock. Time is the clock's of `env`. Stores
 //! without background have no delay.
 
-use thermocline_compaction::pressure::{Cause, Debt, Slope};
+use thermocline_compaction::pressure::{Cause, Debt, Delay, Slope};
 
 use crate::stall::StallCause;
 use crate::store::Inner;
@@ -63,6 +63,17 @@ impl Pressure {
         self.now.store(now, Ordering::Relaxed);
     }
 
+    /// What is set.
+    fn get(&self) -> Option<Delay> {
+        let now = self.now.load(Ordering::Relaxed);
+        let (parts, cause) = (now & ((1 << CAUSE_SHIFT) - 1), now >> CAUSE_SHIFT);
+        let cause = Cause::ALL.into_iter().find(|c| *c as u64 == cause)?;
+        (parts > 0).then_some(Delay {
+            nanos_per_byte: parts as f64 / f64::from(1 << PART_BITS),
+            cause,
+        })
+    }
+
     /// Owes what `bytes` bytes cost at the time `clock`. Returns until when to wait, and why.
     fn owe(&self, bytes: u64, clock: u64) -> Option<(u64, StallCause)> {
         let now = self.now.load(Ordering::Relaxed);
@@ -92,6 +103,11 @@ impl Inner {
             pending_bytes,
             ..Debt::default()
         });
+    }
+
+    /// How much writers are held back.
+    pub fn pressing(&self) -> Option<Delay> {
+        self.pressure.get()
     }
 
     /// Holds a write of `bytes` bytes back, if that is due. The caller holds no lock.

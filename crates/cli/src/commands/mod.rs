@@ -3,6 +3,7 @@
 mod bench;
 mod compact;
 pub(crate) mod copies;
+mod explain;
 pub(crate) mod families;
 mod line_ends;
 mod load;
@@ -15,6 +16,7 @@ mod verify;
 
 pub(crate) use bench::bench;
 pub(crate) use compact::compact;
+pub(crate) use explain::explain;
 pub(crate) use load::load;
 pub(crate) use point::{delete, delete_range, get, put};
 pub(crate) use scan::scan;

@@ -287,6 +287,41 @@ fn stat_tells_people_and_programs() {
 }
 
 #[test]
+fn explain_draws_all_tiers_and_says_what_is_next() {
+    let store = Store::new();
+    let none = store.run(&["explain", "DB"]);
+    assert_eq!(none.code, 1);
+    store.run(&["put", "DB", "k", "v", "--pm", "8MiB"]);
+    let text = store.run(&["explain", "DB"]);
+    assert_eq!(text.code, 0, "{}", text.err);
+    for word in [
+        "DRAM: ",
+        "Persistent memory: ",
+        "SSD: 0 B",
+        "generation 0, written",
+        "flush: not due",
+        "due from 4 MiB on",
+        "nothing lies on the SSD",
+        "writers: not held back",
+    ] {
+        assert!(text.out.contains(word), "no '{word}' in\n{}", text.out);
+    }
+    assert_eq!(store.run(&["compact", "DB"]).code, 0);
+    for n in 0..3 {
+        let key = format!("k{n}");
+        store.run(&["put", "DB", &key, "v", "--cf", "other"]);
+        assert_eq!(store.run(&["compact", "DB", "--from", "x"]).code, 0);
+    }
+    let text = store.run(&["explain", "DB"]).out;
+    assert!(text.contains("1 table; the last level"), "{text}");
+    let json = store.run(&["explain", "DB", "--json"]).json();
+    assert_eq!(json["flush"]["due"], false);
+    assert_eq!(json["families"][0]["family"], "default");
+    assert_eq!(json["families"][0]["next"], serde_json::Value::Null);
+    assert_eq!(json["families"][0]["levels"][0]["runs_due"], 4);
+}
+
+#[test]
 fn a_region_elsewhere_needs_to_be_named_only_once() {
     let store = Store::new();
     let pm = store.path().with_file_name("pm");
@@ -484,6 +519,7 @@ fn help_goes_to_standard_output_with_examples() {
     let store = Store::new();
     for command in [
         "put", "get", "delete", "scan", "load", "stat", "verify", "bench", "tour", "compact",
+        "explain",
     ] {
         let help = store.run(&[command, "--help"]);
         assert_eq!(help.code, 0);

@@ -15,6 +15,7 @@
 use thermocline_base::Result;
 use thermocline_base::options::Shape;
 
+use crate::plan::FlushPlan;
 use crate::runtime::Job;
 use crate::store::Inner;
 use crate::sync::{Ordering, lock};
@@ -78,14 +79,32 @@ impl Inner {
     }
 
     pub fn is_flush_due(&self) -> bool {
-        if !self.flushes() {
-            return false;
-        }
+        self.flushes() && self.flush_plan().due
+    }
+
+    /// The numbers on which it is decided.
+    pub fn flush_plan(&self) -> FlushPlan {
         let (generations, bytes) = self.sealed_bytes();
-        let of_pm = self.space.usage().limit_bytes / 100 * self.options.flush.pm_percent;
-        let short = self.space.generations().free() <= DESCRIPTORS_SHORT;
-        let at_once = self.options.level0.shape() == Shape::Ssd;
-        generations > 0 && (at_once || bytes >= of_pm || short || self.is_dram_short())
+        let flush = &self.options.flush;
+        let limit = self.space.usage().limit_bytes;
+        let mut plan = FlushPlan {
+            automatic: flush.automatic != 0,
+            due: false,
+            sealed_bytes: bytes,
+            sealed_bytes_due: match self.options.level0.shape() {
+                Shape::Ssd => 1,
+                _ => limit / 100 * flush.pm_percent,
+            },
+            dram_bytes: self.account.used(),
+            dram_bytes_due: self.options.dram / 100 * flush.dram_percent,
+            generations_free: self.space.generations().free(),
+            generations_free_due: DESCRIPTORS_SHORT,
+        };
+        plan.due = generations > 0
+            && (bytes >= plan.sealed_bytes_due
+                || plan.generations_free <= plan.generations_free_due
+                || self.is_dram_short());
+        plan
     }
 
     /// How many sealed generations wait to be flushed, and the persistent memory that they own.

@@ -1,0 +1,252 @@
+//! `explain`: what lies in which tier, and what background work comes next, as text.
+
+use serde_json::{Value, json};
+use thermocline::size::format_size;
+use thermocline::{CompactionPlan, FamilyPlan, FlushPlan, LevelPlan, Metrics, Plan};
+use thermocline_bench::grouped;
+
+use crate::args::ExplainArgs;
+use crate::fail::{Failure, Outcome};
+use crate::output::Output;
+use crate::store::Access;
+use crate::text::count;
+
+/// Characters of a full bar.
+const BAR: u64 = 32;
+
+/// Draws the tiers, and says what is decided about them and why.
+pub(crate) fn explain(args: &ExplainArgs, output: &mut Output) -> Outcome {
+    if args.output.is_some() {
+        return Err(Failure::Failed(
+            "not supported: a page of explain needs partitions, which this version does not have; \
+             without -o it prints text"
+                .into(),
+        ));
+    }
+    let db = args.store.open(&args.db, Access::Read)?;
+    let (metrics, plan) = (db.metrics(), db.plan());
+    let name = |family: &FamilyPlan| family.name.clone().unwrap_or("(metadata)".into());
+    let names: Vec<String> = plan.families.iter().map(name).collect();
+    db.close()?;
+    if output.json {
+        return output.document(&as_json(&plan, &names));
+    }
+    output.line(&args.db.display().to_string())?;
+    for line in drawn(&metrics, &plan, &names) {
+        output.line(&line)?;
+    }
+    output.line("")?;
+    output.line("Next")?;
+    for sentence in sentences(&plan, &names) {
+        output.line(&format!("  {sentence}"))?;
+    }
+    Ok(())
+}
+
+fn bar(part: u64, whole: u64) -> String {
+    let filled = (part.saturating_mul(BAR)).div_ceil(whole.max(1)).min(BAR);
+    (0..BAR)
+        .map(|n| if n < filled { '#' } else { '.' })
+        .collect()
+}
+
+fn row(name: &str, part: u64, whole: u64, text: &str) -> String {
+    let size = format_size(part);
+    format!("  {name:<22} {size:>10}  {}  {text}", bar(part, whole))
+}
+
+fn drawn(m: &Metrics, plan: &Plan, names: &[String]) -> Vec<String> {
+    let dram = m.dram_index_bytes + m.dram_tables_bytes + m.dram_blocks_bytes;
+    let mut lines = vec![
+        "".into(),
+        format!(
+            "DRAM: {} of {}",
+            format_size(dram),
+            format_size(m.dram_limit_bytes)
+        ),
+        row(
+            "indexes",
+            m.dram_index_bytes,
+            m.dram_limit_bytes,
+            "of what lies in persistent memory",
+        ),
+        row(
+            "open tables",
+            m.dram_tables_bytes,
+            m.dram_limit_bytes,
+            "filters and tops of indexes",
+        ),
+        row(
+            "blocks",
+            m.dram_blocks_bytes,
+            m.dram_limit_bytes,
+            "cached, and buffers",
+        ),
+        "".into(),
+        format!(
+            "Persistent memory: {} of {}",
+            format_size(m.pm_attached_bytes),
+            format_size(m.pm_limit_bytes)
+        ),
+    ];
+    for g in m.generations.iter().rev() {
+        let (state, text) = match (g.retired, g.sealed) {
+            (true, _) => ("dead", "still read by somebody"),
+            (_, true) => ("sealed", "waits to be flushed"),
+            _ => ("written", "takes the writes"),
+        };
+        let name = format!("generation {}, {state}", g.id);
+        let text = format!("{}; {text}", count(g.records, "record"));
+        lines.push(row(&name, g.bytes, m.pm_limit_bytes, &text));
+    }
+    let on_ssd: u64 = m.levels.iter().map(|level| level.bytes).sum();
+    lines.extend(["".into(), format!("SSD: {}", format_size(on_ssd))]);
+    for (family, name) in plan.families.iter().zip(names) {
+        if names.len() > 1 {
+            lines.push(format!("  column family {name}"));
+        }
+        for (n, level) in family.levels.iter().enumerate() {
+            if level.tables > 0 {
+                let text = level_text(level);
+                lines.push(row(&format!("level {n}"), level.bytes, on_ssd, &text));
+            }
+        }
+    }
+    lines
+}
+
+fn level_text(level: &LevelPlan) -> String {
+    let tables = count(level.tables as u64, "table");
+    match (level.runs_due, level.bytes_due) {
+        (Some(runs), Some(bytes)) => format!(
+            "{tables} in {}; compacted from {} or {} on (score {:.2})",
+            count(level.runs as u64, "run"),
+            count(runs as u64, "run"),
+            format_size(bytes),
+            level.score
+        ),
+        (_, Some(bytes)) => format!(
+            "{tables}; compacted from {} on (score {:.2})",
+            format_size(bytes),
+            level.score
+        ),
+        _ => format!("{tables}; the last level"),
+    }
+}
+
+fn sentences(plan: &Plan, names: &[String]) -> Vec<String> {
+    let mut all = vec![flush_text(&plan.flush)];
+    for (family, name) in plan.families.iter().zip(names) {
+        let what = match names.len() {
+            1 => "compaction".to_string(),
+            _ => format!("compaction of {name}"),
+        };
+        all.push(match &family.next {
+            Some(next) => format!("{what}: {}", next_text(next, &family.levels)),
+            None => {
+                let best = family.levels.iter().enumerate();
+                let best = best.max_by(|a, b| a.1.score.total_cmp(&b.1.score));
+                let (level, score) = best.map_or((0, 0.0), |(n, level)| (n, level.score));
+                format!("{what}: none is due; level {level} is nearest to it, with a score of {score:.2} of 1")
+            }
+        });
+    }
+    if plan.families.is_empty() {
+        all.push("compaction: none; nothing lies on the SSD".into());
+    }
+    all.push(match &plan.delay {
+        None => "writers: not held back".into(),
+        Some(delay) => format!(
+            "writers: held back by {:.1} ns a byte, for {}",
+            delay.nanos_per_byte,
+            delay.cause.name()
+        ),
+    });
+    all
+}
+
+fn flush_text(f: &FlushPlan) -> String {
+    let when = match (f.automatic, f.due) {
+        (false, _) => "only when asked for",
+        (_, true) => "due now",
+        (_, false) => "not due",
+    };
+    format!(
+        "flush: {when}; {} of persistent memory sealed (due from {} on), {} of DRAM taken (from {} \
+         on), {} left (from {} down)",
+        format_size(f.sealed_bytes),
+        format_size(f.sealed_bytes_due),
+        format_size(f.dram_bytes),
+        format_size(f.dram_bytes_due),
+        count(f.generations_free as u64, "place"),
+        grouped(f.generations_free_due as u64),
+    )
+}
+
+fn next_text(next: &CompactionPlan, levels: &[LevelPlan]) -> String {
+    let score = levels.get(next.from).map_or(0.0, |level| level.score);
+    let what = match next.moved {
+        true => "moves",
+        false => "merges",
+    };
+    format!(
+        "due: level {} has a score of {score:.2}; {what} {} with {} into level {}",
+        next.from,
+        count(next.tables as u64, "table"),
+        format_size(next.bytes),
+        next.to
+    )
+}
+
+fn as_json(plan: &Plan, names: &[String]) -> Value {
+    let level = |(n, level): (usize, &LevelPlan)| {
+        json!({
+            "level": n,
+            "tables": level.tables,
+            "bytes": level.bytes,
+            "runs": level.runs,
+            "bytes_due": level.bytes_due,
+            "runs_due": level.runs_due,
+            "score": level.score,
+        })
+    };
+    let next = |next: &CompactionPlan| {
+        json!({
+            "reason": next.reason.name(),
+            "from": next.from,
+            "to": next.to,
+            "tables": next.tables,
+            "bytes": next.bytes,
+            "moved": next.moved,
+        })
+    };
+    let families = plan.families.iter().zip(names);
+    let families = families.map(|(family, name)| {
+        let levels: Vec<Value> = family.levels.iter().enumerate().map(level).collect();
+        json!({
+            "family": name,
+            "levels": levels,
+            "running": family.running,
+            "next": family.next.as_ref().map(next),
+        })
+    });
+    let families: Vec<Value> = families.collect();
+    let f = &plan.flush;
+    json!({
+        "flush": {
+            "automatic": f.automatic,
+            "due": f.due,
+            "sealed_bytes": f.sealed_bytes,
+            "sealed_bytes_due": f.sealed_bytes_due,
+            "dram_bytes": f.dram_bytes,
+            "dram_bytes_due": f.dram_bytes_due,
+            "generations_free": f.generations_free,
+            "generations_free_due": f.generations_free_due,
+        },
+        "families": families,
+        "delay": plan.delay.map(|delay| json!({
+            "nanos_per_byte": delay.nanos_per_byte,
+            "cause": delay.cause.name(),
+        })),
+    })
+}

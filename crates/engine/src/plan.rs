@@ -1,0 +1,151 @@
+//! What background work comes next, and the numbers on which that is decided.
+//!
+//! Nothing here decides: the answers are those of [`Inner::is_flush_due`](crate::store::Inner), of the picker
+//! (`compaction::pick`) and of the slope (`compaction::pressure`), asked at one moment.
+
+use thermocline_base::CfId;
+use thermocline_compaction::pick::{Reason, Scores, pick, runs};
+use thermocline_compaction::pressure::Delay;
+
+use crate::compact::shape::Levels;
+use crate::store::{Engine, Inner};
+use crate::sync::lock;
+
+/// What a store would do next.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    /// About flushing.
+    pub flush: FlushPlan,
+    /// Of each column family that has tables, by its id.
+    pub families: Vec<FamilyPlan>,
+    /// How much writers are held back now, and why.
+    pub delay: Option<Delay>,
+}
+
+/// When sealed generations are flushed: as soon as one of the three numbers has come to its limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FlushPlan {
+    /// Whether the store flushes by itself.
+    pub automatic: bool,
+    /// Whether a flush is due now.
+    pub due: bool,
+    /// Persistent memory of sealed generations, in bytes.
+    pub sealed_bytes: u64,
+    /// The same from which on they are flushed.
+    pub sealed_bytes_due: u64,
+    /// DRAM that this store takes, in bytes.
+    pub dram_bytes: u64,
+    /// The same from which on they are flushed.
+    pub dram_bytes_due: u64,
+    /// Places for further generations.
+    pub generations_free: usize,
+    /// The same down to which they are flushed.
+    pub generations_free_due: usize,
+}
+
+/// The levels of a family and what is to be done about them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FamilyPlan {
+    /// The family.
+    pub family: CfId,
+    /// Its name; `None` of the one that keeps the metadata of batches.
+    pub name: Option<String>,
+    /// From level 0 to the deepest one that has tables.
+    pub levels: Vec<LevelPlan>,
+    /// Compactions that run.
+    pub running: usize,
+    /// The next one.
+    pub next: Option<CompactionPlan>,
+}
+
+/// How full a level is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LevelPlan {
+    /// Its tables.
+    pub tables: usize,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Tables that a read may have to ask, at most.
+    pub runs: usize,
+    /// Bytes from which on it is compacted; `None` of the last one, and of those that data passes by.
+    pub bytes_due: Option<u64>,
+    /// Of level 0: runs from which on it is compacted.
+    pub runs_due: Option<usize>,
+    /// How far it is on its way to being compacted: from 1 on it is due. What running jobs take does
+    /// not count.
+    pub score: f64,
+}
+
+/// A compaction that would begin now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CompactionPlan {
+    /// Why.
+    pub reason: Reason,
+    /// From which level.
+    pub from: usize,
+    /// Into which.
+    pub to: usize,
+    /// Tables that it takes from both.
+    pub tables: usize,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Whether they are moved unread.
+    pub moved: bool,
+}
+
+impl Engine {
+    /// What background work comes next, and why. Changes nothing.
+    pub fn plan(&self) -> Plan {
+        let inner = &self.inner;
+        let version = lock(&inner.versions).current().clone();
+        let family = |cf| inner.plan_of(cf, &Levels::of(&version, cf, None));
+        Plan {
+            flush: inner.flush_plan(),
+            families: version.families().map(family).collect(),
+            delay: inner.pressing(),
+        }
+    }
+}
+
+impl Inner {
+    fn plan_of(&self, family: CfId, levels: &Levels<'_>) -> FamilyPlan {
+        let (running, cursors) = self.compactions_of(family);
+        let options = self.compactions.shape.pick_options(levels);
+        let state = levels.state(&running);
+        let scores = Scores::new(&state, &options);
+        let level = |level: usize| {
+            let tables = state.level(level);
+            let first = level == 0;
+            LevelPlan {
+                tables: tables.len(),
+                bytes: tables.iter().map(|table| table.bytes).sum(),
+                runs: if first {
+                    runs(tables).len()
+                } else {
+                    tables.len().min(1)
+                },
+                bytes_due: match first {
+                    true => Some(options.level0_bytes),
+                    false => scores.target(level),
+                },
+                runs_due: first.then_some(options.level0_tables),
+                score: scores.score(level),
+            }
+        };
+        let next = pick(&state, &options, &cursors);
+        FamilyPlan {
+            family,
+            name: self.families.name_of(family),
+            levels: (0..levels.refs.len()).map(level).collect(),
+            running: running.len(),
+            next: next.map(|job| CompactionPlan {
+                reason: job.reason,
+                from: job.from,
+                to: job.to,
+                tables: job.inputs.len() + job.overlapped.len(),
+                bytes: job.bytes,
+                moved: job.trivial,
+            }),
+        }
+    }
+}
