@@ -29,6 +29,9 @@ pub struct WriteOptions {
     pub filter: bool,
     /// Why the table is made.
     pub creation: Creation,
+    /// Bytes that are collected before they are written: memory, against calls of the file system. A
+    /// multiple of 4 KiB from 64 KiB to 16 MiB, default 256 KiB.
+    pub write_bytes: usize,
 }
 
 impl Default for WriteOptions {
@@ -40,6 +43,7 @@ impl Default for WriteOptions {
             compression: Compression::None,
             filter: true,
             creation: Creation::Flush,
+            write_bytes: 256 << 10,
         }
     }
 }
@@ -60,6 +64,13 @@ impl WriteOptions {
                     "{name} of a table is {bytes}, but must be from 64 to 1048576"
                 )));
             }
+        }
+        let bytes = self.write_bytes;
+        if !(64 << 10..=16 << 20).contains(&bytes) || !bytes.is_multiple_of(4096) {
+            return Err(Error::InvalidArgument(format!(
+                "write_bytes of a table is {bytes}, but must be a multiple of 4096 from 65536 to \
+                 16777216"
+            )));
         }
         let interval = usize::from(self.restart_interval);
         if !(1..=RUN_LEN_MAX).contains(&interval) {

@@ -7,8 +7,8 @@ use thermocline_base::planted::{self, Bug};
 use thermocline_base::{Error, Result, Site};
 use thermocline_env::{File, OpenMode, Storage};
 
-/// Bytes that are collected before they are written.
-const CHUNK_BYTES: usize = 1 << 20;
+/// Bytes that are collected before they are written, unless somebody wants more or less.
+pub(crate) const CHUNK_BYTES: usize = 256 << 10;
 
 /// Collects bytes and writes them in large pieces at offsets that are multiples of a piece, but for the
 /// one that follows a sync.
@@ -20,16 +20,19 @@ pub(crate) struct Output {
     /// Bytes of the file that are written.
     written: u64,
     pending: Vec<u8>,
+    /// Bytes of a piece.
+    chunk: usize,
     failed: bool,
 }
 
 impl Output {
-    /// Makes the file, which must not exist.
-    pub fn create(storage: &dyn Storage, path: &Path) -> Result<Output> {
+    /// Makes the file, which must not exist, to be written in pieces of `chunk` bytes.
+    pub fn create(storage: &dyn Storage, path: &Path, chunk: usize) -> Result<Output> {
         Ok(Output {
             file: storage.open(path, OpenMode::CreateNew)?,
             written: 0,
             pending: Vec::new(),
+            chunk,
             failed: false,
         })
     }
@@ -65,11 +68,11 @@ impl Output {
     pub fn append(&mut self, mut bytes: &[u8]) -> Result<()> {
         self.check()?;
         // After a sync the next piece is a shorter one, and those behind it begin at multiples again.
-        let past = usize::try_from(self.written % CHUNK_BYTES as u64).expect("less than a piece");
-        let mut piece = CHUNK_BYTES - past;
+        let past = usize::try_from(self.written % self.chunk as u64).expect("less than a piece");
+        let mut piece = self.chunk - past;
         while self.pending.len() + bytes.len() >= piece {
             let (now, later) = bytes.split_at(piece - self.pending.len());
-            piece = CHUNK_BYTES;
+            piece = self.chunk;
             bytes = later;
             if self.pending.is_empty() {
                 let answer = self.file.write_at(now, self.written);
@@ -126,7 +129,7 @@ mod tests {
         for seed in 0..20 {
             let mut rng = Rng::new(seed);
             let fs = SimFs::new(Steps::new());
-            let mut out = Output::create(&fs, path).unwrap();
+            let mut out = Output::create(&fs, path, CHUNK_BYTES).unwrap();
             let (mut all, mut synced) = (Vec::new(), 0);
             for _ in 0..40 {
                 let most = 1 << rng.below(20);

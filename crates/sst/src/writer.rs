@@ -98,7 +98,7 @@ impl TableWriter {
         properties.restart_interval = options.restart_interval;
         Ok(TableWriter {
             compressor: Compressor::new(options.compression)?,
-            out: Output::create(storage, path)?,
+            out: Output::create(storage, path, options.write_bytes)?,
             placement: Placement::default(),
             seed: identity.table_seed(),
             data: BlockBuilder::new(&[], usize::from(options.restart_interval)),

@@ -1,6 +1,7 @@
 //! The levels of a version as the picker sees them, and how they should be.
 
 use thermocline_base::options::{CompactionOptions, Options};
+use thermocline_base::size::index;
 use thermocline_base::{CfId, FileId};
 use thermocline_compaction::KeyRange;
 use thermocline_compaction::output::{Cutter, OutputOptions};
@@ -27,6 +28,7 @@ pub(crate) struct Shape {
     options: CompactionOptions,
     table_bytes: u64,
     base_bytes: u64,
+    write_bytes: usize,
 }
 
 /// The levels of a family.
@@ -94,6 +96,8 @@ impl Shape {
             options: options.compaction.clone(),
             table_bytes: options.table_bytes(),
             base_bytes: options.base_bytes(),
+            // Devices like large pieces; each table that is being written holds one.
+            write_bytes: index(options.dram / 64).clamp(256 << 10, 1 << 20) & !4095,
         }
     }
 
@@ -147,6 +151,7 @@ impl Shape {
             block_bytes,
             compression,
             creation: why,
+            write_bytes: self.write_bytes,
             ..WriteOptions::default()
         }
     }

@@ -8,7 +8,7 @@ use thermocline_env::Storage;
 use super::format::{RECORD_ALIGN, RecordHeader, encode_header};
 use crate::format::coding::len32;
 use crate::identity::Identity;
-use crate::output::Output;
+use crate::output::{CHUNK_BYTES, Output};
 use crate::sites;
 
 /// A finished blob file: what an edit needs to name it.
@@ -39,7 +39,7 @@ impl BlobWriter {
     /// # Errors
     /// Those of the file system.
     pub fn create(storage: &dyn Storage, path: &Path, identity: Identity) -> Result<BlobWriter> {
-        let mut out = Output::create(storage, path)?;
+        let mut out = Output::create(storage, path, CHUNK_BYTES)?;
         out.append(&encode_header(&identity))?;
         Ok(BlobWriter {
             out,
