@@ -885,7 +885,10 @@ mod tests {
             },
             Options {
                 preset: Preset::Leveled,
-                level0: Level0Options { shape: 0 },
+                level0: Level0Options {
+                    shape: 0,
+                    ..Level0Options::default()
+                },
                 ..Options::default()
             },
             Options {

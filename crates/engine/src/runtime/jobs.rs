@@ -6,7 +6,7 @@
 //! stores that all have much to do none waits for more than one piece of each other.
 //!
 //! # Invariants
-//! - **J1** Of one store at most one flush runs at a time. Of compactions, which keep apart by themselves,
+//! - **J1** Of one store at most one flush and one merge run at a time. Of compactions, which keep apart by themselves,
 //!   as many as there are threads for: each that has found something to do has the next one asked for.
 //! - **J2** A job that is asked for begins after that: the request is forgotten before the job begins.
 //!   What is asked for while no more may run is run behind one of them.
@@ -54,11 +54,11 @@ impl Job {
         }
     }
 
-    /// Of those, how many may be of one store (J1).
+    /// How many may be of one store (J1).
     fn threads_of_store(self, threads: usize) -> usize {
         match self {
-            Job::Flush => 1,
-            Job::Compact => self.threads(threads),
+            Job::Flush | Job::Merge => 1,
+            Job::Compact => (threads - 1).max(1),
         }
     }
 }
@@ -267,8 +267,9 @@ impl Jobs {
         if lane.closed {
             if lane.is_idle() {
                 state.lanes.remove(&number);
-                self.ended.notify_all();
             }
+            // Who leaves from one of the jobs waits for the others only.
+            self.ended.notify_all();
             return;
         }
         // What was asked for while there was a place for it is in the queue already.

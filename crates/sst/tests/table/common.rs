@@ -260,6 +260,7 @@ pub fn random_options(rng: &mut Rng) -> WriteOptions {
         ]),
         filter: !rng.one_in(4),
         creation: *rng.pick(&[Creation::Flush, Creation::Compaction, Creation::Ingest]),
+        write_bytes: (64 << 10) << rng.below(3),
     }
 }
 
