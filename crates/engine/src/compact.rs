@@ -56,7 +56,7 @@ use thermocline_env::Clock;
 use thermocline_version::Version;
 
 use crate::store::{Engine, Inner};
-use crate::sync::{Arc, AtomicU64, Condvar, Mutex, Ordering, RwLock, lock, wait};
+use crate::sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, Ordering, RwLock, lock, wait};
 use pace::Pace;
 use shape::Shape;
 pub(crate) use usage::Usage;
@@ -75,6 +75,8 @@ pub(crate) struct Compactions {
     /// Runs in level 0, and bytes that wait. Relaxed: they guard nothing.
     debt: (AtomicU64, AtomicU64),
     pub usage: Usage,
+    /// The last job failed. Relaxed: it guards nothing.
+    failed: AtomicBool,
 }
 
 /// The jobs that run, and where the next ones begin.
@@ -112,6 +114,7 @@ impl Compactions {
             pace: Pace::new(options.compaction.rate_bytes, clock),
             debt: Default::default(),
             usage: Usage::default(),
+            failed: AtomicBool::new(false),
         };
         compactions.note(version);
         compactions

@@ -4,7 +4,7 @@
 //! (`compaction::pick`) and of the slope (`compaction::pressure`), asked at one moment.
 
 use thermocline_base::CfId;
-use thermocline_compaction::pick::{Reason, Scores, pick, runs};
+use thermocline_compaction::pick::{Reason, Scores, depth, pick};
 use thermocline_compaction::pressure::Delay;
 
 use crate::compact::shape::Levels;
@@ -120,7 +120,7 @@ impl Inner {
                 tables: tables.len(),
                 bytes: tables.iter().map(|table| table.bytes).sum(),
                 runs: if first {
-                    runs(tables).len()
+                    depth(tables)
                 } else {
                     tables.len().min(1)
                 },

@@ -19,7 +19,7 @@ use super::{Jobs, Running};
 use crate::events::Event;
 use crate::readers;
 use crate::store::Inner;
-use crate::sync::{Arc, lock, read};
+use crate::sync::{Arc, Ordering, lock, read};
 
 /// A job that is in the list of running ones.
 pub(super) struct Job {
@@ -174,9 +174,15 @@ impl Inner {
         self.check_writable()?;
         match self.take_due() {
             Some(job) => {
-                // There may be more to do beside it.
-                self.want_compaction();
-                self.run(job).map(|()| true)
+                let failed = &self.compactions.failed;
+                // There may be more to do beside it. Not after a failure: jobs would ask for each other
+                // for ever where the disk is full.
+                if !failed.load(Ordering::Relaxed) {
+                    self.want_compaction();
+                }
+                let ran = self.run(job);
+                failed.store(ran.is_err(), Ordering::Relaxed);
+                ran.map(|()| true)
             }
             None => Ok(false),
         }
