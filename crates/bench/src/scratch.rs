@@ -172,7 +172,8 @@ mod tests {
         home.region(Some(elsewhere.path())).unwrap();
         let logs = home.logs(Some(elsewhere.path())).unwrap().unwrap();
         assert!(logs.is_dir() && logs.starts_with(elsewhere.path()));
+        assert_eq!(elsewhere.path().read_dir().unwrap().count(), 2);
         drop(home);
-        assert_eq!(elsewhere.path().read_dir().unwrap().count(), 1);
+        assert_eq!(elsewhere.path().read_dir().unwrap().count(), 0);
     }
 }

@@ -165,19 +165,37 @@ impl<'a> State<'a> {
 
 /// Of each level the key where the last job's inputs ended: the next one begins behind it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Cursors(Vec<Vec<u8>>);
+pub struct Cursors(Vec<Cursor>);
+
+/// Where a job's inputs ended.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Cursor {
+    key: Vec<u8>,
+    /// Whether the key itself was not among them.
+    open: bool,
+}
+
+impl Cursor {
+    /// Whether a table that begins at `first` is behind it.
+    fn has_passed(&self, first: &[u8]) -> bool {
+        match self.open {
+            true => first < &self.key[..],
+            false => first <= &self.key[..],
+        }
+    }
+}
 
 impl Cursors {
     /// Notes that a job has been begun.
     pub fn note(&mut self, job: &Job) {
         if self.0.len() <= job.from {
-            self.0.resize(job.from + 1, Vec::new());
+            self.0.resize(job.from + 1, Cursor::default());
         }
         self.0[job.from].clone_from(&job.ends);
     }
 
-    fn of(&self, level: usize) -> &[u8] {
-        self.0.get(level).map_or(&[], |key| &key[..])
+    fn of(&self, level: usize) -> Cursor {
+        self.0.get(level).cloned().unwrap_or_default()
     }
 }
 
@@ -226,8 +244,8 @@ pub struct Job {
     pub holds: Held,
     /// Whether the inputs need only be moved.
     pub trivial: bool,
-    /// The last key of the inputs, for [`Cursors::note`].
-    ends: Vec<u8>,
+    /// Where the inputs end, for [`Cursors::note`].
+    ends: Cursor,
 }
 
 /// The next job, if there is one: that of the level with the highest score which can have one.
@@ -264,8 +282,8 @@ pub fn pick(state: &State<'_>, options: &PickOptions, cursors: &Cursors) -> Opti
     // Of equal ones the upper level first: what comes from it may be more for the lower.
     due.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
     let mut jobs = due.into_iter().map(|(_, level)| match level {
-        0 => inputs::due_of_level0(state, options, scores.base_level(), cursors.of(0)),
-        _ => inputs::of_level(state, options, level, cursors.of(level)),
+        0 => inputs::due_of_level0(state, options, scores.base_level(), &cursors.of(0)),
+        _ => inputs::of_level(state, options, level, &cursors.of(level)),
     });
     jobs.find_map(|job| job)
 }

@@ -326,6 +326,9 @@ impl Inner {
             },
             dead: &dead,
         };
+        // A generation that was sealed a moment ago is in the view before its zones are known; both
+        // happen under the writer's lock.
+        locked(&mut |_| ());
         let zones = |id| lock(&self.reclaim).zones(id);
         let Some(mut merging) = Merging::new(inputs.to_vec(), zones, &self.account) else {
             return Ok(None);

@@ -134,6 +134,11 @@ impl TableWriter {
         (size_of::<TableWriter>() + self.out.memory() + hashes + blocks) as u64
     }
 
+    /// Bytes that are collected before they are written.
+    pub fn write_bytes(&self) -> usize {
+        self.options.write_bytes
+    }
+
     /// Whether the table nears a limit of its format, or has as many keys as a filter takes. It can only
     /// if keys are long or millions, range tombstones many, or values spread over thousands of blob
     /// files: the caller finishes it and begins another, as when it is large enough.

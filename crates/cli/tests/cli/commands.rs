@@ -298,7 +298,7 @@ fn explain_draws_all_tiers_and_says_what_is_next() {
         "DRAM: ",
         "Persistent memory: ",
         "SSD: 0 B",
-        "generation 0, written",
+        "generation 1, written",
         "flush: not due",
         "due from 4 MiB on",
         "nothing lies on the SSD",

@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use super::{Held, Job, PickOptions, Reason, Scores, State, Table, runs};
+use super::{Cursor, Held, Job, PickOptions, Reason, Scores, State, Table, runs};
 use crate::KeyRange;
 
 /// The places in a level from 1 on of the tables that overlap `range`.
@@ -90,7 +90,10 @@ pub(super) fn job(
         overlapped,
         bytes,
         trivial,
-        ends: hull.last.to_vec(),
+        ends: Cursor {
+            key: hull.last.to_vec(),
+            open: hull.open,
+        },
         holds: Held {
             levels,
             first: all.first.to_vec(),
@@ -196,7 +199,7 @@ pub(super) fn due_of_level0(
     state: &State<'_>,
     options: &PickOptions,
     base: usize,
-    cursor: &[u8],
+    cursor: &Cursor,
 ) -> Option<Job> {
     let tables = state.level(0);
     let is_deep = |slice: &[usize]| depth(tables, slice) >= options.level0_tables;
@@ -216,12 +219,16 @@ pub(super) fn of_level0(
     options: &PickOptions,
     base: usize,
     wanted: &dyn Fn(&[usize]) -> bool,
-    cursor: &[u8],
+    cursor: &Cursor,
     reason: Reason,
 ) -> Option<Job> {
     let tables = state.level(0);
     let slices = slices(tables);
-    let is_before = |slice: &Vec<usize>| slice.iter().any(|n| tables[*n].range.first <= cursor);
+    let is_before = |slice: &Vec<usize>| {
+        slice
+            .iter()
+            .any(|n| cursor.has_passed(tables[*n].range.first))
+    };
     let next = slices.partition_point(is_before);
     let round = (next..slices.len()).chain(0..next);
     let is_wanted = |n: &usize| wanted(&slices[*n]);
@@ -245,10 +252,10 @@ pub(super) fn of_level(
     state: &State<'_>,
     options: &PickOptions,
     level: usize,
-    cursor: &[u8],
+    cursor: &Cursor,
 ) -> Option<Job> {
     let tables = state.level(level);
-    let next = tables.partition_point(|table| table.range.first <= cursor);
+    let next = tables.partition_point(|table| cursor.has_passed(table.range.first));
     let round = (next..tables.len()).chain(0..next);
     let mut jobs = round.filter_map(|n| {
         job(

@@ -3,7 +3,7 @@
 use thermocline_base::FileId;
 
 use super::inputs::{self, job, overlapped};
-use super::{Job, PickOptions, Reason, Scores, State, Table};
+use super::{Cursor, Job, PickOptions, Reason, Scores, State, Table};
 use crate::KeyRange;
 
 /// What is to be done next for a range that somebody wants compacted.
@@ -37,7 +37,14 @@ pub fn pick_range(
     let is_within = |table: &Table<'_>| table.range.overlaps(range);
     if level0.iter().any(is_within) {
         let wanted = |slice: &[usize]| slice.iter().any(|n| is_within(&level0[*n]));
-        let job = inputs::of_level0(state, options, base, &wanted, b"", Reason::Manual);
+        let job = inputs::of_level0(
+            state,
+            options,
+            base,
+            &wanted,
+            &Cursor::default(),
+            Reason::Manual,
+        );
         return job.map_or(Manual::Wait, |job| Manual::Job(Box::new(job)));
     }
     let within = |level: usize| overlapped(state.level(level), range);

@@ -91,6 +91,7 @@ fn options(rng: &mut Rng) -> Options {
 /// for every write.
 fn logged(mut options: Options) -> Options {
     options.set("preset", "leveled").unwrap();
+    options.set("level0.shape", "ssd").unwrap();
     options.memtable.bytes_max = options.memtable.bytes_max.max(64 << 10);
     options
 }

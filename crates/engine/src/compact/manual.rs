@@ -63,6 +63,13 @@ fn keys_of((from, to): (Bound<&[u8]>, Bound<&[u8]>)) -> (Vec<u8>, Vec<u8>, bool)
 
 impl Inner {
     fn compact_range(&self, cf: CfId, range: &KeyRange<'_>) -> Result<()> {
+        let compacted = self.compact_jobs(cf, range);
+        // What became due meanwhile met the jobs of this one, and was put off.
+        self.want_compaction();
+        compacted
+    }
+
+    fn compact_jobs(&self, cf: CfId, range: &KeyRange<'_>) -> Result<()> {
         let before = lock(&self.versions).next_file();
         loop {
             let _gate = read(&self.compactions.gate);

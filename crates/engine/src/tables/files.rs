@@ -21,7 +21,9 @@ use thermocline_base::sync::SCHEDULED;
 use thermocline_env::Storage;
 use thermocline_env::direct::DeviceBytes;
 use thermocline_exec::{BufPool, DirectStorage, PIECE_BYTES};
-use thermocline_sst::{BlockCache, CacheUse, Identity, StoreCache, TableWriter, table_name};
+use thermocline_sst::{
+    BlockCache, CacheUse, Identity, StoreCache, TableWriter, WriteOptions, table_name,
+};
 use thermocline_version::Origins;
 
 use super::open::{OpenTables, OpenUse};
@@ -74,7 +76,8 @@ impl Work {
     /// The table that is being written takes as much as it does now.
     pub fn cover(&mut self, table: &TableWriter) {
         // Beside what it has collected, a piece is on its way.
-        self.0.grow_over(table.memory() + PIECE_BYTES as u64);
+        let piece = table.write_bytes().min(PIECE_BYTES);
+        self.0.grow_over(table.memory() + piece as u64);
     }
 }
 
@@ -126,7 +129,10 @@ impl TableFiles {
 
     /// Begins to charge for somebody who writes tables.
     pub fn work(&self) -> Work {
-        Work(self.account.charge_over(PIECE_BYTES as u64))
+        Work(
+            self.account
+                .charge_over(WriteOptions::default().write_bytes as u64),
+        )
     }
 
     pub fn path(&self, file: FileId) -> PathBuf {
