@@ -70,24 +70,24 @@ const CREATION: Part = Part {
 const SMALL: Part = Part {
     workloads: &["points", "batches", "values", "idle"],
     seeds: 1,
-    one_in: 2,
-    bar: 4_000,
+    one_in: 1,
+    bar: 10_000,
     sites: &[],
 };
 
 const SEALS: Part = Part {
     workloads: &["seals"],
     seeds: 1,
-    one_in: 2,
-    bar: 2_400,
+    one_in: 1,
+    bar: 6_000,
     sites: GENERATIONS,
 };
 
 const GROWTH: Part = Part {
     workloads: &["growth", "full"],
     seeds: 1,
-    one_in: 2,
-    bar: 2_000,
+    one_in: 1,
+    bar: 5_000,
     sites: &[
         "halloc: part counted",
         "halloc: part header durable",
@@ -106,8 +106,8 @@ const MANIFEST: Part = Part {
 const REOPEN: Part = Part {
     workloads: &["reopen"],
     seeds: 1,
-    one_in: 2,
-    bar: 3_200,
+    one_in: 1,
+    bar: 8_000,
     sites: GENERATIONS,
 };
 
@@ -122,24 +122,24 @@ const GROUPS: Part = Part {
 const BUFFERED: Part = Part {
     workloads: &["buffered", "mixed"],
     seeds: 1,
-    one_in: 2,
-    bar: 4_000,
+    one_in: 1,
+    bar: 10_000,
     sites: &["memtable: deferred items durable"],
 };
 
 const FAMILIES: Part = Part {
     workloads: &["families", "lives"],
     seeds: 1,
-    one_in: 2,
-    bar: 8_000,
+    one_in: 1,
+    bar: 20_000,
     sites: GENERATIONS,
 };
 
 const RECLAIM: Part = Part {
     workloads: &["overwrites", "gaps", "unsettled"],
     seeds: 1,
-    one_in: 2,
-    bar: 12_000,
+    one_in: 1,
+    bar: 30_000,
     sites: GENERATIONS,
 };
 
@@ -154,8 +154,8 @@ const MERGES: Part = Part {
 const STAGED: Part = Part {
     workloads: &["staged", "staged-lives"],
     seeds: 1,
-    one_in: 2,
-    bar: 8_000,
+    one_in: 1,
+    bar: 20_000,
     sites: GENERATIONS,
 };
 
