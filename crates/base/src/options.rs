@@ -299,8 +299,8 @@ option_group! {
 option_group! {
     /// Options of the levels on SSD, and of moving data down them (design §9).
     CompactionOptions, "compaction" {
-        /// Runs in level 0 from which on it is compacted: tables that were flushed one after the
-        /// other and do not overlap are one run.
+        /// Runs in level 0 from which on it is compacted, in each slice of keys by itself: tables that
+        /// were flushed one after the other and do not overlap are one run.
         level0_tables: Count = 4, 1 => 1024;
         /// Bytes that the level into which level 0 is compacted may have, and bytes in level 0 from
         /// which on that is compacted. 0 derives it: what `level0_tables` flushes write, at least four
@@ -311,10 +311,12 @@ option_group! {
         /// The deepest level. A store that has deeper ones already keeps them.
         levels: Count = 6, 1 => 7;
         /// Whether the size of the last level decides about those of the others, so that about one
-        /// part in `multiplier` of what is stored is stale. Otherwise level 1 has `base_bytes`.
+        /// part in `multiplier` of what is stored is stale, beside level 0. A level that would be smaller
+        /// than `base_bytes` is not used. Otherwise level 1 has `base_bytes`.
         dynamic: Flag = 1, 0 => 1;
-        /// A table is ended at the first new key at which it has this size. 0 derives it: a quarter of
-        /// a generation, from 2 to 64 MiB.
+        /// A table is ended at the first new key at which it has this size; one that a flush writes
+        /// between half of it and half as much again, where tables of older flushes end. 0 derives it: a
+        /// quarter of a generation, from 2 to 64 MiB.
         table_bytes: Bytes = 0, 0 => 1 << 30;
         /// What a data block takes on the device, at most, unless it holds one larger record.
         block_bytes: Bytes = 4 << 10, 256 => 1 << 20;

@@ -8,8 +8,8 @@
 //! 3. **Deterministic.** Where it is cut depends on keys, sizes and options alone, not on who asks
 //!    or when.
 //! 4. **Bounded.** A table has at most the target's bytes, or half as many more where it waits for a
-//!    preferred cut, and the versions of one key more, range tombstones apart. And it overlaps at most the limit's bytes of grandparents, or one of them,
-//!    or has one key.
+//!    preferred cut, and the versions of one key more, range tombstones apart. And it overlaps at most
+//!    the limit's bytes of grandparents, or one of them, or has one key.
 //!
 //! A table holds the keys from where it begins (at first: from everywhere) up to the cut. Range
 //! tombstones are cut at the same places, by [`RangeTombstone::cut`](crate::RangeTombstone::cut).

@@ -173,11 +173,7 @@ fn open_existing(
         &descriptors,
         loaded,
         threads,
-    )
-    .map_err(|error| match loaded {
-        Some(loaded) => loaded.locate(error),
-        None => error,
-    })?;
+    )?;
     if loaded.is_some() && found.unsealed() {
         // Rule 5: what was granted and never logged.
         found.next_base += lost_records_max(&state);

@@ -37,8 +37,24 @@ pub(crate) struct Found {
     pub cut_records: u64,
 }
 
-/// Finds all items of all chains that the manifest names.
+/// Finds all items of all chains that the manifest names. What was loaded from logs is blamed on them.
 pub(crate) fn find(
+    db_id: &[u8; 16],
+    space: &Space,
+    zones: &[Zone],
+    state: &State,
+    descriptors: &[Descriptor],
+    loaded: Option<&Loaded>,
+    threads: usize,
+) -> Result<Found> {
+    let found = find_in_region(db_id, space, zones, state, descriptors, loaded, threads);
+    found.map_err(|error| match loaded {
+        Some(loaded) => loaded.locate(error),
+        None => error,
+    })
+}
+
+fn find_in_region(
     db_id: &[u8; 16],
     space: &Space,
     zones: &[Zone],

@@ -123,11 +123,7 @@ fn check(world: &World, dir: &Path, options: &Options, report: &mut Report) -> R
         &descriptors,
         loaded,
         threads,
-    )
-    .map_err(|error| match loaded {
-        Some(loaded) => loaded.locate(error),
-        None => error,
-    })?;
+    )?;
     // A generation has no chain until the first write.
     let written = state
         .generations()

@@ -322,3 +322,30 @@ fn jobs_go_round_and_move_unread_what_is_alone_and_light() {
     assert_eq!(seen[..3], round);
     assert_eq!(seen[3], round[0]);
 }
+
+/// What a range tombstone was cut into: each table ends before the key at which the next one begins.
+#[test]
+fn jobs_go_round_tables_that_touch_at_open_ends() {
+    let options = PickOptions {
+        dynamic: false,
+        ..SMALL
+    };
+    let keys: [&[u8]; 5] = [b"a", b"d", b"g", b"j", b"m"];
+    let table = |pair: &[&'static [u8]]| Table {
+        range: KeyRange::until(pair[0], pair[1]),
+        ..level(&[(pair[0], pair[1], 60)])[0]
+    };
+    let levels = [vec![], keys.windows(2).map(table).collect()];
+    let mut cursors = Cursors::default();
+    let mut seen = Vec::new();
+    for _ in 0..5 {
+        let state = State {
+            levels: &levels,
+            running: &[],
+        };
+        let job = pick(&state, &options, &cursors).unwrap();
+        cursors.note(&job);
+        seen.extend(job.inputs);
+    }
+    assert_eq!(seen, [0, 1, 2, 3, 0]);
+}

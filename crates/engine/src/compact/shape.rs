@@ -156,8 +156,8 @@ impl Shape {
         }
     }
 
-    /// How many tables of level 0 a read may have to ask, in the family where that are most, and about how many bytes wait to be
-    /// read and written, in all families.
+    /// How many tables of level 0 a read may have to ask, in the family where that are most, and about
+    /// how many bytes wait to be read and written, in all families.
     pub fn debt(&self, version: &Version) -> (u64, u64) {
         let mut debt = (0, 0);
         for cf in version.families() {
