@@ -226,8 +226,8 @@ option_group! {
         /// Most tables that stay open. Each takes a file descriptor and, for its index and filter, some
         /// DRAM, of which they take an eighth at most.
         open_tables: Count = 512, 1 => 1 << 20;
-        /// Most bytes that a cursor reads at a time of a table that it goes through in order. 0 switches
-        /// that off.
+        /// Most bytes that a cursor reads at a time of a table that it goes through in order. How much it
+        /// reads at first depends on how far cursors went lately. 0 switches reading ahead off.
         ahead_bytes: Bytes = 256 << 10, 0 => 256 << 10;
     }
 }

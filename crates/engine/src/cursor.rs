@@ -21,7 +21,7 @@ use crate::latency::Latencies;
 use crate::snapshot::Snapshot;
 use crate::store::Engine;
 use crate::sync::{Arc, Ordering as Atomic};
-use crate::tables::{TableSource, Tables, sources};
+use crate::tables::{TableSource, Tables, place, sources};
 use crate::value::Value;
 use hidden::Covering;
 
@@ -420,9 +420,7 @@ impl Cursor {
             self.runs = sources(tables, reader.cf);
             self.tables = Some(tables.clone());
         }
-        for run in &mut self.runs {
-            run.restart(from, direction, reader.seqno)?;
-        }
+        place(&mut self.runs, from, direction, reader.seqno)?;
         self.settle()
     }
 

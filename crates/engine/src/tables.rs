@@ -26,17 +26,18 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use thermocline_base::{CfId, Error, FileId, Kind, Result, SeqNo};
+use thermocline_memtable::Direction;
 use thermocline_sst::{
     Block, BlockHandle, BlockSource, CachedSource, FoundValue, Pinned, Table, TablePart, get,
 };
-use thermocline_version::{TableRef, Version};
+use thermocline_version::{Level, TableRef, Version};
 
 use crate::sync::{Arc, RwLock, read, write};
-use ahead::TableBlocks;
+use ahead::{FirstPiece, TableBlocks};
 pub(crate) use files::{FoundIn, Lent, SharedCache, TableFiles, Work};
 use open::{Handle, OpenTable};
 use runs::Run;
-pub(crate) use source::{TableSource, sources};
+pub(crate) use source::{TableSource, place, sources};
 
 /// The tables of a version.
 #[derive(Debug)]
@@ -86,9 +87,27 @@ impl Tables {
     }
 
     /// As [`Tables::open`], for a cursor.
-    fn open_to_scan(&self, table: &TableRef) -> Result<(TablePart, TableBlocks)> {
+    fn open_to_scan(
+        &self,
+        table: &TableRef,
+        level: Level,
+        way: Direction,
+    ) -> Result<(TablePart, TableBlocks)> {
         let (part, open) = self.open(table)?;
-        Ok((part, TableBlocks::new(open, self.files.clone())))
+        let blocks = TableBlocks::new(open, self.files.clone(), level, way);
+        Ok((part, blocks))
+    }
+
+    /// Reads what the sources will need first, if that is more than one read: at once.
+    fn read_first(&self, sources: &[TableSource], wanted: &[(usize, FirstPiece)]) {
+        if wanted.len() < 2 {
+            return;
+        }
+        let reads: Vec<_> = wanted.iter().map(|(_, piece)| piece.read()).collect();
+        let answers = self.files.reader().read(&reads);
+        for ((of, piece), bytes) in wanted.iter().zip(answers) {
+            sources[*of].give_first(piece, bytes.ok());
+        }
     }
 
     /// What the newest entry of `key` at or below `seqno` says: a value, or that there is none; `None`

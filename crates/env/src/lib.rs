@@ -33,12 +33,13 @@ pub mod sites;
 mod sys;
 
 use std::fmt;
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
 
 use thermocline_base::{Error, Result, Site};
 
-use direct::DeviceBytes;
+use direct::{DeviceBytes, Transfers};
 
 /// How [`Storage::open`] treats a file that is there or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,6 +131,36 @@ pub trait File: Send + Sync + fmt::Debug {
 
     /// The file descriptor, for mapping. `None` where there is none (simulators).
     fn raw_fd(&self) -> Option<i32>;
+
+    /// The way to hand reads of this file to the kernel oneself, several at once. `None` where they must
+    /// come through [`File::read_at`]: from simulators, and from a kernel that a test has put in place.
+    fn raw_reads(&self) -> Option<RawReads<'_>> {
+        None
+    }
+}
+
+/// A file of the operating system, for who asks the kernel for several reads at once.
+#[derive(Debug, Clone, Copy)]
+pub struct RawReads<'a> {
+    fd: BorrowedFd<'a>,
+    transfers: &'a Transfers,
+}
+
+impl<'a> RawReads<'a> {
+    /// The file's descriptor.
+    pub fn fd(&self) -> BorrowedFd<'a> {
+        self.fd
+    }
+
+    /// What offset, length and address must be multiples of, as [`File::direct_unit`].
+    pub fn direct_unit(&self) -> Option<usize> {
+        self.transfers.unit()
+    }
+
+    /// Counts a read of `n` bytes at `offset` that was made; `direct` if there was a unit before it.
+    pub fn has_read(&self, direct: bool, n: usize, offset: u64) {
+        self.transfers.has_read(direct, n, offset);
+    }
 }
 
 /// Keeps a lock file locked until dropped.

@@ -28,6 +28,10 @@ pub trait Syscalls: Send + Sync + std::fmt::Debug {
     fn pwrite(&self, file: &fs::File, bytes: &[u8], offset: u64) -> io::Result<usize>;
     /// Makes data and size durable.
     fn fsync(&self, file: &fs::File) -> io::Result<()>;
+    /// Whether it is the operating system's, which may be asked for reads by others too.
+    fn is_kernel(&self) -> bool {
+        false
+    }
     /// Has transfers go past the page cache, or through it again; `false` if that is refused.
     fn set_direct(&self, file: &fs::File, direct: bool) -> io::Result<bool> {
         sys::set_direct(file, direct)
@@ -49,6 +53,10 @@ impl Syscalls for Kernel {
 
     fn fsync(&self, file: &fs::File) -> io::Result<()> {
         file.sync_data()
+    }
+
+    fn is_kernel(&self) -> bool {
+        true
     }
 }
 

@@ -1,10 +1,11 @@
 //! Coroutines and block I/O: aligned buffers and transfers past the page cache (design §9). The
-//! executor, io_uring with its thread fallback and the I/O budget follow with the SSD tier.
+//! executor and the I/O budget follow.
 //!
 //! | what | how |
 //! |---|---|
 //! | memory that a device can read and write itself | [`AlignedBuf`], from a [`BufPool`] |
 //! | a block of a file, in one read | [`read_range`] |
+//! | several reads at once, from any files | [`BatchReader`] |
 //! | bytes from anywhere, written directly | [`write_range`] |
 //! | all files of a crate that knows nothing of alignment | [`DirectStorage`] |
 //! | the same through the page cache, but counted | [`DirectStorage::buffered`] |
@@ -22,7 +23,7 @@
 //!    handle goes on through the page cache.
 //! 4. **Bounded.** A [`BufPool`] keeps at most so many idle bytes as it was told. A transfer takes
 //!    a buffer of at most [`PIECE_BYTES`], for a read that does not lie aligned a unit more, except a
-//!    [`read_range`] of more.
+//!    [`read_range`] of more, and the reads of a batch.
 //! 5. **No promise lost.** A file of a [`DirectStorage`] keeps what [`thermocline_env::Storage`]
 //!    promises; what it refuses in addition is a write at an offset that is no multiple of the
 //!    unit, as long as the file is transferred directly.
@@ -32,14 +33,19 @@
 //! - *Memory by `alloc` with a layout*: saves up to a page per buffer that the allocator pays for
 //!   alignment anyway, and costs unsafe code. A buffer here is plain memory, a page longer than
 //!   needed.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod aligned;
+mod batch;
 mod pool;
 mod range;
+#[cfg(target_os = "linux")]
+#[expect(unsafe_code, reason = "the kernel is handed memory to read into")]
+mod ring;
 mod storage;
 
 pub use aligned::{AlignedBuf, PAGE_BYTES};
+pub use batch::{BatchRead, BatchReader};
 pub use pool::{BufPool, PooledBuf};
 pub use range::{PIECE_BYTES, RangeBuf, read_range, write_range};
 pub use storage::DirectStorage;

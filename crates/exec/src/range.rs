@@ -18,6 +18,12 @@ pub struct RangeBuf {
     within: Range<usize>,
 }
 
+impl RangeBuf {
+    pub(crate) fn new(buf: PooledBuf, within: Range<usize>) -> RangeBuf {
+        RangeBuf { buf, within }
+    }
+}
+
 impl Deref for RangeBuf {
     type Target = [u8];
 
@@ -67,7 +73,7 @@ pub fn read_range(file: &dyn File, pool: &BufPool, offset: u64, len: usize) -> R
 }
 
 /// The range of whole units that covers `len` bytes at `offset`. `None` if no file is so long.
-fn whole_units(offset: u64, len: usize, unit: Option<usize>) -> Option<(u64, usize)> {
+pub(crate) fn whole_units(offset: u64, len: usize, unit: Option<usize>) -> Option<(u64, usize)> {
     let unit = unit.unwrap_or(1) as u64;
     let start = offset - offset % unit;
     let end = offset
@@ -94,6 +100,19 @@ pub(crate) fn read_into(
         let Some(unit) = file.direct_unit() else {
             return Ok(done + file.read_at(rest, at)?);
         };
+        if rest.as_ptr().addr().is_multiple_of(unit)
+            && at.is_multiple_of(unit as u64)
+            && rest.len() >= unit
+        {
+            // It lies as the device wants it.
+            let whole = rest.len() - rest.len() % unit;
+            let n = file.read_at(&mut rest[..whole], at)?;
+            done += n;
+            if n < whole {
+                break;
+            }
+            continue;
+        }
         let before = usize::try_from(at % unit as u64).expect("less than a unit");
         let want = rest.len().min(PIECE_BYTES);
         let Some((start, whole)) = whole_units(at, want, Some(unit)) else {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use thermocline_base::{Result, Site};
 use thermocline_env::direct::DeviceBytes;
-use thermocline_env::{File, FsKind, LockGuard, OpenMode, Storage};
+use thermocline_env::{File, FsKind, LockGuard, OpenMode, RawReads, Storage};
 
 use crate::pool::BufPool;
 use crate::range::{read_into, write_range};
@@ -210,6 +210,10 @@ impl File for DirectFile {
 
     fn raw_fd(&self) -> Option<i32> {
         self.inner.raw_fd()
+    }
+
+    fn raw_reads(&self) -> Option<RawReads<'_>> {
+        self.inner.raw_reads()
     }
 }
 

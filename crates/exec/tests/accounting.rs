@@ -43,14 +43,20 @@ fn counted_bytes_are_those_of_the_operating_system() {
     let bytes: Vec<u8> = (0..1_000_003_u32).map(|i| i.to_le_bytes()[0]).collect();
     write_range(&*file, &pool, &bytes, 0).unwrap();
     let (_, after) = account(&storage).unwrap();
-    assert_eq!(after - before, counter.written());
+    // Beside it the file system may note something of its own: blocks that are taken now.
+    let its_own = (after - before).checked_sub(counter.written());
+    assert!(
+        its_own.is_some_and(|bytes| bytes <= 16 * PAGE_BYTES as u64),
+        "{its_own:?}"
+    );
     let whole = bytes.len() - bytes.len() % PAGE_BYTES;
     assert_eq!(counter.direct_written(), whole as u64);
     assert_eq!(counter.cached_written(), PAGE_BYTES as u64);
     // Making it durable moves no more of the file. Where the file system notes its new length and
     // blocks is its own: that is not in a counter of files.
+    let written = counter.written();
     file.sync(Site("test: durable")).unwrap();
-    assert_eq!(counter.written(), after - before);
+    assert_eq!(counter.written(), written);
     drop(file);
 
     let counter = Arc::new(DeviceBytes::default());

@@ -12,7 +12,8 @@ use thermocline_env::sim::SimFs;
 use thermocline_env::simulated::SeededRandom;
 use thermocline_env::{OpenMode, Storage};
 use thermocline_exec::{
-    AlignedBuf, BufPool, DirectStorage, PAGE_BYTES, PIECE_BYTES, read_range, write_range,
+    AlignedBuf, BatchRead, BatchReader, BufPool, DirectStorage, PAGE_BYTES, PIECE_BYTES,
+    read_range, write_range,
 };
 
 const SITE: Site = Site("test: durable");
@@ -269,4 +270,107 @@ fn every_fault_at_every_call_is_an_error_or_the_device_s_own_lie() {
         }
     }
     assert!(runs > 60, "{runs}");
+}
+
+#[test]
+fn a_batch_answers_as_each_read_alone() {
+    for place in places() {
+        let counter = Arc::new(DeviceBytes::default());
+        let pool = BufPool::new(1 << 20);
+        let tables = DirectStorage::new(place.storage.clone(), pool.clone(), counter.clone());
+        let file = |n: u64, len: usize| {
+            let path = place.dir.join(format!("batch {n}"));
+            let model = bytes_of(n, len);
+            let file = tables.open(&path, OpenMode::CreateNew).unwrap();
+            file.write_at(&model, 0).unwrap();
+            file.sync(SITE).unwrap();
+            (model, tables.open(&path, OpenMode::Read).unwrap())
+        };
+        let files = [file(0, 300_000), file(1, 4096), file(2, 0), file(3, 77_777)];
+        let readers = [
+            BatchReader::new(pool.clone()),
+            BatchReader::one_by_one(pool),
+        ];
+        let check = |seed: u64| {
+            let random = SeededRandom::new(seed);
+            let pick = |bound: usize| usize::try_from(random.below(bound as u64)).unwrap();
+            // More than go at once, too.
+            let count = [1, 2, 5, 90][pick(4)];
+            let wanted: Vec<_> = (0..count)
+                .map(|_| (pick(4), pick(310_000), pick(70_000)))
+                .collect();
+            for reader in &readers {
+                let read = |(n, offset, len): &(usize, usize, usize)| BatchRead {
+                    file: &*files[*n].1,
+                    offset: *offset as u64,
+                    len: *len,
+                };
+                let reads: Vec<_> = wanted.iter().map(read).collect();
+                let answers = reader.read(&reads);
+                assert_eq!(answers.len(), wanted.len());
+                for ((n, offset, len), answer) in wanted.iter().zip(answers) {
+                    let model = &files[*n].0;
+                    let at = |at: usize| at.min(model.len());
+                    let expected = &model[at(*offset)..at(offset + len)];
+                    assert!(
+                        *answer.unwrap() == *expected,
+                        "{} {seed} {offset}",
+                        place.name
+                    );
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| (0..40).for_each(check));
+            scope.spawn(|| (40..80).for_each(check));
+        });
+        // As much is counted in either way, if all of it lies within the file.
+        let (_, large) = &files[0];
+        let all: Vec<_> = (0..20)
+            .map(|n| BatchRead {
+                file: &**large,
+                offset: n * 10_001,
+                len: 9_000,
+            })
+            .collect();
+        let count = |reader: &BatchReader| {
+            let before = counter.read();
+            for answer in reader.read(&all) {
+                assert_eq!(answer.unwrap().len(), 9_000);
+            }
+            counter.read() - before
+        };
+        if !place.name.contains("short") {
+            assert_eq!(count(&readers[0]), count(&readers[1]), "{}", place.name);
+        }
+    }
+}
+
+#[test]
+fn a_read_of_a_batch_that_fails_says_so_and_the_others_do_not() {
+    // Over real files, too: a fault below must not be passed by.
+    let held = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = held.path().join("a");
+    let disk = FaultStorage::new(Arc::new(RealStorage::new()));
+    let file = disk.open(&path, OpenMode::CreateNew).unwrap();
+    file.write_at(&[7; 10_000], 0).unwrap();
+    let reader = BatchReader::new(BufPool::new(1 << 20));
+    let read = |offset| BatchRead {
+        file: &*file,
+        offset,
+        len: 100,
+    };
+    disk.arm(Plan {
+        fault: Fault::Eio,
+        op: Some(Op::Read),
+        at: disk.calls_of(Op::Read) + 1,
+        repeat: Repeat::Once,
+    });
+    let answers = reader.read(&[read(0), read(5000), read(9900)]);
+    let good: Vec<_> = answers.iter().map(|answer| answer.is_ok()).collect();
+    assert_eq!(good, [true, false, true]);
+    let error = answers[1].as_ref().unwrap_err().to_string();
+    assert!(error.contains(&path.display().to_string()), "{error}");
+    let far = reader.read(&[read(u64::MAX - 10), read(0)]);
+    assert!(far[0].is_err() && *far[1].as_ref().unwrap().to_vec() == [7; 100]);
 }

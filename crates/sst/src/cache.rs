@@ -15,14 +15,18 @@
 //!    has the account's room for something else has them go ([`Evict`]). The cache grows again as there
 //!    is room.
 //!
+//! 5. *Indexes stay.* An index block leads to hundreds of data blocks, and every read of a large table needs
+//!    one. As long as they take at most half of what the cache may have just now, only data blocks go;
+//!    beyond that all are alike.
+//!
 //! Threads that miss the same block at once read it once. Blocks that are used once, as by a long scan,
 //! do not push out what is used often (S3-FIFO, in the library). A cache of 0 bytes is not asked at all.
 
 use std::cell::Cell;
 use std::sync::Arc;
 
-use quick_cache::Weighter;
 use quick_cache::sync::Cache;
+use quick_cache::{DefaultHashBuilder, Lifecycle, Weighter};
 use thermocline_base::budget::{Account, Charge, Evict};
 use thermocline_base::counter::Counters;
 use thermocline_base::sync::{AtomicU64, Mutex, Ordering, lock};
@@ -30,7 +34,7 @@ use thermocline_base::{Error, FileId, Result};
 use thermocline_env::File;
 
 use crate::block::Block;
-use crate::handle::BlockHandle;
+use crate::handle::{BlockHandle, BlockKind};
 use crate::sync::{BlockSource, FileSource};
 use crate::table::Table;
 
@@ -52,6 +56,55 @@ struct Key {
 struct Entry {
     block: Arc<Block>,
     _charge: Option<Charge>,
+    index: Option<IndexBytes>,
+}
+
+/// Bytes of an index block that is in, counted.
+#[derive(Debug)]
+struct IndexBytes {
+    bytes: u64,
+    of: Arc<Kept>,
+}
+
+/// What decides whether index blocks stay (invariant 5). Relaxed: it need not be exact.
+#[derive(Debug)]
+struct Kept {
+    /// Bytes of index blocks.
+    indexes: AtomicU64,
+    /// Bytes that all blocks may take just now.
+    capacity: AtomicU64,
+}
+
+impl IndexBytes {
+    fn new(bytes: u64, of: &Arc<Kept>) -> IndexBytes {
+        of.indexes.fetch_add(bytes, Ordering::Relaxed);
+        let of = of.clone();
+        IndexBytes { bytes, of }
+    }
+}
+
+impl Drop for IndexBytes {
+    fn drop(&mut self) {
+        self.of.indexes.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+/// Says of each entry whether it must stay.
+#[derive(Debug, Clone)]
+struct Stays(Arc<Kept>);
+
+impl Lifecycle<Key, Arc<Entry>> for Stays {
+    /// What has gone: freed when the cache's locks have been given up.
+    type RequestState = Vec<Arc<Entry>>;
+
+    fn is_pinned(&self, _: &Key, entry: &Arc<Entry>) -> bool {
+        let of = |n: &AtomicU64| n.load(Ordering::Relaxed);
+        entry.index.is_some() && of(&self.0.indexes) <= of(&self.0.capacity) / 2
+    }
+
+    fn on_evict(&self, gone: &mut Vec<Arc<Entry>>, _: Key, entry: Arc<Entry>) {
+        gone.push(entry);
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -88,7 +141,8 @@ enum Count {
 /// ```
 #[derive(Debug)]
 pub struct BlockCache {
-    blocks: Cache<Key, Arc<Entry>, Weight>,
+    blocks: Cache<Key, Arc<Entry>, Weight, DefaultHashBuilder, Stays>,
+    kept: Arc<Kept>,
     bytes_max: u64,
     /// Held by whoever changes how many bytes there may be just now.
     resizing: Mutex<()>,
@@ -116,8 +170,14 @@ impl BlockCache {
     /// An empty cache of at most `bytes_max` bytes; of 0, it keeps nothing.
     pub fn new(bytes_max: u64) -> Arc<BlockCache> {
         let blocks = usize::try_from(bytes_max / TYPICAL_BYTES).unwrap_or(usize::MAX);
+        let kept = Arc::new(Kept {
+            indexes: AtomicU64::new(0),
+            capacity: AtomicU64::new(bytes_max),
+        });
+        let (hash, stays) = (DefaultHashBuilder::default(), Stays(kept.clone()));
         Arc::new(BlockCache {
-            blocks: Cache::with_weighter(blocks, bytes_max, Weight),
+            blocks: Cache::with(blocks, bytes_max, Weight, hash, stays),
+            kept,
             bytes_max,
             resizing: Mutex::default(),
             stores: AtomicU64::new(0),
@@ -156,8 +216,13 @@ impl BlockCache {
     /// Lets as many blocks go as take `bytes`, those that are used least.
     fn shrink(&self, bytes: u64) {
         let _one = lock(&self.resizing);
-        self.blocks
-            .set_capacity(self.blocks.weight().saturating_sub(bytes));
+        self.set_capacity(self.blocks.weight().saturating_sub(bytes));
+    }
+
+    fn set_capacity(&self, bytes: u64) {
+        // First, so that indexes may go if they have become too many.
+        self.kept.capacity.store(bytes, Ordering::Relaxed);
+        self.blocks.set_capacity(bytes);
     }
 
     /// Lets it grow again, if it was made to shrink, so that a block of `weight` pushes out no other.
@@ -172,7 +237,7 @@ impl BlockCache {
         let now = self.blocks.capacity();
         if needs(now) {
             let more = now + (self.bytes_max / 64).max(weight);
-            self.blocks.set_capacity(more.min(self.bytes_max));
+            self.set_capacity(more.min(self.bytes_max));
         }
     }
 
@@ -248,9 +313,11 @@ impl StoreCache {
             })?),
         };
         self.cache.grow(weight);
+        let is_index = block.kind() == BlockKind::Index;
         Some(Arc::new(Entry {
             block: block.clone(),
             _charge: charge,
+            index: is_index.then(|| IndexBytes::new(weight, &self.cache.kept)),
         }))
     }
 
@@ -271,6 +338,12 @@ impl StoreCache {
         let entry = self.cache.blocks.get(&self.key(table, handle))?;
         self.count(Count::Hits);
         Some(entry.block.clone())
+    }
+
+    /// Whether the block of `table` at `handle` is in the cache. To ask is not to use it.
+    pub fn has(&self, table: &Table, handle: BlockHandle) -> bool {
+        let blocks = &self.cache.blocks;
+        self.cache.bytes_max > 0 && blocks.contains_key(&self.key(table, handle))
     }
 
     /// The block of `table` at `handle`, by `read` if it is not in the cache, and whether it was read.

@@ -158,6 +158,30 @@ impl<S: BlockSource> SyncCursor<S> {
         }
     }
 
+    /// The data block that a move to a place will need first, if it needs one; it is not read, index
+    /// blocks are. The move is still to be made, and until then it is at no entry.
+    ///
+    /// # Errors
+    /// As [`SyncCursor::go`].
+    pub fn foresee(&mut self, to: Move<'_>) -> Result<Option<BlockHandle>> {
+        let mut step = self.cursor.start(to)?;
+        loop {
+            match step {
+                Step::Need(handle) if handle.kind == BlockKind::Data => return Ok(Some(handle)),
+                Step::Need(handle) => {
+                    let block = self.source.block(self.cursor.part().table(), handle)?;
+                    step = self.cursor.supply(block)?;
+                }
+                Step::Done(_) => return Ok(None),
+            }
+        }
+    }
+
+    /// Where its blocks come from.
+    pub fn source(&self) -> &S {
+        &self.source
+    }
+
     /// To the first entry. For errors see [`SyncCursor::go`], here and below.
     pub fn first(&mut self) -> Result<bool> {
         self.go(Move::First)

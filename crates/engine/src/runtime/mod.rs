@@ -34,7 +34,7 @@ use thermocline_base::size::index;
 use thermocline_base::sync::{AtomicUsize, Mutex, Ordering, lock};
 use thermocline_base::{Error, Result};
 use thermocline_env::{Clock, real::RealClock};
-use thermocline_exec::BufPool;
+use thermocline_exec::{BatchReader, BufPool};
 
 use crate::tables::{Lent, SharedCache};
 pub(crate) use jobs::Job;
@@ -102,6 +102,8 @@ struct Shared {
     cache: SharedCache,
     /// For what is copied on its way to a device, or from it.
     bufs: BufPool,
+    /// Several reads at once.
+    reader: Arc<BatchReader>,
     stores: AtomicUsize,
 }
 
@@ -185,6 +187,7 @@ impl Runtime {
         let workers = Workers::new(options.workers, clock);
         let jobs = Jobs::new(options.jobs);
         let budget = Budget::new(options.dram);
+        let bufs = BufPool::new(index(BUFS_IDLE_MAX.min(dram / 16)));
         Runtime {
             shared: Arc::new(Shared {
                 options,
@@ -192,7 +195,8 @@ impl Runtime {
                 jobs,
                 budget,
                 cache: SharedCache::default(),
-                bufs: BufPool::new(index(BUFS_IDLE_MAX.min(dram / 16))),
+                reader: Arc::new(BatchReader::new(bufs.clone())),
+                bufs,
                 stores: AtomicUsize::new(0),
             }),
         }
@@ -213,6 +217,7 @@ impl Runtime {
         Lent {
             cache: &self.shared.cache,
             bufs: &self.shared.bufs,
+            reader: &self.shared.reader,
         }
     }
 

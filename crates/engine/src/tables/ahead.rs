@@ -1,9 +1,12 @@
 //! The blocks of a table for a cursor, which reads ahead where it goes through them in order.
 //!
 //! A device answers one request for 64 KiB in little more time than one for 4 KiB. So a cursor that asks
-//! for blocks that follow each other gets them in pieces: the first is read alone, each piece after that
-//! is four times as long as the one before, up to `read.ahead_bytes`. It works in both directions. A cursor that
-//! goes elsewhere begins anew.
+//! for blocks that follow each other gets them in pieces. How long the first one is, with the block at
+//! which the cursor was placed, is a guess: half as much again as cursors lately went through in tables of
+//! that level, from a place on ([`Habit`]). Each piece after that is four times as long as the one before,
+//! up to `read.ahead_bytes`. It works in both directions. A cursor that goes elsewhere begins anew.
+//!
+//! Who places several cursors at once reads their first pieces at once ([`TableBlocks::first_piece`]).
 //!
 //! # Invariants
 //! 1. *Nothing is believed sooner.* The bytes of a block are cut out of the piece and checked as if they
@@ -16,13 +19,16 @@
 
 use thermocline_base::Result;
 use thermocline_base::budget::Charge;
+use thermocline_env::File;
 use thermocline_env::direct::DIRECT_UNIT;
+use thermocline_exec::{BatchRead, RangeBuf};
 use thermocline_memtable::Direction;
 use thermocline_sst::{Block, BlockHandle, BlockKind, BlockSource, Table};
+use thermocline_version::Level;
 
 use super::files::TableFiles;
 use super::open::OpenTable;
-use crate::sync::{Arc, Mutex, lock};
+use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock};
 
 /// How much longer each piece is than the one before.
 const GROWTH: u64 = 4;
@@ -30,37 +36,116 @@ const GROWTH: u64 = 4;
 /// Most bytes between two data blocks that follow each other: zeros, or an index block.
 const GAP_MAX: u64 = 32 << 10;
 
+/// What cursors are used to: how many bytes they go through in tables of each level, from where they were
+/// placed on. Decaying means. Relaxed: guesses.
+#[derive(Debug, Default)]
+pub(crate) struct Habit([AtomicU64; Level::MAX.0 as usize + 1]);
+
+/// A cursor changes the mean by a part of so many.
+const HABIT_PARTS: u64 = 8;
+
+impl Habit {
+    fn of(&self, level: Level) -> Option<&AtomicU64> {
+        self.0.get(usize::from(level.0))
+    }
+
+    /// How many bytes to be ready for.
+    fn expected(&self, level: Level) -> u64 {
+        let mean = self
+            .of(level)
+            .map_or(0, |mean| mean.load(Ordering::Relaxed));
+        mean + mean / 2
+    }
+
+    fn note(&self, level: Level, bytes: u64) {
+        let Some(mean) = self.of(level) else { return };
+        let before = mean.load(Ordering::Relaxed);
+        let after = before - before / HABIT_PARTS + bytes / HABIT_PARTS;
+        if after != before {
+            mean.store(after, Ordering::Relaxed);
+        }
+    }
+}
+
 /// See the [module](self). It keeps its table open.
 #[derive(Debug)]
 pub(crate) struct TableBlocks {
     open: Arc<OpenTable>,
     files: Arc<TableFiles>,
+    level: Level,
     ahead: Mutex<Ahead>,
 }
 
 /// What was asked for, and what lies ready.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Ahead {
     /// The data block that was asked for last.
     last: Option<BlockHandle>,
-    /// The way that it lay in from the one before.
+    /// The way that the cursor goes, as far as is known.
     way: Option<Direction>,
+    /// Bytes of the data blocks on that way, from where it was placed on.
+    gone: u64,
+    /// Bytes that it is expected to go, from there on.
+    expected: u64,
     /// Length of the last piece.
     window: u64,
-    /// Where in the file `bytes` lie.
-    at: u64,
-    bytes: Vec<u8>,
+    piece: Option<Piece>,
     charge: Option<Charge>,
     /// The blocks that were given last: data blocks, and the index block above.
     given: [Option<(BlockHandle, Arc<Block>)>; 3],
 }
 
+/// Bytes that lie ready.
+#[derive(Debug)]
+struct Piece {
+    /// Where in the file they lie.
+    at: u64,
+    bytes: RangeBuf,
+}
+
+/// A piece that is to be read.
+#[derive(Debug)]
+pub(crate) struct FirstPiece {
+    file: Arc<dyn File>,
+    at: u64,
+    len: usize,
+}
+
+impl FirstPiece {
+    /// The read that it needs.
+    pub fn read(&self) -> BatchRead<'_> {
+        BatchRead {
+            file: &*self.file,
+            offset: self.at,
+            len: self.len,
+        }
+    }
+}
+
 impl TableBlocks {
-    pub fn new(open: Arc<OpenTable>, files: Arc<TableFiles>) -> TableBlocks {
+    /// Of a table of `level`, for a cursor that will be placed somewhere and go on this way.
+    pub fn new(
+        open: Arc<OpenTable>,
+        files: Arc<TableFiles>,
+        level: Level,
+        way: Direction,
+    ) -> TableBlocks {
+        let expected = files.habit().expected(level).min(files.ahead_bytes());
+        let ahead = Ahead {
+            last: None,
+            way: Some(way),
+            gone: 0,
+            expected,
+            window: 0,
+            piece: None,
+            charge: None,
+            given: [None, None, None],
+        };
         TableBlocks {
             open,
             files,
-            ahead: Mutex::default(),
+            level,
+            ahead: Mutex::new(ahead),
         }
     }
 
@@ -69,54 +154,118 @@ impl TableBlocks {
         if let Some(stored) = ahead.ready(handle) {
             return Ok(stored);
         }
-        let file = &**self.open.source.file();
-        if self.read_piece(handle, ahead).is_some()
-            && let Some(stored) = ahead.ready(handle)
-        {
-            return Ok(stored);
+        if let Some((at, len)) = self.next_piece(handle, ahead) {
+            let file = &**self.open.source.file();
+            let read = BatchRead {
+                file,
+                offset: at,
+                len,
+            };
+            let mut answers = self.files.reader().read(&[read]);
+            let bytes = answers.pop().and_then(Result::ok);
+            if let Some(stored) = ahead.take(at, bytes, handle) {
+                return Ok(stored);
+            }
         }
+        let file = &**self.open.source.file();
         let len = usize::try_from(handle.len).expect("addresses have 32 bits or more");
         let mut stored = vec![0; len];
         file.read_exact_at(&mut stored, handle.offset)?;
         Ok(stored)
     }
 
-    /// Reads a piece that begins, or for the way back ends, with the block; `None` if that is not due, or
-    /// fails.
-    fn read_piece(&self, handle: BlockHandle, ahead: &mut Ahead) -> Option<()> {
+    /// What to read where the cursor will need `handle` first; `None` if that is at hand. Who asks reads it
+    /// and gives it ([`TableBlocks::give_first`]).
+    pub fn first_piece(&self, handle: BlockHandle) -> Option<FirstPiece> {
+        let mut ahead = lock(&self.ahead);
+        let cache = self.open.source.cache();
+        if ahead.last.is_some() || cache.has(&self.open.table, handle) {
+            return None;
+        }
+        let (at, len) = match self.next_piece(handle, &mut ahead) {
+            Some(piece) => piece,
+            None => {
+                self.room(&mut ahead, u64::from(handle.len))?;
+                (handle.offset, usize::try_from(handle.len).ok()?)
+            }
+        };
+        Some(FirstPiece {
+            file: self.open.source.file().clone(),
+            at,
+            len,
+        })
+    }
+
+    /// The bytes of a piece. `None` if they could not be read.
+    pub fn give_first(&self, piece: &FirstPiece, bytes: Option<RangeBuf>) {
+        let mut ahead = lock(&self.ahead);
+        match bytes {
+            Some(bytes) => {
+                ahead.piece = Some(Piece {
+                    at: piece.at,
+                    bytes,
+                })
+            }
+            None => ahead.forget(),
+        }
+    }
+
+    /// Where to read a piece that begins, or for the way back ends, with the block, and how much; `None`
+    /// if that is not due, or there is no room.
+    fn next_piece(&self, handle: BlockHandle, ahead: &mut Ahead) -> Option<(u64, usize)> {
         if handle.kind != BlockKind::Data {
             return None;
         }
         let way = ahead.way?;
-        let most = self.files.ahead_bytes();
         let len = u64::from(handle.len);
-        ahead.window = (ahead.window.max(len) * GROWTH).min(most);
-        let unit = DIRECT_UNIT as u64;
+        let before = ahead.gone - len.min(ahead.gone);
+        let expected = ahead.expected.saturating_sub(before);
+        let grown = match before {
+            0 => 0,
+            _ => ahead.window.max(len) * GROWTH,
+        };
+        let most = self.files.ahead_bytes();
+        let window = grown.max(expected).min(most);
+        // What was expected and was too little is not multiplied at once.
+        ahead.window = if grown >= expected {
+            window
+        } else {
+            window / 2
+        };
         let end = handle.offset + len;
         let (from, to) = match way {
-            Direction::Forward => (handle.offset, handle.offset + ahead.window),
-            Direction::Reverse => (end.saturating_sub(ahead.window), end),
+            Direction::Forward => (handle.offset, handle.offset + window),
+            Direction::Reverse => (end.saturating_sub(window), end),
         };
+        let unit = DIRECT_UNIT as u64;
         // Whole units: as many are read anyway. The end of the table's data is the end of the way.
         let from = from - from % unit;
         let to = to.next_multiple_of(unit).min(from + most);
         let to = to.min(self.open.table.data_end()).max(end);
-        let want = to - from;
-        if want <= len.next_multiple_of(unit) {
+        if to - from <= len.next_multiple_of(unit) {
             return None;
         }
-        if ahead.charge.as_ref().is_none_or(|c| c.bytes() < want) {
+        self.room(ahead, to - from)?;
+        Some((from, usize::try_from(to - from).ok()?))
+    }
+
+    /// Charges for a piece.
+    fn room(&self, ahead: &mut Ahead, bytes: u64) -> Option<()> {
+        if ahead.charge.as_ref().is_none_or(|c| c.bytes() < bytes) {
             ahead.forget();
-            ahead.charge = Some(self.files.account().charge(want)?);
+            ahead.charge = Some(self.files.account().charge(bytes)?);
         }
-        ahead.bytes.resize(usize::try_from(want).ok()?, 0);
-        ahead.at = from;
-        let file = &**self.open.source.file();
-        let read = file.read_exact_at(&mut ahead.bytes, from);
-        if read.is_err() {
-            ahead.forget();
+        Some(())
+    }
+}
+
+impl Drop for TableBlocks {
+    fn drop(&mut self) {
+        let gone = lock(&self.ahead).gone;
+        if gone > 0 {
+            let bytes = gone.min(self.files.ahead_bytes());
+            self.files.habit().note(self.level, bytes);
         }
-        read.ok()
     }
 }
 
@@ -156,30 +305,50 @@ impl Ahead {
         if handle.kind != BlockKind::Data {
             return;
         }
+        let len = u64::from(handle.len);
+        let Some(last) = self.last.replace(handle) else {
+            self.gone = len;
+            return;
+        };
         let end = |handle: BlockHandle| handle.offset + u64::from(handle.len);
         let follows = |first: BlockHandle, second: BlockHandle| {
             (end(first)..=end(first) + GAP_MAX).contains(&second.offset)
         };
-        let way = match self.last.replace(handle) {
-            Some(last) if follows(last, handle) => Some(Direction::Forward),
-            Some(last) if follows(handle, last) => Some(Direction::Reverse),
-            _ => None,
+        let way = match () {
+            () if follows(last, handle) => Some(Direction::Forward),
+            () if follows(handle, last) => Some(Direction::Reverse),
+            () => None,
         };
-        if way != self.way || way.is_none() {
-            self.way = way;
-            self.window = 0;
+        if way.is_some() && way == self.way {
+            self.gone += len;
+            return;
         }
+        // It has turned, or gone elsewhere.
+        self.way = way;
+        (self.window, self.expected) = (0, 0);
+        self.gone = if way.is_some() { 2 * len } else { len };
     }
 
     /// The bytes of a block, if they lie ready.
     fn ready(&self, handle: BlockHandle) -> Option<Vec<u8>> {
-        let from = usize::try_from(handle.offset.checked_sub(self.at)?).ok()?;
+        let piece = self.piece.as_ref()?;
+        let from = usize::try_from(handle.offset.checked_sub(piece.at)?).ok()?;
         let len = usize::try_from(handle.len).ok()?;
-        Some(self.bytes.get(from..from.checked_add(len)?)?.to_vec())
+        Some(piece.bytes.get(from..from.checked_add(len)?)?.to_vec())
+    }
+
+    /// Keeps a piece, and gives the bytes of a block in it.
+    fn take(&mut self, at: u64, bytes: Option<RangeBuf>, handle: BlockHandle) -> Option<Vec<u8>> {
+        self.piece = bytes.map(|bytes| Piece { at, bytes });
+        let stored = self.ready(handle);
+        if stored.is_none() {
+            self.forget();
+        }
+        stored
     }
 
     fn forget(&mut self) {
-        self.bytes = Vec::new();
+        self.piece = None;
         self.charge = None;
     }
 }

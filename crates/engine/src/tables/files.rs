@@ -20,12 +20,13 @@ use thermocline_base::size::index;
 use thermocline_base::sync::SCHEDULED;
 use thermocline_env::Storage;
 use thermocline_env::direct::DeviceBytes;
-use thermocline_exec::{BufPool, DirectStorage, PIECE_BYTES};
+use thermocline_exec::{BatchReader, BufPool, DirectStorage, PIECE_BYTES};
 use thermocline_sst::{
     BlockCache, CacheUse, Identity, StoreCache, TableWriter, WriteOptions, table_name,
 };
 use thermocline_version::Origins;
 
+use super::ahead::Habit;
 use super::open::{OpenTables, OpenUse};
 use crate::sync::Arc;
 
@@ -65,6 +66,8 @@ pub(crate) struct TableFiles {
     found: Counters<2>,
     /// Bytes that a cursor reads ahead, at most.
     ahead_bytes: u64,
+    habit: Habit,
+    reader: Arc<BatchReader>,
 }
 
 /// What somebody who writes tables takes in DRAM, charged for as long as this is held. It cannot be
@@ -86,6 +89,8 @@ pub(crate) struct Lent<'a> {
     pub cache: &'a SharedCache,
     /// For what is copied on its way.
     pub bufs: &'a BufPool,
+    /// For several reads at once.
+    pub reader: &'a Arc<BatchReader>,
 }
 
 impl TableFiles {
@@ -120,6 +125,8 @@ impl TableFiles {
             open: OpenTables::new(index(options.read.open_tables), dram / OPEN_SHARE),
             found: Counters::default(),
             ahead_bytes: options.read.ahead_bytes,
+            habit: Habit::default(),
+            reader: lent.reader.clone(),
         });
         let weak = Arc::downgrade(&files);
         account.add_evicting(weak.clone());
@@ -154,6 +161,16 @@ impl TableFiles {
 
     pub fn ahead_bytes(&self) -> u64 {
         self.ahead_bytes
+    }
+
+    /// How far cursors go.
+    pub fn habit(&self) -> &Habit {
+        &self.habit
+    }
+
+    /// What reads ahead.
+    pub fn reader(&self) -> &BatchReader {
+        &self.reader
     }
 
     pub fn cache(&self) -> &StoreCache {

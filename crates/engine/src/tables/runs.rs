@@ -11,14 +11,34 @@
 //! same piece, since the tables of a piece do not overlap. So it lies in an earlier run.
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 
 use thermocline_base::CfId;
 use thermocline_version::{Level, LevelTables, TableRef, Version};
 
 use crate::sync::Arc;
 
-/// Tables that do not overlap, in key order.
-pub(crate) type Run = Arc<[Arc<TableRef>]>;
+/// Tables of a level that do not overlap, in key order. It is used as a slice.
+#[derive(Debug, Clone)]
+pub(crate) struct Run {
+    pub level: Level,
+    tables: Arc<[Arc<TableRef>]>,
+}
+
+impl Run {
+    fn new(level: Level, tables: impl Iterator<Item = Arc<TableRef>>) -> Run {
+        let tables = tables.collect();
+        Run { level, tables }
+    }
+}
+
+impl Deref for Run {
+    type Target = [Arc<TableRef>];
+
+    fn deref(&self) -> &[Arc<TableRef>] {
+        &self.tables
+    }
+}
 
 /// The runs of `cf`, newest first.
 pub(crate) fn runs_of(version: &Version, cf: CfId) -> Vec<Run> {
@@ -35,19 +55,22 @@ pub(crate) fn runs_of(version: &Version, cf: CfId) -> Vec<Run> {
 pub(crate) fn runs_of_level(level: Level, tables: &LevelTables, runs: &mut Vec<Run>) {
     if level > Level::ZERO {
         if !tables.is_empty() {
-            runs.push(tables.iter().cloned().collect());
+            runs.push(Run::new(level, tables.iter().cloned()));
         }
         return;
     }
     let mut piece: BTreeMap<&[u8], &Arc<TableRef>> = BTreeMap::new();
     for table in tables.iter() {
         if overlaps(&piece, table) {
-            runs.push(std::mem::take(&mut piece).into_values().cloned().collect());
+            runs.push(Run::new(
+                level,
+                std::mem::take(&mut piece).into_values().cloned(),
+            ));
         }
         piece.insert(table.range.smallest(), table);
     }
     if !piece.is_empty() {
-        runs.push(piece.into_values().cloned().collect());
+        runs.push(Run::new(level, piece.into_values().cloned()));
     }
 }
 

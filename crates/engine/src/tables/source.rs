@@ -10,10 +10,11 @@ use std::collections::VecDeque;
 use std::ops::Bound;
 
 use thermocline_base::{CfId, Kind, Result, SeqNo};
+use thermocline_exec::RangeBuf;
 use thermocline_memtable::Direction;
 use thermocline_sst::{KeyRef, Move, SyncCursor, TablePart, Value};
 
-use super::ahead::TableBlocks;
+use super::ahead::{FirstPiece, TableBlocks};
 use super::runs::Run;
 use super::{Tables, unsupported_blob};
 use crate::sync::Arc;
@@ -39,6 +40,28 @@ pub(crate) struct TableHead<'a> {
     pub key: &'a [u8],
     pub kind: Kind,
     pub value: &'a [u8],
+}
+
+/// Places all sources of a cursor, as [`TableSource::restart`] does each: what they read first they read
+/// at once.
+pub(crate) fn place(
+    sources: &mut [TableSource],
+    from: Bound<&[u8]>,
+    direction: Direction,
+    seqno: SeqNo,
+) -> Result<()> {
+    let mut wanted = Vec::new();
+    for (n, source) in sources.iter_mut().enumerate() {
+        let piece = source.foresee(from, direction)?;
+        wanted.extend(piece.map(|piece| (n, piece)));
+    }
+    if let Some(first) = sources.first() {
+        first.tables.read_first(sources, &wanted);
+    }
+    for source in sources {
+        source.arrive(from, direction, seqno)?;
+    }
+    Ok(())
 }
 
 /// One source for each run of a family, newest first.
@@ -141,6 +164,29 @@ impl TableSource {
         direction: Direction,
         seqno: SeqNo,
     ) -> Result<()> {
+        self.enter_first(from, direction)?;
+        self.arrive(from, direction, seqno)
+    }
+
+    /// Enters the table in which [`TableSource::arrive`] will begin. Returns what that will read first,
+    /// if it reads.
+    fn foresee(&mut self, from: Bound<&[u8]>, direction: Direction) -> Result<Option<FirstPiece>> {
+        self.enter_first(from, direction)?;
+        let Some(cursor) = &mut self.cursor else {
+            return Ok(None);
+        };
+        let block = cursor.foresee(first_move(from, direction))?;
+        Ok(block.and_then(|handle| cursor.source().first_piece(handle)))
+    }
+
+    /// What was read of what it will need first.
+    pub fn give_first(&self, piece: &FirstPiece, bytes: Option<RangeBuf>) {
+        if let Some(cursor) = &self.cursor {
+            cursor.source().give_first(piece, bytes);
+        }
+    }
+
+    fn enter_first(&mut self, from: Bound<&[u8]>, direction: Direction) -> Result<()> {
         self.end();
         let key = match from {
             Bound::Included(key) | Bound::Excluded(key) => Some(key),
@@ -155,24 +201,13 @@ impl TableSource {
                 .partition_point(|t| t.range.smallest() <= key)
                 .wrapping_sub(1),
         };
-        if !self.enter(first)? {
-            return Ok(());
-        }
-        // As a target the greatest seqno stands before all versions of a key, and 0 behind them.
-        let (before, behind) = (SeqNo::MAX, SeqNo(0));
-        let to = match (direction, from) {
-            (Direction::Forward, Bound::Unbounded) => Move::First,
-            (Direction::Forward, Bound::Included(key)) => Move::Seek(KeyRef::new(key, before)),
-            (Direction::Forward, Bound::Excluded(key)) => Move::Seek(KeyRef::new(key, behind)),
-            (Direction::Reverse, Bound::Unbounded) => Move::Last,
-            (Direction::Reverse, Bound::Included(key)) => {
-                Move::SeekForPrev(KeyRef::new(key, behind))
-            }
-            (Direction::Reverse, Bound::Excluded(key)) => {
-                Move::SeekForPrev(KeyRef::new(key, before))
-            }
-        };
-        self.go(to)?;
+        self.enter(first, direction)?;
+        Ok(())
+    }
+
+    /// In the table that was entered for it, and those behind it, goes to the first key that shows.
+    fn arrive(&mut self, from: Bound<&[u8]>, direction: Direction, seqno: SeqNo) -> Result<()> {
+        self.go(first_move(from, direction))?;
         self.settle(direction, seqno)
     }
 
@@ -184,12 +219,12 @@ impl TableSource {
     }
 
     /// Opens table `at` of the run, if there is one.
-    fn enter(&mut self, at: usize) -> Result<bool> {
+    fn enter(&mut self, at: usize, direction: Direction) -> Result<bool> {
         self.cursor = None;
         let Some(table) = self.run.get(at) else {
             return Ok(false);
         };
-        let (part, source) = self.tables.open_to_scan(table)?;
+        let (part, source) = self.tables.open_to_scan(table, self.run.level, direction)?;
         if part.table().range_tombstones().len() > 0 {
             self.covers.push_back((at, part.clone()));
         }
@@ -234,7 +269,7 @@ impl TableSource {
                     Direction::Forward => (self.at + 1, Move::First),
                     Direction::Reverse => (self.at.wrapping_sub(1), Move::Last),
                 };
-                if !self.enter(next)? {
+                if !self.enter(next, direction)? {
                     return Ok(());
                 }
                 self.go(to)?;
@@ -255,5 +290,19 @@ impl TableSource {
                 cursor.seek_for_prev(KeyRef::new(&key, SeqNo::MAX))?;
             }
         }
+    }
+}
+
+/// The move to the first key from the bound on, in this direction.
+fn first_move(from: Bound<&[u8]>, direction: Direction) -> Move<'_> {
+    // As a target the greatest seqno stands before all versions of a key, and 0 behind them.
+    let (before, behind) = (SeqNo::MAX, SeqNo(0));
+    match (direction, from) {
+        (Direction::Forward, Bound::Unbounded) => Move::First,
+        (Direction::Forward, Bound::Included(key)) => Move::Seek(KeyRef::new(key, before)),
+        (Direction::Forward, Bound::Excluded(key)) => Move::Seek(KeyRef::new(key, behind)),
+        (Direction::Reverse, Bound::Unbounded) => Move::Last,
+        (Direction::Reverse, Bound::Included(key)) => Move::SeekForPrev(KeyRef::new(key, behind)),
+        (Direction::Reverse, Bound::Excluded(key)) => Move::SeekForPrev(KeyRef::new(key, before)),
     }
 }

@@ -195,6 +195,46 @@ fn a_cursor_reads_ahead_both_ways_and_nothing_twice() {
 }
 
 #[test]
+fn what_cursors_are_used_to_is_read_with_the_first_block() {
+    let mut home = Home::new();
+    home.options.compaction.table_bytes = 4 << 20;
+    let engine = home.open();
+    load(&engine, 0..10_000, 300);
+    let mut rng = Rng::new(7);
+    // Calls and bytes of scans from anywhere, none of which finds anything in the cache.
+    let mut read_by = |scans: usize, entries: u32| {
+        let bytes = files(&engine).bytes().read();
+        let scan = || {
+            files(&engine).cache().forget();
+            let from = u32::try_from(rng.below(9000)).unwrap();
+            let mut cursor = engine.cursor(Family::DEFAULT).unwrap();
+            assert!(cursor.seek(&key(from)).unwrap());
+            for n in 1..entries {
+                assert!(cursor.next().unwrap());
+                assert_eq!(cursor.key(), key(from + n));
+            }
+        };
+        let (calls, _) = home.reads_of(|| std::iter::repeat_with(scan).take(scans).count());
+        (calls, files(&engine).bytes().read() - bytes)
+    };
+    // Nothing is known yet: an index block, a data block, and two pieces of those behind it.
+    read_by(1, 1);
+    let (calls, _) = read_by(1, 100);
+    assert_eq!(calls, 4);
+    for _ in 0..2 {
+        read_by(30, 100);
+        let (calls, bytes) = read_by(30, 100);
+        // An index block, and one piece for 32 KiB; not much more than that, too.
+        assert!(calls <= 65, "{calls}");
+        assert!(bytes < 30 * (60 << 10), "{bytes}");
+        read_by(60, 1);
+        let (calls, bytes) = read_by(30, 1);
+        assert_eq!(calls, 60);
+        assert!(bytes <= 30 * (20 << 10), "{bytes}");
+    }
+}
+
+#[test]
 fn no_more_tables_stay_open_than_may_and_all_are_read() {
     let mut home = Home::new();
     home.options.read.open_tables = 4;

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use thermocline_base::{Error, Result, Site};
 
 use super::{Syscalls, retry};
 use crate::direct::{DIRECT_UNIT, Transfers};
-use crate::{File, sys};
+use crate::{File, RawReads, sys};
 
 #[derive(Debug)]
 pub(super) struct RealFile {
@@ -191,5 +192,12 @@ impl File for RealFile {
     fn raw_fd(&self) -> Option<i32> {
         use std::os::fd::AsRawFd;
         Some(self.file.as_raw_fd())
+    }
+
+    fn raw_reads(&self) -> Option<RawReads<'_>> {
+        self.syscalls.is_kernel().then(|| RawReads {
+            fd: self.file.as_fd(),
+            transfers: &self.transfers,
+        })
     }
 }

@@ -113,6 +113,46 @@ fn the_budget_is_kept_whatever_is_read() {
 }
 
 #[test]
+fn index_blocks_stay_as_long_as_they_take_less_than_half() {
+    // A table with many of them.
+    const MORE: u64 = 5 * KEYS;
+    let options = WriteOptions {
+        index_block_bytes: 128,
+        ..WriteOptions::default()
+    };
+    let calls = |bytes_max: u64| {
+        let faulty = FaultStorage::over_sim(fresh());
+        let entries = (0..MORE).map(|n| Entry::put(&key(n), n + 1, &[1; 200]));
+        let contents = Contents::of(entries.collect());
+        contents.write(&faulty, 7, options).unwrap();
+        let file = faulty.open(&path(7), OpenMode::Read).unwrap();
+        let cache = BlockCache::new(bytes_max);
+        let store = cache.store();
+        let reader = Reader::new(&store, file, 7);
+        let all = || {
+            let before = faulty.calls();
+            for n in 0..MORE {
+                // Those that follow each other are far from each other.
+                assert_eq!(reader.byte(n * 997 % MORE).unwrap(), 1);
+                assert!(cache.bytes() <= bytes_max);
+            }
+            faulty.calls() - before
+        };
+        all();
+        let calls = all();
+        store.evict(u64::MAX);
+        assert_eq!(cache.bytes(), 0, "all give way to others");
+        calls
+    };
+    // Not one data block in a hundred fits: a read of a value is one call, of its data block, and some for
+    // index blocks that do not fit in half. Without preference there are 18,100 calls.
+    let few = calls(20_000);
+    assert!(few < MORE * 5 / 4, "{few}");
+    // Nothing fits at all.
+    calls(300);
+}
+
+#[test]
 fn threads_that_miss_a_block_together_read_it_once() {
     let disk = fresh();
     let cache = BlockCache::new(64 << 20);

@@ -1,0 +1,215 @@
+//! Several reads at once.
+//!
+//! A device answers several requests that it has at the same time in little more time than one. A
+//! [`BatchReader`] hands it all of them with one system call, where the operating system offers that
+//! (`io_uring`), and waits for all. Where it does not, or a file must be read in its own way (simulators),
+//! they are made one after the other. The answers are the same.
+//!
+//! # What always holds
+//! 1. *As if read alone.* What is not answered in full is read again by the file's own
+//!    [`read_at`](File::read_at), which knows what to do after interruptions, short reads and refusals;
+//!    what that says is the answer.
+//! 2. *Counted once*, as the file counts what it reads itself.
+//! 3. *Bounded.* Rings are made as threads read at the same time, up to a bound, and kept; beyond it
+//!    reads are made one after the other. A file descriptor and a few pages each.
+
+use thermocline_base::Result;
+use thermocline_base::sync::{AtomicBool, Mutex, Ordering, lock};
+use thermocline_env::File;
+use thermocline_env::direct::DIRECT_UNIT;
+
+use crate::pool::{BufPool, PooledBuf};
+use crate::range::{RangeBuf, whole_units};
+#[cfg(target_os = "linux")]
+use crate::ring::{READS_MAX, Ring, RingRead};
+
+/// Rings at most, in use or idle.
+#[cfg(target_os = "linux")]
+const RINGS_MAX: usize = 64;
+
+/// A read of a batch.
+#[derive(Debug, Clone, Copy)]
+pub struct BatchRead<'a> {
+    /// From where.
+    pub file: &'a dyn File,
+    /// The first byte.
+    pub offset: u64,
+    /// How many: fewer are read where the file ends before.
+    pub len: usize,
+}
+
+/// See the [module](self).
+///
+/// ```
+/// use std::path::Path;
+/// use thermocline_base::Steps;
+/// use thermocline_env::{OpenMode, Storage, sim::SimFs};
+/// use thermocline_exec::{BatchRead, BatchReader, BufPool};
+///
+/// let disk = SimFs::new(Steps::new());
+/// disk.install(Path::new("/a"), b"some bytes");
+/// let file = disk.open(Path::new("/a"), OpenMode::Read)?;
+/// let read = |offset, len| BatchRead { file: &*file, offset, len };
+/// let reader = BatchReader::new(BufPool::new(1 << 20));
+/// let found = reader.read(&[read(5, 3), read(0, 4)]);
+/// let found: Result<Vec<_>, _> = found.into_iter().collect();
+/// assert_eq!(found?.iter().map(|bytes| &bytes[..]).collect::<Vec<_>>(), [&b"byt"[..], b"some"]);
+/// # Ok::<(), thermocline_base::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct BatchReader {
+    pool: BufPool,
+    rings: Mutex<Rings>,
+    /// Whether the operating system has refused to make a ring. Relaxed: then who does not see it asks
+    /// once more.
+    refused: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Rings {
+    #[cfg(target_os = "linux")]
+    idle: Vec<Ring>,
+    #[cfg(target_os = "linux")]
+    made: usize,
+}
+
+/// A read that is prepared.
+struct Prepared {
+    /// Where the whole units begin, and how far in them the bytes lie.
+    start: u64,
+    before: usize,
+    buf: PooledBuf,
+}
+
+impl BatchReader {
+    /// With buffers of `pool`.
+    pub fn new(pool: BufPool) -> BatchReader {
+        BatchReader {
+            pool,
+            rings: Mutex::default(),
+            refused: AtomicBool::new(false),
+        }
+    }
+
+    /// One that never asks for several at once.
+    pub fn one_by_one(pool: BufPool) -> BatchReader {
+        let reader = BatchReader::new(pool);
+        reader.refused.store(true, Ordering::Relaxed);
+        reader
+    }
+
+    /// Makes all reads. The answers have their order.
+    ///
+    /// # Errors
+    /// Each answer those of [`File::read_at`].
+    pub fn read(&self, reads: &[BatchRead<'_>]) -> Vec<Result<RangeBuf>> {
+        let mut answers: Vec<_> = self.at_once(reads);
+        answers.resize_with(reads.len(), || None);
+        let each = reads.iter().zip(answers);
+        each.map(|(read, answer)| match answer {
+            Some(buf) => Ok(buf),
+            None => self.alone(read),
+        })
+        .collect()
+    }
+
+    fn prepare(&self, read: &BatchRead<'_>) -> Result<Prepared> {
+        let unit = Some(DIRECT_UNIT);
+        let range = whole_units(read.offset, read.len, unit);
+        let (start, len) = range.ok_or_else(|| {
+            let kind = std::io::ErrorKind::InvalidInput;
+            let source = std::io::Error::new(kind, format!("{} bytes there", read.len));
+            thermocline_base::Error::io_at("read", read.file.path(), read.offset, source)
+        })?;
+        Ok(Prepared {
+            start,
+            before: usize::try_from(read.offset - start).expect("less than a unit"),
+            buf: self.pool.take(len),
+        })
+    }
+
+    fn alone(&self, read: &BatchRead<'_>) -> Result<RangeBuf> {
+        let mut prepared = self.prepare(read)?;
+        let got = read.file.read_at(&mut prepared.buf, prepared.start)?;
+        Ok(prepared.answer(got, read.len))
+    }
+
+    /// Those that were answered in full.
+    #[cfg(target_os = "linux")]
+    fn at_once(&self, reads: &[BatchRead<'_>]) -> Vec<Option<RangeBuf>> {
+        if reads.len() < 2 || self.refused.load(Ordering::Relaxed) {
+            return Vec::new();
+        }
+        let raws: Option<Vec<_>> = reads.iter().map(|read| read.file.raw_reads()).collect();
+        let prepared: Result<Vec<_>> = reads.iter().map(|read| self.prepare(read)).collect();
+        let (Some(raws), Ok(prepared)) = (raws, prepared) else {
+            return Vec::new();
+        };
+        let places: Vec<_> = prepared.iter().map(|p| (p.start, p.before)).collect();
+        let directs: Vec<_> = raws.iter().map(|raw| raw.direct_unit().is_some()).collect();
+        let mut rest = raws.iter().zip(prepared).map(|(raw, prepared)| RingRead {
+            fd: raw.fd(),
+            offset: prepared.start,
+            buf: prepared.buf,
+        });
+        let mut answers = Vec::with_capacity(reads.len());
+        while let Some(mut ring) = self.take_ring() {
+            let some: Vec<_> = rest.by_ref().take(READS_MAX).collect();
+            if some.is_empty() {
+                self.give_back(ring);
+                break;
+            }
+            let Ok(done) = ring.read(some) else {
+                // It is given up, and its place too.
+                break;
+            };
+            self.give_back(ring);
+            for (buf, got) in done {
+                let n = answers.len();
+                let (start, before) = places[n];
+                answers.push(got.ok().and_then(|got| {
+                    raws[n].has_read(directs[n], got, start);
+                    let whole = got >= before + reads[n].len;
+                    let prepared = Prepared { start, before, buf };
+                    whole.then(|| prepared.answer(got, reads[n].len))
+                }));
+            }
+        }
+        answers
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn at_once(&self, _reads: &[BatchRead<'_>]) -> Vec<Option<RangeBuf>> {
+        Vec::new()
+    }
+
+    #[cfg(target_os = "linux")]
+    fn take_ring(&self) -> Option<Ring> {
+        let mut rings = lock(&self.rings);
+        if let Some(ring) = rings.idle.pop() {
+            return Some(ring);
+        }
+        if rings.made == RINGS_MAX {
+            return None;
+        }
+        let Ok(ring) = Ring::new() else {
+            self.refused.store(true, Ordering::Relaxed);
+            return None;
+        };
+        rings.made += 1;
+        Some(ring)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn give_back(&self, ring: Ring) {
+        lock(&self.rings).idle.push(ring);
+    }
+}
+
+impl Prepared {
+    /// What was asked for, of `got` bytes that were read.
+    fn answer(self, got: usize, len: usize) -> RangeBuf {
+        let end = got.min(self.before + len).max(self.before);
+        RangeBuf::new(self.buf, self.before..end)
+    }
+}
