@@ -69,6 +69,18 @@ pub enum Error {
     /// A budget is used up; the message names it, its size and the remedy.
     #[error("out of space: {0}")]
     OutOfSpace(String),
+    /// Changes were asked for that are not kept any more. Whoever followed them begins anew, with a copy.
+    #[error(
+        "the changes since seqno {since} are not kept any more, only those since {oldest}: begin anew with \
+         a checkpoint, a backup or a scan of a snapshot, and keep more (feed.retain_bytes, \
+         feed.pins_percent_max)"
+    )]
+    ChangesGone {
+        /// What was asked for.
+        since: u64,
+        /// The smallest that can be asked for.
+        oldest: u64,
+    },
 }
 
 fn holder(pid: u32) -> String {
@@ -108,6 +120,8 @@ pub enum ErrorKind {
     Unsupported,
     /// See [`Error::OutOfSpace`].
     OutOfSpace,
+    /// See [`Error::ChangesGone`].
+    ChangesGone,
 }
 
 impl Error {
@@ -124,6 +138,7 @@ impl Error {
             Error::Poisoned(_) => ErrorKind::Poisoned,
             Error::Unsupported(_) => ErrorKind::Unsupported,
             Error::OutOfSpace(_) => ErrorKind::OutOfSpace,
+            Error::ChangesGone { .. } => ErrorKind::ChangesGone,
         }
     }
 

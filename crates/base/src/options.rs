@@ -348,6 +348,20 @@ option_group! {
 }
 
 option_group! {
+    /// Options of change feeds (design §16). What is kept for them counts in `pm`, and makes way for writes that
+    /// find no room.
+    FeedOptions, "feed" {
+        /// Persistent memory that generations which are flushed, or of which nothing is alive, may keep, so
+        /// that their changes can be asked for again, though nobody follows them now.
+        retain_bytes: Bytes = 0, 0 => 1 << 46;
+        /// Share of `pm`, in percent, that such generations may keep for feeds that are open and have not
+        /// read them. Past it the feeds that are farthest behind are cut off. A flush takes
+        /// `flush.pm_percent` at once, so with less than that a feed must have read what is flushed.
+        pins_percent_max: Count = 60, 0 => 90;
+    }
+}
+
+option_group! {
     /// Options of what a store measures of itself.
     MetricsOptions, "metrics" {
         /// One operation in so many is timed, chosen at random; 1 times all, 0 none.
@@ -523,6 +537,8 @@ pub struct Options {
     pub compaction: CompactionOptions,
     /// Moving data to SSD.
     pub flush: FlushOptions,
+    /// Change feeds.
+    pub feed: FeedOptions,
     /// What the store measures of itself.
     pub metrics: MetricsOptions,
 }
@@ -548,6 +564,7 @@ impl Default for Options {
             manifest: ManifestOptions::default(),
             compaction: CompactionOptions::default(),
             flush: FlushOptions::default(),
+            feed: FeedOptions::default(),
             metrics: MetricsOptions::default(),
         }
     }
@@ -622,6 +639,7 @@ impl Options {
             .chain(ManifestOptions::ROWS)
             .chain(CompactionOptions::ROWS)
             .chain(FlushOptions::ROWS)
+            .chain(FeedOptions::ROWS)
             .chain(MetricsOptions::ROWS)
     }
 
@@ -636,6 +654,7 @@ impl Options {
             .or_else(|| self.manifest.field_mut(name))
             .or_else(|| self.compaction.field_mut(name))
             .or_else(|| self.flush.field_mut(name))
+            .or_else(|| self.feed.field_mut(name))
             .or_else(|| self.metrics.field_mut(name))
     }
 
@@ -658,6 +677,7 @@ impl Options {
             self.manifest.values(),
             self.compaction.values(),
             self.flush.values(),
+            self.feed.values(),
             self.metrics.values(),
         ]
         .concat();

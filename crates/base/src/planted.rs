@@ -107,6 +107,12 @@ bugs! {
     FloorForgetsTables,
     /// The checksum of what a frame of a log carries is not compared.
     SkipFrameChecksum,
+    /// A change feed goes on behind a generation that is gone.
+    FeedAcceptsGap,
+    /// A change feed gives what is visible, durable or not.
+    FeedAheadOfDurable,
+    /// Generations go though a change feed has not read them.
+    FeedForgetsPin,
 }
 
 #[cfg(feature = "planted")]

@@ -46,6 +46,8 @@ Examples:
     Delete(KeyArgs),
     /// Print the entries of a range in key order, one line each
     Scan(ScanArgs),
+    /// Print what was committed after a sequence number, in its order, one change a line
+    Changes(ChangesArgs),
     /// Write the rows of a CSV, TSV or JSON-lines file, each as a JSON object under its key
     Load(LoadArgs),
     /// List the column families, one line each: name, order, metadata
@@ -192,6 +194,33 @@ pub(crate) struct StoreArgs {
 pub(crate) struct DbArgs {
     /// The database's folder
     pub db: PathBuf,
+    #[command(flatten)]
+    pub store: StoreArgs,
+}
+
+/// Arguments of `changes`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  thermocline changes orders.db
+  thermocline changes orders.db --since 1042 --json
+
+Each line is a change: its sequence number, column family, kind (put, delete, delete_range, metadata), key and
+value, or where a range begins and ends. The last number, or `position` with --json, is what to ask for
+next time. Changes are there until they are flushed from persistent memory, or as long as
+--set feed.retain_bytes=SIZE says; what is gone is an error, which tells the first number that is not.")]
+pub(crate) struct ChangesArgs {
+    /// The database's folder
+    pub db: PathBuf,
+    /// The last sequence number that is known already
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub since: u64,
+    /// End when there are so many changes, and what was committed together with the last is complete
+    #[arg(long, value_name = "N")]
+    pub limit: Option<u64>,
+    /// Print keys and values as hexadecimal digits
+    #[arg(long)]
+    pub hex: bool,
     #[command(flatten)]
     pub store: StoreArgs,
 }

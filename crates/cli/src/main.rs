@@ -40,6 +40,7 @@ fn dispatch(command: Command, output: &mut Output) -> Outcome {
         Command::Get(args) => commands::get(&args, output),
         Command::Delete(args) => commands::delete(&args, output),
         Command::Scan(args) => commands::scan(&args, output),
+        Command::Changes(args) => commands::changes(&args, output),
         Command::Load(args) => commands::load(&args, output),
         Command::Families(args) => commands::families::families(&args, output),
         Command::CreateFamily(args) => commands::families::create(&args, output),

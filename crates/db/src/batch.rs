@@ -103,6 +103,17 @@ impl Batch {
         self.add_range(family, &bounds)
     }
 
+    /// Adds what `add` does in `cf`.
+    pub(crate) fn add_in(
+        &mut self,
+        cf: &ColumnFamily,
+        add: impl FnOnce(CfId, &mut WriteBatch) -> Result<()>,
+    ) -> &mut Batch {
+        let id = cf.check_owner(&self.db);
+        let result = id.and_then(|id| add(id, &mut self.writes));
+        self.note(result)
+    }
+
     fn add_range(&mut self, family: Result<Family>, bounds: &Bounds) -> &mut Batch {
         let result = family.and_then(|family| match byte_range(bounds, family.reverse)? {
             Some((start, end)) => self.writes.delete_range(family.id, &start, end.as_deref()),

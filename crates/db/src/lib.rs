@@ -27,6 +27,7 @@
 
 mod batch;
 mod builder;
+mod changes;
 mod commit;
 mod copies;
 mod cursor;
@@ -55,9 +56,10 @@ pub use snapshot::Snapshot;
 pub use thermocline_base::options::{self, Options};
 pub use thermocline_base::{CfOptions, Error, ErrorKind, Result, limits, size};
 pub use thermocline_engine::{
-    BackupInfo, CompactionPlan, CompactionReason, Delay, Durability, Event, EventListener,
-    Exported, FamilyPlan, FlushPlan, Ingested, LevelPlan, Plan, PressureCause, RangeSize, Runtime,
-    RuntimeMetrics, RuntimeOptions, StallCause, Value, WriteOptions,
+    BackupInfo, Change, ChangeFeed, ChangeGroup, ChangeOp, Changes, CompactionPlan,
+    CompactionReason, Delay, Durability, Event, EventListener, Exported, FamilyPlan, FeedUse,
+    FlushPlan, Ingested, LevelPlan, Plan, PressureCause, RangeSize, Runtime, RuntimeMetrics,
+    RuntimeOptions, StallCause, Value, WriteOptions,
 };
 
 #[cfg(doctest)]

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use thermocline_engine::RuntimeMetrics;
+use thermocline_engine::{FeedUse, RuntimeMetrics};
 
 /// A reading of a store's accounting. Counters count since the store was opened.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -93,6 +93,8 @@ pub struct Metrics {
     pub readers: u64,
     /// Bytes of values that readers hold where they lie; their place cannot be used again.
     pub pinned_bytes: u64,
+    /// Change feeds, what persistent memory keeps for them, and since when changes can be asked for.
+    pub feed: FeedUse,
     /// Delay that the engine itself put on writers, in milliseconds.
     pub stall_ms: f64,
     /// The longest single delay, in milliseconds.
@@ -314,6 +316,7 @@ impl Metrics {
             gets_found: m.found,
             readers: m.readers as u64,
             pinned_bytes: m.pinned_bytes,
+            feed: m.feed,
             stall_ms: stalls.iter().map(|stall| stall.ms).sum(),
             stall_ms_max: stalls.iter().map(|stall| stall.ms_max).fold(0.0, f64::max),
             stall_count: stalls.iter().map(|stall| stall.count).sum(),

@@ -59,6 +59,12 @@ impl Snapshot {
         })
     }
 
+    /// The sequence number of its moment: it has all changes up to this one, and none after it. Of a copy made from
+    /// it [`crate::Db::changes_since`] gives what is missing.
+    pub fn seqno(&self) -> u64 {
+        self.moment.seqno().0
+    }
+
     fn check(&self, cf: &ColumnFamily) -> Result<()> {
         if !self.moment.is_of(&cf.db.engine) {
             return Err(Error::InvalidArgument(

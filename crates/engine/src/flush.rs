@@ -73,6 +73,7 @@ use crate::sync::{Arc, MutexGuard, lock};
 use crate::tables::{TableFiles, Tables};
 use crate::view::View;
 use crate::write::{Writer, busy};
+pub(crate) use due::DESCRIPTORS_SHORT;
 pub(crate) use tombstones::LastDeletes;
 
 impl Engine {

@@ -152,6 +152,7 @@ impl Inner {
         let chain = ChainWriter::new(self.space.clone(), chain, None);
         let before = writer.go_over(memtable, chain);
         self.go_over_to_log(next.log);
-        self.sealed(writer, sealed, before.zones(), descriptor)
+        let trail = before.trail(sealed, Some(durable.0));
+        self.sealed(writer, sealed, before.zones(), descriptor, trail)
     }
 }

@@ -64,6 +64,10 @@
 //! Tables from outside are copied into ones of the store's own, all entries with one seqno; one edit, behind
 //! a flush of everything older, makes them the newest of level 0.
 //!
+//! # Change feeds (`feed`)
+//! What was committed since a seqno is read from the chains, in their order, as long as their generations are
+//! there; a feed that is open keeps them, within a bound.
+//!
 //! # In the background (`runtime`, `maintain`)
 //! Stores share the worker threads and the DRAM budget of a [`Runtime`]. What is done ahead of need, when a
 //! store falls idle, and for buffered commits are tasks of the store's *strand*, one at a time; callbacks
@@ -104,6 +108,7 @@ mod dram;
 mod events;
 mod export;
 mod families;
+mod feed;
 mod flush;
 mod generation;
 mod ingest;
@@ -145,6 +150,7 @@ pub use cursor::Cursor;
 pub use events::{Event, EventListener};
 pub use export::{Exported, IngestWriter};
 pub use families::Family;
+pub use feed::{Change, ChangeFeed, ChangeGroup, ChangeOp, Changes, FeedUse};
 pub use ingest::Ingested;
 pub use latency::{Begun, Latencies, Latency, Operation};
 pub use layout::{LOCK_NAME, REGION_NAME};

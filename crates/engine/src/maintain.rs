@@ -118,7 +118,8 @@ impl Inner {
 
     /// Has a worker look again soon where much of the region is only kept by readers.
     fn look_at_readers(&self) {
-        if !self.flushes() || lock(&self.reclaim).retired_bytes().0 == 0 {
+        let keeping = self.keeping();
+        if !self.flushes() || lock(&self.reclaim).retired_bytes(&keeping).0 == 0 {
             return;
         }
         let space = self.space.usage();

@@ -10,6 +10,7 @@ use thermocline_memtable::{Home, Memtable};
 use thermocline_pm::{PmCounters, RegionKind};
 
 use crate::compact::CompactionUse;
+use crate::feed::FeedUse;
 use crate::latency::{Latencies, Latency};
 use crate::reclaim::Retired;
 use crate::runtime::RuntimeMetrics;
@@ -268,6 +269,8 @@ pub struct EngineMetrics {
     pub merges: u64,
     /// Keys that they have moved.
     pub merged_keys: u64,
+    /// Change feeds, and what is kept for them.
+    pub feed: FeedUse,
     /// Open snapshots, cursors and iterators.
     pub readers: usize,
     /// Bytes of values that readers hold in place, in dropped generations, too.
@@ -451,6 +454,7 @@ impl Engine {
             asked: inner.counted.get(Count::Asked),
             merges: inner.counted.get(Count::Merges),
             merged_keys: inner.counted.get(Count::MergedKeys),
+            feed: inner.feed_use(),
             readers: inner.readers.open(),
             pinned_bytes: inner.pins.bytes(),
             latencies: inner.latencies.read(),

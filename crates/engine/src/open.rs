@@ -216,7 +216,14 @@ fn open_existing(
         .find(|d| d.generation == start.active);
     // Whoever reads on after its store was closed; nobody else holds the folder.
     let elders = !options.read_only && has_elders(&*storage, dir);
-    let mut reclaim = Reclaim::new(&state, &zones, &descriptors, &start.generations, elders);
+    let mut reclaim = Reclaim::new(
+        &state,
+        &zones,
+        &descriptors,
+        &start.generations,
+        found.trails(),
+        elders,
+    );
     let recovery = Recovery {
         records: found.records() - known.skipped(),
         chains: found.chains().count() as u64,

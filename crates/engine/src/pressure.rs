@@ -17,7 +17,7 @@ use thermocline_compaction::pressure::{Cause, Debt, Delay, Slope};
 
 use crate::stall::StallCause;
 use crate::store::Inner;
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering, lock};
 use crate::write::busy;
 
 /// Less than this is owed on, in nanoseconds: sleeps are not shorter.
@@ -97,8 +97,11 @@ impl Inner {
             return;
         }
         let (level0_tables, pending_bytes) = self.compaction_debt();
+        let keeping = self.keeping();
+        // What is kept for change feeds goes as soon as somebody needs the room.
+        let kept = lock(&self.reclaim).kept(&keeping).1;
         self.pressure.set(&Debt {
-            pm_bytes: self.space.usage().attached_bytes,
+            pm_bytes: self.space.usage().attached_bytes.saturating_sub(kept),
             level0_tables,
             pending_bytes,
             ..Debt::default()

@@ -4,6 +4,8 @@
 //! generation of which nobody needs a version (`memtable::needed` says what that means, and why it
 //! stays so) is dropped as a whole, without moving a record.
 //!
+//! What change feeds have not read stays for a while (`feed`).
+//!
 //! # Steps
 //! 1. *Check* (no lock held): each sealed generation, oldest first, from where the last check
 //!    stopped up to the first key that is needed. So each key is passed once and probed a few times,
@@ -74,10 +76,13 @@ use thermocline_base::planted::{Bug, active};
 use thermocline_base::{CfId, Error, Result, SeqNo};
 use thermocline_env::Storage;
 use thermocline_halloc::{ZONE_HEADER_BYTES, Zone};
-use thermocline_memtable::{Checked, Descriptor, Home, Memtable, Neighbours, Position, Readers};
+use thermocline_memtable::{
+    Checked, Descriptor, Home, Memtable, Neighbours, Position, Readers, Trail,
+};
 use thermocline_version::{Change, State, VersionEdit};
 
 use crate::events::Event;
+use crate::feed::{Feeds, Keeping};
 use crate::metrics::Count;
 use crate::readers::Moments;
 use crate::runtime::Task;
@@ -111,6 +116,8 @@ pub(crate) struct Reclaim {
     elders_read: u64,
     /// The seqno at which a writer last looked for descriptors in vain.
     looked_at: u64,
+    /// Who keeps generations to read their changes.
+    pub feeds: Feeds,
 }
 
 /// A dead generation that is in no current view.
@@ -132,21 +139,31 @@ impl Retired {
 struct Owned {
     zones: Vec<Zone>,
     descriptor: Option<Descriptor>,
+    /// Where its records lie; of the active generation those from before it was opened.
+    trails: Vec<Trail>,
     checked: Position,
     dead: bool,
     /// Whether its records are in tables, as far as anybody needs them.
     flushed: bool,
 }
 
+impl Owned {
+    /// The last seqno of a sealed generation.
+    fn last_seqno(&self) -> u64 {
+        self.trails.last().and_then(|trail| trail.last).unwrap_or(0)
+    }
+}
+
 impl Reclaim {
     /// What `generations`, those that an open found, own. The newest of them takes the writes; its
-    /// descriptor is the writer's until it is sealed. With `elders`, readers of an earlier opening
-    /// hold the folder.
+    /// descriptor is the writer's until it is sealed. Their records lie in `trails`. With `elders`, readers of an
+    /// earlier opening hold the folder.
     pub fn new(
         state: &State,
         zones: &[Zone],
         descriptors: &[Descriptor],
         generations: &[u64],
+        trails: Vec<Trail>,
         elders: bool,
     ) -> Reclaim {
         let newest = generations.last().copied().unwrap_or(0);
@@ -157,6 +174,11 @@ impl Reclaim {
             let owned = Owned {
                 zones: own.copied().collect(),
                 descriptor: descriptor.copied().filter(|_| *id != newest),
+                trails: trails
+                    .iter()
+                    .filter(|t| t.generation == *id)
+                    .cloned()
+                    .collect(),
                 ..Owned::default()
             };
             (*id, owned)
@@ -170,17 +192,20 @@ impl Reclaim {
         }
     }
 
-    /// Takes what is dead and nobody reads, with what it owns.
-    fn take_free(&mut self) -> Vec<(u64, Owned)> {
+    /// Takes what is dead and nobody reads, with what it owns, but for what is kept.
+    fn take_free(&mut self, keeping: &Keeping) -> Vec<(u64, Owned)> {
+        let kept = self.kept_from(keeping);
         let mut free = Vec::new();
         // Oldest first, so that those go together that may.
         for retired in std::mem::take(&mut self.retired) {
             let id = retired.generation();
             let read = Arc::strong_count(&retired.home) > 1;
-            if read || self.is_flushed(id) && !self.may_drop_flushed(id) {
+            if read || id >= kept || self.is_flushed(id) && !self.may_drop_flushed(id) {
                 self.retired.push(retired);
             } else {
-                free.push((id, self.owned.remove(&id).unwrap_or_default()));
+                let owned = self.owned.remove(&id).unwrap_or_default();
+                self.feeds.gone(owned.last_seqno());
+                free.push((id, owned));
             }
         }
         free
@@ -246,10 +271,48 @@ impl Reclaim {
         zones.iter().map(bytes).sum()
     }
 
-    /// How many generations are dead and read, and the persistent memory that they own.
-    pub fn retired_bytes(&self) -> (usize, u64) {
-        let bytes = self.retired.iter().map(|m| self.zone_bytes(m.generation()));
-        (self.retired.len(), bytes.sum())
+    /// How many generations are dead and not kept for feeds, so that they are read, or about to go; and the
+    /// persistent memory that they own.
+    pub fn retired_bytes(&self, keeping: &Keeping) -> (usize, u64) {
+        let kept = self.kept_from(keeping);
+        self.sum(self.retired.iter().filter(|m| m.generation() < kept))
+    }
+
+    /// How many generations are kept for feeds, and the persistent memory that they own.
+    pub fn kept(&self, keeping: &Keeping) -> (usize, u64) {
+        let kept = self.kept_from(keeping);
+        self.sum(self.retired.iter().filter(|m| m.generation() >= kept))
+    }
+
+    fn sum<'r>(&self, generations: impl Iterator<Item = &'r Retired>) -> (usize, u64) {
+        generations.fold((0, 0), |(count, bytes), retired| {
+            (count + 1, bytes + self.zone_bytes(retired.generation()))
+        })
+    }
+
+    /// The lowest dead generation that is kept for feeds: all later ones are, too (`feed`, invariant 4).
+    fn kept_from(&self, keeping: &Keeping) -> u64 {
+        let of = |retired: &Retired| {
+            let id = retired.generation();
+            let last = self.owned.get(&id).map_or(0, Owned::last_seqno);
+            (id, self.zone_bytes(id), last)
+        };
+        keeping.lowest(&self.feeds, self.retired.iter().rev().map(of))
+    }
+
+    /// Whether no generation is dead.
+    pub fn is_nothing_retired(&self) -> bool {
+        self.retired.is_empty()
+    }
+
+    /// The homes of dead generations.
+    pub fn retired_homes(&self) -> impl Iterator<Item = &Arc<Home>> {
+        self.retired.iter().map(|retired| &retired.home)
+    }
+
+    /// Where the records of all generations lie, oldest first; of the active one those from before it was opened.
+    pub fn trails(&self) -> impl Iterator<Item = &Trail> {
+        self.owned.values().flat_map(|owned| &owned.trails)
     }
 
     /// Whether readers of an earlier opening may read.
@@ -322,12 +385,14 @@ impl Inner {
         generation: u64,
         zones: &[Zone],
         descriptor: Option<Descriptor>,
+        trail: Trail,
     ) -> Result<()> {
         {
             let mut reclaim = lock(&self.reclaim);
             let owned = reclaim.owned.entry(generation).or_default();
             owned.zones.extend_from_slice(zones);
             owned.descriptor = descriptor;
+            owned.trails.push(trail);
         }
         self.merges.look_again();
         if self.world.background {
@@ -346,11 +411,13 @@ impl Inner {
         own: u64,
         zones: Vec<Zone>,
         descriptor: Option<Descriptor>,
+        trail: Trail,
     ) {
         let mut reclaim = lock(&self.reclaim);
         reclaim.owned.remove(&dropped);
         let owned = reclaim.owned.entry(own).or_default();
         (owned.zones, owned.descriptor) = (zones, descriptor);
+        owned.trails = vec![trail];
     }
 
     /// A generation that was never used is gone, and owns nothing.
@@ -364,7 +431,7 @@ impl Inner {
             return Err(error);
         }
         for _ in 0..PATIENCE {
-            if self.reclaim_for(writer)? > 0 {
+            if self.reclaim_for(writer)? > 0 || self.yield_kept_holding(writer)? {
                 return Ok(());
             }
             if lock(&self.reclaim).retired.is_empty() {
@@ -467,10 +534,30 @@ impl Inner {
         }
     }
 
+    /// Gives up the oldest generation that is kept for feeds, and returns whether there was one.
+    pub fn yield_kept(&self) -> Result<bool> {
+        let mut writer = lock(&self.writer);
+        self.check_writable()?;
+        self.yield_kept_holding(&mut writer)
+    }
+
+    fn yield_kept_holding(&self, writer: &mut Writer) -> Result<bool> {
+        let keeping = self.keeping();
+        if lock(&self.reclaim).kept(&keeping).0 == 0 {
+            return Ok(false);
+        }
+        let yields = true;
+        Ok(self.drop_unkept(writer, &Keeping { yields, ..keeping })? > 0)
+    }
+
     /// Retires the generations that were found dead, and drops those that nobody reads.
     fn drop_dead(&self, writer: &mut Writer) -> Result<usize> {
+        self.drop_unkept(writer, &self.keeping())
+    }
+
+    fn drop_unkept(&self, writer: &mut Writer, keeping: &Keeping) -> Result<usize> {
         self.retire();
-        let mut free = lock(&self.reclaim).take_free();
+        let mut free = lock(&self.reclaim).take_free(keeping);
         if free.is_empty() {
             return Ok(0);
         }

@@ -9,7 +9,7 @@ use thermocline_base::planted::{Bug, active};
 use thermocline_base::{Error, Result};
 use thermocline_halloc::{Space, Witness, Zone};
 use thermocline_memtable::{
-    Chain, ChainEnd, ChainPlan, Descriptor, Memtable, SITE_REPERSIST, Segment, Stretch,
+    Chain, ChainEnd, ChainPlan, Descriptor, Memtable, SITE_REPERSIST, Segment, Stretch, Trail,
     WalkOutcome, replay, walk_incarnation,
 };
 use thermocline_pm::PmOff;
@@ -276,6 +276,23 @@ impl Found {
                 .zip(&i.walk.chains)
                 .map(|((generation, plan), end)| (*generation, plan, end))
         })
+    }
+
+    /// Where the records of each chain lie, oldest first.
+    pub fn trails(&self) -> Vec<Trail> {
+        let mut before = 0;
+        let trail = |(generation, plan, end): (u64, &ChainPlan, &ChainEnd)| {
+            // A chain that follows another begins behind it.
+            let base = match plan.chain.base {
+                0 => before + 1,
+                base => base,
+            };
+            before = end.last_seqno;
+            let chain = Chain { base, ..plan.chain };
+            let segments = plan.segments.clone();
+            Trail::complete(generation, chain, segments, end.end, end.last_seqno)
+        };
+        self.chains().map(trail).collect()
     }
 
     /// Records found.

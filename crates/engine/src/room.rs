@@ -18,7 +18,8 @@
 //!    that could be flushed, because it is flushed and somebody reads it, or does not fit at all. The
 //!    error says which.
 //!
-//! Readers that hold what was flushed are waited for a moment ([`READERS_MS`]): a scan may end. So are the
+//! What is kept for change feeds (`feed`) goes first, generation by generation. Readers that hold what was
+//! flushed are waited for a moment ([`READERS_MS`]): a scan may end. So are the
 //! other stores of the runtime where it is its DRAM that they have together ([`OTHERS_MS`]): those are
 //! asked to flush what they have beyond their share.
 //!
@@ -145,6 +146,10 @@ impl Inner {
         if before != seen {
             return Ok(());
         }
+        // Nobody waits for change feeds.
+        if self.yield_kept()? {
+            return Ok(());
+        }
         if self.to_flush().is_empty() {
             self.seal_active()?;
         }
@@ -187,7 +192,7 @@ impl Inner {
     /// Whether readers have let go of something.
     fn wait_for_readers(&self, made: u64) -> Result<bool> {
         for _ in 0..READERS_MS {
-            if self.retired().is_empty() || !self.world.background {
+            if self.retired_bytes().0 == 0 || !self.world.background {
                 break;
             }
             self.reclaim()?;
@@ -199,6 +204,12 @@ impl Inner {
         Ok(false)
     }
 
+    /// How many generations are flushed or dead, and read, and the persistent memory that they own.
+    fn retired_bytes(&self) -> (usize, u64) {
+        let keeping = self.keeping();
+        lock(&self.reclaim).retired_bytes(&keeping)
+    }
+
     /// Whether a flush might free anything.
     fn could_flush(&self) -> bool {
         let active = self.view.load().memtables[0].clone();
@@ -207,7 +218,7 @@ impl Inner {
 
     /// There is no room, and what could be flushed was: who has it?
     fn naming_readers(&self, error: Error) -> Error {
-        let (generations, bytes) = lock(&self.reclaim).retired_bytes();
+        let (generations, bytes) = self.retired_bytes();
         if generations == 0 {
             return error;
         }

@@ -373,11 +373,12 @@ impl Inner {
         };
         let (descriptor, next_descriptor) = (describe(own)?, describe(next)?);
         let zones = stage.zones().to_vec();
+        let trail = stage.trail(own, adoption.first, adoption.last);
         let memtable = Arc::new(stage.adopted(own, adoption.first));
         let region = self.space.region().clone();
         let active = Memtable::new(region, next, vec![adoption.chain]).charged_to(&self.account);
         let active = Arc::new(active);
-        self.adopted(unused, own, zones, descriptor);
+        self.adopted(unused, own, zones, descriptor, trail);
         let view = self.view.load();
         let older = view.memtables.iter().filter(|m| m.generation() != unused);
         let memtables = [active.clone(), memtable.clone()];

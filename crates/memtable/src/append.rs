@@ -14,6 +14,7 @@ use crate::chain::{Chain, Segment};
 use crate::format::{
     ITEM_HEADER, ItemHeader, RECORD_HEADER, item_crc_start, push_record, record_bytes,
 };
+use crate::trail::Trail;
 
 /// Builds an item in DRAM, so that each of its lines is stored to persistent memory once.
 #[derive(Debug, Default)]
@@ -27,6 +28,8 @@ pub struct ItemBuilder {
 pub struct ChainWriter {
     chain: Chain,
     space: Arc<Space>,
+    /// Where it began, if that was not in a zone of its own.
+    start: Option<Segment>,
     segment: Option<Segment>,
     at: PmOff,
     /// Zones of the chain's own, in order.
@@ -50,6 +53,7 @@ impl ChainWriter {
             chain,
             space,
             at: start.map_or(PmOff(0), |s| s.from),
+            start,
             segment: start,
             zones: Vec::new(),
         }
@@ -78,6 +82,18 @@ impl ChainWriter {
         self.segment.map(|s| Segment { from: self.at, ..s })
     }
 
+    /// Where its items lie, in generation `generation`: all there are if `last`, the last seqno, is known; else
+    /// there may be more.
+    pub fn trail(&self, generation: u64, last: Option<u64>) -> Trail {
+        let zones = self.zones.iter().map(Segment::of);
+        let segments: Vec<Segment> = self.start.into_iter().chain(zones).collect();
+        let Some(last) = last else {
+            return Trail::open(generation, self.chain, segments);
+        };
+        let end = segments.len().checked_sub(1).map(|i| (i, self.at));
+        Trail::complete(generation, self.chain, segments, end, last)
+    }
+
     /// Makes room for an item of `bytes` bytes (whole lines). Returns the zone that was attached,
     /// if one was.
     ///
@@ -91,11 +107,7 @@ impl ChainWriter {
         let zone = self.space.attach(self.chain.id, ordinal, bytes, reserve)?;
         self.zones.push(zone);
         self.at = zone.data;
-        self.segment = Some(Segment {
-            from: zone.data,
-            to: zone.end,
-            zone_generation: zone.generation,
-        });
+        self.segment = Some(Segment::of(&zone));
         Ok(Some(zone))
     }
 

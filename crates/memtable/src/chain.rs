@@ -16,6 +16,17 @@ pub struct Segment {
     pub zone_generation: u64,
 }
 
+impl Segment {
+    /// All of a zone.
+    pub(crate) fn of(zone: &Zone) -> Segment {
+        Segment {
+            from: zone.data,
+            to: zone.end,
+            zone_generation: zone.generation,
+        }
+    }
+}
+
 /// What identifies a chain and seeds its checksums.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Chain {
@@ -85,11 +96,7 @@ impl ChainPlan {
         });
         first
             .into_iter()
-            .chain(zones.iter().map(|zone| Segment {
-                from: zone.data,
-                to: zone.end,
-                zone_generation: zone.generation,
-            }))
+            .chain(zones.iter().map(Segment::of))
             .collect()
     }
 }

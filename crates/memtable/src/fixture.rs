@@ -13,9 +13,15 @@ use crate::{Chain, ChainWriter, ItemBuilder, Memtable, Persist, item_bytes};
 
 /// A simulated region that may grow to `pm` bytes, with a first part of `part_bytes_first`.
 pub(crate) fn space(pm: u64, part_bytes_first: u64) -> Arc<Space> {
+    simulated_space(pm, part_bytes_first).1
+}
+
+/// As [`space`], with what simulates it.
+pub(crate) fn simulated_space(pm: u64, part_bytes_first: u64) -> (SimPm, Arc<Space>) {
+    let sim = SimPm::new(pm, Steps::new());
     let spec = RegionSpec {
         env: Env::real(),
-        place: Place::Sim(SimPm::new(pm, Steps::new())),
+        place: Place::Sim(sim.clone()),
         demand: RegionDemand::Any,
         capacity: pm,
         emulation: Emulation::None,
@@ -26,7 +32,8 @@ pub(crate) fn space(pm: u64, part_bytes_first: u64) -> Arc<Space> {
         pm,
     };
     let region = Region::create(&spec, Space::first_part_bytes(&space_spec)).unwrap();
-    Arc::new(Space::create(region, &[9; 16], space_spec).unwrap())
+    let space = Space::create(region, &[9; 16], space_spec).unwrap();
+    (sim, Arc::new(space))
 }
 
 /// Readers at these moments, ascending.

@@ -66,6 +66,7 @@ mod scan;
 mod stage;
 mod table;
 mod tombstones;
+mod trail;
 mod walk;
 
 pub use append::{ChainWriter, Grant, ItemBuilder, Persist, WriterState};
@@ -81,6 +82,7 @@ pub use scan::{Direction, ScanEntry};
 pub use stage::{Stage, Staged};
 pub use table::{Lookup, Memtable, RecordRef};
 pub use tombstones::{Cover, Fragment};
+pub use trail::{ItemRecords, Mark, Trail};
 pub use walk::{ChainEnd, ItemRef, WalkOutcome, walk_incarnation};
 
 thermocline_base::sites! {

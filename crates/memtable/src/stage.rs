@@ -23,6 +23,7 @@ use crate::append::{ChainWriter, Grant, ItemBuilder, Persist};
 use crate::chain::Chain;
 use crate::format::{ITEM_HEADER, item_bytes, record_bytes};
 use crate::table::Memtable;
+use crate::trail::Trail;
 
 /// An item of a staged chain is no larger than this, but for a single record: it is built in DRAM.
 const ITEM_BYTES: u64 = 1 << 20;
@@ -165,6 +166,13 @@ impl<'a> Stage<'a> {
     /// The zones that it has taken.
     pub fn zones(&self) -> &[Zone] {
         self.chain.zones()
+    }
+
+    /// Where its items lie, all of them, as generation `generation`, with the seqnos from `first` to `last`.
+    pub fn trail(&self, generation: u64, first: SeqNo, last: SeqNo) -> Trail {
+        let mut trail = self.chain.trail(generation, Some(last.0));
+        trail.chain.base = first.0;
+        trail
     }
 
     /// Its chain.

@@ -331,7 +331,7 @@ fn scan_segment(region: &Region, plan: &ChainPlan, segment: &Segment) -> Result<
 /// The next valid item behind a bad place, if it has exactly the expected seqno. Then what is bad
 /// held no record: it was an empty item, and losing it loses nothing. (Taking it for the end would
 /// cut the item behind it, where nothing vouches for that one yet.)
-fn next_item(
+pub(crate) fn next_item(
     region: &Region,
     chain: &Chain,
     segment: &Segment,
@@ -351,7 +351,7 @@ fn next_item(
 }
 
 /// The item at `at`, with its `published`, if header and keys verify.
-fn item_at(
+pub(crate) fn item_at(
     region: &Region,
     chain: &Chain,
     segment: &Segment,
@@ -467,7 +467,7 @@ pub(crate) fn each_record(
 }
 
 #[cold]
-fn missing(region: &Region, at: PmOff, seqno: u64, durable: u64) -> Error {
+pub(crate) fn missing(region: &Region, at: PmOff, seqno: u64, durable: u64) -> Error {
     Error::corruption(
         format!("the item with seqno {seqno} is missing or damaged, though it was durable"),
         region.path().display().to_string(),

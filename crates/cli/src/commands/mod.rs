@@ -1,6 +1,7 @@
 //! The commands, one file each; the small ones together.
 
 mod bench;
+mod changes;
 mod compact;
 pub(crate) mod copies;
 mod explain;
@@ -15,6 +16,7 @@ pub(crate) mod tables;
 mod verify;
 
 pub(crate) use bench::bench;
+pub(crate) use changes::changes;
 pub(crate) use compact::compact;
 pub(crate) use explain::explain;
 pub(crate) use load::load;

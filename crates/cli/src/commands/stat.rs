@@ -196,6 +196,13 @@ fn tiers(m: &Metrics, families: &[String]) -> Vec<(&'static str, String)> {
     if m.readers > 0 {
         rows.push(("readers", format!("{} open", grouped(m.readers))));
     }
+    if m.feed.open > 0 || m.feed.kept_generations > 0 {
+        let kept = format_size(m.feed.kept_bytes);
+        rows.push((
+            "change feeds",
+            format!("{} open, {kept} kept for them", m.feed.open),
+        ));
+    }
     for stall in m.stalls.iter().filter(|stall| stall.count > 0) {
         rows.push((
             "writers held back",
@@ -354,6 +361,12 @@ fn as_json(m: &Metrics, families: &[String]) -> Value {
     });
     document["write_amplification_pm"] = m.write_amplification_pm().into();
     document["write_amplification_ssd"] = m.write_amplification_ssd().into();
+    document["feed"] = json!({
+        "open": m.feed.open,
+        "kept_generations": m.feed.kept_generations,
+        "kept_bytes": m.feed.kept_bytes,
+        "oldest": m.feed.oldest,
+    });
     document["stalls"] = stalls_as_json(m);
     document["latency_us"] = latencies_as_json(m);
     document["runtime"] = runtime_as_json(m);

@@ -42,6 +42,45 @@ fn the_empty_key_and_the_empty_value_are_keys_and_values() {
 }
 
 #[test]
+fn changes_come_in_the_order_of_commits() {
+    let store = Store::new();
+    store.run(&["put", "DB", "a\tb", "1"]);
+    store.run(&["put", "DB", "k", "2", "--cf", "log"]);
+    store.run(&["delete", "DB", "a\tb"]);
+    store.run(&["delete-range", "DB", "a", "c"]);
+    let all = store.run(&["changes", "DB"]);
+    let lines: Vec<Vec<&str>> = all.out.lines().map(|l| l.split('\t').collect()).collect();
+    let kinds: Vec<&[&str]> = lines.iter().map(|line| &line[1..]).collect();
+    let wanted: [&[&str]; 4] = [
+        &["default", "put", "a\\tb", "1"],
+        &["log", "put", "k", "2"],
+        &["default", "delete", "a\\tb"],
+        &["default", "delete_range", "a", "c"],
+    ];
+    assert_eq!(kinds, wanted, "{}", all.err);
+    let second = lines[1][0];
+    let rest = store.run(&["changes", "DB", "--since", second, "--limit", "1", "--json"]);
+    let third: u64 = lines[2][0].parse().unwrap();
+    assert_eq!(
+        rest.json(),
+        json!({
+            "changes": [{"seqno": third, "family": "default", "kind": "delete", "key": "a\tb"}],
+            "count": 1,
+            "position": third,
+        })
+    );
+    let hex = store.run(&["changes", "DB", "--limit", "1", "--hex"]);
+    assert!(hex.out.ends_with("\t610962\t31\n"), "{}", hex.out);
+    let wrong = store.run(&["changes", "DB", "--since", "1000000000"]);
+    assert_eq!(wrong.code, 1);
+    assert!(wrong.err.contains("the newest one is"), "{}", wrong.err);
+    store.run(&["compact", "DB"]);
+    let gone = store.run(&["changes", "DB"]);
+    assert_eq!(gone.code, 1);
+    assert!(gone.err.contains("only those since"), "{}", gone.err);
+}
+
+#[test]
 fn bytes_go_in_and_out_as_digits() {
     let store = Store::new();
     assert_eq!(store.run(&["put", "DB", "--hex", "00FF", "0a09"]).code, 0);

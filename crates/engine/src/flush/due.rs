@@ -21,7 +21,7 @@ use crate::store::Inner;
 use crate::sync::{Ordering, lock};
 
 /// Free descriptors from which on they run short: one is taken with each generation.
-const DESCRIPTORS_SHORT: usize = 16;
+pub(crate) const DESCRIPTORS_SHORT: usize = 16;
 
 /// A generation whose index takes no more DRAM than this is not sealed for the sake of other stores.
 const SHARE_MIN: u64 = 256 << 10;
@@ -66,6 +66,9 @@ impl Inner {
     /// Flushes what is due, or all there is for somebody who found no room.
     fn flush_wanted(&self) -> Result<()> {
         let room_wanted = self.room.room_wanted.swap(false, Ordering::Relaxed);
+        if room_wanted && self.yield_kept()? {
+            return Ok(());
+        }
         if room_wanted && self.to_flush().is_empty() {
             self.seal_active()?;
         }

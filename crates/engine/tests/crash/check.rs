@@ -12,6 +12,7 @@ use thermocline_env::Storage;
 use thermocline_version::Manifest;
 
 use crate::explore::Planted;
+use crate::feed::feed_agrees;
 use crate::life::{Life, dir};
 use crate::oracle::{Change, Expect, Model, Op};
 use crate::snapshot::{Budget, Snapshot, State};
@@ -203,6 +204,7 @@ impl<'a> Checker<'a> {
         drop(bug);
         opened?;
         let model = expect.accept(&life.dump(&expect.allowed)?)?;
+        feed_agrees(life.engine(), &model, expect.fed)?;
         life.tracker.lock().unwrap().holds(&model);
         Ok(model)
     }

@@ -19,6 +19,7 @@
 //! | `staged` | those in which batches are staged |
 //! | `flush` | those in which generations become tables |
 //! | `compaction` | those in which tables sink from level to level |
+//! | `feed` | one with a follower, and what change feeds give after a crash |
 //! | `logged` | any of them, with records in DRAM and a log |
 //! | `states` | the exploration itself, its bars and the sites it must reach |
 //! | `raw` | several items in flight, which one writer alone never has |
@@ -33,6 +34,7 @@ mod compaction;
 mod copies;
 mod explore;
 mod families;
+mod feed;
 mod fences;
 mod flips;
 mod flush;

@@ -226,6 +226,8 @@ pub struct Expect {
     pub allowed: Vec<Arc<Model>>,
     /// The highest seqno that any reader of any earlier life was shown.
     pub seen: u64,
+    /// The last seqno that a change feed has given.
+    pub fed: u64,
     /// Whether the database must exist.
     pub exists: bool,
 }
@@ -235,6 +237,7 @@ impl Default for Expect {
         Expect {
             allowed: vec![Arc::new(Model::default())],
             seen: 0,
+            fed: 0,
             exists: false,
         }
     }
@@ -325,6 +328,11 @@ impl Tracker {
     pub fn granted(&mut self, op: &Op, last: u64) {
         self.flying.push_back((op.clone(), last));
         self.granted = last;
+    }
+
+    /// A change feed has given everything up to this seqno.
+    pub fn fed(&mut self, last: u64) {
+        self.expect.fed = self.expect.fed.max(last);
     }
 
     /// The caller of a write was told that it is durable.

@@ -39,6 +39,11 @@ fn caught_in_recovery(workload: &str, bug: Bug) {
 }
 
 #[test]
+fn a_feed_ahead_of_what_is_durable_is_caught() {
+    caught_in_work("followed", Bug::FeedAheadOfDurable);
+}
+
+#[test]
 fn a_skipped_flush_is_caught() {
     caught_in_work("points", Bug::SkipFlush);
 }

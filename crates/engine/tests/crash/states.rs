@@ -183,6 +183,14 @@ const ABSORBED: Part = Part {
     sites: &["sst: file named", "sst: table written"],
 };
 
+const FOLLOWED: Part = Part {
+    workloads: &["followed"],
+    seeds: 1,
+    one_in: 3,
+    bar: 5_000,
+    sites: &["sst: file named", "sst: table written"],
+};
+
 const FLUSHED_LIVES: Part = Part {
     workloads: &["flushed-lives"],
     seeds: 1,
@@ -222,6 +230,7 @@ const PARTS: &[&Part] = &[
     &STAGED,
     &FLUSHES,
     &ABSORBED,
+    &FOLLOWED,
     &FLUSHED_LIVES,
     &SINKING,
     &SINKING_LIVES,
@@ -342,6 +351,11 @@ fn flushes_that_come_by_themselves_survive_every_crash() {
 #[test]
 fn flushes_of_families_that_go_survive_every_crash() {
     run(&FLUSHED_LIVES);
+}
+
+#[test]
+fn what_a_change_feed_gave_survives_every_crash() {
+    run(&FOLLOWED);
 }
 
 #[test]

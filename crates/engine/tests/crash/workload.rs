@@ -6,6 +6,7 @@ use thermocline_env::simulated::SeededRandom;
 
 use crate::compaction;
 use crate::families;
+use crate::feed;
 use crate::flush;
 use crate::groups;
 use crate::life::{Life, options};
@@ -240,6 +241,13 @@ pub const ALL: &[Workload] = &[
         from_creation: false,
         before: nothing_before,
         body: flush::absorbed,
+    },
+    Workload {
+        name: "followed",
+        set: feed::retained,
+        from_creation: false,
+        before: nothing_before,
+        body: feed::followed,
     },
     Workload {
         name: "flushed-lives",

@@ -1,0 +1,78 @@
+//! `changes`: what was committed since a sequence number.
+
+use serde_json::{Map, Value};
+use thermocline::{Change, ChangeOp};
+
+use crate::args::ChangesArgs;
+use crate::fail::Outcome;
+use crate::output::Output;
+use crate::store::Access;
+use crate::text::{escape, hex, insert};
+
+/// Prints the changes since a sequence number: whole groups, until there are enough.
+pub(crate) fn changes(args: &ChangesArgs, output: &mut Output) -> Outcome {
+    let db = args.store.open(&args.db, Access::Read)?;
+    let mut feed = db.changes_since(args.since)?;
+    let limit = args.limit.unwrap_or(u64::MAX);
+    if output.json {
+        output.bytes(b"{\"changes\":[")?;
+    }
+    let mut count = 0;
+    while count < limit
+        && let Some(group) = feed.next()
+    {
+        for change in group?.changes() {
+            let change = change?;
+            if !output.json {
+                output.line(&line(&change, args.hex))?;
+            } else {
+                output.bytes(if count > 0 { b"," } else { b"" })?;
+                output.value(&object(&change, args.hex))?;
+            }
+            count += 1;
+        }
+    }
+    let position = feed.position();
+    if output.json {
+        return output.line(&format!("],\"count\":{count},\"position\":{position}}}"));
+    }
+    Ok(())
+}
+
+/// What a change has beside its kind, by name: keys and values as they are typed.
+fn parts<'c>(op: &ChangeOp<'c>) -> [Option<(&'static str, &'c [u8])>; 2] {
+    match *op {
+        ChangeOp::Put { key, value } => [Some(("key", key)), Some(("value", value))],
+        ChangeOp::Delete { key } => [Some(("key", key)), None],
+        ChangeOp::DeleteRange { from, to } => [Some(("from", from)), to.map(|to| ("to", to))],
+        ChangeOp::Metadata { value } => [Some(("value", value)), None],
+        _ => [None, None],
+    }
+}
+
+/// `SEQNO<TAB>FAMILY<TAB>KIND<TAB>KEY<TAB>VALUE`.
+fn line(change: &Change<'_>, is_hex: bool) -> String {
+    let mut text = format!("{}\t", change.seqno);
+    escape(change.family.as_bytes(), &mut text);
+    text.push('\t');
+    text.push_str(change.op.name());
+    for (_, bytes) in parts(&change.op).into_iter().flatten() {
+        text.push('\t');
+        match is_hex {
+            true => text.push_str(&hex(bytes)),
+            false => escape(bytes, &mut text),
+        }
+    }
+    text
+}
+
+fn object(change: &Change<'_>, is_hex: bool) -> Value {
+    let mut object = Map::new();
+    object.insert("seqno".into(), change.seqno.into());
+    object.insert("family".into(), Value::from(&*change.family));
+    object.insert("kind".into(), change.op.name().into());
+    for (name, bytes) in parts(&change.op).into_iter().flatten() {
+        insert(&mut object, name, bytes, is_hex);
+    }
+    Value::Object(object)
+}

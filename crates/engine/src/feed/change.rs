@@ -1,0 +1,172 @@
+//! What a feed gives.
+
+use thermocline_base::{CfId, Kind, Result};
+use thermocline_memtable::{Home, ItemRecords, ItemRef, RecordRef};
+
+use crate::store::Inner;
+use crate::sync::Arc;
+
+/// Batches that were committed together: all of them at one moment. It holds the persistent memory that they lie
+/// in, so do not keep many.
+#[derive(Debug, Clone)]
+pub struct ChangeGroup {
+    inner: Arc<Inner>,
+    home: Arc<Home>,
+    /// At least one.
+    items: Vec<ItemRef>,
+}
+
+/// One change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change<'g> {
+    /// Its place in the order of all changes.
+    pub seqno: u64,
+    /// The name of its column family.
+    pub family: Arc<str>,
+    /// What tells the family from another one of its name, which was dropped before.
+    pub family_id: u16,
+    /// What became of which keys.
+    pub op: ChangeOp<'g>,
+}
+
+/// What a change does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ChangeOp<'g> {
+    /// The key has this value.
+    Put {
+        /// The key.
+        key: &'g [u8],
+        /// The value.
+        value: &'g [u8],
+    },
+    /// The key has no value.
+    Delete {
+        /// The key.
+        key: &'g [u8],
+    },
+    /// No key of a range has a value.
+    DeleteRange {
+        /// The bytewise lowest key of the range.
+        from: &'g [u8],
+        /// The first key bytewise behind it; `None` if all keys from `from` on are in it.
+        to: Option<&'g [u8]>,
+    },
+    /// The family has this metadata.
+    Metadata {
+        /// The blob.
+        value: &'g [u8],
+    },
+}
+
+impl ChangeOp<'_> {
+    /// Its name, as the command line spells it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            ChangeOp::Put { .. } => "put",
+            ChangeOp::Delete { .. } => "delete",
+            ChangeOp::DeleteRange { .. } => "delete_range",
+            ChangeOp::Metadata { .. } => "metadata",
+        }
+    }
+}
+
+/// The changes of a group, in their order.
+#[derive(Debug)]
+pub struct Changes<'g> {
+    group: &'g ChangeGroup,
+    /// Items that have not been begun.
+    items: std::slice::Iter<'g, ItemRef>,
+    records: Option<ItemRecords<'g>>,
+    /// The family of the last change, and its name unless it was dropped.
+    family: Option<(CfId, Option<Arc<str>>)>,
+}
+
+impl ChangeGroup {
+    pub(super) fn new(inner: &Arc<Inner>, home: Arc<Home>, items: Vec<ItemRef>) -> ChangeGroup {
+        assert!(!items.is_empty(), "a group has a record");
+        ChangeGroup {
+            inner: inner.clone(),
+            home,
+            items,
+        }
+    }
+
+    /// The seqno of its first record.
+    pub fn first(&self) -> u64 {
+        self.items[0].first_seqno
+    }
+
+    /// The seqno of its last record: what is asked for to get what comes behind it.
+    pub fn last(&self) -> u64 {
+        self.items.last().map_or(0, |item| item.next_seqno() - 1)
+    }
+
+    /// Its changes, but for those of column families that were dropped. Each is verified before it is given.
+    pub fn changes(&self) -> Changes<'_> {
+        Changes {
+            group: self,
+            items: self.items.iter(),
+            records: None,
+            family: None,
+        }
+    }
+}
+
+impl<'g> Changes<'g> {
+    /// The name of a family, unless it was dropped.
+    fn name_of(&mut self, cf: CfId) -> Option<Arc<str>> {
+        if let Some((known, name)) = &self.family
+            && *known == cf
+        {
+            return name.clone();
+        }
+        let name = self.group.inner.families.name_of(cf);
+        let name: Option<Arc<str>> = name.map(Into::into);
+        self.family = Some((cf, name.clone()));
+        name
+    }
+
+    fn change(&mut self, cf: CfId, record: &RecordRef<'g>) -> Option<Change<'g>> {
+        let (key, value) = (record.key, record.value);
+        let (owner, op) = match (cf, record.kind) {
+            (CfId::METADATA, _) => (CfId::of_metadata_key(key)?, ChangeOp::Metadata { value }),
+            (cf, Kind::Delete) => (cf, ChangeOp::Delete { key }),
+            (cf, Kind::RangeDelete) => {
+                let to = (!value.is_empty()).then_some(value);
+                (cf, ChangeOp::DeleteRange { from: key, to })
+            }
+            (cf, _) => (cf, ChangeOp::Put { key, value }),
+        };
+        Some(Change {
+            seqno: record.seqno.0,
+            family: self.name_of(owner)?,
+            family_id: owner.0,
+            op,
+        })
+    }
+}
+
+impl<'g> Iterator for Changes<'g> {
+    type Item = Result<Change<'g>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            match self.records.as_mut().and_then(Iterator::next) {
+                None => {
+                    let item = self.items.next()?;
+                    self.records = Some(self.group.home.item_records(item));
+                }
+                Some(Err(error)) => {
+                    self.items = [].iter();
+                    return Some(Err(error));
+                }
+                Some(Ok((cf, record))) => {
+                    if let Some(change) = self.change(cf, &record) {
+                        return Some(Ok(change));
+                    }
+                }
+            }
+        }
+    }
+}
