@@ -131,8 +131,11 @@ fn a_follower_beside_writers_sees_every_batch_once_whole_and_in_order() {
     assert_eq!(db.metrics().feed.open, 0);
 }
 
-/// Everything in a database, by families.
-fn contents(db: &Db) -> Vec<(String, Vec<(Vec<u8>, Vec<u8>)>, Option<Vec<u8>>)> {
+/// A family: its name, entries, and metadata.
+type Contents = (String, Vec<(Vec<u8>, Vec<u8>)>, Option<Vec<u8>>);
+
+/// Everything in a database.
+fn contents(db: &Db) -> Vec<Contents> {
     let mut all = Vec::new();
     for name in db.column_families() {
         let cf = db.find_column_family(&name).unwrap();
@@ -149,7 +152,7 @@ fn a_replica_begins_with_a_copy_and_becomes_what_the_database_is() {
     let path = |name: &str| folder.path().join(name);
     let db = Db::open(path("db"), options()).unwrap();
     let down = CfOptions::default().reverse(true);
-    let log = db.column_family("log", down.clone()).unwrap();
+    let log = db.column_family("log", down).unwrap();
     for n in 0..100u32 {
         db.put(n.to_be_bytes(), [1; 50]).unwrap();
         log.put(n.to_be_bytes(), [2; 50]).unwrap();

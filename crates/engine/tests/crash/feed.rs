@@ -92,8 +92,12 @@ fn replayed(engine: &Engine) -> Result<Model, String> {
                     })
                 }
                 ChangeOp::Metadata { value } => {
-                    let key = CfId(cf).metadata_key().to_vec();
-                    data.insert((CfId::METADATA.0, key), value.into());
+                    let key = (CfId::METADATA.0, CfId(cf).metadata_key().to_vec());
+                    // `write_on` deletes some, as nobody else can.
+                    match value.is_empty() {
+                        true => drop(data.remove(&key)),
+                        false => drop(data.insert(key, value.into())),
+                    }
                 }
                 other => return Err(format!("{other:?}")),
             }

@@ -186,7 +186,7 @@ const ABSORBED: Part = Part {
 const FOLLOWED: Part = Part {
     workloads: &["followed"],
     seeds: 1,
-    one_in: 3,
+    one_in: 7,
     bar: 5_000,
     sites: &["sst: file named", "sst: table written"],
 };
