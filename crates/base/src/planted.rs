@@ -113,6 +113,10 @@ bugs! {
     FeedAheadOfDurable,
     /// Generations go though a change feed has not read them.
     FeedForgetsPin,
+    /// A PM table is named while its last piece is not fenced.
+    NameTableUnpersisted,
+    /// The checksums of a PM table's groups, prefixes and values are not compared.
+    SkipGroupChecksum,
 }
 
 #[cfg(feature = "planted")]

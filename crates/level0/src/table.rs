@@ -1,0 +1,469 @@
+//! A table that is open, and parts of it.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use thermocline_base::planted::{Bug, active};
+use thermocline_base::size::index;
+use thermocline_base::{CfId, Error, Result, SeqNo};
+use thermocline_halloc::Zone;
+use thermocline_pm::{PmOff, Region};
+
+use crate::format::coding::len_of;
+use crate::format::header::{Header, Refused, Totals};
+use crate::format::runs::RunHead;
+use crate::format::{HEADER_LEN, TOMBSTONES_LEN_MAX, crc_at};
+use crate::meta::PmTableMeta;
+use crate::tombstones::{RangeTombstone, Tombstones};
+
+/// A table that is open. Immutable; shared as `Arc<PmTable>`. Whoever holds it, a cursor, or a value that
+/// was read, keeps its zones from being used again: they are the caller's to release, once nobody does.
+pub struct PmTable {
+    region: Region,
+    meta: PmTableMeta,
+    pub(crate) pieces: Vec<Piece>,
+    /// Of all pieces, in order.
+    pub(crate) runs: Vec<Run>,
+    tombstones: Tombstones,
+}
+
+/// One zone's worth of a table.
+#[derive(Debug)]
+pub(crate) struct Piece {
+    pub base: PmOff,
+    pub seed: u64,
+    pub header: Header,
+    /// Its runs among those of the table.
+    pub runs: Range<usize>,
+}
+
+/// A run: groups of one family whose first keys begin alike. Its copy in DRAM was verified.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub cf: CfId,
+    pub piece: usize,
+    pub prefix_len: usize,
+    pub groups: u32,
+    /// Where its array begins in the piece.
+    pub array: u32,
+    pub separator_seqno: SeqNo,
+    /// What the keys share, then the separator.
+    keys: Box<[u8]>,
+    shared: u8,
+}
+
+impl Run {
+    pub fn shared(&self) -> &[u8] {
+        &self.keys[..usize::from(self.shared)]
+    }
+
+    pub fn separator(&self) -> &[u8] {
+        &self.keys[usize::from(self.shared)..]
+    }
+
+    /// Whether the run's entries, and all before, lie before version `seqno` of `key`, or begin with it.
+    pub fn is_from(&self, cf: CfId, key: &[u8], seqno: SeqNo) -> bool {
+        let own = (self.cf, self.separator(), SeqNo(!self.separator_seqno.0));
+        own <= (cf, key, SeqNo(!seqno.0))
+    }
+}
+
+impl fmt::Debug for PmTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PmTable")
+            .field("meta", &self.meta)
+            .finish_non_exhaustive()
+    }
+}
+
+impl PmTable {
+    /// Opens the table that `meta` describes, whose zones `zones` are, in any order. Reads one header and
+    /// the meta layer of each piece, and the range tombstones; nothing is built from entries.
+    ///
+    /// # Errors
+    /// [`Error::Corruption`] with region and offset if that is not the table;
+    /// [`Error::Unsupported`] if a newer version wrote it.
+    pub fn open(region: &Region, meta: PmTableMeta, zones: &[Zone]) -> Result<Arc<PmTable>> {
+        let mut zones: Vec<&Zone> = zones.iter().collect();
+        zones.sort_unstable_by_key(|zone| zone.ordinal);
+        let mut table = PmTable {
+            region: region.clone(),
+            pieces: Vec::with_capacity(zones.len()),
+            runs: Vec::new(),
+            tombstones: Tombstones::default(),
+            meta,
+        };
+        table.check_zones(&zones)?;
+        for (n, zone) in zones.iter().enumerate() {
+            table.open_piece(n, zone)?;
+        }
+        let last = table.pieces.last().expect("there is one zone at least");
+        let Some(totals) = last.header.table else {
+            let at = last.base.plus(52);
+            return Err(table.damaged("the last piece", at, "a piece that is the last", "another"));
+        };
+        table.tombstones = table.read_tombstones()?;
+        table.check_totals(&totals)?;
+        region.check_media()?;
+        Ok(Arc::new(table))
+    }
+
+    fn check_zones(&self, zones: &[&Zone]) -> Result<()> {
+        let expected = len_of(self.meta.zones);
+        let in_order = zones
+            .iter()
+            .enumerate()
+            .all(|(n, zone)| zone.ordinal as usize == n);
+        if zones.len() == expected && expected > 0 && in_order {
+            return Ok(());
+        }
+        let at = zones.first().map_or(PmOff(0), |zone| zone.data);
+        let got = format!("{} zones", zones.len());
+        Err(self.damaged("zones", at, format!("{expected} zones in order"), got))
+    }
+
+    fn open_piece(&mut self, n: usize, zone: &Zone) -> Result<()> {
+        let base = zone.data;
+        let identity = self.meta.identity;
+        let seed = identity.seed(zone.generation);
+        let bytes = self.region.bytes(base, HEADER_LEN)?;
+        let owner = identity.owner(zone.generation);
+        let room = zone.end.0 - base.0;
+        let header = Header::decode(bytes, &owner, seed, base.0, room);
+        let header = header.map_err(|why| match why {
+            Refused::Damaged(what, at) => self.damaged(
+                what,
+                base.plus(at as u64),
+                "what was written",
+                "other bytes",
+            ),
+            Refused::Newer(version) => Error::Unsupported(format!(
+                "PM table {} has format version {version}, and this version reads up to {}",
+                identity.table,
+                crate::format::FORMAT_VERSION
+            )),
+        })?;
+        let is_last = n + 1 == len_of(self.meta.zones);
+        if header.ordinal as usize != n || header.table.is_some() != is_last {
+            let at = base.plus(48);
+            return Err(self.damaged("ordinal of a piece", at, n, header.ordinal));
+        }
+        let from = self.runs.len();
+        self.open_runs(n, base, seed, &header)?;
+        self.pieces.push(Piece {
+            base,
+            seed,
+            header,
+            runs: from..self.runs.len(),
+        });
+        Ok(())
+    }
+
+    /// Reads the meta layer of a piece.
+    fn open_runs(&mut self, n: usize, base: PmOff, seed: u64, header: &Header) -> Result<()> {
+        let place = base.plus(header.runs_at.into());
+        let region = self.region.clone();
+        let bytes = region.bytes(place, len_of(header.tombstones_at - header.runs_at))?;
+        if crc_at(seed, place.0, bytes) != header.runs_crc {
+            return Err(self.checksum("runs", place));
+        }
+        let mut at = 0;
+        let mut groups = 0u64;
+        while at < bytes.len() {
+            let begin = place.plus(at as u64);
+            let arrays = header.arrays_at..header.runs_at;
+            let wrong = |table: &PmTable| table.damaged("a run", begin, "a run", "none");
+            let Some(run) = RunHead::decode(bytes, &mut at, arrays) else {
+                return Err(wrong(self));
+            };
+            let ascends = self.runs.last().is_none_or(|last| {
+                let own = (run.cf, run.separator, SeqNo(!run.separator_seqno.0));
+                (last.cf, last.separator(), SeqNo(!last.separator_seqno.0)) < own
+            });
+            if !ascends {
+                return Err(wrong(self));
+            }
+            groups += u64::from(run.groups);
+            self.runs.push(Run {
+                cf: run.cf,
+                piece: n,
+                prefix_len: run.prefix_len,
+                groups: run.groups,
+                array: run.array,
+                separator_seqno: run.separator_seqno,
+                keys: [run.shared, run.separator].concat().into(),
+                shared: u8::try_from(run.shared.len()).expect("its length was a byte"),
+            });
+        }
+        if groups != u64::from(header.groups) {
+            return Err(self.damaged("groups of runs", place, header.groups, groups));
+        }
+        Ok(())
+    }
+
+    fn read_tombstones(&self) -> Result<Tombstones> {
+        let piece = self.pieces.last().expect("there is one zone at least");
+        let header = &piece.header;
+        let place = piece.base.plus(header.tombstones_at.into());
+        let len = len_of(header.end - header.tombstones_at);
+        if len == 0 {
+            return Ok(Tombstones::default());
+        }
+        if len > TOMBSTONES_LEN_MAX {
+            let most = format!("{TOMBSTONES_LEN_MAX} bytes at most");
+            return Err(self.damaged("range tombstones", place, most, len));
+        }
+        let bytes = self.region.bytes(place, len)?;
+        if crc_at(piece.seed, place.0, bytes) != header.tombstones_crc {
+            return Err(self.checksum("range tombstones", place));
+        }
+        let wrong = |at: usize| {
+            let at = place.plus(at as u64);
+            self.damaged("a range tombstone", at, "one behind the one before", "none")
+        };
+        Tombstones::decode(bytes).map_err(wrong)
+    }
+
+    /// Holds what the last piece says of the table against the pieces and what the edit says.
+    fn check_totals(&self, totals: &Totals) -> Result<()> {
+        let at = self.pieces.last().expect("there is one").base.plus(96);
+        let entries = self.pieces.iter().map(|piece| piece.header.entries);
+        let entries = entries.fold(0u64, u64::saturating_add);
+        let meta = &self.meta;
+        let said = (
+            meta.entries,
+            meta.range_tombstones,
+            meta.seqnos.0.0,
+            meta.seqnos.1.0,
+        );
+        let found = (entries, self.tombstones.len() as u64);
+        let own = (
+            totals.entries,
+            totals.range_tombstones,
+            totals.smallest_seqno,
+            totals.largest_seqno,
+        );
+        if said != own || found != (own.0, own.1) {
+            return Err(self.damaged(
+                "totals",
+                at,
+                format!("{said:?} as the manifest says"),
+                format!("{own:?}, and {found:?} in pieces"),
+            ));
+        }
+        Ok(())
+    }
+
+    /// The region that it lies in.
+    pub fn region(&self) -> &Region {
+        &self.region
+    }
+
+    /// What it is.
+    pub fn meta(&self) -> &PmTableMeta {
+        &self.meta
+    }
+
+    /// Bytes of DRAM that it takes while it is open.
+    pub fn charge(&self) -> usize {
+        let keys: usize = self.runs.iter().map(|run| run.keys.len()).sum();
+        let lists =
+            self.runs.capacity() * size_of::<Run>() + self.pieces.capacity() * size_of::<Piece>();
+        size_of::<PmTable>() + keys + lists + self.tombstones.charge()
+    }
+
+    /// Its range tombstones of a family, by start, then newest first. They may overlap.
+    pub fn range_tombstones(&self, cf: CfId) -> impl ExactSizeIterator<Item = RangeTombstone<'_>> {
+        self.tombstones.iter(cf)
+    }
+
+    /// The runs of a family.
+    pub(crate) fn runs_of(&self, cf: CfId) -> Range<usize> {
+        let from = self.runs.partition_point(|run| run.cf < cf);
+        let len = self.runs[from..].partition_point(|run| run.cf == cf);
+        from..from + len
+    }
+
+    /// The run in which version `seqno` of `key` would lie: the last one of the family that does not begin
+    /// behind it; none if all do, or there are none.
+    pub(crate) fn run_with(&self, cf: CfId, key: &[u8], seqno: SeqNo) -> Option<usize> {
+        let behind = self.runs.partition_point(|run| run.is_from(cf, key, seqno));
+        let last = behind.checked_sub(1)?;
+        (self.runs[last].cf == cf).then_some(last)
+    }
+
+    pub(crate) fn piece_of(&self, run: usize) -> &Piece {
+        &self.pieces[self.runs[run].piece]
+    }
+
+    /// About how many bytes of the table lie before `key` of family `cf`; without reading anything. Exact to
+    /// a run: a piece, mostly.
+    pub fn approximate_bytes_before(&self, cf: CfId, key: &[u8]) -> u64 {
+        let behind = self
+            .runs
+            .partition_point(|run| run.is_from(cf, key, SeqNo::MAX));
+        let Some(last) = behind.checked_sub(1) else {
+            return 0;
+        };
+        let run = &self.runs[last];
+        let bytes = |piece: &Piece| u64::from(piece.header.end);
+        let before: u64 = self.pieces[..run.piece].iter().map(bytes).sum();
+        let piece = &self.pieces[run.piece];
+        let groups = |runs: Range<usize>| -> u64 {
+            self.runs[runs]
+                .iter()
+                .map(|run| u64::from(run.groups))
+                .sum()
+        };
+        let share = groups(piece.runs.start..last);
+        before + bytes(piece) * share / groups(piece.runs.clone()).max(1)
+    }
+
+    #[cold]
+    pub(crate) fn damaged(
+        &self,
+        what: &str,
+        at: PmOff,
+        expected: impl ToString,
+        got: impl ToString,
+    ) -> Error {
+        // A page that is gone reads as zeros: name the cause, not the symptom.
+        if let Err(error) = self.region.check_media() {
+            return error;
+        }
+        let what = format!("PM table {}: {what}", self.meta.identity.table);
+        let place = self.region.path().display().to_string();
+        Error::corruption(what, place, at.0, expected, got)
+    }
+
+    #[cold]
+    pub(crate) fn checksum(&self, what: &str, at: PmOff) -> Error {
+        self.damaged(what, at, "a matching checksum", "none")
+    }
+
+    /// Whether the bytes of what begins at `at` have this checksum.
+    #[inline]
+    pub(crate) fn check(
+        &self,
+        seed: u64,
+        at: PmOff,
+        bytes: &[u8],
+        crc: u32,
+        what: &str,
+    ) -> Result<()> {
+        if crc_at(seed, at.0, bytes) != crc && !active(Bug::SkipGroupChecksum) {
+            return Err(self.checksum(what, at));
+        }
+        Ok(())
+    }
+}
+
+/// A table, or the part of it whose user keys lie within limits: what a reader reads. Entries outside of
+/// the limits are as if they were not there; range tombstones end there. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct PmPart {
+    table: Arc<PmTable>,
+    cf: CfId,
+    lower: Option<Arc<[u8]>>,
+    upper: Option<Arc<[u8]>>,
+}
+
+impl PmPart {
+    /// All that it has of a family.
+    pub fn whole(table: Arc<PmTable>, cf: CfId) -> PmPart {
+        PmPart::limited(table, cf, None, None)
+    }
+
+    /// Of a family the keys from `lower` up to, and not with, `upper`.
+    pub fn limited(
+        table: Arc<PmTable>,
+        cf: CfId,
+        lower: Option<&[u8]>,
+        upper: Option<&[u8]>,
+    ) -> PmPart {
+        PmPart {
+            table,
+            cf,
+            lower: lower.map(Arc::from),
+            upper: upper.map(Arc::from),
+        }
+    }
+
+    /// The table.
+    pub fn table(&self) -> &Arc<PmTable> {
+        &self.table
+    }
+
+    /// The family.
+    pub fn cf(&self) -> CfId {
+        self.cf
+    }
+
+    /// The first user key of the part, if it is limited.
+    pub fn lower(&self) -> Option<&[u8]> {
+        self.lower.as_deref()
+    }
+
+    /// The first user key behind the part, if it is limited.
+    pub fn upper(&self) -> Option<&[u8]> {
+        self.upper.as_deref()
+    }
+
+    /// Whether `key` lies within the limits.
+    pub fn holds(&self, key: &[u8]) -> bool {
+        !self.is_below(key) && !self.is_behind(key)
+    }
+
+    pub(crate) fn is_below(&self, key: &[u8]) -> bool {
+        self.lower().is_some_and(|lower| key < lower)
+    }
+
+    pub(crate) fn is_behind(&self, key: &[u8]) -> bool {
+        self.upper().is_some_and(|upper| key >= upper)
+    }
+
+    /// The newest range tombstone at or below `at` that covers `key`: its seqno.
+    pub fn covered(&self, key: &[u8], at: SeqNo) -> Option<SeqNo> {
+        Some(self.covering(key, at)?.seqno)
+    }
+
+    /// The newest range tombstone at or below `at` that covers `key`, as the limits cut it.
+    pub fn covering(&self, key: &[u8], at: SeqNo) -> Option<RangeTombstone<'_>> {
+        match self.holds(key) {
+            true => self.cut(self.table.tombstones.newest_over(self.cf, key, at)?),
+            false => None,
+        }
+    }
+
+    fn cut<'a>(&'a self, t: RangeTombstone<'a>) -> Option<RangeTombstone<'a>> {
+        let start = self.lower().map_or(t.start, |lower| lower.max(t.start));
+        let end = self.upper().map_or(t.end, |upper| upper.min(t.end));
+        (start < end).then_some(RangeTombstone { start, end, ..t })
+    }
+
+    /// The range tombstones as the limits cut them, by start, then newest first, as a
+    /// [`crate::PmTableWriter`] takes them: of those that begin together and are equally new, the one that
+    /// reaches furthest. They may overlap.
+    pub fn range_tombstones(&self) -> impl Iterator<Item = RangeTombstone<'_>> {
+        let all = self.table.range_tombstones(self.cf);
+        let mut cut: Vec<_> = all.filter_map(|t| self.cut(t)).collect();
+        // Those that were cut at the lower limit begin together now.
+        cut.sort_by(|a, b| {
+            let newer_first = || (b.seqno, b.end).cmp(&(a.seqno, a.end));
+            a.start.cmp(b.start).then_with(newer_first)
+        });
+        cut.dedup_by_key(|t| (t.start, t.seqno));
+        cut.into_iter()
+    }
+}
+
+/// A place of the region, from an offset within a piece.
+pub(crate) fn place(piece: &Piece, at: u32) -> PmOff {
+    piece.base.plus(at.into())
+}
+
+/// How many bytes of a piece lie from `at` up to `end`; none if `at` lies behind.
+pub(crate) fn bytes_between(at: u32, end: u32) -> Option<usize> {
+    Some(index(end.checked_sub(at)?.into()))
+}

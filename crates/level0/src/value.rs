@@ -1,0 +1,82 @@
+//! Values: inline, or in a blob file; and values that were found, where they lie.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use thermocline_base::{BlobRef, Kind, SeqNo};
+use thermocline_pm::PmOff;
+
+use crate::table::PmTable;
+
+/// The value of an entry, as it is written and as a cursor shows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Value<'a> {
+    /// The bytes themselves.
+    Inline(&'a [u8]),
+    /// Where the bytes lie.
+    Blob(BlobRef),
+}
+
+/// Bytes where they lie in persistent memory. They stay there as long as this does: it holds the table, whose
+/// zones are given back only when nobody holds it any more.
+#[derive(Clone)]
+pub struct Pinned {
+    table: Arc<PmTable>,
+    at: PmOff,
+    len: usize,
+}
+
+impl Pinned {
+    pub(crate) fn new(table: Arc<PmTable>, at: PmOff, len: usize) -> Pinned {
+        Pinned { table, at, len }
+    }
+
+    /// The table that has them.
+    pub fn table(&self) -> &Arc<PmTable> {
+        &self.table
+    }
+
+    /// Where they lie in the region.
+    pub fn at(&self) -> PmOff {
+        self.at
+    }
+}
+
+impl Deref for Pinned {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        let bytes = self.table.region().bytes(self.at, self.len);
+        bytes.unwrap_or_else(|_| unreachable!("it was read there, and a region never shrinks"))
+    }
+}
+
+impl fmt::Debug for Pinned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Pinned({} bytes at {})", self.len, self.at)
+    }
+}
+
+/// The value of an entry that was found.
+#[derive(Debug, Clone)]
+pub enum FoundValue {
+    /// The bytes themselves.
+    Inline(Pinned),
+    /// Where the bytes lie.
+    Blob(BlobRef),
+    /// There is none: the entry is a tombstone of its key or of a range.
+    None,
+}
+
+/// The newest that a table says about a key.
+#[derive(Debug, Clone)]
+pub struct Found {
+    /// When it was written.
+    pub seqno: SeqNo,
+    /// What it says. [`Kind::RangeDelete`] if the newest is a range tombstone that covers the key; of
+    /// [`Kind::Merge`] there may be older entries, which a cursor finds.
+    pub kind: Kind,
+    /// The value of a put or merge.
+    pub value: FoundValue,
+}

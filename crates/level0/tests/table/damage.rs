@@ -1,0 +1,308 @@
+//! Bytes that are not what was written: noticed, and never more than an error.
+
+use thermocline_base::{CfId, Error, ErrorKind, Kind, Result, SeqNo};
+use thermocline_level0::{
+    FoundValue, GroupSize, PmCursor, PmPart, PmTable, Value, Written, verify_table,
+};
+use thermocline_pm::{PmOff, SimPm};
+use thermocline_testkit::Rng;
+
+use crate::world::*;
+
+/// Everything that a table says, by every way there is; `Err` from the first that fails.
+fn read(table: &std::sync::Arc<PmTable>, model: &Model) -> Result<Vec<String>> {
+    let mut all = Vec::new();
+    for cf in [0, 7] {
+        let part = PmPart::whole(table.clone(), CfId(cf));
+        let mut cursor = PmCursor::new(part.clone(), true);
+        let mut there = cursor.first()?;
+        while there {
+            let value = cursor.value()?;
+            let (key, seqno) = (cursor.user_key().escape_ascii().to_string(), cursor.seqno());
+            all.push(format!("{key} {seqno} {:?} {value:?}", cursor.kind()));
+            there = cursor.next()?;
+        }
+        for tombstone in part.range_tombstones() {
+            all.push(format!("{tombstone:?}"));
+        }
+    }
+    for (cf, key, left) in model.entries.keys() {
+        let part = PmPart::whole(table.clone(), CfId(*cf));
+        let found = part.get(key, SeqNo(u64::MAX - left), true)?;
+        let found = found.map(|found| {
+            let value = match found.value {
+                FoundValue::Inline(bytes) => bytes.to_vec(),
+                _ => Vec::new(),
+            };
+            (found.seqno, found.kind, value)
+        });
+        all.push(format!("{found:?}"));
+    }
+    Ok(all)
+}
+
+/// A small table over a few zones with everything in it.
+fn small() -> (
+    Model,
+    SimPm,
+    std::sync::Arc<thermocline_halloc::Space>,
+    Written,
+) {
+    let mut model = Model::default();
+    for n in 0..120u8 {
+        let key = format!("table/{:03}", n / 2);
+        let value = Content::Bytes(vec![n; if n % 3 == 0 { 200 } else { 5 }]);
+        model.put(0, key.as_bytes(), u64::from(n) + 1, Kind::Put, value);
+    }
+    model.put(7, b"", 3, Kind::Delete, Content::Bytes(Vec::new()));
+    model.put(7, b"x", 3, Kind::Merge, Content::Bytes(b"more".to_vec()));
+    model.ranges.insert(
+        (0, b"table/010".to_vec(), u64::MAX - 40),
+        b"table/020".to_vec(),
+    );
+    model
+        .ranges
+        .insert((7, b"y".to_vec(), u64::MAX - 4), b"z".to_vec());
+    let (sim, space) = space(1 << 20, 256 << 10);
+    let written = model
+        .write(&space, options(GroupSize::Eight))
+        .unwrap()
+        .unwrap();
+    (model, sim, space, written)
+}
+
+fn is_corruption(error: &Error) -> bool {
+    match error {
+        Error::Corruption { place, offset, .. } => place == "sim" && *offset < 1 << 20,
+        _ => false,
+    }
+}
+
+/// Flips bits of each byte of the table's zones: an error that names a place within, or, where bytes are
+/// not used, the same answers.
+#[test]
+fn every_byte_that_is_flipped_is_noticed_or_unused() {
+    let (model, sim, space, written) = small();
+    let table = open(&space, &written).unwrap();
+    let expected = read(&table, &model).unwrap();
+    let end = |zone: &thermocline_halloc::Zone| zone.data.0 + written.meta.bytes;
+    assert_eq!(written.zones.len(), 1);
+    let mut unused = 0;
+    let mut undetected = 0;
+    for zone in &written.zones {
+        for at in zone.data.0..end(zone) + 64 {
+            for mask in [1, 0x80, 0xff] {
+                sim.rot(at, mask);
+                let opened = open(&space, &written);
+                let answer = opened
+                    .as_ref()
+                    .map_err(clone)
+                    .and_then(|table| read(table, &model));
+                match answer {
+                    Ok(found) => {
+                        unused += 1;
+                        assert!(
+                            found == expected,
+                            "byte {at} ^ {mask} reads as something else"
+                        );
+                    }
+                    Err(error) => assert!(is_corruption(&error), "byte {at}: {error}"),
+                }
+                let verified = opened.and_then(|table| verify_table(&table));
+                match verified {
+                    Ok(_) => {
+                        undetected += 1;
+                        assert!(at >= end(zone), "byte {at} of {} is not noticed", end(zone));
+                    }
+                    Err(error) => assert!(is_corruption(&error), "byte {at}: {error}"),
+                }
+                sim.rot(at, mask);
+            }
+        }
+    }
+    println!("{unused} flips change nothing, {undetected} behind the end are not noticed");
+    assert_eq!(undetected, 3 * 64);
+    assert!(
+        unused < 3 * 64 + 3 * 400,
+        "only zeros between are unused: {unused}"
+    );
+}
+
+fn clone(error: &Error) -> Error {
+    Error::InvalidArgument(error.to_string()).max_kind(error)
+}
+
+trait Same {
+    fn max_kind(self, other: &Error) -> Error;
+}
+
+impl Same for Error {
+    /// The other one again, if it is a corruption.
+    fn max_kind(self, other: &Error) -> Error {
+        match other {
+            Error::Corruption {
+                what,
+                place,
+                offset,
+                expected,
+                got,
+            } => Error::corruption(what, place, *offset, expected, got),
+            _ => self,
+        }
+    }
+}
+
+/// Bits flipped in tables of several zones: what is absent is not said to be there, and the other way round.
+#[test]
+fn rot_in_large_tables_never_changes_an_answer() {
+    let mut noticed = 0;
+    for seed in 0..12 {
+        let mut rng = Rng::new(seed);
+        let keys = KINDS[rng.below(4)];
+        let model = model(&mut rng, keys, 1500);
+        let (sim, space) = space(16 << 20, 256 << 10);
+        let written = model
+            .write(&space, options(GroupSize::Sixteen))
+            .unwrap()
+            .unwrap();
+        let table = open(&space, &written).unwrap();
+        let known: Vec<_> = model.entries.keys().cloned().collect();
+        for _ in 0..300 {
+            let zone = rng.pick(&written.zones);
+            let at =
+                zone.data.0 + rng.below(usize::try_from(zone.end.0 - zone.data.0).unwrap()) as u64;
+            let mask = 1 << rng.below(8);
+            sim.rot(at, mask);
+            for _ in 0..20 {
+                let (cf, key, left) = rng.pick(&known);
+                let mut key = key.clone();
+                if rng.one_in(4) {
+                    key.push(7);
+                }
+                let seqno = u64::MAX - left;
+                let part = PmPart::whole(table.clone(), CfId(*cf));
+                let expected = model.newest(*cf, &key, seqno);
+                match part.get(&key, SeqNo(seqno), true) {
+                    Ok(found) => {
+                        let found = found.map(|found| (found.kind, found.seqno.0));
+                        let expected = expected.map(|(kind, seqno, _)| (kind, seqno));
+                        assert_eq!(found, expected, "seed {seed}, byte {at}");
+                    }
+                    Err(error) => {
+                        noticed += 1;
+                        assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+                    }
+                }
+            }
+            sim.rot(at, mask);
+        }
+    }
+    println!("{noticed} lookups met rot");
+    assert!(noticed > 100);
+}
+
+/// A rotten prefix layer leads bisection astray: it is never taken for the absence of a key. (Each byte of
+/// the arrays is flipped, with every key asked for.)
+#[test]
+fn a_rotten_prefix_layer_hides_nothing() {
+    let mut model = Model::default();
+    for n in 0..600u32 {
+        let key = n.wrapping_mul(7_158_278).to_be_bytes();
+        model.put(0, &key, 1, Kind::Put, Content::Bytes(vec![1]));
+    }
+    let (sim, space) = space(1 << 20, 1 << 20);
+    let written = model
+        .write(&space, options(GroupSize::Eight))
+        .unwrap()
+        .unwrap();
+    let table = open(&space, &written).unwrap();
+    let part = PmPart::whole(table, CfId(0));
+    let base = written.zones[0].data.0;
+    let header = space.region().bytes(PmOff(base), 128).unwrap();
+    let word = |at: usize| u64::from(u32::from_le_bytes(header[at..at + 4].try_into().unwrap()));
+    let (arrays, runs) = (word(68), word(72));
+    assert!(runs - arrays > 600);
+    let mut noticed = 0;
+    for at in base + arrays..base + runs {
+        for mask in [1, 0x80] {
+            sim.rot(at, mask);
+            for (_, key, _) in model.entries.keys() {
+                match part.get(key, SeqNo(5), true) {
+                    Ok(found) => assert!(found.is_some(), "byte {at} hides {key:?}"),
+                    Err(error) => {
+                        noticed += 1;
+                        assert!(is_corruption(&error), "{error}");
+                    }
+                }
+            }
+            sim.rot(at, mask);
+        }
+    }
+    assert!(noticed > 1000, "{noticed}");
+}
+
+#[test]
+fn a_table_cut_short_does_not_open_or_says_so() {
+    let (model, sim, space, written) = small();
+    let table = open(&space, &written).unwrap();
+    let expected = read(&table, &model).unwrap();
+    let zone = &written.zones[0];
+    // From here on there is what was there before: zeros.
+    let region = space.region();
+    let bytes = usize::try_from(written.meta.bytes).unwrap();
+    let stored = region.bytes(zone.data, bytes).unwrap().to_vec();
+    for from in (0..bytes).step_by(16) {
+        region.write(zone.data.plus(from as u64), &vec![0; bytes - from]);
+        let answer = open(&space, &written)
+            .and_then(|table| verify_table(&table).and_then(|_| read(&table, &model)));
+        match answer {
+            Ok(found) => assert!(found == expected && stored[from..].iter().all(|b| *b == 0)),
+            Err(error) => assert!(is_corruption(&error), "{error}"),
+        }
+        region.write(zone.data, &stored);
+    }
+    drop(sim);
+    assert!(read(&open(&space, &written).unwrap(), &model).unwrap() == expected);
+}
+
+/// Bytes of anything at all in the place of a table.
+#[test]
+fn foreign_bytes_are_refused() {
+    let (_, _, space, written) = small();
+    let zone = &written.zones[0];
+    let region = space.region();
+    let len = usize::try_from(zone.end.0 - zone.data.0).unwrap();
+    let mut rng = Rng::new(4);
+    for _ in 0..200 {
+        let fill: Vec<u8> = match rng.below(3) {
+            0 => vec![0xff; len],
+            1 => (0..len).map(|_| rng.next_u64().to_le_bytes()[0]).collect(),
+            _ => b"THCLPMTB".iter().copied().cycle().take(len).collect(),
+        };
+        region.write(zone.data, &fill);
+        assert!(is_corruption(&open(&space, &written).unwrap_err()));
+    }
+}
+
+#[test]
+fn without_verifying_nothing_panics() {
+    let (model, sim, space, written) = small();
+    let table = open(&space, &written).unwrap();
+    for at in written.zones[0].data.0..written.zones[0].data.0 + written.meta.bytes {
+        sim.rot(at, 0x55);
+        for (cf, key, _) in model.entries.keys() {
+            let part = PmPart::whole(table.clone(), CfId(*cf));
+            let _ = part.get(key, SeqNo::MAX, false);
+            let mut cursor = PmCursor::new(part, false);
+            let mut there = cursor.seek(key, SeqNo::MAX).unwrap_or(false);
+            for _ in 0..10 {
+                if there {
+                    let _ = cursor.value();
+                    there = cursor.next().unwrap_or(false);
+                }
+            }
+        }
+        sim.rot(at, 0x55);
+    }
+    let _ = Value::Inline(b"");
+}
