@@ -66,7 +66,7 @@
 //!
 //!  run
 //!       0    2  column family
-//!       2    1  length of prefixes, 4 to 24, a multiple of 4
+//!       2    1  length of prefixes, 4 to 56, a multiple of 4
 //!       3    1  length of what the keys share
 //!       4    4  groups
 //!       8    4  offset of the array
@@ -115,11 +115,11 @@ pub(crate) const ARRAY_ALIGN: usize = 64;
 /// Bytes of a group before its smallest seqno.
 pub(crate) const GROUP_HEAD: usize = 13;
 
-/// The lengths that prefixes may have.
-pub(crate) const PREFIX_LENS: [usize; 6] = [4, 8, 12, 16, 20, 24];
+/// The lengths of prefixes that are tried: multiples of 4 of which a block's bytes are nearly all used.
+pub(crate) const PREFIX_LENS: [usize; 9] = [4, 8, 12, 16, 20, 24, 32, 44, 56];
 
 /// The longest prefix.
-pub(crate) const PREFIX_MAX: usize = 24;
+pub(crate) const PREFIX_MAX: usize = 56;
 
 /// Most bytes that keys of a run are said to share.
 pub(crate) const SHARED_MAX: usize = 255;

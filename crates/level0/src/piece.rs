@@ -30,6 +30,11 @@ pub(crate) struct NewEntry<'a> {
     pub seqno: SeqNo,
     pub kind: Kind,
     pub value: Value<'a>,
+    /// Bytes of its user key that the entry before in the table begins with too; `None` if that is of
+    /// another family, or there is none.
+    pub kept: Option<usize>,
+    /// Whether the entry before is of the same key.
+    pub same_key: bool,
 }
 
 impl NewEntry<'_> {
@@ -79,7 +84,6 @@ struct Open {
     values: u32,
     cf: CfId,
     first_key: Vec<u8>,
-    last_key: Vec<u8>,
     separator: usize,
     continued: bool,
 }
@@ -108,7 +112,7 @@ pub(crate) struct Piece {
 }
 
 /// What an entry changes in what a piece takes at most.
-struct Growth {
+pub(crate) struct Growth {
     /// Bytes of layers at most.
     layers: usize,
     /// Of those, what a run takes that it begins.
@@ -167,6 +171,7 @@ impl Piece {
         self.keys.capacity() + self.bodies.capacity() + groups + open + gathered
     }
 
+    #[inline]
     fn growth(&self, entry: &NewEntry<'_>) -> Growth {
         let open = &self.open;
         let begins_family = open.heads.is_empty() && self.groups.is_empty() || open.cf != entry.cf;
@@ -175,7 +180,7 @@ impl Piece {
         let key = entry.user_key;
         let rest = match opens {
             true => key.len(),
-            false => key.len() - shared(&open.last_key, key),
+            false => key.len() - entry.kept.unwrap_or(0),
         };
         let mut layers = ENTRY_MAX + rest + entry.inline_len();
         if opens {
@@ -201,8 +206,8 @@ impl Piece {
         }
     }
 
-    /// Whether the piece has room for an entry.
-    pub fn has_room(&self, entry: &NewEntry<'_>) -> bool {
+    /// What an entry takes, if the piece has room for it.
+    pub fn room_for(&self, entry: &NewEntry<'_>) -> Option<Growth> {
         let growth = self.growth(entry);
         let (groups, shared, _) = self.last_family;
         let (before, groups) = match growth.begins_family {
@@ -210,7 +215,8 @@ impl Piece {
             false => (self.shared_before, groups + usize::from(growth.opens)),
         };
         let layers = self.layers_max + growth.layers - before - groups * growth.shared;
-        self.out.len() + entry.apart_len() + SLACK - HEADER_LEN + layers <= self.capacity
+        let len = self.out.len() + entry.apart_len() + SLACK - HEADER_LEN + layers;
+        (len <= self.capacity).then_some(growth)
     }
 
     /// Whether range tombstones of so many bytes fit behind what it has.
@@ -218,10 +224,8 @@ impl Piece {
         self.len_max() + len <= self.capacity
     }
 
-    /// Adds an entry, for which there is room; `same_key` if the entry before in the table is of the same
-    /// key, and `separator` so many bytes of the key tell it from that entry.
-    pub fn add(&mut self, entry: &NewEntry<'_>, same_key: bool, separator: usize) {
-        let growth = self.growth(entry);
+    /// Adds an entry, for which there is room.
+    pub fn add(&mut self, entry: &NewEntry<'_>, growth: &Growth) {
         if growth.opens {
             self.close_group();
             let (groups, shared, first) = &mut self.last_family;
@@ -238,8 +242,13 @@ impl Piece {
             open.values = self.out.at();
             open.first_key.clear();
             open.first_key.extend_from_slice(entry.user_key);
-            open.separator = separator;
-            open.continued = same_key;
+            // What tells it from the entry before: one byte more than they share, or, in a family's
+            // first entry, nothing.
+            open.separator = match entry.kept {
+                Some(kept) => entry.user_key.len().min(kept + 1),
+                None => 0,
+            };
+            open.continued = entry.same_key;
         }
         self.layers_max += growth.layers;
         self.open.layers += growth.layers - growth.run;
@@ -261,10 +270,7 @@ impl Piece {
         };
         let open = &mut self.open;
         let key = entry.user_key;
-        let kept = match first {
-            true => 0,
-            false => shared(&open.last_key, key),
-        };
+        let kept = if first { 0 } else { entry.kept.unwrap_or(0) };
         let head = EntryHead {
             kind: entry.kind,
             seqno: entry.seqno,
@@ -281,8 +287,6 @@ impl Piece {
             _ => head.encode_reference(&mut open.bytes),
         }
         open.heads.push(head);
-        open.last_key.truncate(kept);
-        open.last_key.extend_from_slice(&key[kept..]);
     }
 
     /// Encodes the open group.

@@ -24,7 +24,7 @@ use crate::format::{ARRAY_ALIGN, PREFIX_LENS, RUN_HEAD, SHARED_MAX};
 pub(crate) const PAD_MAX: usize = 8;
 
 /// Bytes of an array for each group, beside its prefix: the offset, and a share of what its block takes.
-pub(crate) const PLACE_MAX: usize = 4 + 2;
+pub(crate) const PLACE_MAX: usize = 4 + 4;
 
 /// What a run takes at most, beside its keys: its own, the end of its array, and zeros before that.
 pub(crate) const RUN_MAX: usize = RUN_HEAD + ARRAY_ALIGN + 8;

@@ -10,7 +10,7 @@
 //! **Rot.** Bisection reads blocks' first prefixes unverified, since that would take their checksums. What
 //! it ends with is verified: a prefix below `t` and the one behind it, which is not, are read from blocks
 //! whose checksums hold, and since what was written ascends, these two alone make the answer right,
-//! whichever way led there. The same holds of first keys of groups, which are verified one by one. If what
+//! whichever way led there. The same holds of first keys of groups, where those are asked. If what
 //! is verified contradicts what led there, that is corruption, and not "absent".
 
 use std::cmp::Ordering;
@@ -233,19 +233,29 @@ impl PmTable {
     ) -> Result<Option<Group<'_>>> {
         let (high, _) = self.count_below(run, verify, |prefix| prefix <= target)?;
         let (mut from, mut to) = (low, high);
-        let mut best = None;
         while from < to {
             let middle = from.midpoint(to);
-            let group = self.group(run, middle, verify)?;
+            // Unverified, as the steps of a bisection are: what it ends with is verified below.
+            let group = self.group(run, middle, false)?;
             match self.first_order(&group, key, seqno)? {
                 Ordering::Greater => to = middle,
-                _ => {
-                    best = Some(group);
-                    from = middle + 1;
-                }
+                _ => from = middle + 1,
             }
         }
-        Ok(best)
+        if verify && to < high {
+            let behind = self.group(run, to, true)?;
+            if self.first_order(&behind, key, seqno)?.is_le() {
+                return Err(self.checksum("a group", behind.place));
+            }
+        }
+        if from == low {
+            return Ok(None);
+        }
+        let last = self.group(run, from - 1, verify)?;
+        if verify && self.first_order(&last, key, seqno)?.is_gt() {
+            return Err(self.checksum("a group", last.place));
+        }
+        Ok(Some(last))
     }
 
     /// How a group's first entry orders against version `seqno` of `key`.

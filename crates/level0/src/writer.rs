@@ -33,7 +33,7 @@ use crate::format::header::Totals;
 use crate::format::{BLOB_FILES_MAX, TOMBSTONES_LEN_MAX};
 use crate::identity::TableIdentity;
 use crate::meta::{BlobUse, FamilyMeta, PmTableMeta};
-use crate::piece::{NewEntry, Piece};
+use crate::piece::{Growth, NewEntry, Piece};
 use crate::tombstones::TombstonesBuilder;
 use crate::value::Value;
 use crate::{SITE_ABANDONED, SITE_TABLE};
@@ -104,7 +104,9 @@ pub struct PmTableWriter {
     last_key: Vec<u8>,
     tombstones: TombstonesBuilder,
     entries: u64,
-    /// By family; families of entries ascend.
+    /// Of the family whose entries come: what was counted, largest key apart.
+    counted: Option<FamilyMeta>,
+    /// By family.
     families: BTreeMap<CfId, FamilyMeta>,
     blobs: BTreeMap<FileId, (u64, u64)>,
 }
@@ -147,6 +149,7 @@ impl PmTableWriter {
             last_key: Vec::new(),
             tombstones: TombstonesBuilder::default(),
             entries: 0,
+            counted: None,
             families: BTreeMap::new(),
             blobs: BTreeMap::new(),
         }
@@ -201,12 +204,17 @@ impl PmTableWriter {
         value: Value<'_>,
     ) -> Result<()> {
         check_key(user_key, seqno)?;
+        let same_family = self.last.is_some_and(|(last, _)| last == cf);
+        let kept = same_family.then(|| shared(&self.last_key, user_key));
+        let len = user_key.len();
         let entry = NewEntry {
             cf,
             user_key,
             seqno,
             kind,
             value,
+            kept,
+            same_key: kept == Some(len) && len == self.last_key.len(),
         };
         match (kind, value) {
             (Kind::RangeDelete, Value::Inline(end)) => return self.add_range(&entry, end),
@@ -223,38 +231,29 @@ impl PmTableWriter {
                 return refused(format!("a {kind:?} cannot have {to} as its value"));
             }
         }
-        let same_family = self.last.is_some_and(|(last, _)| last == cf);
-        let kept = if same_family {
-            shared(&self.last_key, user_key)
-        } else {
-            0
-        };
-        let same_key = same_family && kept == user_key.len() && kept == self.last_key.len();
-        self.check_order(&entry, same_key)?;
-        self.make_room(&entry)?;
-        // What tells it from the entry before: one byte more than they share, or, in a family's first
-        // entry, nothing.
-        let separator = match same_family {
-            true => user_key.len().min(kept + 1),
-            false => 0,
-        };
+        self.check_order(&entry)?;
+        let growth = self.make_room(&entry)?;
         let piece = self.piece.as_mut().expect("there is room");
-        piece.add(&entry, same_key, separator);
+        piece.add(&entry, &growth);
         self.count(&entry);
         self.last = Some((cf, seqno));
+        let kept = kept.unwrap_or(0);
         self.last_key.truncate(kept);
         self.last_key.extend_from_slice(&user_key[kept..]);
         Ok(())
     }
 
-    fn check_order(&self, entry: &NewEntry<'_>, same_key: bool) -> Result<()> {
+    fn check_order(&self, entry: &NewEntry<'_>) -> Result<()> {
         let Some((cf, seqno)) = self.last else {
             return Ok(());
         };
         let ascends = match cf == entry.cf {
             false => cf < entry.cf,
-            true if same_key => seqno > entry.seqno,
-            true => *self.last_key < *entry.user_key,
+            true if entry.same_key => seqno > entry.seqno,
+            true => {
+                let kept = entry.kept.unwrap_or(0);
+                self.last_key.get(kept) < entry.user_key.get(kept)
+            }
         };
         if ascends {
             return Ok(());
@@ -271,19 +270,17 @@ impl PmTableWriter {
     }
 
     /// Ends the piece if the entry does not fit into it, and begins another one if there is none.
-    fn make_room(&mut self, entry: &NewEntry<'_>) -> Result<()> {
-        if let Some(piece) = &self.piece {
-            if piece.has_room(entry) {
-                return Ok(());
-            }
-            // The zone first: without one, all is as it was.
-            let next = self.begin_piece(Piece::bytes_for(entry))?;
-            self.end_piece()?;
-            self.piece = Some(next);
-            return Ok(());
+    fn make_room(&mut self, entry: &NewEntry<'_>) -> Result<Growth> {
+        let growth = self.piece.as_ref().and_then(|piece| piece.room_for(entry));
+        if let Some(growth) = growth {
+            return Ok(growth);
         }
-        self.piece = Some(self.begin_piece(Piece::bytes_for(entry))?);
-        Ok(())
+        // The zone first: without one, all is as it was.
+        let next = self.begin_piece(Piece::bytes_for(entry))?;
+        self.end_piece()?;
+        let growth = next.room_for(entry);
+        self.piece = Some(next);
+        Ok(growth.expect("its zone was chosen to have room"))
     }
 
     fn begin_piece(&mut self, bytes: u64) -> Result<Piece> {
@@ -317,13 +314,21 @@ impl PmTableWriter {
     fn count(&mut self, entry: &NewEntry<'_>) {
         self.entries += 1;
         let key = entry.user_key;
-        let family = self.families.entry(entry.cf);
-        let family = family.or_insert_with(|| FamilyMeta::empty(entry.cf, key));
+        if self
+            .counted
+            .as_ref()
+            .is_none_or(|family| family.cf != entry.cf)
+        {
+            self.end_family();
+            self.counted = Some(FamilyMeta::empty(entry.cf, key));
+        }
+        let family = self.counted.as_mut().expect("it was just made");
         family.entries += 1;
         family.deletes += u64::from(entry.kind == Kind::Delete);
         family.merges += u64::from(entry.kind == Kind::Merge);
         family.key_bytes += key.len() as u64;
-        family.cover(key, key, false, entry.seqno);
+        let (smallest, largest) = family.seqnos;
+        family.seqnos = (smallest.min(entry.seqno), largest.max(entry.seqno));
         match entry.value {
             Value::Inline(bytes) => family.value_bytes += bytes.len() as u64,
             Value::Blob(to) => {
@@ -331,6 +336,25 @@ impl PmTableWriter {
                 used.0 += 1;
                 used.1 += u64::from(to.len);
             }
+        }
+    }
+
+    /// Takes what was counted of the entries of a family in.
+    fn end_family(&mut self) {
+        let Some(counted) = self.counted.take() else {
+            return;
+        };
+        let (cf, smallest) = (counted.cf, counted.smallest.clone());
+        let family = self.families.entry(cf);
+        let family = family.or_insert_with(|| FamilyMeta::empty(cf, &smallest));
+        family.entries = counted.entries;
+        family.deletes = counted.deletes;
+        family.merges = counted.merges;
+        family.key_bytes = counted.key_bytes;
+        family.value_bytes = counted.value_bytes;
+        // Entries ascend: the last key is the largest.
+        for seqno in [counted.seqnos.0, counted.seqnos.1] {
+            family.cover(&smallest, &self.last_key, false, seqno);
         }
     }
 
@@ -367,6 +391,7 @@ impl PmTableWriter {
         if self.entries() == 0 {
             return Ok(None);
         }
+        self.end_family();
         let tombstones = self.tombstones.take();
         let fits = |piece: &Piece| piece.has_room_for_tombstones(tombstones.len());
         if !self.piece.as_ref().is_some_and(fits) {

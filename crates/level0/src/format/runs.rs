@@ -3,7 +3,7 @@
 use thermocline_base::{CfId, SeqNo};
 
 use super::coding::{len_of, take, u16_at, u32_at, u64_at};
-use super::{PREFIX_LENS, RUN_HEAD, array_len};
+use super::{PREFIX_MAX, RUN_HEAD, array_len};
 
 /// Groups that lie one behind the other and share column family and the beginning of their first keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,7 +45,8 @@ impl RunHead<'_> {
         let head = take(bytes, at, RUN_HEAD)?;
         let prefix_len = usize::from(head[2]);
         let (groups, array) = (u32_at(head, 4), u32_at(head, 8));
-        if !PREFIX_LENS.contains(&prefix_len) || groups == 0 || u16_at(head, 14) != 0 {
+        let is_prefix = (4..=PREFIX_MAX).contains(&prefix_len) && prefix_len.is_multiple_of(4);
+        if !is_prefix || groups == 0 || u16_at(head, 14) != 0 {
             return None;
         }
         let shared = take(bytes, at, usize::from(head[3]))?;

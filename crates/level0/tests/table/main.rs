@@ -4,5 +4,6 @@
 mod calls;
 mod crash;
 mod damage;
+mod golden;
 mod model;
 mod world;
