@@ -170,7 +170,7 @@ macro_rules! driven {
     };
 }
 
-driven!(table blobs manifest edit current items log region names options backup store api);
+driven!(table blobs pm_table manifest edit current items log region names options backup store api);
 
 /// What once failed, as it was found, and with and without checksums made right.
 #[test]
@@ -225,6 +225,7 @@ fn planted_bugs_are_caught() {
         ("table", Bug::SkipBlockChecksum, 5000),
         ("table", Bug::PartLeaksBehindLimit, 5000),
         ("blobs", Bug::SkipBlockChecksum, 5000),
+        ("pm_table", Bug::SkipGroupChecksum, 5000),
         ("items", Bug::CutBelowPublished, 5000),
         ("log", Bug::SkipFrameChecksum, 5000),
         ("items", Bug::WalkAcceptsGap, 5000),

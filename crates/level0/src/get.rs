@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use thermocline_base::{Kind, Result, SeqNo};
 
+use crate::format::HEADER_LEN;
 use crate::format::coding::len_of;
 use crate::format::group::RawValue;
 use crate::search::{Group, Matcher};
@@ -185,14 +186,13 @@ impl PmTable {
         crc: u32,
         verify: bool,
     ) -> Result<&[u8]> {
-        let room = bytes_between(at, piece.header.groups_at);
-        let at = place(piece, at);
         let len = len_of(len);
-        if room.is_none_or(|room| len > room)
-            || at < piece.base.plus(crate::format::HEADER_LEN as u64)
-        {
-            return Err(self.damaged("a value", at, "a place among values", "another"));
+        let room = bytes_between(at, piece.header.groups_at);
+        if room.is_none_or(|room| len > room) || len_of(at) < HEADER_LEN {
+            let got = format!("{len} bytes at offset {at} of the piece");
+            return Err(self.damaged("the place of a value", piece.base, "one among values", got));
         }
+        let at = place(piece, at);
         let bytes = self.region().bytes(at, len)?;
         if verify {
             self.check(piece.seed, at, bytes, crc, "a value")?;

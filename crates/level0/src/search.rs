@@ -312,7 +312,9 @@ impl PmTable {
             false => bytes_between(entry.at, piece.header.arrays_at),
         };
         let Some(room) = room.filter(|room| *room > GROUP_HEAD) else {
-            return Err(self.damaged("a group", at, "a place among groups", "another"));
+            let array = place(piece, self.runs[run].array);
+            let got = format!("offset {} of the piece", entry.at);
+            return Err(self.damaged("the place of a group", array, "one among groups", got));
         };
         let mut bytes = self.region().bytes(at, room.min(GROUP_GUESS))?;
         let len = stored_len(bytes);

@@ -10,6 +10,7 @@ mod log;
 mod manifest;
 mod names;
 mod options;
+mod pm_table;
 mod region;
 mod store;
 mod table;
@@ -24,6 +25,7 @@ use crate::{Answer, Target};
 pub const ALL: &[Target] = &[
     table::TARGET,
     blobs::TARGET,
+    pm_table::TARGET,
     manifest::TARGET,
     edit::TARGET,
     current::TARGET,

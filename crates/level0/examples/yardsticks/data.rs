@@ -71,7 +71,13 @@ impl Data {
         let count = bytes / (key.len() + value.len());
         let mut pairs: Vec<Pair> = (0..count as u64).map(pair).collect();
         pairs.sort_unstable();
-        Data { pairs }
+        // Anew, one behind the other in memory: to fetch them is to cost little.
+        let copied = pairs
+            .iter()
+            .map(|(key, value)| (key.clone(), value.clone()));
+        Data {
+            pairs: copied.collect(),
+        }
     }
 
     pub fn pair_bytes(&self) -> usize {
@@ -82,9 +88,10 @@ impl Data {
         self.pairs.len() * self.pair_bytes()
     }
 
-    /// Keys that are there, in an order without pattern.
-    pub fn keys_to_read(&self, round: usize, count: usize) -> impl Iterator<Item = &[u8]> {
+    /// Keys that are there, in an order without pattern, one behind the other in memory.
+    pub fn keys_to_read(&self, round: usize, count: usize) -> Vec<Vec<u8>> {
         let draws = (0..count as u64).map(move |n| mix(n ^ (round as u64) << 40));
-        draws.map(|n| &self.pairs[(n % self.pairs.len() as u64) as usize].0[..])
+        let keys = draws.map(|n| &self.pairs[(n % self.pairs.len() as u64) as usize].0);
+        keys.cloned().collect()
     }
 }

@@ -222,8 +222,9 @@ fn measure(world: &World, data: &Data, reads: usize, rounds: usize) -> Result<Ve
             let (built, bytes, zones) = world.write(*kind, &data.pairs)?;
             let write_ms = (clock.now_ns() - start) as f64 / 1e6;
             let media = world.space.region().counters().media_bytes - media;
+            let keys = data.keys_to_read(round, reads);
             let start = clock.now_ns();
-            for key in data.keys_to_read(round, reads) {
+            for key in &keys {
                 assert!(built.get(key)?.is_some(), "{name} has lost a key");
             }
             let read_ns = (clock.now_ns() - start) as f64 / reads as f64;
