@@ -241,6 +241,46 @@ fn a_rotten_prefix_layer_hides_nothing() {
     assert!(noticed > 1000, "{noticed}");
 }
 
+/// Groups with equal prefixes are told apart by their first keys: rot there leads bisection astray, too.
+#[test]
+fn rot_among_the_versions_of_a_key_hides_none() {
+    let mut model = Model::default();
+    for seqno in 1..=400 {
+        model.put(0, b"key", seqno, Kind::Put, Content::Bytes(vec![1]));
+    }
+    let (sim, space) = space(1 << 20, 1 << 20);
+    let written = model
+        .write(&space, options(GroupSize::Eight))
+        .unwrap()
+        .unwrap();
+    let part = PmPart::whole(open(&space, &written).unwrap(), CfId(0));
+    let base = written.zones[0].data.0;
+    let header = space.region().bytes(PmOff(base), 128).unwrap();
+    let word = |at: usize| u64::from(u32::from_le_bytes(header[at..at + 4].try_into().unwrap()));
+    let mut noticed = 0;
+    for at in base + word(64)..base + word(68) {
+        for mask in [1, 0x80] {
+            sim.rot(at, mask);
+            for seqno in (1..=400).step_by(7) {
+                let mut cursor = PmCursor::new(part.clone(), true);
+                let before = cursor.seek_for_prev(b"key", SeqNo(seqno));
+                let got = part.get(b"key", SeqNo(seqno), true);
+                match (&before, &got) {
+                    (Ok(there), _) if !there || cursor.seqno() != SeqNo(seqno) => {
+                        panic!("byte {at} hides version {seqno} from a cursor");
+                    }
+                    (_, Ok(found)) if found.as_ref().map(|f| f.seqno) != Some(SeqNo(seqno)) => {
+                        panic!("byte {at} hides version {seqno}");
+                    }
+                    _ => noticed += u32::from(before.is_err()) + u32::from(got.is_err()),
+                }
+            }
+            sim.rot(at, mask);
+        }
+    }
+    assert!(noticed > 1000, "{noticed}");
+}
+
 #[test]
 fn a_table_cut_short_does_not_open_or_says_so() {
     let (model, sim, space, written) = small();
