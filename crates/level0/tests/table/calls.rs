@@ -97,7 +97,7 @@ fn a_table_of_nothing_is_none_and_takes_no_zone() {
 
 #[test]
 fn a_writer_that_is_dropped_gives_its_zones_back() {
-    let (sim, space) = space(1 << 20, 256 << 10);
+    let (sim, space) = space(4 << 20, 1 << 20);
     let mut writer = PmTableWriter::new(space.clone(), identity(), WriteOptions::default());
     for n in 0..300u32 {
         // Values that lie apart are stored as they come.
@@ -108,7 +108,7 @@ fn a_writer_that_is_dropped_gives_its_zones_back() {
             .unwrap();
     }
     assert!(!sim.crash().pending().is_empty(), "stores are under way");
-    assert!(space.usage().zones_attached > 2);
+    assert!(space.usage().zones_attached > 1);
     drop(writer);
     assert_eq!(space.usage().zones_attached, 0);
     assert!(sim.crash().pending().is_empty(), "a store may still arrive");
