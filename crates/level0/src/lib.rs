@@ -23,6 +23,36 @@
 //! | read one | [`PmPart`] (all of a family, or within limits): [`PmPart::get`], [`PmCursor`] |
 //! | check everything | [`verify_table`] |
 //!
+//! ```
+//! use std::sync::Arc;
+//! use thermocline_base::{CfId, Kind, SeqNo, Steps};
+//! use thermocline_halloc::{Space, SpaceSpec};
+//! use thermocline_level0::*;
+//! use thermocline_pm::{Emulation, Place, Region, RegionSpec, SimPm};
+//!
+//! let spec = RegionSpec {
+//!     env: thermocline_env::Env::real(),
+//!     place: Place::Sim(SimPm::new(1 << 20, Steps::new())),
+//!     demand: Default::default(),
+//!     capacity: 1 << 20,
+//!     emulation: Emulation::None,
+//!     read_only: false,
+//! };
+//! let of = SpaceSpec { part_bytes_first: 1 << 20, pm: 1 << 20 };
+//! let space = Arc::new(Space::create(Region::create(&spec, 1 << 20)?, &[1; 16], of)?);
+//!
+//! let identity = TableIdentity::new(*b"the database's i", 7);
+//! let mut table = PmTableWriter::new(space.clone(), identity, WriteOptions::default());
+//! table.add(CfId(0), b"a", SeqNo(3), Kind::Put, Value::Inline(b"new"))?;
+//! table.add(CfId(0), b"a", SeqNo(1), Kind::Put, Value::Inline(b"old"))?;
+//! let written = table.finish()?.expect("it has entries");
+//! // Now an edit may name it.
+//! let table = PmTable::open(space.region(), written.meta, &written.zones)?;
+//! let found = PmPart::whole(table, CfId(0)).get(b"a", SeqNo(2), true)?.unwrap();
+//! assert!(matches!(found.value, FoundValue::Inline(value) if *value == *b"old"));
+//! # Ok::<(), thermocline_base::Error>(())
+//! ```
+//!
 //! # What always holds
 //! 1. **Whole or not named.** See `writer`, 1: an edit can name a table only when all of it is durable.
 //! 2. **In its place or not at all.** Checksums start from database, table, zone generation and offset.
