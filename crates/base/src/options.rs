@@ -329,6 +329,9 @@ option_group! {
         /// Bytes that compactions read and write in a second, together. 0 is no limit. Flushes are
         /// not held back.
         rate_bytes: Bytes = 0, 0 => 1 << 40;
+        /// One read of tables in so many, chosen at random, is looked at for tables that are asked in vain:
+        /// those are compacted when that costs less than reading on like this. 0 looks at none.
+        read_sample: Count = 64, 0 => 1 << 32;
     }
 }
 

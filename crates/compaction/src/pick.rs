@@ -214,6 +214,14 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// Every reason.
+    pub const ALL: [Reason; 4] = [
+        Reason::Level0,
+        Reason::LevelSize,
+        Reason::Manual,
+        Reason::Reads,
+    ];
+
     /// Its name, as `explain` spells it.
     pub fn name(self) -> &'static str {
         match self {

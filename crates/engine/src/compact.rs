@@ -7,6 +7,7 @@
 //! | how should the levels be? | [`shape`] |
 //! | how is one job picked, run and installed? | [`job`] |
 //! | how is a range compacted on demand? | [`manual`] |
+//! | which tables do reads want compacted? | [`reads`] |
 //! | how fast may all that be? | [`pace`] |
 //! | what was done? | [`usage`] |
 //!
@@ -42,6 +43,7 @@ mod job;
 mod manual;
 pub(crate) mod outputs;
 mod pace;
+pub(crate) mod reads;
 pub(crate) mod shape;
 #[cfg(test)]
 mod tests;
@@ -134,6 +136,16 @@ impl Inner {
     pub fn compaction_debt(&self) -> (u64, u64) {
         let (runs, bytes) = &self.compactions.debt;
         (runs.load(Ordering::Relaxed), bytes.load(Ordering::Relaxed))
+    }
+}
+
+impl Inner {
+    /// Has tables compacted that reads ask in vain, if there are new ones.
+    #[inline]
+    pub fn compact_for_reads(&self) {
+        if self.table_files.reads.has_news() {
+            self.want_compaction();
+        }
     }
 }
 

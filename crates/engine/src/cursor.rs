@@ -16,6 +16,7 @@ use thermocline_base::{CfId, Kind, Result, SeqNo};
 use thermocline_memtable::{Direction, Memtable, RecordRef, ScanEntry};
 use thermocline_pm::PmOff;
 
+use crate::compact::reads::DELETES;
 use crate::families::Family;
 use crate::latency::Latencies;
 use crate::snapshot::Snapshot;
@@ -421,24 +422,46 @@ impl Cursor {
             self.tables = Some(tables.clone());
         }
         place(&mut self.runs, from, direction, reader.seqno)?;
+        if let Bound::Included(key) | Bound::Excluded(key) = from
+            && self.runs.len() > 1
+        {
+            tables.charge_seek(reader.cf, key);
+        }
         self.settle()
     }
 
     /// Takes the next key that has a value.
     fn settle(&mut self) -> Result<bool> {
         self.valid = false;
+        let mut deletes = 0;
         while let Some(first) = self.first()? {
             if self.has_covers() && self.pass_covered(first)? {
                 continue;
             }
             let found = self.take(first)?;
+            if let First::Run(run) = first
+                && !found
+            {
+                deletes += 1;
+                self.charge_deletes(run, deletes);
+            }
             self.advance_past(first)?;
             if found {
                 self.valid = true;
-                return Ok(true);
+                break;
             }
         }
-        Ok(false)
+        self.at.inner.compact_for_reads();
+        Ok(self.valid)
+    }
+
+    /// `deletes` deletes were stepped over, the last of them in a run.
+    fn charge_deletes(&self, run: usize, deletes: u64) {
+        if deletes.is_multiple_of(DELETES)
+            && let (Some(tables), Some(table)) = (&self.tables, self.runs[run].table())
+        {
+            tables.charge_deletes(self.family.id, table);
+        }
     }
 
     /// Copies the key of what comes first, and its value. Returns whether it has one.

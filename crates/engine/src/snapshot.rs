@@ -237,6 +237,7 @@ impl Inner {
             return Ok(None);
         }
         let value = below(&view.tables)?.flatten();
+        self.compact_for_reads();
         self.counted.add(Count::Found, u64::from(value.is_some()));
         Ok(value.map(|value| found(Hit::Block(&value))))
     }

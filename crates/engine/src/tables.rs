@@ -113,13 +113,16 @@ impl Tables {
     /// What the newest entry of `key` at or below `seqno` says: a value, or that there is none; `None`
     /// if there is no entry.
     pub fn get(&self, cf: CfId, key: &[u8], seqno: SeqNo) -> Result<Option<Option<Pinned>>> {
+        let mut watch = Watch::new(self, cf);
         for run in self.runs(cf).iter() {
             let Some(table) = runs::may_have(run, key) else {
                 continue;
             };
             let (part, open) = self.open(table)?;
             let source = Noted::new(&open.source);
-            let Some(found) = get(&part, key, seqno, &source)? else {
+            let found = get(&part, key, seqno, &source)?;
+            watch.asked(table, source.asked.get());
+            let Some(found) = found else {
                 continue;
             };
             return match (found.kind, found.value) {
@@ -134,6 +137,32 @@ impl Tables {
         Ok(None)
     }
 
+    /// A cursor of family `cf` goes to `key`: if two runs may have it, the newer one's table is asked beside
+    /// the other.
+    pub fn charge_seek(&self, cf: CfId, key: &[u8]) {
+        let mut watch = Watch::new(self, cf);
+        if watch.looks {
+            for run in self.runs(cf).iter() {
+                if let Some(table) = runs::may_have(run, key) {
+                    watch.asked(table, true);
+                }
+            }
+        }
+    }
+
+    /// A cursor has stepped over many deletes in a table.
+    pub fn charge_deletes(&self, cf: CfId, table: &TableRef) {
+        if self.files.reads.looks() {
+            self.charge(cf, table.file, table.bytes);
+        }
+    }
+
+    fn charge(&self, cf: CfId, file: FileId, bytes: u64) {
+        if let Some(handle) = self.handles.get(&file) {
+            handle.charge(&self.files, cf, bytes);
+        }
+    }
+
     /// The runs of a family, newest first.
     fn runs(&self, cf: CfId) -> Arc<[Run]> {
         if let Some(runs) = read(&self.runs).get(&cf) {
@@ -145,16 +174,58 @@ impl Tables {
     }
 }
 
+/// What one read asks, if it is looked at (`compact::reads`): the first table that a second one is asked
+/// behind is charged.
+struct Watch<'a> {
+    tables: &'a Tables,
+    cf: CfId,
+    looks: bool,
+    /// The first table, and its bytes.
+    first: Option<(FileId, u64)>,
+}
+
+impl<'a> Watch<'a> {
+    #[inline]
+    fn new(tables: &'a Tables, cf: CfId) -> Watch<'a> {
+        Watch {
+            tables,
+            cf,
+            looks: tables.files.reads.looks(),
+            first: None,
+        }
+    }
+
+    /// `table` was asked; it was `read`, unless its filter has answered.
+    #[inline]
+    fn asked(&mut self, table: &TableRef, read: bool) {
+        if !self.looks || !read {
+            return;
+        }
+        match self.first.take() {
+            None => self.first = Some((table.file, table.bytes)),
+            Some((file, bytes)) => {
+                self.tables.charge(self.cf, file, bytes);
+                self.looks = false;
+            }
+        }
+    }
+}
+
 /// The blocks of a table, with a note on where they came from.
 struct Noted<'a> {
     source: &'a CachedSource,
     read: Cell<bool>,
+    /// Whether there was a block to ask for: else the filter has answered.
+    asked: Cell<bool>,
 }
 
 impl<'a> Noted<'a> {
     fn new(source: &'a CachedSource) -> Noted<'a> {
-        let read = Cell::new(false);
-        Noted { source, read }
+        Noted {
+            source,
+            read: Cell::new(false),
+            asked: Cell::new(false),
+        }
     }
 
     fn found_in(&self) -> FoundIn {
@@ -167,6 +238,7 @@ impl<'a> Noted<'a> {
 
 impl BlockSource for Noted<'_> {
     fn block(&self, table: &Table, handle: BlockHandle) -> Result<Arc<Block>> {
+        self.asked.set(true);
         let (block, read) = self.source.fetch(table, handle)?;
         self.read.set(self.read.get() || read);
         Ok(block)

@@ -157,9 +157,12 @@ fn did(job: &Job, outputs: &Outputs, bytes_read: u64, installed: bool) -> Option
         true => job.inputs.len() as u64,
         false => 0,
     };
+    let from = level_of(job.picked.from);
+    let above = job.inputs.iter().filter(|(place, _)| place.level == from);
     installed.then_some(LevelUse {
         jobs: 1,
         tables_moved: moved,
+        bytes_in: above.map(|(_, table)| table.bytes).sum(),
         bytes_read,
         bytes_written: outputs.bytes,
         entries_dropped: outputs.dropped,
@@ -196,7 +199,7 @@ impl Inner {
         let families: Vec<CfId> = version.families().collect();
         let next = families.partition_point(|cf| jobs.last.is_some_and(|last| *cf <= last));
         let (before, from_next) = families.split_at(next);
-        from_next.iter().chain(before).find_map(|cf| {
+        let by_size = from_next.iter().chain(before).find_map(|cf| {
             let levels = Levels::of(&version, *cf, None);
             let options = compactions.shape.pick_options(&levels);
             let running = jobs.held(*cf);
@@ -206,7 +209,28 @@ impl Inner {
             Some(Job::begin(
                 &mut jobs, *cf, &version, &levels, last_level, picked,
             ))
-        })
+        });
+        by_size.or_else(|| self.take_for_reads(&mut jobs, &version))
+    }
+
+    /// Of the tables that reads want compacted, the first for which there is a job.
+    fn take_for_reads(&self, jobs: &mut Jobs, version: &Arc<Version>) -> Option<Job> {
+        let shape = &self.compactions.shape;
+        while let Some((cf, file)) = self.table_files.reads.next() {
+            let levels = Levels::of(version, cf, None);
+            // It may be gone, or where it does no harm; if it still does it will be charged again.
+            let Some((level, n)) = levels.find(file) else {
+                continue;
+            };
+            let options = shape.pick_options(&levels);
+            let running = jobs.held(cf);
+            let picked = pick::pick_read(&levels.state(&running), &options, level, n);
+            if let Some(picked) = picked {
+                let last_level = options.last_level;
+                return Some(Job::begin(jobs, cf, version, &levels, last_level, picked));
+            }
+        }
+        None
     }
 
     /// Runs a job to its end. The caller holds the gate.
@@ -242,6 +266,9 @@ impl Inner {
         self.unlink_obsolete();
         let gone = matches!(done, Ok(None)).then(|| "its inputs have gone".to_string());
         let error = done.as_ref().err().map(ToString::to_string).or(gone);
+        if matches!(done, Ok(Some(_))) {
+            self.compactions.usage.add_reason(reason);
+        }
         let done = done.map(Option::unwrap_or_default);
         if let Ok(did) = &done {
             self.compactions.usage.add(to, *did);

@@ -74,6 +74,13 @@ impl<'v> Levels<'v> {
         }
     }
 
+    /// The level of a file, and its place there.
+    pub fn find(&self, file: FileId) -> Option<(usize, usize)> {
+        let place = |tables: &Vec<Table<'_>>| tables.iter().position(|table| table.file == file);
+        let mut levels = self.tables.iter().enumerate();
+        levels.find_map(|(level, tables)| Some((level, place(tables)?)))
+    }
+
     /// The deepest one that has tables.
     fn deepest(&self) -> usize {
         self.refs.len().saturating_sub(1)

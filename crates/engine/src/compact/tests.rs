@@ -5,6 +5,7 @@ mod faults;
 mod jobs;
 mod outputs;
 mod ranges;
+mod reads;
 
 use std::path::Path;
 

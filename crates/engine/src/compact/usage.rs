@@ -1,5 +1,6 @@
 //! What compactions and flushes have read and written, by level.
 
+use thermocline_compaction::pick::Reason;
 use thermocline_version::Level;
 
 use crate::store::Inner;
@@ -16,10 +17,20 @@ pub struct LevelUse {
     pub tables_moved: u64,
     /// Bytes of tables that those jobs read.
     pub bytes_read: u64,
+    /// Bytes of tables that they brought from the level above, or from level 0, unread ones among them.
+    pub bytes_in: u64,
     /// Bytes of tables that they wrote.
     pub bytes_written: u64,
     /// Entries that they read and nobody needed.
     pub entries_dropped: u64,
+}
+
+impl LevelUse {
+    /// Bytes written into the level for each byte that came to it from above; `None` where none did. Flushes into
+    /// level 0 bring none.
+    pub fn write_amplification(&self) -> Option<f64> {
+        (self.bytes_in > 0).then(|| self.bytes_written as f64 / self.bytes_in as f64)
+    }
 }
 
 /// What compactions do.
@@ -27,6 +38,8 @@ pub struct LevelUse {
 pub struct CompactionUse {
     /// By output level.
     pub levels: Vec<LevelUse>,
+    /// Compactions that were installed, by reason; flushes are not among them.
+    pub reasons: Vec<(Reason, u64)>,
     /// Jobs that run.
     pub running: u64,
     /// The runs in level 0 of the family that has most.
@@ -37,17 +50,30 @@ pub struct CompactionUse {
 
 /// The counters. Each job adds to them once.
 #[derive(Debug, Default)]
-pub(crate) struct Usage(Mutex<[LevelUse; LEVELS]>);
+pub(crate) struct Usage(Mutex<Counted>);
+
+#[derive(Debug, Default)]
+struct Counted {
+    levels: [LevelUse; LEVELS],
+    /// By number of the reason.
+    reasons: [u64; Reason::ALL.len()],
+}
 
 impl Usage {
     /// A job has written into `level`.
     pub fn add(&self, level: usize, did: LevelUse) {
-        let all = &mut lock(&self.0)[level];
+        let all = &mut lock(&self.0).levels[level];
         all.jobs += did.jobs;
         all.tables_moved += did.tables_moved;
         all.bytes_read += did.bytes_read;
+        all.bytes_in += did.bytes_in;
         all.bytes_written += did.bytes_written;
         all.entries_dropped += did.entries_dropped;
+    }
+
+    /// A compaction was installed.
+    pub fn add_reason(&self, reason: Reason) {
+        lock(&self.0).reasons[reason as usize] += 1;
     }
 }
 
@@ -56,9 +82,13 @@ impl Inner {
     pub fn compaction_use(&self) -> CompactionUse {
         let compactions = &self.compactions;
         let (level0_runs, pending_bytes) = self.compaction_debt();
+        let running = lock(&compactions.jobs).running.len() as u64;
+        let counted = lock(&compactions.usage.0);
+        let reasons = Reason::ALL.map(|reason| (reason, counted.reasons[reason as usize]));
         CompactionUse {
-            levels: lock(&compactions.usage.0).to_vec(),
-            running: lock(&compactions.jobs).running.len() as u64,
+            levels: counted.levels.to_vec(),
+            reasons: reasons.to_vec(),
+            running,
             level0_runs,
             pending_bytes,
         }

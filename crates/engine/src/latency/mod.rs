@@ -111,7 +111,7 @@ thread_local! {
 
 /// True once in `every` calls, at random.
 #[inline]
-fn chosen(every: u64) -> bool {
+pub(crate) fn chosen(every: u64) -> bool {
     let random = RANDOM.get();
     let next = random
         .wrapping_mul(6_364_136_223_846_793_005)

@@ -28,6 +28,7 @@ use thermocline_version::Origins;
 
 use super::ahead::Habit;
 use super::open::{OpenTables, OpenUse};
+use crate::compact::reads::Reads;
 use crate::sync::Arc;
 
 /// The share of DRAM that blocks may take, and the one of open tables.
@@ -64,6 +65,8 @@ pub(crate) struct TableFiles {
     cache: OnceLock<StoreCache>,
     open: OpenTables,
     found: Counters<2>,
+    /// Which tables reads want compacted.
+    pub reads: Reads,
     /// Bytes that a cursor reads ahead, at most.
     ahead_bytes: u64,
     habit: Habit,
@@ -124,6 +127,10 @@ impl TableFiles {
             cache: OnceLock::new(),
             open: OpenTables::new(index(options.read.open_tables), dram / OPEN_SHARE),
             found: Counters::default(),
+            reads: Reads::new(match options.read_only {
+                true => 0,
+                false => options.compaction.read_sample,
+            }),
             ahead_bytes: options.read.ahead_bytes,
             habit: Habit::default(),
             reader: lent.reader.clone(),

@@ -18,7 +18,7 @@ use std::sync::Weak;
 
 use arc_swap::ArcSwapOption;
 use thermocline_base::budget::Charge;
-use thermocline_base::{Error, FileId, Result};
+use thermocline_base::{CfId, Error, FileId, Result};
 use thermocline_env::OpenMode;
 use thermocline_sst::{CachedSource, Table, open_table};
 
@@ -38,6 +38,8 @@ pub(crate) struct Handle {
     opening: Mutex<()>,
     /// Whether it was read since it was looked at. Relaxed: a guess.
     used: AtomicBool,
+    /// Reads that it was asked by in vain, about (`compact::reads`). Relaxed: a guess.
+    charged: AtomicU64,
 }
 
 /// A table that is open.
@@ -113,12 +115,21 @@ impl OpenUse {
 }
 
 impl Handle {
+    /// A read was looked at that asked it, a table of `bytes` bytes of family `cf`, in vain.
+    pub fn charge(&self, files: &TableFiles, cf: CfId, bytes: u64) {
+        let before = self.charged.load(Ordering::Relaxed);
+        // Of two at the same time one counts.
+        let now = files.reads.charge(before, bytes, (cf, self.file));
+        self.charged.store(now, Ordering::Relaxed);
+    }
+
     pub fn new(file: FileId) -> Arc<Handle> {
         Arc::new(Handle {
             file,
             open: ArcSwapOption::empty(),
             opening: Mutex::default(),
             used: AtomicBool::new(true),
+            charged: AtomicU64::new(0),
         })
     }
 

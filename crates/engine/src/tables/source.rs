@@ -13,6 +13,7 @@ use thermocline_base::{CfId, Kind, Result, SeqNo};
 use thermocline_exec::RangeBuf;
 use thermocline_memtable::Direction;
 use thermocline_sst::{KeyRef, Move, SyncCursor, TablePart, Value};
+use thermocline_version::TableRef;
 
 use super::ahead::{FirstPiece, TableBlocks};
 use super::runs::Run;
@@ -92,6 +93,11 @@ impl TableSource {
                 Err(unsupported_blob(part.table()))
             }
         }
+    }
+
+    /// The table that it is in.
+    pub fn table(&self) -> Option<&TableRef> {
+        Some(self.run.get(self.at)?)
     }
 
     /// The key at which it stands.

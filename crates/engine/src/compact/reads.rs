@@ -1,0 +1,153 @@
+//! Tables that reads ask in vain, and that are compacted for it (LevelDB's seek compaction).
+//!
+//! A read that asks two tables, and finds nothing in the first, would have been cheaper if both were one. And a scan
+//! that steps over many deletes would be cheaper if they had met what they delete. So such a read *charges* the
+//! table, and when it has been charged as often as it would cost to compact it, it is handed to
+//! `compaction::pick::pick_read`: one level down, if that helps.
+//!
+//! # What is charged
+//! | read | charges | how often |
+//! |---|---|---|
+//! | a get that read blocks of two tables | the first of them, which did not have the key | once |
+//! | a cursor that goes to a key which two runs may have | the table of the newer run | once |
+//! | a cursor that steps over deletes of a table, without a key between | that table | once for 32 of them |
+//!
+//! Filters answer most gets without a block; those charge nothing.
+//!
+//! # What that costs
+//! One read in so many is looked at, chosen at random by its thread, and charges for all of them
+//! (`compaction.read_sample`). So the others count nothing and share nothing, and the one adds to a counter that lies
+//! with the table. A read in vain costs about as much as compacting 40 KiB (LevelDB's estimate: a seek of 10 ms against
+//! 100 MB/s; on an SSD 80 µs against 500 MB/s, which comes to the same); one in [`READ_BYTES`] is allowed, so that
+//! tables pay for their compaction more than twice before they get it.
+//!
+//! # Why it ends
+//! A job of this kind moves a table one level down, as others do (`compaction::pick`, invariant 4). Without
+//! reads there is none, and what size demands comes first.
+
+use std::collections::VecDeque;
+
+use thermocline_base::{CfId, FileId};
+
+use crate::latency::chosen;
+use crate::sync::{AtomicBool, Mutex, Ordering, lock};
+
+/// A table of so many bytes may be asked in vain once.
+const READ_BYTES: u64 = 16 << 10;
+
+/// However small it is, it may be so often.
+const READS_MIN: u64 = 100;
+
+/// Deletes that a cursor may step over for one charge.
+pub(crate) const DELETES: u64 = 32;
+
+/// Tables that wait for their job, at most: the others are charged on.
+const WAITING_MAX: usize = 64;
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(crate) struct Reads {
+    /// One read in so many is looked at; 0 is none.
+    every: u64,
+    waiting: Mutex<VecDeque<(CfId, FileId)>>,
+    /// One has come that nobody was told of. Relaxed: who sees it late asks late.
+    news: AtomicBool,
+}
+
+impl Reads {
+    pub fn new(every: u64) -> Reads {
+        Reads {
+            every,
+            waiting: Mutex::default(),
+            news: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether this read is looked at.
+    #[inline]
+    pub fn looks(&self) -> bool {
+        match self.every {
+            0 => false,
+            1 => true,
+            every => chosen(every),
+        }
+    }
+
+    /// A read that is looked at has charged a table of `bytes` bytes, which was charged `before` times.
+    /// Returns how often it is charged now.
+    pub fn charge(&self, before: u64, bytes: u64, table: (CfId, FileId)) -> u64 {
+        let allowed = (bytes / READ_BYTES).max(READS_MIN);
+        let now = before.saturating_add(self.every);
+        // Once for each time that it has paid.
+        if before / allowed < now / allowed {
+            let mut waiting = lock(&self.waiting);
+            if waiting.len() < WAITING_MAX && !waiting.contains(&table) {
+                waiting.push_back(table);
+                self.news.store(true, Ordering::Relaxed);
+            }
+        }
+        now
+    }
+
+    /// Whether a table has come that waits for its job.
+    #[inline]
+    pub fn has_news(&self) -> bool {
+        self.news.load(Ordering::Relaxed) && self.news.swap(false, Ordering::Relaxed)
+    }
+
+    /// The next table that waits.
+    pub fn next(&self) -> Option<(CfId, FileId)> {
+        lock(&self.waiting).pop_front()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_waits_once_for_each_time_that_it_has_paid() {
+        let table = (CfId::DEFAULT, FileId(7));
+        let bytes = 200 * READ_BYTES;
+        let reads = Reads::new(64);
+        let mut charged = 0;
+        let mut waited = Vec::new();
+        for n in 1..=10 {
+            charged = reads.charge(charged, bytes, table);
+            // More often than it is taken it does not wait.
+            charged = reads.charge(charged, bytes, table);
+            assert_eq!(charged, 128 * n);
+            if reads.has_news() {
+                waited.push(n);
+                assert_eq!((reads.next(), reads.next()), (Some(table), None));
+            }
+        }
+        // At 200, 400, … reads.
+        assert_eq!(waited, [2, 4, 5, 7, 8, 10]);
+        // A small table has a hundred.
+        assert_eq!(Reads::new(99).charge(0, 1, table), 99);
+        let one = Reads::new(1);
+        one.charge(98, 1, table);
+        assert!(!one.has_news());
+        one.charge(99, 1, table);
+        assert!(one.has_news() && !one.has_news());
+        assert!(!Reads::new(0).looks() && one.looks());
+    }
+
+    #[test]
+    fn about_one_read_in_so_many_is_looked_at() {
+        let reads = Reads::new(64);
+        let looked = (0..64_000).filter(|_| reads.looks()).count();
+        assert!((700..1300).contains(&looked), "{looked}");
+    }
+
+    #[test]
+    fn no_more_tables_wait_than_there_is_room_for() {
+        let reads = Reads::new(1);
+        for n in 0..1000 {
+            reads.charge(READS_MIN - 1, 1, (CfId::DEFAULT, FileId(n)));
+        }
+        let waiting = std::iter::from_fn(|| reads.next()).count();
+        assert_eq!(waiting, WAITING_MAX);
+    }
+}

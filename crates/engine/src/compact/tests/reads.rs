@@ -1,0 +1,151 @@
+//! Tables that reads ask in vain are compacted, and no others.
+
+use std::ops::Bound;
+
+use thermocline_compaction::pick::Reason;
+
+use super::*;
+use crate::Family;
+
+const CF: CfId = CfId::DEFAULT;
+
+/// Looks at every read; level 0 is never too deep.
+fn looking() -> Options {
+    let mut options = tiny();
+    options.compaction.level0_tables = 100;
+    options.compaction.base_bytes = 1 << 20;
+    options.compaction.table_bytes = 1 << 20;
+    options.compaction.read_sample = 1;
+    options
+}
+
+fn key(n: u16) -> [u8; 2] {
+    n.to_be_bytes()
+}
+
+/// A level below level 0 with these keys.
+fn below(engine: &Engine, keys: std::ops::Range<u16>) {
+    for n in keys {
+        put(engine, CF, &key(n), &[7; 20]);
+    }
+    flush(engine);
+    let all = (Bound::Unbounded, Bound::Unbounded);
+    engine.compact(CF, all).unwrap();
+    assert_eq!(levels(engine)[0], 0);
+}
+
+/// Compactions for the sake of reads.
+fn for_reads(engine: &Engine) -> u64 {
+    let reasons = engine.metrics().compaction.reasons;
+    reasons
+        .iter()
+        .find(|(reason, _)| *reason == Reason::Reads)
+        .unwrap()
+        .1
+}
+
+/// Seeks so often where both levels may have something.
+fn seek(engine: &Engine, times: u16) {
+    let mut cursor = engine.cursor(Family::DEFAULT).unwrap();
+    for n in 0..times {
+        assert!(cursor.seek(&key(n % 50)).unwrap());
+    }
+}
+
+#[test]
+fn a_table_that_seeks_pay_for_is_compacted_and_reads_find_the_same() {
+    let machine = Machine::new(PM);
+    let engine = open(&machine, &looking());
+    below(&engine, 0..60);
+    for n in (0..60).step_by(10) {
+        put(&engine, CF, &key(n), b"newer");
+    }
+    flush(&engine);
+    assert_eq!(levels(&engine)[0], 1);
+    seek(&engine, 99);
+    assert!(!engine.compact_once().unwrap(), "it has not paid yet");
+    seek(&engine, 1);
+    assert!(engine.compact_once().unwrap());
+    assert!(!engine.compact_once().unwrap());
+    assert_eq!((for_reads(&engine), levels(&engine)[0]), (1, 0));
+    // One run is left: nobody asks anything in vain.
+    seek(&engine, 1000);
+    assert!(!engine.compact_once().unwrap());
+    for n in 0..60 {
+        let wanted = if n % 10 == 0 { &b"newer"[..] } else { &[7; 20] };
+        let found = engine.get(CF, &key(n), |value| value == wanted).unwrap();
+        assert_eq!(found, Some(true));
+    }
+}
+
+#[test]
+fn nothing_is_compacted_for_reads_where_that_is_switched_off_or_nothing_is_written() {
+    let machine = Machine::new(PM);
+    let mut options = looking();
+    options.compaction.read_sample = 0;
+    let engine = open(&machine, &options);
+    below(&engine, 0..60);
+    put(&engine, CF, &key(7), b"newer");
+    flush(&engine);
+    seek(&engine, 5000);
+    assert!(!engine.compact_once().unwrap());
+    engine.close().unwrap();
+    options.compaction.read_sample = 1;
+    options.read_only = true;
+    let engine = open(&machine, &options);
+    seek(&engine, 5000);
+    assert_eq!(for_reads(&engine), 0);
+}
+
+#[test]
+fn scans_after_large_deletes_become_fast_again() {
+    let machine = Machine::new(PM);
+    let engine = open(&machine, &looking());
+    below(&engine, 0..2000);
+    for n in 100..1900 {
+        delete(&engine, CF, &key(n));
+    }
+    flush(&engine);
+    let deletes = || {
+        let levels = engine.metrics().levels;
+        levels.iter().map(|level| level.deletes).sum::<u64>()
+    };
+    let scan = || {
+        let mut cursor = engine.cursor(Family::DEFAULT).unwrap();
+        let mut more = cursor.seek_to_first().unwrap();
+        let mut entries = 0;
+        while more {
+            entries += 1;
+            more = cursor.next().unwrap();
+        }
+        assert_eq!(entries, 200);
+    };
+    scan();
+    // 1800 deletes are 56 charges.
+    assert!(!engine.compact_once().unwrap());
+    assert_eq!(deletes(), 1800);
+    scan();
+    assert!(engine.compact_once().unwrap());
+    assert_eq!((for_reads(&engine), deletes()), (1, 0));
+    scan();
+    scan();
+    scan();
+    assert!(!engine.compact_once().unwrap());
+}
+
+#[test]
+fn a_get_that_a_filter_answers_charges_nothing() {
+    let machine = Machine::new(PM);
+    let engine = open(&machine, &looking());
+    below(&engine, 0..60);
+    put(&engine, CF, &key(0), b"newer");
+    put(&engine, CF, &key(59), b"newer");
+    flush(&engine);
+    for _ in 0..5 {
+        for n in 1..59 {
+            assert!(engine.get(CF, &key(n), |_| ()).unwrap().is_some());
+        }
+    }
+    // Some filter may take one of these keys for one of its own; not all.
+    assert!(!engine.compact_once().unwrap());
+}
