@@ -57,9 +57,9 @@ pub use thermocline_base::options::{self, Options};
 pub use thermocline_base::{CfOptions, Error, ErrorKind, Result, limits, size};
 pub use thermocline_engine::{
     BackupInfo, Change, ChangeFeed, ChangeGroup, ChangeOp, Changes, CompactionPlan,
-    CompactionReason, Delay, Durability, Event, EventListener, Exported, FamilyPlan, FeedUse,
-    FlushPlan, Ingested, LevelPlan, Plan, PressureCause, RangeSize, Runtime, RuntimeMetrics,
-    RuntimeOptions, StallCause, Value, WriteOptions,
+    CompactionReason, CompactionUse, Delay, Durability, Event, EventListener, Exported, FamilyPlan,
+    FeedUse, FlushPlan, Ingested, LevelPlan, LevelUse, Plan, PressureCause, RangeSize, Runtime,
+    RuntimeMetrics, RuntimeOptions, StallCause, Value, WriteOptions,
 };
 
 #[cfg(doctest)]

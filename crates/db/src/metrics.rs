@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use thermocline_engine::{FeedUse, RuntimeMetrics};
+use thermocline_engine::{CompactionUse, FeedUse, RuntimeMetrics};
 
 /// A reading of a store's accounting. Counters count since the store was opened.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -52,6 +52,8 @@ pub struct Metrics {
     pub pm_retired_bytes: u64,
     /// The levels of tables on the SSD, from 0 to the deepest one that has any.
     pub levels: Vec<LevelMetrics>,
+    /// What flushes and compactions have read and written since the opening, by level and by reason.
+    pub compaction: CompactionUse,
     /// Tables that are open.
     pub tables_open: u64,
     /// The cache of blocks; all zeros until a table was read.
@@ -282,6 +284,7 @@ impl Metrics {
             pm_sealed_bytes: m.pm_tier.sealed,
             pm_retired_bytes: m.pm_tier.retired,
             levels: m.levels.iter().map(LevelMetrics::of).collect(),
+            compaction: m.compaction,
             tables_open: m.tables_open,
             block_cache: m.cache.map(CacheMetrics::of).unwrap_or_default(),
             generations: m

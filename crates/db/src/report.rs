@@ -14,8 +14,10 @@ pub struct Fault {
 /// The answer of `Db::verify`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct VerifyReport {
-    /// Everything that is wrong; empty for a sound database.
+    /// Everything that is wrong; empty for a sound database. Of a file with very many faults the first ones.
     pub faults: Vec<Fault>,
+    /// How many more there are.
+    pub more_faults: u64,
     /// Records whose checksums were checked.
     pub records: u64,
     /// Bytes read and checked.
@@ -33,6 +35,7 @@ impl From<thermocline_engine::Report> for VerifyReport {
                     what: f.what,
                 })
                 .collect(),
+            more_faults: report.more_faults,
             records: report.records,
             bytes: report.bytes,
         }

@@ -32,8 +32,10 @@ pub struct Fault {
 /// What a check found.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Report {
-    /// Everything that is wrong.
+    /// Everything that is wrong; of a file with very many faults the first ones.
     pub faults: Vec<Fault>,
+    /// How many more there are.
+    pub more_faults: u64,
     /// Records and entries of tables whose checksums were checked.
     pub records: u64,
     /// Bytes of items and of the manifest that were checked.
@@ -148,6 +150,7 @@ fn check_tables(world: &World, dir: &Path, state: &State, report: &mut Report) -
         let verified = verify_table(&table, Identity::new(origins.of(file), file));
         report.records += verified.entries;
         report.bytes += table.len()?;
+        report.more_faults += verified.more_faults;
         for fault in verified.faults {
             report.note(fault)?;
         }

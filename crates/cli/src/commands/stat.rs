@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use thermocline::size::format_size;
-use thermocline::{Db, GenerationMetrics, LevelMetrics, Metrics};
+use thermocline::{CompactionUse, Db, GenerationMetrics, LevelMetrics, Metrics};
 use thermocline_bench::grouped;
 
 use crate::args::DbArgs;
@@ -203,6 +203,27 @@ fn tiers(m: &Metrics, families: &[String]) -> Vec<(&'static str, String)> {
             format!("{} open, {kept} kept for them", m.feed.open),
         ));
     }
+    for (l, level) in m
+        .compaction
+        .levels
+        .iter()
+        .zip(0..)
+        .filter(|(l, _)| l.jobs > 0)
+    {
+        let amplification = l.write_amplification();
+        let amplification = amplification.map_or(String::new(), |w| {
+            format!(", {w:.2} for each byte from above")
+        });
+        rows.push((
+            "written by jobs",
+            format!(
+                "level {level}: {}, {} read, {} written{amplification}",
+                count(l.jobs, "job"),
+                format_size(l.bytes_read),
+                format_size(l.bytes_written)
+            ),
+        ));
+    }
     for stall in m.stalls.iter().filter(|stall| stall.count > 0) {
         rows.push((
             "writers held back",
@@ -353,6 +374,7 @@ fn as_json(m: &Metrics, families: &[String]) -> Value {
     document["index_merges"] = m.index_merges.into();
     document["index_keys_merged"] = m.index_keys_merged.into();
     document["levels"] = levels_as_json(m);
+    document["compaction"] = compaction_as_json(&m.compaction);
     document["block_cache"] = json!({
         "hits": m.block_cache.hits,
         "misses": m.block_cache.misses,
@@ -371,6 +393,30 @@ fn as_json(m: &Metrics, families: &[String]) -> Value {
     document["latency_us"] = latencies_as_json(m);
     document["runtime"] = runtime_as_json(m);
     document
+}
+
+fn compaction_as_json(c: &CompactionUse) -> Value {
+    let levels = c.levels.iter().zip(0..).map(|(l, level)| {
+        json!({
+            "level": level,
+            "jobs": l.jobs,
+            "tables_moved": l.tables_moved,
+            "bytes_read": l.bytes_read,
+            "bytes_in": l.bytes_in,
+            "bytes_written": l.bytes_written,
+            "entries_dropped": l.entries_dropped,
+            "write_amplification": l.write_amplification(),
+        })
+    });
+    let reasons = c.reasons.iter();
+    let reasons = reasons.map(|(reason, jobs)| (reason.name().to_string(), json!(jobs)));
+    json!({
+        "levels": levels.collect::<Vec<Value>>(),
+        "reasons": reasons.collect::<serde_json::Map<String, Value>>(),
+        "running": c.running,
+        "level0_runs": c.level0_runs,
+        "pending_bytes": c.pending_bytes,
+    })
 }
 
 fn levels_as_json(m: &Metrics) -> Value {

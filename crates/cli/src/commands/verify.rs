@@ -25,6 +25,7 @@ pub(crate) fn verify(args: &DbArgs, output: &mut Output) -> Outcome {
             "records": report.records,
             "bytes": report.bytes,
             "faults": faults,
+            "more_faults": report.more_faults,
         }))?;
     } else {
         for fault in &report.faults {
@@ -46,6 +47,6 @@ pub(crate) fn verify(args: &DbArgs, output: &mut Output) -> Outcome {
     Err(Failure::Failed(format!(
         "{} has {}; copy the folder before you change anything in it",
         args.db.display(),
-        count(report.faults.len() as u64, "fault")
+        count(report.faults.len() as u64 + report.more_faults, "fault")
     )))
 }
