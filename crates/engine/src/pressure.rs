@@ -12,8 +12,18 @@
 //!
 //! Writers wait before they ask for their grant, and hold no lock. Time is the clock's of `env`. Stores
 //! without background have no delay.
+//!
+//! # The disk
+//! A disk that is full fails whatever comes first, and that may be the flush or the compaction that would have made
+//! room. So the last of it is kept for those, the *reserve*: what lies in persistent memory, which may all have to be
+//! flushed, and a job of compaction; no more than a quarter of the disk. From twice the reserve on writes are held
+//! back, and where no more than it is free they are refused, but for deletes. Reads, flushes, compactions and files
+//! that are removed go on, and each refusal asks the file system again. Where it says nothing, nothing is kept.
 
-use thermocline_compaction::pressure::{Cause, Debt, Delay, Slope};
+use thermocline_base::size::format_size;
+use thermocline_base::{Error, Result};
+use thermocline_compaction::pressure::{Cause, Debt, Delay, Limits, Slope};
+use thermocline_env::DiskRoom;
 
 use crate::stall::StallCause;
 use crate::store::Inner;
@@ -32,11 +42,20 @@ const PART_BITS: u32 = 10;
 /// Above the delay stands why.
 const CAUSE_SHIFT: u32 = 32;
 
+/// Above all of that, whether the disk's reserve has been reached.
+const FULL: u64 = 1 << 63;
+
+/// A job of compaction takes no more of the disk than this part of it.
+const JOB_SHARE: u64 = 10;
+
+/// The reserve is no larger than this part of the disk.
+const RESERVE_SHARE: u64 = 4;
+
 /// See the module's text. Relaxed throughout: numbers that guard nothing.
 #[derive(Debug)]
 pub(crate) struct Pressure {
     slope: Slope,
-    /// Delay for a byte, and why.
+    /// Delay for a byte, why, and whether the disk is full.
     now: AtomicU64,
     owed_until: AtomicU64,
 }
@@ -45,28 +64,39 @@ impl Pressure {
     /// Of a store with at most `pm` bytes of persistent memory.
     pub fn new(pm: u64) -> Pressure {
         Pressure {
-            // Nobody says how large the disk is.
+            // How large the disk is is asked each time.
             slope: Slope::new(pm, u64::MAX),
             now: AtomicU64::new(0),
             owed_until: AtomicU64::new(0),
         }
     }
 
-    fn set(&self, debt: &Debt) {
-        let now = match self.slope.delay(debt) {
+    /// With these limits for the disk, if they are known; and whether it is full.
+    fn set(&self, debt: &Debt, disk: Option<Limits>, full: bool) {
+        let slope = Slope {
+            disk: disk.unwrap_or(self.slope.disk),
+            ..self.slope
+        };
+        let now = match slope.delay(debt) {
             None => 0,
             Some(delay) => {
                 let parts = delay.nanos(1 << PART_BITS);
                 parts | (delay.cause as u64) << CAUSE_SHIFT
             }
         };
-        self.now.store(now, Ordering::Relaxed);
+        let full = if full { FULL } else { 0 };
+        self.now.store(now | full, Ordering::Relaxed);
+    }
+
+    /// The delay for a byte in parts of a nanosecond, and the number of its cause.
+    fn parts(&self) -> (u64, u64) {
+        let now = self.now.load(Ordering::Relaxed) & !FULL;
+        (now & ((1 << CAUSE_SHIFT) - 1), now >> CAUSE_SHIFT)
     }
 
     /// What is set.
     fn get(&self) -> Option<Delay> {
-        let now = self.now.load(Ordering::Relaxed);
-        let (parts, cause) = (now & ((1 << CAUSE_SHIFT) - 1), now >> CAUSE_SHIFT);
+        let (parts, cause) = self.parts();
         let cause = Cause::ALL.into_iter().find(|c| *c as u64 == cause)?;
         (parts > 0).then_some(Delay {
             nanos_per_byte: parts as f64 / f64::from(1 << PART_BITS),
@@ -76,8 +106,7 @@ impl Pressure {
 
     /// Owes what `bytes` bytes cost at the time `clock`. Returns until when to wait, and why.
     fn owe(&self, bytes: u64, clock: u64) -> Option<(u64, StallCause)> {
-        let now = self.now.load(Ordering::Relaxed);
-        let (parts, cause) = (now & ((1 << CAUSE_SHIFT) - 1), now >> CAUSE_SHIFT);
+        let (parts, cause) = self.parts();
         let nanos = parts.saturating_mul(bytes) >> PART_BITS;
         let most = clock.saturating_add(DELAY_MAX);
         let more = |until: u64| Some(until.max(clock).saturating_add(nanos).min(most));
@@ -93,19 +122,49 @@ impl Pressure {
 impl Inner {
     /// What fills up has changed.
     pub fn press(&self) {
-        if !self.world.background || !self.flushes() {
+        if !self.flushes() {
             return;
         }
+        let disk = self.disk_room();
+        let reserve = disk.map_or(0, |disk| self.disk_reserve(disk));
+        let full = disk.is_some_and(|disk| disk.free <= reserve);
+        let debt = match self.world.background {
+            true => self.debt(disk),
+            false => Debt::default(),
+        };
+        let limits = disk.map(|disk| Limits {
+            soft: disk.total.saturating_sub(2 * reserve),
+            hard: disk.total.saturating_sub(reserve),
+        });
+        self.pressure.set(&debt, limits, full);
+    }
+
+    fn debt(&self, disk: Option<DiskRoom>) -> Debt {
         let (level0_tables, pending_bytes) = self.compaction_debt();
         let keeping = self.keeping();
         // What is kept for change feeds goes as soon as somebody needs the room.
         let kept = lock(&self.reclaim).kept(&keeping).1;
-        self.pressure.set(&Debt {
+        Debt {
             pm_bytes: self.space.usage().attached_bytes.saturating_sub(kept),
             level0_tables,
             pending_bytes,
-            ..Debt::default()
-        });
+            disk_bytes: disk.map_or(0, |disk| disk.total.saturating_sub(disk.free)),
+        }
+    }
+
+    /// What the file system says of its room, if it says anything.
+    fn disk_room(&self) -> Option<DiskRoom> {
+        let room = self.world.env.storage.room(&self.dir);
+        // A disk that does not answer will say so to whoever needs it.
+        room.unwrap_or(None)
+    }
+
+    /// Bytes of the disk that flushes and compactions may need.
+    fn disk_reserve(&self, disk: DiskRoom) -> u64 {
+        let job = self.compactions.shape.job_bytes_max();
+        let job = job.min(disk.total / JOB_SHARE);
+        let all = self.space.usage().attached_bytes.saturating_add(job);
+        all.min(disk.total / RESERVE_SHARE).max(1)
     }
 
     /// How much writers are held back.
@@ -116,17 +175,50 @@ impl Inner {
     /// Holds a write of `bytes` bytes back, if that is due. The caller holds no lock.
     ///
     /// # Errors
-    /// [`thermocline_base::Error::Busy`] for one with `no_slowdown` that would have to wait.
+    /// [`Error::Busy`] for one with `no_slowdown` that would have to wait; [`Error::OutOfSpace`] if the rest of the disk
+    /// is kept for the store's own work, and the write does not only delete.
     #[inline]
-    pub fn hold_back(&self, bytes: u64, no_slowdown: bool) -> thermocline_base::Result<()> {
+    pub fn hold_back(
+        &self,
+        bytes: u64,
+        no_slowdown: bool,
+        only_deletes: impl FnOnce() -> bool,
+    ) -> Result<()> {
         match self.pressure.now.load(Ordering::Relaxed) {
             0 => Ok(()),
-            _ => self.delay(bytes, no_slowdown),
+            now => {
+                if now & FULL != 0 && !only_deletes() {
+                    self.check_disk()?;
+                }
+                self.delay(bytes, no_slowdown)
+            }
         }
     }
 
+    /// Asks again whether the disk is full.
     #[cold]
-    fn delay(&self, bytes: u64, no_slowdown: bool) -> thermocline_base::Result<()> {
+    fn check_disk(&self) -> Result<()> {
+        self.press();
+        let Some(disk) = self.disk_room() else {
+            return Ok(());
+        };
+        let reserve = self.disk_reserve(disk);
+        if disk.free > reserve {
+            return Ok(());
+        }
+        self.stalls.note(StallCause::DiskRoom, 0);
+        Err(Error::OutOfSpace(format!(
+            "the disk of {} has {} left of {}, and {} are kept for flushing and compaction: make room there, or \
+             delete; reads and deletes go on",
+            self.dir.display(),
+            format_size(disk.free),
+            format_size(disk.total),
+            format_size(reserve)
+        )))
+    }
+
+    #[cold]
+    fn delay(&self, bytes: u64, no_slowdown: bool) -> Result<()> {
         let clock = &self.world.env.clock;
         let begun = clock.now_ns();
         let owed_until = self.pressure.owed_until.load(Ordering::Relaxed);

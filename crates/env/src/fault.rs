@@ -41,7 +41,7 @@ use thermocline_base::{Error, Result, Site};
 use crate::direct::DeviceBytes;
 use crate::real::{Kernel, Syscalls};
 use crate::sim::{FailedSync, SimFs};
-use crate::{File, FsKind, LockGuard, OpenMode, Storage};
+use crate::{DiskRoom, File, FsKind, LockGuard, OpenMode, Storage};
 use file::FaultFile;
 
 /// A kind of call.
@@ -51,7 +51,7 @@ pub enum Op {
     Open,
     /// The same with [`OpenMode::CreateNew`].
     Create,
-    /// [`Storage::exists`], [`Storage::is_dir`], [`Storage::fs_kind`] and [`File::len`].
+    /// [`Storage::exists`], [`Storage::is_dir`], [`Storage::fs_kind`], [`Storage::room`] and [`File::len`].
     LookUp,
     /// [`Storage::list`].
     List,
@@ -423,6 +423,11 @@ impl Storage for FaultStorage {
     fn fs_kind(&self, path: &Path) -> Result<FsKind> {
         self.call(Op::LookUp, "look up the file system of", path)?;
         self.inner.fs_kind(path)
+    }
+
+    fn room(&self, path: &Path) -> Result<Option<DiskRoom>> {
+        self.call(Op::LookUp, "look up the room of", path)?;
+        self.inner.room(path)
     }
 }
 

@@ -251,6 +251,21 @@ pub trait Storage: Send + Sync + fmt::Debug {
 
     /// What kind of file system `path` (which exists) lies on.
     fn fs_kind(&self, path: &Path) -> Result<FsKind>;
+
+    /// How much room there is on the file system that `path` (which exists) lies on; `None` where nobody knows.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    fn room(&self, path: &Path) -> Result<Option<DiskRoom>>;
+}
+
+/// The room of a file system, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DiskRoom {
+    /// What may still be written.
+    pub free: u64,
+    /// All there is.
+    pub total: u64,
 }
 
 /// Time.

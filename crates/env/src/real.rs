@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use thermocline_base::{Error, Result, Site};
 
 use crate::direct::{DeviceBytes, Transfers};
-use crate::{Clock, File, FsKind, LockGuard, OpenMode, Random, Storage, sys};
+use crate::{Clock, DiskRoom, File, FsKind, LockGuard, OpenMode, Random, Storage, sys};
 use file::RealFile;
 
 /// The transfers of the kernel, each of which may be interrupted or come up short.
@@ -329,6 +329,10 @@ impl Storage for RealStorage {
 
     fn fs_kind(&self, path: &Path) -> Result<FsKind> {
         sys::fs_kind(path).map_err(|e| Error::io("look up the file system of", path, e))
+    }
+
+    fn room(&self, path: &Path) -> Result<Option<DiskRoom>> {
+        sys::room(path).map_err(|e| Error::io("look up the room of", path, e))
     }
 }
 

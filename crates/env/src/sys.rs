@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-use crate::FsKind;
 use crate::direct::DIRECT_UNIT;
+use crate::{DiskRoom, FsKind};
 
 /// Reserves `len` bytes at `offset` and extends the file over them. `Ok(false)` where the file
 /// system cannot reserve space.
@@ -37,9 +37,9 @@ pub fn allocate(_file: &File, _offset: u64, _len: u64) -> io::Result<bool> {
     Ok(false)
 }
 
-/// The kind of file system below `path`.
+/// What the kernel says of the file system below `path`.
 #[cfg(target_os = "linux")]
-pub fn fs_kind(path: &Path) -> io::Result<FsKind> {
+fn statfs(path: &Path) -> io::Result<libc::statfs> {
     use std::os::unix::ffi::OsStrExt;
 
     let path = std::ffi::CString::new(path.as_os_str().as_bytes())
@@ -53,12 +53,37 @@ pub fn fs_kind(path: &Path) -> io::Result<FsKind> {
         }
     }
     // SAFETY: the memory was zeroed, which is a valid `statfs`, and then filled by the kernel.
-    let answer = unsafe { answer.assume_init() };
-    Ok(if answer.f_type == libc::TMPFS_MAGIC {
-        FsKind::Tmpfs
-    } else {
-        FsKind::Ordinary
+    Ok(unsafe { answer.assume_init() })
+}
+
+/// The kind of file system below `path`.
+#[cfg(target_os = "linux")]
+pub fn fs_kind(path: &Path) -> io::Result<FsKind> {
+    Ok(match statfs(path)?.f_type {
+        libc::TMPFS_MAGIC => FsKind::Tmpfs,
+        _ => FsKind::Ordinary,
     })
+}
+
+/// The room of the file system below `path`, as far as this process may have it.
+#[cfg(target_os = "linux")]
+pub fn room(path: &Path) -> io::Result<Option<DiskRoom>> {
+    let answer = statfs(path)?;
+    let Ok(unit) = u64::try_from(answer.f_bsize) else {
+        return Ok(None);
+    };
+    let room = DiskRoom {
+        free: answer.f_bavail.saturating_mul(unit),
+        total: answer.f_blocks.saturating_mul(unit),
+    };
+    // Some file systems have no size.
+    Ok((room.total > 0).then_some(room))
+}
+
+/// Elsewhere nobody is asked.
+#[cfg(not(target_os = "linux"))]
+pub fn room(_path: &Path) -> io::Result<Option<DiskRoom>> {
+    Ok(None)
 }
 
 /// Elsewhere the kind is not asked for; a memory file system counts as ordinary there.

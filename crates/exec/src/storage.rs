@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use thermocline_base::{Result, Site};
 use thermocline_env::direct::DeviceBytes;
-use thermocline_env::{File, FsKind, LockGuard, OpenMode, RawReads, Storage};
+use thermocline_env::{DiskRoom, File, FsKind, LockGuard, OpenMode, RawReads, Storage};
 
 use crate::pool::BufPool;
 use crate::range::{read_into, write_range};
@@ -157,6 +157,10 @@ impl Storage for DirectStorage {
 
     fn fs_kind(&self, path: &Path) -> Result<FsKind> {
         self.inner.fs_kind(path)
+    }
+
+    fn room(&self, path: &Path) -> Result<Option<DiskRoom>> {
+        self.inner.room(path)
     }
 }
 

@@ -21,7 +21,7 @@ use thermocline_base::{BatchEntry, Error, Result};
 use thermocline_memtable::item_bytes;
 
 use crate::commit::carry::Durability;
-use crate::commit::submit::WriteOptions;
+use crate::commit::submit::{WriteOptions, only_deletes};
 use crate::store::{Engine, Inner};
 use crate::sync::{AtomicBool, Mutex, Ordering, lock};
 
@@ -118,13 +118,13 @@ impl Engine {
         };
         let bytes = item_bytes(entries.clone());
         if inner.is_oversized(entries.len(), bytes) {
-            inner.hold_back(bytes, no_slowdown)?;
+            inner.hold_back(bytes, no_slowdown, || only_deletes(entries.clone()))?;
             self.write_staged(entries, bytes, options, Some(done))?;
             inner.wrote(true);
             self.request_sync();
             return Ok(());
         }
-        inner.hold_back(bytes, no_slowdown)?;
+        inner.hold_back(bytes, no_slowdown, || only_deletes(entries.clone()))?;
         let granted = self.grant(entries.clone(), bytes, options)?;
         let last = granted.group.last;
         lock(&inner.acks.waiting).insert(last.0, done);

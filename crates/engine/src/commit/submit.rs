@@ -81,7 +81,8 @@ impl Engine {
         bytes: u64,
         mode: WriteOptions,
     ) -> Result<()> {
-        self.inner.hold_back(bytes, mode.no_slowdown)?;
+        self.inner
+            .hold_back(bytes, mode.no_slowdown, || only_deletes(entries.clone()))?;
         let submitted = self.submit(entries, bytes, mode)?;
         let acknowledged = self.inner.acknowledge(submitted.last, mode.durability);
         self.inner.wrote(submitted.due);
@@ -133,9 +134,7 @@ impl Engine {
                 "a batch of {bytes} bytes is staged, and is never in flight"
             )));
         }
-        let deletes_only = entries
-            .clone()
-            .all(|entry| matches!(entry.kind, Kind::Delete | Kind::RangeDelete));
+        let deletes_only = only_deletes(entries.clone());
         let reserve = if deletes_only {
             Reserve::Use
         } else {
@@ -259,6 +258,11 @@ impl Engine {
         self.inner.acks.run(&self.inner);
         synced
     }
+}
+
+/// Whether a write adds nothing.
+pub(crate) fn only_deletes<'a>(mut entries: impl Iterator<Item = BatchEntry<'a>>) -> bool {
+    entries.all(|entry| matches!(entry.kind, Kind::Delete | Kind::RangeDelete))
 }
 
 /// A group with its place, and whether the store's thread has something to do.

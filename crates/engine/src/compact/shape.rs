@@ -118,9 +118,14 @@ impl Shape {
             base_bytes: self.base_bytes,
             multiplier: self.options.multiplier,
             dynamic: self.options.dynamic != 0,
-            job_bytes_max: self.table_bytes.saturating_mul(JOB_TABLES),
+            job_bytes_max: self.job_bytes_max(),
             grandparent_bytes_max: self.table_bytes.saturating_mul(GRANDPARENT_TABLES),
         }
+    }
+
+    /// Most bytes that a job takes beyond what it must.
+    pub fn job_bytes_max(&self) -> u64 {
+        self.table_bytes.saturating_mul(JOB_TABLES)
     }
 
     pub fn output_options(&self) -> OutputOptions {

@@ -15,10 +15,11 @@ const PM: u64 = 4 << 20;
 
 fn filled(percent: u64) -> Pressure {
     let pressure = Pressure::new(PM);
-    pressure.set(&Debt {
+    let debt = Debt {
         pm_bytes: PM / 100 * percent,
         ..Debt::default()
-    });
+    };
+    pressure.set(&debt, None, false);
     pressure
 }
 
@@ -30,7 +31,7 @@ fn nothing_is_owed_below_the_soft_limit() {
     let pressure = filled(90);
     assert!(pressure.now.load(Ordering::Relaxed) > 0);
     // What was freed is not owed for.
-    pressure.set(&Debt::default());
+    pressure.set(&Debt::default(), None, false);
     assert_eq!(pressure.now.load(Ordering::Relaxed), 0);
 }
 
@@ -152,4 +153,139 @@ fn a_store_without_background_holds_nobody_back() {
     fill(&engine, 93, &mut held);
     assert_eq!(held_back(&engine), StallUse::default());
     assert_eq!(engine.inner.world.env.clock.now_ns(), 0);
+}
+
+const DISK: u64 = 12 << 20;
+
+/// A store on a small disk.
+fn on_disk(background: bool) -> (SimFs, Engine) {
+    let steps = Steps::new();
+    let fs = SimFs::new(steps.clone());
+    let world = World {
+        env: Env::simulated(fs.clone(), 7),
+        sim: Some(SimPm::new(PM, steps)),
+        shadow: None,
+        background,
+    };
+    let mut options = Options {
+        pm: 1 << 20,
+        ..Options::default()
+    };
+    options.pm_region.part_bytes_first = 256 << 10;
+    options.memtable.bytes_max = 64 << 10;
+    options.memtable.idle_ms = 0;
+    options.compaction.table_bytes = 32 << 10;
+    options.compaction.base_bytes = 256 << 10;
+    options.compaction.compression_last = 0;
+    options.compaction.compression = 0;
+    let engine = Engine::open(world, Path::new("/db"), options).unwrap();
+    fs.limit(DISK);
+    (fs, engine)
+}
+
+fn put(engine: &Engine, key: u32, seed: u8) -> Result<()> {
+    let mut batch = WriteBatch::new();
+    let value: Vec<u8> = (0..1000u32)
+        .map(|n| (n * key + u32::from(seed)).to_le_bytes()[0])
+        .collect();
+    batch
+        .put(CfId::DEFAULT, &key.to_be_bytes(), &value)
+        .unwrap();
+    engine.write(batch.iter(), Durability::Immediate)
+}
+
+/// Puts until the disk takes no more; how many keys there are.
+fn until_full(engine: &Engine, from: u32) -> u32 {
+    for key in from..u32::MAX {
+        match put(engine, key, 1) {
+            Ok(()) => {}
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{error}");
+                assert!(error.to_string().contains("the disk of /db has"), "{error}");
+                return key;
+            }
+        }
+    }
+    unreachable!("the disk is small")
+}
+
+fn disk_room(engine: &Engine) -> StallUse {
+    engine.inner.stalls.get(StallCause::DiskRoom)
+}
+
+#[test]
+fn writers_hear_that_the_disk_is_full_before_it_is_and_all_else_goes_on() {
+    for background in [false, true] {
+        let (fs, engine) = on_disk(background);
+        let keys = until_full(&engine, 0);
+        assert!(u64::from(keys) * 1000 > DISK / 4, "{keys} keys");
+        assert!(disk_room(&engine).count > 0);
+        // Held back before, where there is somebody who works meanwhile.
+        assert_eq!(disk_room(&engine).nanos > 0, background);
+        let has = |key: u32| {
+            engine
+                .get(CfId::DEFAULT, &key.to_be_bytes(), |_| ())
+                .unwrap()
+        };
+        assert!((0..keys).all(|key| has(key).is_some()), "reads go on");
+        // So do flushes and compactions, within what is kept for them.
+        engine.flush().unwrap();
+        engine.drain().unwrap();
+        assert_eq!(fs.refusals(), 0);
+        // What they have freed is taken.
+        let keys = until_full(&engine, keys);
+        // And deletes, which make room in the end.
+        let mut batch = WriteBatch::new();
+        batch.delete(CfId::DEFAULT, &0u32.to_be_bytes()).unwrap();
+        let (from, to) = (10u32.to_be_bytes(), keys.to_be_bytes());
+        batch.delete_range(CfId::DEFAULT, &from, Some(&to)).unwrap();
+        engine.write(batch.iter(), Durability::Immediate).unwrap();
+        assert!(has(0).is_none() && has(1).is_some() && has(10).is_none());
+        let all = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
+        engine.compact(CfId::DEFAULT, all).unwrap();
+        engine.reclaim().unwrap();
+        assert!(
+            until_full(&engine, keys) > keys + keys / 2,
+            "there is room again"
+        );
+        assert_eq!(fs.refusals(), 0, "nothing ever met a full disk");
+        engine.close().unwrap();
+    }
+}
+
+#[test]
+fn room_that_somebody_else_makes_is_found_by_the_next_write() {
+    let (fs, engine) = on_disk(false);
+    let keys = until_full(&engine, 0);
+    put(&engine, keys, 1).unwrap_err();
+    fs.limit(2 * DISK);
+    put(&engine, keys, 1).unwrap();
+    assert_eq!(engine.inner.pressure.now.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn the_disk_alone_holds_writers_back_from_twice_its_reserve_on() {
+    let pressure = Pressure::new(PM);
+    let limits = Limits {
+        soft: 800,
+        hard: 900,
+    };
+    let set = |disk_bytes: u64, full: bool| {
+        let debt = Debt {
+            disk_bytes,
+            ..Debt::default()
+        };
+        pressure.set(&debt, Some(limits), full);
+        pressure.get()
+    };
+    assert_eq!(set(800, false), None);
+    let little = set(850, false).unwrap();
+    let much = set(890, true).unwrap();
+    assert!(much.nanos_per_byte > little.nanos_per_byte, "{much:?}");
+    assert_eq!(
+        (little.cause, much.cause),
+        (Cause::DiskRoom, Cause::DiskRoom)
+    );
+    let (_, cause) = pressure.owe(1 << 20, 0).unwrap();
+    assert_eq!(cause, StallCause::DiskRoom);
 }

@@ -29,7 +29,16 @@ impl SimFile {
         if end.is_none_or(|end| end > i64::MAX as u64) {
             return Err(no(io::ErrorKind::FileTooLarge, op, &self.path));
         }
-        Ok(self.fs.state())
+        let mut state = self.fs.state();
+        if let (Some(capacity), Some(end)) = (state.capacity, end) {
+            let more = end.saturating_sub(state.inodes[&self.file].live().len);
+            if more > 0 && state.used() + more > capacity {
+                state.refusals += 1;
+                let enospc = io::Error::from_raw_os_error(libc::ENOSPC);
+                return Err(Error::io(op, &self.path, enospc));
+            }
+        }
+        Ok(state)
     }
 
     fn write(&self, bytes: &[u8], offset: u64) -> Result<()> {
@@ -94,7 +103,7 @@ impl File for SimFile {
         Ok(())
     }
 
-    /// Space never runs out here (see [`crate::fault`]); the file is extended by zeros.
+    /// The file is extended by zeros.
     fn allocate(&self, offset: u64, len: u64) -> Result<()> {
         let end = offset.checked_add(len);
         let mut state = self.writable("reserve space for", end)?;

@@ -62,7 +62,7 @@ pub use image::{Choice, Pending, Undecided};
 use names::{Change, FileNo, Names};
 
 use crate::direct::{DeviceBytes, Transfers};
-use crate::{File, FsKind, LockGuard, OpenMode, Storage, sites};
+use crate::{DiskRoom, File, FsKind, LockGuard, OpenMode, Storage, sites};
 
 /// The simulated file system. Cloning shares it. See the module's documentation.
 #[derive(Clone)]
@@ -87,6 +87,10 @@ struct State {
     holds: BTreeMap<PathBuf, usize>,
     fail_sync: Option<FailedSync>,
     refuses_direct: bool,
+    /// Bytes that all files may have together.
+    capacity: Option<u64>,
+    /// How often that was too little.
+    refusals: u64,
 }
 
 /// `a//b/./c/` and `a/b/c` are one path.
@@ -113,6 +117,11 @@ impl State {
             return Err(no(io::ErrorKind::NotFound, op, &path));
         }
         Ok((dir.to_path_buf(), name.to_string()))
+    }
+
+    /// Bytes of all files.
+    fn used(&self) -> u64 {
+        self.inodes.values().map(|inode| inode.live().len).sum()
     }
 
     fn find(&self, path: &Path) -> Option<FileNo> {
@@ -184,6 +193,17 @@ impl SimFs {
     /// Names are never dropped from memory.
     pub fn fail_next_sync(&self, how: FailedSync) {
         self.state().fail_sync = Some(how);
+    }
+
+    /// All files together take no more than so many bytes from now on; then ENOSPC, and what did not fit is
+    /// not written at all. An image of a crash does as its original.
+    pub fn limit(&self, bytes: u64) {
+        self.state().capacity = Some(bytes);
+    }
+
+    /// How often there was no room.
+    pub fn refusals(&self) -> u64 {
+        self.state().refusals
     }
 
     /// Whether files that are opened from now on are refused [direct I/O](crate::direct). An image
@@ -461,6 +481,14 @@ impl Storage for SimFs {
             let op = "look up the file system of";
             Err(no(io::ErrorKind::NotFound, op, path))
         }
+    }
+
+    fn room(&self, _path: &Path) -> Result<Option<DiskRoom>> {
+        let state = self.state();
+        Ok(state.capacity.map(|total| DiskRoom {
+            free: total.saturating_sub(state.used()),
+            total,
+        }))
     }
 }
 
