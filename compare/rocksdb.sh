@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs RocksDB's own db_bench and ours in turn, the same keys' and values' sizes, the same memory.
 #
-#   compare/rocksdb.sh [--dir DIR] [--file-dir DIR] [--rounds N] [--num N] [WHAT…]
+#   compare/rocksdb.sh [--dir DIR] [--file-dir DIR] [--rounds N] [--num N] [--preset NAME] [WHAT…]
 #
 # WHAT: fill100 fill100x2 fill1k fill1kx2 overwrite ycsb-a file (default: these) ssd. Needs db_bench (Debian:
 # rocksdb-tools) and a release build (cargo build --release). DIR is where both put everything for all but
@@ -12,18 +12,20 @@
 # `ssd`: data five times the persistent memory (1 GiB for 5,000,000 values of 1 KiB; less with --num in
 # proportion). Tables lie in --file-dir, RocksDB's log and our region in DIR; both with direct I/O and a cache
 # of a tenth of the data. Each loads every key once in random order, durably, one by one, until no background
-# work is left; then point reads (1 and 16 threads) and scans of 50 entries, all of keys that are there.
+# work is left; then point reads (1 and 16 threads) and scans of 50 entries, all of keys that are there. With
+# --preset leveled our side, too, has no persistent memory and a log in DIR.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-dir=/dev/shm file_dir=. rounds=3 num=2000000 num_given='' what=()
+dir=/dev/shm file_dir=. rounds=3 num=2000000 num_given='' preset=thermocline what=()
 while [ $# -gt 0 ]; do
   case "$1" in
     --dir) dir=$2; shift 2 ;;
     --file-dir) file_dir=$2; shift 2 ;;
     --rounds) rounds=$2; shift 2 ;;
     --num) num=$2 num_given=1; shift 2 ;;
-    -h|--help) sed -n '2,17s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    --preset) preset=$2; shift 2 ;;
+    -h|--help) sed -n '2,18s/^# \{0,1\}//p' "$0"; exit 0 ;;
     -*) echo "compare/rocksdb.sh: there is no option '$1'; see --help" >&2; exit 2 ;;
     *) what+=("$1"); shift ;;
   esac
@@ -70,7 +72,9 @@ pair() { # NAME OURS-COMMAND… -- ROCKS-COMMAND…
 ssd_ours() { # NUM
   local n=$1 bytes=$(($1 * 1024)) at region out reads; at=$(mktemp -d "$file_dir/ours.XXXXXX")
   region=$(mktemp -d "$dir/ours.XXXXXX")
-  run() { "$ours" bench "$@" --db "$at/db" --num "$n" --value-size 1024 --pm-path "$region" --pm $((bytes / 5)) \
+  local places=(--pm-path "$region" --pm $((bytes / 5)))
+  [ "$preset" != leveled ] || places=(--wal-path "$region")
+  run() { "$ours" bench "$@" --db "$at/db" --num "$n" --value-size 1024 --preset "$preset" "${places[@]}" \
     --dram $((bytes / 10)) --json --quiet; }
   field() { sed -n "s/.*\"$1\": *\([0-9.]*\).*/\1/p" | head -1; }
   out=$(run fillrandom --drain)

@@ -16,6 +16,7 @@ pub mod limits;
 mod line;
 pub mod options;
 pub mod planted;
+mod preset;
 pub mod seqno;
 pub mod size;
 pub mod step;

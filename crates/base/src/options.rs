@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, Result};
 use crate::size::{format_size, parse_size};
 
+pub use crate::preset::Preset;
+
 /// How an option's value reads and prints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
@@ -347,6 +349,9 @@ option_group! {
         pm_percent: Count = 50, 1 => 95;
         /// Share of `dram`, in percent, that indexes may take while there are sealed generations.
         dram_percent: Count = 60, 1 => 90;
+        /// Sealed generations from which on they are flushed, whatever they take; 0: only what they take
+        /// counts. FlatLSM's `flush_immutable_num`, which is 4 there (§4.3).
+        generations: Count = 0, 0 => 10_000;
     }
 }
 
@@ -369,60 +374,6 @@ option_group! {
     MetricsOptions, "metrics" {
         /// One operation in so many is timed, chosen at random; 1 times all, 0 none.
         latency_every: Count = 32, 0 => 1 << 32;
-    }
-}
-
-/// The named sets of options (design §13).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub enum Preset {
-    /// The engine as it is meant to be.
-    #[default]
-    Thermocline,
-    /// The classic baseline: memtables in DRAM, a write-ahead log, overlapping tables in level 0 and
-    /// leveled compaction below. Honest and well tuned, since everything is compared with it. It has no
-    /// persistent memory: `pm` says nothing here, and `pm_path`, `region` and `emulate` are refused.
-    ///
-    /// Memtables take at most a quarter of `dram` and are sealed at a quarter of that, 64 MiB at most;
-    /// durable writes gather behind one sync (`commit.buckets` 1), buffered ones until there is 1 MiB
-    /// of them. Tables are as in any store: filters, blocks of the same size, the same compression.
-    Leveled,
-}
-
-impl Preset {
-    /// The preset with this name.
-    ///
-    /// # Errors
-    /// [`Error::Unsupported`] for a preset whose parts are not built yet,
-    /// [`Error::InvalidArgument`] for any other name.
-    pub fn parse(name: &str) -> Result<Preset> {
-        let missing = match name {
-            "thermocline" => return Ok(Preset::Thermocline),
-            "leveled" => return Ok(Preset::Leveled),
-            "pm-blade" => "PM tables",
-            "flat-lsm" => "the SSD levels",
-            "global-index" => "the way of committing of its paper",
-            "d-compaction" => "delayed compaction",
-            "trident" => "learned index blocks",
-            _ => {
-                return Err(Error::InvalidArgument(format!(
-                    "there is no preset '{name}'; the presets are thermocline, pm-blade, flat-lsm, \
-                     global-index, d-compaction, trident and leveled"
-                )));
-            }
-        };
-        Err(Error::Unsupported(format!(
-            "preset '{name}' needs {missing}, which this version does not have; the presets \
-             'thermocline' and 'leveled' work"
-        )))
-    }
-
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Preset::Thermocline => "thermocline",
-            Preset::Leveled => "leveled",
-        }
     }
 }
 
@@ -609,7 +560,7 @@ impl Options {
             "wal_path" => self.wal_path = Some(value.into()),
             "region" => self.region = RegionDemand::parse(value)?,
             "emulate" => self.emulate = Emulation::parse(value)?,
-            "preset" => self.preset = Preset::parse(value)?,
+            "preset" => self.choose(Preset::parse(value)?),
             _ => {
                 let row = Self::rows().find(|row| row.name == name).ok_or_else(|| {
                     Error::InvalidArgument(format!(
@@ -696,6 +647,30 @@ impl Options {
         all
     }
 
+    /// The options of a preset, over the defaults.
+    ///
+    /// ```
+    /// use thermocline_base::options::{Options, Preset};
+    /// let options = Options::preset(Preset::GlobalIndex);
+    /// assert_eq!(options.level0.merge_percent, 0);
+    /// ```
+    pub fn preset(preset: Preset) -> Options {
+        let mut options = Options::default();
+        options.choose(preset);
+        options
+    }
+
+    /// Takes a preset, and with it the options in which it differs from others; what is set after that
+    /// overrides them.
+    fn choose(&mut self, preset: Preset) {
+        self.preset = preset;
+        for (name, value) in preset.values() {
+            if let Some(field) = self.field_mut(name) {
+                *field = value;
+            }
+        }
+    }
+
     /// With what the preset leaves no choice about: preset `leveled` has its level 0 on the SSD.
     pub fn settled(mut self) -> Options {
         if self.in_dram() {
@@ -759,7 +734,7 @@ impl Options {
     /// Whether records are kept in DRAM, and made durable by a log.
     pub fn in_dram(&self) -> bool {
         match self.preset {
-            Preset::Thermocline => false,
+            Preset::Thermocline | Preset::GlobalIndex => false,
             Preset::Leveled => true,
         }
     }
@@ -854,6 +829,22 @@ mod tests {
     }
 
     #[test]
+    fn a_preset_sets_its_options_and_others_override_them() {
+        let mut options = Options::preset(Preset::GlobalIndex);
+        assert_eq!(options.level0.merge_percent, 0);
+        options.set("level0.merge_percent", "50").unwrap();
+        let mut again = Options::default();
+        for (name, value) in options.effective() {
+            again.set(name, &value).unwrap();
+        }
+        assert_eq!(options, again);
+        options.set("preset", "thermocline").unwrap();
+        assert_eq!(options, Options::default());
+        options.set("preset", "leveled").unwrap();
+        assert_eq!(options, Options::preset(Preset::Leveled).settled());
+    }
+
+    #[test]
     fn what_holds_once_is_not_printed() {
         let once = Options {
             emulate: Emulation::Optane,
@@ -876,7 +867,7 @@ mod tests {
             ("level0.shape", "pyramid", "immutables, global-index or ssd"),
             ("compaction.compression", "brotli", "none, lz4 or zstd"),
             ("compaction.compression", "3", "none, lz4 or zstd"),
-            ("preset", "flat-lsm", "SSD levels"),
+            ("preset", "flat-lsm", "separated values"),
             ("preset", "rocks", "there is no preset"),
             ("region", "optane", "dax"),
             ("pm_path", "", "empty"),

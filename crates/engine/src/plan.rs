@@ -22,13 +22,17 @@ pub struct Plan {
     pub delay: Option<Delay>,
 }
 
-/// When sealed generations are flushed: as soon as one of the three numbers has come to its limit.
+/// When sealed generations are flushed: as soon as one of the numbers has come to its limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FlushPlan {
     /// Whether the store flushes by itself.
     pub automatic: bool,
     /// Whether a flush is due now.
     pub due: bool,
+    /// Sealed generations that wait.
+    pub sealed: usize,
+    /// The same from which on they are flushed; 0: their number does not count.
+    pub sealed_due: usize,
     /// Persistent memory of sealed generations, in bytes.
     pub sealed_bytes: u64,
     /// The same from which on they are flushed.

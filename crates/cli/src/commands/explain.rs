@@ -171,9 +171,16 @@ fn flush_text(f: &FlushPlan) -> String {
         (_, true) => "due now",
         (_, false) => "not due",
     };
+    let generations = match f.sealed_due {
+        0 => String::new(),
+        due => format!(
+            "{} sealed (due from {due} on), ",
+            count(f.sealed as u64, "generation")
+        ),
+    };
     format!(
-        "flush: {when}; {} of persistent memory sealed (due from {} on), {} of DRAM taken (from {} \
-         on), {} left (from {} down)",
+        "flush: {when}; {generations}{} of persistent memory sealed (due from {} on), {} of DRAM taken \
+         (from {} on), {} left (from {} down)",
         format_size(f.sealed_bytes),
         format_size(f.sealed_bytes_due),
         format_size(f.dram_bytes),
@@ -236,6 +243,8 @@ fn as_json(plan: &Plan, names: &[String]) -> Value {
         "flush": {
             "automatic": f.automatic,
             "due": f.due,
+            "sealed": f.sealed,
+            "sealed_due": f.sealed_due,
             "sealed_bytes": f.sealed_bytes,
             "sealed_bytes_due": f.sealed_bytes_due,
             "dram_bytes": f.dram_bytes,

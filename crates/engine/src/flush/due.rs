@@ -14,6 +14,7 @@
 
 use thermocline_base::Result;
 use thermocline_base::options::Shape;
+use thermocline_base::size::index;
 
 use crate::plan::FlushPlan;
 use crate::runtime::Job;
@@ -93,6 +94,8 @@ impl Inner {
         let mut plan = FlushPlan {
             automatic: flush.automatic != 0,
             due: false,
+            sealed: generations,
+            sealed_due: index(flush.generations),
             sealed_bytes: bytes,
             sealed_bytes_due: match self.options.level0.shape() {
                 Shape::Ssd => 1,
@@ -105,6 +108,7 @@ impl Inner {
         };
         plan.due = generations > 0
             && (bytes >= plan.sealed_bytes_due
+                || (plan.sealed_due > 0 && generations >= plan.sealed_due)
                 || plan.generations_free <= plan.generations_free_due
                 || self.is_dram_short());
         plan

@@ -311,6 +311,25 @@ fn tables_of_a_dropped_family_go_and_a_missing_file_is_corruption() {
     assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
 }
 
+#[test]
+fn so_many_generations_are_flushed_together() {
+    let machine = Machine::new(PM);
+    let mut options = options();
+    options.set("level0.shape", "immutables").unwrap();
+    options.flush.pm_percent = 95;
+    options.flush.generations = 3;
+    let engine = Engine::open(machine.world(), Path::new("/db"), options).unwrap();
+    for round in 1..=6u8 {
+        put(&engine, CfId::DEFAULT, &[round], b"value");
+        engine.inner.seal_active().unwrap();
+        // The flush that this makes due comes with the next write.
+        put(&engine, CfId::DEFAULT, &[round, 1], b"value");
+        let (sealed, _) = engine.inner.sealed_bytes();
+        assert_eq!(sealed, usize::from(round % 3), "{round}");
+        assert_eq!(tables(&engine), usize::from(round / 3));
+    }
+}
+
 /// With shape `ssd` nothing that is sealed stays in persistent memory; elsewhere it does, while there is room.
 #[test]
 fn what_is_sealed_is_flushed_at_once_with_shape_ssd() {

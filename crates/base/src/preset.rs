@@ -1,0 +1,77 @@
+//! Named sets of options.
+
+use crate::{Error, Result};
+
+/// The named sets of options (design §13). [`Options::preset`](crate::options::Options::preset) has their
+/// values; single options override them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Preset {
+    /// The engine as it is meant to be.
+    #[default]
+    Thermocline,
+    /// The Global Index of LogFree (§3.3): level 0 is one index over all sealed generations, into which each
+    /// is merged as soon as it is sealed. Its way of committing, a chain for each subtable, is not part of
+    /// it: groups are one item here (`memtable`).
+    GlobalIndex,
+    /// The classic baseline: memtables in DRAM, a write-ahead log, overlapping tables in level 0 and
+    /// leveled compaction below. Honest and well tuned, since everything is compared with it. It has no
+    /// persistent memory: `pm` says nothing here, and `pm_path`, `region` and `emulate` are refused.
+    ///
+    /// Memtables take at most a quarter of `dram` and are sealed at a quarter of that, 64 MiB at most;
+    /// durable writes gather behind one sync (`commit.buckets` 1), buffered ones until there is 1 MiB
+    /// of them. Tables are as in any store: filters, blocks of the same size, the same compression.
+    Leveled,
+}
+
+impl Preset {
+    /// The preset with this name.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for a preset whose parts are not built yet,
+    /// [`Error::InvalidArgument`] for any other name.
+    pub fn parse(name: &str) -> Result<Preset> {
+        let missing = match name {
+            "thermocline" => return Ok(Preset::Thermocline),
+            "global-index" => return Ok(Preset::GlobalIndex),
+            "leveled" => return Ok(Preset::Leveled),
+            "pm-blade" => "PM tables",
+            "flat-lsm" => "compaction with separated values",
+            "d-compaction" => "delayed compaction",
+            "trident" => "learned index blocks",
+            _ => {
+                return Err(Error::InvalidArgument(format!(
+                    "there is no preset '{name}'; the presets are thermocline, pm-blade, flat-lsm, \
+                     global-index, d-compaction, trident and leveled"
+                )));
+            }
+        };
+        Err(Error::Unsupported(format!(
+            "preset '{name}' needs {missing}, which this version does not have; the presets \
+             'thermocline', 'global-index' and 'leveled' work"
+        )))
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Preset::Thermocline => "thermocline",
+            Preset::GlobalIndex => "global-index",
+            Preset::Leveled => "leveled",
+        }
+    }
+
+    /// The options in which presets differ, with their values in this one.
+    pub(crate) fn values(self) -> [(&'static str, u64); 2] {
+        // Shapes are numbered in their order in `options::Shape`.
+        let (shape, merge_percent) = match self {
+            Preset::Thermocline => (1, 100),
+            Preset::GlobalIndex => (1, 0),
+            Preset::Leveled => (2, 100),
+        };
+        [
+            ("level0.shape", shape),
+            ("level0.merge_percent", merge_percent),
+        ]
+    }
+}
