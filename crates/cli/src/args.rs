@@ -508,8 +508,9 @@ Examples:
   thermocline tour --pm-path /dev/shm       persistent memory in a folder of your choice
 
 The tour opens a new store, loads 144,563 cities, reads and scans them, kills a writing process
-three times and counts what survived, verifies every checksum, and cleans up. It exits 1 if
-anything is not as it should be.")]
+three times and counts what survived, and verifies every checksum. A second store, with 4 MiB of
+persistent memory, takes more data than that and shows what lies in DRAM, persistent memory and on
+the SSD. Then it cleans up. It exits 1 if anything is not as it should be.")]
 pub(crate) struct TourArgs {
     /// Leave the database where it is
     #[arg(long)]

@@ -205,6 +205,8 @@ pub struct LatencyMetrics {
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct StallMetrics {
     /// `growth`: the region grew. `generation`: the manifest had to name the next memtable generation.
+    /// `flush`: there was no room before something was flushed. The others hold writers back a little, the
+    /// more the fuller something is: `pm_fill`, `level0_tables`, `pending_bytes`, `disk_room`.
     pub cause: &'static str,
     /// Writes that were delayed.
     pub count: u64,

@@ -54,6 +54,7 @@ pub(crate) mod tests;
 mod told;
 pub(crate) mod tombstones;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use thermocline_base::{CfId, FileId, Result, SeqNo};
@@ -320,6 +321,7 @@ impl Inner {
         }
         // Several may be here at the same time: what somebody else has removed is gone, too.
         let obsolete = lock(&self.versions).obsolete();
+        let mut gone = BTreeSet::new();
         for (file, kind) in obsolete {
             let path = match kind {
                 FileKind::Table => self.table_files.path(file),
@@ -328,8 +330,10 @@ impl Inner {
             let storage = &self.table_files.storage;
             if storage.remove(&path).is_ok() || matches!(storage.exists(&path), Ok(false)) {
                 lock(&self.versions).unlinked(file);
+                gone.insert(file);
             }
         }
+        self.table_files.forget(&gone);
     }
 }
 

@@ -91,7 +91,7 @@ impl Tables {
         &self,
         table: &TableRef,
         level: Level,
-        way: Direction,
+        way: (Direction, bool),
     ) -> Result<(TablePart, TableBlocks)> {
         let (part, open) = self.open(table)?;
         let blocks = TableBlocks::new(open, self.files.clone(), level, way);

@@ -164,6 +164,10 @@ impl BatchReader {
                 break;
             };
             self.give_back(ring);
+            if done.iter().all(|(_, got)| got.is_err()) {
+                // It does not know how to read, or nothing can be read: then each says so itself.
+                self.refused.store(true, Ordering::Relaxed);
+            }
             for (buf, got) in done {
                 let n = answers.len();
                 let (start, before) = places[n];
@@ -192,9 +196,16 @@ impl BatchReader {
         if rings.made == RINGS_MAX {
             return None;
         }
-        let Ok(ring) = Ring::new() else {
-            self.refused.store(true, Ordering::Relaxed);
-            return None;
+        let ring = match Ring::new() {
+            Ok(ring) => ring,
+            Err(error) => {
+                use std::io::ErrorKind::{InvalidInput, PermissionDenied, Unsupported};
+                // Otherwise it is out of something, and may be so no more next time.
+                if matches!(error.kind(), InvalidInput | PermissionDenied | Unsupported) {
+                    self.refused.store(true, Ordering::Relaxed);
+                }
+                return None;
+            }
         };
         rings.made += 1;
         Some(ring)

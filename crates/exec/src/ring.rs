@@ -77,6 +77,7 @@ impl Ring {
                     if errors == ERRORS_MAX {
                         return Err(error);
                     }
+                    std::thread::yield_now();
                 }
                 _ => {}
             }
@@ -84,7 +85,7 @@ impl Ring {
                 let n = usize::try_from(done.user_data()).unwrap_or(usize::MAX);
                 if let Some(answer @ None) = answers.get_mut(n) {
                     *answer = Some(done.result());
-                    missing -= 1;
+                    (missing, errors) = (missing - 1, 0);
                 }
             }
         }

@@ -2,8 +2,8 @@
 //!
 //! # Invariants
 //! 1. *A block is found only where it was read.* Its key is the store, the file and the offset. Ids of
-//!    files are never used again in a database, so what a deleted file leaves behind is never found and
-//!    ages out. Stores are told apart by a number that the cache gives them, not by the database's id: a
+//!    files are never used again in a database, so what a deleted file leaves behind is never found; whoever
+//!    deletes it says so ([`StoreCache::forget_files`]), or it would take room for long. Stores are told apart by a number that the cache gives them, not by the database's id: a
 //!    copied folder has the same one.
 //! 2. *Nothing that does not verify is kept*: [`Table::decode`] comes first. An error goes to whoever
 //!    met it, and whoever waited for the same block reads for himself.
@@ -16,13 +16,15 @@
 //!    is room.
 //!
 //! 5. *Indexes stay.* An index block leads to hundreds of data blocks, and every read of a large table needs
-//!    one. As long as they take at most half of what the cache may have just now, only data blocks go;
-//!    beyond that all are alike.
+//!    one. So they go after data blocks, as long as all of them take at most a quarter of what the cache may
+//!    have just now, and each is small beside a part of it. Beyond that all are alike; and where nothing else is left they go as well, since 3 and 4 come first.
 //!
 //! Threads that miss the same block at once read it once. Blocks that are used once, as by a long scan,
-//! do not push out what is used often (S3-FIFO, in the library). A cache of 0 bytes is not asked at all.
+//! do not push out what is used often (S3-FIFO, in the library). A cache of 0 bytes keeps nothing. Its locks are the
+//! library's: a scheduler of threads that tests bring does not see them.
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use quick_cache::sync::Cache;
@@ -43,6 +45,10 @@ const ENTRY_BYTES: u64 = 96;
 
 /// Bytes of a block, for the first guess at how many there will be.
 const TYPICAL_BYTES: u64 = 4 << 10;
+
+/// The part of the cache that index blocks may keep, and the part of a shard that one of them may be.
+const INDEX_PARTS: u64 = 4;
+const SMALL_PARTS: u64 = 8;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Key {
@@ -73,6 +79,8 @@ struct Kept {
     indexes: AtomicU64,
     /// Bytes that all blocks may take just now.
     capacity: AtomicU64,
+    /// Into how many parts, by keys, the cache is cut.
+    shards: AtomicU64,
 }
 
 impl IndexBytes {
@@ -98,8 +106,13 @@ impl Lifecycle<Key, Arc<Entry>> for Stays {
     type RequestState = Vec<Arc<Entry>>;
 
     fn is_pinned(&self, _: &Key, entry: &Arc<Entry>) -> bool {
+        let Some(index) = &entry.index else {
+            return false;
+        };
         let of = |n: &AtomicU64| n.load(Ordering::Relaxed);
-        entry.index.is_some() && of(&self.0.indexes) <= of(&self.0.capacity) / 2
+        let capacity = of(&self.0.capacity);
+        index.bytes <= capacity / of(&self.0.shards) / SMALL_PARTS
+            && of(&self.0.indexes) <= capacity / INDEX_PARTS
     }
 
     fn on_evict(&self, gone: &mut Vec<Arc<Entry>>, _: Key, entry: Arc<Entry>) {
@@ -173,10 +186,14 @@ impl BlockCache {
         let kept = Arc::new(Kept {
             indexes: AtomicU64::new(0),
             capacity: AtomicU64::new(bytes_max),
+            shards: AtomicU64::new(1),
         });
         let (hash, stays) = (DefaultHashBuilder::default(), Stays(kept.clone()));
+        let blocks = Cache::with(blocks, bytes_max, Weight, hash, stays);
+        let shards = blocks.num_shards().max(1) as u64;
+        kept.shards.store(shards, Ordering::Relaxed);
         Arc::new(BlockCache {
-            blocks: Cache::with(blocks, bytes_max, Weight, hash, stays),
+            blocks,
             kept,
             bytes_max,
             resizing: Mutex::default(),
@@ -216,7 +233,14 @@ impl BlockCache {
     /// Lets as many blocks go as take `bytes`, those that are used least.
     fn shrink(&self, bytes: u64) {
         let _one = lock(&self.resizing);
-        self.set_capacity(self.blocks.weight().saturating_sub(bytes));
+        let goal = self.blocks.weight().saturating_sub(bytes);
+        self.set_capacity(goal);
+        if self.blocks.weight() > goal {
+            // What stays does not lie evenly in the cache's parts: for a moment nothing does.
+            self.kept.capacity.store(0, Ordering::Relaxed);
+            self.blocks.set_capacity(goal);
+            self.kept.capacity.store(goal, Ordering::Relaxed);
+        }
     }
 
     fn set_capacity(&self, bytes: u64) {
@@ -288,13 +312,20 @@ impl StoreCache {
             return self.cache.shrink(bytes);
         }
         let gone = Cell::new(0);
-        self.cache.blocks.retain(|key, entry| {
-            let goes = key.store == self.store && gone.get() < bytes;
-            if goes {
-                gone.set(gone.get() + weight(&entry.block));
+        // Data blocks first (5).
+        for indexes in [false, true] {
+            if gone.get() >= bytes {
+                return;
             }
-            !goes
-        });
+            self.cache.blocks.retain(|key, entry| {
+                let of_those = entry.index.is_some() == indexes;
+                let goes = of_those && key.store == self.store && gone.get() < bytes;
+                if goes {
+                    gone.set(gone.get() + weight(&entry.block));
+                }
+                !goes
+            });
+        }
     }
 
     /// The block as it is kept, charged for; `None` if there is no room.
@@ -377,6 +408,12 @@ impl StoreCache {
             Err(NotKept::Block(block)) => Ok((block, was_read)),
             Err(NotKept::Failed(error)) => Err(error),
         }
+    }
+
+    /// Forgets all blocks of files that are not there any more. It goes over all of the cache once.
+    pub fn forget_files(&self, files: &BTreeSet<FileId>) {
+        let cache = &self.cache.blocks;
+        cache.retain(|key, _| key.store != self.store || !files.contains(&key.file));
     }
 
     /// Forgets all blocks of this store. Whoever still reads brings them in again.

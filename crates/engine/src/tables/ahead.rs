@@ -73,6 +73,9 @@ pub(crate) struct TableBlocks {
     open: Arc<OpenTable>,
     files: Arc<TableFiles>,
     level: Level,
+    /// Whether the cursor is placed here, and does not come from the table before: a scan of many tables
+    /// says once how far it went.
+    placed: bool,
     ahead: Mutex<Ahead>,
 }
 
@@ -123,12 +126,13 @@ impl FirstPiece {
 }
 
 impl TableBlocks {
-    /// Of a table of `level`, for a cursor that will be placed somewhere and go on this way.
+    /// Of a table of `level`, for a cursor that will go this way: from a place in it where it is `placed`, or
+    /// from the table before.
     pub fn new(
         open: Arc<OpenTable>,
         files: Arc<TableFiles>,
         level: Level,
-        way: Direction,
+        (way, placed): (Direction, bool),
     ) -> TableBlocks {
         let expected = files.habit().expected(level).min(files.ahead_bytes());
         let ahead = Ahead {
@@ -145,6 +149,7 @@ impl TableBlocks {
             open,
             files,
             level,
+            placed,
             ahead: Mutex::new(ahead),
         }
     }
@@ -251,6 +256,9 @@ impl TableBlocks {
 
     /// Charges for a piece.
     fn room(&self, ahead: &mut Ahead, bytes: u64) -> Option<()> {
+        // In whole units, and it may lie across them. The one before goes first.
+        ahead.piece = None;
+        let bytes = bytes.next_multiple_of(DIRECT_UNIT as u64) + DIRECT_UNIT as u64;
         if ahead.charge.as_ref().is_none_or(|c| c.bytes() < bytes) {
             ahead.forget();
             ahead.charge = Some(self.files.account().charge(bytes)?);
@@ -262,7 +270,7 @@ impl TableBlocks {
 impl Drop for TableBlocks {
     fn drop(&mut self) {
         let gone = lock(&self.ahead).gone;
-        if gone > 0 {
+        if gone > 0 && self.placed {
             let bytes = gone.min(self.files.ahead_bytes());
             self.files.habit().note(self.level, bytes);
         }

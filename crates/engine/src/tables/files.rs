@@ -9,6 +9,7 @@
 //! What is in it, and what open tables take ([`super::open`]), is charged to the store's account, and
 //! so to the runtime's budget; both give way to indexes ([`Evict`]).
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{OnceLock, Weak};
 
@@ -190,6 +191,13 @@ impl TableFiles {
             });
             made.store_of(&self.account)
         })
+    }
+
+    /// These files are not there any more.
+    pub fn forget(&self, files: &BTreeSet<FileId>) {
+        if let Some(cache) = self.cache.get().filter(|_| !files.is_empty()) {
+            cache.forget_files(files);
+        }
     }
 
     pub fn open_tables(&self) -> &OpenTables {

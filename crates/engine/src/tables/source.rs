@@ -207,7 +207,7 @@ impl TableSource {
                 .partition_point(|t| t.range.smallest() <= key)
                 .wrapping_sub(1),
         };
-        self.enter(first, direction)?;
+        self.enter(first, direction, true)?;
         Ok(())
     }
 
@@ -224,13 +224,15 @@ impl TableSource {
         self.settle(direction, seqno)
     }
 
-    /// Opens table `at` of the run, if there is one.
-    fn enter(&mut self, at: usize, direction: Direction) -> Result<bool> {
+    /// Opens table `at` of the run, if there is one: to be `placed` in it, or to go on.
+    fn enter(&mut self, at: usize, direction: Direction, placed: bool) -> Result<bool> {
         self.cursor = None;
         let Some(table) = self.run.get(at) else {
             return Ok(false);
         };
-        let (part, source) = self.tables.open_to_scan(table, self.run.level, direction)?;
+        let (part, source) =
+            self.tables
+                .open_to_scan(table, self.run.level, (direction, placed))?;
         if part.table().range_tombstones().len() > 0 {
             self.covers.push_back((at, part.clone()));
         }
@@ -275,7 +277,7 @@ impl TableSource {
                     Direction::Forward => (self.at + 1, Move::First),
                     Direction::Reverse => (self.at.wrapping_sub(1), Move::Last),
                 };
-                if !self.enter(next, direction)? {
+                if !self.enter(next, direction, false)? {
                     return Ok(());
                 }
                 self.go(to)?;

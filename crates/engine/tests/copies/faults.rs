@@ -20,6 +20,7 @@ const FAULTS: &[(Fault, Option<Op>)] = &[
     (Fault::SyncKept, None),
     (Fault::SyncDropped, None),
     (Fault::ShortWrite(7), None),
+    (Fault::ShortRead(5), Some(Op::Read)),
 ];
 
 /// A store with something in tables and something in persistent memory.

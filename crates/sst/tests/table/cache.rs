@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use thermocline_base::budget::{Account, Budget, Spare};
-use thermocline_base::{ErrorKind, SeqNo};
+use thermocline_base::{ErrorKind, FileId, SeqNo};
 use thermocline_env::fault::{Fault, FaultStorage, Plan, Repeat};
 use thermocline_env::{File, OpenMode, Storage};
 use thermocline_sst::{
@@ -112,44 +112,81 @@ fn the_budget_is_kept_whatever_is_read() {
     }
 }
 
-#[test]
-fn index_blocks_stay_as_long_as_they_take_less_than_half() {
-    // A table with many of them.
-    const MORE: u64 = 5 * KEYS;
+/// Keys of a table with many small index blocks.
+const MORE: u64 = 5 * KEYS;
+
+/// How many calls it takes to read all of them from anywhere, twice, the second time.
+fn calls_of(disk: &FaultStorage, reader: &Reader, bytes_max: u64) -> u64 {
+    let cache = reader.source.cache().cache().clone();
+    let all = || {
+        let before = disk.calls();
+        for n in 0..MORE {
+            // Those that follow each other are far from each other.
+            assert_eq!(reader.byte(n * 997 % MORE).unwrap(), 1);
+            assert!(cache.bytes() <= bytes_max);
+        }
+        disk.calls() - before
+    };
+    all();
+    all()
+}
+
+fn write_more(disk: &FaultStorage, file: u64) -> Arc<dyn File> {
+    let entries = (0..MORE).map(|n| Entry::put(&key(n), n + 1, &[1; 200]));
+    let contents = Contents::of(entries.collect());
     let options = WriteOptions {
         index_block_bytes: 128,
         ..WriteOptions::default()
     };
-    let calls = |bytes_max: u64| {
-        let faulty = FaultStorage::over_sim(fresh());
-        let entries = (0..MORE).map(|n| Entry::put(&key(n), n + 1, &[1; 200]));
-        let contents = Contents::of(entries.collect());
-        contents.write(&faulty, 7, options).unwrap();
-        let file = faulty.open(&path(7), OpenMode::Read).unwrap();
-        let cache = BlockCache::new(bytes_max);
-        let store = cache.store();
-        let reader = Reader::new(&store, file, 7);
-        let all = || {
-            let before = faulty.calls();
-            for n in 0..MORE {
-                // Those that follow each other are far from each other.
-                assert_eq!(reader.byte(n * 997 % MORE).unwrap(), 1);
-                assert!(cache.bytes() <= bytes_max);
-            }
-            faulty.calls() - before
-        };
-        all();
-        let calls = all();
+    contents.write(disk, file, options).unwrap();
+    disk.open(&path(file), OpenMode::Read).unwrap()
+}
+
+#[test]
+fn index_blocks_stay_until_their_file_goes() {
+    for (bytes_max, calls_max) in [(40_000, MORE * 11 / 10), (300, u64::MAX)] {
+        let disk = FaultStorage::over_sim(fresh());
+        let store = BlockCache::new(bytes_max).store();
+        // Of a table that is deleted none is kept.
+        let mut calls = Vec::new();
+        for file in [7, 8, 9] {
+            let reader = Reader::new(&store, write_more(&disk, file), file);
+            calls.push(calls_of(&disk, &reader, bytes_max));
+            store.forget_files(&[FileId(file)].into());
+        }
+        // Not one data block in fifty fits: a read of a value is one call, of its data block. Without
+        // preference 10,000 reads are 16,200 calls.
+        assert!(calls.iter().all(|calls| *calls < calls_max), "{calls:?}");
         store.evict(u64::MAX);
-        assert_eq!(cache.bytes(), 0, "all give way to others");
-        calls
-    };
-    // Not one data block in a hundred fits: a read of a value is one call, of its data block, and some for
-    // index blocks that do not fit in half. Without preference there are 18,100 calls.
-    let few = calls(20_000);
-    assert!(few < MORE * 5 / 4, "{few}");
-    // Nothing fits at all.
-    calls(300);
+        assert_eq!(store.cache().bytes(), 0, "all give way to others");
+    }
+}
+
+#[test]
+fn large_index_blocks_are_not_kept_beyond_the_budget() {
+    let disk = fresh();
+    // No two data blocks can be told apart by less than 20,000 bytes.
+    let key = |n: u64| [vec![b'k'; 20_000], key(n)].concat();
+    let entries = (0..600).map(|n| Entry::put(&key(n), n + 1, &[1; 10]));
+    let contents = Contents::of(entries.collect());
+    contents.write(&disk, 7, WriteOptions::default()).unwrap();
+    let file = disk.open(&path(7), OpenMode::Read).unwrap();
+    for bytes_max in [1 << 20, 4 << 20, 16 << 20] {
+        let store = BlockCache::new(bytes_max).store();
+        let reader = Reader::new(&store, file.clone(), 7);
+        for n in 0..600 {
+            let found = get(&reader.part, &key(n), SeqNo(1 << 40), &reader.source).unwrap();
+            assert!(found.is_some());
+            let bytes = store.cache().bytes();
+            assert!(bytes <= bytes_max, "{bytes} of {bytes_max}");
+        }
+        while store.cache().bytes() > 0 {
+            let before = store.cache().bytes();
+            store.evict(100_000);
+            let after = store.cache().bytes();
+            assert!(after <= before.saturating_sub(100_000), "{before} {after}");
+        }
+    }
 }
 
 #[test]
