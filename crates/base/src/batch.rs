@@ -34,7 +34,7 @@ pub struct BatchEntry<'a> {
     /// The user key; of a range delete the first key.
     pub key: &'a [u8],
     /// The value; empty for a delete; of a range delete the first key behind, or empty if there is no
-    /// end.
+    /// end; of a [`Kind::PutBlob`] where the value lies.
     pub value: &'a [u8],
 }
 
@@ -57,8 +57,7 @@ impl WriteBatch {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if the key or value is longer than the limit, or the batch would
-    /// exceed [`limits::BATCH_BYTES_MAX`]; [`Error::Unsupported`] for a value over
-    /// [`limits::VALUE_INLINE_MAX`]. The batch is unchanged then.
+    /// exceed [`limits::BATCH_BYTES_MAX`]. The batch is unchanged then.
     pub fn put(&mut self, cf: CfId, key: &[u8], value: &[u8]) -> Result<()> {
         check_key(key)?;
         check_value(value)?;
@@ -197,24 +196,15 @@ pub fn checked_range<'a>(start: &[u8], end: Option<&'a [u8]>) -> Result<Option<&
     Ok((start < end).then_some(end))
 }
 
-/// Checks a value against its limits.
+/// Checks a value against its limit.
 ///
 /// # Errors
-/// [`Error::InvalidArgument`] past [`limits::VALUE_LEN_MAX`], [`Error::Unsupported`] past
-/// [`limits::VALUE_INLINE_MAX`] until blob files exist.
+/// [`Error::InvalidArgument`] past [`limits::VALUE_LEN_MAX`].
 pub fn check_value(value: &[u8]) -> Result<()> {
     if value.len() > limits::VALUE_LEN_MAX {
         return Err(Error::InvalidArgument(format!(
             "a value has at most {} bytes; this one has {}",
             limits::VALUE_LEN_MAX,
-            value.len()
-        )));
-    }
-    if value.len() > limits::VALUE_INLINE_MAX {
-        return Err(Error::Unsupported(format!(
-            "a value over {} bytes needs blob files, which this version does not have; this one \
-             has {} bytes",
-            limits::VALUE_INLINE_MAX,
             value.len()
         )));
     }
@@ -299,9 +289,10 @@ mod tests {
             error.contains("65535") && error.contains("65536"),
             "{error}"
         );
-        let big = vec![0u8; limits::VALUE_INLINE_MAX + 1];
+        // Zeros that nobody touches cost no memory.
+        let big = vec![0u8; limits::VALUE_LEN_MAX + 1];
         let error = batch.put(CfId::DEFAULT, b"k", &big).unwrap_err();
-        assert_eq!(error.kind(), crate::ErrorKind::Unsupported);
+        assert_eq!(error.kind(), crate::ErrorKind::InvalidArgument);
         assert!(batch.is_empty());
     }
 }

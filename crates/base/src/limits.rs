@@ -7,7 +7,7 @@ pub const KEY_LEN_MAX: usize = 65_535;
 /// Longest value, in bytes.
 pub const VALUE_LEN_MAX: usize = 256 << 20;
 
-/// Longest value that a memtable holds inline, in bytes; a longer one needs a blob file.
+/// Longest value that a memtable or table holds itself, in bytes; a longer one lies in a blob file.
 pub const VALUE_INLINE_MAX: usize = 1 << 20;
 
 /// Most bytes (keys, values and headers) in one write batch.

@@ -244,6 +244,19 @@ option_group! {
 }
 
 option_group! {
+    /// Options of blob files, in which long values lie apart from their keys.
+    BlobOptions, "blob" {
+        /// A longer value goes into a blob file, before its write is granted: one file for each batch, made
+        /// durable with three syncs.
+        inline_bytes_max: Bytes = 1 << 20, 64 => 1 << 20;
+        /// A memtable generation is sealed when it refers to so many bytes in blob files, and sealed ones are
+        /// flushed when together they do: a reference is short, so values that were overwritten would
+        /// take room on the SSD until as many others were written as fill persistent memory.
+        generation_bytes: Bytes = 1 << 30, 64 => 1 << 50;
+    }
+}
+
+option_group! {
     /// Options of the region of persistent memory.
     PmOptions, "pm" {
         /// Size of the first part of a new region; later parts double up to 64 MiB.
@@ -481,6 +494,8 @@ pub struct Options {
     pub read: ReadOptions,
     /// Files on SSD.
     pub ssd: SsdOptions,
+    /// Blob files.
+    pub blob: BlobOptions,
     /// The region.
     pub pm_region: PmOptions,
     /// Level 0.
@@ -513,6 +528,7 @@ impl Default for Options {
             commit: CommitOptions::default(),
             read: ReadOptions::default(),
             ssd: SsdOptions::default(),
+            blob: BlobOptions::default(),
             pm_region: PmOptions::default(),
             level0: Level0Options::default(),
             manifest: ManifestOptions::default(),
@@ -588,6 +604,7 @@ impl Options {
             .chain(CommitOptions::ROWS)
             .chain(ReadOptions::ROWS)
             .chain(SsdOptions::ROWS)
+            .chain(BlobOptions::ROWS)
             .chain(PmOptions::ROWS)
             .chain(Level0Options::ROWS)
             .chain(ManifestOptions::ROWS)
@@ -603,6 +620,7 @@ impl Options {
             .or_else(|| self.commit.field_mut(name))
             .or_else(|| self.read.field_mut(name))
             .or_else(|| self.ssd.field_mut(name))
+            .or_else(|| self.blob.field_mut(name))
             .or_else(|| self.pm_region.field_mut(name))
             .or_else(|| self.level0.field_mut(name))
             .or_else(|| self.manifest.field_mut(name))
@@ -626,6 +644,7 @@ impl Options {
             self.commit.values(),
             self.read.values(),
             self.ssd.values(),
+            self.blob.values(),
             self.pm_region.values(),
             self.level0.values(),
             self.manifest.values(),

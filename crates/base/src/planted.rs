@@ -117,6 +117,14 @@ bugs! {
     NameTableUnpersisted,
     /// The checksums of a PM table's groups, prefixes and values are not compared.
     SkipGroupChecksum,
+    /// No edit names a blob file.
+    BlobUnnamed,
+    /// A blob file goes although a generation refers to it.
+    BlobForgetsGenerations,
+    /// A blob file goes although a write is about to refer to it.
+    BlobForgetsWrites,
+    /// An open takes no names of blob files away.
+    BlobForgottenAtOpen,
 }
 
 #[cfg(feature = "planted")]

@@ -63,6 +63,9 @@ pub enum Kind {
     /// All keys from this key up to, and not with, the value have no value: a range tombstone. Where
     /// the value is empty, all keys from this key on. (No range ends before the empty key.)
     RangeDelete = 4,
+    /// The key has the value that lies in a blob file; the record's value says where. Of records in
+    /// memtables only: in a table it is a [`Kind::Put`] whose entry says the same by a flag.
+    PutBlob = 9,
 }
 
 impl Kind {
@@ -73,6 +76,7 @@ impl Kind {
             2 => Some(Kind::Delete),
             3 => Some(Kind::Merge),
             4 => Some(Kind::RangeDelete),
+            9 => Some(Kind::PutBlob),
             _ => None,
         }
     }

@@ -264,6 +264,7 @@ Examples:
   thermocline put orders.db order:42 paid
   thermocline put orders.db order:42 paid --cf archive     makes the column family
   thermocline put orders.db --hex 00ff 2a2b                bytes
+  thermocline put photos.db cat.jpg --file cat.jpg         the bytes of a file, up to 256 MiB
   thermocline put orders.db -- -key -value                 after -- nothing is an option")]
 pub(crate) struct PutArgs {
     /// The database's folder; made if there is none
@@ -272,8 +273,11 @@ pub(crate) struct PutArgs {
     #[arg(allow_negative_numbers = true)]
     pub key: String,
     /// The value
-    #[arg(allow_negative_numbers = true)]
-    pub value: String,
+    #[arg(allow_negative_numbers = true, required_unless_present = "file")]
+    pub value: Option<String>,
+    /// Take the value from this file, as it is, instead
+    #[arg(long, value_name = "FILE", conflicts_with = "value")]
+    pub file: Option<PathBuf>,
     /// Keys and values are hexadecimal digits
     #[arg(long)]
     pub hex: bool,

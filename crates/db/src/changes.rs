@@ -65,10 +65,10 @@ impl Batch {
     /// Adds a change of another database's feed, in `cf`, which stands for the change's family here: ranges are
     /// deleted bytewise, in whatever order the keys of either are.
     pub fn apply(&mut self, cf: &ColumnFamily, change: &Change<'_>) -> &mut Batch {
-        self.add_in(cf, |id, writes| match change.op {
+        self.add_in(cf, |id, writes| match &change.op {
             ChangeOp::Put { key, value } => writes.put(id, key, value),
             ChangeOp::Delete { key } => writes.delete(id, key),
-            ChangeOp::DeleteRange { from, to } => writes.delete_range(id, from, to),
+            ChangeOp::DeleteRange { from, to } => writes.delete_range(id, from, *to),
             ChangeOp::Metadata { value } => writes.set_metadata(id, value),
             _ => Err(Error::Unsupported(format!(
                 "a change of kind {} cannot be applied",

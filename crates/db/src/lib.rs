@@ -47,8 +47,8 @@ pub use cursor::Cursor;
 pub use database::Db;
 pub use family::ColumnFamily;
 pub use metrics::{
-    CacheMetrics, GenerationMetrics, Hits, LatencyMetrics, LevelMetrics, Metrics, RecoveryMetrics,
-    StallMetrics,
+    BlobMetrics, CacheMetrics, GenerationMetrics, Hits, LatencyMetrics, LevelMetrics, Metrics,
+    RecoveryMetrics, StallMetrics,
 };
 pub use report::{Fault, VerifyReport};
 pub use scan::Scan;

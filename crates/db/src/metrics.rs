@@ -54,6 +54,8 @@ pub struct Metrics {
     pub levels: Vec<LevelMetrics>,
     /// What flushes and compactions have read and written since the opening, by level and by reason.
     pub compaction: CompactionUse,
+    /// The blob files, in which long values lie.
+    pub blobs: BlobMetrics,
     /// Tables that are open.
     pub tables_open: u64,
     /// The cache of blocks; all zeros until a table was read.
@@ -139,6 +141,22 @@ pub struct LevelMetrics {
     pub entries: u64,
     /// Of those, deletes.
     pub deletes: u64,
+}
+
+/// The blob files of a database: values over `blob.inline_bytes_max` lie there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct BlobMetrics {
+    /// Blob files.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Bytes of values in them that tables refer to, older versions included.
+    pub table_bytes: u64,
+    /// Bytes of values in them that memtable generations have referred to since they began and that were not
+    /// flushed, what was overwritten since included.
+    pub memtable_bytes: u64,
+    /// About how many of their bytes nothing refers to. They come back when nothing refers to the file.
+    pub garbage_bytes: u64,
 }
 
 /// The cache of blocks, which all databases of a runtime share.
@@ -287,6 +305,13 @@ impl Metrics {
             pm_retired_bytes: m.pm_tier.retired,
             levels: m.levels.iter().map(LevelMetrics::of).collect(),
             compaction: m.compaction,
+            blobs: BlobMetrics {
+                files: m.blobs.files,
+                bytes: m.blobs.bytes,
+                table_bytes: m.blobs.table_bytes,
+                memtable_bytes: m.blobs.memtable_bytes,
+                garbage_bytes: m.blobs.garbage_bytes(),
+            },
             tables_open: m.tables_open,
             block_cache: m.cache.map(CacheMetrics::of).unwrap_or_default(),
             generations: m

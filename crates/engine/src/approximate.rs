@@ -34,6 +34,8 @@ pub struct RangeSize {
     pub pm_bytes: u64,
     /// Bytes of tables.
     pub table_bytes: u64,
+    /// Bytes of long values, which lie in blob files.
+    pub blob_bytes: u64,
     /// Entries: of each key in persistent memory the newest, in tables all versions; deletes count.
     pub entries: u64,
 }
@@ -41,7 +43,7 @@ pub struct RangeSize {
 impl RangeSize {
     /// Bytes in all.
     pub fn bytes(&self) -> u64 {
-        self.pm_bytes + self.table_bytes
+        self.pm_bytes + self.table_bytes + self.blob_bytes
     }
 }
 
@@ -145,8 +147,12 @@ impl Inner {
             }
         };
         // By what is there now: it may have grown since.
-        let bytes = u128::from(memtable.bytes()) * u128::from(keys) / u128::from(records);
-        size.pm_bytes += u64::try_from(bytes).unwrap_or(u64::MAX);
+        let share = |bytes: u64| {
+            let share = u128::from(bytes) * u128::from(keys) / u128::from(records);
+            u64::try_from(share).unwrap_or(u64::MAX)
+        };
+        size.pm_bytes += share(memtable.bytes());
+        size.blob_bytes += share(memtable.blob_bytes());
         size.entries += keys;
         Ok(())
     }

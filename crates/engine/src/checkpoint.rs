@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
-use thermocline_base::{Error, Result};
+use thermocline_base::{Error, FileId, Result};
 use thermocline_sst::FileName;
 use thermocline_version::{Change, FileKind, NextIds, State, VersionEdit};
 
+use crate::blobs::unreferenced;
 use crate::copy::{Capture, Target, link_or_copy, stream};
 use crate::create::region_id_of_copy;
 use crate::store::{Engine, Inner};
@@ -13,7 +14,7 @@ use crate::sync::{Arc, Ordering};
 
 impl Engine {
     /// Makes `dir` a database of its own with all that is visible now, families, metadata and options
-    /// included. Its tables are hard links where `dir` lies on the same file system, and copies where
+    /// included. Its tables and blob files are hard links where `dir` lies on the same file system, and copies where
     /// not. All of it is durable on return, and in this store, too, all that it has. Writers go on
     /// meanwhile.
     ///
@@ -49,7 +50,8 @@ impl Inner {
         let capture = Capture::of(self)?;
         let state = self.stream_state(&capture, target.dir())?;
         let storage = &*self.world.env.storage;
-        for (file, kind) in capture.version().files() {
+        let wanted = |(file, _): &(FileId, FileKind)| state.version().file(*file).is_some();
+        for (file, kind) in capture.version().files().filter(wanted) {
             let name = file_name(file, kind).to_string();
             let (from, to) = (self.dir.join(&name), target.dir().join(&name));
             link_or_copy(storage, &from, &to, || self.check_open())?;
@@ -77,12 +79,16 @@ impl Inner {
             edit.changes.extend(tables);
             state.apply(&edit)?;
         }
+        // What only records referred to that the copy does not have.
+        if let Some(edit) = unreferenced(state.version(), &[]) {
+            state.apply(&edit)?;
+        }
         Ok(state)
     }
 }
 
 /// The name of a file in a database's folder.
-pub(crate) fn file_name(file: thermocline_base::FileId, kind: FileKind) -> FileName {
+pub(crate) fn file_name(file: FileId, kind: FileKind) -> FileName {
     match kind {
         FileKind::Table => FileName::Table(file),
         FileKind::Blob => FileName::Blob(file),

@@ -35,6 +35,8 @@ impl Inner {
         drop(lock(&self.flushing));
         // And each compaction.
         drop(write(&self.compactions.gate));
+        // And whoever makes or removes a blob file.
+        drop(write(&self.blobs.gate));
         // So does whoever stages a batch, and gives up, or has committed when this returns.
         drop(write(&self.stages));
         let sealed = self.seal_chain();

@@ -15,6 +15,7 @@ use thermocline_base::size::index;
 use thermocline_base::{CfId, Kind, Result, SeqNo};
 use thermocline_memtable::{Direction, Memtable, RecordRef, ScanEntry};
 use thermocline_pm::PmOff;
+use thermocline_sst::Value as Stored;
 
 use crate::compact::reads::DELETES;
 use crate::families::Family;
@@ -469,22 +470,35 @@ impl Cursor {
         let (kind, key, value) = match first {
             First::Memtable(i, head) => {
                 let record = self.at.view.memtables[i].record(head.at, false)?;
-                (record.kind, record.key, record.value)
+                let blob = record.blob().map(Stored::Blob);
+                let value = blob.unwrap_or(Stored::Inline(record.value));
+                (record.kind, record.key, value)
             }
             First::Run(i) => {
-                let head = self.runs[i].head()?;
+                let head = self.runs[i].head();
                 let head = head.expect("the run stands at a key");
                 (head.kind, head.key, head.value)
             }
         };
-        let found = kind == Kind::Put;
+        let found = matches!(kind, Kind::Put | Kind::PutBlob);
         self.key.clear();
         self.key.extend_from_slice(key);
-        if found {
-            self.value.clear();
-            self.value.extend_from_slice(value);
+        let mut blob = None;
+        match value {
+            Stored::Inline(value) if found => {
+                self.value.clear();
+                self.value.extend_from_slice(value);
+            }
+            Stored::Blob(at) if found => blob = Some(at),
+            _ => {}
         }
+        // Before a reference is believed.
         self.at.inner.space.region().check_media()?;
+        if let Some(blob) = blob {
+            // Both at a time would be one too many.
+            self.value = Vec::new();
+            self.value = self.at.inner.table_files.read_blob(blob)?;
+        }
         Ok(found)
     }
 

@@ -161,8 +161,8 @@ impl Engine {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if `path` exists, for a family that was dropped, or if it is too much
-    /// for one table; [`Error::Corruption`]; [`Error::Unsupported`] for a value over the limit of tables;
-    /// those of the file system. There is no table then.
+    /// for one table or has a value over 1 MiB, which a table cannot hold itself; [`Error::Corruption`]; those
+    /// of the file system. There is no table then.
     pub fn export(
         &self,
         family: Family,

@@ -325,7 +325,7 @@ impl Inner {
         for (file, kind) in obsolete {
             let path = match kind {
                 FileKind::Table => self.table_files.path(file),
-                FileKind::Blob => continue,
+                FileKind::Blob => self.table_files.blob_path(file),
             };
             let storage = &self.table_files.storage;
             if storage.remove(&path).is_ok() || matches!(storage.exists(&path), Ok(false)) {
@@ -345,11 +345,19 @@ pub(crate) fn flushed_up_to(state: &State) -> u64 {
     largest.max().unwrap_or(0).max(state.flushed_up_to())
 }
 
-/// Looks, when a store is opened, whether all named files are there, and removes those that nobody
-/// names, unless they are to be `kept`.
-pub(crate) fn sweep_tables(files: &TableFiles, versions: &VersionSet, kept: bool) -> Result<()> {
+/// Looks, when a store is opened, whether all named files are there, and removes those that nobody names: now,
+/// or if readers of an earlier opening may read them, when those have gone. Who only reads removes nothing.
+pub(crate) fn sweep_tables(
+    files: &TableFiles,
+    versions: &mut VersionSet,
+    (read_only, elders): (bool, bool),
+) -> Result<()> {
     let unnamed = versions.sweep(&files_in(&*files.storage, &files.dir)?)?;
-    if kept {
+    if read_only {
+        return Ok(());
+    }
+    if elders {
+        versions.left_by_sweep(&unnamed);
         return Ok(());
     }
     for (file, kind) in unnamed {

@@ -56,6 +56,10 @@
 //! Tables sink from level to level, merged with what they overlap there, and what nobody needs goes. One
 //! edit for each job; readers see the same before and after.
 //!
+//! # Long values (`blobs`)
+//! A long value goes into a blob file before its write is granted, and its record has a reference to it, which
+//! flushes and compactions pass on. A file goes when nothing refers to it.
+//!
 //! # Copies (`copy`, `checkpoint`)
 //! A copy is a database of its own that has the files of a held version and, as tables, what the
 //! generations hold; a manifest made last of all commits it. Its region is made by the first open.
@@ -81,7 +85,8 @@
 //!
 //! # Lock order
 //! `stages` (shared by whoever stages a batch), `ahead` (working ahead of need), `ingesting`, then `flushing` and
-//! the turn of `merges`, or the `gate` of compactions (shared by each job); `writer`; `next`; then `manifest` or
+//! the turn of `merges`, or the `gate` of compactions (shared by each job); the `gate` of blob files (shared by
+//! whoever makes or removes one); `writer`; `next`; then `manifest` or
 //! the `jobs` of compactions, `versions`, then `reclaim`, then the locks inside `halloc`, then a node of the tree or
 //! the range tombstones of a family in a generation, then the registry of `readers`. Whoever waits for groups in flight holds nothing behind `next`. A bucket's queue, and
 //! `syncing` with the ring's list and the log behind it, stand on their own. Readers of data take none of these.
@@ -97,6 +102,7 @@
 
 mod approximate;
 mod backup;
+mod blobs;
 mod checkpoint;
 mod close;
 mod commit;
@@ -155,8 +161,8 @@ pub use ingest::Ingested;
 pub use latency::{Begun, Latencies, Latency, Operation};
 pub use layout::{LOCK_NAME, REGION_NAME};
 pub use metrics::{
-    CacheState, DramUse, EngineMetrics, GenerationState, HitCounts, LevelState, LogUse, PmTier,
-    Recovery, SsdBytes,
+    BlobState, CacheState, DramUse, EngineMetrics, GenerationState, HitCounts, LevelState, LogUse,
+    PmTier, Recovery, SsdBytes,
 };
 pub use plan::{CompactionPlan, FamilyPlan, FlushPlan, LevelPlan, Plan};
 pub use runtime::{Runtime, RuntimeMetrics, RuntimeOptions};

@@ -158,6 +158,29 @@ pub struct LevelState {
     pub deletes: u64,
 }
 
+/// The blob files of a store, in which long values lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct BlobState {
+    /// Files that are named.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Bytes of values in them that tables refer to, older versions included.
+    pub table_bytes: u64,
+    /// Bytes of values in them that memtable generations which were not flushed have referred to since they
+    /// began, what was overwritten since included.
+    pub memtable_bytes: u64,
+}
+
+impl BlobState {
+    /// About how many of their bytes nothing refers to: headers, keys, and values whose files stay for the sake
+    /// of others.
+    pub fn garbage_bytes(&self) -> u64 {
+        let referred = self.table_bytes + self.memtable_bytes;
+        self.bytes.saturating_sub(referred)
+    }
+}
+
 /// Persistent memory of memtable generations, by what becomes of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PmTier {
@@ -177,6 +200,10 @@ pub struct SsdBytes {
     pub tables_read: u64,
     /// Written to tables.
     pub tables_written: u64,
+    /// Read from blob files, as of tables.
+    pub blobs_read: u64,
+    /// Written to blob files.
+    pub blobs_written: u64,
     /// Written to the manifest.
     pub manifest_written: u64,
     /// Written to the region, where that lies on the device: a region of kind `file`.
@@ -188,12 +215,13 @@ pub struct SsdBytes {
 impl SsdBytes {
     /// All that was read. The manifest is read only when a store is opened, and does not count.
     pub fn read(&self) -> u64 {
-        self.tables_read
+        self.tables_read + self.blobs_read
     }
 
     /// All that was written.
     pub fn written(&self) -> u64 {
-        self.tables_written + self.manifest_written + self.region_written + self.logs_written
+        let files = self.tables_written + self.blobs_written + self.manifest_written;
+        files + self.region_written + self.logs_written
     }
 }
 
@@ -231,6 +259,8 @@ pub struct EngineMetrics {
     pub pm_tier: PmTier,
     /// The levels of tables, from 0 to the deepest one that has any; those between may be empty.
     pub levels: Vec<LevelState>,
+    /// Its blob files.
+    pub blobs: BlobState,
     /// Tables that are open.
     pub tables_open: u64,
     /// How often a table was opened.
@@ -295,9 +325,12 @@ type Held = (Arc<Home>, Option<Arc<Memtable>>, bool);
 impl Inner {
     fn ssd_bytes(&self) -> SsdBytes {
         let tables = self.table_files.bytes();
+        let blobs = self.table_files.blob_bytes();
         SsdBytes {
             tables_read: tables.read(),
             tables_written: tables.written(),
+            blobs_read: blobs.read(),
+            blobs_written: blobs.written(),
             manifest_written: self.manifest_bytes.written(),
             region_written: self.space.region().counters().device_bytes,
             logs_written: self
@@ -346,6 +379,21 @@ impl Inner {
             block_cache,
             ssd,
         }
+    }
+
+    fn blob_state(&self) -> BlobState {
+        let version = lock(&self.versions).current().clone();
+        let mut state = BlobState::default();
+        for (_, blob) in version.blob_files() {
+            state.files += 1;
+            state.bytes += blob.bytes;
+            state.table_bytes += blob.referenced_bytes;
+        }
+        if state.files > 0 {
+            let active = self.view.load().memtables[0].blob_bytes();
+            state.memtable_bytes = active + self.sealed_bytes().2;
+        }
+        state
     }
 
     /// All generations, and who holds them.
@@ -430,6 +478,7 @@ impl Engine {
             dram: inner.dram_use(),
             pm_tier: pm_tier(&generations),
             levels: inner.view.load().tables.levels(),
+            blobs: inner.blob_state(),
             tables_open: inner.table_files.open_use().tables(),
             tables_opened: inner.table_files.open_use().opened(),
             cache: inner.table_files.cache_use().map(|cache| CacheState {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use thermocline_base::budget::Account;
 use thermocline_base::options::{Options, PM_MIN, Preset};
+use thermocline_base::planted::{Bug, active};
 use thermocline_base::size::index;
 use thermocline_base::{Error, Line, Result};
 use thermocline_env::LockGuard;
@@ -17,6 +18,7 @@ use thermocline_pm::{Place, Region, RegionSpec};
 use thermocline_version::{Manifest, State, VersionSet};
 
 use crate::approximate::Rulers;
+use crate::blobs::{Blobs, check_named, unreferenced};
 use crate::close::Handle;
 use crate::commit::ack::Acks;
 use crate::commit::bucket::Buckets;
@@ -189,6 +191,10 @@ fn open_existing(
         &account,
         threads,
     )?;
+    // Whoever reads on after its store was closed; nobody else holds the folder.
+    let elders = !options.read_only && has_elders(&*storage, dir);
+    let version = manifest.state().version().clone();
+    check_named(&version, &memtables)?;
     if !options.read_only {
         found.repersist(&space, &zones, &mut descriptors)?;
         if let (Some(loaded), Some(wal)) = (loaded, &wal) {
@@ -206,6 +212,13 @@ fn open_existing(
             space.set_witness(start.witness())?;
         }
         start.release_dropped(&space, &descriptors)?;
+        // What elders may read goes later, like all that is not needed any more.
+        if let Some(edit) = unreferenced(&version, &memtables)
+            && !elders
+            && !active(Bug::BlobForgottenAtOpen)
+        {
+            manifest.append(&edit)?;
+        }
         if let Some(wal) = &wal {
             wal.sweep(manifest.state())?;
         }
@@ -214,8 +227,6 @@ fn open_existing(
         .iter()
         .copied()
         .find(|d| d.generation == start.active);
-    // Whoever reads on after its store was closed; nobody else holds the folder.
-    let elders = !options.read_only && has_elders(&*storage, dir);
     let mut reclaim = Reclaim::new(
         &state,
         &zones,
@@ -231,10 +242,10 @@ fn open_existing(
         sealed_by_recovery: found.unsealed(),
         nanos: world.env.clock.now_ns() - started,
     };
-    let versions = VersionSet::new(manifest.state());
+    let mut versions = VersionSet::new(manifest.state());
     let dram = (&options, &account);
     let table_files = TableFiles::new(&storage, dir, origins, dram, &runtime.lent());
-    sweep_tables(&table_files, &versions, options.read_only || elders)?;
+    sweep_tables(&table_files, &mut versions, (options.read_only, elders))?;
     let flushed = flushed_up_to(manifest.state());
     let is_flushed = |m: &Arc<Memtable>| m.generation() != start.active && m.base().0 <= flushed;
     let (retired, memtables): (Vec<_>, Vec<_>) = memtables.into_iter().partition(is_flushed);
@@ -260,6 +271,7 @@ fn open_existing(
     let listener = setup.listener;
     let clock = world.env.clock.clone();
     let compactions = Compactions::new(&options, clock.clone(), versions.current());
+    let blobs = Blobs::new(version.blob_files().next().is_some());
     let inner = Arc::new_cyclic(|me: &Weak<Inner>| {
         let client = me.clone() as Weak<dyn Client>;
         let background = Arc::new(Background::new(runtime, client, threads));
@@ -278,6 +290,7 @@ fn open_existing(
             flushing: Mutex::new(()),
             merges: Merges::default(),
             compactions,
+            blobs,
             room: Room::default(),
             pressure,
             ingesting: Mutex::new(()),

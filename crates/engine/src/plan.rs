@@ -37,6 +37,10 @@ pub struct FlushPlan {
     pub sealed_bytes: u64,
     /// The same from which on they are flushed.
     pub sealed_bytes_due: u64,
+    /// Bytes of values in blob files that sealed generations refer to.
+    pub sealed_blob_bytes: u64,
+    /// The same from which on they are flushed.
+    pub sealed_blob_bytes_due: u64,
     /// DRAM that this store takes, in bytes.
     pub dram_bytes: u64,
     /// The same from which on they are flushed.

@@ -73,7 +73,7 @@ use std::path::Path;
 use std::sync::Weak;
 
 use thermocline_base::planted::{Bug, active};
-use thermocline_base::{CfId, Error, Result, SeqNo};
+use thermocline_base::{CfId, Error, FileId, Result, SeqNo};
 use thermocline_env::Storage;
 use thermocline_halloc::{ZONE_HEADER_BYTES, Zone};
 use thermocline_memtable::{
@@ -315,6 +315,12 @@ impl Reclaim {
         self.owned.values().flat_map(|owned| &owned.trails)
     }
 
+    /// Leaves out the blob files to which a dead generation refers that is still named.
+    pub fn retain_unnoted(&self, files: &mut Vec<FileId>) {
+        let notes = |file: &FileId| self.retired.iter().any(|r| r.home.blobs().has(*file));
+        files.retain(|file| !notes(file));
+    }
+
     /// Whether readers of an earlier opening may read.
     pub fn has_elders(&self) -> bool {
         self.elders_read > 0
@@ -346,6 +352,7 @@ impl Inner {
             checked?;
             // What was not the oldest may be now.
             if dropped == 0 {
+                self.discard_blobs();
                 return Ok(all);
             }
         }

@@ -20,7 +20,7 @@ use crate::metrics::Count;
 use crate::readers::Registration;
 use crate::store::{Engine, Inner};
 use crate::sync::Arc;
-use crate::tables::Tables;
+use crate::tables::{TableValue, Tables};
 use crate::value::Value;
 use crate::view::View;
 
@@ -186,6 +186,8 @@ pub(crate) enum Hit<'a> {
     Record(&'a Arc<Memtable>, &'a RecordRef<'a>),
     /// In a block of a table.
     Block(&'a Pinned),
+    /// In a blob file, from which it was read.
+    Blob(Vec<u8>),
 }
 
 impl Hit<'_> {
@@ -194,6 +196,7 @@ impl Hit<'_> {
         match self {
             Hit::Record(_, record) => record.value,
             Hit::Block(value) => value,
+            Hit::Blob(value) => value,
         }
     }
 }
@@ -205,7 +208,7 @@ impl Inner {
         &self,
         view: &View,
         lookup: impl for<'m> Fn(&'m Memtable) -> Result<Lookup<'m>>,
-        below: impl FnOnce(&Tables) -> Result<Option<Option<Pinned>>>,
+        below: impl FnOnce(&Tables) -> Result<Option<Option<TableValue>>>,
         found: impl FnOnce(Hit<'_>) -> T,
     ) -> Result<Option<T>> {
         self.counted.add(Count::Gets, 1);
@@ -219,8 +222,11 @@ impl Inner {
             if asked > 1 {
                 self.asked(asked as u64 - 1);
             }
-            let hit = Hit::Record(memtable, &record);
-            let value = (record.kind == Kind::Put).then(|| found(hit));
+            let value = match record.kind {
+                Kind::Put => Some(found(Hit::Record(memtable, &record))),
+                Kind::PutBlob => Some(found(self.hit_in_blob(&record)?)),
+                _ => None,
+            };
             // What was copied is believed only if its pages could be read.
             self.space.region().check_media()?;
             let found = u64::from(value.is_some());
@@ -239,7 +245,20 @@ impl Inner {
         let value = below(&view.tables)?.flatten();
         self.compact_for_reads();
         self.counted.add(Count::Found, u64::from(value.is_some()));
-        Ok(value.map(|value| found(Hit::Block(&value))))
+        Ok(value.map(|value| match value {
+            TableValue::Block(value) => found(Hit::Block(&value)),
+            TableValue::Blob(value) => found(Hit::Blob(value)),
+        }))
+    }
+
+    #[cold]
+    fn hit_in_blob(&self, record: &RecordRef<'_>) -> Result<Hit<'static>> {
+        // Before the reference is believed.
+        self.space.region().check_media()?;
+        let blob = record
+            .blob()
+            .expect("a record of this kind has a reference");
+        Ok(Hit::Blob(self.table_files.read_blob(blob)?))
     }
 }
 

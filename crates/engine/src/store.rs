@@ -14,6 +14,7 @@ use thermocline_pm::{Shadow, SimPm};
 use thermocline_version::{Manifest, VersionSet};
 
 use crate::approximate::Rulers;
+use crate::blobs::Blobs;
 use crate::close::Handle;
 use crate::commit::ack::Acks;
 use crate::commit::bucket::Buckets;
@@ -115,6 +116,7 @@ pub(crate) struct Inner {
     pub flushing: Mutex<()>,
     pub merges: Merges,
     pub compactions: Compactions,
+    pub blobs: Arc<Blobs>,
     /// Who made room, and who wants some.
     pub room: Room,
     /// How much writers are held back.

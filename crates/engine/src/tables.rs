@@ -25,7 +25,7 @@ mod source;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
-use thermocline_base::{CfId, Error, FileId, Kind, Result, SeqNo};
+use thermocline_base::{CfId, FileId, Kind, Result, SeqNo};
 use thermocline_memtable::Direction;
 use thermocline_sst::{
     Block, BlockHandle, BlockSource, CachedSource, FoundValue, Pinned, Table, TablePart, get,
@@ -112,7 +112,7 @@ impl Tables {
 
     /// What the newest entry of `key` at or below `seqno` says: a value, or that there is none; `None`
     /// if there is no entry.
-    pub fn get(&self, cf: CfId, key: &[u8], seqno: SeqNo) -> Result<Option<Option<Pinned>>> {
+    pub fn get(&self, cf: CfId, key: &[u8], seqno: SeqNo) -> Result<Option<Option<TableValue>>> {
         let mut watch = Watch::new(self, cf);
         for run in self.runs(cf).iter() {
             let Some(table) = runs::may_have(run, key) else {
@@ -126,10 +126,14 @@ impl Tables {
                 continue;
             };
             return match (found.kind, found.value) {
-                (_, FoundValue::Blob(_)) => Err(unsupported_blob(part.table())),
                 (Kind::Put, FoundValue::Inline(value)) => {
                     self.files.count_found(source.found_in());
-                    Ok(Some(Some(value)))
+                    Ok(Some(Some(TableValue::Block(value))))
+                }
+                (Kind::Put, FoundValue::Blob(blob)) => {
+                    let value = self.files.read_blob(blob)?;
+                    self.files.count_found(FoundIn::File);
+                    Ok(Some(Some(TableValue::Blob(value))))
                 }
                 _ => Ok(Some(None)),
             };
@@ -211,6 +215,15 @@ impl<'a> Watch<'a> {
     }
 }
 
+/// A value that was found.
+#[derive(Debug)]
+pub(crate) enum TableValue {
+    /// In a block.
+    Block(Pinned),
+    /// Read from a blob file.
+    Blob(Vec<u8>),
+}
+
 /// The blocks of a table, with a note on where they came from.
 struct Noted<'a> {
     source: &'a CachedSource,
@@ -243,13 +256,6 @@ impl BlockSource for Noted<'_> {
         self.read.set(self.read.get() || read);
         Ok(block)
     }
-}
-
-fn unsupported_blob(table: &Table) -> Error {
-    Error::Unsupported(format!(
-        "{} refers to a blob file, which this version does not read",
-        table.name()
-    ))
 }
 
 #[cfg(test)]

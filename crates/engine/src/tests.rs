@@ -139,6 +139,13 @@ impl Machine {
         table
     }
 
+    /// The names of all blob files in the folder.
+    pub fn blob_files(&self) -> Vec<String> {
+        let names = self.world().env.storage.list(Path::new("/db")).unwrap();
+        let blobs = names.into_iter().filter(|name| name.ends_with(".blob"));
+        blobs.collect()
+    }
+
     /// Bytes of a file.
     pub fn file_len(&self, path: &Path) -> usize {
         self.fs.contents(path).unwrap().len()
@@ -150,6 +157,12 @@ impl Machine {
         let mode = thermocline_env::OpenMode::ReadWrite;
         let file = self.world().env.storage.open(path, mode).unwrap();
         file.write_at(&[byte ^ 1], at as u64).unwrap();
+    }
+
+    /// A file has lost its end.
+    pub fn cut_file(&self, path: &Path, len: usize) {
+        let bytes = self.fs.contents(path).unwrap();
+        self.fs.install(path, &bytes[..len]);
     }
 
     /// The machine after its process was killed.

@@ -28,6 +28,8 @@ pub struct Value(Held);
 #[derive(Debug, Clone)]
 enum Held {
     Copied(Box<[u8]>),
+    /// Read from a blob file, into memory of its own.
+    Read(Arc<Vec<u8>>),
     Pinned(Pin),
 }
 
@@ -113,6 +115,7 @@ impl Value {
     pub fn into_vec(self) -> Vec<u8> {
         match self.0 {
             Held::Copied(bytes) => bytes.into_vec(),
+            Held::Read(bytes) => Arc::unwrap_or_clone(bytes),
             Held::Pinned(pin) => pin.bytes().to_vec(),
         }
     }
@@ -129,7 +132,7 @@ impl Value {
     /// offset: the device has lost the page.
     pub fn verify(&self) -> Result<()> {
         match &self.0 {
-            Held::Copied(_) => Ok(()),
+            Held::Copied(_) | Held::Read(_) => Ok(()),
             Held::Pinned(pin) => pin.home.record(pin.record, true).map(drop),
         }
     }
@@ -137,10 +140,13 @@ impl Value {
 
 impl Inner {
     /// A value that was found, and verified: pinned if that pays and may be, else copied. From a
-    /// table it is copied: to pin it would keep its block, which the cache no longer counted.
+    /// table it is copied: to pin it would keep its block, which the cache no longer counted. One from a blob
+    /// file keeps the memory that it was read into, which clones share.
     pub fn value(&self, hit: Hit<'_>) -> Value {
-        let Hit::Record(memtable, record) = hit else {
-            return Value::copy(hit.bytes());
+        let (memtable, record) = match hit {
+            Hit::Record(memtable, record) => (memtable, record),
+            Hit::Block(value) => return Value::copy(value),
+            Hit::Blob(value) => return Value(Held::Read(Arc::new(value))),
         };
         let read = &self.options.read;
         let len = record.value.len();
@@ -164,6 +170,7 @@ impl Deref for Value {
     fn deref(&self) -> &[u8] {
         match &self.0 {
             Held::Copied(bytes) => bytes,
+            Held::Read(bytes) => bytes,
             Held::Pinned(pin) => pin.bytes(),
         }
     }

@@ -1,22 +1,27 @@
 //! Checking a database without opening it for use: every checksum, every structural rule.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use thermocline_base::budget::{Account, Budget};
 use thermocline_base::options::Options;
-use thermocline_base::{Error, Result};
-use thermocline_env::OpenMode;
+use thermocline_base::{BlobRef, Error, FileId, Result};
+use thermocline_env::{File, OpenMode};
 use thermocline_halloc::Space;
 use thermocline_memtable::Descriptor;
-use thermocline_sst::{Identity, table_name, verify_table};
+use thermocline_pm::PmOff;
+use thermocline_sst::{BlobFile, BlobRecords, Identity, verify_blobs, verify_table};
 use thermocline_version::{FileKind, Manifest, State, VersionSet};
 
+use crate::checkpoint::file_name;
 use crate::create::lacks_region;
 use crate::flush::files_in;
 use crate::layout::LOCK_NAME;
 use crate::open::{described, open_space, replay_threads, settled};
 use crate::recover::{self, Found};
+use crate::replay::Known;
 use crate::store::World;
+use crate::sync::Arc;
 
 /// One thing that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,9 +41,9 @@ pub struct Report {
     pub faults: Vec<Fault>,
     /// How many more there are.
     pub more_faults: u64,
-    /// Records and entries of tables whose checksums were checked.
+    /// Records, entries of tables and values in blob files whose checksums were checked.
     pub records: u64,
-    /// Bytes of items and of the manifest that were checked.
+    /// Bytes of items, of the manifest, and of tables and blob files that were checked.
     pub bytes: u64,
 }
 
@@ -104,8 +109,9 @@ fn check(world: &World, dir: &Path, options: &Options, report: &mut Report) -> R
             "none",
         ));
     };
+    let mut references = BTreeMap::new();
     if lacks_region(&state) {
-        return check_tables(world, dir, &state, report);
+        return check_files(world, dir, &state, &references, report);
     }
     let options = &settled(world, dir, options.clone(), &state, &region_id)?;
     // Nobody's budget: it is gone when this returns.
@@ -132,37 +138,101 @@ fn check(world: &World, dir: &Path, options: &Options, report: &mut Report) -> R
         .iter()
         .filter(|(_, g)| !g.chains.is_empty());
     let generations: Vec<u64> = written.map(|(id, _)| *id).collect();
-    check_records(&space, &found, &generations, report)?;
-    check_tables(world, dir, &state, report)
+    let known = Known::of(&state);
+    check_records(
+        (&space, &known),
+        &found,
+        &generations,
+        &mut references,
+        report,
+    )?;
+    check_files(world, dir, &state, &references, report)
 }
 
-/// Reads every table that the manifest names, wholly.
-fn check_tables(world: &World, dir: &Path, state: &State, report: &mut Report) -> Result<()> {
+/// References of records to values in blob files, by file: where each record lies in the region, by where its
+/// value does.
+type References = BTreeMap<FileId, BTreeMap<BlobRef, PmOff>>;
+
+/// Reads every table and blob file that the manifest names, wholly; of the latter also whether what records
+/// refer to is there.
+fn check_files(
+    world: &World,
+    dir: &Path,
+    state: &State,
+    references: &References,
+    report: &mut Report,
+) -> Result<()> {
     let storage = &world.env.storage;
     // Whether all are there.
     VersionSet::new(state).sweep(&files_in(&**storage, dir)?)?;
     let Some(origins) = state.origins() else {
         return Ok(());
     };
-    let files = state.version().files();
-    for (file, _) in files.filter(|(_, kind)| *kind == FileKind::Table) {
-        let table = storage.open(&dir.join(table_name(file)), OpenMode::Read)?;
-        let verified = verify_table(&table, Identity::new(origins.of(file), file));
+    let version = state.version();
+    for (file, kind) in version.files() {
+        let path = dir.join(file_name(file, kind).to_string());
+        let opened = storage.open(&path, OpenMode::Read)?;
+        let identity = Identity::new(origins.of(file), file);
+        let verified = match kind {
+            FileKind::Table => verify_table(&opened, identity),
+            FileKind::Blob => {
+                let bytes = version.blob_file(file).map_or(0, |blob| blob.bytes);
+                verify_blobs(&opened, identity, bytes)
+            }
+        };
         report.records += verified.entries;
-        report.bytes += table.len()?;
+        report.bytes += opened.len()?;
         report.more_faults += verified.more_faults;
         for fault in verified.faults {
             report.note(fault)?;
         }
+        if let Some(references) = references.get(&file) {
+            check_references(&opened, identity, references, report)?;
+        }
+    }
+    let named = |file: &FileId| version.blob_file(*file).is_some();
+    for (file, references) in references.iter().filter(|(file, _)| !named(file)) {
+        let at = references.values().next().map_or(0, |at| at.0);
+        report.faults.push(Fault {
+            place: "the region".into(),
+            offset: at,
+            what: format!("a record refers to blob file {file}, which the manifest does not name"),
+        });
     }
     Ok(())
 }
 
-/// Reads every record of every kept item, values included.
+/// Whether values begin in a blob file where records say. Damage of the file itself has been noted.
+fn check_references(
+    file: &Arc<dyn File>,
+    identity: Identity,
+    references: &BTreeMap<BlobRef, PmOff>,
+    report: &mut Report,
+) -> Result<()> {
+    let Ok(opened) = BlobFile::open(&**file, identity) else {
+        return Ok(());
+    };
+    let records = BlobRecords::new(&opened, &**file, file.len()?);
+    let there: Result<BTreeSet<BlobRef>> = records.map(|record| Ok(record?.blob)).collect();
+    let Ok(there) = there else {
+        return Ok(());
+    };
+    for (blob, at) in references.iter().filter(|(blob, _)| !there.contains(blob)) {
+        report.faults.push(Fault {
+            place: file.path().display().to_string(),
+            offset: blob.offset,
+            what: format!("no value is there, and a record at {at} of the region refers to {blob}"),
+        });
+    }
+    Ok(())
+}
+
+/// Reads every record of every kept item, values included. Notes what those of families that exist refer to.
 fn check_records(
-    space: &Space,
+    (space, known): (&Space, &Known),
     found: &Found,
     generations: &[u64],
+    references: &mut References,
     report: &mut Report,
 ) -> Result<()> {
     // Memtables without indexes: they know the chains and so the seeds of the checksums.
@@ -175,8 +245,17 @@ fn check_records(
             report.bytes += u64::from(item.bytes);
             for at in memtable.record_offsets(item)? {
                 report.records += 1;
-                if let Err(error) = memtable.checked_record(at) {
-                    report.note(error)?;
+                let record = match memtable.checked_record(at) {
+                    Ok(record) => record,
+                    Err(error) => {
+                        report.note(error)?;
+                        continue;
+                    }
+                };
+                if let Some(blob) = record.blob()
+                    && known.admits(space, at, memtable.family_of(at)?, record.key)?
+                {
+                    references.entry(blob.file).or_default().insert(blob, at);
                 }
             }
         }

@@ -172,7 +172,7 @@ impl Inner {
         may_wait: bool,
     ) -> Result<bool> {
         self.record_chain(writer)?;
-        let full = writer.active.bytes() + bytes > self.options.memtable_bytes();
+        let full = self.is_full(writer, bytes);
         let wide =
             |writer: &Writer| writer.next_seqno - writer.active.base().0 >= GENERATION_SPAN_MAX;
         // In a full region what is left of the zone at hand serves deletes; a new generation could
@@ -214,6 +214,12 @@ impl Inner {
         Ok(attached)
     }
 
+    /// Whether the active generation has, with `bytes` bytes more, as much as one should have.
+    fn is_full(&self, writer: &Writer, bytes: u64) -> bool {
+        writer.active.bytes() + bytes > self.options.memtable_bytes()
+            || writer.active.blob_bytes() >= self.options.blob.generation_bytes
+    }
+
     /// Whether something is to be done ahead of need.
     pub fn work_is_due(&self, writer: &Writer) -> bool {
         let filling = writer.active.bytes() > self.options.memtable_bytes() / 2;
@@ -227,7 +233,7 @@ impl Inner {
     /// Whether a write of `bytes` bytes would have to wait for a file's sync, growth, or others.
     pub fn check_no_slowdown(&self, writer: &Writer, bytes: u64, reserve: Reserve) -> Result<()> {
         // As in `find_room`.
-        let full = writer.active.bytes() + bytes > self.options.memtable_bytes();
+        let full = self.is_full(writer, bytes);
         let seals =
             (full || writer.heavy) && !writer.active.is_empty() && self.space.has_room(bytes);
         let can_seal = self.space.generations().free() > 0;

@@ -20,6 +20,9 @@
 //! ```
 //!
 //! *length* counts the header and all records with their padding, not the zeros to the line.
+//! The value of a record whose kind says that its value lies in a blob file is a *reference*: file u64,
+//! offset of the record there u64, length of the value u32.
+//!
 //! CRC32C throughout. An item's CRC starts from (chain seed, item offset) and covers header bytes
 //! 4..48, then of each record the header and the key. A record's CRC starts from (chain seed with
 //! its bits inverted, record offset) and covers bytes 4.. to the end of the value. The chain seed
@@ -27,12 +30,15 @@
 //! nonce. An item with count 0 carries only `published`.
 
 use thermocline_base::checksum::{crc32c, hash64_seeded, seeded};
-use thermocline_base::{BatchEntry, Kind};
+use thermocline_base::{BatchEntry, BlobRef, FileId, Kind};
 
 /// Bytes of an item's header.
 pub const ITEM_HEADER: usize = 48;
 /// Bytes of a record's header.
 pub const RECORD_HEADER: usize = 16;
+
+/// Bytes of a reference to a value in a blob file.
+pub const BLOB_REF_LEN: usize = 20;
 
 const VALUE_LEN_BITS: u32 = 28;
 const VALUE_LEN_MASK: u32 = (1 << VALUE_LEN_BITS) - 1;
@@ -60,6 +66,24 @@ pub fn item_bytes<'a>(entries: impl Iterator<Item = BatchEntry<'a>>) -> u64 {
         .map(|e| record_bytes(e.key.len(), e.value.len()))
         .sum();
     (ITEM_HEADER + records).next_multiple_of(64) as u64
+}
+
+/// The value of a record whose value lies in a blob file.
+pub fn encode_blob_ref(blob: BlobRef) -> [u8; BLOB_REF_LEN] {
+    let mut bytes = [0; BLOB_REF_LEN];
+    bytes[0..8].copy_from_slice(&blob.file.0.to_le_bytes());
+    bytes[8..16].copy_from_slice(&blob.offset.to_le_bytes());
+    bytes[16..20].copy_from_slice(&blob.len.to_le_bytes());
+    bytes
+}
+
+/// Where the value lies of which this is the reference; `None` if it is none by its length.
+pub fn decode_blob_ref(bytes: &[u8]) -> Option<BlobRef> {
+    (bytes.len() == BLOB_REF_LEN).then(|| BlobRef {
+        file: FileId(u64_at(bytes, 0)),
+        offset: u64_at(bytes, 8),
+        len: u32_at(bytes, 16),
+    })
 }
 
 /// The header of an item.

@@ -10,11 +10,12 @@ use std::sync::Arc;
 
 use thermocline_art::{KeySource, Leaf};
 use thermocline_base::sync::{AtomicU64, Ordering};
-use thermocline_base::{CfId, Error, Line, Result, SeqNo};
+use thermocline_base::{CfId, Error, Kind, Line, Result, SeqNo};
 use thermocline_pm::{LINE, PmOff, Region};
 
+use crate::blobs::BlobUse;
 use crate::chain::Chain;
-use crate::format::{RECORD_HEADER, RecordHeader, full_seqno, record_crc, seqno_low};
+use crate::format::{BLOB_REF_LEN, RECORD_HEADER, RecordHeader, full_seqno, record_crc, seqno_low};
 use crate::table::RecordRef;
 
 /// The records of one generation. See the [module](self).
@@ -30,6 +31,8 @@ pub struct Home {
     filled: Line<Filled>,
     /// Bytes of values that readers hold in place.
     pinned: AtomicU64,
+    /// The blob files that its records refer to.
+    blobs: BlobUse,
 }
 
 /// How much a generation holds.
@@ -57,6 +60,7 @@ impl Home {
             origin,
             filled: Line::default(),
             pinned: AtomicU64::new(0),
+            blobs: BlobUse::default(),
         }
     }
 
@@ -130,6 +134,11 @@ impl Home {
         self.pinned.load(Ordering::Relaxed)
     }
 
+    /// The blob files that its records refer to.
+    pub fn blobs(&self) -> &BlobUse {
+        &self.blobs
+    }
+
     fn seqno(&self, header: &RecordHeader) -> SeqNo {
         SeqNo(full_seqno(
             self.chains[0].base,
@@ -153,6 +162,10 @@ impl Home {
             .kind()
             .ok_or_else(|| bad(&self.region, at, "a record kind", "another number"))?;
         let (key, value) = bytes[RECORD_HEADER..].split_at(usize::from(header.key_len));
+        if kind == Kind::PutBlob && value.len() != BLOB_REF_LEN {
+            let expected = format!("a reference of {BLOB_REF_LEN} bytes");
+            return Err(bad(&self.region, at, expected, value.len()));
+        }
         Ok(RecordRef {
             at,
             seqno,

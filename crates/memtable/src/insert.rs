@@ -4,6 +4,7 @@ use thermocline_art::{Leaf, Moments, NewEntry};
 use thermocline_base::{BatchEntry, CfId, Kind, Result, SeqNo};
 use thermocline_pm::PmOff;
 
+use crate::format::decode_blob_ref;
 use crate::table::Memtable;
 
 impl Memtable {
@@ -23,7 +24,18 @@ impl Memtable {
         if entry.kind == Kind::RangeDelete {
             return self.insert_range(entry.cf, entry.key, entry.value, seqno, moments);
         }
+        self.refer(entry);
         self.insert(entry.cf, entry.key, at, seqno, moments)
+    }
+
+    /// Notes the blob file that a record refers to, if it refers to one. This is of one generation.
+    #[inline]
+    pub(crate) fn refer(&self, entry: BatchEntry<'_>) {
+        if entry.kind == Kind::PutBlob
+            && let Some(blob) = decode_blob_ref(entry.value)
+        {
+            self.homes()[0].blobs().refer(blob);
+        }
     }
 
     /// Adds a range tombstone, whose record is stored: from `start` up to `end`, or without an end where

@@ -51,6 +51,7 @@
 #![forbid(unsafe_code)]
 
 mod append;
+mod blobs;
 mod chain;
 mod descriptor;
 #[cfg(test)]
@@ -70,9 +71,12 @@ mod trail;
 mod walk;
 
 pub use append::{ChainWriter, Grant, ItemBuilder, Persist, WriterState};
+pub use blobs::BlobUse;
 pub use chain::{Chain, ChainPlan, Segment};
 pub use descriptor::Descriptor;
-pub use format::{ITEM_HEADER, RECORD_HEADER, item_bytes};
+pub use format::{
+    BLOB_REF_LEN, ITEM_HEADER, RECORD_HEADER, decode_blob_ref, encode_blob_ref, item_bytes,
+};
 pub use home::Home;
 pub use image::ItemImage;
 pub use merge::{Merging, Without};

@@ -10,7 +10,9 @@
 //! many threads there are.
 //!
 //! The values of records that are known to be durable are not read here. That of a range tombstone is: it
-//! decides what is hidden. So it is verified, and a range that ends before it begins is corruption.
+//! decides what is hidden. So it is verified, and a range that ends before it begins is corruption. So is that
+//! of a record whose value lies in a blob file: it decides which files stay. Where it cannot be read all of
+//! them do, as long as its generation does; who reads the key hears of it.
 
 use thermocline_art::{Leaf, NewEntry};
 use thermocline_base::planted::{Bug, active};
@@ -160,6 +162,13 @@ impl Memtable {
             if head.kind() == Some(Kind::RangeDelete) {
                 found(SeqNo(seqno), at);
                 return Ok(());
+            }
+            if head.kind() == Some(Kind::PutBlob) {
+                let blobs = self.homes()[0].blobs();
+                match self.records().read(at, true).map(|record| record.blob()) {
+                    Ok(Some(blob)) => blobs.refer(blob),
+                    _ => blobs.refer_to_unknown(),
+                }
             }
             self.keep_newest(CfId(head.cf), key, at, SeqNo(seqno))
         })

@@ -148,9 +148,11 @@ impl<'a> Stage<'a> {
                     self.memtable
                         .cover_newest(entry.cf, start, end, SeqNo(number))?;
                 }
-                _ => self
-                    .memtable
-                    .keep_newest(entry.cf, entry.key, at, SeqNo(number))?,
+                _ => {
+                    self.memtable.refer(entry);
+                    self.memtable
+                        .keep_newest(entry.cf, entry.key, at, SeqNo(number))?;
+                }
             }
         }
         let records = self.pending.len() as u64;

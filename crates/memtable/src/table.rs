@@ -6,11 +6,11 @@ use thermocline_art::{Entry, Leaf, NodeMemory, Slab, Tree};
 use thermocline_base::budget::Account;
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::sync::{AtomicBool, AtomicU64, Ordering};
-use thermocline_base::{CfId, Error, Kind, Result, SeqNo};
+use thermocline_base::{BlobRef, CfId, Error, Kind, Result, SeqNo};
 use thermocline_pm::{PmOff, Region};
 
 use crate::chain::Chain;
-use crate::format::RECORD_HEADER;
+use crate::format::{RECORD_HEADER, decode_blob_ref};
 use crate::home::{Home, Records};
 use crate::tombstones::{self, Cover, Ledger, Tombstones};
 
@@ -25,7 +25,8 @@ pub struct RecordRef<'a> {
     pub kind: Kind,
     /// The user key.
     pub key: &'a [u8],
-    /// The value; empty for a delete; of a range delete where it ends ([`Kind::RangeDelete`]).
+    /// The value; empty for a delete; of a range delete where it ends ([`Kind::RangeDelete`]); of a
+    /// [`Kind::PutBlob`] where it lies, as [`RecordRef::blob`] reads it.
     pub value: &'a [u8],
 }
 
@@ -77,6 +78,14 @@ impl RecordRef<'_> {
     /// Where its value begins.
     pub fn value_at(&self) -> PmOff {
         self.at.plus((RECORD_HEADER + self.key.len()) as u64)
+    }
+
+    /// Where its value lies in a blob file, if it lies there.
+    pub fn blob(&self) -> Option<BlobRef> {
+        match self.kind {
+            Kind::PutBlob => decode_blob_ref(self.value),
+            _ => None,
+        }
     }
 }
 
@@ -167,6 +176,11 @@ impl Memtable {
     /// Bytes of its items in persistent memory.
     pub fn bytes(&self) -> u64 {
         self.homes().iter().map(|home| home.bytes()).sum()
+    }
+
+    /// Bytes of values in blob files that its records refer to.
+    pub fn blob_bytes(&self) -> u64 {
+        self.homes().iter().map(|home| home.blobs().bytes()).sum()
     }
 
     /// Records in it, older versions and tombstones included.
@@ -441,6 +455,14 @@ impl Memtable {
             ));
         }
         Ok(record)
+    }
+
+    /// The family of the record at an offset that a scan returned.
+    ///
+    /// # Errors
+    /// [`Error::Corruption`] if it is none.
+    pub fn family_of(&self, at: PmOff) -> Result<CfId> {
+        self.records.family(at)
     }
 
     /// The record at an offset that a scan returned, its checksum verified if `verify`.

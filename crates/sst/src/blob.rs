@@ -18,5 +18,5 @@ mod writer;
 
 pub(crate) use format::RECORD_ALIGN;
 pub use format::{BLOB_FORMAT_VERSION, BLOB_HEADER_LEN, RECORD_HEADER_LEN};
-pub use reader::{BlobEntry, BlobFile, BlobRecords, read_blob, verify_blobs};
+pub use reader::{BlobEntry, BlobFile, BlobRecords, read_blob, sum_record_headers, verify_blobs};
 pub use writer::{BlobMeta, BlobWriter};

@@ -305,6 +305,11 @@ impl VersionSet {
         Ok(there.into_iter().filter(|(file, _)| goes(*file)).collect())
     }
 
+    /// These files, which a sweep found, are unlinked later, like others that are obsolete.
+    pub fn left_by_sweep(&mut self, files: &[(FileId, FileKind)]) {
+        self.unnamed.extend(files.iter().copied());
+    }
+
     /// Whether an earlier version that lives names the file.
     fn is_held(&self, file: FileId) -> bool {
         let mut earlier = self.earlier.iter().filter_map(Weak::upgrade);

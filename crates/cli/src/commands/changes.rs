@@ -40,11 +40,11 @@ pub(crate) fn changes(args: &ChangesArgs, output: &mut Output) -> Outcome {
 }
 
 /// What a change has beside its kind, by name: keys and values as they are typed.
-fn parts<'c>(op: &ChangeOp<'c>) -> [Option<(&'static str, &'c [u8])>; 2] {
-    match *op {
+fn parts<'c>(op: &'c ChangeOp<'_>) -> [Option<(&'static str, &'c [u8])>; 2] {
+    match op {
         ChangeOp::Put { key, value } => [Some(("key", key)), Some(("value", value))],
         ChangeOp::Delete { key } => [Some(("key", key)), None],
-        ChangeOp::DeleteRange { from, to } => [Some(("from", from)), to.map(|to| ("to", to))],
+        ChangeOp::DeleteRange { from, to } => [Some(("from", *from)), to.map(|to| ("to", to))],
         ChangeOp::Metadata { value } => [Some(("value", value)), None],
         _ => [None, None],
     }

@@ -179,10 +179,12 @@ fn flush_text(f: &FlushPlan) -> String {
         ),
     };
     format!(
-        "flush: {when}; {generations}{} of persistent memory sealed (due from {} on), {} of DRAM taken \
-         (from {} on), {} left (from {} down)",
+        "flush: {when}; {generations}{} of persistent memory sealed (due from {} on), {} of long \
+         values (from {} on), {} of DRAM taken (from {} on), {} left (from {} down)",
         format_size(f.sealed_bytes),
         format_size(f.sealed_bytes_due),
+        format_size(f.sealed_blob_bytes),
+        format_size(f.sealed_blob_bytes_due),
         format_size(f.dram_bytes),
         format_size(f.dram_bytes_due),
         count(f.generations_free as u64, "place"),
@@ -247,6 +249,8 @@ fn as_json(plan: &Plan, names: &[String]) -> Value {
             "sealed_due": f.sealed_due,
             "sealed_bytes": f.sealed_bytes,
             "sealed_bytes_due": f.sealed_bytes_due,
+            "sealed_blob_bytes": f.sealed_blob_bytes,
+            "sealed_blob_bytes_due": f.sealed_blob_bytes_due,
             "dram_bytes": f.dram_bytes,
             "dram_bytes_due": f.dram_bytes_due,
             "generations_free": f.generations_free,

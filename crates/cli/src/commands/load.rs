@@ -185,8 +185,8 @@ fn checked(row: Row) -> Result<Row, BadRow> {
     if row.key.len() > limits::KEY_LEN_MAX {
         return Err(too_long("key", row.key.len(), limits::KEY_LEN_MAX));
     }
-    if row.value.len() > limits::VALUE_INLINE_MAX {
-        return Err(too_long("row", row.value.len(), limits::VALUE_INLINE_MAX));
+    if row.value.len() > limits::VALUE_LEN_MAX {
+        return Err(too_long("row", row.value.len(), limits::VALUE_LEN_MAX));
     }
     Ok(row)
 }

@@ -1,9 +1,14 @@
 //! `put`, `get` and `delete`: one key. `delete-range`: all between two.
 
+use std::io::Read;
+use std::path::Path;
+
 use serde_json::{Map, Value, json};
+use thermocline::limits;
 
 use crate::args::{KeyArgs, PutArgs, RangeArgs};
 use crate::fail::{Failure, Outcome};
+use crate::files;
 use crate::output::Output;
 use crate::store::{Access, family};
 use crate::text::{bytes_of, hex, insert};
@@ -11,11 +16,39 @@ use crate::text::{bytes_of, hex, insert};
 /// Sets a key to a value.
 pub(crate) fn put(args: &PutArgs, output: &mut Output) -> Outcome {
     let key = bytes_of(&args.key, args.hex)?;
-    let value = bytes_of(&args.value, args.hex)?;
+    let value = match (&args.file, &args.value) {
+        (Some(path), _) => contents(path)?,
+        (None, Some(value)) => bytes_of(value, args.hex)?,
+        (None, None) => unreachable!("one of them is required"),
+    };
     let db = args.store.open(&args.db, Access::Create)?;
     family(&db, &args.db, args.cf.as_deref(), Access::Create)?.put(key, value)?;
     db.close()?;
     done(output)
+}
+
+/// What a file holds that may be a value.
+fn contents(path: &Path) -> Outcome<Vec<u8>> {
+    let (file, about) = files::open(path)?;
+    let most = limits::VALUE_LEN_MAX as u64;
+    let too_long = |len: u64| {
+        let text = format!(
+            "{} has {len} bytes; a value has at most {most}",
+            path.display()
+        );
+        Err(Failure::Failed(text))
+    };
+    if about > most {
+        return too_long(about);
+    }
+    let mut value = Vec::new();
+    // One more than may be, should it grow meanwhile.
+    let read = file.take(most + 1).read_to_end(&mut value);
+    read.map_err(|e| Failure::Failed(format!("cannot read {}: {e}", path.display())))?;
+    match value.len() as u64 {
+        len if len > most => too_long(len),
+        _ => Ok(value),
+    }
 }
 
 /// Removes a key.

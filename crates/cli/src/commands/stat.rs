@@ -162,6 +162,7 @@ fn tiers(m: &Metrics, families: &[String]) -> Vec<(&'static str, String)> {
             ),
         ),
         ("SSD levels", on_ssd(m)),
+        ("blob files", in_blobs(m)),
         ("partitions", "one, of all keys".to_string()),
         ("column families", families.join(", ")),
         (
@@ -289,6 +290,22 @@ fn on_ssd(m: &Metrics) -> String {
     }
 }
 
+/// What long values take, in a few words.
+fn in_blobs(m: &Metrics) -> String {
+    let blobs = &m.blobs;
+    match blobs.files {
+        0 => "none: no long values".to_string(),
+        files => format!(
+            "{} in {}: {} in tables, {} in memtables, {} garbage",
+            format_size(blobs.bytes),
+            count(files, "file"),
+            format_size(blobs.table_bytes),
+            format_size(blobs.memtable_bytes),
+            format_size(blobs.garbage_bytes)
+        ),
+    }
+}
+
 fn as_json(m: &Metrics, families: &[String]) -> Value {
     let generations: Vec<Value> = m
         .generations
@@ -375,6 +392,13 @@ fn as_json(m: &Metrics, families: &[String]) -> Value {
     document["index_keys_merged"] = m.index_keys_merged.into();
     document["levels"] = levels_as_json(m);
     document["compaction"] = compaction_as_json(&m.compaction);
+    document["blobs"] = json!({
+        "files": m.blobs.files,
+        "bytes": m.blobs.bytes,
+        "table_bytes": m.blobs.table_bytes,
+        "memtable_bytes": m.blobs.memtable_bytes,
+        "garbage_bytes": m.blobs.garbage_bytes,
+    });
     document["block_cache"] = json!({
         "hits": m.block_cache.hits,
         "misses": m.block_cache.misses,

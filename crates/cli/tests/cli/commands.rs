@@ -451,6 +451,37 @@ fn a_database_that_is_open_elsewhere_is_named_locked() {
 }
 
 #[test]
+fn a_long_value_comes_from_a_file_and_goes_when_it_is_deleted() {
+    let store = Store::new();
+    let long = "a line\n".repeat(300_000);
+    store.write("long.txt", &long);
+    let put = ["put", "DB", "book", "--file", "long.txt", "--pm", "8MiB"];
+    assert_eq!(store.run(&put).code, 0);
+    let get = store.run(&["get", "DB", "book"]);
+    assert!(get.code == 0 && get.out == format!("{long}\n"));
+    let blobs = || store.run(&["stat", "DB", "--json"]).json()["blobs"].clone();
+    assert_eq!(blobs()["files"], 1);
+    assert_eq!(blobs()["memtable_bytes"], long.len());
+    let text = store.run(&["stat", "DB"]).out;
+    assert!(text.contains("in 1 file: "), "{text}");
+    assert_eq!(store.run(&["compact", "DB"]).code, 0);
+    assert_eq!(blobs()["table_bytes"], long.len());
+    assert!(store.run(&["get", "DB", "book"]).out.len() > long.len());
+    assert_eq!(store.run(&["verify", "DB"]).code, 0);
+    assert_eq!(store.run(&["delete", "DB", "book"]).code, 0);
+    assert_eq!(store.run(&["compact", "DB"]).code, 0);
+    let none =
+        ["files", "bytes", "table_bytes", "memtable_bytes"].map(|name| blobs()[name].clone());
+    assert_eq!(none, [0, 0, 0, 0]);
+    let left = names(&store.path());
+    assert!(left.iter().all(|name| !name.ends_with(".blob")), "{left:?}");
+    let both = store.run(&["put", "DB", "k", "v", "--file", "long.txt"]);
+    assert_eq!(both.code, 2);
+    let missing = store.run(&["put", "DB", "k", "--file", "none.txt"]);
+    assert!(missing.code == 1 && missing.err.contains("none.txt"));
+}
+
+#[test]
 fn wrong_usage_exits_2_and_says_what_is_right() {
     let store = Store::new();
     for (command, says) in [

@@ -60,7 +60,8 @@ fn value(rng: &mut Rng) -> Vec<u8> {
         0..8 => 0,
         8 => VALUE_INLINE_MAX,
         9..12 => rng.below(VALUE_INLINE_MAX),
-        12..40 => rng.below(10_000),
+        12 => VALUE_INLINE_MAX + 1 + rng.below(VALUE_INLINE_MAX),
+        13..40 => rng.below(10_000),
         _ => rng.below(100),
     };
     let fill = rng.next_u64().to_le_bytes();
@@ -82,6 +83,7 @@ fn options(rng: &mut Rng) -> Options {
     options.read.readahead = *rng.pick(&[1, 2, 3, 64, 4096]);
     options.read.verify_checksums = rng.below(2) as u64;
     options.manifest.bytes_max = *rng.pick(&[512, 1 << 20]);
+    options.blob.inline_bytes_max = *rng.pick(&[5000, 1 << 20, 1 << 20]);
     options.level0.shape = rng.below(3) as u64;
     options.level0.merge_percent = *rng.pick(&[0, 0, 100]);
     options

@@ -6,7 +6,7 @@ use std::path::Path;
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{FileId, Result};
 use thermocline_env::{OpenMode, Storage};
-use thermocline_sst::{Identity, verify_blobs, verify_table};
+use thermocline_sst::{Identity, sum_record_headers, verify_blobs, verify_table};
 use thermocline_version::FileKind;
 
 use super::format::{LIST_TEMP, Listed, Stored, TAIL_BYTES, list_name};
@@ -148,14 +148,19 @@ fn look(
     kind: FileKind,
     db_id: [u8; 16],
 ) -> Result<Stored> {
-    let bytes = storage.open(path, OpenMode::Read)?.len()?;
+    let opened = storage.open(path, OpenMode::Read)?;
+    let bytes = opened.len()?;
+    let identity = Identity::new(db_id, file);
     Ok(Stored {
         file,
         kind,
         db_id,
         bytes,
         crc: 0,
-        tail_crc: crc_from(storage, path, bytes.saturating_sub(TAIL_BYTES))?,
+        tail_crc: match kind {
+            FileKind::Table => crc_from(storage, path, bytes.saturating_sub(TAIL_BYTES))?,
+            FileKind::Blob => sum_record_headers(&*opened, identity, bytes)?,
+        },
     })
 }
 

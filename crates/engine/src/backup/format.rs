@@ -15,7 +15,8 @@
 //!                   8  its number there
 //!                   8  its bytes
 //!                   4  CRC32C of all of them
-//!                   4  CRC32C of its last 64 KiB, or of all of it if it is shorter
+//!                   4  of a table: CRC32C of its last 64 KiB, or of all of it if it is shorter; of a blob
+//!                      file: CRC32C of the headers of its records, one behind the other
 //!                   1  kind: 1 table, 2 blob file
 //!                   7  reserved, 0
 //!               the state, as edits up to the end; each:

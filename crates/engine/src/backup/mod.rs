@@ -9,8 +9,9 @@
 //! A file is what database and number say that wrote it, but for databases whose folder was copied by
 //! other means, which go on with one id. So a file of the store counts as one that some list has only if
 //! its length and the checksum of its last 64 KiB agree, too: there lie a table's footer and properties
-//! and, in all but huge tables, its filter, which no two different tables share. That costs one read for
-//! a file, not all of it. New files are verified before they are copied, wholly; their bytes are summed
+//! and, in all but huge tables, its filter, which no two different tables share. Of a blob file it is the checksum of
+//! the headers of its records, which have those of its keys and values. That costs one read for a table or a long
+//! value, not all of it. New files are verified before they are copied, wholly; their bytes are summed
 //! while they are.
 //!
 //! # Steps of a backup, under the folder's lock

@@ -112,11 +112,34 @@ impl Engine {
                 "{WAITING_MAX} commits wait for their callbacks; commit slower, or make them quicker"
             )));
         }
+        let bytes = item_bytes(entries.clone());
+        let Some(separated) = inner.separate(entries.clone(), bytes)? else {
+            return self.write_told(entries, bytes, no_slowdown, done);
+        };
+        let written = {
+            let (entries, bytes) = separated.entries(entries);
+            self.write_told(entries.into_iter(), bytes, no_slowdown, done)
+        };
+        drop(separated);
+        if written.is_err() {
+            inner.discard_blobs();
+        }
+        written
+    }
+
+    /// As [`Engine::write_with_callback`], for a batch that is not empty and without long values.
+    fn write_told<'a>(
+        &self,
+        entries: impl ExactSizeIterator<Item = BatchEntry<'a>> + Clone,
+        bytes: u64,
+        no_slowdown: bool,
+        done: Callback,
+    ) -> Result<()> {
+        let inner = &*self.inner;
         let options = WriteOptions {
             durability: Durability::Buffered,
             no_slowdown,
         };
-        let bytes = item_bytes(entries.clone());
         if inner.is_oversized(entries.len(), bytes) {
             inner.hold_back(bytes, no_slowdown, || only_deletes(entries.clone()))?;
             self.write_staged(entries, bytes, options, Some(done))?;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use arc_swap::Guard;
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{BatchEntry, Error, Kind, Result, SeqNo};
-use thermocline_memtable::{Grant, ItemBuilder, Persist};
+use thermocline_memtable::{Grant, ItemBuilder, Persist, decode_blob_ref};
 use thermocline_pm::{PmOff, RegionKind};
 
 use crate::commit::ring::Range;
@@ -206,7 +206,11 @@ impl Inner {
                 Kind::RangeDelete => ranges += 1,
                 _ => puts += 1,
             }
-            user += (entry.key.len() + entry.value.len()) as u64;
+            let value = match entry.kind {
+                Kind::PutBlob => decode_blob_ref(entry.value).map_or(0, |blob| blob.len.into()),
+                _ => entry.value.len() as u64,
+            };
+            user += entry.key.len() as u64 + value;
         }
         self.counted.add(Count::Puts, puts);
         if deletes > 0 {

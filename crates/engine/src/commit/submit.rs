@@ -6,6 +6,7 @@ use thermocline_base::{BatchEntry, Error, Kind, Result, SeqNo, WriteBatch};
 use thermocline_halloc::Reserve;
 use thermocline_memtable::item_bytes;
 
+use crate::blobs::{Hold, Separated};
 use crate::commit::bucket::{Bucket, Joined, Led, Request};
 use crate::commit::carry::Durability;
 use crate::store::{Engine, Inner};
@@ -20,8 +21,8 @@ pub struct WriteOptions {
     /// Whether to give up with [`Error::Busy`] rather than wait for the manifest, for the region's
     /// growth, for another writer's grant, for room among the writes in flight, for a flush that makes
     /// room, or because flushing or compaction are behind. It still waits for
-    /// its own persist, and for those of writes before it. A batch over `memtable.item_bytes_max` always
-    /// waits for the manifest.
+    /// its own persist, and for those of writes before it. A batch over `memtable.item_bytes_max`, or with a
+    /// value over `blob.inline_bytes_max`, always waits for the manifest.
     pub no_slowdown: bool,
 }
 
@@ -61,6 +62,9 @@ impl Engine {
         }
         inner.check_writable()?;
         let bytes = item_bytes(entries.clone());
+        if let Some(separated) = inner.separate(entries.clone(), bytes)? {
+            return self.write_separated(entries, separated, mode);
+        }
         // What returns without a persist gains nothing by waiting for others, and what is staged has
         // nothing in common with them.
         let alone = mode.durability == Durability::Buffered || mode.no_slowdown;
@@ -72,6 +76,25 @@ impl Engine {
             return self.write_leading(entries, bytes, &led);
         }
         self.write_behind(entries, bytes, bucket)
+    }
+
+    /// Writes a batch whose long values lie in a blob file.
+    #[cold]
+    fn write_separated<'a>(
+        &self,
+        entries: impl Iterator<Item = BatchEntry<'a>>,
+        separated: Separated,
+        mode: WriteOptions,
+    ) -> Result<()> {
+        let written = {
+            let (entries, bytes) = separated.entries(entries);
+            self.write_alone(entries.into_iter(), bytes, mode)
+        };
+        drop(separated);
+        if written.is_err() {
+            self.inner.discard_blobs();
+        }
+        written
     }
 
     /// Writes and waits for the acknowledgement.
@@ -278,6 +301,8 @@ pub struct InFlight {
     batch: WriteBatch,
     group: crate::commit::carry::Group,
     durability: Durability,
+    /// Keeps the file with its long values until it is carried.
+    _hold: Option<Hold>,
 }
 
 impl Engine {
@@ -288,12 +313,22 @@ impl Engine {
     pub fn begin(&self, batch: WriteBatch, durability: Durability) -> Result<InFlight> {
         self.inner.check_writable()?;
         let bytes = item_bytes(batch.iter());
+        let (batch, hold) = match self.inner.separate(batch.iter(), bytes)? {
+            None => (batch, None),
+            Some(separated) => {
+                let (entries, _) = separated.entries(batch.iter());
+                let batch = WriteBatch::of(entries.into_iter());
+                (batch, Some(separated.into_hold()))
+            }
+        };
+        let bytes = item_bytes(batch.iter());
         let granted = self.grant(batch.iter(), bytes, durability.into())?;
         Ok(InFlight {
             inner: self.inner.clone(),
             batch,
             group: granted.group,
             durability,
+            _hold: hold,
         })
     }
 }

@@ -36,9 +36,10 @@ impl Input<'_> {
     pub fn value(&self) -> Value<'_> {
         let nothing = Value::Inline(b"");
         match self {
-            Input::Generation(generation) => generation
-                .head
-                .map_or(nothing, |record| Value::Inline(record.value)),
+            Input::Generation(generation) => generation.head.map_or(nothing, |record| {
+                let blob = record.blob().map(Value::Blob);
+                blob.unwrap_or(Value::Inline(record.value))
+            }),
             Input::Run(run) => run.here().map_or(nothing, |cursor| cursor.value().1),
             Input::Last(_) => nothing,
         }
@@ -81,7 +82,11 @@ fn head_of<'r>(record: &RecordRef<'r>) -> Head<'r> {
     Head {
         user_key: record.key,
         seqno: record.seqno,
-        kind: record.kind,
+        kind: match record.kind {
+            // Where a value lies is the value's business.
+            Kind::PutBlob => Kind::Put,
+            kind => kind,
+        },
     }
 }
 

@@ -264,6 +264,7 @@ impl Inner {
         drop(job);
         drop(ends);
         self.unlink_obsolete();
+        self.discard_blobs();
         let gone = matches!(done, Ok(None)).then(|| "its inputs have gone".to_string());
         let error = done.as_ref().err().map(ToString::to_string).or(gone);
         if matches!(done, Ok(Some(_))) {

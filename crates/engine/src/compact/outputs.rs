@@ -106,7 +106,7 @@ impl Destination<'_> {
     fn next(&mut self, inner: &Inner, outputs: &mut Outputs) -> Result<(PathBuf, Identity)> {
         match self {
             Destination::Store => {
-                let file = inner.pin_table()?;
+                let file = inner.pin_file(FileKind::Table)?;
                 outputs.files.push(file);
                 let files = &inner.table_files;
                 Ok((files.path(file), files.identity(file)))
@@ -233,9 +233,10 @@ impl Inner {
         files.for_each(|file| versions.unpin_output(*file));
     }
 
-    fn pin_table(&self) -> Result<FileId> {
+    /// The number of a file that is about to be made, pinned.
+    pub fn pin_file(&self, kind: FileKind) -> Result<FileId> {
         loop {
-            if let Some(file) = lock(&self.versions).pin_output(FileKind::Table) {
+            if let Some(file) = lock(&self.versions).pin_output(kind) {
                 return Ok(file);
             }
             self.poison.check()?;

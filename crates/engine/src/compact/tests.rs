@@ -40,6 +40,7 @@ fn tiny() -> Options {
 
 fn any(rng: &mut Rng) -> Options {
     let mut options = tiny();
+    options.blob.inline_bytes_max = *rng.pick(&[150, 1 << 20, 1 << 20]);
     let compaction = &mut options.compaction;
     compaction.level0_tables = 1 + rng.below(4) as u64;
     compaction.base_bytes = (1 + rng.below(12) as u64) << 10;

@@ -1,5 +1,7 @@
 //! What a feed gives.
 
+use std::borrow::Cow;
+
 use thermocline_base::{CfId, Kind, Result};
 use thermocline_memtable::{Home, ItemRecords, ItemRef, RecordRef};
 
@@ -30,15 +32,15 @@ pub struct Change<'g> {
 }
 
 /// What a change does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ChangeOp<'g> {
     /// The key has this value.
     Put {
         /// The key.
         key: &'g [u8],
-        /// The value.
-        value: &'g [u8],
+        /// The value; a long one was read from its blob file.
+        value: Cow<'g, [u8]>,
     },
     /// The key has no value.
     Delete {
@@ -127,23 +129,39 @@ impl<'g> Changes<'g> {
         name
     }
 
-    fn change(&mut self, cf: CfId, record: &RecordRef<'g>) -> Option<Change<'g>> {
+    /// `None` of a family that was dropped, whose blob files may be gone.
+    fn change(&mut self, cf: CfId, record: &RecordRef<'g>) -> Result<Option<Change<'g>>> {
         let (key, value) = (record.key, record.value);
-        let (owner, op) = match (cf, record.kind) {
-            (CfId::METADATA, _) => (CfId::of_metadata_key(key)?, ChangeOp::Metadata { value }),
-            (cf, Kind::Delete) => (cf, ChangeOp::Delete { key }),
-            (cf, Kind::RangeDelete) => {
-                let to = (!value.is_empty()).then_some(value);
-                (cf, ChangeOp::DeleteRange { from: key, to })
-            }
-            (cf, _) => (cf, ChangeOp::Put { key, value }),
+        let owner = match cf {
+            CfId::METADATA => CfId::of_metadata_key(key),
+            cf => Some(cf),
         };
-        Some(Change {
+        let named = owner.and_then(|owner| Some((owner, self.name_of(owner)?)));
+        let Some((owner, family)) = named else {
+            return Ok(None);
+        };
+        let op = match (cf, record.kind) {
+            (CfId::METADATA, _) => ChangeOp::Metadata { value },
+            (_, Kind::Delete) => ChangeOp::Delete { key },
+            (_, Kind::RangeDelete) => {
+                let to = (!value.is_empty()).then_some(value);
+                ChangeOp::DeleteRange { from: key, to }
+            }
+            _ => {
+                let value = match record.blob() {
+                    None => Cow::Borrowed(value),
+                    // The group holds the generation, which keeps the file.
+                    Some(blob) => Cow::Owned(self.group.inner.table_files.read_blob(blob)?),
+                };
+                ChangeOp::Put { key, value }
+            }
+        };
+        Ok(Some(Change {
             seqno: record.seqno.0,
-            family: self.name_of(owner)?,
+            family,
             family_id: owner.0,
             op,
-        })
+        }))
     }
 }
 
@@ -162,8 +180,8 @@ impl<'g> Iterator for Changes<'g> {
                     return Some(Err(error));
                 }
                 Some(Ok((cf, record))) => {
-                    if let Some(change) = self.change(cf, &record) {
-                        return Some(Ok(change));
+                    if let Some(change) = self.change(cf, &record).transpose() {
+                        return Some(change);
                     }
                 }
             }

@@ -354,7 +354,7 @@ fn a_group_can_be_read_when_its_generation_is_gone_for_others() {
     let read = || {
         let changes: Vec<_> = group.changes().map(Result::unwrap).collect();
         assert_eq!(changes.len(), 1);
-        let (key, value) = (&1u32.to_be_bytes()[..], &[7; 100][..]);
+        let (key, value) = (&1u32.to_be_bytes()[..], [7; 100][..].into());
         assert_eq!(changes[0].op, ChangeOp::Put { key, value });
     };
     read();

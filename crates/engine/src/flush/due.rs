@@ -88,7 +88,7 @@ impl Inner {
 
     /// The numbers on which it is decided.
     pub fn flush_plan(&self) -> FlushPlan {
-        let (generations, bytes) = self.sealed_bytes();
+        let (generations, bytes, blob_bytes) = self.sealed_bytes();
         let flush = &self.options.flush;
         let limit = self.space.usage().limit_bytes;
         let mut plan = FlushPlan {
@@ -101,6 +101,8 @@ impl Inner {
                 Shape::Ssd => 1,
                 _ => limit / 100 * flush.pm_percent,
             },
+            sealed_blob_bytes: blob_bytes,
+            sealed_blob_bytes_due: self.options.blob.generation_bytes,
             dram_bytes: self.account.used(),
             dram_bytes_due: self.options.dram / 100 * flush.dram_percent,
             generations_free: self.space.generations().free(),
@@ -109,20 +111,22 @@ impl Inner {
         plan.due = generations > 0
             && (bytes >= plan.sealed_bytes_due
                 || (plan.sealed_due > 0 && generations >= plan.sealed_due)
+                || plan.sealed_blob_bytes >= plan.sealed_blob_bytes_due
                 || plan.generations_free <= plan.generations_free_due
                 || self.is_dram_short());
         plan
     }
 
-    /// How many sealed generations wait to be flushed, and the persistent memory that they own.
-    pub fn sealed_bytes(&self) -> (usize, u64) {
+    /// How many sealed generations wait to be flushed, the persistent memory that they own, and the bytes in
+    /// blob files that they refer to.
+    pub fn sealed_bytes(&self) -> (usize, u64, u64) {
         let view = self.view.load();
         let reclaim = lock(&self.reclaim);
         let homes = view.memtables[1..].iter().flat_map(|m| m.homes());
-        let ids = homes.map(|home| home.generation());
-        let waits = ids.filter(|id| !reclaim.is_flushed(*id));
-        waits.fold((0, 0), |(count, bytes), id| {
-            (count + 1, bytes + reclaim.zone_bytes(id))
+        let waits = homes.filter(|home| !reclaim.is_flushed(home.generation()));
+        waits.fold((0, 0, 0), |(count, bytes, blob_bytes), home| {
+            let own = reclaim.zone_bytes(home.generation());
+            (count + 1, bytes + own, blob_bytes + home.blobs().bytes())
         })
     }
 

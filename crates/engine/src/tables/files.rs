@@ -10,20 +10,22 @@
 //! so to the runtime's budget; both give way to indexes ([`Evict`]).
 
 use std::collections::BTreeSet;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{OnceLock, Weak};
 
-use thermocline_base::FileId;
 use thermocline_base::budget::{Account, Charge, Evict};
 use thermocline_base::counter::Counters;
 use thermocline_base::options::Options;
 use thermocline_base::size::index;
 use thermocline_base::sync::SCHEDULED;
-use thermocline_env::Storage;
+use thermocline_base::{BlobRef, Error, FileId, Result};
 use thermocline_env::direct::DeviceBytes;
+use thermocline_env::{OpenMode, Storage};
 use thermocline_exec::{BatchReader, BufPool, DirectStorage, PIECE_BYTES};
 use thermocline_sst::{
-    BlockCache, CacheUse, Identity, StoreCache, TableWriter, WriteOptions, table_name,
+    BlobFile, BlockCache, CacheUse, Identity, StoreCache, TableWriter, WriteOptions, blob_name,
+    table_name,
 };
 use thermocline_version::Origins;
 
@@ -54,6 +56,9 @@ pub(crate) struct TableFiles {
     pub storage: Arc<dyn Storage>,
     /// What it has transferred.
     bytes: Arc<DeviceBytes>,
+    /// As `storage`, for blob files.
+    pub blob_storage: Arc<dyn Storage>,
+    blob_bytes: Arc<DeviceBytes>,
     pub dir: PathBuf,
     /// Which database wrote each.
     origins: Origins,
@@ -105,8 +110,17 @@ impl TableFiles {
         (options, account): (&Options, &Arc<Account>),
         lent: &Lent<'_>,
     ) -> Arc<TableFiles> {
-        let bytes = Arc::new(DeviceBytes::default());
-        let (inner, counter) = (storage.clone(), bytes.clone());
+        let counted = || {
+            let counter = Arc::new(DeviceBytes::default());
+            let (inner, bytes) = (storage.clone(), counter.clone());
+            let counted: Arc<dyn Storage> = Arc::new(match options.ssd.direct {
+                0 => DirectStorage::buffered(inner, counter),
+                _ => DirectStorage::new(inner, lent.bufs.clone(), counter),
+            });
+            (counted, bytes)
+        };
+        let (table_storage, bytes) = counted();
+        let (blob_storage, blob_bytes) = counted();
         let dram = account.budget().limit().min(options.dram);
         let cache_bytes = match options.read.cache_bytes {
             // The library's locks are not the scheduler's.
@@ -115,11 +129,10 @@ impl TableFiles {
             bytes => bytes.min(dram),
         };
         let files = Arc::new(TableFiles {
-            storage: Arc::new(match options.ssd.direct {
-                0 => DirectStorage::buffered(inner, counter),
-                _ => DirectStorage::new(inner, lent.bufs.clone(), counter),
-            }),
+            storage: table_storage,
             bytes,
+            blob_storage,
+            blob_bytes,
             dir: dir.to_path_buf(),
             origins,
             account: account.clone(),
@@ -154,13 +167,34 @@ impl TableFiles {
         self.dir.join(table_name(file))
     }
 
+    pub fn blob_path(&self, file: FileId) -> PathBuf {
+        self.dir.join(blob_name(file))
+    }
+
     pub fn identity(&self, file: FileId) -> Identity {
         Identity::new(self.origins.of(file), file)
     }
 
-    /// What was transferred.
+    /// What was transferred of tables.
     pub fn bytes(&self) -> &DeviceBytes {
         &self.bytes
+    }
+
+    /// What was transferred of blob files.
+    pub fn blob_bytes(&self) -> &DeviceBytes {
+        &self.blob_bytes
+    }
+
+    /// The value that lies there, checked. Who asks keeps the file (`blobs`, invariant 4).
+    ///
+    /// # Errors
+    /// [`Error::Corruption`] naming file and offset; those of reading.
+    pub fn read_blob(&self, blob: BlobRef) -> Result<Vec<u8>> {
+        let path = self.blob_path(blob.file);
+        let opened = self.blob_storage.open(&path, OpenMode::Read);
+        let file = opened.map_err(|error| missing(error, "a blob file is missing", &path))?;
+        let opened = BlobFile::open(&*file, self.identity(blob.file))?;
+        thermocline_sst::read_blob(&opened, &*file, blob)
     }
 
     pub fn account(&self) -> &Arc<Account> {
@@ -222,6 +256,16 @@ impl TableFiles {
     /// Point reads that found their value there.
     pub fn found(&self, place: FoundIn) -> u64 {
         self.found.get(place as usize)
+    }
+}
+
+/// A named file that is not there is damage.
+pub(super) fn missing(error: Error, what: &str, path: &Path) -> Error {
+    match error {
+        Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => {
+            Error::corruption(what, path.display().to_string(), 0, "the file", "none")
+        }
+        other => other,
     }
 }
 

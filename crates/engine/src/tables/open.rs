@@ -13,16 +13,15 @@
 //!    and closed after ([`Account::charge_over`](thermocline_base::budget::Account::charge_over)).
 
 use std::collections::VecDeque;
-use std::io;
 use std::sync::Weak;
 
 use arc_swap::ArcSwapOption;
 use thermocline_base::budget::Charge;
-use thermocline_base::{CfId, Error, FileId, Result};
+use thermocline_base::{CfId, FileId, Result};
 use thermocline_env::OpenMode;
 use thermocline_sst::{CachedSource, Table, open_table};
 
-use super::files::TableFiles;
+use super::files::{TableFiles, missing};
 use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering, lock};
 
 /// What an open table takes beside what it says itself: handles, and its place here.
@@ -148,14 +147,8 @@ impl Handle {
         }
         let path = files.path(self.file);
         let opened = files.storage.open(&path, OpenMode::Read);
-        let file = opened.map_err(|error| match error {
-            // The version names it.
-            Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => {
-                let name = path.display().to_string();
-                Error::corruption("a table is missing", name, 0, "the file", "none")
-            }
-            other => other,
-        })?;
+        // The version names it.
+        let file = opened.map_err(|error| missing(error, "a table is missing", &path))?;
         let table = open_table(&*file, files.identity(self.file))?;
         let source = files.cache().source(file);
         let bytes = table.charge() as u64 + HANDLE_BYTES;

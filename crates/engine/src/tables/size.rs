@@ -33,15 +33,18 @@ impl Tables {
         let first = run.partition_point(|table| ends_below(table));
         let behind = |table: &TableRef| is_behind(table.range.smallest(), to);
         for table in run[first..].iter().take_while(|table| !behind(table)) {
+            let blob_bytes = table.blobs.iter().map(|blob| blob.bytes).sum();
             let begins_before = is_below(table.range.smallest(), from);
             if begins_before || is_behind(table.range.largest(), to) {
                 let (part, of) = self.share(table, (from, to))?;
                 let share = |n: u64| u128::from(n) * u128::from(part) / u128::from(of.max(1));
                 let whole = |n: u128| u64::try_from(n).unwrap_or(u64::MAX);
                 size.table_bytes += whole(share(table.bytes));
+                size.blob_bytes += whole(share(blob_bytes));
                 size.entries += whole(share(table.entries));
             } else {
                 size.table_bytes += table.bytes;
+                size.blob_bytes += blob_bytes;
                 size.entries += table.entries;
             }
         }

@@ -15,9 +15,9 @@ use thermocline_memtable::Direction;
 use thermocline_sst::{KeyRef, Move, SyncCursor, TablePart, Value};
 use thermocline_version::TableRef;
 
+use super::Tables;
 use super::ahead::{FirstPiece, TableBlocks};
 use super::runs::Run;
-use super::{Tables, unsupported_blob};
 use crate::sync::Arc;
 
 /// See the [module](self).
@@ -40,7 +40,7 @@ pub(crate) struct TableSource {
 pub(crate) struct TableHead<'a> {
     pub key: &'a [u8],
     pub kind: Kind,
-    pub value: &'a [u8],
+    pub value: Value<'a>,
 }
 
 /// Places all sources of a cursor, as [`TableSource::restart`] does each: what they read first they read
@@ -80,19 +80,11 @@ pub(crate) fn sources(tables: &Arc<Tables>, cf: CfId) -> Vec<TableSource> {
 
 impl TableSource {
     /// The entry at which it stands.
-    pub fn head(&self) -> Result<Option<TableHead<'_>>> {
-        let Some(cursor) = self.cursor.as_ref().filter(|_| self.there) else {
-            return Ok(None);
-        };
+    pub fn head(&self) -> Option<TableHead<'_>> {
+        let cursor = self.cursor.as_ref().filter(|_| self.there)?;
         let (kind, value) = cursor.value();
         let key = cursor.key().user_key;
-        match value {
-            Value::Inline(value) => Ok(Some(TableHead { key, kind, value })),
-            Value::Blob(_) => {
-                let (part, _) = self.tables.open(&self.run[self.at])?;
-                Err(unsupported_blob(part.table()))
-            }
-        }
+        Some(TableHead { key, kind, value })
     }
 
     /// The table that it is in.

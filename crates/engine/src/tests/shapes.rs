@@ -10,7 +10,7 @@ use thermocline_testkit::{Replay, Rng, seeds};
 
 use super::*;
 use crate::flush::tests::{Model, check_cursor, check_now, check_then, families};
-use crate::{Cursor, Snapshot, Value};
+use crate::{BlobState, Cursor, Snapshot, Value};
 
 const PM: u64 = 2 << 20;
 
@@ -30,6 +30,8 @@ fn any(rng: &mut Rng) -> Options {
     options.read.pins_percent_max = 100;
     options.read.verify_checksums = rng.below(2) as u64;
     options.manifest.bytes_max = *rng.pick(&[512, 1 << 20]);
+    options.blob.inline_bytes_max = *rng.pick(&[64, 150, 1 << 20]);
+    options.blob.generation_bytes = *rng.pick(&[2 << 10, 1 << 20]);
     let compaction = &mut options.compaction;
     compaction.level0_tables = 1 + rng.below(4) as u64;
     compaction.base_bytes = (2 + rng.below(20) as u64) << 10;
@@ -354,6 +356,8 @@ impl Run {
             let metrics = store.engine.metrics();
             let tables: u64 = metrics.levels.iter().map(|level| level.tables).sum();
             assert_eq!((metrics.generations.len(), tables), (1, 0));
+            assert_eq!(metrics.blobs, BlobState::default());
+            assert_eq!(store.machine.blob_files(), Vec::<String>::new());
             store.count();
         }
     }

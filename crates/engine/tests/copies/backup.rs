@@ -19,7 +19,7 @@ pub fn backups(storage: &Arc<dyn Storage>, dir: &str) -> Backups {
 
 fn files(storage: &Arc<dyn Storage>, dir: &str) -> Vec<String> {
     let mut names = storage.list(path(dir)).unwrap();
-    names.retain(|name| name.ends_with(".sst"));
+    names.retain(|name| name.ends_with(".sst") || name.ends_with(".blob"));
     names
 }
 

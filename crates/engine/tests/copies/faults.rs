@@ -205,7 +205,8 @@ fn of_a_restoration_and_a_deletion_every_call_may_fail() {
         let report = stored(bench).verify().unwrap();
         assert_eq!(report.faults, [], "{plan:?}");
         let names = bench.storage.list(path("/b")).unwrap();
-        let files = names.iter().filter(|name| name.ends_with(".sst")).count();
+        let is_file = |name: &&String| name.ends_with(".sst") || name.ends_with(".blob");
+        let files = names.iter().filter(is_file).count();
         assert_eq!(files as u64, report.records, "{plan:?}: {names:?}");
     });
 }

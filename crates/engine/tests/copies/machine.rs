@@ -21,9 +21,14 @@ pub fn options() -> Options {
     };
     options.pm_region.part_bytes_first = 256 << 10;
     options.memtable.bytes_max = 16 << 10;
+    // Some values are longer.
+    options.blob.inline_bytes_max = 250;
     options.level0.merge_percent = 0;
     options
 }
+
+/// All keys.
+pub const ALL: (Bound<&[u8]>, Bound<&[u8]>) = (Bound::Unbounded, Bound::Unbounded);
 
 pub type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 

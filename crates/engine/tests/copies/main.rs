@@ -6,6 +6,7 @@
 //! | `faults` | a fault at every call of files |
 //! | `ingest` | tables from outside, and for others |
 //! | `machine` | stores in simulated worlds, and all that is in one |
+//! | `blobs` | long values in copies |
 //! | `backup` | backups, several of a store, whole, damaged and restored |
 //! | `checkpoint` | checkpoints, and copies of copies |
 //! | `beside` | copies beside writers, flushes and compactions |
@@ -13,6 +14,7 @@
 
 mod backup;
 mod beside;
+mod blobs;
 mod checkpoint;
 mod faults;
 mod ingest;

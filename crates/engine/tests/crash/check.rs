@@ -206,6 +206,7 @@ impl<'a> Checker<'a> {
         let model = expect.accept(&life.dump(&expect.allowed)?)?;
         feed_agrees(life.engine(), &model, expect.fed)?;
         life.tracker.lock().unwrap().holds(&model);
+        blob_files_are_named(life)?;
         Ok(model)
     }
 
@@ -355,6 +356,17 @@ pub fn write_on(life: &Life, seen: u64) -> Verdict<()> {
         .accept(&life.dump(&expect.allowed)?)
         .map(drop)
         .map_err(|why| format!("after writing on: {why}"))
+}
+
+/// What a crash leaves of blob files the open removes.
+fn blob_files_are_named(life: &Life) -> Verdict<()> {
+    let names = life.fs.list(dir()).map_err(say("listing"))?;
+    let there = names.iter().filter(|name| name.ends_with(".blob")).count() as u64;
+    let blobs = life.engine().metrics().blobs;
+    match there == blobs.files {
+        true => Ok(()),
+        false => Err(format!("{there} blob files, of which {blobs:?} are named")),
+    }
 }
 
 /// Whether something was flushed, in this life or before, or almost.

@@ -37,6 +37,11 @@ fn small_items(options: &mut Options) {
     crate::staged::small_items(options);
 }
 
+fn long_values(options: &mut Options) {
+    in_dram(options);
+    crate::blobs::long_values(options);
+}
+
 fn rare_write_back(options: &mut Options) {
     in_dram(options);
     crate::groups::rare_write_back(options);
@@ -60,6 +65,7 @@ pub fn all() -> Vec<Workload> {
         ("ranges", "logged-ranges", small),
         ("ranges-flying", "logged-ranges-flying", rare_write_back),
         ("ranges-staged", "logged-ranges-staged", small_items),
+        ("blobs", "logged-blobs", long_values),
     ];
     let other = |(name, own, set): &Other| {
         let workload = ALL.iter().find(|workload| workload.name == *name);
@@ -153,6 +159,8 @@ const RANGES: Sampled = &[
     ("logged-ranges-staged", 17),
 ];
 
+const BLOBS: Sampled = &[("logged-blobs", 13)];
+
 #[test]
 fn logged_writes_survive_every_crash() {
     explored(WRITES, 1_000);
@@ -174,8 +182,13 @@ fn logged_range_deletes_survive_every_crash() {
 }
 
 #[test]
+fn logged_long_values_survive_every_crash() {
+    explored(BLOBS, 200);
+}
+
+#[test]
 fn every_logged_workload_is_explored() {
-    let explored = [WRITES, GENERATIONS, GROUPS, RANGES].concat();
+    let explored = [WRITES, GENERATIONS, GROUPS, RANGES, BLOBS].concat();
     let explored: BTreeSet<&str> = explored.iter().map(|(name, _)| *name).collect();
     assert_eq!(explored, all().iter().map(|w| w.name).collect());
 }

@@ -20,6 +20,7 @@
 //! | `flush` | those in which generations become tables |
 //! | `compaction` | those in which tables sink from level to level |
 //! | `feed` | one with a follower, and what change feeds give after a crash |
+//! | `blobs` | those in which values lie in blob files |
 //! | `logged` | any of them, with records in DRAM and a log |
 //! | `states` | the exploration itself, its bars and the sites it must reach |
 //! | `raw` | several items in flight, which one writer alone never has |
@@ -29,6 +30,7 @@
 //!
 //! A failure prints workload, seed, point and choice, and the command that runs just that.
 
+mod blobs;
 mod check;
 mod compaction;
 mod copies;

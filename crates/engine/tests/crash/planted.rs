@@ -64,6 +64,26 @@ fn forgetting_what_lies_below_is_caught() {
 }
 
 #[test]
+fn a_blob_file_that_is_not_synced_is_caught() {
+    caught_in_work("blobs-flying", Bug::ForgetTableSync);
+}
+
+#[test]
+fn a_blob_file_whose_name_is_not_durable_is_caught() {
+    caught_in_work("blobs-flying", Bug::NameBeforeSync);
+}
+
+#[test]
+fn a_blob_file_that_no_edit_names_is_caught() {
+    caught_in_work("blobs-flying", Bug::BlobUnnamed);
+}
+
+#[test]
+fn removing_a_blob_file_that_a_generation_needs_is_caught() {
+    caught_in_work("blobs", Bug::BlobForgetsGenerations);
+}
+
+#[test]
 fn a_skipped_fence_is_caught() {
     caught_in_work("points", Bug::SkipFence);
 }

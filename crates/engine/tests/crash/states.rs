@@ -215,6 +215,34 @@ const RANGES: Part = Part {
     sites: GENERATIONS,
 };
 
+const BLOBS: Part = Part {
+    workloads: &["blobs"],
+    seeds: 1,
+    one_in: 7,
+    bar: 2_500,
+    sites: &[
+        "sst: blobs written",
+        "sst: file named",
+        "sst: table written",
+    ],
+};
+
+const BLOB_LIVES: Part = Part {
+    workloads: &["blob-lives"],
+    seeds: 1,
+    one_in: 7,
+    bar: 500,
+    sites: &["sst: blobs written", "sst: file named"],
+};
+
+const BLOBS_FLYING: Part = Part {
+    workloads: &["blobs-flying"],
+    seeds: 1,
+    one_in: 17,
+    bar: 3_000,
+    sites: &["sst: blobs written", "sst: file named"],
+};
+
 const PARTS: &[&Part] = &[
     &CREATION,
     &SMALL,
@@ -235,6 +263,9 @@ const PARTS: &[&Part] = &[
     &SINKING,
     &SINKING_LIVES,
     &RANGES,
+    &BLOBS,
+    &BLOB_LIVES,
+    &BLOBS_FLYING,
 ];
 
 /// What one run of the tests must explore.
@@ -373,6 +404,21 @@ fn range_deletes_survive_every_crash() {
     run(&RANGES);
 }
 
+#[test]
+fn long_values_survive_every_crash() {
+    run(&BLOBS);
+}
+
+#[test]
+fn long_values_over_lives_and_of_families_that_go_survive_every_crash() {
+    run(&BLOB_LIVES);
+}
+
+#[test]
+fn long_values_that_are_buffered_in_flight_and_staged_survive_every_crash() {
+    run(&BLOBS_FLYING);
+}
+
 /// A store that crashes after every write does not lose space with each life.
 #[test]
 fn crashing_again_and_again_uses_no_more_space() {
@@ -397,12 +443,10 @@ fn the_parts_together_reach_every_site_and_the_bar() {
     assert_eq!(run, workload::ALL.iter().map(|w| w.name).collect());
     // A region in the simulator has no file that could be made; the tests that kill children do.
     let of_files = thermocline_pm::SITES.iter().find(|s| s.0.contains("file"));
-    // Values leave their tables for blob files in `sst` alone so far.
-    let of_blobs = Some(&thermocline_sst::sites::BLOBS_WRITTEN);
     let asked: BTreeSet<Site> = thermocline_engine::sites()
         .into_iter()
         .chain(thermocline_env::sites::ALL.iter().copied())
-        .filter(|site| Some(site) != of_files && Some(site) != of_blobs)
+        .filter(|site| Some(site) != of_files)
         // Only copies link files: `copies` looks at those.
         .filter(|site| *site != thermocline_env::sites::NAME_LINKED)
         .collect();

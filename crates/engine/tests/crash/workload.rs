@@ -4,6 +4,7 @@ use thermocline_base::options::Options;
 use thermocline_base::step::Observer;
 use thermocline_env::simulated::SeededRandom;
 
+use crate::blobs;
 use crate::compaction;
 use crate::families;
 use crate::feed;
@@ -290,6 +291,27 @@ pub const ALL: &[Workload] = &[
         from_creation: false,
         before: groups::families,
         body: ranges::staged,
+    },
+    Workload {
+        name: "blobs",
+        set: blobs::long_values,
+        from_creation: false,
+        before: nothing_before,
+        body: blobs::blobs,
+    },
+    Workload {
+        name: "blob-lives",
+        set: blobs::long_values,
+        from_creation: false,
+        before: nothing_before,
+        body: blobs::blob_lives,
+    },
+    Workload {
+        name: "blobs-flying",
+        set: blobs::staged_values,
+        from_creation: false,
+        before: groups::families,
+        body: blobs::blobs_flying,
     },
 ];
 

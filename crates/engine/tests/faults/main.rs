@@ -5,8 +5,9 @@
 //! an operation works or is an error; after a failed persist writes end and reads go on; and a
 //! healthy open after that, of a killed process as well as after a power cut, has everything that
 //! was acknowledged, and of what was not at most the operation that met the fault. Another workload
-//! does the same with flushes (`flush`).
+//! does the same with flushes (`flush`), a third with long values (`blobs`).
 
+mod blobs;
 mod flush;
 
 use std::cell::Cell;
@@ -37,6 +38,8 @@ fn dir() -> &'static Path {
 thread_local! {
     /// Whether the tests of this thread are about records in DRAM, and logs.
     static LOGGED: Cell<bool> = const { Cell::new(false) };
+    /// Whether they are about values in blob files.
+    static LONG: Cell<bool> = const { Cell::new(false) };
 }
 
 fn options() -> Options {
@@ -47,6 +50,10 @@ fn options() -> Options {
     if LOGGED.get() {
         options.preset = Preset::Leveled;
         options.dram = 4 * CAPACITY;
+    }
+    if LONG.get() {
+        options.blob.inline_bytes_max = 100;
+        options.blob.generation_bytes = 2000;
     }
     options.pm_region.part_bytes_first = 256 << 10;
     options.flush.automatic = 0;
@@ -253,6 +260,9 @@ fn check(fs: SimFs, pm: SimPm, run: &Run, what: &str) {
             assert_eq!(report.faults, [], "{what}");
             continue;
         }
+        let names = world.env.storage.list(dir()).unwrap();
+        let blobs = names.iter().filter(|name| name.ends_with(".blob"));
+        assert_eq!(blobs.count() as u64, engine.metrics().blobs.files, "{what}");
         // It takes writes again.
         let mut batch = WriteBatch::new();
         batch.put(CfId::DEFAULT, b"again", b"well").unwrap();

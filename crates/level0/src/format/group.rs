@@ -197,7 +197,8 @@ impl<'a> Entries<'a> {
         let (bytes, at) = (self.bytes, &mut self.at);
         let tag = *bytes.get(*at)?;
         *at += 1;
-        let kind = Kind::from_u8(tag & 15).filter(|kind| *kind != Kind::RangeDelete)?;
+        let kind = Kind::from_u8(tag & 15)
+            .filter(|kind| !matches!(kind, Kind::RangeDelete | Kind::PutBlob))?;
         let lead = varlen(bytes, at)?;
         let rest = match self.first {
             true => lead.saturating_sub(self.stripped),

@@ -77,7 +77,7 @@ pub(crate) fn decode(bytes: &[u8], mut at: usize) -> Option<RawEntry> {
 pub(crate) fn decode_tag(tag: u8) -> Option<(Kind, bool)> {
     let blob = tag & TAG_BLOB != 0;
     match Kind::from_u8(tag & !TAG_BLOB)? {
-        Kind::RangeDelete => None,
+        Kind::RangeDelete | Kind::PutBlob => None,
         Kind::Delete if blob => None,
         kind => Some((kind, blob)),
     }

@@ -185,7 +185,7 @@ fn an_open_unlinks_what_nobody_names_unless_something_is_missing() {
     let [one, two] = [world.written(), world.written()];
     let half = world.set.pin_output(FileKind::Table).unwrap();
     world.install(removed(two));
-    let set = VersionSet::new(&world.state);
+    let mut set = VersionSet::new(&world.state);
     let of = |files: &[FileId]| -> Vec<(FileId, FileKind)> {
         files.iter().map(|file| (*file, FileKind::Table)).collect()
     };
@@ -194,6 +194,12 @@ fn an_open_unlinks_what_nobody_names_unless_something_is_missing() {
         set.sweep(&of(&[stranger, half, one, two])).unwrap(),
         of(&[two, half])
     );
+    // What is not unlinked at once is obsolete like others.
+    assert_eq!(set.obsolete(), []);
+    set.left_by_sweep(&of(&[two, half]));
+    assert_eq!(set.obsolete(), of(&[two, half]));
+    set.unlinked(two);
+    assert_eq!(set.obsolete(), of(&[half]));
     let error = set.sweep(&of(&[two, half])).unwrap_err();
     assert!(error.to_string().contains("expected table 1,"), "{error}");
     // As is one of that number that is something else.

@@ -129,6 +129,7 @@ fn drawn(rng: &mut Rng) -> Options {
     options.flush.pm_percent = *rng.pick(&[5, 10, 40]);
     options.feed.retain_bytes = *rng.pick(&[0, 0, 64 << 10, 1 << 20]);
     options.feed.pins_percent_max = *rng.pick(&[0, 10, 60, 60]);
+    options.blob.inline_bytes_max = *rng.pick(&[64, 1 << 20]);
     options.manifest.bytes_max = *rng.pick(&[512, 1 << 20]);
     options.settled()
 }

@@ -1,0 +1,133 @@
+//! Long values: each lies in a blob file, and its record says where (design §1, §5, §8).
+//!
+//! A value over `blob.inline_bytes_max` would fill persistent memory and be written again by every compaction.
+//! So it goes to the SSD at once, into a *blob file* (`sst::blob`), and what is granted, stored, logged,
+//! flushed and compacted is a *reference* of twenty bytes: file, offset, length. To all that handles records a
+//! reference is a value ([`Kind::PutBlob`](thermocline_base::Kind)); to tables it is an entry whose value
+//! lies elsewhere. Metadata of families is never long.
+//!
+//! # Steps of a write ([`write`])
+//! 1. A number for a file is reserved and pinned, and the file *held* in [`Blobs`].
+//! 2. All long values of the batch go into that one file, straight from where the caller has them. It is synced, then the
+//!    folder.
+//! 3. One edit names the file. It is not pinned any more.
+//! 4. The batch, with references in place of long values, is written like any other: alone or staged, whatever
+//!    durability was asked for. Its generation notes what it refers to (`memtable::BlobUse`).
+//! 5. The file is not held any more.
+//!
+//! # Who keeps a file
+//! | who | by what | from | until |
+//! |---|---|---|---|
+//! | the write that made it | held | before it is named | its generation has noted it, or it failed |
+//! | a generation with a record that refers to it | `BlobUse` of its home | before its write is finished | the edit that drops it |
+//! | a table | bytes in its reference in the version | the edit that names the table | the edit that removes it |
+//! | a change feed's group | the home of its generation, which stays named | it is given | it goes |
+//! | whoever reads tables, or copies | a version that names it | | it goes |
+//!
+//! # Invariants
+//! 1. *Durable before the grant.* A reference gets a seqno only after step 3. So whatever a crash leaves of the
+//!    write, the file that its records refer to is whole, and named; also of a `Buffered` one, of
+//!    one in a log, and of a staged one.
+//! 2. *One batch.* A file has values of one batch, which is seen whole or not at all, as ever: its long values lie
+//!    in the file before any of it is seen.
+//! 3. *Named while needed.* The edit that removes a file is appended only when no table refers to it, no generation
+//!    that the manifest names does, and nobody holds it ([`remove`] has the argument, and the race with
+//!    writers). An edit cannot name a table that refers to a file that is not named (`version`), so that a
+//!    mistake here is an error, not a loss.
+//! 4. *Kept while read.* Who reads a reference in a generation has a view that holds the generation's home, so that
+//!    the generation stays named, and by 3 the file. Who reads one in a table has the version, which
+//!    names the file: it is not obsolete (`version::version_set`). Who reads on after the store was closed
+//!    holds its folder, and nothing is unlinked until he has gone (`reclaim`).
+//! 5. *Never other bytes.* A value is returned only if database, file, offset, length and checksum are those that
+//!    were written. One that is not is an error that names file and offset, of this key alone.
+//! 6. *Closing* waits for whoever makes or removes a file: they hold [`Blobs::gate`] shared.
+//! 7. *Bounded garbage above tables.* References are short: without more, values that are overwritten would gather
+//!    until as many references fill persistent memory. So a generation is sealed at
+//!    `blob.generation_bytes`, and sealed ones that refer to as much together are flushed; flushing leaves out
+//!    what was overwritten. In tables a file stays until compaction has dropped the last reference to it: only whole files
+//!    go.
+//!
+//! # What a crash leaves
+//! | a crash | finds |
+//! |---|---|
+//! | before the edit of step 3 | perhaps a file that nobody names: removed |
+//! | after it, before the write is durable | a named file that nothing refers to: the open takes its name away, and removes it |
+//! | after that | records that refer to it |
+//! | after the edit that removes it | perhaps the file: removed |
+//!
+//! An open that finds a reference to a file that is not named refuses: the manifest has lost an edit.
+//!
+//! # Memory
+//! Values are written from the caller's memory, in pieces; only a record's header and key, and a last piece, are
+//! copied. A value that is read is read once, into the memory that the caller gets. Neither goes through the
+//! cache of blocks.
+//!
+//! # Rejected
+//! - *One file for many batches*: writers would wait for each other's syncs, a file would live as long as its longest-lived
+//!   value, and since only whole files go that is what garbage is made of. Three syncs cost less than
+//!   writing a mebibyte twice.
+//! - *Naming files when a reference is flushed*: spares the edit of step 3, but then the open has to tell a file
+//!   that records need from one that nobody does by reading all records first, and a lost record would
+//!   look like garbage.
+//! - *Counting references to a file in memory*: versions that live and die would each touch the counts. What
+//!   generations refer to is asked of the few that there are.
+
+mod remove;
+#[cfg(test)]
+mod tests;
+mod write;
+
+use std::collections::BTreeSet;
+
+use thermocline_base::FileId;
+
+use crate::sync::{Arc, AtomicBool, Mutex, Ordering, RwLock, lock};
+pub(crate) use remove::{check_named, unreferenced};
+pub(crate) use write::Separated;
+
+/// The blob files that writes are about to refer to.
+#[derive(Debug, Default)]
+pub(crate) struct Blobs {
+    /// Held shared by whoever makes or removes a file, so that closing can wait for that. Before the writer's
+    /// lock, and not taken twice.
+    pub gate: RwLock<()>,
+    held: Mutex<BTreeSet<FileId>>,
+    /// Whether there may be any. Relaxed: who makes one, or opens the store, looks again later.
+    any: AtomicBool,
+}
+
+/// Keeps a blob file, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Hold {
+    blobs: Arc<Blobs>,
+    file: FileId,
+}
+
+impl Blobs {
+    /// Of a store that has some blob files, or none.
+    pub fn new(any: bool) -> Arc<Blobs> {
+        Arc::new(Blobs {
+            any: AtomicBool::new(any),
+            ..Blobs::default()
+        })
+    }
+
+    fn hold(self: &Arc<Blobs>, file: FileId) -> Hold {
+        self.any.store(true, Ordering::Relaxed);
+        lock(&self.held).insert(file);
+        Hold {
+            blobs: self.clone(),
+            file,
+        }
+    }
+
+    fn is_held(&self, file: FileId) -> bool {
+        lock(&self.held).contains(&file)
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        lock(&self.blobs.held).remove(&self.file);
+    }
+}

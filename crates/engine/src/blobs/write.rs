@@ -1,0 +1,134 @@
+//! Bringing the long values of a batch into a blob file.
+
+use thermocline_base::planted::{Bug, active};
+use thermocline_base::{BatchEntry, CfId, FileId, Kind, Result};
+use thermocline_memtable::{BLOB_REF_LEN, encode_blob_ref, item_bytes};
+use thermocline_sst::{BlobWriter, sites};
+use thermocline_version::{Change, FileKind};
+
+use super::Hold;
+use crate::store::Inner;
+use crate::sync::{lock, read};
+
+/// A batch whose long values lie in a blob file, which is held.
+#[derive(Debug)]
+pub(crate) struct Separated {
+    /// In the order of the long values.
+    references: Vec<[u8; BLOB_REF_LEN]>,
+    inline_max: usize,
+    hold: Hold,
+}
+
+fn is_long(entry: &BatchEntry<'_>, inline_max: usize) -> bool {
+    entry.value.len() > inline_max && entry.kind == Kind::Put && entry.cf != CfId::METADATA
+}
+
+impl Separated {
+    /// The batch that it was made of, with references in place of long values; and what it takes as an item.
+    pub fn entries<'s, 'a: 's>(
+        &'s self,
+        entries: impl Iterator<Item = BatchEntry<'a>>,
+    ) -> (Vec<BatchEntry<'s>>, u64) {
+        let mut references = self.references.iter();
+        let mut replaced: Vec<BatchEntry<'s>> = Vec::new();
+        for entry in entries {
+            replaced.push(match is_long(&entry, self.inline_max) {
+                false => entry,
+                true => BatchEntry {
+                    kind: Kind::PutBlob,
+                    value: references.next().expect("there is one for each"),
+                    ..entry
+                },
+            });
+        }
+        let bytes = item_bytes(replaced.iter().copied());
+        (replaced, bytes)
+    }
+
+    /// What keeps the file: to be dropped when the write is finished, or has failed.
+    pub fn into_hold(self) -> Hold {
+        self.hold
+    }
+}
+
+impl Inner {
+    /// Brings the long values of a batch that takes `bytes` bytes as an item into a blob file; `None` if it has
+    /// none.
+    ///
+    /// # Errors
+    /// Those of the file system: nothing was written. A failed sync of the folder or write to the manifest,
+    /// which poisons the store.
+    #[inline]
+    pub fn separate<'a>(
+        &self,
+        entries: impl Iterator<Item = BatchEntry<'a>> + Clone,
+        bytes: u64,
+    ) -> Result<Option<Separated>> {
+        let most = self.options.blob.inline_bytes_max;
+        if bytes <= most {
+            return Ok(None);
+        }
+        self.separate_long(entries)
+    }
+
+    #[cold]
+    fn separate_long<'a>(
+        &self,
+        entries: impl Iterator<Item = BatchEntry<'a>> + Clone,
+    ) -> Result<Option<Separated>> {
+        let inline_max = thermocline_base::size::index(self.options.blob.inline_bytes_max);
+        let long = entries.clone().filter(|entry| is_long(entry, inline_max));
+        if long.clone().next().is_none() {
+            return Ok(None);
+        }
+        let gate = read(&self.blobs.gate);
+        // Again, since the store may have been closed meanwhile.
+        self.check_writable()?;
+        self.families.check_write(entries)?;
+        let file = self.pin_file(FileKind::Blob)?;
+        // Before it is named: see `remove`.
+        let hold = self.blobs.hold(file);
+        let written = self.write_values(file, long);
+        lock(&self.versions).unpin_output(file);
+        match written {
+            Ok(references) => Ok(Some(Separated {
+                references,
+                inline_max,
+                hold,
+            })),
+            Err(error) => {
+                drop(gate);
+                drop(hold);
+                self.discard_blobs();
+                Err(error)
+            }
+        }
+    }
+
+    /// Steps 2 and 3.
+    fn write_values<'a>(
+        &self,
+        file: FileId,
+        long: impl Iterator<Item = BatchEntry<'a>>,
+    ) -> Result<Vec<[u8; BLOB_REF_LEN]>> {
+        let files = &self.table_files;
+        let path = files.blob_path(file);
+        let mut writer = BlobWriter::create(&*files.blob_storage, &path, files.identity(file))?;
+        let mut references = Vec::new();
+        for entry in long {
+            let blob = writer.append(entry.cf, entry.key, entry.value)?;
+            references.push(encode_blob_ref(blob));
+        }
+        let meta = writer.finish()?;
+        if !active(Bug::NameBeforeSync) {
+            // What is durable of the folder is unknown if this fails, and asking again might not tell.
+            let synced = files.blob_storage.sync_dir(&self.dir, sites::FILE_NAMED);
+            synced.map_err(|error| self.poison.poison(error))?;
+        }
+        if !active(Bug::BlobUnnamed) {
+            let bytes = meta.bytes;
+            self.edit(Change::BlobFileAdded { file, bytes }.into())?;
+        }
+        Ok(references)
+    }
+}
