@@ -682,6 +682,9 @@ impl Options {
     /// Takes a preset, and with it the options in which it differs from others; what is set after that
     /// overrides them.
     fn choose(&mut self, preset: Preset) {
+        if preset == self.preset {
+            return;
+        }
         self.preset = preset;
         for (name, value) in preset.values() {
             if let Some(field) = self.field_mut(name) {

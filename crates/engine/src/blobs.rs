@@ -81,7 +81,7 @@ use std::collections::BTreeSet;
 
 use thermocline_base::FileId;
 
-use crate::sync::{Arc, AtomicBool, Mutex, Ordering, RwLock, lock};
+use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering, RwLock, lock};
 pub(crate) use remove::{check_named, unreferenced};
 pub(crate) use write::Separated;
 
@@ -92,6 +92,8 @@ pub(crate) struct Blobs {
     /// lock, and not taken twice.
     pub gate: RwLock<()>,
     held: Mutex<BTreeSet<FileId>>,
+    /// Bytes of values that are being written.
+    coming: AtomicU64,
     /// Whether there may be any. Relaxed: who makes one, or opens the store, looks again later.
     any: AtomicBool,
 }

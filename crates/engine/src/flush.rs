@@ -334,6 +334,10 @@ impl Inner {
             }
         }
         self.table_files.forget(&gone);
+        if !gone.is_empty() {
+            // There is more room on the disk than when the edit was made.
+            self.press();
+        }
     }
 }
 

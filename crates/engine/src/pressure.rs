@@ -188,28 +188,34 @@ impl Inner {
             0 => Ok(()),
             now => {
                 if now & FULL != 0 && !only_deletes() {
-                    self.check_disk()?;
+                    self.check_disk(0)?;
                 }
                 self.delay(bytes, no_slowdown)
             }
         }
     }
 
-    /// Asks again whether the disk is full.
+    /// Asks again whether the disk is full, or would be with so many bytes more.
+    ///
+    /// # Errors
+    /// As [`Inner::hold_back`].
     #[cold]
-    fn check_disk(&self) -> Result<()> {
+    pub fn check_disk(&self, bytes: u64) -> Result<()> {
         self.press();
+        if !self.flushes() {
+            return Ok(());
+        }
         let Some(disk) = self.disk_room() else {
             return Ok(());
         };
         let reserve = self.disk_reserve(disk);
-        if disk.free > reserve {
+        if disk.free > reserve.saturating_add(bytes) {
             return Ok(());
         }
         self.stalls.note(StallCause::DiskRoom, 0);
         Err(Error::OutOfSpace(format!(
             "the disk of {} has {} left of {}, and {} are kept for flushing and compaction: make room there, or \
-             delete; reads and deletes go on",
+             delete and compact; reads and deletes go on",
             self.dir.display(),
             format_size(disk.free),
             format_size(disk.total),

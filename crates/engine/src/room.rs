@@ -146,14 +146,15 @@ impl Inner {
         if before != seen {
             return Ok(());
         }
-        // Nobody waits for change feeds.
-        if self.yield_kept()? {
+        // Nobody waits for change feeds. Where DRAM is short, what is kept for them has none to give.
+        if !self.is_dram_short() && self.yield_kept()? {
             return Ok(());
         }
         if self.to_flush().is_empty() {
             self.seal_active()?;
         }
         match self.flush_holding(&flushing) {
+            Ok(0) if self.yield_kept()? => return Ok(()),
             Ok(0) => {}
             Ok(_) => return Ok(()),
             Err(cause @ (Error::Poisoned(_) | Error::Closed)) => return Err(cause),

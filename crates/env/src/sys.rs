@@ -69,7 +69,12 @@ pub fn fs_kind(path: &Path) -> io::Result<FsKind> {
 #[cfg(target_os = "linux")]
 pub fn room(path: &Path) -> io::Result<Option<DiskRoom>> {
     let answer = statfs(path)?;
-    let Ok(unit) = u64::try_from(answer.f_bsize) else {
+    // Blocks are counted in fragments, which are as large on most file systems.
+    let units = [answer.f_frsize, answer.f_bsize];
+    let unit = units
+        .into_iter()
+        .find_map(|unit| u64::try_from(unit).ok().filter(|n| *n > 0));
+    let Some(unit) = unit else {
         return Ok(None);
     };
     let room = DiskRoom {

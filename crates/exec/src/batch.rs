@@ -164,8 +164,9 @@ impl BatchReader {
                 break;
             };
             self.give_back(ring);
-            if done.iter().all(|(_, got)| got.is_err()) {
-                // It does not know how to read, or nothing can be read: then each says so itself.
+            let kind = |got: &std::io::Result<usize>| got.as_ref().err().map(std::io::Error::kind);
+            if (done.iter()).all(|(_, got)| kind(got) == Some(std::io::ErrorKind::InvalidInput)) {
+                // It does not know how to read.
                 self.refused.store(true, Ordering::Relaxed);
             }
             for (buf, got) in done {

@@ -8,10 +8,13 @@
 //! 2. *Held?* A write holds its file before the edit that names it. So one that is a candidate and not held now has
 //!    been let go of: its write has failed, or is finished, and then its generation had noted it before.
 //!    Nobody will ever refer to it anew: a file is of one batch.
-//! 3. *Noted by a generation?* First those of the view, then those that are retired. What leaves the view is
-//!    among the retired before it has gone, so it is seen in one or the other, until the edit that drops it.
-//!    So if no generation has noted it now, those that had were dropped, and the tables that have their records, if
+//! 3. *Noted by a generation?* First those of the view, then those that are retired, under the writer's lock. What
+//!    leaves the view is among the retired before it has gone, and who takes it from there to drop it holds
+//!    that lock until the edit is durable. So it is seen in one or the other as long as the manifest names
+//!    it, and a crash cannot find it without its file. If no generation has noted it now, those that had were dropped, and the tables that have their records, if
 //!    anybody needs those, were named before (`flush`, invariant 4).
+//!    A write that ended with a poisoned store may be durable without being noted: it has poisoned before it
+//!    let go of its file, so poison is looked for behind 2, and then nothing goes.
 //! 4. *Still nobody?* Under the manifest's lock it is looked once more whether a table refers to it, and the edit is
 //!    appended. What could refer to it later: a flush of a generation that has noted it, but there is none
 //!    (one that is being flushed is in the view or retired, since the flush holds it); a compaction of tables
@@ -101,6 +104,7 @@ impl Inner {
         }
         {
             let mut manifest = lock(&self.manifest);
+            self.poison.check()?;
             let version = manifest.state().version();
             let is_dead = |file: &FileId| {
                 let named = version.blob_file(*file);
@@ -120,6 +124,7 @@ impl Inner {
 
     /// Step 3.
     fn retain_unnoted(&self, files: &mut Vec<FileId>) {
+        let _writer = lock(&self.writer);
         {
             let view = self.view.load();
             let homes = || view.memtables.iter().flat_map(|m| m.homes());

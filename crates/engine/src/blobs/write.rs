@@ -8,7 +8,7 @@ use thermocline_version::{Change, FileKind};
 
 use super::Hold;
 use crate::store::Inner;
-use crate::sync::{lock, read};
+use crate::sync::{AtomicU64, Ordering, lock, read};
 
 /// A batch whose long values lie in a blob file, which is held.
 #[derive(Debug)]
@@ -17,6 +17,27 @@ pub(crate) struct Separated {
     references: Vec<[u8; BLOB_REF_LEN]>,
     inline_max: usize,
     hold: Hold,
+}
+
+/// Bytes that are being written, as long as it lives.
+struct Coming<'a> {
+    of: &'a AtomicU64,
+    bytes: u64,
+    /// With those of others.
+    all: u64,
+}
+
+impl Coming<'_> {
+    fn new(of: &AtomicU64, bytes: u64) -> Coming<'_> {
+        let all = bytes + of.fetch_add(bytes, Ordering::SeqCst);
+        Coming { of, bytes, all }
+    }
+}
+
+impl Drop for Coming<'_> {
+    fn drop(&mut self) {
+        self.of.fetch_sub(self.bytes, Ordering::SeqCst);
+    }
 }
 
 fn is_long(entry: &BatchEntry<'_>, inline_max: usize) -> bool {
@@ -53,34 +74,41 @@ impl Separated {
 
 impl Inner {
     /// Brings the long values of a batch that takes `bytes` bytes as an item into a blob file; `None` if it has
-    /// none.
+    /// none. They are held back as other writes are, before anything is done for them. The caller holds no lock.
     ///
     /// # Errors
-    /// Those of the file system: nothing was written. A failed sync of the folder or write to the manifest,
-    /// which poisons the store.
+    /// As [`Inner::hold_back`], and those of the file system: nothing was written. A failed sync of the folder or
+    /// write to the manifest, which poisons the store.
     #[inline]
     pub fn separate<'a>(
         &self,
         entries: impl Iterator<Item = BatchEntry<'a>> + Clone,
         bytes: u64,
+        no_slowdown: bool,
     ) -> Result<Option<Separated>> {
         let most = self.options.blob.inline_bytes_max;
         if bytes <= most {
             return Ok(None);
         }
-        self.separate_long(entries)
+        self.separate_long(entries, no_slowdown)
     }
 
     #[cold]
     fn separate_long<'a>(
         &self,
         entries: impl Iterator<Item = BatchEntry<'a>> + Clone,
+        no_slowdown: bool,
     ) -> Result<Option<Separated>> {
         let inline_max = thermocline_base::size::index(self.options.blob.inline_bytes_max);
         let long = entries.clone().filter(|entry| is_long(entry, inline_max));
         if long.clone().next().is_none() {
             return Ok(None);
         }
+        let bytes = long.clone().map(|entry| entry.value.len() as u64).sum();
+        self.hold_back(bytes, no_slowdown, || false)?;
+        // What others write just now has not taken its room yet.
+        let coming = Coming::new(&self.blobs.coming, bytes);
+        self.check_disk(coming.all)?;
         let gate = read(&self.blobs.gate);
         // Again, since the store may have been closed meanwhile.
         self.check_writable()?;
@@ -90,6 +118,8 @@ impl Inner {
         let hold = self.blobs.hold(file);
         let written = self.write_values(file, long);
         lock(&self.versions).unpin_output(file);
+        drop(coming);
+        self.press();
         match written {
             Ok(references) => Ok(Some(Separated {
                 references,

@@ -113,7 +113,7 @@ impl Engine {
             )));
         }
         let bytes = item_bytes(entries.clone());
-        let Some(separated) = inner.separate(entries.clone(), bytes)? else {
+        let Some(separated) = inner.separate(entries.clone(), bytes, no_slowdown)? else {
             return self.write_told(entries, bytes, no_slowdown, done);
         };
         let written = {

@@ -62,7 +62,7 @@ impl Engine {
         }
         inner.check_writable()?;
         let bytes = item_bytes(entries.clone());
-        if let Some(separated) = inner.separate(entries.clone(), bytes)? {
+        if let Some(separated) = inner.separate(entries.clone(), bytes, mode.no_slowdown)? {
             return self.write_separated(entries, separated, mode);
         }
         // What returns without a persist gains nothing by waiting for others, and what is staged has
@@ -313,7 +313,7 @@ impl Engine {
     pub fn begin(&self, batch: WriteBatch, durability: Durability) -> Result<InFlight> {
         self.inner.check_writable()?;
         let bytes = item_bytes(batch.iter());
-        let (batch, hold) = match self.inner.separate(batch.iter(), bytes)? {
+        let (batch, hold) = match self.inner.separate(batch.iter(), bytes, false)? {
             None => (batch, None),
             Some(separated) => {
                 let (entries, _) = separated.entries(batch.iter());

@@ -181,6 +181,10 @@ impl<'g> Iterator for Changes<'g> {
                 }
                 Some(Ok((cf, record))) => {
                     if let Some(change) = self.change(cf, &record).transpose() {
+                        if change.is_err() {
+                            // Whoever goes on after it must not apply the rest without it.
+                            (self.items, self.records) = ([].iter(), None);
+                        }
                         return Some(change);
                     }
                 }

@@ -67,7 +67,8 @@ impl Inner {
     /// Flushes what is due, or all there is for somebody who found no room.
     fn flush_wanted(&self) -> Result<()> {
         let room_wanted = self.room.room_wanted.swap(false, Ordering::Relaxed);
-        if room_wanted && self.yield_kept()? {
+        // Where DRAM is short, what is kept for change feeds has none to give.
+        if room_wanted && !self.is_dram_short() && self.yield_kept()? {
             return Ok(());
         }
         if room_wanted && self.to_flush().is_empty() {
@@ -76,8 +77,11 @@ impl Inner {
         if !room_wanted && self.is_flush_due() {
             self.merge_instead()?;
         }
-        if room_wanted || self.is_flush_due() {
-            self.flush()?;
+        if !room_wanted && !self.is_flush_due() {
+            return Ok(());
+        }
+        if self.flush()? == 0 && room_wanted {
+            self.yield_kept()?;
         }
         Ok(())
     }

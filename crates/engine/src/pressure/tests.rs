@@ -253,6 +253,39 @@ fn writers_hear_that_the_disk_is_full_before_it_is_and_all_else_goes_on() {
     }
 }
 
+/// Long values take the disk's room at once, without passing persistent memory.
+#[test]
+fn long_values_leave_the_rest_of_the_disk_alone() {
+    let (fs, engine) = on_disk(false);
+    let value = vec![7; 2 << 20];
+    let put = |key: u32| {
+        let mut batch = WriteBatch::new();
+        let cf = CfId::DEFAULT;
+        batch.put(cf, &key.to_be_bytes(), &value).unwrap();
+        engine.write(batch.iter(), Durability::Immediate)
+    };
+    let full = (0..).find_map(|key| put(key).err().map(|error| (key, error)));
+    let (keys, error) = full.unwrap();
+    assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{error}");
+    assert!((2..6).contains(&keys), "{keys}");
+    // Again and again.
+    for _ in 0..3 {
+        put(keys).unwrap_err();
+    }
+    for key in 0..keys {
+        let mut batch = WriteBatch::new();
+        batch.delete(CfId::DEFAULT, &key.to_be_bytes()).unwrap();
+        engine.write(batch.iter(), Durability::Immediate).unwrap();
+    }
+    engine.flush().unwrap();
+    let all = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
+    engine.compact(CfId::DEFAULT, all).unwrap();
+    engine.reclaim().unwrap();
+    put(keys).unwrap();
+    assert_eq!(fs.refusals(), 0, "nothing ever met a full disk");
+    engine.close().unwrap();
+}
+
 #[test]
 fn room_that_somebody_else_makes_is_found_by_the_next_write() {
     let (fs, engine) = on_disk(false);
