@@ -255,6 +255,7 @@ impl Inner {
     fn hit_in_blob(&self, record: &RecordRef<'_>) -> Result<Hit<'static>> {
         // Before the reference is believed.
         self.space.region().check_media()?;
+        // One whose value has another length was refused when it was read (`memtable::home`).
         let blob = record
             .blob()
             .expect("a record of this kind has a reference");
