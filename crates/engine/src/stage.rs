@@ -214,14 +214,21 @@ impl Inner {
             nonce,
             promised,
         };
-        let reserved = NextIds {
-            chain: ids.chain + 1,
-            ..ids
-        };
-        self.edit(Change::NextIds(reserved).into())?;
+        self.reserve_chain(chain.id)?;
         // The region knows the newest chain, were it only reserved.
         self.witness(&chain, nonce)?;
         Ok(staging)
+    }
+
+    /// The chain of the batch is named by nothing yet: its number must not be given out again.
+    fn reserve_chain(&self, id: u64) -> Result<()> {
+        // Under one lock: jobs reserve numbers of files meanwhile, and none may go back.
+        let mut manifest = lock(&self.manifest);
+        let reserved = NextIds {
+            chain: id + 1,
+            ..manifest.state().next_ids()
+        };
+        self.append(&mut manifest, &Change::NextIds(reserved).into())
     }
 
     /// Step 2.
