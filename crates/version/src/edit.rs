@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use thermocline_base::FileId;
 
+use crate::pm_table::PmTableInfo;
 use crate::table::{Place, TableRef};
 
 /// One thing that changes.
@@ -137,6 +138,18 @@ pub enum Change {
     /// A blob file is not needed any more: no table refers to it.
     BlobFileRemoved {
         /// Its id.
+        file: FileId,
+    },
+    /// A table in persistent memory exists; nothing refers to it yet. Its number was reserved as one of a
+    /// file, and its zones' owner as a chain.
+    PmTableAdded {
+        /// The table.
+        table: Arc<PmTableInfo>,
+    },
+    /// A table in persistent memory is not needed any more: nothing refers to it, and nobody reads it. Its
+    /// zones are free.
+    PmTableRemoved {
+        /// Its number.
         file: FileId,
     },
 }

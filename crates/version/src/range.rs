@@ -76,6 +76,12 @@ impl KeyRange {
         }
     }
 
+    /// Whether all of it lies within `other`.
+    pub(crate) fn is_within(&self, other: &KeyRange) -> bool {
+        let end = |range: &KeyRange| (range.largest.clone(), !range.open);
+        other.smallest <= self.smallest && end(self) <= end(other)
+    }
+
     /// Whether a key may lie in both of two ranges that are not empty.
     pub fn overlaps(&self, other: &KeyRange) -> bool {
         !self.ends_before(&other.smallest) && !other.ends_before(&self.smallest)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use thermocline_base::FileId;
 
 use super::fields::{Fields, Unreadable, damaged, len32};
-use super::{FORMAT_VERSION, table};
+use super::{FORMAT_VERSION, pm_table, table};
 use crate::edit::{Change, NextIds, VersionEdit};
 
 const CHANGE_HEADER_LEN: usize = 5;
@@ -31,6 +31,8 @@ pub(super) mod tag {
     pub const BLOB_FILE_REMOVED: u8 = 0x90;
     pub const FILES_INHERITED: u8 = 0x92;
     pub const FLUSHED_UP_TO: u8 = 0x93;
+    pub const PM_TABLE_ADDED: u8 = 0x94;
+    pub const PM_TABLE_REMOVED: u8 = 0x95;
 }
 
 /// The bytes of an edit.
@@ -173,6 +175,14 @@ fn encode_body(change: &Change, bytes: &mut Vec<u8>) -> u8 {
             bytes.extend_from_slice(&file.0.to_le_bytes());
             tag::BLOB_FILE_REMOVED
         }
+        Change::PmTableAdded { table } => {
+            pm_table::encode(table, bytes);
+            tag::PM_TABLE_ADDED
+        }
+        Change::PmTableRemoved { file } => {
+            bytes.extend_from_slice(&file.0.to_le_bytes());
+            tag::PM_TABLE_REMOVED
+        }
     }
 }
 
@@ -292,6 +302,12 @@ fn decode_body(tag: u8, body: &mut Fields<'_>) -> Result<Option<Change>, Unreada
             db_id: body.array()?,
         },
         tag::BLOB_FILE_REMOVED => Change::BlobFileRemoved {
+            file: FileId(body.u64()?),
+        },
+        tag::PM_TABLE_ADDED => Change::PmTableAdded {
+            table: Arc::new(pm_table::decode(body)?),
+        },
+        tag::PM_TABLE_REMOVED => Change::PmTableRemoved {
             file: FileId(body.u64()?),
         },
         _ => return Ok(None),

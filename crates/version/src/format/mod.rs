@@ -50,6 +50,8 @@
 //!  0x91                     reserved: PartitionCreated
 //!  0x92 FilesInherited      8 bound, 16 database id; in copies of databases only
 //!  0x93 FlushedUpTo         8 seqno; once tables were ingested
+//!  0x94 PmTableAdded        PM table
+//!  0x95 PmTableRemoved      8 number
 //!
 //!  place
 //!       0    2  column family
@@ -71,6 +73,23 @@
 //!          4+m  length, largest user key
 //!            4  count; each: 8 blob file, 8 bytes referred to there; files ascend
 //!            8  of a part: estimated bytes
+//!
+//!  PM table: what is known of a table in persistent memory, beside the references to it
+//!       0    8  number, by which references name it (in place of a file)
+//!       8    8  owner of its zones
+//!      16    4  zones
+//!      20    8  bytes of the zones
+//!      28    8  bytes written
+//!      36    8  entries
+//!      44    8  range tombstones
+//!      52    8  smallest seqno
+//!      60    8  largest seqno
+//!      68    4  count of families; each:
+//!                 2 family, 1 whether the largest user key lies behind the range,
+//!                 8 entries, 8 deletes, 8 merges, 8 range tombstones, 8 bytes of keys,
+//!                 8 bytes of inline values, 8 smallest seqno, 8 largest seqno,
+//!                 4+n length, smallest user key, 4+m length, largest user key; families ascend
+//!            4  count of blob files; each: 8 blob file, 8 values, 8 bytes; files ascend
 //! ```
 //!
 //! PartitionCreated and virtual tables are only named here: whoever meets them refuses the manifest
@@ -88,6 +107,7 @@ use thermocline_base::checksum::{crc32c, seeded};
 
 mod change;
 mod fields;
+mod pm_table;
 mod table;
 
 pub use change::{decode_edit, encode_change, encode_edit};

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use thermocline_base::{CfId, FileId, SeqNo};
 
 use crate::edit::{Change, NextIds, VersionEdit};
+use crate::pm_table::{PmBlob, PmFamily, PmTableInfo};
 use crate::range::KeyRange;
 use crate::table::{BlobBytes, Level, PartitionId, Place, TableRef};
 
@@ -93,6 +94,12 @@ fn all_changes() -> Vec<Change> {
         },
         Change::BlobFileRemoved { file: FileId(7) },
         Change::FlushedUpTo { seqno: 9 },
+        Change::PmTableAdded {
+            table: Arc::new(pm_table()),
+        },
+        Change::PmTableRemoved {
+            file: FileId(u64::MAX),
+        },
         Change::FilesInherited {
             below: 8,
             db_id: [3; 16],
@@ -123,6 +130,39 @@ fn table() -> TableRef {
         smallest_seqno: SeqNo(12),
         largest_seqno: SeqNo(u64::MAX),
         blobs: vec![blob(3), blob(4)],
+    }
+}
+
+fn pm_table() -> PmTableInfo {
+    let family = |cf, range| PmFamily {
+        cf: CfId(cf),
+        entries: 7,
+        deletes: 2,
+        merges: 1,
+        range_tombstones: 3,
+        key_bytes: 100,
+        value_bytes: u64::MAX,
+        seqnos: (SeqNo(5), SeqNo(6)),
+        range,
+    };
+    PmTableInfo {
+        file: FileId(20),
+        owner: 21,
+        zones: 22,
+        zone_bytes: 23,
+        bytes: 24,
+        entries: 14,
+        range_tombstones: 6,
+        seqnos: (SeqNo(5), SeqNo(6)),
+        families: vec![
+            family(0, KeyRange::inclusive("", "k")),
+            family(65535, KeyRange::until("a", "b")),
+        ],
+        blobs: vec![PmBlob {
+            file: FileId(3),
+            values: 2,
+            bytes: 4096,
+        }],
     }
 }
 
@@ -258,6 +298,18 @@ fn lengths_that_lie_allocate_nothing() {
         let mut lies = table.clone();
         lies[at..at + 4].fill(0xff);
         assert!(decode_edit(&lies).is_err());
+    }
+    // Families and blob files of a table in persistent memory, and its keys.
+    let change = Change::PmTableAdded {
+        table: Arc::new(pm_table()),
+    };
+    let table = encode_edit(&change.into());
+    let families_at = 5 + 68;
+    let keys_at = families_at + 4 + 3 + 64;
+    for at in [families_at, keys_at, table.len() - 24 - 4] {
+        let mut lies = table.clone();
+        lies[at..at + 4].fill(0xff);
+        assert!(decode_edit(&lies).is_err(), "{at}");
     }
     // A body longer than its fields.
     let bytes = [tag::CF_DROPPED, 3, 0, 0, 0, 1, 0, 0];

@@ -99,7 +99,10 @@ impl State {
         must(base > 0, "first seqno of a chain", at_least(1), base)?;
         must(last >= base, "last seqno of a chain", at_least(base), last)?;
         let twice = self.place(chain.id).is_some();
-        must(!twice, "chain id", "one that is free", chain.id)?;
+        let mut tables = self.version.pm_tables();
+        let owner = tables.any(|(table, _)| table.owner == chain.id);
+        drop(tables);
+        must(!twice && !owner, "chain id", "one that is free", chain.id)?;
         if let Some(newest) = self.order.len().checked_sub(1) {
             let before = self.chain_mut(newest).and_then(|chain| chain.cut);
             let least = before.map_or(u64::MAX, |cut| cut.last_seqno + 1);

@@ -54,8 +54,8 @@ impl State {
         must(below >= least, what, at_least(least), below)?;
         let next = self.next.file;
         must(below <= next, what, format_args!("at most {next}"), below)?;
-        let named = self.version.file_count();
-        must(named == 0, "files named before inherited ones", 0, named)?;
+        let named = self.version.names_anything();
+        must(!named, "files named before inherited ones", "none", "some")?;
         let own = self.db_id() == Some(db_id);
         must(
             !own,

@@ -188,7 +188,7 @@ impl State {
 
     /// Whether it is more than the state of a database that was just created.
     pub(crate) fn holds_data(&self) -> bool {
-        !self.order.is_empty() || self.families.len() > 1 || self.version.file_count() > 0
+        !self.order.is_empty() || self.families.len() > 1 || self.version.names_anything()
     }
 
     /// The tables and blob files that exist.
@@ -338,6 +338,12 @@ impl State {
             }
             Change::FilesInherited { below, db_id } => self.inherit(*below, *db_id)?,
             Change::BlobFileRemoved { file } => self.version_mut().remove_blob_file(*file)?,
+            Change::PmTableAdded { table } => {
+                self.reserved(table.file)?;
+                self.owns_zones(table.owner)?;
+                self.version_mut().add_pm_table(table)?;
+            }
+            Change::PmTableRemoved { file } => self.version_mut().remove_pm_table(*file)?,
         }
         Ok(())
     }
@@ -350,6 +356,14 @@ impl State {
     fn reserved(&self, file: FileId) -> Result<(), Impossible> {
         let next = self.next.file;
         must(file.0 < next, "file id", format_args!("below {next}"), file)
+    }
+
+    /// An owner of zones that was reserved, and is no chain.
+    fn owns_zones(&self, owner: u64) -> Result<(), Impossible> {
+        let (next, what) = (self.next.chain, "owner of a PM table's zones");
+        must(owner < next, what, format_args!("below {next}"), owner)?;
+        let is_chain = self.place(owner).is_some();
+        must(!is_chain, what, "one that is no chain", owner)
     }
 
     fn create_family(&mut self, id: u16, name: &str) -> Result<(), Impossible> {

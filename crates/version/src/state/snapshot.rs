@@ -30,7 +30,7 @@ impl State {
         })
     }
 
-    /// Blob files before the tables that refer to them, and older tables before newer ones, as the
+    /// Blob files, and tables in persistent memory, before the tables that refer to them, and older tables before newer ones, as the
     /// law of age has it.
     fn file_changes(&self) -> impl Iterator<Item = Change> + '_ {
         let blobs = self.version.blob_files().map(|(file, blob)| {
@@ -41,7 +41,11 @@ impl State {
             let table = Arc::clone(table);
             Change::TableAdded { place, table }
         });
-        blobs.chain(tables)
+        let pm_tables = self.version.pm_tables().map(|(table, _)| {
+            let table = Arc::clone(table);
+            Change::PmTableAdded { table }
+        });
+        blobs.chain(pm_tables).chain(tables)
     }
 
     /// Ids rise within each kind, as they did when they were first applied. Files follow: their ids

@@ -17,7 +17,10 @@ impl Version {
     ) -> Result<(), Impossible> {
         check_place(place)?;
         check_table(table)?;
-        self.check_file(place, table)?;
+        match self.pm.contains_key(&table.file) {
+            true => self.check_pm_reference(place, table)?,
+            false => self.check_file(place, table)?,
+        }
         self.check_blobs(table)?;
         self.add_to_level(place, table)?;
         // From here on nothing is refused.
@@ -27,17 +30,21 @@ impl Version {
                 file.referenced_bytes += blob.bytes;
             }
         }
+        let insert = |references: &mut Vec<(Place, Arc<TableRef>)>| {
+            let first = table.range.smallest();
+            let at = references.partition_point(|(_, other)| other.range.smallest() < first);
+            references.insert(at, (place, Arc::clone(table)));
+        };
+        if let Some(references) = self.pm_references_mut(table.file) {
+            insert(references);
+            return Ok(());
+        }
         let position = self.position(table.file);
         match self.files.get_mut(position) {
             Some(FileEntry {
                 id,
                 named: Named::Table(file),
-            }) if *id == table.file => {
-                let first = table.range.smallest();
-                let before = |(_, other): &(_, Arc<TableRef>)| other.range.smallest() < first;
-                let at = file.references.partition_point(before);
-                file.references.insert(at, (place, Arc::clone(table)));
-            }
+            }) if *id == table.file => insert(&mut file.references),
             _ => {
                 let file = TableFile {
                     cf: place.cf,
@@ -104,7 +111,7 @@ impl Version {
         }
     }
 
-    fn remove_from_level(&mut self, place: Place, table: &TableRef) {
+    pub(super) fn remove_from_level(&mut self, place: Place, table: &TableRef) {
         let partitions = self.families.get_mut(&place.cf).map(Arc::make_mut);
         let partition = partitions
             .and_then(|p| p.get_mut(&place.partition))
@@ -140,22 +147,25 @@ impl Version {
     }
 
     /// Forgets a reference by its file, and what it referred to.
-    fn forget_reference(&mut self, place: Place, table: &TableRef) {
+    pub(super) fn forget_reference(&mut self, place: Place, table: &TableRef) {
         for blob in &table.blobs {
             if let Some(file) = self.blob_mut(blob.file) {
                 file.references -= 1;
                 file.referenced_bytes -= blob.bytes;
             }
         }
+        // Parts of one table do not overlap, so they begin with different keys.
+        let same = |other: &TableRef| other.range.smallest() == table.range.smallest();
+        let stays = |(at, other): &(Place, Arc<TableRef>)| *at != place || !same(other);
+        if let Some(references) = self.pm_references_mut(table.file) {
+            return references.retain(stays);
+        }
         let position = self.position(table.file);
         let entry = self.files.get_mut(position);
         let Some(Named::Table(file)) = entry.map(|entry| &mut entry.named) else {
             unreachable!("a reference's file is named");
         };
-        // Parts of one file do not overlap, so they begin with different keys.
-        let same = |other: &TableRef| other.range.smallest() == table.range.smallest();
-        file.references
-            .retain(|(at, other)| *at != place || !same(other));
+        file.references.retain(stays);
         if file.references.is_empty() {
             self.files.remove(position);
         }
@@ -164,7 +174,8 @@ impl Version {
     /// Names a blob file.
     pub(crate) fn add_blob_file(&mut self, id: FileId, bytes: u64) -> Result<(), Impossible> {
         let what = "added blob file";
-        must(self.file(id).is_none(), what, "a file id that is free", id)?;
+        let free = self.file(id).is_none() && self.pm_table(id).is_none();
+        must(free, what, "a file id that is free", id)?;
         let named = Named::Blob(BlobFile {
             bytes,
             references: 0,

@@ -27,6 +27,10 @@
 //! 7. **Shared.** An edit copies what it changes: of the levels that it touches one chunk for each
 //!    reference and the lists of chunks; everything else is the same memory before and after.
 //!
+//! 8. **Tables in persistent memory** are no files. An edit names each before references to it can stand,
+//!    in level 0 only, and removes it, when there are none: whoever reads an older version may read it
+//!    until then. References to different families of one are as if they were to different tables.
+//!
 //! The law of age between levels needs an edit, not a version: [`crate::age`].
 //!
 //! # Families that are dropped
@@ -44,6 +48,7 @@
 
 mod apply;
 mod level;
+mod pm;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -54,6 +59,7 @@ use crate::chunked::{Chunked, Position};
 use crate::table::{Level, PartitionId, Place, TableRef};
 
 pub use level::LevelTables;
+use pm::PmTables;
 
 /// What a file is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -134,6 +140,8 @@ pub struct Version {
     families: BTreeMap<CfId, Arc<Partitions>>,
     /// By id.
     files: Chunked<FileEntry>,
+    /// By number.
+    pm: Arc<PmTables>,
 }
 
 impl Version {
@@ -221,12 +229,17 @@ impl Version {
         self.entry(file).map(FileEntry::kind)
     }
 
-    /// The references to a table's file, and where they stand.
+    /// The references to a table, in a file or in persistent memory, and where they stand.
     pub fn references(&self, file: FileId) -> &[(Place, Arc<TableRef>)] {
         match self.entry(file).map(|entry| &entry.named) {
             Some(Named::Table(table)) => &table.references,
-            _ => &[],
+            _ => self.pm.get(&file).map_or(&[], |entry| &entry.references),
         }
+    }
+
+    /// Whether it names a file, or a table in persistent memory.
+    pub(crate) fn names_anything(&self) -> bool {
+        self.file_count() > 0 || !self.pm.is_empty()
     }
 
     /// A blob file.

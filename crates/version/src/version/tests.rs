@@ -1,3 +1,5 @@
+mod pm;
+
 use std::ops::Bound;
 
 use thermocline_base::limits;

@@ -8,7 +8,8 @@ use thermocline_env::Storage;
 use thermocline_env::sim::SimFs;
 use thermocline_env::simulated::SeededRandom;
 use thermocline_version::{
-    BlobBytes, Change, KeyRange, Level, NextIds, Place, State, TableRef, VersionEdit,
+    BlobBytes, Change, KeyRange, Level, NextIds, Place, PmFamily, PmTableInfo, State, TableRef,
+    VersionEdit,
 };
 
 pub const DB_ID: [u8; 16] = *b"0123456789abcdef";
@@ -48,14 +49,15 @@ pub fn next_edit(state: &State, random: &SeededRandom) -> VersionEdit {
     let mut after = state.clone();
     let mut edit = VersionEdit::new();
     for _ in 0..=random.below(3) {
-        // Some guesses are refused: seqnos that go back, a drop before its cut.
-        let change = loop {
-            let guess = next_change(&after, random);
-            if after.apply(&guess.clone().into()).is_ok() {
-                break guess;
+        // Some guesses are refused: seqnos that go back, a drop before its cut. The law of age looks at
+        // an edit as a whole.
+        (edit, after) = loop {
+            let longer = edit.clone().with(next_change(&after, random));
+            let mut next = state.clone();
+            if next.apply(&longer).is_ok() {
+                break (longer, next);
             }
         };
-        edit = edit.with(change);
     }
     edit
 }
@@ -136,7 +138,7 @@ fn file_change(state: &State, random: &SeededRandom) -> Option<Change> {
         .collect();
     let blobs: Vec<FileId> = version.blob_files().map(|(file, _)| file).collect();
     let nth = usize::try_from(random.below(tables.len().max(1) as u64)).unwrap();
-    match random.below(6) {
+    match random.below(8) {
         0 => Some(Change::NextIds(NextIds {
             file: next.file + 1 + random.below(4),
             ..next
@@ -150,7 +152,69 @@ fn file_change(state: &State, random: &SeededRandom) -> Option<Change> {
             file,
             bytes: random.below(1 << 30),
         }),
-        _ => any(&blobs, random).map(|file| Change::BlobFileRemoved { file }),
+        5 => any(&blobs, random).map(|file| Change::BlobFileRemoved { file }),
+        6 => Some(Change::PmTableAdded {
+            table: Arc::new(some_pm_table(file, next.chain, random)),
+        }),
+        _ => {
+            let all: Vec<_> = version
+                .pm_tables()
+                .map(|(table, _)| table.clone())
+                .collect();
+            let nth = usize::try_from(random.below(all.len().max(1) as u64)).unwrap();
+            let table = all.get(nth)?;
+            Some(match random.below(3) {
+                0 => Change::PmTableRemoved { file: table.file },
+                _ => Change::TableAdded {
+                    place: Place::new(CfId(0), Level::ZERO),
+                    table: Arc::new(reference_to(table)),
+                },
+            })
+        }
+    }
+}
+
+fn some_pm_table(file: FileId, owner: u64, random: &SeededRandom) -> PmTableInfo {
+    let seqno = random.below(1000);
+    let seqnos = (SeqNo(seqno), SeqNo(seqno + random.below(100)));
+    PmTableInfo {
+        file,
+        owner: owner.saturating_sub(1 + random.below(3)),
+        zones: 1,
+        zone_bytes: 16 << 10,
+        bytes: 4096,
+        entries: 10,
+        range_tombstones: 1,
+        seqnos,
+        families: vec![PmFamily {
+            cf: CfId(0),
+            entries: 10,
+            deletes: 1,
+            merges: 0,
+            range_tombstones: 1,
+            key_bytes: 100,
+            value_bytes: 1000,
+            seqnos,
+            range: KeyRange::until(format!("key{}", random.below(500)), "key999"),
+        }],
+        blobs: vec![],
+    }
+}
+
+fn reference_to(table: &PmTableInfo) -> TableRef {
+    let family = &table.families[0];
+    TableRef {
+        file: table.file,
+        file_bytes: table.bytes,
+        bytes: table.bytes,
+        entries: family.entries + family.range_tombstones,
+        deletes: family.deletes + family.range_tombstones,
+        range: family.range.clone(),
+        limited_below: false,
+        limited_above: false,
+        smallest_seqno: family.seqnos.0,
+        largest_seqno: family.seqnos.1,
+        blobs: vec![],
     }
 }
 

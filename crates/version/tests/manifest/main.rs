@@ -5,6 +5,7 @@ mod crash;
 mod damage;
 mod faults;
 mod golden;
+mod golden_pm_tables;
 mod golden_tables;
 mod large;
 mod model;

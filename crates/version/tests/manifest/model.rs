@@ -140,7 +140,10 @@ impl Model {
                     && to.incarnation >= next.incarnation
                     && to.file >= next.file
             }
-            Change::FilesInherited { .. } | Change::FlushedUpTo { .. } => unreachable!("not drawn"),
+            Change::FilesInherited { .. }
+            | Change::FlushedUpTo { .. }
+            | Change::PmTableAdded { .. }
+            | Change::PmTableRemoved { .. } => unreachable!("not drawn"),
             Change::TableAdded { .. }
             | Change::TableRemoved { .. }
             | Change::BlobFileAdded { .. }

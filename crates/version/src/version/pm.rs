@@ -1,0 +1,218 @@
+//! Tables in persistent memory: how edits add and remove them, and what is refused.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use thermocline_base::{FileId, SeqNo, limits};
+
+use super::Version;
+use crate::pm_table::{PmFamily, PmTableInfo};
+use crate::state::{Impossible, must, possible_seqno};
+use crate::table::{Level, Place, TableRef};
+
+/// A table in persistent memory, and where the references to it stand.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct PmEntry {
+    table: Arc<PmTableInfo>,
+    /// By key.
+    pub(super) references: Vec<(Place, Arc<TableRef>)>,
+}
+
+pub(super) type PmTables = BTreeMap<FileId, Arc<PmEntry>>;
+
+impl Version {
+    /// A table in persistent memory.
+    pub fn pm_table(&self, file: FileId) -> Option<&Arc<PmTableInfo>> {
+        self.pm.get(&file).map(|entry| &entry.table)
+    }
+
+    /// Every table in persistent memory, by number, and the references to it.
+    pub fn pm_tables(
+        &self,
+    ) -> impl ExactSizeIterator<Item = (&Arc<PmTableInfo>, &[(Place, Arc<TableRef>)])> {
+        let entries = self.pm.values();
+        entries.map(|entry| (&entry.table, &entry.references[..]))
+    }
+
+    /// Names a table in persistent memory.
+    pub(crate) fn add_pm_table(&mut self, table: &Arc<PmTableInfo>) -> Result<(), Impossible> {
+        check_info(table)?;
+        let file = table.file;
+        let free = self.file(file).is_none() && !self.pm.contains_key(&file);
+        must(
+            free,
+            "number of an added PM table",
+            "one that is free",
+            file,
+        )?;
+        let mut others = self.pm.values();
+        let other = others.find(|other| other.table.owner == table.owner);
+        let what = "owner of an added PM table";
+        must(other.is_none(), what, "one that is free", table.owner)?;
+        let entry = PmEntry {
+            table: Arc::clone(table),
+            references: Vec::new(),
+        };
+        Arc::make_mut(&mut self.pm).insert(file, Arc::new(entry));
+        Ok(())
+    }
+
+    /// Names a table in persistent memory no longer.
+    pub(crate) fn remove_pm_table(&mut self, file: FileId) -> Result<(), Impossible> {
+        let what = "removed PM table";
+        let Some(entry) = self.pm.get(&file) else {
+            return must(false, what, "one that exists", file);
+        };
+        let count = entry.references.len();
+        let got = format_args!("{count} to PM table {file}");
+        must(count == 0, what, "no references to it", got)?;
+        Arc::make_mut(&mut self.pm).remove(&file);
+        Ok(())
+    }
+
+    /// This version without tables in persistent memory, and the references that it lacks for that: those
+    /// to such tables, and, since data must not be moved past it, of the level 0 in which those stand all
+    /// that is newer than the oldest of them.
+    pub fn without_pm_tables(&self) -> (Version, Vec<(Place, Arc<TableRef>)>) {
+        let mut oldest: BTreeMap<Place, SeqNo> = BTreeMap::new();
+        for (place, table) in self.pm.values().flat_map(|entry| &entry.references) {
+            let oldest = oldest.entry(*place).or_insert(SeqNo::MAX);
+            *oldest = table.smallest_seqno.min(*oldest);
+        }
+        let taken: Vec<(Place, Arc<TableRef>)> = oldest
+            .iter()
+            .flat_map(|(place, oldest)| {
+                let level = self.level(*place).into_iter();
+                let newer = level.flat_map(|tables| tables.iter());
+                let newer = newer.filter(|table| table.largest_seqno >= *oldest);
+                newer.map(|table| (*place, Arc::clone(table)))
+            })
+            .collect();
+        let mut version = self.clone();
+        for (place, table) in &taken {
+            version.remove_from_level(*place, table);
+            version.forget_reference(*place, table);
+        }
+        version.pm = Arc::default();
+        (version, taken)
+    }
+
+    /// Its references, to be changed.
+    pub(super) fn pm_references_mut(
+        &mut self,
+        file: FileId,
+    ) -> Option<&mut Vec<(Place, Arc<TableRef>)>> {
+        if !self.pm.contains_key(&file) {
+            return None;
+        }
+        let entry = Arc::make_mut(&mut self.pm).get_mut(&file)?;
+        Some(&mut Arc::make_mut(entry).references)
+    }
+
+    /// Whether a reference to a table in persistent memory may be added.
+    pub(super) fn check_pm_reference(
+        &self,
+        place: Place,
+        table: &TableRef,
+    ) -> Result<(), Impossible> {
+        let what = "reference to a PM table";
+        let entry = self.pm.get(&table.file);
+        let Some((entry, family)) = entry.and_then(|e| Some((e, e.table.family(place.cf)?))) else {
+            return must(false, what, "a family that it has", place);
+        };
+        must(
+            place.level == Level::ZERO,
+            "level of a PM table",
+            Level::ZERO.0,
+            place,
+        )?;
+        let own = (table.smallest_seqno, table.largest_seqno);
+        let (smallest, largest) = family.seqnos;
+        must(
+            own == family.seqnos && table.range.is_within(&family.range),
+            what,
+            format_args!("{}, seqnos {smallest} to {largest}", family.range),
+            format_args!("{table} in {place}"),
+        )?;
+        let mut others = entry.references.iter();
+        let meets = |(at, other): &&(Place, Arc<TableRef>)| {
+            at.cf == place.cf && other.range.overlaps(&table.range)
+        };
+        match others.find(meets) {
+            None => Ok(()),
+            Some((at, other)) => must(
+                false,
+                what,
+                format_args!("keys outside of {other} in {at}"),
+                format_args!("{table} in {place}"),
+            ),
+        }
+    }
+}
+
+/// What a table in persistent memory says for itself.
+fn check_info(table: &PmTableInfo) -> Result<(), Impossible> {
+    let (what, file) = ("zones of a PM table", table.file);
+    let (bytes, zone_bytes) = (table.bytes, table.zone_bytes);
+    must(table.zones > 0, what, "one at least", file)?;
+    let most = format_args!("at most {zone_bytes}");
+    must(bytes <= zone_bytes, "bytes of a PM table", most, bytes)?;
+    let ascend = table.families.windows(2).all(|two| two[0].cf < two[1].cf);
+    let some = ascend && !table.families.is_empty();
+    must(some, "families of a PM table", "some, ascending", file)?;
+    table.families.iter().try_for_each(check_family)?;
+    let sum = |of: fn(&PmFamily) -> u64| {
+        let all = table.families.iter().map(of);
+        all.fold(0u64, u64::saturating_add)
+    };
+    let entries = sum(|family| family.entries);
+    must(
+        entries == table.entries,
+        "entries of a PM table",
+        entries,
+        table.entries,
+    )?;
+    let ranges = sum(|family| family.range_tombstones);
+    let own = table.range_tombstones;
+    must(ranges == own, "range tombstones of a PM table", ranges, own)?;
+    let seqnos = table.families.iter().map(|family| family.seqnos);
+    let seqnos = seqnos.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+    let shown = |(a, b): (SeqNo, SeqNo)| format!("{a} to {b}");
+    must(
+        seqnos == Some(table.seqnos),
+        "seqnos of a PM table",
+        seqnos.map(shown).unwrap_or_default(),
+        shown(table.seqnos),
+    )?;
+    let ascend = table.blobs.windows(2).all(|two| two[0].file < two[1].file);
+    must(ascend, "blob files of a PM table", "each once, by id", file)
+}
+
+fn check_family(family: &PmFamily) -> Result<(), Impossible> {
+    let (range, cf) = (&family.range, family.cf.0);
+    let what = "key range of a family in a PM table";
+    must(!range.is_empty(), what, "one that holds keys", cf)?;
+    let longest = range.smallest().len().max(range.largest().len());
+    let most = limits::KEY_LEN_MAX;
+    must(longest <= most, "length of a PM table's key", most, longest)?;
+    let (smallest, largest) = family.seqnos;
+    possible_seqno(largest.0, "largest seqno of a PM table")?;
+    let what = "seqnos of a family in a PM table";
+    must(smallest <= largest, what, "smallest before largest", cf)?;
+    let entries = family.entries;
+    let special = family.deletes.checked_add(family.merges);
+    let within = special.is_some_and(|special| special <= entries);
+    must(
+        within,
+        "deletes and merges of a PM table",
+        format_args!("at most {entries}"),
+        format_args!("{} and {}", family.deletes, family.merges),
+    )?;
+    let all = entries.checked_add(family.range_tombstones);
+    must(
+        all.is_some_and(|all| all > 0),
+        "entries of a PM table",
+        "at least 1, below 2^64",
+        entries,
+    )
+}
