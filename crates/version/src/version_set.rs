@@ -34,6 +34,9 @@
 //! | after the edit is durable | its inputs, which nobody names any more | unlinks them |
 //! | after some were unlinked | the rest, and names that come back, as no folder is synced for them | unlinks them |
 //!
+//! Tables in persistent memory are no files. The manifest names one until [`VersionSet::unread_pm_tables`]
+//! says that no living version refers to it, and an edit has removed it; then its zones are free.
+//!
 //! No file that a durable manifest names is ever unlinked, at any of these points, because of 4. At
 //! open, [`VersionSet::sweep`] is given the names in the folder. It first looks whether every named
 //! file is there: if the manifest had lost its last edit (rot there looks like a torn append), the
@@ -195,14 +198,44 @@ impl VersionSet {
         }
     }
 
+    /// A number for a table in persistent memory, which is no file: nothing is pinned. `None` if none is
+    /// reserved, as of [`VersionSet::pin_output`].
+    pub fn take_number(&mut self) -> Option<FileId> {
+        let file = FileId(self.next_file);
+        (file.0 < self.reserved).then(|| {
+            self.next_file += 1;
+            file
+        })
+    }
+
+    /// The tables in persistent memory to which neither the current version nor an earlier one that lives
+    /// refers: an edit may remove them, as far as nobody holds the tables themselves.
+    pub fn unread_pm_tables(&mut self) -> Vec<FileId> {
+        self.earlier.retain(|version| version.strong_count() > 0);
+        let unreferenced = self.current.pm_tables().filter(|(_, r)| r.is_empty());
+        let mut files: Vec<FileId> = unreferenced.map(|(table, _)| table.file).collect();
+        if self.frozen || files.is_empty() {
+            return Vec::new();
+        }
+        for version in self.earlier.iter().filter_map(Weak::upgrade) {
+            files.retain(|file| version.references(*file).is_empty());
+        }
+        files
+    }
+
     /// Whether an edit may be installed: each file that it names is named already, or is a pinned
     /// output. To be asked before the edit is appended to the manifest.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] naming the file.
     pub fn check(&self, edit: &VersionEdit) -> Result<()> {
+        let in_pm = |file: FileId| {
+            let named = |change: &Change| matches!(change, Change::PmTableAdded { table } if table.file == file);
+            self.current.pm_table(file).is_some() || edit.changes.iter().any(named)
+        };
         for change in &edit.changes {
             let (file, kind) = match change {
+                Change::TableAdded { table, .. } if in_pm(table.file) => continue,
                 Change::TableAdded { table, .. } => (table.file, FileKind::Table),
                 Change::BlobFileAdded { file, .. } => (*file, FileKind::Blob),
                 _ => continue,
@@ -228,13 +261,15 @@ impl VersionSet {
             return Arc::clone(next);
         }
         let before = std::mem::replace(&mut self.current, Arc::clone(next));
+        let in_pm = |file: FileId| before.pm_table(file).is_some();
         for change in &edit.changes {
             match change {
+                Change::TableRemoved { file, .. } if in_pm(*file) => {}
                 Change::TableRemoved { file, .. } => self.left(*file, FileKind::Table),
                 Change::BlobFileRemoved { file } => self.left(*file, FileKind::Blob),
                 Change::ColumnFamilyDropped { id } => {
                     let of_family = before.tables_of(thermocline_base::CfId(*id));
-                    for (_, table) in of_family {
+                    for (_, table) in of_family.filter(|(_, table)| !in_pm(table.file)) {
                         self.left(table.file, FileKind::Table);
                     }
                 }

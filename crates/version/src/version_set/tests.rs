@@ -1,6 +1,7 @@
 use thermocline_base::{CfId, SeqNo};
 
 use super::*;
+use crate::pm_table::{PmFamily, PmTableInfo};
 use crate::range::KeyRange;
 use crate::table::{Level, Place, TableRef};
 
@@ -205,4 +206,54 @@ fn an_open_unlinks_what_nobody_names_unless_something_is_missing() {
     // As is one of that number that is something else.
     let other = [(one, FileKind::Blob)];
     assert!(set.sweep(&other).is_err());
+}
+
+/// A table in persistent memory is no file; it may be removed when no living version refers to it.
+#[test]
+fn a_table_in_persistent_memory_waits_for_the_last_version_that_refers_to_it() {
+    let mut world = World::new();
+    let file = world.set.take_number().unwrap();
+    let reference = table(file);
+    let seqnos = (reference.smallest_seqno, reference.largest_seqno);
+    let info = PmTableInfo {
+        file,
+        owner: 0,
+        zones: 1,
+        zone_bytes: 1 << 20,
+        bytes: 100,
+        entries: 10,
+        range_tombstones: 0,
+        seqnos,
+        families: vec![PmFamily {
+            cf: CfId(0),
+            entries: 10,
+            deletes: 0,
+            merges: 0,
+            range_tombstones: 0,
+            key_bytes: 10,
+            value_bytes: 10,
+            seqnos,
+            range: reference.range.clone(),
+        }],
+        blobs: vec![],
+    };
+    let ids = NextIds {
+        chain: 1,
+        ..world.state.next_ids()
+    };
+    world.install(Change::NextIds(ids));
+    let alone = VersionEdit::from(added(file));
+    assert!(world.set.check(&alone).is_err());
+    let edit = VersionEdit::from(Change::PmTableAdded {
+        table: Arc::new(info),
+    });
+    world.install(edit.with(added(file)));
+    let reader = world.set.current().clone();
+    world.install(Change::table_removed(PLACE, &reference));
+    assert_eq!(world.set.unread_pm_tables(), []);
+    drop(reader);
+    assert_eq!(world.set.unread_pm_tables(), [file]);
+    world.install(Change::PmTableRemoved { file });
+    assert_eq!(world.set.unread_pm_tables(), []);
+    assert_eq!(world.set.obsolete(), []);
 }
