@@ -36,7 +36,7 @@ use thermocline_base::{FileId, SeqNo};
 
 use crate::KeyRange;
 pub use inputs::level0_cuts;
-pub use manual::{Manual, pick_range, pick_read};
+pub use manual::{Manual, pick_range, pick_read, pick_room};
 pub use score::{Scores, depth, pending_bytes, runs};
 
 /// What the picker knows of a table reference.
@@ -186,8 +186,11 @@ impl Cursor {
 }
 
 impl Cursors {
-    /// Notes that a job has been begun.
+    /// Notes that a job has been begun. Those that no level's size asked for leave the rounds alone.
     pub fn note(&mut self, job: &Job) {
+        if !matches!(job.reason, Reason::Level0 | Reason::LevelSize) {
+            return;
+        }
         if self.0.len() <= job.from {
             self.0.resize(job.from + 1, Cursor::default());
         }
@@ -211,15 +214,18 @@ pub enum Reason {
     Manual,
     /// The table is often read in vain.
     Reads,
+    /// The disk is full, and the tables have tombstones.
+    Room,
 }
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Reason; 4] = [
+    pub const ALL: [Reason; 5] = [
         Reason::Level0,
         Reason::LevelSize,
         Reason::Manual,
         Reason::Reads,
+        Reason::Room,
     ];
 
     /// Its name, as `explain` spells it.
@@ -229,6 +235,7 @@ impl Reason {
             Reason::LevelSize => "level_size",
             Reason::Manual => "manual",
             Reason::Reads => "reads",
+            Reason::Room => "room",
         }
     }
 }
@@ -240,7 +247,8 @@ pub struct Job {
     pub reason: Reason,
     /// The level of the inputs.
     pub from: usize,
-    /// The level of the output. The same as `from` only for a rewrite: see [`pick_range`].
+    /// The level of the output. The same as `from` only for a rewrite: see [`pick_range`], [`pick_read`]
+    /// and [`pick_room`].
     pub to: usize,
     /// The inputs, as places in level `from`, ascending: of level 0 the newest first.
     pub inputs: Vec<usize>,

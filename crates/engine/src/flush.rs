@@ -335,6 +335,10 @@ impl Inner {
         }
         self.table_files.forget(&gone);
         if !gone.is_empty() {
+            // Some file systems give room back only with the folder's sync.
+            if self.is_disk_full() && self.sync_folder().is_err() {
+                return;
+            }
             // There is more room on the disk than when the edit was made.
             self.press();
         }

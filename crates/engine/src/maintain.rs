@@ -113,6 +113,9 @@ impl Inner {
             self.background.request(Task::Ahead);
         }
         self.written();
+        if self.is_disk_full() {
+            self.note_delete();
+        }
         self.flush_inline();
     }
 
@@ -172,6 +175,8 @@ impl Inner {
         }
         // Others may need the room.
         self.give_up_credit(&mut writer);
+        drop(writer);
+        self.want_relief();
     }
 
     /// Grows the region and prepares the next generation where that will be needed soon.

@@ -19,6 +19,9 @@
 //! flushed, and a job of compaction; no more than a quarter of the disk. From twice the reserve on writes are held
 //! back, and where no more than it is free they are refused, but for deletes. Reads, flushes, compactions and files
 //! that are removed go on, and each refusal asks the file system again. Where it says nothing, nothing is kept.
+//! What deletes make room then is [`relief`]'s.
+
+mod relief;
 
 use thermocline_base::size::format_size;
 use thermocline_base::{Error, Result};
@@ -58,6 +61,7 @@ pub(crate) struct Pressure {
     /// Delay for a byte, why, and whether the disk is full.
     now: AtomicU64,
     owed_until: AtomicU64,
+    relief: relief::Relief,
 }
 
 impl Pressure {
@@ -68,6 +72,7 @@ impl Pressure {
             slope: Slope::new(pm, u64::MAX),
             now: AtomicU64::new(0),
             owed_until: AtomicU64::new(0),
+            relief: relief::Relief::default(),
         }
     }
 
@@ -136,7 +141,11 @@ impl Inner {
             soft: disk.total.saturating_sub(2 * reserve),
             hard: disk.total.saturating_sub(reserve),
         });
+        let was_full = self.is_disk_full();
         self.pressure.set(&debt, limits, full);
+        if full && !was_full {
+            self.note_full();
+        }
     }
 
     fn debt(&self, disk: Option<DiskRoom>) -> Debt {
@@ -195,12 +204,26 @@ impl Inner {
         }
     }
 
-    /// Asks again whether the disk is full, or would be with so many bytes more.
+    /// Asks again whether the disk is full, or would be with so many bytes more. The caller holds no lock.
     ///
     /// # Errors
     /// As [`Inner::hold_back`].
     #[cold]
     pub fn check_disk(&self, bytes: u64) -> Result<()> {
+        let mut checked = self.disk_takes(bytes);
+        if checked.is_err() {
+            if self.want_relief() {
+                // Where there is nobody else for it.
+                self.flush_inline();
+            }
+            // What somebody read when it became obsolete.
+            self.unlink_obsolete();
+            checked = self.disk_takes(bytes);
+        }
+        checked.inspect_err(|_| self.stalls.note(StallCause::DiskRoom, 0))
+    }
+
+    fn disk_takes(&self, bytes: u64) -> Result<()> {
         self.press();
         if !self.flushes() {
             return Ok(());
@@ -212,10 +235,9 @@ impl Inner {
         if disk.free > reserve.saturating_add(bytes) {
             return Ok(());
         }
-        self.stalls.note(StallCause::DiskRoom, 0);
         Err(Error::OutOfSpace(format!(
             "the disk of {} has {} left of {}, and {} are kept for flushing and compaction: make room there, or \
-             delete and compact; reads and deletes go on",
+             delete, and what that frees comes back soon; reads and deletes go on",
             self.dir.display(),
             format_size(disk.free),
             format_size(disk.total),

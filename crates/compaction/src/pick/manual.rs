@@ -1,4 +1,4 @@
-//! Jobs that somebody asks for: a range to be compacted, a table read in vain.
+//! Jobs that no level's size asks for: a range to be compacted, a table read in vain, room to be made.
 
 use thermocline_base::FileId;
 
@@ -89,10 +89,59 @@ fn rewrite(
     }
 }
 
+/// Whether a deeper level has something in `range`.
+fn is_above(state: &State<'_>, options: &PickOptions, level: usize, range: &KeyRange<'_>) -> bool {
+    let mut below = level + 1..=options.last_level;
+    below.any(|deeper| !overlapped(state.level(deeper), range).is_empty())
+}
+
+/// The job that makes room where the disk has none left: it brings tombstones nearer to what they hide.
+/// The upper levels come first, for what was deleted last lies there, and a slice of level 0 is taken
+/// whole. Tables with tombstones that have nothing below them are rewritten last, provided that their
+/// files have numbers below `rewrite_before`, as in [`pick_range`]. `None` if no tombstone is left
+/// that could sink, or running jobs hold what is.
+///
+/// Each job but a rewrite moves data down, so that this ends.
+///
+/// # Panics
+/// If a level is deeper than the last one.
+pub fn pick_room(state: &State<'_>, options: &PickOptions, rewrite_before: FileId) -> Option<Job> {
+    let reason = Reason::Room;
+    let base = Scores::new(state, options).base_level();
+    let level0 = state.level(0);
+    let deletes = |slice: &[usize]| slice.iter().any(|n| level0[*n].has_tombstones);
+    let cursor = Cursor::default();
+    let of_level0 = inputs::of_level0(state, options, base, &deletes, &cursor, reason);
+    of_level0
+        .or_else(|| {
+            let mut sinking = (1..options.last_level).flat_map(|level| {
+                let tables = state.level(level).iter().enumerate();
+                let sinks = tables.filter(move |(_, table)| {
+                    table.has_tombstones && is_above(state, options, level, &table.range)
+                });
+                sinks.map(move |(n, _)| (level, n))
+            });
+            sinking.find_map(|(level, n)| job(state, options, (level, level + 1), vec![n], reason))
+        })
+        .or_else(|| {
+            let mut levels = 1..=options.last_level;
+            levels.find_map(|level| {
+                let mut tables = state.level(level).iter().enumerate();
+                tables.find_map(|(n, table)| {
+                    let due = table.has_tombstones
+                        && table.file < rewrite_before
+                        && !is_above(state, options, level, &table.range);
+                    let rewritten = || job(state, options, (level, level), vec![n], reason);
+                    due.then(rewritten).flatten()
+                })
+            })
+        })
+}
+
 /// The job that takes a table out of the way of reads, which often asked it in vain (LevelDB's seek
-/// compaction): one level down. `None` if it lies in the last level, if nothing of the next level
-/// overlaps it, so that reads would gain nothing, or if it would meet a running job. Of level 0
-/// what is older goes along.
+/// compaction): one level down, or rewritten if it has tombstones and nothing lies below it. `None` if
+/// reads would gain nothing, since nothing of the next level overlaps it, or if it would meet a running
+/// job. Of level 0 what is older goes along.
 ///
 /// # Panics
 /// If a level is deeper than the last one, or has no such table.
@@ -106,11 +155,13 @@ pub fn pick_read(
         table < state.level(level).len(),
         "level {level} has no table {table}"
     );
+    let read = state.level(level)[table];
     let to = match level {
         0 => Scores::new(state, options).base_level(),
+        _ if read.has_tombstones && !is_above(state, options, level, &read.range) => level,
         _ if level == options.last_level => return None,
         _ => level + 1,
     };
     let job = job(state, options, (level, to), vec![table], Reason::Reads)?;
-    (level == 0 || !job.overlapped.is_empty()).then_some(job)
+    (level == 0 || to == level || !job.overlapped.is_empty()).then_some(job)
 }

@@ -158,7 +158,7 @@ fn a_range_that_is_compacted_ends_in_one_level_without_needless_tombstones() {
 
 #[test]
 fn a_table_read_in_vain_is_compacted_if_that_helps() {
-    let mut picked = 0;
+    let (mut picked, mut rewrites) = (0, 0);
     for seed in seeds(0..400) {
         let _replay = Replay("-p thermocline-compaction a_table_read_in_vain", seed);
         let mut rng = Rng::new(seed);
@@ -176,7 +176,9 @@ fn a_table_read_in_vain_is_compacted_if_that_helps() {
             let job = store.with_state(|state| pick_read(state, &options, level, n));
             if let Some(job) = job {
                 assert!(job.inputs.contains(&n) && job.from == level);
-                assert!(level == 0 || !job.overlapped.is_empty());
+                let rewritten = job.to == level && store.levels[level][n].has_tombstones;
+                rewrites += u32::from(rewritten);
+                assert!(level == 0 || !job.overlapped.is_empty() || rewritten);
                 store.begin(job, &options);
                 picked += 1;
             }
@@ -186,7 +188,59 @@ fn a_table_read_in_vain_is_compacted_if_that_helps() {
             store.check();
         }
     }
-    assert!(picked > 1000 || seeds(0..2).len() == 1, "{picked}");
+    let enough = (picked > 1000 && rewrites > 50) || seeds(0..2).len() == 1;
+    assert!(enough, "{picked}, {rewrites} rewritten");
+}
+
+#[test]
+fn where_the_disk_is_full_every_tombstone_meets_what_it_hides() {
+    let mut picked = [0, 0, 0];
+    for seed in seeds(0..400) {
+        let _replay = Replay("-p thermocline-compaction where_the_disk_is_full", seed);
+        let mut rng = Rng::new(seed);
+        let options = options(&mut rng);
+        let mut store = Store::new(options.last_level);
+        for _ in 0..rng.below(20) {
+            store.flush(&mut rng);
+            if rng.one_in(3) {
+                settle(&mut store, &options, 2, &mut rng);
+            }
+        }
+        let before = FileId(store.next_file + 1);
+        let cursors = store.cursors.clone();
+        for step in 0.. {
+            assert!(step < 1000, "it does not end");
+            match store.with_state(|state| pick_room(state, &options, before)) {
+                Some(job) => {
+                    let level = &store.levels[job.from];
+                    assert!(job.inputs.iter().any(|n| level[*n].has_tombstones));
+                    let kind = [job.from == 0, job.from > 0, job.from == job.to];
+                    let kind = kind.iter().rposition(|is| *is).unwrap();
+                    picked[kind] += 1;
+                    store.begin(job, &options);
+                }
+                None if store.running.is_empty() => break,
+                None => {}
+            }
+            if !store.running.is_empty() && (store.running.len() > 2 || rng.one_in(2)) {
+                store.end(rng.below(store.running.len()), &mut rng);
+            }
+            store.check();
+        }
+        assert_eq!(store.cursors, cursors, "the rounds go on where they were");
+        for (level, tables) in store.levels.iter().enumerate() {
+            for table in tables.iter().filter(|table| table.has_tombstones) {
+                let deeper = store.levels[level + 1..].iter().flatten();
+                let mut ranges = deeper.map(|t| t.meta().range);
+                let hides = ranges.any(|range| range.overlaps(&table.meta().range));
+                let left = level == 0 || hides || FileId(table.file) < before;
+                assert!(!left, "{table:?} in level {level}");
+            }
+        }
+    }
+    println!("{picked:?} jobs from level 0, of levels, rewrites");
+    let enough = picked.iter().all(|n| *n > 50) || seeds(0..2).len() == 1;
+    assert!(enough, "{picked:?}");
 }
 
 #[test]

@@ -175,6 +175,10 @@ impl Inner {
     pub fn compact_once(&self) -> Result<bool> {
         let _gate = read(&self.compactions.gate);
         self.check_writable()?;
+        if self.is_disk_full() {
+            // Somebody else may have made room.
+            self.press();
+        }
         match self.take_due() {
             Some(job) => {
                 let failed = &self.compactions.failed;
@@ -199,6 +203,13 @@ impl Inner {
         let families: Vec<CfId> = version.families().collect();
         let next = families.partition_point(|cf| jobs.last.is_some_and(|last| *cf <= last));
         let (before, from_next) = families.split_at(next);
+        if self.is_disk_full() {
+            let mut turns = from_next.iter().chain(before);
+            let for_room = turns.find_map(|cf| self.take_for_room(&mut jobs, &version, *cf));
+            if for_room.is_some() {
+                return for_room;
+            }
+        }
         let by_size = from_next.iter().chain(before).find_map(|cf| {
             let levels = Levels::of(&version, *cf, None);
             let options = compactions.shape.pick_options(&levels);
@@ -210,7 +221,21 @@ impl Inner {
                 &mut jobs, *cf, &version, &levels, last_level, picked,
             ))
         });
-        by_size.or_else(|| self.take_for_reads(&mut jobs, &version))
+        by_size.or_else(|| match self.is_disk_full() {
+            true => None,
+            false => self.take_for_reads(&mut jobs, &version),
+        })
+    }
+
+    /// What brings tombstones of a family down.
+    fn take_for_room(&self, jobs: &mut Jobs, version: &Arc<Version>, cf: CfId) -> Option<Job> {
+        let levels = Levels::of(version, cf, None);
+        let options = self.compactions.shape.pick_options(&levels);
+        let running = jobs.held(cf);
+        let before = self.rewritten_for_room();
+        let picked = pick::pick_room(&levels.state(&running), &options, before)?;
+        let last_level = options.last_level;
+        Some(Job::begin(jobs, cf, version, &levels, last_level, picked))
     }
 
     /// Of the tables that reads want compacted, the first for which there is a job.

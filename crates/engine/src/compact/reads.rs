@@ -22,8 +22,9 @@
 //! tables pay for their compaction more than twice before they get it.
 //!
 //! # Why it ends
-//! A job of this kind moves a table one level down, as others do (`compaction::pick`, invariant 4). Without
-//! reads there is none, and what size demands comes first.
+//! A job of this kind moves a table one level down, as others do (`compaction::pick`, invariant 4). One that has
+//! tombstones and nothing below it is rewritten; where a snapshot keeps them it is charged anew, and pays again
+//! before it is rewritten again. Without reads there is none, and what size demands comes first.
 
 use std::collections::VecDeque;
 

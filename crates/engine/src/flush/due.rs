@@ -64,8 +64,13 @@ impl Inner {
         self.want_flush();
     }
 
-    /// Flushes what is due, or all there is for somebody who found no room.
+    /// Flushes what is due, or all there is for somebody who found no room, or deleted on a full disk.
     fn flush_wanted(&self) -> Result<()> {
+        if self.take_relief() {
+            self.seal_active()?;
+            self.flush()?;
+            return Ok(());
+        }
         let room_wanted = self.room.room_wanted.swap(false, Ordering::Relaxed);
         // Where DRAM is short, what is kept for change feeds has none to give.
         if room_wanted && !self.is_dram_short() && self.yield_kept()? {

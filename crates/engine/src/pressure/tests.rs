@@ -4,6 +4,7 @@ use std::path::Path;
 
 use thermocline_base::options::Options;
 use thermocline_base::{CfId, ErrorKind, Steps, WriteBatch};
+use thermocline_compaction::pick::Reason;
 use thermocline_env::Env;
 use thermocline_env::sim::SimFs;
 use thermocline_pm::SimPm;
@@ -241,16 +242,27 @@ fn writers_hear_that_the_disk_is_full_before_it_is_and_all_else_goes_on() {
         batch.delete_range(CfId::DEFAULT, &from, Some(&to)).unwrap();
         engine.write(batch.iter(), Durability::Immediate).unwrap();
         assert!(has(0).is_none() && has(1).is_some() && has(10).is_none());
-        let all = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
-        engine.compact(CfId::DEFAULT, all).unwrap();
-        engine.reclaim().unwrap();
-        assert!(
-            until_full(&engine, keys) > keys + keys / 2,
-            "there is room again"
-        );
+        // By itself: whoever tries again will find it.
+        let again = keys + keys / 2;
+        let mut next = keys;
+        for attempt in 0.. {
+            next = until_full(&engine, next);
+            if next > again {
+                break;
+            }
+            assert!(background || attempt < 20, "{next} of {again} keys");
+            std::thread::yield_now();
+        }
+        assert!(jobs_for_room(&engine) > 0);
         assert_eq!(fs.refusals(), 0, "nothing ever met a full disk");
         engine.close().unwrap();
     }
+}
+
+fn jobs_for_room(engine: &Engine) -> u64 {
+    let reasons = engine.metrics().compaction.reasons;
+    let of_room = reasons.iter().find(|(reason, _)| *reason == Reason::Room);
+    of_room.map_or(0, |(_, jobs)| *jobs)
 }
 
 /// Long values take the disk's room at once, without passing persistent memory.
