@@ -11,12 +11,14 @@
 //! | where does one output table end and the next begin? | [`output`] |
 //! | which tables are to be compacted next? | [`pick`] |
 //! | how much are writers to be held back? | [`pressure`] |
+//! | when is level 0 in persistent memory merged, and what of it stays? | [`cost`] |
 //!
 //! Tables, cursors and versions belong to others; what is needed of them is a trait
 //! ([`merge::Source`], [`retain::Below`]) or a plain struct ([`pick::Table`]), which the engine
 //! fills in.
 #![forbid(unsafe_code)]
 
+pub mod cost;
 mod head;
 pub mod merge;
 pub mod output;

@@ -1,0 +1,105 @@
+//! What a step costs on this machine, in nanoseconds, refined while running.
+
+/// A measurement counts for so much of what is known, at most.
+const WEIGHT: f64 = 0.2;
+
+/// From so many steps on a measurement has its full weight.
+const STEPS_FULL: f64 = 10_000.0;
+
+/// How far a correction may go either way.
+const CORRECTION_MAX: f64 = 8.0;
+
+/// I_b, I_p and I_s of PM-Blade §IV.C, in nanoseconds.
+///
+/// ```
+/// use thermocline_compaction::cost::UnitCosts;
+/// let mut units = UnitCosts::default();
+/// // 100,000 records were merged in 50 ms.
+/// for _ in 0..30 {
+///     units.merged(100_000, 50_000_000);
+/// }
+/// assert!((units.internal - 500.0).abs() < 1.0);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct UnitCosts {
+    /// I_b: to look for a key in one table of persistent memory.
+    pub search: f64,
+    /// I_p: to merge one record inside persistent memory.
+    pub internal: f64,
+    /// I_s: to merge one record into tables of the SSD.
+    pub major: f64,
+}
+
+impl Default for UnitCosts {
+    /// What was measured on tmpfs with one core, rounded: a place to begin.
+    fn default() -> UnitCosts {
+        UnitCosts {
+            search: 500.0,
+            internal: 1000.0,
+            major: 3000.0,
+        }
+    }
+}
+
+impl UnitCosts {
+    /// `searches` tables were looked at in `nanos`.
+    pub fn searched(&mut self, searches: u64, nanos: u64) {
+        refine(&mut self.search, searches, nanos);
+    }
+
+    /// An internal compaction has merged `records` in `nanos`.
+    pub fn merged(&mut self, records: u64, nanos: u64) {
+        refine(&mut self.internal, records, nanos);
+    }
+
+    /// A major compaction has merged `records` in `nanos`.
+    pub fn moved(&mut self, records: u64, nanos: u64) {
+        refine(&mut self.major, records, nanos);
+    }
+}
+
+/// Moves `known` towards what `steps` took: a few count for little.
+fn refine(known: &mut f64, steps: u64, nanos: u64) {
+    if steps == 0 || nanos == 0 {
+        return;
+    }
+    let measured = nanos as f64 / steps as f64;
+    let weight = WEIGHT * (steps as f64 / STEPS_FULL).min(1.0);
+    *known += (measured - *known) * weight;
+}
+
+/// How many records a merge drops for each update that was counted: what equation 2 supposes, put
+/// right by what past merges have dropped. A snapshot that keeps old versions makes it less.
+///
+/// ```
+/// use thermocline_compaction::cost::Corrected;
+/// let mut corrected = Corrected::default();
+/// assert_eq!(corrected.dropped(100), 100.0);
+/// for _ in 0..30 {
+///     corrected.learn(1000, 250);
+/// }
+/// assert!((corrected.dropped(100) - 25.0).abs() < 0.5);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Corrected(f64);
+
+impl Default for Corrected {
+    fn default() -> Corrected {
+        Corrected(1.0)
+    }
+}
+
+impl Corrected {
+    /// The records that `updates` will have dropped.
+    pub fn dropped(self, updates: u64) -> f64 {
+        updates as f64 * self.0
+    }
+
+    /// A merge after `updates` has dropped so many.
+    pub fn learn(&mut self, updates: u64, dropped: u64) {
+        if updates > 0 {
+            let seen = dropped as f64 / updates as f64;
+            self.0 += (seen.min(CORRECTION_MAX) - self.0) * WEIGHT;
+        }
+    }
+}
