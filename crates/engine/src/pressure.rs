@@ -19,7 +19,8 @@
 //! flushed, and a job of compaction; no more than a quarter of the disk. From twice the reserve on writes are held
 //! back, and where no more than it is free they are refused, but for deletes. Reads, flushes, compactions and files
 //! that are removed go on, and each refusal asks the file system again. Where it says nothing, nothing is kept.
-//! What deletes make room then is [`relief`]'s.
+//! What deletes make room then is [`relief`]'s. Each store keeps its own reserve: several on one disk may ask
+//! for more than is left when all of them flush at once; then a flush fails, loses nothing, and is tried again.
 
 mod relief;
 

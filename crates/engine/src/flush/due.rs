@@ -66,9 +66,7 @@ impl Inner {
 
     /// Flushes what is due, or all there is for somebody who found no room, or deleted on a full disk.
     fn flush_wanted(&self) -> Result<()> {
-        if self.take_relief() {
-            self.seal_active()?;
-            self.flush()?;
+        if self.flush_deletes()? {
             return Ok(());
         }
         let room_wanted = self.room.room_wanted.swap(false, Ordering::Relaxed);

@@ -13,7 +13,7 @@
 //! What both need is what is kept back, the reserve. They end: each job but a rewrite moves data down, and only
 //! tables that were there when the disk became full are rewritten.
 
-use thermocline_base::FileId;
+use thermocline_base::{FileId, Result};
 
 use super::FULL;
 use crate::store::Inner;
@@ -74,13 +74,19 @@ impl Inner {
         due
     }
 
-    /// Whether deletes are to be flushed now. Those that are accepted from here on are another flush's.
-    pub fn take_relief(&self) -> bool {
+    /// Flushes deletes, if that was asked for; whether it was.
+    pub fn flush_deletes(&self) -> Result<bool> {
         let relief = &self.pressure.relief;
         let due = relief.wanted.swap(false, Ordering::Relaxed) && self.is_disk_full();
         if due {
-            relief.deletes.store(0, Ordering::Relaxed);
+            // Those that are accepted from here on are another flush's.
+            let deletes = relief.deletes.swap(0, Ordering::Relaxed);
+            let flushed = self.seal_active().and_then(|()| self.flush());
+            if flushed.is_err() {
+                relief.deletes.fetch_add(deletes, Ordering::Relaxed);
+            }
+            flushed?;
         }
-        due
+        Ok(due)
     }
 }
