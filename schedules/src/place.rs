@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use shuttle::rand::{Rng, thread_rng};
-use thermocline_base::options::Options;
+use thermocline_base::options::{Options, Shape};
 use thermocline_base::{CfOptions, Steps};
 use thermocline_engine::{Engine, Event, Family, Runtime, RuntimeOptions, Setup, World};
 use thermocline_env::Env;
@@ -18,6 +18,11 @@ use crate::reached::Reached;
 const PM: u64 = 512 << 10;
 const DIR: &str = "/db";
 
+const ITEM_BYTES_MAX: u64 = 4 << 10;
+
+/// Bytes of each value of a batch that is too large for one item, or whose values go into a blob file.
+pub const LONG: usize = 720;
+
 /// Persistent memory and files, and what a store in them is opened with.
 #[derive(Debug, Clone)]
 pub struct Place {
@@ -26,6 +31,8 @@ pub struct Place {
     options: Options,
     /// Whether the store has threads of its own.
     pub background: bool,
+    /// Whether batches delete by ranges.
+    pub ranges: bool,
     /// What is counted.
     pub reached: Arc<Reached>,
 }
@@ -62,7 +69,17 @@ impl Place {
         options.pm_region.part_bytes_first = 256 << 10;
         options.memtable.bytes_max = 1 << rng.gen_range(9..13);
         options.memtable.replay_threads = 1; // threads of a scope are the system's
+        options.memtable.item_bytes_max = ITEM_BYTES_MAX;
+        options.blob.inline_bytes_max = [1 << 20, 1 << 20, 256][rng.gen_range(0..3)];
+        options.level0.shape = [
+            Shape::GlobalIndex,
+            Shape::GlobalIndex,
+            Shape::Immutables,
+            Shape::Ssd,
+        ][rng.gen_range(0..4)] as u64;
         options.level0.merge_percent = [0, 0, 100][rng.gen_range(0..3)];
+        options.flush.generations = [0, 0, 2][rng.gen_range(0..3)];
+        options.compaction.level0_tables = rng.gen_range(1..4);
         options.commit.buckets = rng.gen_range(1..3);
         options.commit.ring_slots = rng.gen_range(1..4);
         options.commit.buffered_bytes = 1 << rng.gen_range(8..12);
@@ -71,8 +88,14 @@ impl Place {
             fs: SimFs::new(steps),
             options,
             background: rng.gen_bool(0.5),
+            ranges: rng.gen_bool(0.5),
             reached: reached.clone(),
         }
+    }
+
+    /// What the values of a batch go into that are as long as [`LONG`].
+    pub fn has_blobs(&self) -> bool {
+        self.options.blob.inline_bytes_max < LONG as u64
     }
 
     /// Opens the store, making it if there is none.
@@ -172,6 +195,7 @@ impl Place {
             fs,
             options: self.options.clone(),
             background: self.background,
+            ranges: self.ranges,
             reached: self.reached.clone(),
         }
     }

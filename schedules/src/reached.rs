@@ -15,6 +15,14 @@ pub struct Reached {
     pub dropped: AtomicU64,
     /// Flushes.
     pub flushed: AtomicU64,
+    /// Merges of indexes.
+    pub merged: AtomicU64,
+    /// Compactions.
+    pub compacted: AtomicU64,
+    /// Batches that were staged.
+    pub staged: AtomicU64,
+    /// Batches whose values went into a blob file.
+    pub separated: AtomicU64,
     /// Worlds that ended and were recovered from.
     pub crashes: AtomicU64,
     /// Recoveries that cut off an unfinished end, or found records to keep.
@@ -35,6 +43,8 @@ impl Reached {
             Event::GenerationSealed { .. } => Reached::count(&self.sealed),
             Event::GenerationDropped { .. } => Reached::count(&self.dropped),
             Event::FlushFinished { error: None, .. } => Reached::count(&self.flushed),
+            Event::IndexesMerged { .. } => Reached::count(&self.merged),
+            Event::CompactionFinished { error: None, .. } => Reached::count(&self.compacted),
             Event::Opened {
                 records,
                 cut_records,
@@ -46,13 +56,17 @@ impl Reached {
     }
 
     /// All counts, with their names.
-    pub fn all(&self) -> [(&'static str, u64); 7] {
+    pub fn all(&self) -> [(&'static str, u64); 11] {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         [
             ("executions", get(&self.executions)),
             ("generations sealed", get(&self.sealed)),
             ("generations dropped", get(&self.dropped)),
             ("flushes", get(&self.flushed)),
+            ("merges of indexes", get(&self.merged)),
+            ("compactions", get(&self.compacted)),
+            ("staged batches", get(&self.staged)),
+            ("batches with blob files", get(&self.separated)),
             ("crashes", get(&self.crashes)),
             ("crashes that left records", get(&self.kept_or_cut)),
             ("snapshots looked at again", get(&self.looked_again)),

@@ -3,7 +3,8 @@
 //! The `n`-th batch of a writer sets its own key to `n`, a key that all writers share to the writer and
 //! `n`, and a third key; and deletes that again if `n` is even, by a range or by itself, so that nobody
 //! ever sees an even number there. Where it deletes by a range, so it does with its own key before it sets
-//! that. All this in two families.
+//! that. All this in two families. Values may be filled up: then the batch is staged, or its values go into a
+//! blob file.
 
 use thermocline_base::{CfId, Result, WriteBatch};
 use thermocline_engine::{Engine, Family, Snapshot};
@@ -24,33 +25,45 @@ fn value(writer: usize, n: u64) -> Vec<u8> {
     format!("{writer} {n}").into_bytes()
 }
 
+/// Without what a long value is filled up with.
 fn parsed(value: &[u8]) -> (usize, u64) {
     let text = str::from_utf8(value).expect("values are text");
     let (writer, n) = text.split_once(' ').expect("values are two numbers");
-    (writer.parse().unwrap(), n.parse().unwrap())
+    (writer.parse().unwrap(), n.trim_end().parse().unwrap())
+}
+
+/// What batches are like.
+#[derive(Debug, Clone, Copy)]
+pub struct Form {
+    /// Whether they delete by ranges, too: generations with ranges are not merged.
+    pub ranges: bool,
+    /// Bytes of each value, at least.
+    pub value_bytes: usize,
 }
 
 /// The `n`-th batch of a writer.
 ///
 /// # Panics
 /// Never: its keys and values are short.
-pub fn batch(families: [Family; 2], writer: usize, n: u64) -> WriteBatch {
+pub fn batch(families: [Family; 2], writer: usize, n: u64, form: Form) -> WriteBatch {
     let mut batch = WriteBatch::new();
     for family in families {
-        let (own, third, value) = (own(writer), sometimes(writer), value(writer, n));
+        let (own, third) = (own(writer), sometimes(writer));
+        let mut value = value(writer, n);
+        value.resize(value.len().max(form.value_bytes), b' ');
         let clear = |batch: &mut WriteBatch, key: &[u8]| {
             let behind = [key, &[0]].concat();
             batch.delete_range(family.id, key, Some(&behind)).unwrap();
         };
-        if !n.is_multiple_of(4) {
+        if form.ranges && !n.is_multiple_of(4) {
             clear(&mut batch, &own);
         }
         batch.put(family.id, &own, &value).unwrap();
         batch.put(family.id, SHARED, &value).unwrap();
         batch.put(family.id, &third, &value).unwrap();
         match n % 4 {
-            0 => batch.delete(family.id, &third).unwrap(),
-            2 => clear(&mut batch, &third),
+            2 if form.ranges => clear(&mut batch, &third),
+            0 | 2 => batch.delete(family.id, &third).unwrap(),
             _ => {}
         }
     }

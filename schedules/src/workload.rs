@@ -8,9 +8,9 @@ use thermocline_base::sync::thread;
 use thermocline_engine::{Durability, Snapshot};
 
 use crate::oracle::{Bounds, Oracle, WRITERS, Writes};
-use crate::place::{Instant, Open, Place, Taken};
+use crate::place::{Instant, LONG, Open, Place, Taken};
 use crate::reached::Reached;
-use crate::seen::{Seen, batch, check_third, own_now};
+use crate::seen::{Form, Seen, batch, check_third, own_now};
 
 /// Writes of a writer, at most.
 const WRITES: u64 = 4;
@@ -63,7 +63,10 @@ pub fn run_workload(reached: &Arc<Reached>) {
     let crashes = rng.gen_bool(0.75);
     let taken = crashes.then(|| place.take_at(rng.gen_range(1..POINTS), &store.oracle));
     let mut threads: Vec<_> = (0..writers)
-        .map(|writer| store.spawn(move |store| store.write(writer, writes[writer])))
+        .map(|writer| {
+            let place = place.clone();
+            store.spawn(move |store| store.write(&place, writer, writes[writer]))
+        })
         .collect();
     threads.push(store.spawn(Store::read));
     threads.push(store.spawn(Store::do_chores));
@@ -103,10 +106,15 @@ impl Store {
         (snapshot, seen)
     }
 
-    fn write(&self, writer: usize, writes: u64) {
+    fn write(&self, place: &Place, writer: usize, writes: u64) {
         let engine = &self.open.engine;
         for n in 1..=writes {
-            let batch = batch(self.open.families, writer, n);
+            let long = thread_rng().gen_bool(0.2);
+            let form = Form {
+                ranges: place.ranges,
+                value_bytes: if long { LONG } else { 0 },
+            };
+            let batch = batch(self.open.families, writer, n, form);
             let before = self.oracle.visible();
             let mut upto = before;
             upto[writer] = n;
@@ -131,6 +139,11 @@ impl Store {
                     let committed = engine.write_with_callback(batch.iter(), false, Box::new(done));
                     committed.unwrap();
                 }
+            }
+            match long {
+                true if place.has_blobs() => Reached::count(&self.reached.separated),
+                true => Reached::count(&self.reached.staged),
+                false => {}
             }
             self.oracle.is_visible(writer, n);
             let family = self.open.families[usize::from(thread_rng().gen_bool(0.5))];
@@ -163,7 +176,7 @@ impl Store {
     fn do_chores(&self) {
         let engine = &self.open.engine;
         for _ in 0..CHORES {
-            match thread_rng().gen_range(0..6u8) {
+            match thread_rng().gen_range(0..7u8) {
                 0 => engine.work_ahead().unwrap(),
                 1 => engine.cover_idle().unwrap(),
                 2 => {
@@ -171,6 +184,9 @@ impl Store {
                 }
                 3 => self.open.let_time_pass(),
                 4 => {
+                    engine.compact_once().unwrap();
+                }
+                5 => {
                     // What is in flight is not flushed.
                     if let Err(error) = engine.flush() {
                         assert_eq!(error.kind(), ErrorKind::Busy, "{error}");

@@ -78,6 +78,11 @@ fn range_tombstones_of_another_moment_than_the_record_are_noticed() {
     finds(Bug::StaleTombstones);
 }
 
+#[test]
+fn numbers_that_are_reserved_over_those_of_others_are_noticed() {
+    finds(Bug::StaleReservation);
+}
+
 /// Repeats the executions that a failure has named; without `SCHEDULE` does nothing.
 #[test]
 fn again() {

@@ -61,6 +61,8 @@ bugs! {
     ReleaseBeforeEdit,
     /// A flushed generation is dropped while an older one is named.
     DropFlushedFirst,
+    /// A staged batch reserves its chain over numbers that it has read before it took the manifest's lock.
+    StaleReservation,
     /// A staged batch is committed while its items are not written back.
     AdoptUnpersisted,
     /// A merge of indexes keeps only the newest version of a key.

@@ -64,6 +64,7 @@
 
 use std::collections::BTreeMap;
 
+use thermocline_base::planted::{Bug, active};
 use thermocline_base::{BatchEntry, CfId, Error, Kind, Result, SeqNo};
 use thermocline_memtable::{Chain, ChainWriter, Descriptor, Memtable, Stage, Staged};
 use thermocline_version::{Change, NextIds, VersionEdit};
@@ -214,19 +215,23 @@ impl Inner {
             nonce,
             promised,
         };
-        self.reserve_chain(chain.id)?;
+        self.reserve_chain(ids)?;
         // The region knows the newest chain, were it only reserved.
         self.witness(&chain, nonce)?;
         Ok(staging)
     }
 
     /// The chain of the batch is named by nothing yet: its number must not be given out again.
-    fn reserve_chain(&self, id: u64) -> Result<()> {
-        // Under one lock: jobs reserve numbers of files meanwhile, and none may go back.
+    fn reserve_chain(&self, seen: NextIds) -> Result<()> {
         let mut manifest = lock(&self.manifest);
+        // Under one lock: jobs reserve numbers of files meanwhile, and none may go back.
+        let now = match active(Bug::StaleReservation) {
+            true => seen,
+            false => manifest.state().next_ids(),
+        };
         let reserved = NextIds {
-            chain: id + 1,
-            ..manifest.state().next_ids()
+            chain: seen.chain + 1,
+            ..now
         };
         self.append(&mut manifest, &Change::NextIds(reserved).into())
     }

@@ -32,14 +32,23 @@ use thermocline_version::Origins;
 use super::ahead::Habit;
 use super::open::{OpenTables, OpenUse};
 use crate::compact::reads::Reads;
-use crate::sync::Arc;
+use crate::sync::{Arc, Mutex, lock};
 
 /// The share of DRAM that blocks may take, and the one of open tables.
 const CACHE_SHARE: u64 = 4;
 const OPEN_SHARE: u64 = 8;
 
 /// The cache of a runtime, once there is one.
-pub(crate) type SharedCache = Arc<OnceLock<Arc<BlockCache>>>;
+#[derive(Debug, Clone, Default)]
+pub(crate) struct SharedCache(Arc<OnceCache>);
+
+#[derive(Debug, Default)]
+struct OnceCache {
+    cache: OnceLock<Arc<BlockCache>>,
+    /// Held by whoever makes it, or a store's way to it. What is made takes steps of its own, over which
+    /// nobody may wait for a `OnceLock`: that is not a scheduler's.
+    making: Mutex<()>,
+}
 
 /// Where point reads found their values.
 #[derive(Debug, Clone, Copy)]
@@ -216,15 +225,30 @@ impl TableFiles {
     }
 
     pub fn cache(&self) -> &StoreCache {
-        self.cache.get_or_init(|| {
-            let made = self.shared.get_or_init(|| {
-                let cache = BlockCache::new(self.cache_bytes);
-                let weak: Weak<BlockCache> = Arc::downgrade(&cache);
+        match self.cache.get() {
+            Some(cache) => cache,
+            None => self.make_cache(),
+        }
+    }
+
+    #[cold]
+    fn make_cache(&self) -> &StoreCache {
+        let OnceCache { cache, making } = &*self.shared.0;
+        let _one = lock(making);
+        if let Some(own) = self.cache.get() {
+            return own;
+        }
+        let cache = match cache.get() {
+            Some(made) => made.clone(),
+            None => {
+                let made = BlockCache::new(self.cache_bytes);
+                let weak: Weak<BlockCache> = Arc::downgrade(&made);
                 self.account.budget().add_evicting_first(weak);
-                cache
-            });
-            made.store_of(&self.account)
-        })
+                cache.get_or_init(|| made).clone()
+            }
+        };
+        let own = cache.store_of(&self.account);
+        self.cache.get_or_init(|| own)
     }
 
     /// These files are not there any more.
@@ -245,7 +269,7 @@ impl TableFiles {
 
     /// What the cache, of all stores of the runtime, did and holds.
     pub fn cache_use(&self) -> Option<CacheUse> {
-        Some(self.shared.get()?.usage())
+        Some(self.shared.0.cache.get()?.usage())
     }
 
     /// A point read has found its value.
