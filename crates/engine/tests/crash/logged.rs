@@ -154,7 +154,7 @@ const GROUPS: Sampled = &[
 ];
 
 const RANGES: Sampled = &[
-    ("logged-ranges", 19),
+    ("logged-ranges", 61),
     ("logged-ranges-flying", 4),
     ("logged-ranges-staged", 17),
 ];

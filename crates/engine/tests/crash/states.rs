@@ -78,8 +78,8 @@ const SMALL: Part = Part {
 const SEALS: Part = Part {
     workloads: &["seals"],
     seeds: 1,
-    one_in: 1,
-    bar: 6_000,
+    one_in: 3,
+    bar: 4_000,
     sites: GENERATIONS,
 };
 
@@ -98,15 +98,15 @@ const GROWTH: Part = Part {
 const MANIFEST: Part = Part {
     workloads: &["manifest"],
     seeds: 1,
-    one_in: 1,
-    bar: 8_000,
+    one_in: 3,
+    bar: 5_000,
     sites: &["manifest: new file durable"],
 };
 
 const REOPEN: Part = Part {
     workloads: &["reopen"],
     seeds: 1,
-    one_in: 1,
+    one_in: 3,
     bar: 8_000,
     sites: GENERATIONS,
 };
@@ -114,32 +114,32 @@ const REOPEN: Part = Part {
 const GROUPS: Part = Part {
     workloads: &["groups"],
     seeds: 2,
-    one_in: 1,
-    bar: 10_000,
+    one_in: 3,
+    bar: 6_000,
     sites: &["memtable: deferred items durable"],
 };
 
 const BUFFERED: Part = Part {
     workloads: &["buffered", "mixed"],
     seeds: 1,
-    one_in: 1,
-    bar: 10_000,
+    one_in: 3,
+    bar: 7_000,
     sites: &["memtable: deferred items durable"],
 };
 
 const FAMILIES: Part = Part {
     workloads: &["families", "lives"],
     seeds: 1,
-    one_in: 1,
-    bar: 20_000,
+    one_in: 3,
+    bar: 7_500,
     sites: GENERATIONS,
 };
 
 const RECLAIM: Part = Part {
     workloads: &["overwrites", "gaps", "unsettled"],
     seeds: 1,
-    one_in: 1,
-    bar: 30_000,
+    one_in: 3,
+    bar: 20_000,
     sites: GENERATIONS,
 };
 
@@ -154,8 +154,8 @@ const MERGES: Part = Part {
 const STAGED: Part = Part {
     workloads: &["staged", "staged-lives"],
     seeds: 1,
-    one_in: 1,
-    bar: 20_000,
+    one_in: 3,
+    bar: 9_000,
     sites: GENERATIONS,
 };
 
@@ -170,8 +170,8 @@ const FLUSHES: Part = Part {
 const SINKING: Part = Part {
     workloads: &["sinking"],
     seeds: 1,
-    one_in: 6,
-    bar: 5_000,
+    one_in: 7,
+    bar: 4_000,
     sites: &["sst: file named", "sst: table written"],
 };
 
@@ -194,7 +194,7 @@ const FOLLOWED: Part = Part {
 const FLUSHED_LIVES: Part = Part {
     workloads: &["flushed-lives"],
     seeds: 1,
-    one_in: 3,
+    one_in: 5,
     bar: 5_000,
     sites: &["sst: file named", "sst: table written"],
 };
@@ -210,8 +210,8 @@ const SINKING_LIVES: Part = Part {
 const RANGES: Part = Part {
     workloads: &["ranges", "ranges-flying", "ranges-staged"],
     seeds: 1,
-    one_in: 3,
-    bar: 10_000,
+    one_in: 5,
+    bar: 9_000,
     sites: GENERATIONS,
 };
 
