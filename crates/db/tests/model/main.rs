@@ -2,7 +2,7 @@
 //!
 //! Each seed draws options and then steps: writes, deletes of ranges, reads, scans from both ends, moves of cursors
 //! that live through other steps, column families of both orders that come, go and come back, their
-//! metadata, closing, dropping, reopening, also for reading only. Iterators, cursors and snapshots
+//! metadata, flushes, compactions, change feeds, closing, dropping, reopening, also for reading only. Iterators, cursors and snapshots
 //! carry a copy of the map from when they were made, and must show exactly that for as long as they
 //! live, were the family dropped meanwhile; handles of dropped families are refused.
 //!
@@ -15,7 +15,9 @@ use std::ops::Bound;
 use std::path::PathBuf;
 
 use thermocline::limits::{KEY_LEN_MAX, VALUE_INLINE_MAX};
-use thermocline::{CfOptions, ColumnFamily, Db, Durability, ErrorKind, Options, Result, Snapshot};
+use thermocline::{
+    CfOptions, ChangeOp, ColumnFamily, Db, Durability, ErrorKind, Options, Result, Snapshot,
+};
 use thermocline_testkit::{Replay, Rng, seeds};
 
 use crate::reading::{Content, Going, Held, Then, head};
@@ -82,11 +84,40 @@ fn options(rng: &mut Rng) -> Options {
     options.memtable.idle_ms = *rng.pick(&[0, 1, 1000]);
     options.read.readahead = *rng.pick(&[1, 2, 3, 64, 4096]);
     options.read.verify_checksums = rng.below(2) as u64;
+    options.read.pin_bytes_min = *rng.pick(&[1, 1 << 10, 1 << 30]);
+    options.read.pins_percent_max = *rng.pick(&[0, 5]);
+    options.read.cache_bytes = *rng.pick(&[0, 0, 1, 64 << 10]);
+    options.read.open_tables = *rng.pick(&[1, 3, 512]);
+    options.read.ahead_bytes = *rng.pick(&[0, 5000, 256 << 10]);
+    options.ssd.direct = rng.below(2) as u64;
+    options.commit.buckets = rng.below(3) as u64;
+    options.commit.ring_slots = *rng.pick(&[1, 64]);
+    options.feed.retain_bytes = *rng.pick(&[0, 0, 1 << 20]);
     options.manifest.bytes_max = *rng.pick(&[512, 1 << 20]);
     options.blob.inline_bytes_max = *rng.pick(&[5000, 1 << 20, 1 << 20]);
     options.level0.shape = rng.below(3) as u64;
     options.level0.merge_percent = *rng.pick(&[0, 0, 100]);
+    options.flush.generations = *rng.pick(&[0, 0, 3]);
+    compaction(&mut options, rng);
     options
+}
+
+/// Few and small tables and blocks, so that there are levels.
+fn compaction(options: &mut Options, rng: &mut Rng) {
+    let compaction = &mut options.compaction;
+    compaction.level0_tables = 1 + rng.below(4) as u64;
+    compaction.levels = 1 + rng.below(7) as u64;
+    compaction.multiplier = *rng.pick(&[2, 10]);
+    compaction.base_bytes = *rng.pick(&[0, 200_000]);
+    compaction.table_bytes = *rng.pick(&[0, 50_000]);
+    compaction.dynamic = rng.below(2) as u64;
+    compaction.block_bytes = *rng.pick(&[256, 4 << 10, 64 << 10]);
+    compaction.compression_level0 = rng.below(3) as u64;
+    compaction.compression = rng.below(3) as u64;
+    compaction.compression_last = rng.below(3) as u64;
+    // A limit that is never reached, and none.
+    compaction.rate_bytes = *rng.pick(&[0, 1 << 40]);
+    compaction.read_sample = *rng.pick(&[0, 1, 64]);
 }
 
 /// The options for records in DRAM, and in logs. Each memtable becomes a table, so there must not be one
@@ -226,8 +257,61 @@ impl Run {
                 drop(family);
                 self.reopen_for_reading();
             }
-            _ => self.check_metrics(),
+            _ => {
+                self.check_metrics();
+                self.move_down(i, &family);
+            }
         }
+    }
+
+    /// Flushes, compacts, or follows the changes since a moment ago.
+    fn move_down(&mut self, i: usize, family: &ColumnFamily) {
+        match self.rng.below(4) {
+            0 => self.db().flush().unwrap(),
+            1 => family.compact::<&[u8]>(..).unwrap(),
+            2 => {
+                let (begin, end) = self.range(i);
+                // One that is upside down is refused.
+                let compacted = family.compact((begin, end));
+                let error = compacted.map_err(|error| error.kind()).err();
+                assert!(error.is_none_or(|kind| kind == ErrorKind::InvalidArgument));
+            }
+            _ => self.follow(i, family),
+        }
+    }
+
+    /// A change feed gives a batch as it was written; or says that it is gone.
+    fn follow(&mut self, i: usize, family: &ColumnFamily) {
+        let since = self.db().metrics().seqno_durable;
+        let mut feed = self.db().changes_since(since).unwrap();
+        assert!(feed.next().is_none(), "nothing was written since");
+        let (one, other) = (self.key(), self.key());
+        let value = vec![b'f'; self.rng.below(6000)];
+        let mut batch = self.db().batch();
+        batch.put_cf(family, &one, &value).delete_cf(family, &other);
+        batch.commit(Durability::Immediate).unwrap();
+        let map = self.families[i].1.map();
+        map.insert(one.clone(), value.clone());
+        map.remove(&other);
+        let mut changes = Vec::new();
+        for group in feed.by_ref() {
+            let group = group.unwrap();
+            assert_eq!(group.first(), since + 1);
+            for change in group.changes() {
+                let change = change.unwrap();
+                match change.op {
+                    ChangeOp::Put { key, value } => {
+                        changes.push((key.to_vec(), Some(value.to_vec())))
+                    }
+                    ChangeOp::Delete { key } => changes.push((key.to_vec(), None)),
+                    op => panic!("{op:?}"),
+                }
+            }
+        }
+        assert!(
+            changes == [(one, Some(value)), (other, None)],
+            "a feed gives something else"
+        );
     }
 
     /// Mostly a few keys of those that there are.
