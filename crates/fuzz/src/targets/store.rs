@@ -3,6 +3,7 @@
 //! An input is a list of damages. Checksums are as they were: what lies behind them is the other targets'.
 
 use std::collections::BTreeSet;
+use std::ops::Bound;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
@@ -68,8 +69,26 @@ fn made() -> Result<Sample> {
         }
         engine.write(batch.iter(), Durability::Immediate)?;
         answers.insert(digest(&contents(&engine)?));
-        if n == 30 {
-            engine.flush()?;
+        if n % 20 == 13 {
+            let mut batch = WriteBatch::new();
+            let (from, to) = (format!("key{:02}", n / 3), format!("key{:02}", n / 3 + 4));
+            batch.delete_range(family.id, &3u16.to_be_bytes(), None)?;
+            batch.delete_range(
+                thermocline_base::CfId::DEFAULT,
+                from.as_bytes(),
+                Some(to.as_bytes()),
+            )?;
+            engine.write(batch.iter(), Durability::Immediate)?;
+            answers.insert(digest(&contents(&engine)?));
+        }
+        match n {
+            15 | 30 => drop(engine.flush()?),
+            22 => engine.compact(family.id, (Bound::Unbounded, Bound::Unbounded))?,
+            38 => engine.compact(
+                thermocline_base::CfId::DEFAULT,
+                (Bound::Unbounded, Bound::Excluded(b"key2")),
+            )?,
+            _ => {}
         }
     }
     engine.close()?;

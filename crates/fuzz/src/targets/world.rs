@@ -64,8 +64,8 @@ pub(super) fn contents(engine: &Engine) -> Result<Contents> {
     let mut all = Contents::new();
     for name in engine.families() {
         let family = engine.find_family(&name).expect("it is listed");
-        let forward = scan(engine.cursor(family)?, true)?;
-        let mut backward = scan(engine.cursor(family)?, false)?;
+        let forward = rows_of(engine.cursor(family)?, true)?;
+        let mut backward = rows_of(engine.cursor(family)?, false)?;
         backward.reverse();
         assert_eq!(forward, backward, "forward and back differ");
         let ordered = |a: &Row, b: &Row| (a.0 < b.0) != family.reverse && a.0 != b.0;
@@ -79,9 +79,10 @@ pub(super) fn contents(engine: &Engine) -> Result<Contents> {
     Ok(all)
 }
 
-type Row = (Vec<u8>, Vec<u8>);
+pub(super) type Row = (Vec<u8>, Vec<u8>);
 
-fn scan(mut cursor: Cursor, forward: bool) -> Result<Vec<Row>> {
+/// All that a cursor comes to, from its first or its last entry on.
+pub(super) fn rows_of(mut cursor: Cursor, forward: bool) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     let mut more = match forward {
         true => cursor.seek_to_first()?,
