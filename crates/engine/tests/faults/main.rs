@@ -9,6 +9,7 @@
 
 mod blobs;
 mod flush;
+mod leveled;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
