@@ -15,6 +15,9 @@
 //! - **J4** Once [`Jobs::leave`] has returned, no job of the store runs and none will; unless it was called
 //!   from that very job, which is the last one then.
 //! - **J5** A lane keeps no store alive; a job does while it runs.
+//! - **J6** No kind waits for ever behind more urgent ones: of a kind that might have been begun, and was passed over
+//!   [`PASSED_OVER_MAX`] times, the next job is. Stores of one kind take turns. So whoever has endless work of any kinds
+//!   keeps no other store's job from beginning for more than some pieces.
 //!
 //! Nothing that must happen waits for these threads alone: a writer that finds no room flushes by itself
 //! (`room`). So a runtime that the system gives no thread goes on, only slower.
@@ -28,6 +31,9 @@ use std::sync::{Arc, Weak};
 use thermocline_base::sync::{Condvar, Mutex, MutexGuard, lock, thread, wait};
 
 use super::Client;
+
+/// Jobs of more urgent kinds that are begun while one that is less urgent might be (J6).
+const PASSED_OVER_MAX: usize = 4;
 
 /// Long work of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,12 +95,46 @@ struct State {
     ready: [VecDeque<u64>; Job::ALL.len()],
     /// By kind: jobs that run.
     running: [usize; Job::ALL.len()],
+    /// By kind: how often another was begun though one of it might have been.
+    passed_over: [usize; Job::ALL.len()],
     parked: usize,
     /// Threads that run or are being started.
     started: usize,
     ids: Vec<thread::ThreadId>,
     handles: Vec<thread::JoinHandle<()>>,
     stopping: bool,
+}
+
+impl State {
+    /// Takes the next lane, and what to run for it, from the queues (J3, J6).
+    fn take(&mut self, threads: usize) -> Option<(u64, Job)> {
+        let can = |job: &Job| {
+            !self.ready[*job as usize].is_empty() && job.may_run(threads, &self.running)
+        };
+        let able: Vec<Job> = Job::ALL.into_iter().filter(can).collect();
+        let was_passed_over = |job: &&Job| self.passed_over[**job as usize] >= PASSED_OVER_MAX;
+        let job = *able.iter().find(was_passed_over).or(able.first())?;
+        for other in able {
+            self.passed_over[other as usize] += 1;
+        }
+        self.passed_over[job as usize] = 0;
+        Some((self.ready[job as usize].pop_front()?, job))
+    }
+
+    /// Notes that a thread begins the next job.
+    fn begin(
+        &mut self,
+        threads: usize,
+        me: thread::ThreadId,
+    ) -> Option<(u64, Job, Weak<dyn Client>)> {
+        let (number, job) = self.take(threads)?;
+        let lane = self.lanes.get_mut(&number)?;
+        let kind = job as usize;
+        lane.asked[kind] = false;
+        lane.running[kind].push(me);
+        self.running[kind] += 1;
+        Some((number, job, lane.client.clone()))
+    }
 }
 
 /// See the module's text.
@@ -217,7 +257,7 @@ impl Jobs {
                 Some(client) => run(&*client, job),
                 None => false,
             };
-            self.done(lane, job, again);
+            self.done(lane, job, me, again);
         }
     }
 
@@ -225,38 +265,25 @@ impl Jobs {
     fn next(self: &Arc<Jobs>, me: thread::ThreadId) -> Option<(u64, Job, Weak<dyn Client>)> {
         let mut locked = lock(&self.state);
         loop {
-            let state = &mut *locked;
-            let allowed = |job: &Job| job.may_run(self.limit, &state.running);
-            let kinds = Job::ALL.into_iter().filter(allowed);
-            let found = kinds
-                .filter_map(|job| Some((state.ready[job as usize].pop_front()?, job)))
-                .next();
-            if let Some((number, job)) = found
-                && let Some(lane) = state.lanes.get_mut(&number)
-            {
-                let kind = job as usize;
-                lane.asked[kind] = false;
-                lane.running[kind].push(me);
-                let client = lane.client.clone();
-                state.running[kind] += 1;
-                if state.ready.iter().any(|ready| !ready.is_empty()) {
+            if let Some(begun) = locked.begin(self.limit, me) {
+                if locked.ready.iter().any(|ready| !ready.is_empty()) {
                     // Others may have been asked before they had parked.
                     self.wake(locked);
                 }
-                return Some((number, job, client));
+                return Some(begun);
             }
-            if state.stopping {
+            if locked.stopping {
                 return None;
             }
-            state.parked += 1;
+            locked.parked += 1;
             locked = wait(&self.work, locked);
             locked.parked -= 1;
         }
     }
 
-    /// A job has ended; `again` if there is more of it.
-    fn done(self: &Arc<Jobs>, number: u64, job: Job, again: bool) {
-        let (kind, me) = (job as usize, thread::current().id());
+    /// A job of the thread `me` has ended; `again` if there is more of it.
+    fn done(self: &Arc<Jobs>, number: u64, job: Job, me: thread::ThreadId, again: bool) {
+        let kind = job as usize;
         let mut state = lock(&self.state);
         state.running[kind] -= 1;
         let Some(lane) = state.lanes.get_mut(&number) else {

@@ -298,3 +298,75 @@ fn one_thread_is_left_to_flushes() {
     stores.iter().for_each(Store::leave);
     jobs.stop();
 }
+
+/// Jobs of a store with endless work of the kinds `endless` that are begun between the request of another store for
+/// one job and its beginning, at most, while that might have begun. Nobody runs them: here they begin, and end in a drawn order.
+fn most_before_begun(threads: usize, endless: &[Job], asked: Job) -> usize {
+    let mut rng = thermocline_testkit::Rng::new(threads as u64);
+    let jobs = Jobs::new(threads);
+    // So that none is started.
+    lock(&jobs.state).started = threads;
+    let new = || Store::new(&jobs, |_| unreachable!("nobody runs it"));
+    let (greedy, modest) = (new(), new());
+    let me = |_| thread::spawn(|| thread::current().id()).join().unwrap();
+    let ids: Vec<_> = (0..threads).map(me).collect();
+    let mut runs: Vec<Option<(u64, Job)>> = vec![None; threads];
+    let (mut waits, mut most, mut served) = (None, 0, 0);
+    endless.iter().for_each(|job| greedy.ask_for(*job));
+    for _ in 0..20_000 {
+        // A store has one flush at a time: behind its own it would not wait for the other.
+        let mut running = runs.iter().flatten();
+        let idle = running.all(|(lane, _)| *lane != modest.lane);
+        if idle && waits.is_none() && rng.one_in(5) {
+            modest.ask_for(asked);
+            waits = Some(0);
+        }
+        let n = rng.below(threads);
+        if let Some((lane, job)) = runs[n].take() {
+            jobs.done(lane, job, ids[n], lane == greedy.lane);
+            continue;
+        }
+        let mut state = lock(&jobs.state);
+        // Otherwise it waits for a job to end, whoever's.
+        let might = asked.may_run(threads, &state.running);
+        let begun = state.begin(threads, ids[n]);
+        drop(state);
+        let Some((lane, job, _)) = begun else {
+            continue;
+        };
+        runs[n] = Some((lane, job));
+        if lane == modest.lane {
+            most = most.max(waits.take().expect("it was asked for"));
+            served += 1;
+        } else {
+            waits = waits.map(|before: usize| before + usize::from(might));
+            // As compactions ask for the next one as soon as they have found something.
+            greedy.ask_for(job);
+        }
+    }
+    assert!(served > 500, "{asked:?} came to {served} jobs only");
+    most
+}
+
+/// A store with endless work of whatever kinds keeps another one's from beginning only for some pieces (J6).
+#[test]
+fn endless_work_of_one_store_lets_others_take_turns() {
+    for threads in [1, 2, 4] {
+        for endless in [
+            &[Job::Compact][..],
+            &[Job::Flush],
+            &[Job::Merge, Job::Compact],
+            &[Job::Flush, Job::Merge, Job::Compact],
+        ] {
+            for asked in Job::ALL {
+                let most = most_before_begun(threads, endless, asked);
+                // Two kinds may pass over it, and before it in the queue is one of its own kind.
+                let bound = 2 * (PASSED_OVER_MAX + 2);
+                assert!(
+                    most <= bound,
+                    "{threads} threads, {endless:?}: {asked:?} began after {most} jobs"
+                );
+            }
+        }
+    }
+}
