@@ -18,7 +18,7 @@ struct Part {
     workloads: &'static [&'static str],
     seeds: u64,
     /// Of its points one in so many is crashed at, the others are only passed: all of them with
-    /// `CRASH_ALL=1`, which takes a quarter of an hour more.
+    /// `CRASH_ALL=1`, which takes several times as long.
     one_in: u64,
     /// Fewer different states are a failure: somewhere a crash is no longer tried.
     bar: u64,
