@@ -60,13 +60,14 @@ use std::path::Path;
 use thermocline_base::{CfId, FileId, Result, SeqNo};
 use thermocline_env::Storage;
 use thermocline_memtable::{Cover, Memtable};
-use thermocline_sst::{Creation, FileName};
+use thermocline_sst::{Creation, FileName, sites};
 use thermocline_version::{Change, FileKind, Level, Place, State, VersionEdit, VersionSet};
 
 use crate::compact::LevelUse;
 use crate::compact::input::{GenerationInput, Input};
 use crate::compact::outputs::{Destination, Outputs, Recipe, below};
 use crate::compact::shape::Levels;
+use crate::pressure::is_no_room;
 use crate::readers;
 use crate::runtime::Job;
 use crate::store::{Engine, Inner};
@@ -255,7 +256,7 @@ impl Inner {
             let recipe = Recipe {
                 place: Place::new(cf, Level::ZERO),
                 options: shape.write_options(0, usize::MAX, Creation::Flush),
-                cutter: shape.level0_cutter(&Levels::of(&version, cf, None)),
+                cutter: shape.level0_cutter(&Levels::of(&version, cf, None), self.is_relieving()),
                 moments: moments.clone(),
                 tombstones: range_tombstones,
                 below: below(version.tables_of(cf).map(|(_, table)| table)),
@@ -267,6 +268,17 @@ impl Inner {
             self.write_outputs(inputs, recipe, &mut |_| Ok(()), outputs)?;
         }
         self.sync_names(outputs)
+    }
+
+    /// Makes it known that files are gone, to file systems that give room back only then. Those that want
+    /// room for that, too, are left alone.
+    fn sync_removals(&self) -> Result<()> {
+        let storage = &self.world.env.storage;
+        match storage.sync_dir(&self.dir, sites::FILE_NAMED) {
+            Err(error) if is_no_room(&error) => Ok(()),
+            // As for names.
+            synced => synced.map_err(|error| self.poison.poison(error)),
+        }
     }
 
     /// Edit 1, and the view that comes with it.
@@ -336,7 +348,7 @@ impl Inner {
         self.table_files.forget(&gone);
         if !gone.is_empty() {
             // Some file systems give room back only with the folder's sync.
-            if self.is_disk_full() && self.sync_folder().is_err() {
+            if self.is_relieving() && self.sync_removals().is_err() {
                 return;
             }
             // There is more room on the disk than when the edit was made.

@@ -9,7 +9,7 @@ use thermocline_base::budget::Account;
 use thermocline_base::options::{Options, PM_MIN, Preset};
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::size::index;
-use thermocline_base::{Error, Line, Result};
+use thermocline_base::{Error, Line, Result, SeqNo};
 use thermocline_env::LockGuard;
 use thermocline_exec::DirectStorage;
 use thermocline_halloc::{Space, SpaceSpec, Zone};
@@ -324,6 +324,8 @@ fn open_existing(
             options,
         }
     });
+    // Which of it are deletes nobody knows.
+    inner.deleted(SeqNo(last));
     inner.press();
     if inner.is_logged() {
         // What was sealed when the process before ended.

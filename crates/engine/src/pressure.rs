@@ -24,6 +24,8 @@
 
 mod relief;
 
+use std::io;
+
 use thermocline_base::size::format_size;
 use thermocline_base::{Error, Result};
 use thermocline_compaction::pressure::{Cause, Debt, Delay, Limits, Slope};
@@ -125,6 +127,18 @@ impl Pressure {
     }
 }
 
+/// Whether what failed wanted room on the disk.
+pub(crate) fn is_no_room(error: &Error) -> bool {
+    match error {
+        Error::OutOfSpace(_) => true,
+        Error::Io { source, .. } => matches!(
+            source.kind(),
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+        ),
+        _ => false,
+    }
+}
+
 impl Inner {
     /// What fills up has changed.
     pub fn press(&self) {
@@ -144,6 +158,9 @@ impl Inner {
         });
         let was_full = self.is_disk_full();
         self.pressure.set(&debt, limits, full);
+        if let Some(disk) = disk {
+            self.pressure.relief.feed(disk.free.saturating_sub(reserve));
+        }
         if full && !was_full {
             self.note_full();
         }
@@ -213,11 +230,15 @@ impl Inner {
     pub fn check_disk(&self, bytes: u64) -> Result<()> {
         let mut checked = self.disk_takes(bytes);
         if checked.is_err() {
-            if self.want_relief() {
-                // Where there is nobody else for it.
-                self.flush_inline();
-            }
+            self.pressure.relief.starve(bytes);
+            self.want_relief();
+            self.want_compaction();
+            // Where there is nobody else for it. What fails is tried again.
+            self.flush_inline();
+            let _ = self.compact_inline();
             // What somebody read when it became obsolete.
+            let _ = self.reclaim();
+            self.discard_blobs();
             self.unlink_obsolete();
             checked = self.disk_takes(bytes);
         }

@@ -98,44 +98,51 @@ fn is_above(state: &State<'_>, options: &PickOptions, level: usize, range: &KeyR
 /// The job that makes room where the disk has none left: it brings tombstones nearer to what they hide.
 /// The upper levels come first, for what was deleted last lies there, and a slice of level 0 is taken
 /// whole. Tables with tombstones that have nothing below them are rewritten last, provided that their
-/// files have numbers below `rewrite_before`, as in [`pick_range`]. `None` if no tombstone is left
-/// that could sink, or running jobs hold what is.
+/// files have numbers below `rewrite_before`, as in [`pick_range`]. Jobs of more than `bytes_max` bytes
+/// are passed over. `None` if no tombstone is left that could sink, or running jobs hold what is.
 ///
 /// Each job but a rewrite moves data down, so that this ends.
 ///
 /// # Panics
 /// If a level is deeper than the last one.
-pub fn pick_room(state: &State<'_>, options: &PickOptions, rewrite_before: FileId) -> Option<Job> {
+pub fn pick_room(
+    state: &State<'_>,
+    options: &PickOptions,
+    rewrite_before: FileId,
+    bytes_max: u64,
+) -> Option<Job> {
     let reason = Reason::Room;
     let base = Scores::new(state, options).base_level();
     let level0 = state.level(0);
-    let deletes = |slice: &[usize]| slice.iter().any(|n| level0[*n].has_tombstones);
-    let cursor = Cursor::default();
-    let of_level0 = inputs::of_level0(state, options, base, &deletes, &cursor, reason);
+    let fits = |job: &Job| job.trivial || job.bytes <= bytes_max;
+    let slices = inputs::slices(level0).into_iter();
+    let mut slices = slices.filter(|slice| slice.iter().any(|n| level0[*n].has_tombstones));
+    let of_level0 = slices.find_map(|slice| {
+        let job = job(state, options, (0, base), slice, reason);
+        job.filter(fits)
+    });
+    let of_levels = |sinks: bool| {
+        let mut tables = (1..=options.last_level).flat_map(|level| {
+            state
+                .level(level)
+                .iter()
+                .enumerate()
+                .map(move |t| (level, t))
+        });
+        tables.find_map(|(level, (n, table))| {
+            let above = is_above(state, options, level, &table.range);
+            let due = match sinks {
+                true => above,
+                false => !above && table.file < rewrite_before,
+            };
+            let to = if sinks { level + 1 } else { level };
+            let job = || job(state, options, (level, to), vec![n], reason).filter(fits);
+            (table.has_tombstones && due).then(job).flatten()
+        })
+    };
     of_level0
-        .or_else(|| {
-            let mut sinking = (1..options.last_level).flat_map(|level| {
-                let tables = state.level(level).iter().enumerate();
-                let sinks = tables.filter(move |(_, table)| {
-                    table.has_tombstones && is_above(state, options, level, &table.range)
-                });
-                sinks.map(move |(n, _)| (level, n))
-            });
-            sinking.find_map(|(level, n)| job(state, options, (level, level + 1), vec![n], reason))
-        })
-        .or_else(|| {
-            let mut levels = 1..=options.last_level;
-            levels.find_map(|level| {
-                let mut tables = state.level(level).iter().enumerate();
-                tables.find_map(|(n, table)| {
-                    let due = table.has_tombstones
-                        && table.file < rewrite_before
-                        && !is_above(state, options, level, &table.range);
-                    let rewritten = || job(state, options, (level, level), vec![n], reason);
-                    due.then(rewritten).flatten()
-                })
-            })
-        })
+        .or_else(|| of_levels(true))
+        .or_else(|| of_levels(false))
 }
 
 /// The job that takes a table out of the way of reads, which often asked it in vain (LevelDB's seek

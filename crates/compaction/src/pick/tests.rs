@@ -210,8 +210,13 @@ fn where_the_disk_is_full_every_tombstone_meets_what_it_hides() {
         let cursors = store.cursors.clone();
         for step in 0.. {
             assert!(step < 1000, "it does not end");
-            match store.with_state(|state| pick_room(state, &options, before)) {
+            let most = match rng.one_in(3) {
+                true => rng.below(500) as u64,
+                false => u64::MAX,
+            };
+            match store.with_state(|state| pick_room(state, &options, before, most)) {
                 Some(job) => {
+                    assert!(job.trivial || job.bytes <= most);
                     let level = &store.levels[job.from];
                     assert!(job.inputs.iter().any(|n| level[*n].has_tombstones));
                     let kind = [job.from == 0, job.from > 0, job.from == job.to];
@@ -219,6 +224,7 @@ fn where_the_disk_is_full_every_tombstone_meets_what_it_hides() {
                     picked[kind] += 1;
                     store.begin(job, &options);
                 }
+                None if most < u64::MAX => {}
                 None if store.running.is_empty() => break,
                 None => {}
             }

@@ -200,6 +200,9 @@ impl Engine {
             writer.active.promise_tombstones(tombstones)?;
         }
         let group = inner.grant(&mut writer, records, bytes, tombstones);
+        if deletes_only {
+            inner.deleted(group.last);
+        }
         // What will be needed soon changes only with the zones that are taken.
         let due = attached && inner.work_is_due(&writer);
         Ok(Granted { group, due })

@@ -6,7 +6,7 @@ use std::time::Duration;
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{CfId, Result, SeqNo};
 use thermocline_compaction::output::{Cutter, Grandparent};
-use thermocline_compaction::pick::{self, Held};
+use thermocline_compaction::pick::{self, Held, Reason};
 use thermocline_compaction::retain::RangesBelow;
 use thermocline_sst::Creation;
 use thermocline_version::{Change, Level, Place, State, TableRef, Version, VersionEdit};
@@ -17,9 +17,13 @@ use super::shape::{Levels, range_of};
 use super::usage::LevelUse;
 use super::{Jobs, Running};
 use crate::events::Event;
+use crate::pressure::is_no_room;
 use crate::readers;
 use crate::store::Inner;
 use crate::sync::{Arc, Ordering, lock, read};
+
+/// A job that is to make room looks after so many bytes whether it takes too much itself.
+const ROOM_EVERY: u64 = 256 << 10;
 
 /// A job that is in the list of running ones.
 pub(super) struct Job {
@@ -175,7 +179,7 @@ impl Inner {
     pub fn compact_once(&self) -> Result<bool> {
         let _gate = read(&self.compactions.gate);
         self.check_writable()?;
-        if self.is_disk_full() {
+        if self.is_relieving() {
             // Somebody else may have made room.
             self.press();
         }
@@ -198,16 +202,21 @@ impl Inner {
     /// Of the families in turn, the first that has something to do.
     pub(super) fn take_due(&self) -> Option<Job> {
         let compactions = &self.compactions;
+        let room = self.is_relieving().then(|| self.room_for_jobs());
         let mut jobs = lock(&compactions.jobs);
         let version = lock(&self.versions).current().clone();
         let families: Vec<CfId> = version.families().collect();
         let next = families.partition_point(|cf| jobs.last.is_some_and(|last| *cf <= last));
         let (before, from_next) = families.split_at(next);
-        if self.is_disk_full() {
-            let mut turns = from_next.iter().chain(before);
-            let for_room = turns.find_map(|cf| self.take_for_room(&mut jobs, &version, *cf));
-            if for_room.is_some() {
-                return for_room;
+        if let Some(room) = room {
+            // Those first for which there is room, whatever they leave.
+            let most = self.job_bytes_for_room();
+            for most in [most.min(room.unwrap_or(u64::MAX)), most] {
+                let mut turns = from_next.iter().chain(before);
+                let take = |cf: &CfId| self.take_for_room(&mut jobs, &version, *cf, most);
+                if let Some(job) = turns.find_map(take) {
+                    return Some(job);
+                }
             }
         }
         let by_size = from_next.iter().chain(before).find_map(|cf| {
@@ -227,13 +236,19 @@ impl Inner {
         })
     }
 
-    /// What brings tombstones of a family down.
-    fn take_for_room(&self, jobs: &mut Jobs, version: &Arc<Version>, cf: CfId) -> Option<Job> {
+    /// What brings tombstones of a family down, and reads no more than so many bytes.
+    fn take_for_room(
+        &self,
+        jobs: &mut Jobs,
+        version: &Arc<Version>,
+        cf: CfId,
+        most: u64,
+    ) -> Option<Job> {
         let levels = Levels::of(version, cf, None);
         let options = self.compactions.shape.pick_options(&levels);
         let running = jobs.held(cf);
         let before = self.rewritten_for_room();
-        let picked = pick::pick_room(&levels.state(&running), &options, before)?;
+        let picked = pick::pick_room(&levels.state(&running), &options, before, most)?;
         let last_level = options.last_level;
         Some(Job::begin(jobs, cf, version, &levels, last_level, picked))
     }
@@ -285,11 +300,17 @@ impl Inner {
         let installed = merged.and_then(|()| self.install(&job, &outputs));
         self.release(&outputs);
         let done = installed.map(|installed| did(&job, &outputs, read.get(), installed));
+        let gave_up = reason == Reason::Room && done.as_ref().is_err_and(is_no_room);
+        if reason == Reason::Room {
+            self.room_job_ended(job.picked.bytes, gave_up);
+        }
         // It has a version, and with that its inputs.
         drop(job);
         drop(ends);
         self.unlink_obsolete();
         self.discard_blobs();
+        // Only now: before, there were the inputs and the outputs.
+        self.press();
         let gone = matches!(done, Ok(None)).then(|| "its inputs have gone".to_string());
         let error = done.as_ref().err().map(ToString::to_string).or(gone);
         if matches!(done, Ok(Some(_))) {
@@ -315,7 +336,11 @@ impl Inner {
             took: Duration::from_nanos(self.world.env.clock.now_ns() - started),
             error,
         });
-        done.map(drop)
+        match gave_up {
+            // There may be smaller ones.
+            true => Ok(()),
+            false => done.map(drop),
+        }
     }
 
     /// Writes the outputs, durably.
@@ -352,11 +377,15 @@ impl Inner {
             exists: &|cf, key| self.families.exists(cf, key),
             to: Destination::Store,
         };
-        let mut spent = 0;
+        let (mut spent, mut looked) = (0, 0);
         let mut pace = |written: u64| {
             let all = written + read.get();
             let more = all.saturating_sub(spent);
             spent += more;
+            if job.picked.reason == Reason::Room && spent >= looked + ROOM_EVERY {
+                looked = spent;
+                self.check_room_of_job()?;
+            }
             compactions.pace.spent(more, &|| self.check_writable())
         };
         let inputs = inputs.into_iter().map(|run| Input::Run(Box::new(run)));
@@ -388,7 +417,6 @@ impl Inner {
             let _writer = lock(&self.writer);
             self.go_over_to_tables();
         }
-        self.press();
         Ok(true)
     }
 }

@@ -220,11 +220,6 @@ impl Inner {
         if !outputs.has_files() || active(Bug::NameBeforeSync) {
             return Ok(());
         }
-        self.sync_folder()
-    }
-
-    /// Makes the names in the folder durable.
-    pub fn sync_folder(&self) -> Result<()> {
         let storage = &self.world.env.storage;
         let synced = storage.sync_dir(&self.dir, sites::FILE_NAMED);
         // What is durable of the folder is unknown, and asking again might not tell.

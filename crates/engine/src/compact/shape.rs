@@ -136,10 +136,12 @@ impl Shape {
     }
 
     /// For a flush beside these levels: it ends its tables where level 0 has slices already, or else where
-    /// tables of the next level begin, and is then not too far from full.
-    pub fn level0_cutter(&self, levels: &Levels<'_>) -> Cutter<'static> {
+    /// tables of the next level begin, and is then not too far from full. Where jobs have to be `small` it ends them
+    /// at all of these places, so that none holds two slices together.
+    pub fn level0_cutter(&self, levels: &Levels<'_>, small: bool) -> Cutter<'static> {
         let cuts = level0_cuts(&levels.state(&[]), &self.pick_options(levels));
         let bytes_min = match levels.refs.first() {
+            _ if small => 0,
             Some(level0) if !level0.is_empty() => self.table_bytes / 2,
             _ => self.table_bytes / 4 * 3,
         };

@@ -67,6 +67,8 @@ impl Inner {
     /// Flushes what is due, or all there is for somebody who found no room, or deleted on a full disk.
     fn flush_wanted(&self) -> Result<()> {
         if self.flush_deletes()? {
+            // That was all there is.
+            self.room.room_wanted.store(false, Ordering::Relaxed);
             return Ok(());
         }
         let room_wanted = self.room.room_wanted.swap(false, Ordering::Relaxed);

@@ -2,18 +2,28 @@
 //!
 //! A full disk refuses all writes but deletes, so that nothing fills up any more, and nothing becomes due by
 //! itself. But what a delete hides lies on the disk until a compaction brings the two together. So, while the disk
-//! is full:
+//! is full, or has no room for a long value that somebody wants to write:
 //!
-//! 1. Deletes that were accepted are flushed: at once if there is a range tombstone among them, or [`DELETES_MANY`] of
-//!    them; and when a write is refused, or the store falls idle. So each one leaves persistent memory in the end,
-//!    and not each of many makes a table of its own.
-//! 2. Compactions bring tombstones down before they do anything else (`pick::pick_room`), and none is done for the sake
-//!    of reads.
+//! 1. Deletes in persistent memory are flushed: when the disk becomes full, when a write is refused, when the store falls
+//!    idle, and when a range was deleted or [`DELETES_MANY`] writes have deleted; but, as far as threads do it, not sooner
+//!    than [`PAUSE_NS`] after the flush before. So each delete leaves persistent memory in the end, and not each of many
+//!    makes a table of its own. What was accepted before the disk was full counts too; after an open that is
+//!    everything, since nobody knows.
+//! 2. Compactions bring tombstones down before they do anything else (`pick::pick_room`), those first for which there is
+//!    room whatever they leave; none is done for the sake of reads.
 //!
-//! What both need is what is kept back, the reserve. They end: each job but a rewrite moves data down, and only
-//! tables that were there when the disk became full are rewritten.
+//! # What is left alone
+//! What a flush of persistent memory takes is kept for it: a compaction of this kind that would go beyond
+//! looks while it writes, and gives up in time ([`Inner::check_room_of_job`]); then only smaller ones are tried,
+//! until one of them has made room. Nothing is sealed while sealed generations could not be flushed, since that
+//! gives up the rest of a zone, nor where so little is left that naming another generation might fail.
+//!
+//! # Why it ends
+//! Each job but a rewrite moves data down. A table is rewritten only if it was there when the disk became full,
+//! and that moment is taken anew only when something was deleted since. Jobs that give up become smaller.
 
-use thermocline_base::{FileId, Result};
+use thermocline_base::{Error, FileId, Result, SeqNo};
+use thermocline_env::DiskRoom;
 
 use super::FULL;
 use crate::store::Inner;
@@ -22,15 +32,68 @@ use crate::sync::{AtomicBool, AtomicU64, Ordering, lock};
 /// So many writes that only delete are worth a flush.
 const DELETES_MANY: u64 = 1000;
 
+/// Threads do not flush deletes more often than this, in nanoseconds.
+const PAUSE_NS: u64 = 1_000_000_000;
+
+/// The part of the disk that no work of this kind goes into, beside what flushes need.
+const MARGIN_SHARE: u64 = 100;
+
+/// Its bytes, at most.
+const MARGIN_MAX: u64 = 64 << 20;
+
 /// Relaxed throughout: numbers that guard nothing.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Relief {
-    /// Writes that were accepted while the disk was full, which only deleted, and were not flushed.
+    /// No delete has a larger seqno; 0 if there is none that counts.
+    deleted_up_to: AtomicU64,
+    /// Writes that were accepted while the disk was full since the last attempt.
     deletes: AtomicU64,
-    /// A flush of them is due.
+    /// A flush of deletes is due.
     wanted: AtomicBool,
+    /// When the last one ended; 0 if there was none.
+    ended_ns: AtomicU64,
     /// Files from this number on were made when the disk was full.
     made_full: AtomicU64,
+    /// What `deleted_up_to` was then.
+    made_full_at: AtomicU64,
+    /// Bytes that somebody wants to write at once, for which there is no room; 0 if nobody does.
+    starved: AtomicU64,
+    /// A larger job has given up for lack of room.
+    bytes_max: AtomicU64,
+}
+
+impl Default for Relief {
+    fn default() -> Relief {
+        Relief {
+            deleted_up_to: AtomicU64::new(0),
+            deletes: AtomicU64::new(0),
+            wanted: AtomicBool::new(false),
+            ended_ns: AtomicU64::new(0),
+            made_full: AtomicU64::new(0),
+            made_full_at: AtomicU64::new(u64::MAX),
+            starved: AtomicU64::new(0),
+            bytes_max: AtomicU64::new(u64::MAX),
+        }
+    }
+}
+
+impl Relief {
+    /// Somebody wants to write so many bytes at once.
+    pub fn starve(&self, bytes: u64) {
+        self.starved.fetch_max(bytes, Ordering::Relaxed);
+    }
+
+    /// So many bytes may be written.
+    pub fn feed(&self, room: u64) {
+        let starved = self.starved.load(Ordering::Relaxed);
+        if starved > 0 && room > starved {
+            self.starved.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+fn margin(disk: DiskRoom) -> u64 {
+    (disk.total / MARGIN_SHARE).min(MARGIN_MAX)
 }
 
 impl Inner {
@@ -39,11 +102,29 @@ impl Inner {
         self.pressure.now.load(Ordering::Relaxed) & FULL != 0
     }
 
-    /// The disk has become full.
-    pub(super) fn note_full(&self) {
-        let next = lock(&self.versions).next_file().0;
+    /// Whether room is made from deletes.
+    pub fn is_relieving(&self) -> bool {
+        self.is_disk_full() || self.pressure.relief.starved.load(Ordering::Relaxed) > 0
+    }
+
+    /// A write that only deletes has been given this seqno; or, when the store is opened, any may be a delete up to
+    /// it.
+    #[inline]
+    pub fn deleted(&self, last: SeqNo) {
         let relief = &self.pressure.relief;
-        relief.made_full.store(next, Ordering::Relaxed);
+        relief.deleted_up_to.store(last.0, Ordering::Relaxed);
+    }
+
+    /// The disk has become full. The caller may hold the writer's lock.
+    pub(super) fn note_full(&self) {
+        let relief = &self.pressure.relief;
+        let deleted = relief.deleted_up_to.load(Ordering::Relaxed);
+        if relief.made_full_at.swap(deleted, Ordering::Relaxed) != deleted {
+            let next = lock(&self.versions).next_file().0;
+            relief.made_full.store(next, Ordering::Relaxed);
+        }
+        relief.bytes_max.store(u64::MAX, Ordering::Relaxed);
+        self.want_relief();
         // Tombstones that are in tables already.
         self.want_compaction();
     }
@@ -63,10 +144,13 @@ impl Inner {
         }
     }
 
-    /// Has deletes flushed, if the disk is full and there are any; whether that is so.
+    /// Has deletes flushed, if room is wanted and there are any, and not only just before. Returns whether it
+    /// is to be done. The caller may hold the writer's lock.
     pub fn want_relief(&self) -> bool {
         let relief = &self.pressure.relief;
-        let due = self.is_disk_full() && relief.deletes.load(Ordering::Relaxed) > 0;
+        let ended = relief.ended_ns.load(Ordering::Relaxed);
+        let pauses = self.world.background && ended > 0 && self.now_ns() < ended + PAUSE_NS;
+        let due = self.is_relieving() && !pauses && self.has_unflushed_deletes();
         if due {
             relief.wanted.store(true, Ordering::Relaxed);
             self.want_flush();
@@ -74,19 +158,81 @@ impl Inner {
         due
     }
 
-    /// Flushes deletes, if that was asked for; whether it was.
+    fn has_unflushed_deletes(&self) -> bool {
+        let last = SeqNo(self.pressure.relief.deleted_up_to.load(Ordering::Relaxed));
+        let view = self.view.load();
+        let reclaim = lock(&self.reclaim);
+        let mut memtables = view.memtables.iter().enumerate();
+        last.0 > 0
+            && memtables.any(|(n, memtable)| {
+                let flushed = n > 0 && reclaim.is_flushed(memtable.generation());
+                !flushed && !memtable.is_empty() && memtable.base() <= last
+            })
+    }
+
+    /// Flushes deletes, if that was asked for; whether it was. The caller holds no lock.
     pub fn flush_deletes(&self) -> Result<bool> {
         let relief = &self.pressure.relief;
-        let due = relief.wanted.swap(false, Ordering::Relaxed) && self.is_disk_full();
+        let due = relief.wanted.swap(false, Ordering::Relaxed) && self.is_relieving();
         if due {
-            // Those that are accepted from here on are another flush's.
-            let deletes = relief.deletes.swap(0, Ordering::Relaxed);
-            let flushed = self.seal_active().and_then(|()| self.flush());
-            if flushed.is_err() {
-                relief.deletes.fetch_add(deletes, Ordering::Relaxed);
-            }
+            relief.deletes.store(0, Ordering::Relaxed);
+            let flushed = self.flush_what_is_deleted();
+            relief
+                .ended_ns
+                .store(self.now_ns().max(1), Ordering::Relaxed);
             flushed?;
         }
         Ok(due)
+    }
+
+    fn flush_what_is_deleted(&self) -> Result<()> {
+        self.flush()?;
+        if !self.has_unflushed_deletes() {
+            return Ok(());
+        }
+        let active = self.view.load().memtables[0].bytes();
+        let takes = |disk: DiskRoom| disk.free > active + margin(disk);
+        if self.to_flush().is_empty() && self.disk_room().is_none_or(takes) {
+            self.seal_active()?;
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Bytes of the disk that a compaction may use which nothing demands but lack of room: what is free beyond that
+    /// which all flushes might take. `None` if the disk does not say.
+    pub fn room_for_jobs(&self) -> Option<u64> {
+        let disk = self.disk_room()?;
+        let flushes = self.space.usage().attached_bytes;
+        Some(disk.free.saturating_sub(flushes + margin(disk)))
+    }
+
+    /// Larger jobs have given up.
+    pub fn job_bytes_for_room(&self) -> u64 {
+        self.pressure.relief.bytes_max.load(Ordering::Relaxed)
+    }
+
+    /// For a compaction that is done for the sake of room: whether it may go on.
+    ///
+    /// # Errors
+    /// [`Error::OutOfSpace`] if it takes what it was to make.
+    pub fn check_room_of_job(&self) -> Result<()> {
+        match self.room_for_jobs() {
+            Some(0) => Err(Error::OutOfSpace(format!(
+                "a compaction that was to make room on the disk of {} has found too little for itself",
+                self.dir.display()
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// A compaction for the sake of room, of so many bytes, has given up, or has been installed.
+    pub fn room_job_ended(&self, bytes: u64, gave_up: bool) {
+        let most = match gave_up {
+            true => bytes.saturating_sub(1),
+            false => u64::MAX,
+        };
+        let relief = &self.pressure.relief;
+        relief.bytes_max.store(most, Ordering::Relaxed);
     }
 }
