@@ -115,6 +115,8 @@ bugs! {
     FeedAheadOfDurable,
     /// Generations go though a change feed has not read them.
     FeedForgetsPin,
+    /// An open indexes generations that were flushed and are kept.
+    IndexKeptAtOpen,
     /// A PM table is named while its last piece is not fenced.
     NameTableUnpersisted,
     /// The checksums of a PM table's groups, prefixes and values are not compared.

@@ -254,6 +254,9 @@ pub struct Hits {
 pub struct RecoveryMetrics {
     /// Records indexed again.
     pub records: u64,
+    /// Records that are in tables, too, and were passed over: they are still in persistent memory for
+    /// change feeds, or for readers that have outlived an earlier opening.
+    pub kept_records: u64,
     /// Chains of zones walked.
     pub chains: u64,
     /// Readable records of unfinished writes that were cut off at the end.
@@ -364,6 +367,7 @@ impl Metrics {
             index_keys_merged: m.merged_keys,
             recovery: RecoveryMetrics {
                 records: m.recovery.records,
+                kept_records: m.recovery.kept_records,
                 chains: m.recovery.chains,
                 cut_records: m.recovery.cut_records,
                 after_crash: m.recovery.sealed_by_recovery,

@@ -80,7 +80,7 @@ impl Inner {
             state.apply(&edit)?;
         }
         // What only records referred to that the copy does not have.
-        if let Some(edit) = unreferenced(state.version(), &[]) {
+        if let Some(edit) = unreferenced(state.version(), [].iter()) {
             state.apply(&edit)?;
         }
         Ok(state)

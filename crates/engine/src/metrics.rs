@@ -58,6 +58,9 @@ impl Counted {
 pub struct Recovery {
     /// Records indexed again.
     pub records: u64,
+    /// Records that are in tables, too, and were passed over: of generations that were flushed and are still
+    /// there, for change feeds or for readers of an earlier opening.
+    pub kept_records: u64,
     /// Chains walked.
     pub chains: u64,
     /// Readable records behind the cut, which were cut off.

@@ -13,7 +13,7 @@ use thermocline_base::{Error, Line, Result, SeqNo};
 use thermocline_env::LockGuard;
 use thermocline_exec::DirectStorage;
 use thermocline_halloc::{Space, SpaceSpec, Zone};
-use thermocline_memtable::{ChainWriter, Descriptor, Memtable};
+use thermocline_memtable::{ChainWriter, Descriptor};
 use thermocline_pm::{Place, Region, RegionSpec};
 use thermocline_version::{Manifest, State, VersionSet};
 
@@ -183,10 +183,12 @@ fn open_existing(
     let wal = logs.map(|dirs| Wal::new(storage.clone(), dirs, db_id));
     let start = Start::decide(&world, &state, &found, &descriptors, &db_id)?;
     let known = Known::of(&state);
-    let memtables = found.memtables(
+    let flushed = flushed_up_to(&state);
+    let rebuilt = found.memtables(
         &space,
         &start.generations,
         (start.active, start.chain),
+        flushed,
         &known,
         &account,
         threads,
@@ -194,7 +196,7 @@ fn open_existing(
     // Whoever reads on after its store was closed; nobody else holds the folder.
     let elders = !options.read_only && has_elders(&*storage, dir);
     let version = manifest.state().version().clone();
-    check_named(&version, &memtables)?;
+    check_named(&version, rebuilt.all())?;
     if !options.read_only {
         found.repersist(&space, &zones, &mut descriptors)?;
         if let (Some(loaded), Some(wal)) = (loaded, &wal) {
@@ -213,7 +215,7 @@ fn open_existing(
         }
         start.release_dropped(&space, &descriptors)?;
         // What elders may read goes later, like all that is not needed any more.
-        if let Some(edit) = unreferenced(&version, &memtables)
+        if let Some(edit) = unreferenced(&version, rebuilt.all())
             && !elders
             && !active(Bug::BlobForgottenAtOpen)
         {
@@ -236,7 +238,8 @@ fn open_existing(
         elders,
     );
     let recovery = Recovery {
-        records: found.records() - known.skipped(),
+        records: rebuilt.records,
+        kept_records: rebuilt.flushed.iter().map(|m| m.len()).sum(),
         chains: found.chains().count() as u64,
         cut_records: found.cut_records,
         sealed_by_recovery: found.unsealed(),
@@ -246,14 +249,11 @@ fn open_existing(
     let dram = (&options, &account);
     let table_files = TableFiles::new(&storage, dir, origins, dram, &runtime.lent());
     sweep_tables(&table_files, &mut versions, (options.read_only, elders))?;
-    let flushed = flushed_up_to(manifest.state());
-    let is_flushed = |m: &Arc<Memtable>| m.generation() != start.active && m.base().0 <= flushed;
-    let (retired, memtables): (Vec<_>, Vec<_>) = memtables.into_iter().partition(is_flushed);
-    reclaim.found_flushed(retired);
+    reclaim.found_flushed(rebuilt.flushed);
     let last = found.last_seqno.max(flushed);
     let tables = Tables::new(versions.current().clone(), table_files.clone(), None);
     let view = View {
-        memtables: memtables.into_iter().rev().collect(),
+        memtables: rebuilt.live.into_iter().rev().collect(),
         tables,
     };
     let active = view.memtables[0].clone();

@@ -37,6 +37,23 @@ pub(crate) struct Found {
     pub cut_records: u64,
 }
 
+/// The memtables of the generations that the manifest names, oldest first.
+pub(crate) struct Rebuilt {
+    /// Of those that were flushed (`flush`, invariant 2): without indexes.
+    pub flushed: Vec<Arc<Memtable>>,
+    /// Of those that a view needs; the last one takes the writes.
+    pub live: Vec<Arc<Memtable>>,
+    /// Records that were indexed.
+    pub records: u64,
+}
+
+impl Rebuilt {
+    /// All of them.
+    pub fn all(&self) -> impl Iterator<Item = &Arc<Memtable>> + Clone {
+        self.flushed.iter().chain(&self.live)
+    }
+}
+
 /// Finds all items of all chains that the manifest names. What was loaded from logs is blamed on them.
 pub(crate) fn find(
     db_id: &[u8; 16],
@@ -295,14 +312,6 @@ impl Found {
         self.chains().map(trail).collect()
     }
 
-    /// Records found.
-    pub fn records(&self) -> u64 {
-        let items = self
-            .chains()
-            .flat_map(|(_, _, end)| end.items.iter().flatten());
-        items.map(|item| u64::from(item.count)).sum()
-    }
-
     /// The unused rest of the zones of `generation` where a new chain may begin: the largest.
     pub fn rest_of(&self, generation: u64) -> Option<Segment> {
         let mut rest: Vec<Segment> = Vec::new();
@@ -361,27 +370,35 @@ impl Found {
 
     /// Rebuilds the memtable of every generation. `new` is the generation that takes the writes and
     /// the chain that this process will write into it; `families` are those whose records are
-    /// indexed. The memory of the indexes counts in `account`.
+    /// indexed. Generations that were flushed, as far as `flushed`, are not indexed: no view will have
+    /// them, and DRAM may not have room for all that is kept. The memory of the indexes counts in `account`.
     pub fn memtables(
         &self,
         space: &Space,
         generations: &[u64],
         new: (u64, Chain),
+        flushed: u64,
         families: &Known,
         account: &Arc<Account>,
         threads: usize,
-    ) -> Result<Vec<Arc<Memtable>>> {
+    ) -> Result<Rebuilt> {
         let shells = self.shells(space, generations, Some(new))?.into_iter();
         let all: Vec<Memtable> = shells.map(|m| m.charged_to(account)).collect();
+        let is_flushed = |m: &Memtable| m.generation() != new.0 && m.base().0 <= flushed;
         let mut stretches: Vec<Stretch<'_>> = Vec::new();
         for (generation, _, end) in self.chains() {
             let Some(memtable) = all.iter().find(|m| m.generation() == generation) else {
                 continue;
             };
+            let indexed = !is_flushed(memtable) || active(Bug::IndexKeptAtOpen);
             let items = end.items.iter().filter(|items| !items.is_empty());
-            stretches.extend(items.map(|items| Stretch { memtable, items }));
+            stretches.extend(items.map(|items| Stretch {
+                memtable,
+                items,
+                indexed,
+            }));
         }
-        replay(&stretches, threads, |at, cf, key| {
+        let records = replay(&stretches, threads, |at, cf, key| {
             families.admits(space, at, cf, key)
         })?;
         drop(stretches);
@@ -390,7 +407,12 @@ impl Found {
         }
         // What could not be read looked like zeros, and zeros like the end of a chain.
         space.region().check_media()?;
-        Ok(all.into_iter().map(Arc::new).collect())
+        let (flushed, live): (Vec<_>, Vec<_>) = all.into_iter().partition(is_flushed);
+        Ok(Rebuilt {
+            flushed: flushed.into_iter().map(Arc::new).collect(),
+            live: live.into_iter().map(Arc::new).collect(),
+            records,
+        })
     }
 
     /// Rule 3: makes durable, before the first edit, everything that was kept and is not known to

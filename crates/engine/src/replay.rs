@@ -10,15 +10,11 @@ use thermocline_halloc::Space;
 use thermocline_pm::PmOff;
 use thermocline_version::State;
 
-use crate::sync::{AtomicU64, Ordering};
-
 /// The families by their ids.
 #[derive(Debug)]
 pub(crate) struct Known {
     /// Whether each id below the next one is that of a family that exists.
     exists: Vec<bool>,
-    /// Records passed over.
-    skipped: AtomicU64,
     forgets_drops: bool,
     forgets_metadata: bool,
 }
@@ -28,7 +24,6 @@ impl Known {
         let exists = |id| u16::try_from(id).is_ok_and(|id| state.families().contains_key(&id));
         Known {
             exists: (0..state.next_ids().cf).map(exists).collect(),
-            skipped: AtomicU64::new(0),
             // Asked here: the threads of a replay are other threads.
             forgets_drops: active(Bug::ReplayForgetsDrops),
             forgets_metadata: active(Bug::ReplayForgetsMetadata),
@@ -54,17 +49,7 @@ impl Known {
                 },
             ));
         };
-        let admitted =
-            (exists || self.forgets_drops) && !(self.forgets_metadata && cf == CfId::METADATA);
-        if !admitted {
-            self.skipped.fetch_add(1, Ordering::Relaxed);
-        }
-        Ok(admitted)
-    }
-
-    /// How many records were passed over.
-    pub fn skipped(&self) -> u64 {
-        self.skipped.load(Ordering::Relaxed)
+        Ok((exists || self.forgets_drops) && !(self.forgets_metadata && cf == CfId::METADATA))
     }
 }
 

@@ -13,10 +13,17 @@
 //! decides what is hidden. So it is verified, and a range that ends before it begins is corruption. So is that
 //! of a record whose value lies in a blob file: it decides which files stay. Where it cannot be read all of
 //! them do, as long as its generation does; who reads the key hears of it.
+//!
+//! # Generations that no view has
+//! One that was flushed and is kept for somebody who reads its chains (a change feed) may be named when a
+//! store is opened. Nobody will look a key up in it: tables have what it had. So nothing of it is put
+//! into an index, which would take DRAM for as much as the SSD's reserve of persistent memory may keep,
+//! only to be given back when the open is done ([`Stretch::indexed`]). What is done all the same: its records
+//! are counted, each family is asked for, and the blob files that it refers to are noted, since it keeps them.
 
 use thermocline_art::{Leaf, NewEntry};
 use thermocline_base::planted::{Bug, active};
-use thermocline_base::sync::{AtomicUsize, Mutex, Ordering, lock};
+use thermocline_base::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, lock};
 use thermocline_base::{CfId, Kind, Result, SeqNo};
 use thermocline_pm::{LINE, PmOff};
 
@@ -37,10 +44,13 @@ pub struct Stretch<'a> {
     pub memtable: &'a Memtable,
     /// The items.
     pub items: &'a [ItemRef],
+    /// Whether its records are put into the index. Otherwise it is only noted which blob files they refer
+    /// to: the generation was flushed, and no view has it.
+    pub indexed: bool,
 }
 
 /// Puts the records of all stretches into the indexes, by `threads` threads: those that `admit`, given
-/// the place, family and key of each, takes.
+/// the place, family and key of each, takes. Returns how many those were.
 ///
 /// # Errors
 /// Corruption of a record whose key had to be read; those of `admit`. Of several the first in the
@@ -49,7 +59,7 @@ pub fn replay(
     stretches: &[Stretch<'_>],
     threads: usize,
     admit: impl Fn(PmOff, CfId, &[u8]) -> Result<bool> + Sync,
-) -> Result<()> {
+) -> Result<u64> {
     let mut behind = 0;
     // Where each stretch ends in the whole.
     let ends: Vec<usize> = stretches
@@ -62,6 +72,8 @@ pub fn replay(
     let total = behind;
     let next = AtomicUsize::new(0);
     let found = Mutex::new(Vec::new());
+    // Relaxed: read when all threads have been joined.
+    let indexed = AtomicU64::new(0);
     // Takes one step after the other; tells where one failed.
     let work = || {
         loop {
@@ -70,13 +82,15 @@ pub fn replay(
                 return Ok(());
             }
             let to = (from + STEP).min(total);
-            replay_range(stretches, &ends, from..to, &admit, &found)
+            let records = replay_range(stretches, &ends, from..to, &admit, &found)
                 .map_err(|error| (from, error))?;
+            indexed.fetch_add(records, Ordering::Relaxed);
         }
     };
     if threads <= 1 || total <= STEP {
         work().map_err(|(_, error)| error)?;
-        return cover_all(stretches, found);
+        cover_all(stretches, found)?;
+        return Ok(indexed.into_inner());
     }
     let failed = Mutex::new(None);
     std::thread::scope(|scope| {
@@ -96,7 +110,8 @@ pub fn replay(
     if let Some((_, error)) = lock(&failed).take() {
         return Err(error);
     }
-    cover_all(stretches, found)
+    cover_all(stretches, found)?;
+    Ok(indexed.into_inner())
 }
 
 /// A range tombstone that was met: its seqno, the stretch, and where it lies.
@@ -118,18 +133,23 @@ fn cover_all(stretches: &[Stretch<'_>], found: Mutex<Vec<Found>>) -> Result<()> 
     Ok(())
 }
 
-/// Replays a range of the whole.
+/// Replays a range of the whole. Returns how many records were put into indexes, or noted to be.
 fn replay_range(
     stretches: &[Stretch<'_>],
     ends: &[usize],
     range: std::ops::Range<usize>,
     admit: impl Fn(PmOff, CfId, &[u8]) -> Result<bool>,
     found: &Mutex<Vec<Found>>,
-) -> Result<()> {
+) -> Result<u64> {
+    let mut records = 0;
     let mut at = range.start;
     let mut i = ends.partition_point(|&end| end <= at);
     while at < range.end {
-        let Stretch { memtable, items } = stretches[i];
+        let Stretch {
+            memtable,
+            items,
+            indexed,
+        } = stretches[i];
         let begin = ends[i] - items.len();
         let to = ends[i].min(range.end);
         for (j, item) in items[at - begin..to - begin].iter().enumerate() {
@@ -138,29 +158,36 @@ fn replay_range(
                 region.prefetch(ahead.at);
                 region.prefetch(ahead.at.plus(LINE));
             }
-            memtable.replay_item(item, &admit, |seqno, at| lock(found).push((seqno, i, at)))?;
+            let found = |seqno, at| lock(found).push((seqno, i, at));
+            records += memtable.replay_item(item, indexed, &admit, found)?;
         }
         (at, i) = (to, i + 1);
     }
-    Ok(())
+    Ok(records)
 }
 
 impl Memtable {
+    /// Returns how many records were put into the index, or are range tombstones to be.
     fn replay_item(
         &self,
         item: &ItemRef,
+        indexed: bool,
         admit: impl Fn(PmOff, CfId, &[u8]) -> Result<bool>,
         found: impl Fn(SeqNo, PmOff),
-    ) -> Result<()> {
+    ) -> Result<u64> {
         let region = self.region();
+        let mut records = 0;
         self.count_item_beside(u64::from(item.bytes), u64::from(item.count));
         each_record(region, item, |at, head, seqno| {
             let key = &region.bytes(at, head.head_len())?[RECORD_HEADER..];
             if !admit(at, CfId(head.cf), key)? {
                 return Ok(());
             }
+            records += u64::from(indexed);
             if head.kind() == Some(Kind::RangeDelete) {
-                found(SeqNo(seqno), at);
+                if indexed {
+                    found(SeqNo(seqno), at);
+                }
                 return Ok(());
             }
             if head.kind() == Some(Kind::PutBlob) {
@@ -170,8 +197,12 @@ impl Memtable {
                     _ => blobs.refer_to_unknown(),
                 }
             }
-            self.keep_newest(CfId(head.cf), key, at, SeqNo(seqno))
-        })
+            match indexed {
+                true => self.keep_newest(CfId(head.cf), key, at, SeqNo(seqno)),
+                false => Ok(()),
+            }
+        })?;
+        Ok(records)
     }
 
     /// Puts a record into the index of its family, unless that has a newer one of the key.

@@ -176,7 +176,7 @@ fn tiers(m: &Metrics, families: &[String]) -> Vec<(&'static str, String)> {
         (
             "opening",
             format!(
-                "{} in {:.1} ms: {} indexed{}",
+                "{} in {:.1} ms: {} indexed{}{}",
                 if recovery.after_crash {
                     "after a crash,"
                 } else {
@@ -184,6 +184,10 @@ fn tiers(m: &Metrics, families: &[String]) -> Vec<(&'static str, String)> {
                 },
                 recovery.seconds * 1000.0,
                 count(recovery.records, "record"),
+                match recovery.kept_records {
+                    0 => String::new(),
+                    kept => format!(", {} kept that were flushed", grouped(kept)),
+                },
                 match recovery.cut_records {
                     0 => String::new(),
                     cut => format!(", {} of unfinished writes cut off", count(cut, "record")),
@@ -372,6 +376,7 @@ fn as_json(m: &Metrics, families: &[String]) -> Value {
         },
         "recovery": {
             "records": m.recovery.records,
+            "kept_records": m.recovery.kept_records,
             "chains": m.recovery.chains,
             "cut_records": m.recovery.cut_records,
             "after_crash": m.recovery.after_crash,

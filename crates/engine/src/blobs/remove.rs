@@ -50,19 +50,22 @@ fn removal(files: impl IntoIterator<Item = FileId>) -> VersionEdit {
 
 /// The edit that removes the files of `version` to which neither a table nor a generation refers, when a store
 /// is opened or copied; `None` if there are none.
-pub(crate) fn unreferenced(
+pub(crate) fn unreferenced<'m>(
     version: &Version,
-    generations: &[Arc<Memtable>],
+    generations: impl Iterator<Item = &'m Arc<Memtable>> + Clone,
 ) -> Option<VersionEdit> {
     let mut files = candidates(version);
-    let homes = || generations.iter().flat_map(|m| m.homes());
+    let homes = || generations.clone().flat_map(|m| m.homes());
     files.retain(|file| !homes().any(|home| home.blobs().has(*file)));
     (!files.is_empty()).then(|| removal(files))
 }
 
 /// Whether all files that generations are known to refer to are named.
-pub(crate) fn check_named(version: &Version, generations: &[Arc<Memtable>]) -> Result<()> {
-    for home in generations.iter().flat_map(|m| m.homes()) {
+pub(crate) fn check_named<'m>(
+    version: &Version,
+    generations: impl Iterator<Item = &'m Arc<Memtable>>,
+) -> Result<()> {
+    for home in generations.flat_map(|m| m.homes()) {
         let unnamed = |file: &FileId| version.blob_file(*file).is_none();
         if let Some(file) = home.blobs().files().into_iter().find(unnamed) {
             let generation = home.generation();

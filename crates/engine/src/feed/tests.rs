@@ -10,6 +10,7 @@ use super::*;
 use crate::tests::Machine;
 use crate::{Durability, IngestWriter};
 
+mod kept;
 mod mirror;
 
 const PM: u64 = 2 << 20;

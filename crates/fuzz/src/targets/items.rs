@@ -233,7 +233,15 @@ fn read(region: &Region, chain: &Chain, end: &ChainEnd) -> Result<u64> {
     assert_eq!(expected, end.last_seqno + 1);
     for items in &end.items {
         let memtable = &memtable;
-        replay(&[Stretch { memtable, items }], 1, |_, _, _| Ok(true))?;
+        replay(
+            &[Stretch {
+                memtable,
+                items,
+                indexed: true,
+            }],
+            1,
+            |_, _, _| Ok(true),
+        )?;
     }
     let mut found = Newest::new();
     for cf in memtable.families() {

@@ -102,6 +102,7 @@ fn recovered(
         .map(|items| Stretch {
             memtable: &memtable,
             items,
+            indexed: true,
         })
         .collect();
     replay(&stretches, 2, |_, _, _| Ok(true))?;

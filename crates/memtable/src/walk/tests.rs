@@ -110,7 +110,16 @@ fn all_items_are_found_across_zones_by_one_thread_or_many() {
         let memtable = Memtable::new(f.space.region().clone(), 1, vec![chain(1, 1)]);
         for items in &walk.chains[0].items {
             let memtable = &memtable;
-            replay(&[Stretch { memtable, items }], threads, |_, _, _| Ok(true)).unwrap();
+            replay(
+                &[Stretch {
+                    memtable,
+                    items,
+                    indexed: true,
+                }],
+                threads,
+                |_, _, _| Ok(true),
+            )
+            .unwrap();
         }
         assert_eq!(memtable.len(), f.next - 1);
         for seqno in 1..f.next {
@@ -246,7 +255,17 @@ fn nonsense_with_sound_checksums_is_cut_or_an_error_and_never_a_panic() {
                 for items in &walk.chains[0].items {
                     // Whatever was accepted can be read, or is an error.
                     let memtable = &memtable;
-                    if replay(&[Stretch { memtable, items }], 1, |_, _, _| Ok(true)).is_err() {
+                    if replay(
+                        &[Stretch {
+                            memtable,
+                            items,
+                            indexed: true,
+                        }],
+                        1,
+                        |_, _, _| Ok(true),
+                    )
+                    .is_err()
+                    {
                         break;
                     }
                 }
