@@ -115,6 +115,12 @@ bugs! {
     FeedAheadOfDurable,
     /// Generations go though a change feed has not read them.
     FeedForgetsPin,
+    /// A change feed takes all that could be read after a crash for durable.
+    FeedTrustsWhatIsRead,
+    /// A change feed takes no notice of seqnos that were lost in a crash.
+    FeedAcceptsLost,
+    /// A change group keeps no blob files.
+    GroupForgetsBlobs,
     /// An open indexes generations that were flushed and are kept.
     IndexKeptAtOpen,
     /// A PM table is named while its last piece is not fenced.

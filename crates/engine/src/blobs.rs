@@ -21,7 +21,7 @@
 //! | the write that made it | held | before it is named | its generation has noted it, or it failed |
 //! | a generation with a record that refers to it | `BlobUse` of its home | before its write is finished | the edit that drops it |
 //! | a table | bytes in its reference in the version | the edit that names the table | the edit that removes it |
-//! | a change feed's group | the home of its generation, which stays named | it is given | it goes |
+//! | a change feed's group | held | it is given, when its generation has noted it | it goes |
 //! | whoever reads tables, or copies | a version that names it | | it goes |
 //!
 //! # Invariants
@@ -77,7 +77,7 @@ mod remove;
 mod tests;
 mod write;
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use thermocline_base::FileId;
 
@@ -85,13 +85,14 @@ use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering, RwLock, lock};
 pub(crate) use remove::{check_named, unreferenced};
 pub(crate) use write::Separated;
 
-/// The blob files that writes are about to refer to.
+/// The blob files that writes are about to refer to, or that groups of changes do.
 #[derive(Debug, Default)]
 pub(crate) struct Blobs {
     /// Held shared by whoever makes or removes a file, so that closing can wait for that. Before the writer's
     /// lock, and not taken twice.
     pub gate: RwLock<()>,
-    held: Mutex<BTreeSet<FileId>>,
+    /// How often each is held.
+    held: Mutex<BTreeMap<FileId, usize>>,
     /// Bytes of values that are being written.
     coming: AtomicU64,
     /// Whether there may be any. Relaxed: who makes one, or opens the store, looks again later.
@@ -114,9 +115,10 @@ impl Blobs {
         })
     }
 
-    fn hold(self: &Arc<Blobs>, file: FileId) -> Hold {
+    /// Holds a file that is not named yet, or that a generation has noted whose home the caller holds.
+    pub fn hold(self: &Arc<Blobs>, file: FileId) -> Hold {
         self.any.store(true, Ordering::Relaxed);
-        lock(&self.held).insert(file);
+        *lock(&self.held).entry(file).or_default() += 1;
         Hold {
             blobs: self.clone(),
             file,
@@ -124,12 +126,18 @@ impl Blobs {
     }
 
     fn is_held(&self, file: FileId) -> bool {
-        lock(&self.held).contains(&file)
+        lock(&self.held).contains_key(&file)
     }
 }
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        lock(&self.blobs.held).remove(&self.file);
+        let mut held = lock(&self.blobs.held);
+        if let Some(times) = held.get_mut(&self.file) {
+            *times -= 1;
+            if *times == 0 {
+                held.remove(&self.file);
+            }
+        }
     }
 }

@@ -29,8 +29,18 @@
 //!    most `feed.pins_percent_max` of `pm`, and as long as writers find room: who finds none takes the oldest
 //!    first (`room`). Then the feed is cut off, which it learns when it goes on. It never keeps a writer waiting.
 //! 5. *Held.* Between two calls a feed holds no generation; in a call it finds the generation's home under the lock
-//!    of `reclaim`, under which generations are found free. A group holds its home like a pinned value, for
-//!    as long as it is there.
+//!    of `reclaim`, under which generations are found free. A group is a copy: generations go in order, so
+//!    that one of which somebody keeps a group would stop all reclaiming behind it, without bound. What the copy
+//!    takes of DRAM is what the batches took in the hands of who wrote them. Of blob files, which have values
+//!    of one batch each, it holds those that it refers to (`blobs`).
+//! 6. *What a follower has, the store has.* Who asks since a seqno has all up to it. Seqnos that were given out
+//!    and lost in a crash lie between two chains of one generation, or above all that there is; there is no change
+//!    with such a one, and a feed stands there never: it stands at a group's end, or right before a chain. So
+//!    who asks from within such a gap has more than the store, and is told ([`Engine::changes_since`]). What was lost
+//!    and lies before the last gap of invariant 3 is gone like all there.
+//! 7. *Known durable.* Who opens a store to read it makes nothing durable. So after a crash its feeds end
+//!    where the walk knows all to have been durable (`memtable::walk`); what else could be read may be gone after the
+//!    next one. An open that writes persists what it found (rule 3 of design §14).
 //!
 //! # After reopening
 //! Flushed generations that are kept are named by the manifest, and found again by the next open (`flush`), like
@@ -88,8 +98,9 @@ impl Engine {
     /// `since` lies within is given whole.
     ///
     /// # Errors
-    /// [`Error::ChangesGone`] with the smallest `since` that can be asked for; [`Error::InvalidArgument`] if that seqno
-    /// was not given out yet, so that it is not of this database; [`Error::Closed`].
+    /// [`Error::ChangesGone`] with the smallest `since` that can be asked for; [`Error::InvalidArgument`] if this database
+    /// has no such change, because it was lost in a crash, or is another database's: then the caller has what the
+    /// store has not, and begins anew; [`Error::Closed`].
     pub fn changes_since(&self, since: u64) -> Result<ChangeFeed> {
         let inner = &self.inner;
         let writer = lock(&inner.writer);
@@ -98,13 +109,8 @@ impl Engine {
         }
         let durable = inner.ring.durable();
         let newest = inner.ring.visible().max(durable);
-        if since > newest {
-            return Err(Error::InvalidArgument(format!(
-                "changes since seqno {since} were asked for, and the newest one is {newest}: that seqno is \
-                 another database's, or was given out before this one was restored or crashed"
-            )));
-        }
         let mut reclaim = lock(&inner.reclaim);
+        inner.check_known(&writer, &reclaim, since, newest)?;
         inner.check_kept(&writer, &reclaim, since)?;
         // Over seqnos that no record has.
         let next = match since >= durable {
@@ -138,6 +144,10 @@ impl ChangeFeed {
             true => inner.ring.visible(),
             false => inner.ring.durable().min(inner.ring.visible()),
         };
+        let up_to = match active(Bug::FeedTrustsWhatIsRead) {
+            true => up_to,
+            false => up_to.min(inner.known_durable),
+        };
         if self.next > up_to {
             return Ok(None);
         }
@@ -164,7 +174,7 @@ impl ChangeFeed {
                 true => self.all_items(&home)?,
             };
             if let Some(items) = found {
-                return Ok(Some(self.give(home, items)));
+                return self.give(home, &items).map(Some);
             }
             if std::mem::replace(&mut looked, true)
                 && let Some((trail, mark)) = &self.place
@@ -202,8 +212,12 @@ impl ChangeFeed {
         Ok(Some(items))
     }
 
-    fn give(&mut self, home: Arc<Home>, items: Vec<ItemRef>) -> ChangeGroup {
-        let group = ChangeGroup::new(&self.inner, home, items);
+    fn give(&mut self, home: Arc<Home>, items: &[ItemRef]) -> Result<ChangeGroup> {
+        let copied = items.iter().map(|item| home.copy_item(item));
+        let has_blobs = home.blobs().bytes() > 0 && !active(Bug::GroupForgetsBlobs);
+        let group = ChangeGroup::new(&self.inner, copied.collect::<Result<_>>()?, has_blobs);
+        // Before somebody looks whether its generation is read.
+        drop(home);
         self.next = group.last() + 1;
         let ended = self.place.as_ref();
         let ended = ended.is_some_and(|(trail, _)| trail.last.is_some_and(|last| self.next > last));
@@ -211,7 +225,7 @@ impl ChangeFeed {
         if ended {
             self.inner.read_by_feed();
         }
-        group
+        Ok(group)
     }
 
     /// The home of a generation, unless that is gone.
@@ -236,10 +250,10 @@ impl ChangeFeed {
             return Err(self.cut_off());
         }
         inner.check_kept(&writer, &reclaim, self.next - 1)?;
-        let has = |trail: &Trail| trail.last.is_none_or(|last| last >= self.next);
-        let Some(trail) = inner.trails(&writer, &reclaim).into_iter().find(has) else {
-            unreachable!("the last one is written to, and has no end");
-        };
+        let has = |trail: &&Trail| trail.last.is_none_or(|last| last >= self.next);
+        // The last one is written to, and has no end.
+        let there = reclaim.trails().find(has).cloned();
+        let trail = there.unwrap_or_else(|| inner.open_trail(&writer));
         self.next = self.next.max(trail.chain.base);
         reclaim.feeds.advance(self.id, self.next);
         let before = self.place.take();
@@ -280,20 +294,50 @@ impl Drop for ChangeFeed {
 }
 
 impl Inner {
-    /// Where the records of all generations lie, oldest first. The last trail is the one that is written to.
-    fn trails(&self, writer: &Writer, reclaim: &Reclaim) -> Vec<Trail> {
-        let complete = reclaim.trails().cloned();
-        let open = writer.chain.trail(writer.active.generation(), None);
-        complete.chain([open]).collect()
+    /// Where the records lie that are being written, behind those of `Reclaim::trails`.
+    fn open_trail(&self, writer: &Writer) -> Trail {
+        writer.chain.trail(writer.active.generation(), None)
     }
 
     /// The lowest seqno from which on nothing is missing.
     fn first_kept(&self, writer: &Writer, reclaim: &Reclaim) -> u64 {
-        let trails = self.trails(writer, reclaim);
-        let gap = trails
-            .windows(2)
-            .rposition(|two| !two[0].is_followed_by(&two[1]));
-        trails[gap.map_or(0, |gap| gap + 1)].chain.base
+        let open = self.open_trail(writer);
+        let mut before: Option<&Trail> = None;
+        let mut first = open.chain.base;
+        for trail in reclaim.trails().chain([&open]) {
+            if before.is_none_or(|before| !before.is_followed_by(trail)) {
+                first = trail.chain.base;
+            }
+            before = Some(trail);
+        }
+        first
+    }
+
+    /// Whether whoever has everything up to `since` has nothing that this store has not (invariant 6).
+    fn check_known(
+        &self,
+        writer: &Writer,
+        reclaim: &Reclaim,
+        since: u64,
+        newest: u64,
+    ) -> Result<()> {
+        let open = self.open_trail(writer);
+        let mut lost = since > newest && since + 1 != open.chain.base;
+        let mut before: Option<&Trail> = None;
+        for trail in reclaim.trails().chain([&open]) {
+            let follows = before.filter(|before| before.is_followed_by(trail));
+            let end = follows.and_then(|before| before.last);
+            lost |= end.is_some_and(|end| since > end && since + 1 < trail.chain.base);
+            before = Some(trail);
+        }
+        match lost && !active(Bug::FeedAcceptsLost) {
+            false => Ok(()),
+            true => Err(Error::InvalidArgument(format!(
+                "changes since seqno {since} were asked for, and this database, whose newest one is {newest}, has \
+                 no such change: it was lost when this one crashed or was restored, or is another \
+                 database's; whoever has it has more than is here, and begins anew from a copy"
+            ))),
+        }
     }
 
     /// The smallest seqno since which nothing is missing: who has all that is durable misses nothing. (Then
@@ -327,6 +371,11 @@ impl Inner {
         if !lock(&self.reclaim).is_nothing_retired() {
             self.background.request(Task::Ahead);
         }
+    }
+
+    /// Nobody reads some blob files any more: they may go.
+    pub(super) fn let_go_of_blobs(&self) {
+        self.background.request(Task::Ahead);
     }
 
     /// What feeds keep.

@@ -245,6 +245,11 @@ fn open_existing(
         sealed_by_recovery: found.unsealed(),
         nanos: world.env.clock.now_ns() - started,
     };
+    let known_durable = match options.read_only {
+        // It has persisted what it found.
+        false => u64::MAX,
+        true => found.known_durable().max(flushed),
+    };
     let mut versions = VersionSet::new(manifest.state());
     let dram = (&options, &account);
     let table_files = TableFiles::new(&storage, dir, origins, dram, &runtime.lent());
@@ -300,6 +305,7 @@ fn open_existing(
             view: ArcSwap::from_pointee(view),
             buckets: Buckets::new(buckets),
             ring: Ring::new(last, index(options.commit.ring_slots)),
+            known_durable,
             syncing: Mutex::new(()),
             wal,
             acks: Acks::default(),

@@ -271,11 +271,18 @@ impl Reclaim {
         zones.iter().map(bytes).sum()
     }
 
-    /// How many generations are dead and not kept for feeds, so that they are read, or about to go; and the
-    /// persistent memory that they own.
-    pub fn retired_bytes(&self, keeping: &Keeping) -> (usize, u64) {
+    /// How many generations are dead and stay because somebody reads them, or an older one that was flushed, whether
+    /// or not they are kept for feeds, too; or are about to go. And the persistent memory that they own.
+    pub fn held_bytes(&self, keeping: &Keeping) -> (usize, u64) {
         let kept = self.kept_from(keeping);
-        self.sum(self.retired.iter().filter(|m| m.generation() < kept))
+        let is_read = |retired: &Retired| Arc::strong_count(&retired.home) > 1;
+        let mut behind = false;
+        self.sum(self.retired.iter().filter(|retired| {
+            let flushed = self.is_flushed(retired.generation());
+            let held = is_read(retired) || (behind && flushed);
+            behind |= held && flushed;
+            held || retired.generation() < kept
+        }))
     }
 
     /// How many generations are kept for feeds, and the persistent memory that they own.

@@ -461,6 +461,14 @@ impl Found {
             .collect()
     }
 
+    /// Up to which seqno all that was found is known to have been durable before this open.
+    pub fn known_durable(&self) -> u64 {
+        match self.incarnations.last() {
+            Some(last) if self.unsealed() => last.walk.known_durable,
+            _ => u64::MAX,
+        }
+    }
+
     /// Whether some chain was never cut: the last process did not close.
     pub fn unsealed(&self) -> bool {
         self.chains().any(|(_, plan, _)| plan.cut.is_none())

@@ -193,11 +193,13 @@ impl Inner {
     /// Whether readers have let go of something.
     fn wait_for_readers(&self, made: u64) -> Result<bool> {
         for _ in 0..READERS_MS {
-            if self.retired_bytes().0 == 0 || !self.world.background {
+            if self.held_bytes().0 == 0 || !self.world.background {
                 break;
             }
             self.reclaim()?;
-            if self.room.made() != made {
+            // What was read may be kept for feeds, too.
+            let made_room = self.room.made() != made;
+            if made_room || (!self.is_dram_short() && self.yield_kept()?) {
                 return Ok(true);
             }
             self.world.env.clock.sleep_ms(1);
@@ -206,9 +208,9 @@ impl Inner {
     }
 
     /// How many generations are flushed or dead, and read, and the persistent memory that they own.
-    fn retired_bytes(&self) -> (usize, u64) {
+    fn held_bytes(&self) -> (usize, u64) {
         let keeping = self.keeping();
-        lock(&self.reclaim).retired_bytes(&keeping)
+        lock(&self.reclaim).held_bytes(&keeping)
     }
 
     /// Whether a flush might free anything.
@@ -219,7 +221,7 @@ impl Inner {
 
     /// There is no room, and what could be flushed was: who has it?
     fn naming_readers(&self, error: Error) -> Error {
-        let (generations, bytes) = self.retired_bytes();
+        let (generations, bytes) = self.held_bytes();
         if generations == 0 {
             return error;
         }

@@ -132,6 +132,9 @@ pub(crate) struct Inner {
     pub buckets: Buckets,
     /// Groups between grant and finish, and the watermarks.
     pub ring: Ring,
+    /// Of what this open found, and has not made durable because it only reads, all up to this seqno was durable
+    /// before; else the largest number.
+    pub known_durable: u64,
     /// Held by whoever writes back what was deferred.
     pub syncing: Mutex<()>,
     /// What makes writes durable where records lie in DRAM.

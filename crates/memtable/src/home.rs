@@ -26,7 +26,7 @@ pub struct Home {
     /// By base seqno, ascending. The first one's base is the lowest seqno of the generation.
     chains: Vec<Chain>,
     /// What a record with that seqno stores of it.
-    origin: u32,
+    first: u32,
     /// Every write changes it, while every other one reads what is beside it.
     filled: Line<Filled>,
     /// Bytes of values that readers hold in place.
@@ -49,15 +49,15 @@ impl Home {
     /// If there is no chain.
     pub(crate) fn new(region: Region, generation: u64, chains: Vec<Chain>) -> Home {
         assert!(!chains.is_empty(), "a generation begins with a chain");
-        let origin = match chains[0] {
+        let first = match chains[0] {
             Chain { staged: true, .. } => 1,
             Chain { base, .. } => seqno_low(base),
         };
         Home {
             generation,
             region,
+            first,
             chains,
-            origin,
             filled: Line::default(),
             pinned: AtomicU64::new(0),
             blobs: BlobUse::default(),
@@ -139,12 +139,18 @@ impl Home {
         &self.blobs
     }
 
-    fn seqno(&self, header: &RecordHeader) -> SeqNo {
-        SeqNo(full_seqno(
-            self.chains[0].base,
-            self.origin,
-            header.seqno_low,
-        ))
+    /// What the seqnos of its records count from.
+    pub(crate) fn origin(&self) -> Origin {
+        Origin {
+            base: self.chains[0].base,
+            first: self.first,
+        }
+    }
+
+    /// What the checksum of the record with this seqno starts from.
+    pub(crate) fn seed_of(&self, seqno: u64) -> u64 {
+        let after = self.chains.partition_point(|chain| chain.base <= seqno);
+        self.chains[after.saturating_sub(1)].seed
     }
 
     /// The record at `at`, which is one of this generation, with its checksum verified if `verify`.
@@ -153,38 +159,66 @@ impl Home {
     /// [`Error::Corruption`] with region and offset.
     pub fn record(&self, at: PmOff, verify: bool) -> Result<RecordRef<'_>> {
         let header = header(&self.region, at)?;
-        let seqno = self.seqno(&header);
+        let seqno = self.origin().seqno(&header);
         let bytes = self.region.bytes(at, header.len())?;
+        let seed = verify.then(|| self.seed_of(seqno.0));
+        let record = record_of(&self.region, at, &header, seqno, bytes, seed)?;
         if verify {
-            self.verify(at, &header, seqno, bytes)?;
+            self.region.check_media()?;
         }
-        let kind = header
-            .kind()
-            .ok_or_else(|| bad(&self.region, at, "a record kind", "another number"))?;
-        let (key, value) = bytes[RECORD_HEADER..].split_at(usize::from(header.key_len));
-        if kind == Kind::PutBlob && value.len() != BLOB_REF_LEN {
-            let expected = format!("a reference of {BLOB_REF_LEN} bytes");
-            return Err(bad(&self.region, at, expected, value.len()));
-        }
-        Ok(RecordRef {
-            at,
-            seqno,
-            kind,
-            key,
-            value,
-        })
+        Ok(record)
     }
+}
 
-    fn verify(&self, at: PmOff, header: &RecordHeader, seqno: SeqNo, bytes: &[u8]) -> Result<()> {
-        let after = self.chains.partition_point(|chain| chain.base <= seqno.0);
-        let seed = self.chains[after.saturating_sub(1)].seed;
+/// What the seqnos of a generation's records count from.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Origin {
+    /// The lowest seqno of the generation.
+    base: u64,
+    /// What a record with that seqno stores of it.
+    first: u32,
+}
+
+impl Origin {
+    #[inline]
+    pub fn seqno(&self, header: &RecordHeader) -> SeqNo {
+        SeqNo(full_seqno(self.base, self.first, header.seqno_low))
+    }
+}
+
+/// The record with this header and these bytes, which lie at `at`, or lay there; verified if `seed` says what its
+/// checksum starts from.
+#[inline]
+pub(crate) fn record_of<'b>(
+    region: &Region,
+    at: PmOff,
+    header: &RecordHeader,
+    seqno: SeqNo,
+    bytes: &'b [u8],
+    seed: Option<u64>,
+) -> Result<RecordRef<'b>> {
+    if let Some(seed) = seed {
         let crc = record_crc(seed, at.0, bytes);
         if crc != header.crc {
             let (expected, got) = (format!("{crc:#010x}"), format!("{:#010x}", header.crc));
-            return Err(bad(&self.region, at, expected, got));
+            return Err(bad(region, at, expected, got));
         }
-        self.region.check_media()
     }
+    let kind = header
+        .kind()
+        .ok_or_else(|| bad(region, at, "a record kind", "another number"))?;
+    let (key, value) = bytes[RECORD_HEADER..].split_at(usize::from(header.key_len));
+    if kind == Kind::PutBlob && value.len() != BLOB_REF_LEN {
+        let expected = format!("a reference of {BLOB_REF_LEN} bytes");
+        return Err(bad(region, at, expected, value.len()));
+    }
+    Ok(RecordRef {
+        at,
+        seqno,
+        kind,
+        key,
+        value,
+    })
 }
 
 /// A stretch of persistent memory with records of one generation only: a zone.
@@ -316,7 +350,12 @@ fn header(region: &Region, at: PmOff) -> Result<RecordHeader> {
 }
 
 #[cold]
-fn bad(region: &Region, at: PmOff, expected: impl ToString, got: impl ToString) -> Error {
+pub(crate) fn bad(
+    region: &Region,
+    at: PmOff,
+    expected: impl ToString,
+    got: impl ToString,
+) -> Error {
     let place = region.path().display().to_string();
     // A page that is gone reads as zeros: name the cause, not the symptom.
     region.check_media().err().unwrap_or_else(|| {

@@ -53,6 +53,7 @@
 mod append;
 mod blobs;
 mod chain;
+mod copied;
 mod descriptor;
 #[cfg(test)]
 mod fixture;
@@ -73,6 +74,7 @@ mod walk;
 pub use append::{ChainWriter, Grant, ItemBuilder, Persist, WriterState};
 pub use blobs::BlobUse;
 pub use chain::{Chain, ChainPlan, Segment};
+pub use copied::{ItemCopy, ItemRecords};
 pub use descriptor::Descriptor;
 pub use format::{
     BLOB_REF_LEN, ITEM_HEADER, RECORD_HEADER, decode_blob_ref, encode_blob_ref, item_bytes,
@@ -86,7 +88,7 @@ pub use scan::{Direction, ScanEntry};
 pub use stage::{Stage, Staged};
 pub use table::{Lookup, Memtable, RecordRef};
 pub use tombstones::{Cover, Fragment};
-pub use trail::{ItemRecords, Mark, Trail};
+pub use trail::{Mark, Trail};
 pub use walk::{ChainEnd, ItemRef, WalkOutcome, walk_incarnation};
 
 thermocline_base::sites! {

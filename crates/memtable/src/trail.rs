@@ -10,16 +10,14 @@
 //!    that is written to ends with its zone.
 //! 2. *In sequence.* An item counts only if its first seqno is the one expected, as in the walk (`walk`): a
 //!    gap is damage, and is reported. A bad place is passed over as there, where it held no record.
-//! 3. *Verified.* Header and keys of an item are verified when it is found, its values when its records are read.
+//! 3. *Verified.* Header and keys of an item are verified when it is found, its values when its records are read
+//!    (`copied`).
 
 use thermocline_base::planted::{Bug, active};
-use thermocline_base::{CfId, Error, Result};
+use thermocline_base::{Error, Result};
 use thermocline_pm::{PmOff, Region};
 
 use crate::chain::{Chain, Segment};
-use crate::format::{ITEM_HEADER, RECORD_HEADER, RecordHeader};
-use crate::home::Home;
-use crate::table::RecordRef;
 use crate::walk::{ItemRef, item_at, missing, next_item};
 
 /// Where the items of a chain lie.
@@ -143,50 +141,6 @@ impl Trail {
         });
         let durable = self.last.unwrap_or(mark.next);
         missing(region, at, mark.next, durable)
-    }
-}
-
-/// The records of an item, in their order.
-#[derive(Debug)]
-pub struct ItemRecords<'h> {
-    home: &'h Home,
-    at: PmOff,
-    left: u32,
-}
-
-impl Home {
-    /// The records of an item of this generation, verified one by one.
-    pub fn item_records(&self, item: &ItemRef) -> ItemRecords<'_> {
-        ItemRecords {
-            home: self,
-            at: item.at.plus(ITEM_HEADER as u64),
-            left: item.count,
-        }
-    }
-}
-
-impl<'h> Iterator for ItemRecords<'h> {
-    type Item = Result<(CfId, RecordRef<'h>)>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.left = self.left.checked_sub(1)?;
-        let read = || {
-            let bytes = self.home.region().bytes(self.at, RECORD_HEADER)?;
-            let head = RecordHeader::decode(bytes);
-            let record = self.home.record(self.at, true)?;
-            Ok((head, record))
-        };
-        match read() {
-            Ok((head, record)) => {
-                self.at = self.at.plus(head.padded() as u64);
-                Some(Ok((CfId(head.cf), record)))
-            }
-            Err(error) => {
-                // Where the next one begins is not known.
-                self.left = 0;
-                Some(Err(error))
-            }
-        }
     }
 }
 

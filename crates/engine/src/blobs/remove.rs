@@ -15,6 +15,9 @@
 //!    anybody needs those, were named before (`flush`, invariant 4).
 //!    A write that ended with a poisoned store may be durable without being noted: it has poisoned before it
 //!    let go of its file, so poison is looked for behind 2, and then nothing goes.
+//!    Then once more: *held?* A change feed's group holds a file that a generation has noted whose home the
+//!    feed holds just then. So a hold that came after step 2 was taken while that generation was in the view or
+//!    retired; if it was neither, the hold is seen now.
 //! 4. *Still nobody?* Under the manifest's lock it is looked once more whether a table refers to it, and the edit is
 //!    appended. What could refer to it later: a flush of a generation that has noted it, but there is none
 //!    (one that is being flushed is in the view or retired, since the flush holds it); a compaction of tables
@@ -102,6 +105,7 @@ impl Inner {
         if !active(Bug::BlobForgetsGenerations) {
             self.retain_unnoted(&mut files);
         }
+        files.retain(|file| !self.blobs.is_held(*file) || active(Bug::BlobForgetsWrites));
         if files.is_empty() {
             return Ok(());
         }

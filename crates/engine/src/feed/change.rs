@@ -1,21 +1,37 @@
 //! What a feed gives.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
 use thermocline_base::{CfId, Kind, Result};
-use thermocline_memtable::{Home, ItemRecords, ItemRef, RecordRef};
+use thermocline_memtable::{ItemCopy, ItemRecords, RecordRef};
 
+use crate::blobs::Hold;
 use crate::store::Inner;
 use crate::sync::Arc;
 
-/// Batches that were committed together: all of them at one moment. It holds the persistent memory that they lie
-/// in, so do not keep many.
+/// Batches that were committed together: all of them at one moment. It is a copy in DRAM, as large as the batches
+/// were, and keeps of the store only the blob files of its long values. So it may be kept for as long as one
+/// likes, and be read when what it was made of is gone, and when the store was closed.
 #[derive(Debug, Clone)]
-pub struct ChangeGroup {
+pub struct ChangeGroup(Arc<Copied>);
+
+#[derive(Debug)]
+struct Copied {
     inner: Arc<Inner>,
-    home: Arc<Home>,
     /// At least one.
-    items: Vec<ItemRef>,
+    items: Vec<ItemCopy>,
+    /// The blob files that they refer to.
+    blobs: Vec<Hold>,
+}
+
+impl Drop for Copied {
+    fn drop(&mut self) {
+        if !self.blobs.is_empty() {
+            self.blobs.clear();
+            self.inner.let_go_of_blobs();
+        }
+    }
 }
 
 /// One change.
@@ -78,37 +94,43 @@ impl ChangeOp<'_> {
 pub struct Changes<'g> {
     group: &'g ChangeGroup,
     /// Items that have not been begun.
-    items: std::slice::Iter<'g, ItemRef>,
+    items: std::slice::Iter<'g, ItemCopy>,
     records: Option<ItemRecords<'g>>,
     /// The family of the last change, and its name unless it was dropped.
     family: Option<(CfId, Option<Arc<str>>)>,
 }
 
 impl ChangeGroup {
-    pub(super) fn new(inner: &Arc<Inner>, home: Arc<Home>, items: Vec<ItemRef>) -> ChangeGroup {
+    /// Of these items, whose generation the caller holds.
+    pub(super) fn new(inner: &Arc<Inner>, items: Vec<ItemCopy>, has_blobs: bool) -> ChangeGroup {
         assert!(!items.is_empty(), "a group has a record");
-        ChangeGroup {
-            inner: inner.clone(),
-            home,
-            items,
+        let mut files = BTreeSet::new();
+        if has_blobs {
+            files.extend(items.iter().flat_map(ItemCopy::blob_files));
         }
+        let hold = |file| inner.blobs.hold(file);
+        ChangeGroup(Arc::new(Copied {
+            inner: inner.clone(),
+            items,
+            blobs: files.into_iter().map(hold).collect(),
+        }))
     }
 
     /// The seqno of its first record.
     pub fn first(&self) -> u64 {
-        self.items[0].first_seqno
+        self.0.items[0].first_seqno()
     }
 
     /// The seqno of its last record: what is asked for to get what comes behind it.
     pub fn last(&self) -> u64 {
-        self.items.last().map_or(0, |item| item.next_seqno() - 1)
+        self.0.items.last().map_or(0, |item| item.next_seqno() - 1)
     }
 
     /// Its changes, but for those of column families that were dropped. Each is verified before it is given.
     pub fn changes(&self) -> Changes<'_> {
         Changes {
             group: self,
-            items: self.items.iter(),
+            items: self.0.items.iter(),
             records: None,
             family: None,
         }
@@ -123,7 +145,7 @@ impl<'g> Changes<'g> {
         {
             return name.clone();
         }
-        let name = self.group.inner.families.name_of(cf);
+        let name = self.group.0.inner.families.name_of(cf);
         let name: Option<Arc<str>> = name.map(Into::into);
         self.family = Some((cf, name.clone()));
         name
@@ -150,8 +172,8 @@ impl<'g> Changes<'g> {
             _ => {
                 let value = match record.blob() {
                     None => Cow::Borrowed(value),
-                    // The group holds the generation, which keeps the file.
-                    Some(blob) => Cow::Owned(self.group.inner.table_files.read_blob(blob)?),
+                    // The group holds the file.
+                    Some(blob) => Cow::Owned(self.group.0.inner.table_files.read_blob(blob)?),
                 };
                 ChangeOp::Put { key, value }
             }
@@ -173,7 +195,7 @@ impl<'g> Iterator for Changes<'g> {
             match self.records.as_mut().and_then(Iterator::next) {
                 None => {
                     let item = self.items.next()?;
-                    self.records = Some(self.group.home.item_records(item));
+                    self.records = Some(item.records());
                 }
                 Some(Err(error)) => {
                     self.items = [].iter();

@@ -11,6 +11,7 @@ use crate::tests::Machine;
 use crate::{Durability, IngestWriter};
 
 mod kept;
+mod lost;
 mod mirror;
 
 const PM: u64 = 2 << 20;
@@ -67,6 +68,15 @@ fn gone(error: &Error) -> (u64, u64) {
         Error::ChangesGone { since, oldest } => (*since, *oldest),
         other => panic!("{other}"),
     }
+}
+
+/// The families, long values and seqnos aside: what a group says.
+fn keys_and_values(group: &ChangeGroup) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let put = |change: Result<Change<'_>>| match change.unwrap().op {
+        ChangeOp::Put { key, value } => (key.to_vec(), value.to_vec()),
+        other => panic!("{other:?}"),
+    };
+    group.changes().map(put).collect()
 }
 
 /// Writes until the active generation is another one.

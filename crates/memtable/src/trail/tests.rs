@@ -1,7 +1,7 @@
 //! Chains that are read while they grow, and when they are complete.
 
 use thermocline_base::planted::{Bug, plant};
-use thermocline_base::{BatchEntry, ErrorKind, Kind};
+use thermocline_base::{BatchEntry, CfId, ErrorKind, Kind};
 use thermocline_halloc::Reserve;
 use thermocline_pm::SimPm;
 
@@ -59,7 +59,7 @@ impl Chained {
             let Some(item) = trail.find(&self.region, mark, seqno)? else {
                 return Ok(all);
             };
-            for record in home.item_records(&item) {
+            for record in home.copy_item(&item)?.records() {
                 let (cf, record) = record?;
                 assert_eq!(cf, CfId(3));
                 assert_eq!(record.key, record.seqno.0.to_be_bytes());

@@ -123,3 +123,114 @@ fn what_is_kept_needs_no_dram_when_a_store_is_opened() {
     let error = reopened(&Machine::new(16 << 20)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{error}");
 }
+
+/// Keeps the first group, of a short value and a long one, while all behind it is flushed and overwritten.
+/// Returns what it says then, and how many generations and blob files there are.
+fn kept_group() -> (Option<Result<Vec<u8>>>, usize, u64) {
+    let mut options = options();
+    options.blob.inline_bytes_max = 100;
+    let machine = Machine::new(PM);
+    let engine = open(&machine, &options);
+    let mut batch = WriteBatch::new();
+    batch.put(CF, b"short", b"1").unwrap();
+    batch.put(CF, b"long", &[2; 1000]).unwrap();
+    engine.write(batch.iter(), Durability::Immediate).unwrap();
+    let mut feed = since(&engine, 0);
+    let group = feed.next().unwrap().unwrap();
+    drop(feed);
+    let mut batch = WriteBatch::new();
+    batch.delete(CF, b"long").unwrap();
+    engine.write(batch.iter(), Durability::Immediate).unwrap();
+    let mut key = 0;
+    for _ in 0..4 {
+        key = seal(&engine, key);
+        engine.flush().unwrap();
+    }
+    engine
+        .compact(CF, (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded))
+        .unwrap();
+    engine.reclaim().unwrap();
+    let generations = engine.metrics().generations.len();
+    let files = engine.metrics().blobs.files;
+    let again = group.clone();
+    drop(group);
+    engine.reclaim().unwrap();
+    let mut changes = again.changes();
+    let first = changes.next().unwrap().unwrap().op;
+    assert_eq!(
+        first,
+        ChangeOp::Put {
+            key: b"short",
+            value: b"1"[..].into()
+        }
+    );
+    let long = changes.next().map(|change| {
+        change.map(|change| match change.op {
+            ChangeOp::Put { value, .. } => value.into_owned(),
+            other => panic!("{other:?}"),
+        })
+    });
+    assert!(changes.next().is_none());
+    drop(changes);
+    drop(again);
+    engine.reclaim().unwrap();
+    assert_eq!(engine.metrics().blobs.files, 0, "nobody has it any more");
+    assert!(machine.blob_files().is_empty());
+    (long, generations, files)
+}
+
+#[test]
+fn a_group_that_is_kept_holds_its_blob_files_and_no_generation() {
+    let (long, generations, files) = kept_group();
+    assert_eq!(long.unwrap().unwrap(), [2; 1000]);
+    assert_eq!((generations, files), (1, 1));
+    for bug in [Bug::GroupForgetsBlobs, Bug::BlobForgetsWrites] {
+        let _bug = plant(bug);
+        let (long, _, files) = kept_group();
+        assert_eq!(files, 0);
+        assert_eq!(long.unwrap().unwrap_err().kind(), ErrorKind::Corruption);
+    }
+}
+
+#[test]
+fn a_staged_group_can_be_kept_too() {
+    let mut options = options();
+    options.memtable.item_bytes_max = 4 << 10;
+    let engine = open(&Machine::new(PM), &options);
+    engine
+        .write(puts(1..301, 100).iter(), Durability::Buffered)
+        .unwrap();
+    put(&engine, 301);
+    let group = since(&engine, 0).next().unwrap().unwrap();
+    let mut key = 302;
+    for _ in 0..3 {
+        key = seal(&engine, key);
+        engine.flush().unwrap();
+    }
+    engine.reclaim().unwrap();
+    assert_eq!(engine.metrics().generations.len(), 1);
+    let keys: Vec<Vec<u8>> = keys_and_values(&group).into_iter().map(|kv| kv.0).collect();
+    assert_eq!(
+        keys,
+        (1..301u32)
+            .map(|k| k.to_be_bytes().to_vec())
+            .collect::<Vec<_>>()
+    );
+}
+
+#[test]
+fn who_finds_no_room_hears_of_readers_of_what_is_kept() {
+    let mut options = options();
+    options.memtable.bytes_max = 64 << 10;
+    // All of it is kept, whoever reads it.
+    options.feed.retain_bytes = 8 * PM;
+    let engine = open(&Machine::new(PM), &options);
+    let write = |key| engine.write(puts([key], 1000).iter(), Durability::Immediate);
+    (0..100).for_each(|key| write(key).unwrap());
+    let snapshot = engine.snapshot();
+    let error = (100..8000).find_map(|key| write(key).err()).unwrap();
+    assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{error}");
+    assert!(error.to_string().contains("are held by readers"), "{error}");
+    drop(snapshot);
+    (0..8000).for_each(|key| write(key).unwrap());
+}
