@@ -133,6 +133,12 @@ bugs! {
     BlobForgetsGenerations,
     /// A blob file goes although a write is about to refer to it.
     BlobForgetsWrites,
+    /// A value from a blob file is not asked whose it is.
+    BlobOfAnyKey,
+    /// The manifest does not say that records may refer to blob files.
+    LongValuesUntold,
+    /// What blob files take does not count in what feeds may keep.
+    KeptBlobsUncounted,
     /// An open takes no names of blob files away.
     BlobForgottenAtOpen,
 }

@@ -39,7 +39,7 @@
 //!    names the file: it is not obsolete (`version::version_set`). Who reads on after the store was closed
 //!    holds its folder, and nothing is unlinked until he has gone (`reclaim`).
 //! 5. *Never other bytes.* A value is returned only if database, file, offset, length and checksum are those that
-//!    were written. One that is not is an error that names file and offset, of this key alone.
+//!    were written, and key and family are those of the record that refers to it. One that is not is an error that names file and offset, of this key alone.
 //! 6. *Closing* waits for whoever makes or removes a file: they hold [`Blobs::gate`] shared.
 //! 7. *Bounded garbage above tables.* References are short: without more, values that are overwritten would gather
 //!    until as many references fill persistent memory. So a generation is sealed at
@@ -55,7 +55,17 @@
 //! | after that | records that refer to it |
 //! | after the edit that removes it | perhaps the file: removed |
 //!
-//! An open that finds a reference to a file that is not named refuses: the manifest has lost an edit.
+//! An open that finds a reference to a file that is not named refuses: the manifest has lost an edit. So does one
+//! that finds a named file missing, as with tables: a store that opened all the same would look whole until
+//! somebody asks for that very key, and its next checkpoint or backup would have lost the file for good; and
+//! whoever moved the file can put it back. Files are not read at open, so damage within one is an error of its keys
+//! ([`verify`](crate::Engine::verify) finds it).
+//!
+//! # Older programs
+//! A program that does not know records with references would take one for the torn end of its chain, and cut off what
+//! comes behind it. So the edit that names the first blob file says that there may be some
+//! ([`Change::LongValues`](thermocline_version::Change)), for good, since a record may outlive all blob files:
+//! those of a family that was dropped do. Such a program refuses the manifest.
 //!
 //! # Memory
 //! Values are written from the caller's memory, in pieces; only a record's header and key, and a last piece, are

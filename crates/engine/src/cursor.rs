@@ -56,6 +56,7 @@ impl Engine {
         let visible = inner.ring.visible_mark();
         inner.find(
             &view,
+            cf,
             |memtable| memtable.get_latest(cf, key, visible, verify),
             // What was ingested may be there and not visible yet (`ingest`).
             |tables| tables.get(cf, key, SeqNo(visible.load(Atomic::SeqCst))),
@@ -76,6 +77,7 @@ impl Engine {
         let visible = inner.ring.visible_mark();
         inner.find(
             &view,
+            cf,
             |memtable| memtable.get_latest(cf, key, visible, verify),
             |tables| tables.get(cf, key, SeqNo(visible.load(Atomic::SeqCst))),
             |hit| inner.value(hit),
@@ -497,7 +499,11 @@ impl Cursor {
         if let Some(blob) = blob {
             // Both at a time would be one too many.
             self.value = Vec::new();
-            self.value = self.at.inner.table_files.read_blob(blob)?;
+            self.value = self
+                .at
+                .inner
+                .table_files
+                .read_blob(self.family.id, &self.key, blob)?;
         }
         Ok(found)
     }

@@ -27,7 +27,8 @@
 //!    nothing was lost.)
 //! 4. *Kept.* A feed that is open keeps the generations from its position on (`Reclaim::kept_from`), at
 //!    most `feed.pins_percent_max` of `pm`, and as long as writers find room: who finds none takes the oldest
-//!    first (`room`). Then the feed is cut off, which it learns when it goes on. It never keeps a writer waiting.
+//!    first (`room`), and so does who finds no room on the disk for a long value (`blobs`): a generation keeps the blob
+//!    files that it refers to, and their values count like its records. Then the feed is cut off, which it learns when it goes on. It never keeps a writer waiting.
 //! 5. *Held.* Between two calls a feed holds no generation; in a call it finds the generation's home under the lock
 //!    of `reclaim`, under which generations are found free. A group is a copy: generations go in order, so
 //!    that one of which somebody keeps a group would stop all reclaiming behind it, without bound. What the copy
@@ -382,11 +383,13 @@ impl Inner {
     pub fn feed_use(&self) -> FeedUse {
         let writer = lock(&self.writer);
         let reclaim = lock(&self.reclaim);
-        let (generations, bytes) = reclaim.kept(&self.keeping());
+        let keeping = self.keeping();
+        let (generations, bytes) = reclaim.kept(&keeping);
         FeedUse {
             open: reclaim.feeds.count(),
             kept_generations: generations,
             kept_bytes: bytes,
+            kept_blob_bytes: reclaim.kept_blob_bytes(&keeping),
             oldest: self.oldest(&writer, &reclaim),
         }
     }

@@ -134,6 +134,14 @@ impl Retired {
     }
 }
 
+/// Bytes of values in blob files that a dead generation refers to, as they count in what feeds may keep.
+fn blob_bytes(retired: &Retired) -> u64 {
+    match active(Bug::KeptBlobsUncounted) {
+        true => 0,
+        false => retired.home.blobs().bytes(),
+    }
+}
+
 /// What a generation owns, and how far it was checked.
 #[derive(Debug, Default)]
 struct Owned {
@@ -291,6 +299,13 @@ impl Reclaim {
         self.sum(self.retired.iter().filter(|m| m.generation() >= kept))
     }
 
+    /// Bytes of values in blob files that generations which are kept for feeds refer to.
+    pub fn kept_blob_bytes(&self, keeping: &Keeping) -> u64 {
+        let kept = self.kept_from(keeping);
+        let retired = self.retired.iter().filter(|m| m.generation() >= kept);
+        retired.map(|retired| retired.home.blobs().bytes()).sum()
+    }
+
     fn sum<'r>(&self, generations: impl Iterator<Item = &'r Retired>) -> (usize, u64) {
         generations.fold((0, 0), |(count, bytes), retired| {
             (count + 1, bytes + self.zone_bytes(retired.generation()))
@@ -302,7 +317,7 @@ impl Reclaim {
         let of = |retired: &Retired| {
             let id = retired.generation();
             let last = self.owned.get(&id).map_or(0, Owned::last_seqno);
-            (id, self.zone_bytes(id), last)
+            (id, self.zone_bytes(id) + blob_bytes(retired), last)
         };
         keeping.lowest(&self.feeds, self.retired.iter().rev().map(of))
     }

@@ -117,6 +117,7 @@ impl Snapshot {
         let seqno = self.seqno();
         self.inner.find(
             &self.view,
+            cf,
             |memtable| memtable.get(cf, key, seqno, verify),
             |tables| tables.get(cf, key, seqno),
             |hit| found(hit.bytes()),
@@ -133,6 +134,7 @@ impl Snapshot {
         let seqno = self.seqno();
         self.inner.find(
             &self.view,
+            cf,
             |memtable| memtable.get(cf, key, seqno, verify),
             |tables| tables.get(cf, key, seqno),
             |hit| self.inner.value(hit),
@@ -202,11 +204,12 @@ impl Hit<'_> {
 }
 
 impl Inner {
-    /// Asks the generations of a view by `lookup`, newest first, then its tables by `below`, and calls
-    /// `found` with what the first that knows the key has, if that is a value.
+    /// Asks the generations of a view by `lookup` for a key of family `cf`, newest first, then its tables by `below`, and
+    /// calls `found` with what the first that knows the key has, if that is a value.
     pub fn find<T>(
         &self,
         view: &View,
+        cf: CfId,
         lookup: impl for<'m> Fn(&'m Memtable) -> Result<Lookup<'m>>,
         below: impl FnOnce(&Tables) -> Result<Option<Option<TableValue>>>,
         found: impl FnOnce(Hit<'_>) -> T,
@@ -224,7 +227,7 @@ impl Inner {
             }
             let value = match record.kind {
                 Kind::Put => Some(found(Hit::Record(memtable, &record))),
-                Kind::PutBlob => Some(found(self.hit_in_blob(&record)?)),
+                Kind::PutBlob => Some(found(self.hit_in_blob(cf, &record)?)),
                 _ => None,
             };
             // What was copied is believed only if its pages could be read.
@@ -252,14 +255,14 @@ impl Inner {
     }
 
     #[cold]
-    fn hit_in_blob(&self, record: &RecordRef<'_>) -> Result<Hit<'static>> {
+    fn hit_in_blob(&self, cf: CfId, record: &RecordRef<'_>) -> Result<Hit<'static>> {
         // Before the reference is believed.
         self.space.region().check_media()?;
         // One whose value has another length was refused when it was read (`memtable::home`).
         let blob = record
             .blob()
             .expect("a record of this kind has a reference");
-        Ok(Hit::Blob(self.table_files.read_blob(blob)?))
+        Ok(Hit::Blob(self.table_files.read_blob(cf, record.key, blob)?))
     }
 }
 

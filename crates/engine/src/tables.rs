@@ -131,7 +131,7 @@ impl Tables {
                     Ok(Some(Some(TableValue::Block(value))))
                 }
                 (Kind::Put, FoundValue::Blob(blob)) => {
-                    let value = self.files.read_blob(blob)?;
+                    let value = self.files.read_blob(cf, key, blob)?;
                     self.files.count_found(FoundIn::File);
                     Ok(Some(Some(TableValue::Blob(value))))
                 }

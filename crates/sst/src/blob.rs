@@ -8,7 +8,7 @@
 //! 1. **Durable before it is named.** A reference may enter a memtable or table only after
 //!    [`BlobWriter::sync`] has returned, and the name of the file is durable.
 //! 2. **Never other bytes.** A value is returned only if its checksum, started from database, file
-//!    and offset, and the length in the reference agree.
+//!    and offset, and the length in the reference agree; and, for who says whose it is, key and family, too.
 //! 3. **Append only.** A record, once synced, is never written again; after a failed write or sync the
 //!    writer takes no more, since what lies behind the last good sync is unknown.
 
@@ -18,5 +18,7 @@ mod writer;
 
 pub(crate) use format::RECORD_ALIGN;
 pub use format::{BLOB_FORMAT_VERSION, BLOB_HEADER_LEN, RECORD_HEADER_LEN};
-pub use reader::{BlobEntry, BlobFile, BlobRecords, read_blob, sum_record_headers, verify_blobs};
+pub use reader::{
+    BlobEntry, BlobFile, BlobRecords, read_blob, read_blob_of, sum_record_headers, verify_blobs,
+};
 pub use writer::{BlobMeta, BlobWriter};

@@ -133,7 +133,7 @@ mod writer;
 
 pub use blob::{
     BLOB_FORMAT_VERSION, BLOB_HEADER_LEN, BlobEntry, BlobFile, BlobMeta, BlobRecords, BlobWriter,
-    RECORD_HEADER_LEN, read_blob, sum_record_headers, verify_blobs,
+    RECORD_HEADER_LEN, read_blob, read_blob_of, sum_record_headers, verify_blobs,
 };
 pub use block::Block;
 pub use cache::{BlockCache, CacheUse, CachedSource, StoreCache};

@@ -135,6 +135,10 @@ pub enum Change {
         /// Not below that of an earlier such change.
         seqno: u64,
     },
+    /// From here on records in persistent memory, or in logs, may refer to blob files. Who does not know such
+    /// records would take one for the torn end of its chain, and cut what comes behind; so it comes before
+    /// the first, stays for ever, and must be known.
+    LongValues,
     /// A blob file is not needed any more: no table refers to it.
     BlobFileRemoved {
         /// Its id.

@@ -323,8 +323,8 @@ impl VersionSet {
             if there.binary_search(&(file, kind)).is_err() {
                 let what = "a file that it names is missing";
                 let expected = match kind {
-                    FileKind::Table => format!("table {file}"),
-                    FileKind::Blob => format!("blob file {file}"),
+                    FileKind::Table => format!("table {file} ({:06}.sst)", file.0),
+                    FileKind::Blob => format!("blob file {file} ({:06}.blob)", file.0),
                 };
                 let none = "no such file";
                 return Err(Error::corruption(what, "the manifest", 0, expected, none));

@@ -202,7 +202,10 @@ fn tiers(m: &Metrics, families: &[String]) -> Vec<(&'static str, String)> {
         rows.push(("readers", format!("{} open", grouped(m.readers))));
     }
     if m.feed.open > 0 || m.feed.kept_generations > 0 {
-        let kept = format_size(m.feed.kept_bytes);
+        let mut kept = format_size(m.feed.kept_bytes);
+        if m.feed.kept_blob_bytes > 0 {
+            kept += &format!(" and {} in blob files", format_size(m.feed.kept_blob_bytes));
+        }
         rows.push((
             "change feeds",
             format!("{} open, {kept} kept for them", m.feed.open),
@@ -416,6 +419,7 @@ fn as_json(m: &Metrics, families: &[String]) -> Value {
         "open": m.feed.open,
         "kept_generations": m.feed.kept_generations,
         "kept_bytes": m.feed.kept_bytes,
+        "kept_blob_bytes": m.feed.kept_blob_bytes,
         "oldest": m.feed.oldest,
     });
     document["stalls"] = stalls_as_json(m);

@@ -3,11 +3,13 @@
 
 use std::ops::Bound;
 use std::path::Path;
+use std::sync::Arc;
 
 use thermocline_base::options::Options;
 use thermocline_base::planted::{Bug, plant};
 use thermocline_base::{CfId, ErrorKind, WriteBatch};
 use thermocline_env::OpenMode;
+use thermocline_env::fault::FaultStorage;
 use thermocline_testkit::{Replay, Rng, seeds};
 
 use crate::flush::tests::{Model, check_now, check_then, delete, families, get, put};
@@ -316,6 +318,107 @@ fn damage_is_an_error_that_names_the_file_and_of_one_key() {
             assert_eq!(get(&engine, b"a"), Some(long(9)), "{}", say("later"));
         }
     }
+}
+
+/// A store that cannot say all that it was given does not open, so that nobody works on without noticing; and the
+/// file may be lying somewhere.
+#[test]
+fn a_file_that_is_missing_is_an_error_of_the_open_and_one_that_is_damaged_is_not() {
+    for flushed in [false, true] {
+        let machine = Machine::new(PM);
+        let engine = open(&machine);
+        put(&engine, CF, b"a", &long(1));
+        put(&engine, CF, b"b", b"short");
+        if flushed {
+            engine.flush().unwrap();
+        }
+        engine.close().unwrap();
+        drop(engine);
+        let path = only(&machine);
+        let aside = Path::new("/db/aside");
+        let storage = machine.world().env.storage;
+        storage.rename(&path, aside).unwrap();
+        for read_only in [false, true] {
+            let options = Options {
+                read_only,
+                ..options()
+            };
+            let opened = Engine::open(machine.world(), Path::new("/db"), options);
+            let error = opened.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+            let name = path.file_name().unwrap().to_str().unwrap();
+            assert!(error.to_string().contains(name), "{error}");
+        }
+        storage.rename(aside, &path).unwrap();
+        assert_eq!(get(&open(&machine), b"a"), Some(long(1)));
+        machine.rot_file(&path, 64 + 32 + 5);
+        let engine = open(&machine);
+        assert_eq!(get(&engine, b"b"), Some(b"short".to_vec()));
+        assert!(engine.get(CF, b"a", <[u8]>::to_vec).is_err());
+    }
+}
+
+/// Whether the manifest says that records may refer to blob files, and goes on saying it.
+fn told() -> Vec<bool> {
+    let machine = Machine::new(PM);
+    let mut options = options();
+    options.manifest.bytes_max = 512;
+    let open = |machine: &Machine| {
+        Engine::open(machine.world(), Path::new("/db"), options.clone()).unwrap()
+    };
+    let says = |engine: &Engine| {
+        let manifest = crate::sync::lock(&engine.inner.manifest);
+        manifest.state().has_long_values()
+    };
+    let engine = open(&machine);
+    put(&engine, CF, b"a", b"short");
+    assert!(!says(&engine), "whoever has no long values can go back");
+    put(&engine, CF, b"a", &long(1));
+    let mut told = vec![says(&engine), says(&open(&machine.killed()))];
+    put(&engine, CF, b"a", b"short");
+    engine.flush().unwrap();
+    engine.compact(CF, ALL).unwrap();
+    engine.reclaim().unwrap();
+    assert_eq!(files(&engine), 0);
+    for n in 0..20 {
+        // So that the manifest is written anew.
+        engine.flush().unwrap();
+        put(&engine, CF, &[n], b"short");
+    }
+    told.push(says(&engine));
+    told.push(says(&open(&machine.killed())));
+    told
+}
+
+#[test]
+fn a_manifest_says_that_records_may_refer_to_blob_files_before_any_does() {
+    assert_eq!(told(), [true; 4]);
+    let _bug = plant(Bug::LongValuesUntold);
+    assert_eq!(told(), [false; 4]);
+}
+
+#[test]
+fn a_disk_that_is_full_is_no_room_for_a_long_value_and_not_an_error_of_the_disk() {
+    let machine = Machine::new(PM);
+    let storage = FaultStorage::new(machine.world().env.storage);
+    let mut world = machine.world();
+    world.env.storage = Arc::new(storage.clone());
+    let engine = Engine::open(world, Path::new("/db"), options()).unwrap();
+    put(&engine, CF, b"a", &long(1));
+    storage.limit_space(100);
+    let mut batch = WriteBatch::new();
+    batch.put(CF, b"b", &[1; 1 << 20]).unwrap();
+    let write = || engine.write(batch.iter(), Durability::Immediate);
+    let error = write().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{error}");
+    assert!(error.to_string().contains("for a long value"), "{error}");
+    assert_eq!(files(&engine), 1);
+    assert_eq!(machine.blob_files().len(), 1, "nothing is left of it");
+    put(&engine, CF, b"b", b"short");
+    storage.limit_space(1 << 30);
+    write().unwrap();
+    assert_eq!(get(&engine, b"b"), Some(vec![1; 1 << 20]));
+    assert_eq!(get(&engine, b"a"), Some(long(1)));
 }
 
 #[test]

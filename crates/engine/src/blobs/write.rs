@@ -1,10 +1,12 @@
 //! Bringing the long values of a batch into a blob file.
 
+use std::io;
 use thermocline_base::planted::{Bug, active};
-use thermocline_base::{BatchEntry, CfId, FileId, Kind, Result};
+
+use thermocline_base::{BatchEntry, CfId, Error, FileId, Kind, Result};
 use thermocline_memtable::{BLOB_REF_LEN, encode_blob_ref, item_bytes};
 use thermocline_sst::{BlobWriter, sites};
-use thermocline_version::{Change, FileKind};
+use thermocline_version::{Change, FileKind, VersionEdit};
 
 use super::Hold;
 use crate::store::Inner;
@@ -44,6 +46,13 @@ fn is_long(entry: &BatchEntry<'_>, inline_max: usize) -> bool {
     entry.value.len() > inline_max && entry.kind == Kind::Put && entry.cf != CfId::METADATA
 }
 
+fn is_full(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
+    )
+}
+
 impl Separated {
     /// The batch that it was made of, with references in place of long values; and what it takes as an item.
     pub fn entries<'s, 'a: 's>(
@@ -77,8 +86,8 @@ impl Inner {
     /// none. They are held back as other writes are, before anything is done for them. The caller holds no lock.
     ///
     /// # Errors
-    /// As [`Inner::hold_back`], and those of the file system: nothing was written. A failed sync of the folder or
-    /// write to the manifest, which poisons the store.
+    /// As [`Inner::hold_back`], and those of the file system, [`Error::OutOfSpace`] if the disk is full: nothing was
+    /// written. A failed sync of the folder or write to the manifest, which poisons the store.
     #[inline]
     pub fn separate<'a>(
         &self,
@@ -105,10 +114,15 @@ impl Inner {
             return Ok(None);
         }
         let bytes = long.clone().map(|entry| entry.value.len() as u64).sum();
-        self.hold_back(bytes, no_slowdown, || false)?;
-        // What others write just now has not taken its room yet.
-        let coming = Coming::new(&self.blobs.coming, bytes);
-        self.check_disk(coming.all)?;
+        let coming = loop {
+            match self.find_disk(bytes, no_slowdown) {
+                Err(error @ Error::OutOfSpace(_)) if !self.yield_kept_blobs()? => {
+                    return Err(error);
+                }
+                Err(Error::OutOfSpace(_)) => {}
+                found => break found?,
+            }
+        };
         let gate = read(&self.blobs.gate);
         // Again, since the store may have been closed meanwhile.
         self.check_writable()?;
@@ -135,12 +149,65 @@ impl Inner {
         }
     }
 
+    /// Room on the disk for `bytes` bytes.
+    fn find_disk(&self, bytes: u64, no_slowdown: bool) -> Result<Coming<'_>> {
+        self.hold_back(bytes, no_slowdown, || false)?;
+        // What others write just now has not taken its room yet.
+        let coming = Coming::new(&self.blobs.coming, bytes);
+        self.check_disk(coming.all)?;
+        Ok(coming)
+    }
+
+    /// Gives up the oldest generations that are kept for change feeds, as far as the first that keeps values in blob
+    /// files; returns whether there was one. Nobody who writes waits for feeds.
+    fn yield_kept_blobs(&self) -> Result<bool> {
+        let kept = || {
+            let keeping = self.keeping();
+            lock(&self.reclaim).kept_blob_bytes(&keeping)
+        };
+        loop {
+            let before = kept();
+            if before == 0 || !self.yield_kept()? {
+                return Ok(false);
+            }
+            if kept() < before {
+                self.discard_blobs();
+                return Ok(true);
+            }
+        }
+    }
+
     /// Steps 2 and 3.
     fn write_values<'a>(
         &self,
         file: FileId,
         long: impl Iterator<Item = BatchEntry<'a>>,
     ) -> Result<Vec<[u8; BLOB_REF_LEN]>> {
+        let written = self.write_file(file, long);
+        let (references, bytes) = written.map_err(|error| self.without_disk(error))?;
+        if !active(Bug::NameBeforeSync) {
+            // What is durable of the folder is unknown if this fails, and asking again might not tell.
+            let storage = &self.table_files.blob_storage;
+            let synced = storage.sync_dir(&self.dir, sites::FILE_NAMED);
+            synced.map_err(|error| self.poison.poison(error))?;
+        }
+        if !active(Bug::BlobUnnamed) {
+            let mut edit = VersionEdit::new();
+            let told = lock(&self.manifest).state().has_long_values();
+            if !told && !active(Bug::LongValuesUntold) {
+                edit.changes.push(Change::LongValues);
+            }
+            self.edit(edit.with(Change::BlobFileAdded { file, bytes }))?;
+        }
+        Ok(references)
+    }
+
+    /// Step 2, but for the folder. Returns the file's length, too.
+    fn write_file<'a>(
+        &self,
+        file: FileId,
+        long: impl Iterator<Item = BatchEntry<'a>>,
+    ) -> Result<(Vec<[u8; BLOB_REF_LEN]>, u64)> {
         let files = &self.table_files;
         let path = files.blob_path(file);
         let mut writer = BlobWriter::create(&*files.blob_storage, &path, files.identity(file))?;
@@ -149,16 +216,18 @@ impl Inner {
             let blob = writer.append(entry.cf, entry.key, entry.value)?;
             references.push(encode_blob_ref(blob));
         }
-        let meta = writer.finish()?;
-        if !active(Bug::NameBeforeSync) {
-            // What is durable of the folder is unknown if this fails, and asking again might not tell.
-            let synced = files.blob_storage.sync_dir(&self.dir, sites::FILE_NAMED);
-            synced.map_err(|error| self.poison.poison(error))?;
+        Ok((references, writer.finish()?.bytes))
+    }
+
+    /// Of a file that nobody knows yet: that the disk is full is no more than that.
+    fn without_disk(&self, error: Error) -> Error {
+        match &error {
+            Error::Io { source, .. } if is_full(source) => Error::OutOfSpace(format!(
+                "the disk of {} has no room for a long value: make room there, or delete and compact; reads and \
+                 deletes go on ({error})",
+                self.dir.display()
+            )),
+            _ => error,
         }
-        if !active(Bug::BlobUnnamed) {
-            let bytes = meta.bytes;
-            self.edit(Change::BlobFileAdded { file, bytes }.into())?;
-        }
-        Ok(references)
     }
 }

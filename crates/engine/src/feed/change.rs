@@ -173,7 +173,10 @@ impl<'g> Changes<'g> {
                 let value = match record.blob() {
                     None => Cow::Borrowed(value),
                     // The group holds the file.
-                    Some(blob) => Cow::Owned(self.group.0.inner.table_files.read_blob(blob)?),
+                    Some(blob) => {
+                        let files = &self.group.0.inner.table_files;
+                        Cow::Owned(files.read_blob(cf, key, blob)?)
+                    }
                 };
                 ChangeOp::Put { key, value }
             }

@@ -16,6 +16,8 @@ pub struct FeedUse {
     pub kept_generations: usize,
     /// Persistent memory that those own, in bytes.
     pub kept_bytes: u64,
+    /// Values in blob files that their records refer to, in bytes: the SSD keeps them, too.
+    pub kept_blob_bytes: u64,
     /// The smallest seqno since which changes can be asked for.
     pub oldest: u64,
 }
@@ -68,7 +70,7 @@ impl Feeds {
 /// How much is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Keeping {
-    /// Bytes, whether or not a feed wants them.
+    /// Bytes of persistent memory and blob files, whether or not a feed wants them.
     pub retain_bytes: u64,
     /// Bytes that feeds may want.
     pub pinned_bytes_max: u64,
@@ -77,7 +79,7 @@ pub(crate) struct Keeping {
 }
 
 impl Keeping {
-    /// The lowest of `generations` that is kept: each has its number, the bytes that it owns and its last seqno;
+    /// The lowest of `generations` that is kept: each has its number, the bytes that it keeps and its last seqno;
     /// newest first. The number behind all others, if none is.
     pub fn lowest(&self, feeds: &Feeds, generations: impl Iterator<Item = (u64, u64, u64)>) -> u64 {
         let (mut lowest, mut above, mut all) = (u64::MAX, u64::MAX, 0);

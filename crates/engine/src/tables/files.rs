@@ -19,7 +19,7 @@ use thermocline_base::counter::Counters;
 use thermocline_base::options::Options;
 use thermocline_base::size::index;
 use thermocline_base::sync::SCHEDULED;
-use thermocline_base::{BlobRef, Error, FileId, Result};
+use thermocline_base::{BlobRef, CfId, Error, FileId, Result};
 use thermocline_env::direct::DeviceBytes;
 use thermocline_env::{OpenMode, Storage};
 use thermocline_exec::{BatchReader, BufPool, DirectStorage, PIECE_BYTES};
@@ -194,16 +194,16 @@ impl TableFiles {
         &self.blob_bytes
     }
 
-    /// The value that lies there, checked. Who asks keeps the file (`blobs`, invariant 4).
+    /// The value of `key` in `cf`, which lies there, checked. Who asks keeps the file (`blobs`, invariant 4).
     ///
     /// # Errors
     /// [`Error::Corruption`] naming file and offset; those of reading.
-    pub fn read_blob(&self, blob: BlobRef) -> Result<Vec<u8>> {
+    pub fn read_blob(&self, cf: CfId, key: &[u8], blob: BlobRef) -> Result<Vec<u8>> {
         let path = self.blob_path(blob.file);
         let opened = self.blob_storage.open(&path, OpenMode::Read);
         let file = opened.map_err(|error| missing(error, "a blob file is missing", &path))?;
         let opened = BlobFile::open(&*file, self.identity(blob.file))?;
-        thermocline_sst::read_blob(&opened, &*file, blob)
+        thermocline_sst::read_blob_of(&opened, &*file, (cf, key), blob)
     }
 
     pub fn account(&self) -> &Arc<Account> {

@@ -4,10 +4,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use thermocline_base::checksum::{crc32c, seeded};
+use thermocline_base::planted::{Bug, plant};
 use thermocline_base::{BlobRef, CfId, Error, ErrorKind, FileId, Result};
 use thermocline_env::sim::SimFs;
 use thermocline_env::{File, OpenMode, Storage};
-use thermocline_sst::{BlobFile, BlobRecords, BlobWriter, Identity, read_blob, verify_blobs};
+use thermocline_sst::{
+    BlobFile, BlobRecords, BlobWriter, Identity, read_blob, read_blob_of, verify_blobs,
+};
 use thermocline_testkit::{Replay, Rng, seeds};
 
 use crate::common::*;
@@ -87,6 +90,30 @@ fn no_values_the_longest_key_and_values_over_a_mebibyte() {
     assert_eq!(read_blob(&blobs, &*file, blob).unwrap(), b"v");
     let record = BlobRecords::new(&blobs, &*file, file.len().unwrap()).next();
     assert_eq!(record.unwrap().unwrap().key, &long[1..]);
+}
+
+#[test]
+fn a_value_is_of_one_key_and_family() {
+    let fs = fresh();
+    let mut writer = BlobWriter::create(&fs, &blob_path(9), identity(9)).unwrap();
+    let mut all = Vec::new();
+    for key in [&b"a"[..], b"b", b"", b"ab"] {
+        all.push((key, writer.append(CF, key, b"value").unwrap()));
+    }
+    writer.finish().unwrap();
+    let (blobs, file) = opened(&fs, identity(9)).unwrap();
+    let read = |cf, key: &[u8], blob| read_blob_of(&blobs, &*file, (cf, key), blob);
+    for (key, blob) in &all {
+        assert_eq!(read(CF, key, *blob).unwrap(), b"value");
+        assert_names_place(&read(CfId(CF.0 + 1), key, *blob).unwrap_err(), "family");
+        for (other, _) in all.iter().filter(|(other, _)| other != key) {
+            assert_names_place(&read(CF, other, *blob).unwrap_err(), "key");
+        }
+        // Longer than what is behind it.
+        assert_names_place(&read(CF, &[0; 5000], *blob).unwrap_err(), "length");
+    }
+    let _bug = plant(Bug::BlobOfAnyKey);
+    assert_eq!(read(CF, b"b", all[0].1).unwrap(), b"value");
 }
 
 fn assert_names_place(error: &Error, what: &str) {

@@ -33,6 +33,7 @@ pub(super) mod tag {
     pub const FLUSHED_UP_TO: u8 = 0x93;
     pub const PM_TABLE_ADDED: u8 = 0x94;
     pub const PM_TABLE_REMOVED: u8 = 0x95;
+    pub const LONG_VALUES: u8 = 0x98;
 }
 
 /// The bytes of an edit.
@@ -162,6 +163,7 @@ fn encode_body(change: &Change, bytes: &mut Vec<u8>) -> u8 {
             bytes.extend_from_slice(&size.to_le_bytes());
             tag::BLOB_FILE_ADDED
         }
+        Change::LongValues => tag::LONG_VALUES,
         Change::FlushedUpTo { seqno } => {
             bytes.extend_from_slice(&seqno.to_le_bytes());
             tag::FLUSHED_UP_TO
@@ -296,6 +298,7 @@ fn decode_body(tag: u8, body: &mut Fields<'_>) -> Result<Option<Change>, Unreada
             file: FileId(body.u64()?),
             bytes: body.u64()?,
         },
+        tag::LONG_VALUES => Change::LongValues,
         tag::FLUSHED_UP_TO => Change::FlushedUpTo { seqno: body.u64()? },
         tag::FILES_INHERITED => Change::FilesInherited {
             below: body.u64()?,

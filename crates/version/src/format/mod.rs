@@ -52,6 +52,7 @@
 //!  0x93 FlushedUpTo         8 seqno; once tables were ingested
 //!  0x94 PmTableAdded        PM table
 //!  0x95 PmTableRemoved      8 number
+//!  0x98 LongValues          nothing; before the first blob file that a write makes
 //!
 //!  place
 //!       0    2  column family

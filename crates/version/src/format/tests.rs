@@ -100,6 +100,7 @@ fn all_changes() -> Vec<Change> {
         Change::PmTableRemoved {
             file: FileId(u64::MAX),
         },
+        Change::LongValues,
         Change::FilesInherited {
             below: 8,
             db_id: [3; 16],

@@ -46,6 +46,8 @@ pub struct State {
     inherited: Vec<(u64, [u8; 16])>,
     /// Generations with bases up to here were flushed; 0 if that was never said.
     flushed_up_to: u64,
+    /// Whether records may refer to blob files.
+    long_values: bool,
     version: Arc<Version>,
 }
 
@@ -143,6 +145,11 @@ impl State {
     /// or below the largest seqno in a table.)
     pub fn flushed_up_to(&self) -> u64 {
         self.flushed_up_to
+    }
+
+    /// Whether records in persistent memory, or in logs, may refer to blob files: [`Change::LongValues`].
+    pub fn has_long_values(&self) -> bool {
+        self.long_values
     }
 
     /// The effective options that were stored last.
@@ -329,6 +336,7 @@ impl State {
                 self.reserved(*file)?;
                 self.version_mut().add_blob_file(*file, *bytes)?;
             }
+            Change::LongValues => self.long_values = true,
             Change::FlushedUpTo { seqno } => {
                 let what = "seqno up to which is flushed";
                 possible_seqno(*seqno, what)?;

@@ -106,6 +106,9 @@ impl State {
             let seqno = self.flushed_up_to;
             changes.push(Change::FlushedUpTo { seqno });
         }
+        if self.long_values {
+            changes.push(Change::LongValues);
+        }
         let inherited = self.inherited.iter();
         changes.extend(inherited.map(|&(below, db_id)| Change::FilesInherited { below, db_id }));
         changes

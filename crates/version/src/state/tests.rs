@@ -462,6 +462,25 @@ fn what_is_flushed_is_kept_and_never_goes_back() {
     assert_eq!(bytes, [0x93, 8, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0]);
 }
 
+#[test]
+fn that_values_may_be_long_is_never_forgotten_but_by_copies() {
+    let mut state = after(&[created()]);
+    assert!(!state.has_long_values());
+    for _ in 0..2 {
+        state.apply(&Change::LongValues.into()).unwrap();
+    }
+    let mut again = State::default();
+    let snapshot = state.snapshot();
+    snapshot.for_each(|edit| again.apply(&edit).unwrap());
+    assert!(again.has_long_values() && again == state);
+    // A copy has no records.
+    let copy = state.copied(state.version().clone(), vec![], [9; 16], [8; 16]);
+    assert!(!copy.unwrap().has_long_values());
+    let mut bytes = Vec::new();
+    format::encode_change(&Change::LongValues, &mut bytes);
+    assert_eq!(bytes, [0x98, 0, 0, 0, 0]);
+}
+
 /// The bytes, which are never to change.
 #[test]
 fn golden_of_inherited_files() {

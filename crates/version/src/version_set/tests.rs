@@ -202,7 +202,10 @@ fn an_open_unlinks_what_nobody_names_unless_something_is_missing() {
     set.unlinked(two);
     assert_eq!(set.obsolete(), of(&[half]));
     let error = set.sweep(&of(&[two, half])).unwrap_err();
-    assert!(error.to_string().contains("expected table 1,"), "{error}");
+    assert!(
+        error.to_string().contains("expected table 1 (000001.sst),"),
+        "{error}"
+    );
     // As is one of that number that is something else.
     let other = [(one, FileKind::Blob)];
     assert!(set.sweep(&other).is_err());

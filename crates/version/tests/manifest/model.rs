@@ -142,6 +142,7 @@ impl Model {
             }
             Change::FilesInherited { .. }
             | Change::FlushedUpTo { .. }
+            | Change::LongValues
             | Change::PmTableAdded { .. }
             | Change::PmTableRemoved { .. } => unreachable!("not drawn"),
             Change::TableAdded { .. }

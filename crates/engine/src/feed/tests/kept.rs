@@ -1,7 +1,15 @@
 //! What is kept for feeds, beside the stores' other uses of memory.
 
+use std::ops::Bound;
+
+use thermocline_base::Steps;
+use thermocline_env::sim::SimFs;
+use thermocline_env::{Env, Storage};
+use thermocline_pm::SimPm;
+
 use super::*;
-use crate::{Runtime, RuntimeOptions, Setup};
+use crate::stall::StallCause;
+use crate::{Runtime, RuntimeOptions, Setup, World};
 
 /// Much more than there is DRAM for its indexes.
 const KEPT: u64 = 12 << 20;
@@ -147,7 +155,7 @@ fn kept_group() -> (Option<Result<Vec<u8>>>, usize, u64) {
         engine.flush().unwrap();
     }
     engine
-        .compact(CF, (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded))
+        .compact(CF, (Bound::Unbounded, Bound::Unbounded))
         .unwrap();
     engine.reclaim().unwrap();
     let generations = engine.metrics().generations.len();
@@ -233,4 +241,81 @@ fn who_finds_no_room_hears_of_readers_of_what_is_kept() {
     assert!(error.to_string().contains("are held by readers"), "{error}");
     drop(snapshot);
     (0..8000).for_each(|key| write(key).unwrap());
+}
+
+/// What is kept of long values that are flushed, when feeds may keep `retained` bytes or as much as `percent` of `pm`.
+fn kept_blobs(retained: u64, percent: u64) -> (FeedUse, u64) {
+    let mut options = options();
+    options.blob.inline_bytes_max = 100;
+    options.feed.retain_bytes = retained;
+    options.feed.pins_percent_max = percent;
+    let engine = open(&Machine::new(PM), &options);
+    let _feed = since(&engine, 0);
+    for _ in 0..20 {
+        // Always the same keys: no table has more than the last round.
+        for key in 0..20 {
+            let batch = puts([key], 10_000);
+            engine.write(batch.iter(), Durability::Immediate).unwrap();
+        }
+        engine.flush().unwrap();
+        engine
+            .compact(CF, (Bound::Unbounded, Bound::Unbounded))
+            .unwrap();
+    }
+    engine.reclaim().unwrap();
+    let metrics = engine.metrics();
+    (metrics.feed, metrics.blobs.bytes)
+}
+
+#[test]
+fn long_values_count_in_what_is_kept() {
+    const TABLES: u64 = 20 * 10_200;
+    let (kept, files) = kept_blobs(500_000, 0);
+    assert!(
+        kept.kept_bytes + kept.kept_blob_bytes <= 500_000,
+        "{kept:?}"
+    );
+    assert!(kept.kept_blob_bytes > 200_000, "{kept:?}");
+    assert!(files <= 510_000 + TABLES, "{files}: {kept:?}");
+    for percent in [0, 50] {
+        let (cut_off, files) = kept_blobs(0, percent);
+        assert_eq!((cut_off.open, cut_off.kept_blob_bytes), (0, 0));
+        assert!(files <= TABLES, "{files}");
+    }
+    let _bug = plant(Bug::KeptBlobsUncounted);
+    let (kept, files) = kept_blobs(500_000, 0);
+    assert!(files > 10 * 200_000, "{files}: {kept:?}");
+    assert_eq!(kept_blobs(0, 50).0.open, 1);
+}
+
+#[test]
+fn who_finds_no_disk_for_a_long_value_takes_what_is_kept() {
+    let steps = Steps::new();
+    let fs = SimFs::new(steps.clone());
+    fs.limit(8 << 20);
+    let world = World {
+        env: Env::simulated(fs.clone(), 7),
+        sim: Some(SimPm::new(PM, steps)),
+        shadow: None,
+        background: false,
+    };
+    let mut options = options();
+    options.feed.retain_bytes = 1 << 40;
+    options.blob.inline_bytes_max = 1000;
+    let engine = Engine::open(world, Path::new("/db"), options).unwrap();
+    let mut most = 0;
+    for _ in 0..100 {
+        let write = || engine.write(puts([1], 400_000).iter(), Durability::Immediate);
+        if let Err(error) = write() {
+            assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{error}");
+            // This disk has room again when its folder has been synced.
+            let site = thermocline_sst::sites::FILE_NAMED;
+            fs.sync_dir(Path::new("/db"), site).unwrap();
+            write().unwrap();
+        }
+        engine.flush().unwrap();
+        most = most.max(engine.metrics().feed.kept_blob_bytes);
+    }
+    assert!(most > 2 << 20, "{most}");
+    assert!(engine.inner.stalls.get(StallCause::DiskRoom).count > 0);
 }
