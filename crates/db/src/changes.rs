@@ -22,7 +22,10 @@ impl Db {
     ///
     /// Changes are read where they lie in persistent memory, and are gone when their memtable generation
     /// has been flushed. The iterator keeps what it has not given, up to `feed.pins_percent_max` of `pm`;
-    /// `feed.retain_bytes` are kept in any case. Writes that find no room come first: they take from both.
+    /// `feed.retain_bytes` are kept in any case. Values in blob files count like all others. Writes that find no
+    /// room come first: they take from both. A group that was given is a copy, and keeps no more than the
+    /// files of its long values. A database that was opened for reading after a crash gives no more than what
+    /// was known to be durable.
     ///
     /// ```
     /// # use thermocline::{CfOptions, Db, Durability, Options};
@@ -54,8 +57,8 @@ impl Db {
     ///
     /// # Errors
     /// [`Error::ChangesGone`], here or from the iterator, which ends then: something after `since` is not kept
-    /// any more; it tells the smallest number that can be asked for. [`Error::InvalidArgument`] if `since`
-    /// was never given out here. [`Error::Corruption`] of a record, naming region and offset.
+    /// any more; it tells the smallest number that can be asked for. [`Error::InvalidArgument`] if there is no
+    /// such change here: it was lost in a crash, or is another database's, and who has it begins anew. [`Error::Corruption`] of a record, naming region and offset.
     pub fn changes_since(&self, since: u64) -> Result<ChangeFeed> {
         self.engine.changes_since(since)
     }

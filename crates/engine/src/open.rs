@@ -39,7 +39,7 @@ use crate::poison::Poison;
 use crate::pressure::Pressure;
 use crate::readers::Readers;
 use crate::reclaim::{Reclaim, has_elders};
-use crate::recover;
+use crate::recover::{self, Staying};
 use crate::replay::Known;
 use crate::room::Room;
 use crate::runtime::{Background, Client, Runtime};
@@ -184,15 +184,12 @@ fn open_existing(
     let start = Start::decide(&world, &state, &found, &descriptors, &db_id)?;
     let known = Known::of(&state);
     let flushed = flushed_up_to(&state);
-    let rebuilt = found.memtables(
-        &space,
-        &start.generations,
-        (start.active, start.chain),
+    let staying = Staying {
+        generations: &start.generations,
+        active: (start.active, start.chain),
         flushed,
-        &known,
-        &account,
-        threads,
-    )?;
+    };
+    let rebuilt = found.memtables(&space, staying, &known, &account, threads)?;
     // Whoever reads on after its store was closed; nobody else holds the folder.
     let elders = !options.read_only && has_elders(&*storage, dir);
     let version = manifest.state().version().clone();

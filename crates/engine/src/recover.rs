@@ -37,6 +37,16 @@ pub(crate) struct Found {
     pub cut_records: u64,
 }
 
+/// The generations that stay.
+pub(crate) struct Staying<'a> {
+    /// All of them, oldest first.
+    pub generations: &'a [u64],
+    /// The one that takes the writes, and the chain that this process will write into it.
+    pub active: (u64, Chain),
+    /// Those with bases up to here were flushed (`flush`, invariant 2), but for the active one.
+    pub flushed: u64,
+}
+
 /// The memtables of the generations that the manifest names, oldest first.
 pub(crate) struct Rebuilt {
     /// Of those that were flushed (`flush`, invariant 2): without indexes.
@@ -368,23 +378,22 @@ impl Found {
         generations.iter().map(shell).collect()
     }
 
-    /// Rebuilds the memtable of every generation. `new` is the generation that takes the writes and
-    /// the chain that this process will write into it; `families` are those whose records are
-    /// indexed. Generations that were flushed, as far as `flushed`, are not indexed: no view will have
-    /// them, and DRAM may not have room for all that is kept. The memory of the indexes counts in `account`.
+    /// Rebuilds the memtable of every generation that stays; `families` are those whose records are
+    /// indexed. Generations that were flushed are not indexed: no view will have them, and DRAM may not
+    /// have room for all that is kept. The memory of the indexes counts in `account`.
     pub fn memtables(
         &self,
         space: &Space,
-        generations: &[u64],
-        new: (u64, Chain),
-        flushed: u64,
+        staying: Staying<'_>,
         families: &Known,
         account: &Arc<Account>,
         threads: usize,
     ) -> Result<Rebuilt> {
-        let shells = self.shells(space, generations, Some(new))?.into_iter();
+        let (newest, _) = staying.active;
+        let shells = self.shells(space, staying.generations, Some(staying.active))?;
+        let shells = shells.into_iter();
         let all: Vec<Memtable> = shells.map(|m| m.charged_to(account)).collect();
-        let is_flushed = |m: &Memtable| m.generation() != new.0 && m.base().0 <= flushed;
+        let is_flushed = |m: &Memtable| m.generation() != newest && m.base().0 <= staying.flushed;
         let mut stretches: Vec<Stretch<'_>> = Vec::new();
         for (generation, _, end) in self.chains() {
             let Some(memtable) = all.iter().find(|m| m.generation() == generation) else {
@@ -402,7 +411,7 @@ impl Found {
             families.admits(space, at, cf, key)
         })?;
         drop(stretches);
-        for memtable in all.iter().filter(|m| m.generation() != new.0) {
+        for memtable in all.iter().filter(|m| m.generation() != newest) {
             memtable.seal();
         }
         // What could not be read looked like zeros, and zeros like the end of a chain.

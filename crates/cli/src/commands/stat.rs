@@ -379,7 +379,6 @@ fn as_json(m: &Metrics, families: &[String]) -> Value {
         },
         "recovery": {
             "records": m.recovery.records,
-            "kept_records": m.recovery.kept_records,
             "chains": m.recovery.chains,
             "cut_records": m.recovery.cut_records,
             "after_crash": m.recovery.after_crash,
@@ -400,6 +399,7 @@ fn as_json(m: &Metrics, families: &[String]) -> Value {
     document["index_keys_merged"] = m.index_keys_merged.into();
     document["levels"] = levels_as_json(m);
     document["compaction"] = compaction_as_json(&m.compaction);
+    document["recovery"]["kept_records"] = json!(m.recovery.kept_records);
     document["blobs"] = json!({
         "files": m.blobs.files,
         "bytes": m.blobs.bytes,
