@@ -346,11 +346,15 @@ impl Inner {
             }
         }
         self.table_files.forget(&gone);
+        // Some file systems give room back only with the folder's sync.
         if !gone.is_empty() {
-            // Some file systems give room back only with the folder's sync.
-            if self.is_relieving() && self.sync_removals().is_err() {
-                return;
-            }
+            self.note_removed();
+        }
+        let gives_back = self.wants_removals();
+        if gives_back && self.sync_removals().is_err() {
+            return;
+        }
+        if gives_back || !gone.is_empty() {
             // There is more room on the disk than when the edit was made.
             self.press();
         }

@@ -126,6 +126,7 @@ fn open_existing(
     let manifest_bytes = manifest_files.counter().clone();
     let files = Arc::new(manifest_files);
     let (mut manifest, mut state) = Manifest::open(files, dir, options.read_only)?;
+    refuse_pm_tables(&state)?;
     manifest.set_bytes_max(options.manifest.bytes_max);
     if let Some(region_id) = state.region_id() {
         refuse_other_kind(&options, dir, region_id == NO_REGION)?;
@@ -426,6 +427,16 @@ pub(crate) struct OpenedSpace {
     /// What was loaded from logs, and where those lie, if the region is kept in DRAM.
     pub loaded: Option<Loaded>,
     pub logs: Option<LogDirs>,
+}
+
+/// The manifest may name tables in persistent memory; this version of the engine would take their zones for free.
+pub(crate) fn refuse_pm_tables(state: &State) -> Result<()> {
+    match state.version().pm_tables().len() {
+        0 => Ok(()),
+        tables => Err(Error::Unsupported(format!(
+            "the database has {tables} tables in persistent memory, which this version does not read"
+        ))),
+    }
 }
 
 /// Opens the region of a database, or makes one in DRAM, charged to `account`, and loads its logs into

@@ -17,7 +17,7 @@ use crate::checkpoint::file_name;
 use crate::create::lacks_region;
 use crate::flush::files_in;
 use crate::layout::LOCK_NAME;
-use crate::open::{described, open_space, replay_threads, settled};
+use crate::open::{described, open_space, refuse_pm_tables, replay_threads, settled};
 use crate::recover::{self, Found};
 use crate::replay::Known;
 use crate::store::World;
@@ -98,6 +98,7 @@ pub fn verify(world: &World, dir: &Path, options: &Options) -> Result<Report> {
 
 fn check(world: &World, dir: &Path, options: &Options, report: &mut Report) -> Result<()> {
     let (manifest, state) = Manifest::open(world.env.storage.clone(), dir, true)?;
+    refuse_pm_tables(&state)?;
     report.bytes += manifest.len();
     let (Some(db_id), Some(region_id)) = (state.db_id(), state.region_id()) else {
         let place = manifest.path().display().to_string();

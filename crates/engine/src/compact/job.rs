@@ -210,7 +210,10 @@ impl Inner {
         let (before, from_next) = families.split_at(next);
         if let Some(room) = room {
             // Those first for which there is room, whatever they leave.
-            let most = self.job_bytes_for_room();
+            if !jobs.running.is_empty() {
+                return None;
+            }
+            let most = self.job_bytes_for_room(room);
             for most in [most.min(room.unwrap_or(u64::MAX)), most] {
                 let mut turns = from_next.iter().chain(before);
                 let take = |cf: &CfId| self.take_for_room(&mut jobs, &version, *cf, most);
@@ -301,9 +304,7 @@ impl Inner {
         self.release(&outputs);
         let done = installed.map(|installed| did(&job, &outputs, read.get(), installed));
         let gave_up = reason == Reason::Room && done.as_ref().is_err_and(is_no_room);
-        if reason == Reason::Room {
-            self.room_job_ended(job.picked.bytes, gave_up);
-        }
+        let bytes = job.picked.bytes;
         // It has a version, and with that its inputs.
         drop(job);
         drop(ends);
@@ -311,6 +312,9 @@ impl Inner {
         self.discard_blobs();
         // Only now: before, there were the inputs and the outputs.
         self.press();
+        if reason == Reason::Room {
+            self.room_job_ended(bytes, gave_up);
+        }
         let gone = matches!(done, Ok(None)).then(|| "its inputs have gone".to_string());
         let error = done.as_ref().err().map(ToString::to_string).or(gone);
         if matches!(done, Ok(Some(_))) {

@@ -15,7 +15,7 @@
 //! # What is left alone
 //! What a flush of persistent memory takes is kept for it: a compaction of this kind that would go beyond
 //! looks while it writes, and gives up in time ([`Inner::check_room_of_job`]); then only smaller ones are tried,
-//! until one of them has made room. Nothing is sealed while sealed generations could not be flushed, since that
+//! until there is clearly more room. One compaction runs at a time. Nothing is sealed while sealed generations could not be flushed, since that
 //! gives up the rest of a zone, nor where so little is left that naming another generation might fail.
 //!
 //! # Why it ends
@@ -38,7 +38,10 @@ const PAUSE_NS: u64 = 1_000_000_000;
 /// The part of the disk that no work of this kind goes into, beside what flushes need.
 const MARGIN_SHARE: u64 = 100;
 
-/// Its bytes, at most.
+/// With so much more room a job that gave up is tried again.
+const ROOM_MORE: u64 = 256 << 10;
+
+/// The margin's bytes, at most.
 const MARGIN_MAX: u64 = 64 << 20;
 
 /// Relaxed throughout: numbers that guard nothing.
@@ -60,6 +63,10 @@ pub(super) struct Relief {
     starved: AtomicU64,
     /// A larger job has given up for lack of room.
     bytes_max: AtomicU64,
+    /// How much there was then, without it.
+    room_then: AtomicU64,
+    /// Files were removed whose room may come back only with the folder's sync.
+    removed: AtomicBool,
 }
 
 impl Default for Relief {
@@ -73,6 +80,8 @@ impl Default for Relief {
             made_full_at: AtomicU64::new(u64::MAX),
             starved: AtomicU64::new(0),
             bytes_max: AtomicU64::new(u64::MAX),
+            room_then: AtomicU64::new(0),
+            removed: AtomicBool::new(false),
         }
     }
 }
@@ -97,6 +106,16 @@ fn margin(disk: DiskRoom) -> u64 {
 }
 
 impl Inner {
+    /// Some files were removed. Their room may come back only with the folder's sync.
+    pub fn note_removed(&self) {
+        self.pressure.relief.removed.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether room is wanted and files were removed since this was last so.
+    pub fn wants_removals(&self) -> bool {
+        self.is_relieving() && self.pressure.relief.removed.swap(false, Ordering::Relaxed)
+    }
+
     /// Whether the disk was full when it was last asked.
     pub fn is_disk_full(&self) -> bool {
         self.pressure.now.load(Ordering::Relaxed) & FULL != 0
@@ -207,9 +226,15 @@ impl Inner {
         Some(disk.free.saturating_sub(flushes + margin(disk)))
     }
 
-    /// Larger jobs have given up.
-    pub fn job_bytes_for_room(&self) -> u64 {
-        self.pressure.relief.bytes_max.load(Ordering::Relaxed)
+    /// Larger jobs have given up, when there was about as much room as now.
+    pub fn job_bytes_for_room(&self, room: Option<u64>) -> u64 {
+        let relief = &self.pressure.relief;
+        let before = relief.room_then.load(Ordering::Relaxed);
+        let enough = before.saturating_add((before / 4).max(ROOM_MORE));
+        if room.is_none_or(|room| room >= enough) {
+            relief.bytes_max.store(u64::MAX, Ordering::Relaxed);
+        }
+        relief.bytes_max.load(Ordering::Relaxed)
     }
 
     /// For a compaction that is done for the sake of room: whether it may go on.
@@ -233,6 +258,8 @@ impl Inner {
             false => u64::MAX,
         };
         let relief = &self.pressure.relief;
+        let room = self.room_for_jobs().unwrap_or(0);
+        relief.room_then.store(room, Ordering::Relaxed);
         relief.bytes_max.store(most, Ordering::Relaxed);
     }
 }
