@@ -73,7 +73,7 @@ fn changes_come_in_the_order_of_commits() {
     assert!(hex.out.ends_with("\t610962\t31\n"), "{}", hex.out);
     let wrong = store.run(&["changes", "DB", "--since", "1000000000"]);
     assert_eq!(wrong.code, 1);
-    assert!(wrong.err.contains("the newest one is"), "{}", wrong.err);
+    assert!(wrong.err.contains("whose newest one is"), "{}", wrong.err);
     store.run(&["compact", "DB"]);
     let gone = store.run(&["changes", "DB"]);
     assert_eq!(gone.code, 1);
