@@ -55,8 +55,8 @@ const GENERATIONS: &[&str] = &[
 const CREATION: Part = Part {
     workloads: &["creation"],
     seeds: 1,
-    one_in: 1,
-    bar: 5_000,
+    one_in: 3,
+    bar: 3_000,
     sites: &[
         "env: folder created",
         "halloc: part counted",
@@ -86,8 +86,8 @@ const SEALS: Part = Part {
 const GROWTH: Part = Part {
     workloads: &["growth", "full"],
     seeds: 1,
-    one_in: 1,
-    bar: 5_000,
+    one_in: 3,
+    bar: 3_000,
     sites: &[
         "halloc: part counted",
         "halloc: part header durable",
@@ -98,16 +98,16 @@ const GROWTH: Part = Part {
 const MANIFEST: Part = Part {
     workloads: &["manifest"],
     seeds: 1,
-    one_in: 3,
-    bar: 5_000,
+    one_in: 7,
+    bar: 3_500,
     sites: &["manifest: new file durable"],
 };
 
 const REOPEN: Part = Part {
     workloads: &["reopen"],
     seeds: 1,
-    one_in: 3,
-    bar: 8_000,
+    one_in: 5,
+    bar: 5_000,
     sites: GENERATIONS,
 };
 
@@ -138,16 +138,16 @@ const FAMILIES: Part = Part {
 const RECLAIM: Part = Part {
     workloads: &["overwrites", "gaps", "unsettled"],
     seeds: 1,
-    one_in: 3,
-    bar: 20_000,
+    one_in: 5,
+    bar: 15_000,
     sites: GENERATIONS,
 };
 
 const MERGES: Part = Part {
     workloads: &["merges"],
     seeds: 1,
-    one_in: 5,
-    bar: 5_000,
+    one_in: 7,
+    bar: 4_500,
     sites: GENERATIONS,
 };
 
@@ -170,7 +170,7 @@ const FLUSHES: Part = Part {
 const SINKING: Part = Part {
     workloads: &["sinking"],
     seeds: 1,
-    one_in: 7,
+    one_in: 11,
     bar: 4_000,
     sites: &["sst: file named", "sst: table written"],
 };
@@ -178,24 +178,24 @@ const SINKING: Part = Part {
 const ABSORBED: Part = Part {
     workloads: &["absorbed"],
     seeds: 1,
-    one_in: 1,
-    bar: 5_000,
+    one_in: 3,
+    bar: 2_500,
     sites: &["sst: file named", "sst: table written"],
 };
 
 const FOLLOWED: Part = Part {
     workloads: &["followed"],
     seeds: 1,
-    one_in: 7,
-    bar: 5_000,
+    one_in: 11,
+    bar: 4_500,
     sites: &["sst: file named", "sst: table written"],
 };
 
 const FLUSHED_LIVES: Part = Part {
     workloads: &["flushed-lives"],
     seeds: 1,
-    one_in: 5,
-    bar: 5_000,
+    one_in: 11,
+    bar: 3_500,
     sites: &["sst: file named", "sst: table written"],
 };
 
@@ -238,7 +238,7 @@ const BLOB_LIVES: Part = Part {
 const BLOBS_FLYING: Part = Part {
     workloads: &["blobs-flying"],
     seeds: 1,
-    one_in: 17,
+    one_in: 29,
     bar: 3_000,
     sites: &["sst: blobs written", "sst: file named"],
 };
