@@ -56,7 +56,7 @@ const CREATION: Part = Part {
     workloads: &["creation"],
     seeds: 1,
     one_in: 3,
-    bar: 3_000,
+    bar: 2_500,
     sites: &[
         "env: folder created",
         "halloc: part counted",
@@ -99,15 +99,15 @@ const MANIFEST: Part = Part {
     workloads: &["manifest"],
     seeds: 1,
     one_in: 7,
-    bar: 3_500,
+    bar: 3_000,
     sites: &["manifest: new file durable"],
 };
 
 const REOPEN: Part = Part {
     workloads: &["reopen"],
     seeds: 1,
-    one_in: 5,
-    bar: 5_000,
+    one_in: 3,
+    bar: 8_000,
     sites: GENERATIONS,
 };
 
@@ -147,7 +147,7 @@ const MERGES: Part = Part {
     workloads: &["merges"],
     seeds: 1,
     one_in: 7,
-    bar: 4_500,
+    bar: 4_000,
     sites: GENERATIONS,
 };
 
@@ -171,7 +171,7 @@ const SINKING: Part = Part {
     workloads: &["sinking"],
     seeds: 1,
     one_in: 11,
-    bar: 4_000,
+    bar: 3_500,
     sites: &["sst: file named", "sst: table written"],
 };
 
@@ -194,8 +194,8 @@ const FOLLOWED: Part = Part {
 const FLUSHED_LIVES: Part = Part {
     workloads: &["flushed-lives"],
     seeds: 1,
-    one_in: 11,
-    bar: 3_500,
+    one_in: 5,
+    bar: 5_000,
     sites: &["sst: file named", "sst: table written"],
 };
 
