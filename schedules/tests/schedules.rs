@@ -7,7 +7,7 @@ use thermocline_schedules::reached::Reached;
 use thermocline_schedules::run::{BATCH, Choice, Orders, find, run, run_twice, times};
 
 /// Most seeds that a planted bug may take.
-const SEEDS_OF_BUG: u64 = 20;
+const SEEDS_OF_BUG: u64 = 100;
 
 fn many(orders: Orders, seeds: u64) {
     let seeds = seeds * times();
