@@ -76,7 +76,9 @@ impl Place {
             Shape::GlobalIndex,
             Shape::Immutables,
             Shape::Ssd,
-        ][rng.gen_range(0..4)] as u64;
+            Shape::PmTables,
+        ][rng.gen_range(0..5)] as u64;
+        options.level0.pm_percent = [1, 10][rng.gen_range(0..2)];
         options.level0.merge_percent = [0, 0, 100][rng.gen_range(0..3)];
         options.flush.generations = [0, 0, 2][rng.gen_range(0..3)];
         options.compaction.level0_tables = rng.gen_range(1..4);

@@ -31,7 +31,7 @@ pub enum Unit {
 pub const CODECS: [&str; 3] = ["none", "lz4", "zstd"];
 
 /// The values of [`Unit::Shape`].
-pub const SHAPES: [&str; 3] = ["immutables", "global-index", "ssd"];
+pub const SHAPES: [&str; 4] = ["immutables", "global-index", "ssd", "pm-tables"];
 
 impl Unit {
     /// The words that an option takes, if it takes words.
@@ -73,7 +73,7 @@ impl OptionRow {
                     Unit::Millis => "it takes a whole number of milliseconds",
                     Unit::Flag => "it takes true or false",
                     Unit::Codec => "it takes none, lz4 or zstd",
-                    Unit::Shape => "it takes immutables, global-index or ssd",
+                    Unit::Shape => "it takes immutables, global-index, ssd or pm-tables",
                 }
             ))
         };
@@ -272,8 +272,12 @@ option_group! {
         /// `global-index` keeps sealed generations in persistent memory until they are flushed, and merges
         /// their indexes, so that reads ask few; records stay where they are (LogFree §3.3). With
         /// `immutables` each keeps its own index (FlatLSM §4.3). `ssd` flushes each as soon as it is
-        /// sealed: level 0 is on the SSD then, in runs that overlap.
-        shape: Shape = 1, 0 => 2;
+        /// sealed: level 0 is on the SSD then, in runs that overlap. So does `pm-tables`, into compressed
+        /// tables that stay in persistent memory (PM-Blade §IV), as many as `level0.pm_percent` allows.
+        shape: Shape = 1, 0 => 3;
+        /// With `pm-tables` the share of `pm`, in percent, that tables may take there; what is more is
+        /// compacted into tables on the SSD.
+        pm_percent: Count = 50, 1 => 80;
         /// Indexes are merged when reads have asked so many of them, beyond those that cannot be spared,
         /// as a merge has keys to move: this share of it, in percent. 0 merges them at once, whether
         /// they are read or not.
@@ -290,6 +294,8 @@ pub enum Shape {
     GlobalIndex,
     /// They are flushed as soon as they are sealed.
     Ssd,
+    /// They are flushed as soon as they are sealed, into tables in persistent memory.
+    PmTables,
 }
 
 impl Level0Options {
@@ -298,7 +304,8 @@ impl Level0Options {
         match self.shape {
             0 => Shape::Immutables,
             1 => Shape::GlobalIndex,
-            _ => Shape::Ssd,
+            2 => Shape::Ssd,
+            _ => Shape::PmTables,
         }
     }
 }
@@ -746,7 +753,7 @@ impl Options {
                 "preset 'leveled' has no persistent memory: a kind of region or an emulation profile \
                  cannot be asked for"
             }
-            true if self.level0.shape() == Shape::Immutables => {
+            true if matches!(self.level0.shape(), Shape::Immutables | Shape::PmTables) => {
                 "preset 'leveled' has its level 0 on the SSD: level0.shape is ssd there"
             }
             _ => return Ok(()),
@@ -798,6 +805,18 @@ impl Options {
         }
     }
 
+    /// Most bytes of persistent memory that tables of level 0 may take there, if they are to lie there.
+    pub fn level0_pm_bytes(&self) -> Option<u64> {
+        let in_pm = self.level0.shape() == Shape::PmTables && !self.in_dram();
+        in_pm.then(|| self.pm / 100 * self.level0.pm_percent)
+    }
+
+    /// With level 0 in persistent memory: the size of the level into which it is compacted.
+    fn pm_base_bytes(&self) -> u64 {
+        let level0 = self.level0_pm_bytes().unwrap_or(0);
+        level0.max(4 * self.table_bytes())
+    }
+
     /// The size of level 0, and of the level into which it is compacted, in bytes.
     pub fn base_bytes(&self) -> u64 {
         match self.compaction.base_bytes {
@@ -806,6 +825,9 @@ impl Options {
                 let flush = match self.flush.automatic {
                     0 => self.memtable_bytes(),
                     _ if self.level0.shape() == Shape::Ssd => self.memtable_bytes(),
+                    _ if self.level0.shape() == Shape::PmTables => {
+                        return self.pm_base_bytes();
+                    }
                     _ => (self.pm / 100 * self.flush.pm_percent).max(self.memtable_bytes()),
                 };
                 let level0 = flush.saturating_mul(self.compaction.level0_tables);
@@ -887,7 +909,11 @@ mod tests {
             ("memtable.bytes_max", "12 apples", "64MiB"),
             ("read.readahead", "0", "between 1 and 4096"),
             ("read.verify_checksums", "yes", "true or false"),
-            ("level0.shape", "pyramid", "immutables, global-index or ssd"),
+            (
+                "level0.shape",
+                "pyramid",
+                "immutables, global-index, ssd or pm-tables",
+            ),
             ("compaction.compression", "brotli", "none, lz4 or zstd"),
             ("compaction.compression", "3", "none, lz4 or zstd"),
             ("preset", "flat-lsm", "separated values"),

@@ -125,6 +125,8 @@ bugs! {
     IndexKeptAtOpen,
     /// A PM table is named while its last piece is not fenced.
     NameTableUnpersisted,
+    /// A PM table goes as soon as nothing refers to it, whoever reads it.
+    PmTableForgetsReaders,
     /// The checksums of a PM table's groups, prefixes and values are not compared.
     SkipGroupChecksum,
     /// No edit names a blob file.

@@ -23,8 +23,13 @@
 //!    starved.
 //!
 //! A move is **trivial** if the table can be put one level down unread: nothing there overlaps, it
-//! would not overlap more grandparents than allowed, and it has no tombstones that the last level
-//! would drop.
+//! would not overlap more grandparents than allowed, it has no tombstones that the last level
+//! would drop, and it lies in a file: what lies in persistent memory is written anew.
+//!
+//! # Level 0 in persistent memory
+//! Tables of level 0 may lie there, among others in files, in one order of age. They are cheaper to ask and
+//! may stay longer, so the two kinds are counted apart, each against limits of its own: level 0 is compacted
+//! when there is too much of either, and then what is taken is decided by age and keys alone, as ever.
 
 mod inputs;
 mod manual;
@@ -54,6 +59,8 @@ pub struct Table<'a> {
     pub largest_seqno: SeqNo,
     /// Whether it has deletes or range tombstones.
     pub has_tombstones: bool,
+    /// Whether it lies in persistent memory. Only tables of level 0 do.
+    pub in_pm: bool,
 }
 
 /// How levels are shaped and jobs are limited.
@@ -61,10 +68,14 @@ pub struct Table<'a> {
 pub struct PickOptions {
     /// The deepest level, 1 or more.
     pub last_level: usize,
-    /// Tables of level 0 that a read may have to ask ([`depth`]) from which on they are compacted.
+    /// Tables of level 0 in files that a read may have to ask ([`depth`]) from which on they are compacted.
     pub level0_tables: usize,
-    /// Bytes in level 0 from which on it is compacted.
+    /// Bytes of those from which on they are compacted.
     pub level0_bytes: u64,
+    /// As `level0_tables`, of tables in persistent memory.
+    pub level0_pm_tables: usize,
+    /// As `level0_bytes`, of tables in persistent memory.
+    pub level0_pm_bytes: u64,
     /// Bytes that the base level may have.
     pub base_bytes: u64,
     /// How much larger each level may be than the one above it, 2 or more.
@@ -88,6 +99,8 @@ impl Default for PickOptions {
             last_level: 6,
             level0_tables: 4,
             level0_bytes: 256 << 20,
+            level0_pm_tables: 64,
+            level0_pm_bytes: u64::MAX,
             base_bytes: 256 << 20,
             multiplier: 10,
             dynamic: true,
@@ -150,6 +163,14 @@ impl<'a> State<'a> {
     /// Of the tables that no running job takes.
     fn free_bytes(&self, level: usize) -> u64 {
         self.free(level).iter().map(|table| table.bytes).sum()
+    }
+
+    /// Of level 0, of the tables that no running job takes: what lies in persistent memory, or in files.
+    fn level0_bytes(&self, in_pm: bool) -> u64 {
+        let free = self.free(0).into_iter();
+        free.filter(|table| table.in_pm == in_pm)
+            .map(|table| table.bytes)
+            .sum()
     }
 
     fn free(&self, level: usize) -> Vec<Table<'a>> {
@@ -277,6 +298,7 @@ pub struct Job {
 ///     smallest_seqno: SeqNo(file * 10),
 ///     largest_seqno: SeqNo(file * 10 + 9),
 ///     has_tombstones: false,
+///     in_pm: false,
 /// };
 /// let levels = [vec![table(4), table(3), table(2), table(1)]];
 /// let state = State { levels: &levels, running: &[] };

@@ -50,7 +50,13 @@ pub struct Metrics {
     pub pm_sealed_bytes: u64,
     /// The same of generations in which nothing is alive, and which somebody still reads.
     pub pm_retired_bytes: u64,
-    /// The levels of tables on the SSD, from 0 to the deepest one that has any.
+    /// Tables of level 0 that lie in persistent memory.
+    pub pm_tables: u64,
+    /// What they take there.
+    pub pm_table_bytes: u64,
+    /// The part of it that is compacted already, and that somebody still reads.
+    pub pm_table_retired_bytes: u64,
+    /// The levels of tables, from 0 to the deepest one that has any.
     pub levels: Vec<LevelMetrics>,
     /// What flushes and compactions have read and written since the opening, by level and by reason.
     pub compaction: CompactionUse,
@@ -306,6 +312,9 @@ impl Metrics {
             pm_active_bytes: m.pm_tier.active,
             pm_sealed_bytes: m.pm_tier.sealed,
             pm_retired_bytes: m.pm_tier.retired,
+            pm_tables: m.pm_tier.tables,
+            pm_table_bytes: m.pm_tier.table_bytes,
+            pm_table_retired_bytes: m.pm_tier.table_bytes_retired,
             levels: m.levels.iter().map(LevelMetrics::of).collect(),
             compaction: m.compaction,
             blobs: BlobMetrics {
@@ -361,7 +370,7 @@ impl Metrics {
                 global_index: m.hits.global_index,
                 block_cache: m.hits.block_cache,
                 ssd: m.hits.ssd,
-                ..Hits::default()
+                pm_table: m.hits.pm_tables,
             },
             index_merges: m.merges,
             index_keys_merged: m.merged_keys,

@@ -40,7 +40,7 @@
 //!    holds its folder, and nothing is unlinked until he has gone (`reclaim`).
 //! 5. *Never other bytes.* A value is returned only if database, file, offset, length and checksum are those that
 //!    were written, and key and family are those of the record that refers to it. One that is not is an error that names file and offset, of this key alone.
-//! 6. *Closing* waits for whoever makes or removes a file: they hold [`Blobs::gate`] shared.
+//! 6. *Closing* waits for whoever makes or removes a file, or removes PM tables: they hold [`Blobs::gate`] shared.
 //! 7. *Bounded garbage above tables.* References are short: without more, values that are overwritten would gather
 //!    until as many references fill persistent memory. So a generation is sealed at
 //!    `blob.generation_bytes`, and sealed ones that refer to as much together are flushed; flushing leaves out

@@ -477,7 +477,7 @@ impl Cursor {
                 (record.kind, record.key, value)
             }
             First::Run(i) => {
-                let head = self.runs[i].head();
+                let head = self.runs[i].head()?;
                 let head = head.expect("the run stands at a key");
                 (head.kind, head.key, head.value)
             }

@@ -57,7 +57,7 @@ pub(crate) mod tombstones;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use thermocline_base::{CfId, FileId, Result, SeqNo};
+use thermocline_base::{CfId, Error, FileId, Result, SeqNo};
 use thermocline_env::Storage;
 use thermocline_memtable::{Cover, Memtable};
 use thermocline_sst::{Creation, FileName, sites};
@@ -67,6 +67,7 @@ use crate::compact::LevelUse;
 use crate::compact::input::{GenerationInput, Input};
 use crate::compact::outputs::{Destination, Outputs, Recipe, below};
 use crate::compact::shape::Levels;
+use crate::pm_tables::PmSink;
 use crate::pressure::is_no_room;
 use crate::readers;
 use crate::runtime::Job;
@@ -135,7 +136,7 @@ impl Inner {
         let begun = self.begin_flush(&generations);
         let mut outputs = Outputs::default();
         let flushed = self.flush_generations(generations, &mut outputs);
-        let tables = outputs.tables.len();
+        let tables = outputs.count();
         self.end_flush(begun, tables, outputs.bytes, flushed.as_ref().err());
         flushed
     }
@@ -146,10 +147,11 @@ impl Inner {
         outputs: &mut Outputs,
     ) -> Result<usize> {
         let flushed = generations.iter().map(|m| m.homes().len()).sum();
-        let written = self.write_tables(&generations, outputs);
+        let written = self.write_level0(&generations, outputs);
         let done = written.and_then(|()| self.name_tables(&generations, outputs));
         self.release(outputs);
         self.unlink_obsolete();
+        self.release_pm_tables();
         lock(&self.reclaim).taken = 0;
         done?;
         self.count_flush(outputs);
@@ -178,15 +180,10 @@ impl Inner {
         }
         let begun = self.begin_flush(&generations);
         let mut outputs = Outputs::default();
-        let written = self.write_tables(&generations, &mut outputs);
+        let written = self.write_tables(&generations, None, &mut outputs);
         let done = written.and_then(|()| self.name_holding(&generations, &outputs));
         self.release(&outputs);
-        self.end_flush(
-            begun,
-            outputs.tables.len(),
-            outputs.bytes,
-            done.as_ref().err(),
-        );
+        self.end_flush(begun, outputs.count(), outputs.bytes, done.as_ref().err());
         if done.is_ok() {
             self.count_flush(&outputs);
         }
@@ -231,7 +228,41 @@ impl Inner {
         sealed.cloned().collect()
     }
 
-    fn write_tables(&self, generations: &[Arc<Memtable>], outputs: &mut Outputs) -> Result<()> {
+    /// Writes into persistent memory, where level 0 lies there and there is room; else into files.
+    fn write_level0(&self, generations: &[Arc<Memtable>], outputs: &mut Outputs) -> Result<()> {
+        if let Some(bytes_max) = self.pm_bytes_for_flush() {
+            let mut sink = PmSink::new(&self.space, bytes_max);
+            let written = self.write_tables(generations, Some(&mut sink), outputs);
+            match written.and_then(|()| sink.hand_over(self, outputs)) {
+                // There is no room, or it fits no PM table. What was written is gone, and nothing was named.
+                Err(Error::OutOfSpace(_) | Error::InvalidArgument(_)) => {
+                    *outputs = Outputs::default();
+                    // Not what a store says that takes no writes any more.
+                    self.check_writable()?;
+                }
+                done => return done,
+            }
+        }
+        self.write_tables(generations, None, outputs)
+    }
+
+    /// Bytes of persistent memory that a flush may write tables into, if it is to. Tables that have been compacted
+    /// and that somebody reads count as those that are read.
+    fn pm_bytes_for_flush(&self) -> Option<u64> {
+        let share = self.options.level0_pm_bytes()?;
+        let memtable = self.options.memtable_bytes();
+        let taken = self.pm_tables_use().bytes;
+        // Compaction may be behind by a flush.
+        let may = taken <= share.saturating_add(memtable);
+        may.then(|| share.saturating_add(2 * memtable).saturating_sub(taken))
+    }
+
+    fn write_tables(
+        &self,
+        generations: &[Arc<Memtable>],
+        mut sink: Option<&mut PmSink>,
+        outputs: &mut Outputs,
+    ) -> Result<()> {
         // In this order: see `memtable::needed::Readers`.
         let settled = SeqNo(self.ring.durable().min(self.ring.visible()));
         let moments = readers::moments_of_merge(&self.ring, &self.readers);
@@ -262,7 +293,10 @@ impl Inner {
                 below: below(version.tables_of(cf).map(|(_, table)| table)),
                 settled,
                 exists: &|cf, key| self.families.exists(cf, key),
-                to: Destination::Store,
+                to: match sink.as_deref_mut() {
+                    Some(sink) => Destination::Pm(sink),
+                    None => Destination::Store,
+                },
             };
             let inputs = inputs.collect();
             self.write_outputs(inputs, recipe, &mut |_| Ok(()), outputs)?;

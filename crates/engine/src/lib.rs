@@ -86,7 +86,7 @@
 //! # Lock order
 //! `stages` (shared by whoever stages a batch), `ahead` (working ahead of need), `ingesting`, then `flushing` and
 //! the turn of `merges`, or the `gate` of compactions (shared by each job); the `gate` of blob files (shared by
-//! whoever makes or removes one); `writer`; `next`; then `manifest` or
+//! whoever makes or removes one, or removes PM tables); `writer`; `next`; then `manifest` or
 //! the `jobs` of compactions, `versions`, then `reclaim`, then the locks inside `halloc`, then a node of the tree or
 //! the range tombstones of a family in a generation, then the registry of `readers`. Whoever waits for groups in flight holds nothing behind `next`. A bucket's queue, and
 //! `syncing` with the ring's list and the log behind it, stand on their own. Readers of data take none of these.
@@ -125,6 +125,7 @@ mod merge;
 mod metrics;
 mod open;
 mod plan;
+mod pm_tables;
 mod poison;
 mod pressure;
 mod readers;
@@ -187,6 +188,7 @@ pub fn sites() -> Vec<thermocline_base::Site> {
         thermocline_pm::SITES,
         thermocline_halloc::SITES,
         thermocline_memtable::SITES,
+        thermocline_level0::SITES,
         thermocline_sst::sites::ALL,
         thermocline_version::sites::ALL,
         thermocline_wal::SITES,

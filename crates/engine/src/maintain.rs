@@ -121,8 +121,7 @@ impl Inner {
 
     /// Has a worker look again soon where much of the region is only kept by readers.
     fn look_at_readers(&self) {
-        let keeping = self.keeping();
-        if !self.flushes() || lock(&self.reclaim).held_bytes(&keeping).0 == 0 {
+        if !self.flushes() || self.held_bytes().0 == 0 {
             return;
         }
         let space = self.space.usage();

@@ -124,6 +124,8 @@ pub struct HitCounts {
     pub memtable: u64,
     /// In a memtable generation, by an index that several have in common.
     pub global_index: u64,
+    /// In tables in persistent memory.
+    pub pm_tables: u64,
     /// In a table, with all blocks that were needed in DRAM.
     pub block_cache: u64,
     /// In a table, with a block that was read from its file.
@@ -193,6 +195,12 @@ pub struct PmTier {
     pub sealed: u64,
     /// Bytes of those in which nothing is alive: they go when nobody reads them.
     pub retired: u64,
+    /// Tables of level 0 that lie there.
+    pub tables: u64,
+    /// Bytes of zones that those take.
+    pub table_bytes: u64,
+    /// Of those, of tables that are compacted: they go when nobody reads them.
+    pub table_bytes_retired: u64,
 }
 
 /// Bytes that moved between a store and the device of its files since it was opened. What went past the
@@ -373,12 +381,14 @@ impl Inner {
     fn hits(&self) -> HitCounts {
         let tables = &self.table_files;
         let (block_cache, ssd) = (tables.found(FoundIn::Cache), tables.found(FoundIn::File));
+        let pm_tables = tables.found(FoundIn::Pm);
         // Counted first there, so that none is missing here.
         let global_index = self.counted.get(Count::FoundMerged);
         let found = self.counted.get(Count::Found);
         HitCounts {
-            memtable: found.saturating_sub(block_cache + ssd + global_index),
+            memtable: found.saturating_sub(pm_tables + block_cache + ssd + global_index),
             global_index,
+            pm_tables,
             block_cache,
             ssd,
         }
@@ -437,7 +447,19 @@ impl Inner {
     }
 }
 
-fn pm_tier(generations: &[GenerationState]) -> PmTier {
+impl Inner {
+    fn pm_tier(&self, generations: &[GenerationState]) -> PmTier {
+        let tables = self.pm_tables_use();
+        PmTier {
+            tables: tables.tables,
+            table_bytes: tables.bytes,
+            table_bytes_retired: tables.retired_bytes,
+            ..generations_in_pm(generations)
+        }
+    }
+}
+
+fn generations_in_pm(generations: &[GenerationState]) -> PmTier {
     let mut tier = PmTier::default();
     for generation in generations {
         let sum = match generation {
@@ -479,7 +501,7 @@ impl Engine {
             log: inner.log_use(),
             index_bytes: generations.iter().map(|g| g.index_bytes).sum(),
             dram: inner.dram_use(),
-            pm_tier: pm_tier(&generations),
+            pm_tier: inner.pm_tier(&generations),
             levels: inner.view.load().tables.levels(),
             blobs: inner.blob_state(),
             tables_open: inner.table_files.open_use().tables(),

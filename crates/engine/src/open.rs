@@ -126,7 +126,6 @@ fn open_existing(
     let manifest_bytes = manifest_files.counter().clone();
     let files = Arc::new(manifest_files);
     let (mut manifest, mut state) = Manifest::open(files, dir, options.read_only)?;
-    refuse_pm_tables(&state)?;
     manifest.set_bytes_max(options.manifest.bytes_max);
     if let Some(region_id) = state.region_id() {
         refuse_other_kind(&options, dir, region_id == NO_REGION)?;
@@ -252,6 +251,9 @@ fn open_existing(
     let dram = (&options, &account);
     let table_files = TableFiles::new(&storage, dir, origins, dram, &runtime.lent());
     sweep_tables(&table_files, &mut versions, (options.read_only, elders))?;
+    let named = (&**versions.current(), db_id);
+    let pm = &table_files.pm;
+    pm.open_all(&space, &zones, named, &account)?;
     reclaim.found_flushed(rebuilt.flushed);
     let last = found.last_seqno.max(flushed);
     let tables = Tables::new(versions.current().clone(), table_files.clone(), None);
@@ -331,6 +333,8 @@ fn open_existing(
     // Which of it are deletes nobody knows.
     inner.deleted(SeqNo(last));
     inner.press();
+    // To which the process before removed the last reference.
+    inner.release_pm_tables();
     if inner.is_logged() {
         // What was sealed when the process before ended.
         inner.flush_if_due();
@@ -429,16 +433,6 @@ pub(crate) struct OpenedSpace {
     pub logs: Option<LogDirs>,
 }
 
-/// The manifest may name tables in persistent memory; this version of the engine would take their zones for free.
-pub(crate) fn refuse_pm_tables(state: &State) -> Result<()> {
-    match state.version().pm_tables().len() {
-        0 => Ok(()),
-        tables => Err(Error::Unsupported(format!(
-            "the database has {tables} tables in persistent memory, which this version does not read"
-        ))),
-    }
-}
-
 /// Opens the region of a database, or makes one in DRAM, charged to `account`, and loads its logs into
 /// it.
 pub(crate) fn open_space(
@@ -477,7 +471,12 @@ pub(crate) fn open_space(
     }
     let spec = region_spec(world, dir, options, &region_id)?;
     let region = Region::open(&spec)?;
-    let live: Vec<u64> = state.chains().map(|(_, chain)| chain.id).collect();
+    let chains = state.chains().map(|(_, chain)| chain.id);
+    let tables = state
+        .version()
+        .pm_tables()
+        .map(|(table, _)| table.meta.owner);
+    let live: Vec<u64> = chains.chain(tables).collect();
     let is_live = |owner| live.contains(&owner);
     let (space, zones) = Space::open(region, &region_id, space_spec, is_live)?;
     Ok(OpenedSpace {

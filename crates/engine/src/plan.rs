@@ -4,7 +4,7 @@
 //! (`compaction::pick`) and of the slope (`compaction::pressure`), asked at one moment.
 
 use thermocline_base::CfId;
-use thermocline_compaction::pick::{Reason, Scores, depth, pick};
+use thermocline_compaction::pick::{Reason, Scores, Table, pick};
 use thermocline_compaction::pressure::Delay;
 
 use crate::compact::shape::Levels;
@@ -58,8 +58,10 @@ pub struct FamilyPlan {
     pub family: CfId,
     /// Its name; `None` of the one that keeps the metadata of batches.
     pub name: Option<String>,
-    /// From level 0 to the deepest one that has tables.
+    /// From level 0 to the deepest one that has tables: what lies in files.
     pub levels: Vec<LevelPlan>,
+    /// What of level 0 lies in persistent memory. Its bytes are due when all families together have too many.
+    pub level0_pm: LevelPlan,
     /// Compactions that run.
     pub running: usize,
     /// The next one.
@@ -121,17 +123,18 @@ impl Inner {
         let options = self.compactions.shape.pick_options(levels);
         let state = levels.state(&running);
         let scores = Scores::new(&state, &options);
+        let (depth, depth_in_pm) = levels.depths();
+        let part = |level: usize, in_pm: bool| -> Vec<&Table<'_>> {
+            let tables = state.level(level).iter();
+            tables.filter(|table| table.in_pm == in_pm).collect()
+        };
         let level = |level: usize| {
-            let tables = state.level(level);
+            let tables = part(level, false);
             let first = level == 0;
             LevelPlan {
                 tables: tables.len(),
                 bytes: tables.iter().map(|table| table.bytes).sum(),
-                runs: if first {
-                    depth(tables)
-                } else {
-                    tables.len().min(1)
-                },
+                runs: if first { depth } else { tables.len().min(1) },
                 bytes_due: match first {
                     true => Some(options.level0_bytes),
                     false => scores.target(level),
@@ -140,11 +143,21 @@ impl Inner {
                 score: scores.score(level),
             }
         };
+        let in_pm = part(0, true);
+        let level0_pm = LevelPlan {
+            tables: in_pm.len(),
+            bytes: in_pm.iter().map(|table| table.bytes).sum(),
+            runs: depth_in_pm,
+            bytes_due: Some(options.level0_pm_bytes),
+            runs_due: Some(options.level0_pm_tables),
+            score: scores.score(0),
+        };
         let next = pick(&state, &options, &cursors);
         FamilyPlan {
             family,
             name: self.families.name_of(family),
             levels: (0..levels.refs.len()).map(level).collect(),
+            level0_pm,
             running: running.len(),
             next: next.map(|job| CompactionPlan {
                 reason: job.reason,

@@ -127,6 +127,15 @@ impl Pressure {
     }
 }
 
+/// What of `attached` bytes of persistent memory waits to be flushed, when `at_home` may stay where they are: as a
+/// part of `limit` that is as large as the part which it is of what those leave.
+fn waiting(attached: u64, at_home: u64, limit: u64) -> u64 {
+    let at_home = at_home.min(limit);
+    let bytes = u128::from(attached.saturating_sub(at_home)) * u128::from(limit);
+    let bytes = bytes / u128::from((limit - at_home).max(1));
+    u64::try_from(bytes).unwrap_or(u64::MAX)
+}
+
 /// Whether what failed wanted room on the disk.
 pub(crate) fn is_no_room(error: &Error) -> bool {
     match error {
@@ -171,12 +180,23 @@ impl Inner {
         let keeping = self.keeping();
         // What is kept for change feeds goes as soon as somebody needs the room.
         let kept = lock(&self.reclaim).kept(&keeping).1;
+        let space = self.space.usage();
+        let attached = space.attached_bytes.saturating_sub(kept);
         Debt {
-            pm_bytes: self.space.usage().attached_bytes.saturating_sub(kept),
+            pm_bytes: waiting(attached, self.pm_bytes_at_home(), space.limit_bytes),
             level0_tables,
             pending_bytes,
             disk_bytes: disk.map_or(0, |disk| disk.total.saturating_sub(disk.free)),
         }
+    }
+
+    /// Persistent memory of tables that may stay there: it does not wait for anything.
+    fn pm_bytes_at_home(&self) -> u64 {
+        let share = self.options.level0_pm_bytes();
+        share.map_or(0, |share| {
+            let tables = self.pm_tables_use();
+            (tables.bytes - tables.retired_bytes).min(share)
+        })
     }
 
     /// What the file system says of its room, if it says anything.

@@ -375,6 +375,7 @@ impl Inner {
             // What was not the oldest may be now.
             if dropped == 0 {
                 self.discard_blobs();
+                self.release_pm_tables();
                 return Ok(all);
             }
         }

@@ -28,7 +28,7 @@
 //! generation gives up the rest of its last zone; so that is done only where no sealed one is left
 //! that could be flushed instead, not for each attempt on a disk that is full.
 
-use thermocline_base::size::format_size;
+use thermocline_base::size::{format_size, index};
 use thermocline_base::{Error, Result};
 
 use crate::runtime::Job;
@@ -207,10 +207,14 @@ impl Inner {
         Ok(false)
     }
 
-    /// How many generations are flushed or dead, and read, and the persistent memory that they own.
-    fn held_bytes(&self) -> (usize, u64) {
+    /// How many generations are flushed or dead, and read, and how many PM tables are compacted, and read; and the
+    /// persistent memory that both take.
+    pub fn held_bytes(&self) -> (usize, u64) {
         let keeping = self.keeping();
-        lock(&self.reclaim).held_bytes(&keeping)
+        let (generations, bytes) = lock(&self.reclaim).held_bytes(&keeping);
+        let tables = self.pm_tables_use();
+        let count = generations + index(tables.retired);
+        (count, bytes + tables.retired_bytes)
     }
 
     /// Whether a flush might free anything.
@@ -221,13 +225,19 @@ impl Inner {
 
     /// There is no room, and what could be flushed was: who has it?
     fn naming_readers(&self, error: Error) -> Error {
-        let (generations, bytes) = self.held_bytes();
-        if generations == 0 {
+        let (held, bytes) = self.held_bytes();
+        if held == 0 {
             return error;
         }
+        let tables = self.pm_tables_use().retired;
+        let generations = held.saturating_sub(index(tables));
+        let of_tables = match tables {
+            0 => String::new(),
+            _ => format!(", and of {tables} PM tables that are compacted,"),
+        };
         let text = space_text(error);
         Error::OutOfSpace(format!(
-            "{text}; {} of {generations} generations that are flushed or dead are held by readers: \
+            "{text}; {} of {generations} generations that are flushed or dead{of_tables} are held by readers: \
              let go of snapshots, iterators and values",
             format_size(bytes)
         ))

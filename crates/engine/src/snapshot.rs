@@ -188,6 +188,8 @@ pub(crate) enum Hit<'a> {
     Record(&'a Arc<Memtable>, &'a RecordRef<'a>),
     /// In a block of a table.
     Block(&'a Pinned),
+    /// In a table in persistent memory.
+    Pm(thermocline_level0::Pinned),
     /// In a blob file, from which it was read.
     Blob(Vec<u8>),
 }
@@ -198,6 +200,7 @@ impl Hit<'_> {
         match self {
             Hit::Record(_, record) => record.value,
             Hit::Block(value) => value,
+            Hit::Pm(value) => value,
             Hit::Blob(value) => value,
         }
     }
@@ -248,8 +251,16 @@ impl Inner {
         let value = below(&view.tables)?.flatten();
         self.compact_for_reads();
         self.counted.add(Count::Found, u64::from(value.is_some()));
-        Ok(value.map(|value| match value {
+        let Some(value) = value else {
+            return Ok(None);
+        };
+        Ok(Some(match value {
             TableValue::Block(value) => found(Hit::Block(&value)),
+            TableValue::Pm(value) => {
+                let found = found(Hit::Pm(value));
+                self.space.region().check_media()?;
+                found
+            }
             TableValue::Blob(value) => found(Hit::Blob(value)),
         }))
     }

@@ -26,12 +26,15 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use thermocline_base::{CfId, FileId, Kind, Result, SeqNo};
+use thermocline_level0::PmPart;
 use thermocline_memtable::Direction;
 use thermocline_sst::{
-    Block, BlockHandle, BlockSource, CachedSource, FoundValue, Pinned, Table, TablePart, get,
+    Block, BlockHandle, BlockSource, CachedSource, FoundValue, Pinned, SyncCursor, Table,
+    TablePart, get,
 };
 use thermocline_version::{Level, TableRef, Version};
 
+use crate::pm_tables::{AnyCursor, AnyPart};
 use crate::sync::{Arc, RwLock, read, write};
 use ahead::{FirstPiece, TableBlocks};
 pub(crate) use files::{FoundIn, Lent, SharedCache, TableFiles, Work};
@@ -45,6 +48,8 @@ pub(crate) struct Tables {
     version: Arc<Version>,
     files: Arc<TableFiles>,
     handles: BTreeMap<FileId, Arc<Handle>>,
+    /// Those that lie in persistent memory.
+    pm: BTreeMap<FileId, Arc<thermocline_level0::PmTable>>,
     /// Of the families that were read.
     runs: RwLock<BTreeMap<CfId, Arc<[Run]>>>,
 }
@@ -56,13 +61,23 @@ impl Tables {
         files: Arc<TableFiles>,
         before: Option<&Tables>,
     ) -> Arc<Tables> {
+        // Others are nobody's to read, and wait to be freed.
+        let referred = version.pm_tables().filter(|(_, r)| !r.is_empty());
+        let pm = referred.map(|(info, _)| info.file);
+        let pm = pm.filter_map(|file| Some((file, files.pm.get(file)?)));
+        let pm: BTreeMap<_, _> = pm.collect();
         let handle = |(_, table): (_, &Arc<TableRef>)| {
             let file = table.file;
             let known = before.and_then(|before| before.handles.get(&file).cloned());
             (file, known.unwrap_or_else(|| Handle::new(file)))
         };
         Arc::new(Tables {
-            handles: version.tables().map(handle).collect(),
+            handles: version
+                .tables()
+                .filter(|(_, table)| version.pm_table(table.file).is_none())
+                .map(handle)
+                .collect(),
+            pm,
             version,
             files,
             runs: RwLock::default(),
@@ -74,7 +89,7 @@ impl Tables {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.handles.is_empty()
+        self.handles.is_empty() && self.pm.is_empty()
     }
 
     fn open(&self, table: &TableRef) -> Result<(TablePart, Arc<OpenTable>)> {
@@ -86,16 +101,29 @@ impl Tables {
         Ok((part, open))
     }
 
+    /// What `table` refers to of family `cf`, if it lies in persistent memory.
+    fn pm_part(&self, cf: CfId, table: &TableRef) -> Option<PmPart> {
+        let found = self.pm.get(&table.file)?;
+        let (lower, upper) = table.limits();
+        Some(PmPart::limited(found.clone(), cf, lower, upper))
+    }
+
     /// As [`Tables::open`], for a cursor.
     fn open_to_scan(
         &self,
+        cf: CfId,
         table: &TableRef,
         level: Level,
         way: (Direction, bool),
-    ) -> Result<(TablePart, TableBlocks)> {
+    ) -> Result<(AnyPart, AnyCursor<TableBlocks>)> {
+        if let Some(part) = self.pm_part(cf, table) {
+            let cursor = AnyCursor::pm(part.clone(), self.files.verify);
+            return Ok((AnyPart::Pm(part), cursor));
+        }
         let (part, open) = self.open(table)?;
         let blocks = TableBlocks::new(open, self.files.clone(), level, way);
-        Ok((part, blocks))
+        let cursor = AnyCursor::file(SyncCursor::new(part.clone(), blocks));
+        Ok((AnyPart::File(part), cursor))
     }
 
     /// Reads what the sources will need first, if that is more than one read: at once.
@@ -118,6 +146,13 @@ impl Tables {
             let Some(table) = runs::may_have(run, key) else {
                 continue;
             };
+            if let Some(part) = self.pm_part(cf, table) {
+                watch.asked(table, true);
+                match self.get_in_pm(&part, key, seqno)? {
+                    None => continue,
+                    found => return Ok(found),
+                }
+            }
             let (part, open) = self.open(table)?;
             let source = Noted::new(&open.source);
             let found = get(&part, key, seqno, &source)?;
@@ -139,6 +174,30 @@ impl Tables {
             };
         }
         Ok(None)
+    }
+
+    /// As [`Tables::get`], in one table.
+    fn get_in_pm(
+        &self,
+        part: &PmPart,
+        key: &[u8],
+        seqno: SeqNo,
+    ) -> Result<Option<Option<TableValue>>> {
+        let Some(found) = part.get(key, seqno, self.files.verify)? else {
+            return Ok(None);
+        };
+        Ok(Some(match (found.kind, found.value) {
+            (Kind::Put, thermocline_level0::FoundValue::Inline(value)) => {
+                self.files.count_found(FoundIn::Pm);
+                Some(TableValue::Pm(value))
+            }
+            (Kind::Put, thermocline_level0::FoundValue::Blob(blob)) => {
+                let value = self.files.read_blob(part.cf(), key, blob)?;
+                self.files.count_found(FoundIn::File);
+                Some(TableValue::Blob(value))
+            }
+            _ => None,
+        }))
     }
 
     /// A cursor of family `cf` goes to `key`: if two runs may have it, the newer one's table is asked beside
@@ -220,6 +279,8 @@ impl<'a> Watch<'a> {
 pub(crate) enum TableValue {
     /// In a block.
     Block(Pinned),
+    /// In a table in persistent memory.
+    Pm(thermocline_level0::Pinned),
     /// Read from a blob file.
     Blob(Vec<u8>),
 }

@@ -4,14 +4,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use thermocline_base::options::Options;
-use thermocline_base::{CfId, ErrorKind, FileId, SeqNo, Steps, WriteBatch};
+use thermocline_base::{CfId, Steps, WriteBatch};
 use thermocline_env::Env;
 use thermocline_env::sim::SimFs;
 use thermocline_pm::SimPm;
-use thermocline_version::{Change, KeyRange, NextIds, PmFamily, PmTableInfo, VersionEdit};
 
 use super::*;
-use crate::sync::lock;
 
 mod shapes;
 
@@ -326,59 +324,4 @@ fn a_write_that_dies_between_grant_and_finish_lets_nobody_wait() {
         let _ = engine.close();
     }
     assert!(deaths > 4, "{deaths} deaths");
-}
-
-/// Its zones would be taken for free.
-#[test]
-fn a_database_with_tables_in_persistent_memory_is_refused_and_left_alone() {
-    let (world, dir) = (world(), Path::new("/db"));
-    let engine = Engine::open(world.clone(), dir, options()).unwrap();
-    put(&engine, b"k", b"v");
-    let ids = lock(&engine.inner.manifest).state().next_ids();
-    let (file, seqnos) = (FileId(ids.file.max(1)), (SeqNo(1), SeqNo(1)));
-    let family = PmFamily {
-        cf: CF,
-        entries: 1,
-        deletes: 0,
-        merges: 0,
-        range_tombstones: 0,
-        key_bytes: 1,
-        value_bytes: 1,
-        seqnos,
-        range: KeyRange::inclusive("a", "b"),
-    };
-    let table = PmTableInfo {
-        file,
-        owner: ids.chain,
-        zones: 1,
-        zone_bytes: 4096,
-        bytes: 100,
-        entries: 1,
-        range_tombstones: 0,
-        seqnos,
-        families: vec![family],
-        blobs: vec![],
-    };
-    let next = NextIds {
-        file: file.0 + 1,
-        chain: ids.chain + 1,
-        ..ids
-    };
-    let table = Arc::new(table);
-    let edit = VersionEdit::new()
-        .with(Change::NextIds(next))
-        .with(Change::PmTableAdded { table });
-    engine.inner.edit(edit).unwrap();
-    engine.close().unwrap();
-    let storage = &world.env.storage;
-    let before = storage.list(dir).unwrap();
-    let error = Engine::open(world.clone(), dir, options()).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
-    assert!(
-        error.to_string().contains("1 tables in persistent memory"),
-        "{error}"
-    );
-    let error = crate::verify::verify(&world, dir, &options()).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
-    assert_eq!(storage.list(dir).unwrap(), before);
 }

@@ -31,6 +31,37 @@ enum Held {
     /// Read from a blob file, into memory of its own.
     Read(Arc<Vec<u8>>),
     Pinned(Pin),
+    /// In a table in persistent memory.
+    Table(TablePin),
+}
+
+/// A value in a table in persistent memory, which it holds.
+#[derive(Debug)]
+struct TablePin {
+    value: thermocline_level0::Pinned,
+    /// Of the store.
+    pins: Arc<Pins>,
+}
+
+impl TablePin {
+    fn new(value: thermocline_level0::Pinned, pins: &Arc<Pins>) -> TablePin {
+        pins.bytes.fetch_add(value.len() as u64, Ordering::Relaxed);
+        let pins = pins.clone();
+        TablePin { value, pins }
+    }
+}
+
+impl Clone for TablePin {
+    fn clone(&self) -> TablePin {
+        TablePin::new(self.value.clone(), &self.pins)
+    }
+}
+
+impl Drop for TablePin {
+    fn drop(&mut self) {
+        let bytes = self.value.len() as u64;
+        self.pins.bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
 }
 
 /// A value where it lies.
@@ -117,12 +148,13 @@ impl Value {
             Held::Copied(bytes) => bytes.into_vec(),
             Held::Read(bytes) => Arc::unwrap_or_clone(bytes),
             Held::Pinned(pin) => pin.bytes().to_vec(),
+            Held::Table(pin) => pin.value.to_vec(),
         }
     }
 
     /// Whether it lies in persistent memory, and keeps its place there from being used again.
     pub fn is_pinned(&self) -> bool {
-        matches!(self.0, Held::Pinned(_))
+        matches!(self.0, Held::Pinned(_) | Held::Table(_))
     }
 
     /// Checks the checksum of a pinned value's record again; a copy is always sound.
@@ -134,6 +166,7 @@ impl Value {
         match &self.0 {
             Held::Copied(_) | Held::Read(_) => Ok(()),
             Held::Pinned(pin) => pin.home.record(pin.record, true).map(drop),
+            Held::Table(pin) => pin.value.verify(),
         }
     }
 }
@@ -146,21 +179,30 @@ impl Inner {
         let (memtable, record) = match hit {
             Hit::Record(memtable, record) => (memtable, record),
             Hit::Block(value) => return Value::copy(value),
+            Hit::Pm(value) => return self.value_in_table(value),
             Hit::Blob(value) => return Value(Held::Read(Arc::new(value))),
         };
-        let read = &self.options.read;
-        let len = record.value.len();
-        if len < index(read.pin_bytes_min) {
-            return Value::copy(record.value);
-        }
-        let most = self.space.region().len() / 100 * read.pins_percent_max;
-        if self.pins.bytes() + len as u64 > most {
+        if !self.may_pin(record.value.len()) {
             return Value::copy(record.value);
         }
         match memtable.home_of(record.at) {
             Ok(home) => Value(Held::Pinned(Pin::new(home, record, &self.pins))),
             Err(_) => Value::copy(record.value),
         }
+    }
+
+    fn value_in_table(&self, value: thermocline_level0::Pinned) -> Value {
+        match self.may_pin(value.len()) {
+            true => Value(Held::Table(TablePin::new(value, &self.pins))),
+            false => Value::copy(&value),
+        }
+    }
+
+    /// Whether a value of so many bytes is to be pinned.
+    fn may_pin(&self, len: usize) -> bool {
+        let read = &self.options.read;
+        let most = self.space.region().len() / 100 * read.pins_percent_max;
+        len >= index(read.pin_bytes_min) && self.pins.bytes() + len as u64 <= most
     }
 }
 
@@ -172,6 +214,7 @@ impl Deref for Value {
             Held::Copied(bytes) => bytes,
             Held::Read(bytes) => bytes,
             Held::Pinned(pin) => pin.bytes(),
+            Held::Table(pin) => &pin.value,
         }
     }
 }

@@ -17,7 +17,8 @@ use crate::checkpoint::file_name;
 use crate::create::lacks_region;
 use crate::flush::files_in;
 use crate::layout::LOCK_NAME;
-use crate::open::{described, open_space, refuse_pm_tables, replay_threads, settled};
+use crate::open::{described, open_space, replay_threads, settled};
+use crate::pm_tables::verify_pm_tables;
 use crate::recover::{self, Found};
 use crate::replay::Known;
 use crate::store::World;
@@ -98,7 +99,6 @@ pub fn verify(world: &World, dir: &Path, options: &Options) -> Result<Report> {
 
 fn check(world: &World, dir: &Path, options: &Options, report: &mut Report) -> Result<()> {
     let (manifest, state) = Manifest::open(world.env.storage.clone(), dir, true)?;
-    refuse_pm_tables(&state)?;
     report.bytes += manifest.len();
     let (Some(db_id), Some(region_id)) = (state.db_id(), state.region_id()) else {
         let place = manifest.path().display().to_string();
@@ -123,6 +123,7 @@ fn check(world: &World, dir: &Path, options: &Options, report: &mut Report) -> R
         None => Descriptor::read_all(&space, &db_id)?,
         Some(_) => described(&space, &db_id, &state, loaded)?,
     };
+    verify_pm_tables((&space, &zones), (state.version(), db_id), report)?;
     let threads = replay_threads(options, world);
     let found = recover::find(
         &db_id,

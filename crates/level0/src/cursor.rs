@@ -5,11 +5,12 @@
 use std::ops::Range;
 
 use thermocline_base::{BlobRef, Kind, Result, SeqNo};
+use thermocline_pm::PmOff;
 
 use crate::format::group::{NoEntry, RawValue};
 use crate::search::Group;
 use crate::table::{PmPart, PmTable};
-use crate::value::{Found, FoundValue, Pinned, Value};
+use crate::value::{Checksum, Found, FoundValue, Pinned, Value};
 
 /// A place in a part of a table: at an entry (put, delete or merge; range tombstones are the
 /// [`PmPart`]'s), or at none. Entries come by user key, then newest first. After an error it is at none.
@@ -157,7 +158,7 @@ impl PmCursor {
             RawValue::None => Value::Inline(&[]),
             RawValue::Blob(to) => Value::Blob(*to),
             RawValue::Inline(range) => {
-                let at = thermocline_pm::PmOff(self.group.place + range.start as u64);
+                let at = PmOff(self.group.place + range.start as u64);
                 Value::Inline(table.region().bytes(at, range.len())?)
             }
             RawValue::Apart { at, len, crc } => {
@@ -179,16 +180,19 @@ impl PmCursor {
     pub fn found(&self) -> Result<Found> {
         let table = self.part.table();
         let entry = self.entry().1;
+        let run = self.group.run;
         let value = match (&entry.value, self.value()?) {
             (RawValue::None, _) => FoundValue::None,
             (_, Value::Blob(to)) => FoundValue::Blob(to),
-            (RawValue::Apart { at, .. }, Value::Inline(bytes)) => {
-                let at = crate::table::place(table.piece_of(self.group.run), *at);
-                FoundValue::Inline(Pinned::new(table.clone(), at, bytes.len()))
+            (RawValue::Apart { at, crc, .. }, Value::Inline(bytes)) => {
+                let at = crate::table::place(table.piece_of(run), *at);
+                let (place, checksum) = ((at, bytes.len()), Checksum::Own(*crc));
+                FoundValue::Inline(Pinned::new(table, run, place, checksum))
             }
             (RawValue::Inline(range), Value::Inline(bytes)) => {
-                let at = thermocline_pm::PmOff(self.group.place + range.start as u64);
-                FoundValue::Inline(Pinned::new(table.clone(), at, bytes.len()))
+                let group = PmOff(self.group.place);
+                let place = (group.plus(range.start as u64), bytes.len());
+                FoundValue::Inline(Pinned::new(table, run, place, Checksum::Group(group)))
             }
             (RawValue::Blob(to), Value::Inline(_)) => FoundValue::Blob(*to),
         };

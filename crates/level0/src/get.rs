@@ -13,7 +13,7 @@ use crate::format::coding::len_of;
 use crate::format::group::RawValue;
 use crate::search::{Group, Matcher};
 use crate::table::{Piece, PmPart, PmTable, bytes_between, place};
-use crate::value::{Found, FoundValue, Pinned};
+use crate::value::{Checksum, Found, FoundValue, Pinned};
 
 /// An entry that a lookup found.
 struct Hit {
@@ -166,13 +166,15 @@ impl PmTable {
             RawValue::Blob(to) => FoundValue::Blob(*to),
             RawValue::Inline(range) => {
                 let at = group.place.plus(range.start as u64);
-                FoundValue::Inline(Pinned::new(self.clone(), at, range.len()))
+                let place = (at, range.len());
+                let checksum = Checksum::Group(group.place);
+                FoundValue::Inline(Pinned::new(self, group.run, place, checksum))
             }
             RawValue::Apart { at, len, crc } => {
                 let piece = self.piece_of(group.run);
                 let bytes = self.apart(piece, *at, *len, *crc, verify)?;
-                let pinned = Pinned::new(self.clone(), place(piece, *at), bytes.len());
-                FoundValue::Inline(pinned)
+                let place = (place(piece, *at), bytes.len());
+                FoundValue::Inline(Pinned::new(self, group.run, place, Checksum::Own(*crc)))
             }
         })
     }

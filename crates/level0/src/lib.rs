@@ -47,7 +47,7 @@
 //! table.add(CfId(0), b"a", SeqNo(1), Kind::Put, Value::Inline(b"old"))?;
 //! let written = table.finish()?.expect("it has entries");
 //! // Now an edit may name it.
-//! let table = PmTable::open(space.region(), written.meta, &written.zones)?;
+//! let table = PmTable::open(space.region(), identity.db_id, written.meta, &written.zones)?;
 //! let found = PmPart::whole(table, CfId(0)).get(b"a", SeqNo(2), true)?.unwrap();
 //! assert!(matches!(found.value, FoundValue::Inline(value) if *value == *b"old"));
 //! # Ok::<(), thermocline_base::Error>(())
@@ -105,8 +105,8 @@ mod writer;
 pub use cursor::PmCursor;
 pub use format::{BLOB_FILES_MAX, FORMAT_VERSION, TOMBSTONES_LEN_MAX};
 pub use identity::TableIdentity;
-pub use meta::{BlobUse, FamilyMeta, PmTableMeta};
 pub use table::{PmPart, PmTable};
+pub use thermocline_base::{PmBlob, PmFamily, PmTableMeta};
 pub use tombstones::RangeTombstone;
 pub use value::{Found, FoundValue, Pinned, Value};
 pub use verify::{Verified, verify_table};

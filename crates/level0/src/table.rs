@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::size::index;
-use thermocline_base::{CfId, Error, Result, SeqNo};
+use thermocline_base::{CfId, Error, PmTableMeta, Result, SeqNo};
 use thermocline_halloc::Zone;
 use thermocline_pm::{PmOff, Region};
 
@@ -14,13 +14,14 @@ use crate::format::coding::len_of;
 use crate::format::header::{Header, Refused, Totals};
 use crate::format::runs::RunHead;
 use crate::format::{HEADER_LEN, TOMBSTONES_LEN_MAX, crc_at};
-use crate::meta::PmTableMeta;
+use crate::identity::TableIdentity;
 use crate::tombstones::{RangeTombstone, Tombstones};
 
 /// A table that is open. Immutable; shared as `Arc<PmTable>`. Whoever holds it, a cursor, or a value that
 /// was read, keeps its zones from being used again: they are the caller's to release, once nobody does.
 pub struct PmTable {
     region: Region,
+    identity: TableIdentity,
     meta: PmTableMeta,
     pub(crate) pieces: Vec<Piece>,
     /// Of all pieces, in order.
@@ -78,17 +79,23 @@ impl fmt::Debug for PmTable {
 }
 
 impl PmTable {
-    /// Opens the table that `meta` describes, whose zones `zones` are, in any order. Reads one header and
+    /// Opens the table of the database `db_id` that `meta` describes, whose zones `zones` are, in any order. Reads one header and
     /// the meta layer of each piece, and the range tombstones; nothing is built from entries.
     ///
     /// # Errors
     /// [`Error::Corruption`] with region and offset if that is not the table;
     /// [`Error::Unsupported`] if a newer version wrote it.
-    pub fn open(region: &Region, meta: PmTableMeta, zones: &[Zone]) -> Result<Arc<PmTable>> {
+    pub fn open(
+        region: &Region,
+        db_id: [u8; 16],
+        meta: PmTableMeta,
+        zones: &[Zone],
+    ) -> Result<Arc<PmTable>> {
         let mut zones: Vec<&Zone> = zones.iter().collect();
         zones.sort_unstable_by_key(|zone| zone.ordinal);
         let mut table = PmTable {
             region: region.clone(),
+            identity: TableIdentity::new(db_id, meta.owner),
             pieces: Vec::with_capacity(zones.len()),
             runs: Vec::new(),
             tombstones: Tombstones::default(),
@@ -125,7 +132,7 @@ impl PmTable {
 
     fn open_piece(&mut self, n: usize, zone: &Zone) -> Result<()> {
         let base = zone.data;
-        let identity = self.meta.identity;
+        let identity = self.identity;
         let seed = identity.seed(zone.generation);
         let bytes = self.region.bytes(base, HEADER_LEN)?;
         let owner = identity.owner(zone.generation);
@@ -332,7 +339,7 @@ impl PmTable {
         if let Err(error) = self.region.check_media() {
             return error;
         }
-        let what = format!("PM table {}: {what}", self.meta.identity.table);
+        let what = format!("PM table {}: {what}", self.identity.table);
         let place = self.region.path().display().to_string();
         Error::corruption(what, place, at.0, expected, got)
     }

@@ -4,9 +4,12 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use thermocline_base::{BlobRef, Kind, SeqNo};
+use thermocline_base::{BlobRef, Kind, Result, SeqNo};
 use thermocline_pm::PmOff;
 
+use crate::format::GROUP_HEAD;
+use crate::format::coding::u32_at;
+use crate::format::group::stored_len;
 use crate::table::PmTable;
 
 /// The value of an entry, as it is written and as a cursor shows it.
@@ -25,11 +28,55 @@ pub struct Pinned {
     table: Arc<PmTable>,
     at: PmOff,
     len: usize,
+    /// What its piece's checksums start from.
+    seed: u64,
+    checksum: Checksum,
+}
+
+/// Which checksum covers a value.
+#[derive(Clone, Copy)]
+pub(crate) enum Checksum {
+    /// Its own.
+    Own(u32),
+    /// That of the group, which begins there.
+    Group(PmOff),
 }
 
 impl Pinned {
-    pub(crate) fn new(table: Arc<PmTable>, at: PmOff, len: usize) -> Pinned {
-        Pinned { table, at, len }
+    pub(crate) fn new(
+        table: &Arc<PmTable>,
+        run: usize,
+        (at, len): (PmOff, usize),
+        checksum: Checksum,
+    ) -> Pinned {
+        Pinned {
+            table: table.clone(),
+            at,
+            len,
+            seed: table.piece_of(run).seed,
+            checksum,
+        }
+    }
+
+    /// Compares the checksum that covers it, now, whether or not that was done when it was found.
+    ///
+    /// # Errors
+    /// [`thermocline_base::Error::Corruption`] with region and offset.
+    pub fn verify(&self) -> Result<()> {
+        let (table, seed) = (&self.table, self.seed);
+        match self.checksum {
+            Checksum::Own(crc) => table.check(seed, self.at, self, crc, "a value")?,
+            Checksum::Group(at) => {
+                let len = stored_len(table.region().bytes(at, GROUP_HEAD)?);
+                let within = at.plus(len as u64) >= self.at.plus(self.len as u64);
+                // Its length may be what has rotted.
+                let bytes = table.region().bytes(at, len);
+                let bytes = bytes.ok().filter(|_| len > GROUP_HEAD && within);
+                let bytes = bytes.ok_or_else(|| table.checksum("a group", at))?;
+                table.check(seed, at, &bytes[4..], u32_at(bytes, 0), "a group")?;
+            }
+        }
+        table.region().check_media()
     }
 
     /// The table that has them.

@@ -6,13 +6,13 @@
 
 use std::cmp::Ordering;
 
-use thermocline_base::{CfId, Kind, Result, SeqNo};
+use thermocline_base::{CfId, Kind, PmFamily, Result, SeqNo};
 use thermocline_pm::PmOff;
 
 use crate::cursor::PmCursor;
 use crate::format::coding::len_of;
 use crate::format::{ARRAY_ALIGN, HEADER_LEN, array_len};
-use crate::meta::FamilyMeta;
+use crate::meta::{cover, empty};
 use crate::search::Group;
 use crate::table::{PmPart, PmTable, place};
 
@@ -36,7 +36,7 @@ type Before = Option<(CfId, Vec<u8>, SeqNo)>;
 /// [`thermocline_base::Error::Corruption`] with region and offset of the first that is wrong.
 pub fn verify_table(table: &std::sync::Arc<PmTable>) -> Result<Verified> {
     let mut before = None;
-    let mut families: Vec<FamilyMeta> = Vec::new();
+    let mut families: Vec<PmFamily> = Vec::new();
     let mut bytes = 0;
     for piece in 0..table.pieces.len() {
         check_piece(table, piece, &mut before, &mut families)?;
@@ -54,7 +54,7 @@ fn check_piece(
     table: &std::sync::Arc<PmTable>,
     number: usize,
     before: &mut Before,
-    families: &mut Vec<FamilyMeta>,
+    families: &mut Vec<PmFamily>,
 ) -> Result<()> {
     let piece = &table.pieces[number];
     let header = &piece.header;
@@ -122,7 +122,7 @@ fn check_group(
     cf: CfId,
     group: &Group<'_>,
     before: &mut Before,
-    families: &mut Vec<FamilyMeta>,
+    families: &mut Vec<PmFamily>,
     value_at: &mut u32,
 ) -> Result<u32> {
     let wrong = |what: &str, at: PmOff| table.damaged(what, at, "what was written", "other bytes");
@@ -146,7 +146,7 @@ fn check_group(
             *value_at = at + len;
         }
         if families.last().is_none_or(|family| family.cf != cf) {
-            families.push(FamilyMeta::empty(cf, key));
+            families.push(empty(cf, key));
         }
         let family = families.last_mut().expect("it was just made");
         family.entries += 1;
@@ -156,7 +156,7 @@ fn check_group(
         if let crate::Value::Inline(bytes) = value {
             family.value_bytes += bytes.len() as u64;
         }
-        family.cover(key, key, false, seqno);
+        cover(family, (key, key), false, seqno);
         *before = Some((cf, key.to_vec(), seqno));
         if !cursor.step_within_group() {
             break;
@@ -208,18 +208,23 @@ fn check_prefix(table: &PmTable, group: &Group<'_>, key: &[u8]) -> Option<()> {
 }
 
 /// Holds what was found against what the edit says.
-fn check_meta(table: &PmTable, mut families: Vec<FamilyMeta>) -> Result<()> {
+fn check_meta(table: &PmTable, mut families: Vec<PmFamily>) -> Result<()> {
     let meta = table.meta();
     for said in &meta.families {
         let known = families.iter().position(|family| family.cf == said.cf);
         let at = known.unwrap_or_else(|| {
-            families.push(FamilyMeta::empty(said.cf, &said.smallest));
+            families.push(empty(said.cf, &said.smallest));
             families.len() - 1
         });
         for tombstone in table.range_tombstones(said.cf) {
             let family = &mut families[at];
             family.range_tombstones += 1;
-            family.cover(tombstone.start, tombstone.end, true, tombstone.seqno);
+            cover(
+                family,
+                (tombstone.start, tombstone.end),
+                true,
+                tombstone.seqno,
+            );
         }
     }
     families.sort_by_key(|family| family.cf);

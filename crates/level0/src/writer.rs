@@ -25,14 +25,16 @@ use std::fmt;
 use std::sync::Arc;
 
 use thermocline_base::planted::{Bug, active};
-use thermocline_base::{BlobRef, CfId, Error, FileId, Kind, Result, SeqNo, limits};
+use thermocline_base::{
+    BlobRef, CfId, Error, FileId, Kind, PmBlob, PmFamily, PmTableMeta, Result, SeqNo, limits,
+};
 use thermocline_halloc::{Reserve, Space, ZONE_HEADER_BYTES, Zone};
 
 use crate::format::coding::shared;
 use crate::format::header::Totals;
 use crate::format::{BLOB_FILES_MAX, TOMBSTONES_LEN_MAX};
 use crate::identity::TableIdentity;
-use crate::meta::{BlobUse, FamilyMeta, PmTableMeta};
+use crate::meta::{cover, empty};
 use crate::piece::{Growth, NewEntry, Piece};
 use crate::tombstones::TombstonesBuilder;
 use crate::value::Value;
@@ -105,9 +107,9 @@ pub struct PmTableWriter {
     tombstones: TombstonesBuilder,
     entries: u64,
     /// Of the family whose entries come: what was counted, largest key apart.
-    counted: Option<FamilyMeta>,
+    counted: Option<PmFamily>,
     /// By family.
-    families: BTreeMap<CfId, FamilyMeta>,
+    families: BTreeMap<CfId, PmFamily>,
     blobs: BTreeMap<FileId, (u64, u64)>,
 }
 
@@ -320,7 +322,7 @@ impl PmTableWriter {
             .is_none_or(|family| family.cf != entry.cf)
         {
             self.end_family();
-            self.counted = Some(FamilyMeta::empty(entry.cf, key));
+            self.counted = Some(empty(entry.cf, key));
         }
         let family = self.counted.as_mut().expect("it was just made");
         family.entries += 1;
@@ -346,7 +348,7 @@ impl PmTableWriter {
         };
         let (cf, smallest) = (counted.cf, counted.smallest.clone());
         let family = self.families.entry(cf);
-        let family = family.or_insert_with(|| FamilyMeta::empty(cf, &smallest));
+        let family = family.or_insert_with(|| empty(cf, &smallest));
         family.entries = counted.entries;
         family.deletes = counted.deletes;
         family.merges = counted.merges;
@@ -354,7 +356,7 @@ impl PmTableWriter {
         family.value_bytes = counted.value_bytes;
         // Entries ascend: the last key is the largest.
         for seqno in [counted.seqnos.0, counted.seqnos.1] {
-            family.cover(&smallest, &self.last_key, false, seqno);
+            cover(family, (&smallest, &self.last_key), false, seqno);
         }
     }
 
@@ -376,9 +378,9 @@ impl PmTableWriter {
         }
         self.tombstones.add(cf, start, end, seqno)?;
         let family = self.families.entry(cf);
-        let family = family.or_insert_with(|| FamilyMeta::empty(cf, start));
+        let family = family.or_insert_with(|| empty(cf, start));
         family.range_tombstones += 1;
-        family.cover(start, end, true, seqno);
+        cover(family, (start, end), true, seqno);
         Ok(())
     }
 
@@ -417,7 +419,7 @@ impl PmTableWriter {
         let zones = std::mem::take(&mut self.zones);
         let blobs = std::mem::take(&mut self.blobs).into_iter();
         let meta = PmTableMeta {
-            identity: self.identity,
+            owner: self.identity.table,
             zones: u32::try_from(zones.len()).expect("ordinals have 32 bits"),
             zone_bytes: zones.iter().map(bytes_of).sum(),
             bytes: self.bytes,
@@ -426,7 +428,7 @@ impl PmTableWriter {
             seqnos: (smallest, largest),
             families: std::mem::take(&mut self.families).into_values().collect(),
             blobs: blobs
-                .map(|(file, (values, bytes))| BlobUse {
+                .map(|(file, (values, bytes))| PmBlob {
                     file,
                     values,
                     bytes,

@@ -34,7 +34,7 @@ pub mod version_set;
 pub use edit::{Change, NextIds, VersionEdit};
 pub use manifest::Manifest;
 pub use origin::Origins;
-pub use pm_table::{PmBlob, PmFamily, PmTableInfo};
+pub use pm_table::PmTableInfo;
 pub use range::KeyRange;
 pub use state::{Chain, Cut, Generation, State};
 pub use table::{BlobBytes, Level, PartitionId, Place, TableRef};

@@ -99,6 +99,17 @@ fn drawn(m: &Metrics, plan: &Plan, names: &[String]) -> Vec<String> {
         let text = format!("{}; {text}", count(g.records, "record"));
         lines.push(row(&name, g.bytes, m.pm_limit_bytes, &text));
     }
+    for (family, name) in plan.families.iter().zip(names) {
+        let level = &family.level0_pm;
+        if level.tables > 0 {
+            let of = match names.len() {
+                1 => "level 0".to_string(),
+                _ => format!("level 0 of {name}"),
+            };
+            let text = level_text(level);
+            lines.push(row(&of, level.bytes, m.pm_limit_bytes, &text));
+        }
+    }
     let on_ssd: u64 = m.levels.iter().map(|level| level.bytes).sum();
     lines.extend(["".into(), format!("SSD: {}", format_size(on_ssd))]);
     for (family, name) in plan.families.iter().zip(names) {
@@ -235,6 +246,7 @@ fn as_json(plan: &Plan, names: &[String]) -> Value {
         json!({
             "family": name,
             "levels": levels,
+            "level0_pm": level((0, &family.level0_pm)),
             "running": family.running,
             "next": family.next.as_ref().map(next),
         })

@@ -143,10 +143,11 @@ fn tiers(m: &Metrics, families: &[String]) -> Vec<(&'static str, String)> {
         (
             "of that",
             format!(
-                "{} being written, {} waiting to be flushed, {} dead and still read",
+                "{} being written, {} waiting to be flushed, {} dead and still read{}",
                 format_size(m.pm_active_bytes),
                 format_size(m.pm_sealed_bytes),
-                format_size(m.pm_retired_bytes)
+                format_size(m.pm_retired_bytes),
+                in_pm_tables(m)
             ),
         ),
         (
@@ -254,14 +255,16 @@ fn tiers(m: &Metrics, families: &[String]) -> Vec<(&'static str, String)> {
             ),
         ));
     }
-    let found = m.hits.memtable + m.hits.global_index + m.hits.block_cache + m.hits.ssd;
+    let in_pm = m.hits.memtable + m.hits.global_index + m.hits.pm_table;
+    let found = in_pm + m.hits.block_cache + m.hits.ssd;
     if found > 0 {
         rows.push((
             "reads found in",
             format!(
-                "memtables {}, the global index {}, cached blocks {}, the SSD {}",
+                "memtables {}, the global index {}, PM tables {}, cached blocks {}, the SSD {}",
                 grouped(m.hits.memtable),
                 grouped(m.hits.global_index),
+                grouped(m.hits.pm_table),
                 grouped(m.hits.block_cache),
                 grouped(m.hits.ssd)
             ),
@@ -281,6 +284,19 @@ fn tiers(m: &Metrics, families: &[String]) -> Vec<(&'static str, String)> {
 }
 
 /// What lies on the SSD, in a few words.
+/// The part of level 0 that lies in persistent memory.
+fn in_pm_tables(m: &Metrics) -> String {
+    match m.pm_tables {
+        0 => String::new(),
+        tables => format!(
+            "; {} of level 0 in {}, of which {} are compacted and still read",
+            format_size(m.pm_table_bytes),
+            count(tables, "PM table"),
+            format_size(m.pm_table_retired_bytes)
+        ),
+    }
+}
+
 fn on_ssd(m: &Metrics) -> String {
     let of = |value: fn(&LevelMetrics) -> u64| m.levels.iter().map(value).sum::<u64>();
     match of(|level| level.tables) {
@@ -389,6 +405,9 @@ fn as_json(m: &Metrics, families: &[String]) -> Value {
     document["pm_active_bytes"] = m.pm_active_bytes.into();
     document["pm_sealed_bytes"] = m.pm_sealed_bytes.into();
     document["pm_retired_bytes"] = m.pm_retired_bytes.into();
+    document["pm_tables"] = m.pm_tables.into();
+    document["pm_table_bytes"] = m.pm_table_bytes.into();
+    document["pm_table_retired_bytes"] = m.pm_table_retired_bytes.into();
     document["dram_tables_bytes"] = m.dram_tables_bytes.into();
     document["dram_blocks_bytes"] = m.dram_blocks_bytes.into();
     document["wal_path"] = json!(m.wal_path);

@@ -79,6 +79,7 @@ pub(super) fn job(
         && overlapped.is_empty()
         && apart
         && !drops
+        && inputs.iter().all(|n| !upper[*n].in_pm)
         && inputs
             .iter()
             .all(|n| is_light(state, options, to, &upper[*n].range));
@@ -153,6 +154,7 @@ pub(super) fn slices(tables: &[Table<'_>]) -> Vec<Vec<usize>> {
 ///     smallest_seqno: SeqNo(1),
 ///     largest_seqno: SeqNo(1),
 ///     has_tombstones: false,
+///     in_pm: false,
 /// };
 /// let options = PickOptions { last_level: 1, ..PickOptions::default() };
 /// let below = vec![table(b"a", b"f"), table(b"g", b"p"), table(b"s", b"z")];
@@ -194,7 +196,17 @@ pub(super) fn depth(tables: &[Table<'_>], slice: &[usize]) -> usize {
     runs(&tables).len()
 }
 
-/// The job of level 0 that is due: of the slices that are too deep, or of any if level 0 has too many bytes.
+/// The same, of those in files and of those in persistent memory.
+fn depths(tables: &[Table<'_>], slice: &[usize]) -> (usize, usize) {
+    let of = |in_pm: bool| {
+        let some = slice.iter().filter(|n| tables[**n].in_pm == in_pm);
+        depth(tables, &some.copied().collect::<Vec<usize>>())
+    };
+    (of(false), of(true))
+}
+
+/// The job of level 0 that is due: of the slices that are too deep, or of any that has what level 0 has too
+/// many bytes of.
 pub(super) fn due_of_level0(
     state: &State<'_>,
     options: &PickOptions,
@@ -202,13 +214,21 @@ pub(super) fn due_of_level0(
     cursor: &Cursor,
 ) -> Option<Job> {
     let tables = state.level(0);
-    let is_deep = |slice: &[usize]| depth(tables, slice) >= options.level0_tables;
+    let is_deep = |slice: &[usize]| {
+        let (files, pm) = depths(tables, slice);
+        files >= options.level0_tables || pm >= options.level0_pm_tables
+    };
     let of = |wanted: &dyn Fn(&[usize]) -> bool| {
         of_level0(state, options, base, wanted, cursor, Reason::Level0)
     };
-    let deep = of(&is_deep);
-    let is_large = || state.free_bytes(0) >= options.level0_bytes;
-    deep.or_else(|| is_large().then(|| of(&|_| true)).flatten())
+    let large = |in_pm: bool, most: u64| {
+        let is_large = state.level0_bytes(in_pm) >= most;
+        let has_some = |slice: &[usize]| slice.iter().any(|n| tables[*n].in_pm == in_pm);
+        is_large.then(|| of(&has_some)).flatten()
+    };
+    of(&is_deep)
+        .or_else(|| large(true, options.level0_pm_bytes))
+        .or_else(|| large(false, options.level0_bytes))
 }
 
 /// The job of level 0: of the slices that are `wanted` the first behind the cursor that can be taken, and

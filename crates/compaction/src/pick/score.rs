@@ -31,17 +31,10 @@ impl Scores {
             true => dynamic_targets(state, options),
             false => (1, fixed_targets(options)),
         };
-        let score = |level: usize| {
-            let bytes = state.free_bytes(level);
-            match level {
-                0 => {
-                    let depth = depth(&state.free(level)) as f64;
-                    let by_count = depth / options.level0_tables.max(1) as f64;
-                    by_count.max(bytes as f64 / options.level0_bytes.max(1) as f64)
-                }
-                _ if level == last => 0.0,
-                _ => bytes as f64 / targets[level].max(1) as f64,
-            }
+        let score = |level: usize| match level {
+            0 => score_of_level0(state, options),
+            _ if level == last => 0.0,
+            _ => state.free_bytes(level) as f64 / targets[level].max(1) as f64,
         };
         Scores {
             scores: (0..=last).map(score).collect(),
@@ -82,6 +75,7 @@ impl Scores {
 ///     smallest_seqno: SeqNo(file),
 ///     largest_seqno: SeqNo(file),
 ///     has_tombstones: false,
+///     in_pm: false,
 /// };
 /// let (a, z, b) = (table(3, b"a", b"f"), table(2, b"g", b"z"), table(1, b"b", b"c"));
 /// assert_eq!(runs(&[a, z, b]), [0..2, 2..3]);
@@ -114,6 +108,18 @@ pub fn depth(newest_first: &[Table<'_>]) -> usize {
     let slices = inputs::slices(newest_first).into_iter();
     let depths = slices.map(|slice| inputs::depth(newest_first, &slice));
     depths.max().unwrap_or(0)
+}
+
+/// Of tables in files and of those in persistent memory the higher one.
+fn score_of_level0(state: &State<'_>, options: &PickOptions) -> f64 {
+    let of = |in_pm: bool, tables: usize, bytes: u64| {
+        let mut free = state.free(0);
+        free.retain(|table| table.in_pm == in_pm);
+        let by_count = depth(&free) as f64 / tables.max(1) as f64;
+        by_count.max(state.level0_bytes(in_pm) as f64 / bytes.max(1) as f64)
+    };
+    let files = of(false, options.level0_tables, options.level0_bytes);
+    files.max(of(true, options.level0_pm_tables, options.level0_pm_bytes))
 }
 
 fn fixed_targets(options: &PickOptions) -> Vec<u64> {

@@ -14,6 +14,8 @@ fn options(rng: &mut Rng) -> PickOptions {
         last_level: 1 + rng.below(5),
         level0_tables: 1 + rng.below(5),
         level0_bytes: 50 + rng.below(1000) as u64,
+        level0_pm_tables: 1 + rng.below(8),
+        level0_pm_bytes: 50 + rng.below(1000) as u64,
         base_bytes: 10 + rng.below(800) as u64,
         multiplier: 2 + rng.below(5) as u64,
         dynamic: rng.one_in(2),
@@ -270,6 +272,7 @@ fn runs_are_as_long_as_they_can_be() {
                 smallest_seqno: SeqNo(1),
                 largest_seqno: SeqNo(1),
                 has_tombstones: false,
+                in_pm: false,
             }
         };
         let tables: Vec<Table<'_>> = (0..rng.below(30)).map(|_| table(&mut rng)).collect();
@@ -299,6 +302,7 @@ fn level(tables: &[(&'static [u8], &'static [u8], u64)]) -> Vec<Table<'static>> 
         smallest_seqno: SeqNo(1),
         largest_seqno: SeqNo(1),
         has_tombstones: false,
+        in_pm: false,
     };
     tables.iter().map(table).collect()
 }
@@ -307,6 +311,8 @@ const SMALL: PickOptions = PickOptions {
     last_level: 4,
     level0_tables: 4,
     level0_bytes: 1000,
+    level0_pm_tables: 8,
+    level0_pm_bytes: u64::MAX,
     base_bytes: 100,
     multiplier: 10,
     dynamic: true,
@@ -408,4 +414,59 @@ fn jobs_go_round_tables_that_touch_at_open_ends() {
         seen.extend(job.inputs);
     }
     assert_eq!(seen, [0, 1, 2, 3, 0]);
+}
+
+/// Neither kind of table makes the other one's number or size too large, and what is picked goes by age.
+#[test]
+fn what_lies_in_persistent_memory_is_counted_apart() {
+    let table = |file: u64, in_pm: bool, (first, last): (&'static [u8], &'static [u8])| Table {
+        file: FileId(file),
+        smallest_seqno: SeqNo(10 * file),
+        largest_seqno: SeqNo(10 * file + 9),
+        in_pm,
+        ..level(&[(first, last, 100)])[0]
+    };
+    let wide: (&[u8], &[u8]) = (b"a", b"m");
+    let picked = |level0: Vec<Table<'static>>, options: &PickOptions| {
+        let levels = [level0];
+        let state = State {
+            levels: &levels,
+            running: &[],
+        };
+        let job = pick(&state, options, &Cursors::default());
+        job.map(|job| (job.inputs, job.trivial))
+    };
+    // Newest first: seven in persistent memory, three files among them.
+    let mut level0: Vec<_> = (0..10)
+        .rev()
+        .map(|n| table(n + 1, n % 3 != 1, wide))
+        .collect();
+    assert_eq!(picked(level0.clone(), &SMALL), None);
+    level0.insert(0, table(11, false, wide));
+    assert_eq!(
+        picked(level0.clone(), &SMALL),
+        Some(((0..11).collect(), false))
+    );
+    level0[0] = table(11, true, wide);
+    assert_eq!(
+        picked(level0.clone(), &SMALL),
+        Some(((0..11).collect(), false))
+    );
+    // By size: only slices that have some of it. A table in persistent memory is written anew, a file moves.
+    let apart = vec![
+        table(3, true, (b"x", b"z")),
+        table(2, false, (b"p", b"r")),
+        table(1, false, (b"a", b"c")),
+    ];
+    let of_pm = PickOptions {
+        level0_pm_bytes: 100,
+        ..SMALL
+    };
+    assert_eq!(picked(apart.clone(), &of_pm), Some((vec![0], false)));
+    let of_files = PickOptions {
+        level0_bytes: 200,
+        ..SMALL
+    };
+    assert_eq!(picked(apart.clone(), &of_files), Some((vec![1, 2], true)));
+    assert_eq!(picked(apart, &SMALL), None);
 }

@@ -7,13 +7,15 @@ use thermocline_base::{CfId, Error, Kind, Result, SeqNo};
 use thermocline_compaction::merge::Source;
 use thermocline_compaction::{Head, RangeTombstone};
 use thermocline_env::{File, OpenMode};
+use thermocline_level0::PmPart;
 use thermocline_memtable::{Direction, Memtable, RecordRef, ScanEntry};
 use thermocline_sst::{
-    Block, BlockHandle, BlockSource, KeyRef, SyncCursor, Table, TablePart, Value, open_table,
+    Block, BlockHandle, BlockSource, KeyRef, Move, SyncCursor, Table, TablePart, Value, open_table,
 };
 use thermocline_version::TableRef;
 
 use crate::flush::LastDeletes;
+use crate::pm_tables::{AnyCursor, AnyPart};
 use crate::sync::Arc;
 use crate::tables::TableFiles;
 
@@ -33,16 +35,19 @@ pub(crate) enum Input<'a> {
 
 impl Input<'_> {
     /// The value of the entry at which it stands.
-    pub fn value(&self) -> Value<'_> {
+    pub fn value(&self) -> Result<Value<'_>> {
         let nothing = Value::Inline(b"");
-        match self {
+        Ok(match self {
             Input::Generation(generation) => generation.head.map_or(nothing, |record| {
                 let blob = record.blob().map(Value::Blob);
                 blob.unwrap_or(Value::Inline(record.value))
             }),
-            Input::Run(run) => run.here().map_or(nothing, |cursor| cursor.value().1),
+            Input::Run(run) => match run.here() {
+                Some(cursor) => cursor.value()?,
+                None => nothing,
+            },
             Input::Last(_) => nothing,
-        }
+        })
     }
 }
 
@@ -188,11 +193,12 @@ impl<'a> GenerationInput<'a> {
 /// the cache: what a job reads nobody will read again.
 pub(crate) struct RunInput<'a> {
     files: &'a TableFiles,
+    cf: CfId,
     /// In key order.
     tables: Vec<Arc<TableRef>>,
     /// Which of them the cursor is in.
     at: usize,
-    cursor: Option<SyncCursor<Sequential<'a>>>,
+    cursor: Option<AnyCursor<Sequential<'a>>>,
     /// Counts bytes that were read.
     read: &'a Cell<u64>,
 }
@@ -200,12 +206,14 @@ pub(crate) struct RunInput<'a> {
 impl<'a> RunInput<'a> {
     pub fn new(
         files: &'a TableFiles,
+        cf: CfId,
         mut tables: Vec<Arc<TableRef>>,
         read: &'a Cell<u64>,
     ) -> RunInput<'a> {
         tables.sort_by(|a, b| a.range.smallest().cmp(b.range.smallest()));
         RunInput {
             files,
+            cf,
             tables,
             at: 0,
             cursor: None,
@@ -219,23 +227,19 @@ impl<'a> RunInput<'a> {
         // They count among the deletes.
         for table in self.tables.iter().filter(|table| table.deletes > 0) {
             let (part, _) = self.open(table)?;
-            all.extend(part.range_tombstones().map(|t| RangeTombstone {
-                start: t.start.to_vec(),
-                end: t.end.to_vec(),
-                seqno: t.seqno,
-            }));
+            part.add_ranges(&mut all);
         }
         Ok(all)
     }
 
-    fn here(&self) -> Option<&SyncCursor<Sequential<'a>>> {
+    fn here(&self) -> Option<&AnyCursor<Sequential<'a>>> {
         self.cursor.as_ref().filter(|cursor| cursor.is_at_entry())
     }
 
     fn head(&self) -> Option<Head<'_>> {
         let cursor = self.here()?;
         let KeyRef { user_key, seqno } = cursor.key();
-        let kind = cursor.value().0;
+        let kind = cursor.kind();
         Some(Head {
             user_key,
             seqno,
@@ -245,7 +249,7 @@ impl<'a> RunInput<'a> {
 
     fn advance(&mut self) -> Result<()> {
         if let Some(cursor) = &mut self.cursor {
-            cursor.next()?;
+            cursor.go(Move::Next)?;
         }
         self.go_on()
     }
@@ -254,7 +258,7 @@ impl<'a> RunInput<'a> {
         let before = |table: &Arc<TableRef>| table.range.ends_before(user_key);
         self.enter(self.tables.partition_point(before))?;
         if let Some(cursor) = &mut self.cursor {
-            cursor.seek(KeyRef::new(user_key, seqno))?;
+            cursor.go(Move::Seek(KeyRef::new(user_key, seqno)))?;
         }
         self.go_on()
     }
@@ -264,7 +268,7 @@ impl<'a> RunInput<'a> {
         while self.cursor.is_some() && self.here().is_none() {
             self.enter(self.at + 1)?;
             if let Some(cursor) = &mut self.cursor {
-                cursor.first()?;
+                cursor.go(Move::First)?;
             }
         }
         Ok(())
@@ -273,25 +277,32 @@ impl<'a> RunInput<'a> {
     fn enter(&mut self, at: usize) -> Result<()> {
         (self.at, self.cursor) = (at, None);
         if let Some(table) = self.tables.get(at) {
-            let (part, source) = self.open(table)?;
-            self.cursor = Some(SyncCursor::new(part, source));
+            self.cursor = Some(self.open(table)?.1);
         }
         Ok(())
     }
 
-    fn open(&self, table: &TableRef) -> Result<(TablePart, Sequential<'a>)> {
+    fn open(&self, table: &TableRef) -> Result<(AnyPart, AnyCursor<Sequential<'a>>)> {
+        let (lower, upper) = table.limits();
+        if let Some(found) = self.files.pm.get(table.file) {
+            let part = PmPart::limited(found, self.cf, lower, upper);
+            // Verified, whatever readers do: what is written anew gets a checksum that is right.
+            let cursor = AnyCursor::pm(part.clone(), true);
+            return Ok((AnyPart::Pm(part), cursor));
+        }
         let file = self
             .files
             .storage
             .open(&self.files.path(table.file), OpenMode::Read)?;
         let opened = open_table(&*file, self.files.identity(table.file))?;
-        let (lower, upper) = table.limits();
         let source = Sequential {
             file,
             ahead: RefCell::default(),
             read: self.read,
         };
-        Ok((TablePart::limited(opened, lower, upper), source))
+        let part = TablePart::limited(opened, lower, upper);
+        let cursor = AnyCursor::file(SyncCursor::new(part.clone(), source));
+        Ok((AnyPart::File(part), cursor))
     }
 }
 

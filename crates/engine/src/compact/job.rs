@@ -309,6 +309,7 @@ impl Inner {
         drop(job);
         drop(ends);
         self.unlink_obsolete();
+        self.release_pm_tables();
         self.discard_blobs();
         // Only now: before, there were the inputs and the outputs.
         self.press();
@@ -333,7 +334,7 @@ impl Inner {
             to,
             tables,
             moved,
-            tables_written: outputs.tables.len(),
+            tables_written: outputs.count(),
             bytes_read: read.get(),
             bytes_written: outputs.bytes,
             entries_dropped: did.entries_dropped,
@@ -361,7 +362,7 @@ impl Inner {
         let grandparents = grandparents.filter(|g| g.range.overlaps(&range)).collect();
         let cutter = Cutter::new(compactions.shape.output_options(), vec![], grandparents);
         let runs = job.runs.iter().cloned();
-        let inputs = runs.map(|run| RunInput::new(&self.table_files, run, read));
+        let inputs = runs.map(|run| RunInput::new(&self.table_files, job.cf, run, read));
         let inputs: Vec<RunInput<'_>> = inputs.collect();
         let mut tombstones = Vec::new();
         for input in &inputs {

@@ -46,6 +46,7 @@ use thermocline_sst::{
 use thermocline_version::{BlobBytes, Change, FileKind, KeyRange, Place, TableRef};
 
 use super::input::Input;
+use crate::pm_tables::{Made, PmSink};
 use crate::store::Inner;
 use crate::sync::{Arc, lock};
 use crate::tables::Work;
@@ -63,6 +64,8 @@ pub(crate) struct Outputs {
     /// All files, pinned.
     files: Vec<FileId>,
     pub tables: Vec<(Place, Arc<TableRef>)>,
+    /// Tables in persistent memory.
+    pub pm: Vec<Made>,
     /// Bytes of the tables.
     pub bytes: u64,
     /// Entries that were read and not written.
@@ -72,10 +75,16 @@ pub(crate) struct Outputs {
 impl Outputs {
     /// What an edit says of the tables.
     pub fn added(&self) -> impl Iterator<Item = Change> {
-        self.tables.iter().map(|(place, table)| Change::TableAdded {
+        let tables = self.tables.iter().map(|(place, table)| Change::TableAdded {
             place: *place,
             table: table.clone(),
-        })
+        });
+        self.pm.iter().flat_map(Made::added).chain(tables)
+    }
+
+    /// How many tables there are.
+    pub fn count(&self) -> usize {
+        self.tables.len() + self.pm.len()
     }
 
     /// Whether files were made, whatever became of them.
@@ -90,6 +99,8 @@ pub(crate) enum Destination<'a> {
     Store,
     /// Into another folder (`copy`).
     Folder(Folder<'a>),
+    /// Into persistent memory.
+    Pm(&'a mut PmSink),
 }
 
 /// A folder in which nobody else makes tables.
@@ -117,13 +128,14 @@ impl Destination<'_> {
                 let identity = Identity::new(folder.db_id, file);
                 Ok((folder.dir.join(table_name(file)), identity))
             }
+            Destination::Pm(_) => unreachable!("what is written there is no file"),
         }
     }
 
     /// Whether the store still is as it must be.
     fn check(&self, inner: &Inner) -> Result<()> {
         match self {
-            Destination::Store => inner.check_writable(),
+            Destination::Store | Destination::Pm(_) => inner.check_writable(),
             Destination::Folder(_) => inner.check_open(),
         }
     }
@@ -204,7 +216,7 @@ impl Inner {
                     outputs.dropped -= 1;
                 }
                 let key = KeyRef::new(key, head.seqno);
-                writing.add(key, head.kind, input.value(), outputs)?;
+                writing.add(key, head.kind, input.value()?, outputs)?;
                 outputs.dropped -= 1;
             }
             merge.advance()?;
@@ -231,6 +243,8 @@ impl Inner {
         let mut versions = lock(&self.versions);
         let files = outputs.files.iter();
         files.for_each(|file| versions.unpin_output(*file));
+        drop(versions);
+        self.release_made(&outputs.pm);
     }
 
     /// The number of a file that is about to be made, pinned.
@@ -239,12 +253,17 @@ impl Inner {
             if let Some(file) = lock(&self.versions).pin_output(kind) {
                 return Ok(file);
             }
-            self.poison.check()?;
-            // Under one lock: the reservation says what no id of any kind is below.
-            let mut manifest = lock(&self.manifest);
-            let reservation = lock(&self.versions).reservation(manifest.state(), IDS_AHEAD);
-            self.append(&mut manifest, &reservation)?;
+            self.reserve_files()?;
         }
+    }
+
+    /// Reserves more numbers of files.
+    pub fn reserve_files(&self) -> Result<()> {
+        self.poison.check()?;
+        // Under one lock: the reservation says what no id of any kind is below.
+        let mut manifest = lock(&self.manifest);
+        let reservation = lock(&self.versions).reservation(manifest.state(), IDS_AHEAD);
+        self.append(&mut manifest, &reservation)
     }
 }
 
@@ -287,24 +306,36 @@ impl<'a> Writing<'a> {
 
     /// Charges what it takes in DRAM now.
     pub fn charge(&self, work: &mut Work) {
-        if let Some((_, table)) = &self.table {
-            work.cover(table);
+        match (&self.table, &self.to) {
+            (Some((_, table)), _) => work.cover(table),
+            (None, Destination::Pm(sink)) => work.cover_bytes(sink.memory()),
+            _ => {}
         }
     }
 
     fn bytes(&self) -> u64 {
-        let table = self.table.as_ref().map_or(0, |(_, table)| table.bytes());
+        let table = match (&self.table, &self.to) {
+            (Some((_, table)), _) => table.bytes(),
+            (None, Destination::Pm(sink)) => sink.table_bytes(),
+            _ => 0,
+        };
         table + self.tombstone_bytes as u64
     }
 
     /// Ends tables that end before `key`, which ascends.
     pub fn go_to(&mut self, key: &[u8], outputs: &mut Outputs) -> Result<()> {
         loop {
-            let full = self
-                .table
-                .as_ref()
-                .is_some_and(|(_, table)| table.is_full());
-            let bytes = match full || self.tombstone_bytes > TOMBSTONES_LEN_MAX / 2 {
+            let full = match (&self.table, &self.to) {
+                (Some((_, table)), _) => table.is_full(),
+                (None, Destination::Pm(sink)) => sink.is_full(),
+                _ => false,
+            };
+            let most = match self.to {
+                // Beside those of the families before, which are half as many as it can have at most.
+                Destination::Pm(_) => thermocline_level0::TOMBSTONES_LEN_MAX / 4,
+                _ => TOMBSTONES_LEN_MAX / 2,
+            };
+            let bytes = match full || self.tombstone_bytes > most {
                 true => u64::MAX,
                 false => self.bytes(),
             };
@@ -330,6 +361,14 @@ impl<'a> Writing<'a> {
         value: Value<'_>,
         outputs: &mut Outputs,
     ) -> Result<()> {
+        if let Destination::Pm(sink) = &mut self.to {
+            let value = match value {
+                Value::Inline(bytes) => thermocline_level0::Value::Inline(bytes),
+                Value::Blob(to) => thermocline_level0::Value::Blob(to),
+            };
+            let key = (key.user_key, key.seqno);
+            return sink.add(self.inner, self.place.cf, key, kind, value);
+        }
         self.table(outputs)?.add(key, kind, value)
     }
 
@@ -354,7 +393,10 @@ impl<'a> Writing<'a> {
         for piece in &pieces {
             let start = KeyRef::new(&piece.start, piece.seqno);
             let end = Value::Inline(&piece.end);
-            self.table(outputs)?.add(start, Kind::RangeDelete, end)?;
+            self.add(start, Kind::RangeDelete, end, outputs)?;
+        }
+        if let (Some(_), Destination::Pm(sink)) = (&at, &mut self.to) {
+            sink.end_table(self.inner)?;
         }
         if let Some((file, table)) = self.table.take() {
             let table = reference(file, table.finish()?);

@@ -19,6 +19,10 @@ const JOB_TABLES: u64 = 25;
 /// A table overlaps at most so many of the largest two levels below, where it can be cut.
 const GRANDPARENT_TABLES: u64 = 10;
 
+/// Tables in persistent memory that a read may have to ask before they are compacted; if as many in files may
+/// be more, so many.
+const PM_TABLES: u64 = 64;
+
 /// The level of Zstandard: the fastest.
 const ZSTD_LEVEL: i32 = 1;
 
@@ -29,6 +33,8 @@ pub(crate) struct Shape {
     table_bytes: u64,
     base_bytes: u64,
     write_bytes: usize,
+    /// Most bytes of persistent memory that tables there may take, if level 0 is to lie there.
+    pm_bytes_max: Option<u64>,
 }
 
 /// The levels of a family.
@@ -36,6 +42,8 @@ pub(crate) struct Levels<'v> {
     /// By level: of level 0 newest first, of others in key order.
     pub refs: Vec<Vec<&'v Arc<TableRef>>>,
     tables: Vec<Vec<Table<'v>>>,
+    /// Persistent memory of tables to which any family refers.
+    pm_bytes: u64,
 }
 
 impl<'v> Levels<'v> {
@@ -58,10 +66,13 @@ impl<'v> Levels<'v> {
             smallest_seqno: table.smallest_seqno,
             largest_seqno: table.largest_seqno,
             has_tombstones: table.deletes > 0,
+            in_pm: version.pm_table(table.file).is_some(),
         };
         let tables = refs.iter().map(|level| level.iter().map(table).collect());
+        let referred = version.pm_tables().filter(|(_, r)| !r.is_empty());
         Levels {
             tables: tables.collect(),
+            pm_bytes: referred.map(|(table, _)| table.meta.zone_bytes).sum(),
             refs,
         }
     }
@@ -79,6 +90,16 @@ impl<'v> Levels<'v> {
         let place = |tables: &Vec<Table<'_>>| tables.iter().position(|table| table.file == file);
         let mut levels = self.tables.iter().enumerate();
         levels.find_map(|(level, tables)| Some((level, place(tables)?)))
+    }
+
+    /// How many tables of level 0 a read may have to ask: of those in files, and of those in persistent memory.
+    pub fn depths(&self) -> (usize, usize) {
+        let level0 = self.tables.first().map_or(&[][..], |tables| &tables[..]);
+        let of = |in_pm: bool| {
+            let some = level0.iter().filter(|table| table.in_pm == in_pm);
+            depth(&some.copied().collect::<Vec<_>>())
+        };
+        (of(false), of(true))
     }
 
     /// The deepest one that has tables.
@@ -105,6 +126,7 @@ impl Shape {
             base_bytes: options.base_bytes(),
             // Devices like large pieces; each table that is being written holds one.
             write_bytes: index(options.dram / 64).clamp(256 << 10, 1 << 20) & !4095,
+            pm_bytes_max: options.level0_pm_bytes(),
         }
     }
 
@@ -115,12 +137,32 @@ impl Shape {
             last_level: own.max(levels.deepest()),
             level0_tables: usize::try_from(self.options.level0_tables).unwrap_or(usize::MAX),
             level0_bytes: self.base_bytes,
+            level0_pm_tables: self.pm_tables_max(),
+            level0_pm_bytes: self.pm_bytes_due(levels),
             base_bytes: self.base_bytes,
             multiplier: self.options.multiplier,
             dynamic: self.options.dynamic != 0,
             job_bytes_max: self.job_bytes_max(),
             grandparent_bytes_max: self.table_bytes.saturating_mul(GRANDPARENT_TABLES),
         }
+    }
+
+    fn pm_tables_max(&self) -> usize {
+        let tables = self.options.level0_tables.max(PM_TABLES);
+        usize::try_from(tables).unwrap_or(usize::MAX)
+    }
+
+    /// Bytes in persistent memory that level 0 of a family may have, beside what jobs take already: whatever
+    /// it has, as long as all families together have no more than their share of it; and from then on so
+    /// much less as is too much. A table goes when the last of its families has left it, so it is all of
+    /// them that must give way, one after the other. A store whose level 0 is not to lie there any more
+    /// brings down what does.
+    fn pm_bytes_due(&self, levels: &Levels<'_>) -> u64 {
+        let share = self.pm_bytes_max.unwrap_or(0);
+        let level0 = levels.tables.first().into_iter().flatten();
+        let own: u64 = level0.filter(|t| t.in_pm).map(|t| t.bytes).sum();
+        let room = share.saturating_add(1).saturating_add(own);
+        room.saturating_sub(levels.pm_bytes).max(1)
     }
 
     /// Most bytes that a job takes beyond what it must.
@@ -170,14 +212,16 @@ impl Shape {
         }
     }
 
-    /// How many tables of level 0 a read may have to ask, in the family where that are most, and about
-    /// how many bytes wait to be read and written, in all families.
+    /// How many tables of level 0 a read may have to ask, in the family where that are most, without those
+    /// in persistent memory that may be there; and about how many bytes wait to be read and written, in all
+    /// families.
     pub fn debt(&self, version: &Version) -> (u64, u64) {
         let mut debt = (0, 0);
         for cf in version.families() {
             let levels = Levels::of(version, cf, None);
             let state = levels.state(&[]);
-            debt.0 = depth(state.level(0)).max(debt.0);
+            let (files, pm) = levels.depths();
+            debt.0 = (files + pm.saturating_sub(self.pm_tables_max())).max(debt.0);
             debt.1 += pending_bytes(&state, &self.pick_options(&levels));
         }
         (debt.0 as u64, debt.1)

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use thermocline_base::options::Options;
 use thermocline_base::{CfId, Error, Result};
 use thermocline_memtable::Memtable;
-use thermocline_version::{Hold, State, Version};
+use thermocline_version::{Hold, Place, State, TableRef, Version};
 
 use crate::open::stored;
 use crate::snapshot::Snapshot;
@@ -22,6 +22,10 @@ pub(crate) struct Capture {
     pub state: State,
     /// Those whose records are in no table, newest first.
     pub generations: Vec<Arc<Memtable>>,
+    /// The files that the copy takes over: the version without tables in persistent memory.
+    below: Arc<Version>,
+    /// What that lacks, which is written anew.
+    pub written_anew: Vec<(Place, Arc<TableRef>)>,
 }
 
 impl Capture {
@@ -42,7 +46,16 @@ impl Capture {
             let reclaim = lock(&inner.reclaim);
             let unflushed = snapshot.view.memtables.iter();
             let unflushed = unflushed.filter(|m| !reclaim.is_flushed(m.generation()));
+            let (below, written_anew) = match hold.version().pm_tables().len() {
+                0 => (hold.version().clone(), Vec::new()),
+                _ => {
+                    let (below, taken) = hold.version().without_pm_tables();
+                    (Arc::new(below), taken)
+                }
+            };
             Capture {
+                below,
+                written_anew,
                 generations: unflushed.cloned().collect(),
                 snapshot,
                 hold,
@@ -59,9 +72,16 @@ impl Capture {
         self.hold.version()
     }
 
-    /// The families of which the generations have something, ascending.
+    /// What the copy takes over of it, file by file.
+    pub fn below(&self) -> &Arc<Version> {
+        &self.below
+    }
+
+    /// The families of which something is written anew, ascending.
     pub fn families(&self) -> BTreeSet<CfId> {
-        self.generations.iter().flat_map(|m| m.families()).collect()
+        let generations = self.generations.iter().flat_map(|m| m.families());
+        let tables = self.written_anew.iter().map(|(place, _)| place.cf);
+        generations.chain(tables).collect()
     }
 
     /// Whether the record of `key` in `cf` belongs to a family that exists.
@@ -84,7 +104,7 @@ impl Capture {
             wal_path: None,
             ..options.clone()
         };
-        let version = self.version().clone();
+        let version = self.below.clone();
         self.state
             .copied(version, stored(&options), db_id, region_id)
     }

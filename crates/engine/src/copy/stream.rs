@@ -1,5 +1,6 @@
 //! What lives in persistent memory, written into tables of another place.
 
+use std::cell::Cell;
 use std::path::Path;
 
 use thermocline_base::planted::{Bug, active};
@@ -12,7 +13,7 @@ use thermocline_sst::Creation;
 use thermocline_version::{Change, Level, Place};
 
 use super::Capture;
-use crate::compact::input::{GenerationInput, Input};
+use crate::compact::input::{GenerationInput, Input, RunInput};
 use crate::compact::outputs::{Destination, Folder, Outputs, Recipe, below};
 use crate::flush::{LastDeletes, tombstones};
 
@@ -33,17 +34,27 @@ pub(crate) fn stream(
     let mut outputs = Outputs::default();
     for cf in capture.families() {
         let (range_tombstones, last) = range_tombstones(capture, cf, seqno)?;
+        let read = Cell::new(0);
+        let tables = capture.written_anew.iter().filter(|(at, _)| at.cf == cf);
+        let files = &inner.table_files;
+        let tables = tables.map(|(_, t)| RunInput::new(files, cf, vec![t.clone()], &read));
+        let tables: Vec<RunInput<'_>> = tables.collect();
+        let mut range_tombstones = range_tombstones;
+        for table in &tables {
+            range_tombstones.extend(table.tombstones()?);
+        }
         let newest_first = capture.generations.iter();
         let inputs = newest_first.map(|m| GenerationInput::as_of(m, cf, seqno));
         let inputs = inputs.map(Input::Generation);
         let inputs = last.into_iter().map(Input::Last).chain(inputs);
+        let inputs = inputs.chain(tables.into_iter().map(|run| Input::Run(Box::new(run))));
         let recipe = Recipe {
             place: Place::new(cf, Level::ZERO),
             options: shape.write_options(0, usize::MAX, Creation::Checkpoint),
             cutter: Cutter::new(shape.output_options(), vec![], vec![]),
             moments: Moments::new(vec![], seqno),
             tombstones: range_tombstones,
-            below: below(capture.version().tables_of(cf).map(|(_, table)| table)),
+            below: below(capture.below().tables_of(cf).map(|(_, table)| table)),
             settled: seqno,
             exists: &|cf, key| capture.exists(cf, key),
             to: Destination::Folder(Folder {

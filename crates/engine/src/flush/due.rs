@@ -107,7 +107,7 @@ impl Inner {
             sealed_due: index(flush.generations),
             sealed_bytes: bytes,
             sealed_bytes_due: match self.options.level0.shape() {
-                Shape::Ssd => 1,
+                Shape::Ssd | Shape::PmTables => 1,
                 _ => limit / 100 * flush.pm_percent,
             },
             sealed_blob_bytes: blob_bytes,

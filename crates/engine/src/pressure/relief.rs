@@ -222,7 +222,9 @@ impl Inner {
     /// which all flushes might take. `None` if the disk does not say.
     pub fn room_for_jobs(&self) -> Option<u64> {
         let disk = self.disk_room()?;
+        // What lies in tables was flushed.
         let flushes = self.space.usage().attached_bytes;
+        let flushes = flushes.saturating_sub(self.pm_tables_use().bytes);
         Some(disk.free.saturating_sub(flushes + margin(disk)))
     }
 

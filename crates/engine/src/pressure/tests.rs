@@ -36,6 +36,21 @@ fn nothing_is_owed_below_the_soft_limit() {
     assert_eq!(pressure.now.load(Ordering::Relaxed), 0);
 }
 
+/// What is in its place is no reason to hold writers back, and leaves less room for what is not.
+#[test]
+fn what_may_stay_in_persistent_memory_is_no_debt() {
+    assert_eq!(waiting(700, 0, 1000), 700);
+    assert_eq!(waiting(700, 700, 1000), 0);
+    assert_eq!(waiting(900, 800, 1000), 500);
+    assert_eq!(waiting(1000, 800, 1000), 1000);
+    assert_eq!(waiting(1000, 1000, 1000), 0);
+    for attached in 0..=100 {
+        let ways: Vec<u64> = (0..=80).map(|home| waiting(attached, home, 100)).collect();
+        assert!(ways.is_sorted_by(|a, b| a >= b), "{ways:?}");
+        assert!(attached == 100 || ways[80] <= 5 * attached.saturating_sub(80));
+    }
+}
+
 #[test]
 fn small_writes_gather_a_piece_and_large_ones_wait_no_longer_than_allowed() {
     let mut before = 0;

@@ -32,6 +32,7 @@ use thermocline_version::Origins;
 use super::ahead::Habit;
 use super::open::{OpenTables, OpenUse};
 use crate::compact::reads::Reads;
+use crate::pm_tables::PmTables;
 use crate::sync::{Arc, Mutex, lock};
 
 /// The share of DRAM that blocks may take, and the one of open tables.
@@ -57,6 +58,8 @@ pub(crate) enum FoundIn {
     Cache,
     /// A block was read.
     File,
+    /// It lies in persistent memory.
+    Pm,
 }
 
 /// See the [module](self).
@@ -79,13 +82,17 @@ pub(crate) struct TableFiles {
     /// The store's own way to the cache.
     cache: OnceLock<StoreCache>,
     open: OpenTables,
-    found: Counters<2>,
+    found: Counters<3>,
     /// Which tables reads want compacted.
     pub reads: Reads,
     /// Bytes that a cursor reads ahead, at most.
     ahead_bytes: u64,
     habit: Habit,
     reader: Arc<BatchReader>,
+    /// The tables that lie in persistent memory.
+    pub pm: PmTables,
+    /// Whether reads compare checksums of those.
+    pub verify: bool,
 }
 
 /// What somebody who writes tables takes in DRAM, charged for as long as this is held. It cannot be
@@ -99,6 +106,11 @@ impl Work {
         // Beside what it has collected, a piece is on its way.
         let piece = table.write_bytes().min(PIECE_BYTES);
         self.0.grow_over(table.memory() + piece as u64);
+    }
+
+    /// What is being written takes so many bytes now.
+    pub fn cover_bytes(&mut self, bytes: u64) {
+        self.0.grow_over(bytes);
     }
 }
 
@@ -157,6 +169,8 @@ impl TableFiles {
             ahead_bytes: options.read.ahead_bytes,
             habit: Habit::default(),
             reader: lent.reader.clone(),
+            pm: PmTables::default(),
+            verify: options.read.verify_checksums != 0,
         });
         let weak = Arc::downgrade(&files);
         account.add_evicting(weak.clone());

@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 
 use thermocline_base::CfId;
-use thermocline_version::Level;
+use thermocline_version::{Level, TableRef};
 
 use super::{Run, Tables, runs};
 use crate::metrics::LevelState;
 
 impl Tables {
-    /// The levels from 0 to the deepest one that has tables, over all families.
+    /// The levels from 0 to the deepest one that has tables, over all families: what lies in files. Runs are those
+    /// that a reader asks, wherever they lie.
     pub fn levels(&self) -> Vec<LevelState> {
         let families: BTreeSet<CfId> = self.version.tables().map(|(place, _)| place.cf).collect();
         let mut levels: Vec<LevelState> = Vec::new();
@@ -21,10 +22,13 @@ impl Tables {
                     levels.resize(levels.len().max(at + 1), LevelState::default());
                     of_family.resize(of_family.len().max(at + 1), 0);
                     let sum = &mut levels[at];
-                    sum.tables += tables.len() as u64;
-                    sum.bytes += tables.bytes();
-                    sum.entries += tables.entries();
-                    sum.deletes += tables.deletes();
+                    let in_pm = |table: &TableRef| self.version.pm_table(table.file).is_some();
+                    for table in tables.iter().filter(|table| !in_pm(table)) {
+                        sum.tables += 1;
+                        sum.bytes += table.bytes;
+                        sum.entries += table.entries;
+                        sum.deletes += table.deletes;
+                    }
                     // Partitions lie beside each other.
                     of_family[at] = of_family[at].max(runs_in(level, tables));
                 }

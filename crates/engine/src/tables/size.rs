@@ -3,6 +3,7 @@
 use std::ops::Bound;
 
 use thermocline_base::{CfId, Result};
+use thermocline_level0::PmPart;
 use thermocline_sst::offset_of;
 use thermocline_version::TableRef;
 
@@ -13,14 +14,14 @@ impl Tables {
     /// Adds what of the tables of `cf` lies in `range`, which is not empty.
     pub fn add_size(&self, cf: CfId, range: KeyBounds<'_>, size: &mut RangeSize) -> Result<()> {
         for run in self.runs(cf).iter() {
-            self.add_size_of_run(run, range, size)?;
+            self.add_size_of_run((cf, run), range, size)?;
         }
         Ok(())
     }
 
     fn add_size_of_run(
         &self,
-        run: &Run,
+        (cf, run): (CfId, &Run),
         (from, to): KeyBounds<'_>,
         size: &mut RangeSize,
     ) -> Result<()> {
@@ -36,7 +37,7 @@ impl Tables {
             let blob_bytes = table.blobs.iter().map(|blob| blob.bytes).sum();
             let begins_before = is_below(table.range.smallest(), from);
             if begins_before || is_behind(table.range.largest(), to) {
-                let (part, of) = self.share(table, (from, to))?;
+                let (part, of) = self.share(cf, table, (from, to))?;
                 let share = |n: u64| u128::from(n) * u128::from(part) / u128::from(of.max(1));
                 let whole = |n: u128| u64::try_from(n).unwrap_or(u64::MAX);
                 size.table_bytes += whole(share(table.bytes));
@@ -52,7 +53,10 @@ impl Tables {
     }
 
     /// Bytes of the reference's data in the range, and in all.
-    fn share(&self, table: &TableRef, (from, to): KeyBounds<'_>) -> Result<(u64, u64)> {
+    fn share(&self, cf: CfId, table: &TableRef, (from, to): KeyBounds<'_>) -> Result<(u64, u64)> {
+        if let Some(part) = self.pm_part(cf, table) {
+            return Ok(share_in_pm(&part, (from, to)));
+        }
         let (part, open) = self.open(table)?;
         let at = |key: &[u8]| offset_of(&part, key, &open.source);
         let begin = part.lower().map_or(Ok(0), at)?;
@@ -68,4 +72,23 @@ impl Tables {
         let (low, high) = (low.max(begin), high.min(end));
         Ok((high.saturating_sub(low), end.saturating_sub(begin)))
     }
+}
+
+/// As [`Tables::share`], of a table in persistent memory.
+fn share_in_pm(part: &PmPart, (from, to): KeyBounds<'_>) -> (u64, u64) {
+    let (table, cf) = (part.table(), part.cf());
+    let at = |key: &[u8]| table.approximate_bytes_before(cf, key);
+    let begin = at(part.lower().unwrap_or_default());
+    let end = match (part.upper(), cf.0.checked_add(1)) {
+        (Some(upper), _) => at(upper),
+        (None, Some(next)) => table.approximate_bytes_before(CfId(next), b""),
+        (None, None) => table.meta().bytes,
+    };
+    let key = |bound| match bound {
+        Bound::Included(key) | Bound::Excluded(key) => Some(at(key)),
+        Bound::Unbounded => None,
+    };
+    let low = key(from).unwrap_or(begin).max(begin);
+    let high = key(to).unwrap_or(end).min(end);
+    (high.saturating_sub(low), end.saturating_sub(begin))
 }

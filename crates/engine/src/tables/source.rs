@@ -12,27 +12,29 @@ use std::ops::Bound;
 use thermocline_base::{CfId, Kind, Result, SeqNo};
 use thermocline_exec::RangeBuf;
 use thermocline_memtable::Direction;
-use thermocline_sst::{KeyRef, Move, SyncCursor, TablePart, Value};
+use thermocline_sst::{KeyRef, Move, Value};
 use thermocline_version::TableRef;
 
 use super::Tables;
 use super::ahead::{FirstPiece, TableBlocks};
 use super::runs::Run;
+use crate::pm_tables::{AnyCursor, AnyPart};
 use crate::sync::Arc;
 
 /// See the [module](self).
 #[derive(Debug)]
 pub(crate) struct TableSource {
     tables: Arc<Tables>,
+    cf: CfId,
     /// In key order.
     run: Run,
     /// Which of them the cursor is in.
     at: usize,
-    cursor: Option<SyncCursor<TableBlocks>>,
+    cursor: Option<AnyCursor<TableBlocks>>,
     /// Whether the cursor stands at an entry that shows.
     there: bool,
     /// The tables with range tombstones that were entered, by their places in the run.
-    covers: VecDeque<(usize, TablePart)>,
+    covers: VecDeque<(usize, AnyPart)>,
 }
 
 /// The entry at which a source stands.
@@ -69,6 +71,7 @@ pub(crate) fn place(
 pub(crate) fn sources(tables: &Arc<Tables>, cf: CfId) -> Vec<TableSource> {
     let source = |run: &Run| TableSource {
         tables: tables.clone(),
+        cf,
         run: run.clone(),
         at: 0,
         cursor: None,
@@ -79,12 +82,16 @@ pub(crate) fn sources(tables: &Arc<Tables>, cf: CfId) -> Vec<TableSource> {
 }
 
 impl TableSource {
-    /// The entry at which it stands.
-    pub fn head(&self) -> Option<TableHead<'_>> {
-        let cursor = self.cursor.as_ref().filter(|_| self.there)?;
-        let (kind, value) = cursor.value();
-        let key = cursor.key().user_key;
-        Some(TableHead { key, kind, value })
+    /// The entry at which it stands, with its value checked.
+    pub fn head(&self) -> Result<Option<TableHead<'_>>> {
+        let Some(cursor) = self.cursor.as_ref().filter(|_| self.there) else {
+            return Ok(None);
+        };
+        Ok(Some(TableHead {
+            key: cursor.key().user_key,
+            kind: cursor.kind(),
+            value: cursor.value()?,
+        }))
     }
 
     /// The table that it is in.
@@ -114,7 +121,7 @@ impl TableSource {
         seqno: SeqNo,
     ) -> Option<Vec<u8>> {
         let run = &self.run;
-        let is_past = |(at, _): &(usize, TablePart)| match direction {
+        let is_past = |(at, _): &(usize, AnyPart)| match direction {
             Direction::Forward => run[*at].range.ends_before(key),
             Direction::Reverse => key < run[*at].range.smallest(),
         };
@@ -127,13 +134,13 @@ impl TableSource {
         };
         let mut covering = over(key)?;
         if direction == Direction::Reverse {
-            return Some(covering.start.to_vec());
+            return Some(covering.0.to_vec());
         }
         // Those that begin where others end count as one.
-        while let Some(next) = over(covering.end) {
+        while let Some(next) = over(covering.1) {
             covering = next;
         }
-        Some(covering.end.to_vec())
+        Some(covering.1.to_vec())
     }
 
     /// Whether a range tombstone of its table, at or below `seqno`, is newer than the entry at which it
@@ -170,7 +177,7 @@ impl TableSource {
     /// if it reads.
     fn foresee(&mut self, from: Bound<&[u8]>, direction: Direction) -> Result<Option<FirstPiece>> {
         self.enter_first(from, direction)?;
-        let Some(cursor) = &mut self.cursor else {
+        let Some(AnyCursor::File(cursor)) = &mut self.cursor else {
             return Ok(None);
         };
         let block = cursor.foresee(first_move(from, direction))?;
@@ -179,7 +186,7 @@ impl TableSource {
 
     /// What was read of what it will need first.
     pub fn give_first(&self, piece: &FirstPiece, bytes: Option<RangeBuf>) {
-        if let Some(cursor) = &self.cursor {
+        if let Some(AnyCursor::File(cursor)) = &self.cursor {
             cursor.source().give_first(piece, bytes);
         }
     }
@@ -222,13 +229,14 @@ impl TableSource {
         let Some(table) = self.run.get(at) else {
             return Ok(false);
         };
-        let (part, source) =
-            self.tables
-                .open_to_scan(table, self.run.level, (direction, placed))?;
-        if part.table().range_tombstones().len() > 0 {
-            self.covers.push_back((at, part.clone()));
+        let way = (direction, placed);
+        let (part, cursor) = self
+            .tables
+            .open_to_scan(self.cf, table, self.run.level, way)?;
+        if part.has_ranges() {
+            self.covers.push_back((at, part));
         }
-        self.cursor = Some(SyncCursor::new(part, source));
+        self.cursor = Some(cursor);
         self.at = at;
         Ok(true)
     }
@@ -249,10 +257,10 @@ impl TableSource {
         match direction {
             Direction::Forward => {
                 // Mostly there is one version.
-                while cursor.next()? && cursor.key().user_key == key {}
+                while cursor.go(Move::Next)? && cursor.key().user_key == key {}
             }
             Direction::Reverse => {
-                cursor.seek_for_prev(KeyRef::new(&key, SeqNo::MAX))?;
+                cursor.go(Move::SeekForPrev(KeyRef::new(&key, SeqNo::MAX)))?;
             }
         }
         Ok(())
@@ -279,7 +287,9 @@ impl TableSource {
             // Forwards it stands at the newest version, backwards at the oldest.
             let shows = match direction {
                 Direction::Forward if cursor.key().seqno <= seqno => true,
-                _ => cursor.seek(KeyRef::new(&key, seqno))? && cursor.key().user_key == key,
+                _ => {
+                    cursor.go(Move::Seek(KeyRef::new(&key, seqno)))? && cursor.key().user_key == key
+                }
             };
             if shows {
                 self.there = true;
@@ -287,7 +297,7 @@ impl TableSource {
             }
             // Forwards the seek has gone behind all versions.
             if direction == Direction::Reverse {
-                cursor.seek_for_prev(KeyRef::new(&key, SeqNo::MAX))?;
+                cursor.go(Move::SeekForPrev(KeyRef::new(&key, SeqNo::MAX)))?;
             }
         }
     }

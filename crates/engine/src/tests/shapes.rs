@@ -23,7 +23,9 @@ fn any(rng: &mut Rng) -> Options {
     options.pm_region.part_bytes_first = 256 << 10;
     options.memtable.bytes_max = *rng.pick(&[1, 2 << 10, 4 << 10, 16 << 10]);
     options.memtable.item_bytes_max = *rng.pick(&[4 << 10, options.memtable.item_bytes_max]);
+    options.level0.shape = rng.below(SHAPES.len()) as u64;
     options.level0.merge_percent = *rng.pick(&[0, 0, 20, 100]);
+    options.level0.pm_percent = *rng.pick(&[3, 10, 30, 60]);
     options.flush.pm_percent = *rng.pick(&[10, 40, 80]);
     options.read.readahead = *rng.pick(&[1, 3, 64]);
     options.read.pin_bytes_min = *rng.pick(&[1, 100]);
@@ -41,11 +43,13 @@ fn any(rng: &mut Rng) -> Options {
     options
 }
 
-/// One of the stores, with what somebody holds of it.
+/// One of the stores: one of each shape, and one more that goes from shape to shape. With what somebody holds of it.
 struct Store {
     machine: Machine,
     engine: Engine,
     options: Options,
+    /// Whether each opening may bring another shape.
+    roams: bool,
     snapshots: Vec<Snapshot>,
     cursors: Vec<Cursor>,
     pinned: Vec<Value>,
@@ -62,7 +66,7 @@ struct Met {
 }
 
 impl Store {
-    fn new(options: Options) -> Store {
+    fn new(options: Options, roams: bool) -> Store {
         let machine = Machine::new(PM);
         let engine = open(&machine, &options);
         families(&engine);
@@ -70,6 +74,7 @@ impl Store {
             machine,
             engine,
             options,
+            roams,
             snapshots: Vec::new(),
             cursors: Vec::new(),
             pinned: Vec::new(),
@@ -107,7 +112,9 @@ impl Store {
         }
         let shape = self.options.level0.shape;
         self.options = options.clone();
-        self.options.level0.shape = shape;
+        if !self.roams {
+            self.options.level0.shape = shape;
+        }
         self.engine = open(&self.machine, &self.options);
     }
 }
@@ -137,9 +144,12 @@ impl Run {
         let of = |shape: &&str| {
             let mut options = options.clone();
             options.set("level0.shape", shape).unwrap();
-            Store::new(options)
+            Store::new(options, false)
         };
-        let stores: Vec<Store> = shapes.iter().map(of).collect();
+        let mut stores: Vec<Store> = shapes.iter().map(of).collect();
+        if shapes.len() > 1 {
+            stores.push(Store::new(options.clone(), true));
+        }
         let key = |n: u8| [&b"kk"[..usize::from(n % 3)], &[n]].concat();
         Run {
             rng,
@@ -356,6 +366,8 @@ impl Run {
             let metrics = store.engine.metrics();
             let tables: u64 = metrics.levels.iter().map(|level| level.tables).sum();
             assert_eq!((metrics.generations.len(), tables), (1, 0));
+            assert_eq!(metrics.pm_tier.tables, 0, "{}", store.name());
+            assert!(metrics.space.zones_attached <= 2, "{:?}", metrics.space);
             assert_eq!(metrics.blobs, BlobState::default());
             assert_eq!(store.machine.blob_files(), Vec::<String>::new());
             store.count();

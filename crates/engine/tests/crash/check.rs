@@ -372,7 +372,8 @@ fn blob_files_are_named(life: &Life) -> Verdict<()> {
 /// Whether something was flushed, in this life or before, or almost.
 fn has_tables(life: &Life) -> Verdict<bool> {
     let names = life.fs.list(dir()).map_err(say("listing"))?;
-    Ok(names.iter().any(|name| name.ends_with(".sst")))
+    let in_pm = life.engine().metrics().pm_tier.tables > 0;
+    Ok(in_pm || names.iter().any(|name| name.ends_with(".sst")))
 }
 
 /// Writes until zones behind the first part are in use, if there are any.

@@ -46,6 +46,7 @@ mod logged;
 mod merges;
 mod oracle;
 mod planted;
+mod pm_tables;
 mod ranges;
 mod raw;
 mod reclaim;

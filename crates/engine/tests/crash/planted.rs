@@ -54,6 +54,22 @@ fn a_table_whose_name_is_not_durable_is_caught() {
 }
 
 #[test]
+fn a_table_in_persistent_memory_that_is_named_too_early_is_caught() {
+    let (work, recovery) = (Some(Bug::NameTableUnpersisted), None);
+    // It does harm once the edit is durable.
+    caught_by("pm-tables", Planted { work, recovery }, |point| {
+        point.site.0 == "manifest: edit durable"
+    });
+}
+
+#[test]
+fn a_table_in_persistent_memory_that_goes_though_somebody_reads_it_is_caught() {
+    let (work, recovery) = (Some(Bug::PmTableForgetsReaders), None);
+    // Whoever reads it notices: without any crash.
+    caught_by("pm-tables", Planted { work, recovery }, |_| false);
+}
+
+#[test]
 fn unlinking_what_is_still_named_is_caught() {
     caught_in_work("sinking", Bug::UnlinkBeforeEdit);
 }

@@ -1,4 +1,4 @@
-//! Space: what is used is what live chains own, once.
+//! Space: what is used is what live chains and tables own, once.
 
 use std::collections::BTreeSet;
 
@@ -27,7 +27,7 @@ pub const SPACE: SpaceSpec = SpaceSpec {
     pm: PM,
 };
 
-/// Of a closed store: zones belong to chains that exist, do not overlap, and are all that is used;
+/// Of a closed store: zones belong to chains and tables that exist, do not overlap, and are all that is used;
 /// every generation has one descriptor and none is leaked.
 pub fn space_is_sound(life: &Life, used: SpaceUse) -> Verdict<()> {
     let storage = life.world().env.storage;
@@ -36,7 +36,12 @@ pub fn space_is_sound(life: &Life, used: SpaceUse) -> Verdict<()> {
     let (Some(db_id), Some(region_id)) = (state.db_id(), state.region_id()) else {
         return Err("no ids".into());
     };
-    let live: BTreeSet<u64> = state.chains().map(|(_, chain)| chain.id).collect();
+    let chains = state.chains().map(|(_, chain)| chain.id);
+    let tables = state
+        .version()
+        .pm_tables()
+        .map(|(table, _)| table.meta.owner);
+    let live: BTreeSet<u64> = chains.chain(tables).collect();
     let (space, mut zones) = Space::open(region, &region_id, SPACE, |owner| live.contains(&owner))
         .map_err(say("the space"))?;
     zones.sort_by_key(|zone| zone.data);
@@ -53,7 +58,7 @@ pub fn space_is_sound(life: &Life, used: SpaceUse) -> Verdict<()> {
     }
     if bytes != used.attached_bytes {
         return Err(format!(
-            "live chains {live:?} own {bytes} bytes in {zones:?}, used are {used:?}"
+            "live chains and tables {live:?} own {bytes} bytes in {zones:?}, used are {used:?}"
         ));
     }
     let pool = space.generations();

@@ -14,6 +14,7 @@ use crate::life::{Life, options};
 use crate::logged;
 use crate::merges;
 use crate::oracle::{Change, Op};
+use crate::pm_tables;
 use crate::ranges;
 use crate::reclaim;
 use crate::staged;
@@ -270,6 +271,20 @@ pub const ALL: &[Workload] = &[
         from_creation: false,
         before: nothing_before,
         body: compaction::sinking_lives,
+    },
+    Workload {
+        name: "pm-tables",
+        set: pm_tables::in_pm,
+        from_creation: false,
+        before: nothing_before,
+        body: pm_tables::sinking,
+    },
+    Workload {
+        name: "pm-tables-lives",
+        set: pm_tables::in_pm,
+        from_creation: false,
+        before: nothing_before,
+        body: pm_tables::sinking_lives,
     },
     Workload {
         name: "ranges",

@@ -176,7 +176,7 @@ fn run(input: &[u8]) -> Answer {
 }
 
 fn read(region: &Region, sample: &Sample) -> Result<u64> {
-    let table = PmTable::open(region, sample.meta.clone(), &sample.zones)?;
+    let table = PmTable::open(region, DB_ID, sample.meta.clone(), &sample.zones)?;
     let verified = verify_table(&table);
     let mut digest = Digest::default();
     for family in &sample.meta.families {

@@ -142,7 +142,8 @@ impl World {
                 }
                 let written = writer.finish()?.expect("there are pairs");
                 let bytes = written.meta.bytes;
-                let table = PmTable::open(self.space.region(), written.meta, &written.zones)?;
+                let table =
+                    PmTable::open(self.space.region(), DB_ID, written.meta, &written.zones)?;
                 let part = PmPart::whole(table, CfId(0));
                 Ok((Built::Pm(Box::new(part)), bytes, written.zones))
             }

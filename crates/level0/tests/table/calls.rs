@@ -272,7 +272,7 @@ fn a_table_is_found_by_its_own_identity_and_zones_only() {
     let (one, other) = (write(5), write(6));
     let region = space.region();
     let refused = |meta: &thermocline_level0::PmTableMeta, zones: &[thermocline_halloc::Zone]| {
-        let error = PmTable::open(region, meta.clone(), zones).unwrap_err();
+        let error = PmTable::open(region, DB_ID, meta.clone(), zones).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
     };
     refused(&one.meta, &other.zones);
@@ -281,8 +281,12 @@ fn a_table_is_found_by_its_own_identity_and_zones_only() {
     let mut swapped = one.zones.clone();
     swapped[0] = other.zones[0];
     refused(&one.meta, &swapped);
+    let mut another = DB_ID;
+    another[0] ^= 1;
+    let error = PmTable::open(region, another, one.meta.clone(), &one.zones).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
     let mut another = one.meta.clone();
-    another.identity.db_id[0] ^= 1;
+    another.owner += 1;
     refused(&another, &one.zones);
     let mut another = one.meta.clone();
     another.entries += 1;
@@ -290,7 +294,7 @@ fn a_table_is_found_by_its_own_identity_and_zones_only() {
     // Whatever the order in which they are given.
     let mut zones = one.zones.clone();
     zones.reverse();
-    let table = PmTable::open(region, one.meta.clone(), &zones).unwrap();
+    let table = PmTable::open(region, DB_ID, one.meta.clone(), &zones).unwrap();
     thermocline_level0::verify_table(&table).unwrap();
     assert!(table.charge() > 0 && table.charge() < 4096);
 }

@@ -100,7 +100,7 @@ fn a_table_is_whole_or_free_at_every_crash() {
                 assert_eq!(space.usage().zones_free, run.zones);
                 // If an edit named it all the same, it would be whole, or an error.
                 let (space, zones) = reopen(&sim, PM, FIRST, true).unwrap();
-                let opened = PmTable::open(space.region(), run.written.meta.clone(), &zones);
+                let opened = PmTable::open(space.region(), DB_ID, run.written.meta.clone(), &zones);
                 match opened.and_then(|table| verify_table(&table)) {
                     Ok(verified) => {
                         whole += 1;
@@ -129,7 +129,7 @@ fn a_table_that_is_named_before_its_fence_is_noticed() {
     let mut lost = 0;
     states(&run.named, 1, |sim| {
         let (space, zones) = reopen(&sim, PM, FIRST, true).unwrap();
-        let opened = PmTable::open(space.region(), run.written.meta.clone(), &zones);
+        let opened = PmTable::open(space.region(), DB_ID, run.written.meta.clone(), &zones);
         lost += usize::from(opened.and_then(|table| verify_table(&table)).is_err());
     });
     assert!(lost > 0);

@@ -122,6 +122,42 @@ fn every_byte_that_is_flipped_is_noticed_or_unused() {
     );
 }
 
+/// Whoever holds a value may ask at any time whether it is what was written.
+#[test]
+fn a_pinned_value_is_verified_where_it_lies() {
+    let (model, sim, space, written) = small();
+    let table = open(&space, &written).unwrap();
+    let (mut own, mut of_groups) = (0, 0);
+    for (cf, key, left) in model.entries.keys() {
+        let part = PmPart::whole(table.clone(), CfId(*cf));
+        let seqno = SeqNo(u64::MAX - left);
+        let mut cursor = PmCursor::new(part.clone(), false);
+        assert!(cursor.seek(key, seqno).unwrap());
+        let found = [
+            cursor.found(),
+            part.get(key, seqno, false).map(Option::unwrap),
+        ];
+        for found in found.into_iter().map(Result::unwrap) {
+            let FoundValue::Inline(value) = found.value else {
+                continue;
+            };
+            match value.len() {
+                200 => own += 1,
+                _ => of_groups += 1,
+            }
+            value.verify().unwrap();
+            for n in 0..value.len() as u64 {
+                sim.rot(value.at().0 + n, 4);
+                let error = value.verify().unwrap_err();
+                assert!(is_corruption(&error), "byte {n} of {key:?}: {error}");
+                sim.rot(value.at().0 + n, 4);
+            }
+            value.verify().unwrap();
+        }
+    }
+    assert!(own > 20 && of_groups > 20, "{own} {of_groups}");
+}
+
 /// Bits flipped in tables of several zones: what is absent is not said to be there, and the other way round.
 #[test]
 fn rot_in_large_tables_never_changes_an_answer() {

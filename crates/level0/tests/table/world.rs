@@ -143,7 +143,7 @@ fn range(writer: &mut PmTableWriter, place: &(u16, Vec<u8>, u64), end: &[u8]) ->
 }
 
 pub fn open(space: &Space, written: &Written) -> Result<Arc<PmTable>> {
-    PmTable::open(space.region(), written.meta.clone(), &written.zones)
+    PmTable::open(space.region(), DB_ID, written.meta.clone(), &written.zones)
 }
 
 /// The zones that a space finds of the table when it is opened, and the space.

@@ -1,13 +1,13 @@
 //! The bytes of what is said of tables in persistent memory, as [`super`] draws them.
 
-use thermocline_base::{CfId, FileId, SeqNo};
+use thermocline_base::{CfId, FileId, PmBlob, PmFamily, PmTableMeta, SeqNo};
 
 use super::fields::{Fields, Unreadable, damaged, len32};
-use crate::pm_table::{PmBlob, PmFamily, PmTableInfo};
-use crate::range::KeyRange;
+use crate::pm_table::PmTableInfo;
 
 pub(super) fn encode(table: &PmTableInfo, bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(&table.file.0.to_le_bytes());
+    let table = &table.meta;
     bytes.extend_from_slice(&table.owner.to_le_bytes());
     bytes.extend_from_slice(&table.zones.to_le_bytes());
     numbers(
@@ -24,7 +24,7 @@ pub(super) fn encode(table: &PmTableInfo, bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(&len32(table.families.len()).to_le_bytes());
     for family in &table.families {
         bytes.extend_from_slice(&family.cf.0.to_le_bytes());
-        bytes.push(u8::from(family.range.is_open()));
+        bytes.push(u8::from(family.open));
         numbers(
             bytes,
             &[
@@ -38,7 +38,7 @@ pub(super) fn encode(table: &PmTableInfo, bytes: &mut Vec<u8>) {
                 family.seqnos.1.0,
             ],
         );
-        for key in [family.range.smallest(), family.range.largest()] {
+        for key in [&family.smallest, &family.largest] {
             bytes.extend_from_slice(&len32(key.len()).to_le_bytes());
             bytes.extend_from_slice(key);
         }
@@ -75,8 +75,7 @@ pub(super) fn decode(body: &mut Fields<'_>) -> Result<PmTableInfo, Unreadable> {
             bytes: body.u64()?,
         });
     }
-    Ok(PmTableInfo {
-        file,
+    let meta = PmTableMeta {
         owner,
         zones,
         zone_bytes,
@@ -86,7 +85,8 @@ pub(super) fn decode(body: &mut Fields<'_>) -> Result<PmTableInfo, Unreadable> {
         seqnos,
         families,
         blobs,
-    })
+    };
+    Ok(PmTableInfo { file, meta })
 }
 
 fn family(body: &mut Fields<'_>) -> Result<PmFamily, Unreadable> {
@@ -102,9 +102,9 @@ fn family(body: &mut Fields<'_>) -> Result<PmFamily, Unreadable> {
     let [key_bytes, value_bytes] = [body.u64()?, body.u64()?];
     let seqnos = (SeqNo(body.u64()?), SeqNo(body.u64()?));
     let len = body.len32()?;
-    let smallest = body.take(len)?;
+    let smallest = body.take(len)?.to_vec();
     let len = body.len32()?;
-    let largest = body.take(len)?;
+    let largest = body.take(len)?.to_vec();
     Ok(PmFamily {
         cf,
         entries,
@@ -114,6 +114,8 @@ fn family(body: &mut Fields<'_>) -> Result<PmFamily, Unreadable> {
         key_bytes,
         value_bytes,
         seqnos,
-        range: KeyRange::new(smallest, largest, open),
+        smallest,
+        largest,
+        open,
     })
 }

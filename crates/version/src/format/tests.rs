@@ -2,10 +2,10 @@ use super::change::{CRITICAL, tag};
 use super::*;
 use std::sync::Arc;
 
-use thermocline_base::{CfId, FileId, SeqNo};
+use thermocline_base::{CfId, FileId, PmBlob, PmFamily, PmTableMeta, SeqNo};
 
 use crate::edit::{Change, NextIds, VersionEdit};
-use crate::pm_table::{PmBlob, PmFamily, PmTableInfo};
+use crate::pm_table::PmTableInfo;
 use crate::range::KeyRange;
 use crate::table::{BlobBytes, Level, PartitionId, Place, TableRef};
 
@@ -135,7 +135,7 @@ fn table() -> TableRef {
 }
 
 fn pm_table() -> PmTableInfo {
-    let family = |cf, range| PmFamily {
+    let family = |cf, smallest: &str, largest: &str, open| PmFamily {
         cf: CfId(cf),
         entries: 7,
         deletes: 2,
@@ -144,26 +144,27 @@ fn pm_table() -> PmTableInfo {
         key_bytes: 100,
         value_bytes: u64::MAX,
         seqnos: (SeqNo(5), SeqNo(6)),
-        range,
+        smallest: smallest.into(),
+        largest: largest.into(),
+        open,
     };
     PmTableInfo {
         file: FileId(20),
-        owner: 21,
-        zones: 22,
-        zone_bytes: 23,
-        bytes: 24,
-        entries: 14,
-        range_tombstones: 6,
-        seqnos: (SeqNo(5), SeqNo(6)),
-        families: vec![
-            family(0, KeyRange::inclusive("", "k")),
-            family(65535, KeyRange::until("a", "b")),
-        ],
-        blobs: vec![PmBlob {
-            file: FileId(3),
-            values: 2,
-            bytes: 4096,
-        }],
+        meta: PmTableMeta {
+            owner: 21,
+            zones: 22,
+            zone_bytes: 23,
+            bytes: 24,
+            entries: 14,
+            range_tombstones: 6,
+            seqnos: (SeqNo(5), SeqNo(6)),
+            families: vec![family(0, "", "k", false), family(65535, "a", "b", true)],
+            blobs: vec![PmBlob {
+                file: FileId(3),
+                values: 2,
+                bytes: 4096,
+            }],
+        },
     }
 }
 

@@ -100,7 +100,7 @@ impl State {
         must(last >= base, "last seqno of a chain", at_least(base), last)?;
         let twice = self.place(chain.id).is_some();
         let mut tables = self.version.pm_tables();
-        let owner = tables.any(|(table, _)| table.owner == chain.id);
+        let owner = tables.any(|(table, _)| table.meta.owner == chain.id);
         drop(tables);
         must(!twice && !owner, "chain id", "one that is free", chain.id)?;
         if let Some(newest) = self.order.len().checked_sub(1) {

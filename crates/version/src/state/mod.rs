@@ -348,7 +348,7 @@ impl State {
             Change::BlobFileRemoved { file } => self.version_mut().remove_blob_file(*file)?,
             Change::PmTableAdded { table } => {
                 self.reserved(table.file)?;
-                self.owns_zones(table.owner)?;
+                self.owns_zones(table.meta.owner)?;
                 self.version_mut().add_pm_table(table)?;
             }
             Change::PmTableRemoved { file } => self.version_mut().remove_pm_table(*file)?,

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use thermocline_base::{FileId, SeqNo, limits};
+use thermocline_base::{FileId, PmFamily, PmTableMeta, SeqNo, limits};
 
 use super::Version;
-use crate::pm_table::{PmFamily, PmTableInfo};
+use crate::pm_table::PmTableInfo;
+use crate::range::KeyRange;
 use crate::state::{Impossible, must, possible_seqno};
-use crate::table::{Level, Place, TableRef};
+use crate::table::{BlobBytes, Level, Place, TableRef};
 
 /// A table in persistent memory, and where the references to it stand.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,8 +37,8 @@ impl Version {
 
     /// Names a table in persistent memory.
     pub(crate) fn add_pm_table(&mut self, table: &Arc<PmTableInfo>) -> Result<(), Impossible> {
-        check_info(table)?;
-        let file = table.file;
+        let (file, meta) = (table.file, &table.meta);
+        check_meta(file, meta)?;
         let free = self.file(file).is_none() && !self.pm.contains_key(&file);
         must(
             free,
@@ -46,9 +47,9 @@ impl Version {
             file,
         )?;
         let mut others = self.pm.values();
-        let other = others.find(|other| other.table.owner == table.owner);
+        let other = others.find(|other| other.table.meta.owner == meta.owner);
         let what = "owner of an added PM table";
-        must(other.is_none(), what, "one that is free", table.owner)?;
+        must(other.is_none(), what, "one that is free", meta.owner)?;
         let entry = PmEntry {
             table: Arc::clone(table),
             references: Vec::new(),
@@ -117,7 +118,8 @@ impl Version {
     ) -> Result<(), Impossible> {
         let what = "reference to a PM table";
         let entry = self.pm.get(&table.file);
-        let Some((entry, family)) = entry.and_then(|e| Some((e, e.table.family(place.cf)?))) else {
+        let Some((entry, family)) = entry.and_then(|e| Some((e, e.table.meta.family(place.cf)?)))
+        else {
             return must(false, what, "a family that it has", place);
         };
         must(
@@ -128,12 +130,26 @@ impl Version {
         )?;
         let own = (table.smallest_seqno, table.largest_seqno);
         let (smallest, largest) = family.seqnos;
+        let range = KeyRange::from(family);
         must(
-            own == family.seqnos && table.range.is_within(&family.range),
+            own == family.seqnos && table.range.is_within(&range),
             what,
-            format_args!("{}, seqnos {smallest} to {largest}", family.range),
+            format_args!("{range}, seqnos {smallest} to {largest}"),
             format_args!("{table} in {place}"),
         )?;
+        let known = |blob: &BlobBytes| {
+            let mut of_table = entry.table.meta.blobs.iter();
+            of_table.any(|of| of.file == blob.file && blob.bytes <= of.bytes)
+        };
+        if let Some(blob) = table.blobs.iter().find(|blob| !known(blob)) {
+            let (file, bytes) = (blob.file, blob.bytes);
+            return must(
+                false,
+                "blob files of a reference to a PM table",
+                "what the table says of them, at most",
+                format_args!("{bytes} bytes of blob file {file} in {place}"),
+            );
+        }
         let mut others = entry.references.iter();
         let meets = |(at, other): &&(Place, Arc<TableRef>)| {
             at.cf == place.cf && other.range.overlaps(&table.range)
@@ -151,8 +167,8 @@ impl Version {
 }
 
 /// What a table in persistent memory says for itself.
-fn check_info(table: &PmTableInfo) -> Result<(), Impossible> {
-    let (what, file) = ("zones of a PM table", table.file);
+fn check_meta(file: FileId, table: &PmTableMeta) -> Result<(), Impossible> {
+    let what = "zones of a PM table";
     let (bytes, zone_bytes) = (table.bytes, table.zone_bytes);
     must(table.zones > 0, what, "one at least", file)?;
     let most = format_args!("at most {zone_bytes}");
@@ -189,7 +205,7 @@ fn check_info(table: &PmTableInfo) -> Result<(), Impossible> {
 }
 
 fn check_family(family: &PmFamily) -> Result<(), Impossible> {
-    let (range, cf) = (&family.range, family.cf.0);
+    let (range, cf) = (KeyRange::from(family), family.cf.0);
     let what = "key range of a family in a PM table";
     must(!range.is_empty(), what, "one that holds keys", cf)?;
     let longest = range.smallest().len().max(range.largest().len());

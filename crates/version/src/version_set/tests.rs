@@ -1,7 +1,7 @@
-use thermocline_base::{CfId, SeqNo};
+use thermocline_base::{CfId, PmFamily, PmTableMeta, SeqNo};
 
 use super::*;
-use crate::pm_table::{PmFamily, PmTableInfo};
+use crate::pm_table::PmTableInfo;
 use crate::range::KeyRange;
 use crate::table::{Level, Place, TableRef};
 
@@ -220,25 +220,29 @@ fn a_table_in_persistent_memory_waits_for_the_last_version_that_refers_to_it() {
     let seqnos = (reference.smallest_seqno, reference.largest_seqno);
     let info = PmTableInfo {
         file,
-        owner: 0,
-        zones: 1,
-        zone_bytes: 1 << 20,
-        bytes: 100,
-        entries: 10,
-        range_tombstones: 0,
-        seqnos,
-        families: vec![PmFamily {
-            cf: CfId(0),
+        meta: PmTableMeta {
+            owner: 0,
+            zones: 1,
+            zone_bytes: 1 << 20,
+            bytes: 100,
             entries: 10,
-            deletes: 0,
-            merges: 0,
             range_tombstones: 0,
-            key_bytes: 10,
-            value_bytes: 10,
             seqnos,
-            range: reference.range.clone(),
-        }],
-        blobs: vec![],
+            families: vec![PmFamily {
+                cf: CfId(0),
+                entries: 10,
+                deletes: 0,
+                merges: 0,
+                range_tombstones: 0,
+                key_bytes: 10,
+                value_bytes: 10,
+                seqnos,
+                smallest: reference.range.smallest().into(),
+                largest: reference.range.largest().into(),
+                open: reference.range.is_open(),
+            }],
+            blobs: vec![],
+        },
     };
     let ids = NextIds {
         chain: 1,

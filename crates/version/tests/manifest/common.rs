@@ -3,13 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use thermocline_base::{CfId, FileId, SeqNo, Steps};
+use thermocline_base::{CfId, FileId, PmFamily, PmTableMeta, SeqNo, Steps};
 use thermocline_env::Storage;
 use thermocline_env::sim::SimFs;
 use thermocline_env::simulated::SeededRandom;
 use thermocline_version::{
-    BlobBytes, Change, KeyRange, Level, NextIds, Place, PmFamily, PmTableInfo, State, TableRef,
-    VersionEdit,
+    BlobBytes, Change, KeyRange, Level, NextIds, Place, PmTableInfo, State, TableRef, VersionEdit,
 };
 
 pub const DB_ID: [u8; 16] = *b"0123456789abcdef";
@@ -179,37 +178,41 @@ fn some_pm_table(file: FileId, owner: u64, random: &SeededRandom) -> PmTableInfo
     let seqnos = (SeqNo(seqno), SeqNo(seqno + random.below(100)));
     PmTableInfo {
         file,
-        owner: owner.saturating_sub(1 + random.below(3)),
-        zones: 1,
-        zone_bytes: 16 << 10,
-        bytes: 4096,
-        entries: 10,
-        range_tombstones: 1,
-        seqnos,
-        families: vec![PmFamily {
-            cf: CfId(0),
+        meta: PmTableMeta {
+            owner: owner.saturating_sub(1 + random.below(3)),
+            zones: 1,
+            zone_bytes: 16 << 10,
+            bytes: 4096,
             entries: 10,
-            deletes: 1,
-            merges: 0,
             range_tombstones: 1,
-            key_bytes: 100,
-            value_bytes: 1000,
             seqnos,
-            range: KeyRange::until(format!("key{}", random.below(500)), "key999"),
-        }],
-        blobs: vec![],
+            families: vec![PmFamily {
+                cf: CfId(0),
+                entries: 10,
+                deletes: 1,
+                merges: 0,
+                range_tombstones: 1,
+                key_bytes: 100,
+                value_bytes: 1000,
+                seqnos,
+                smallest: format!("key{}", random.below(500)).into(),
+                largest: "key999".into(),
+                open: true,
+            }],
+            blobs: vec![],
+        },
     }
 }
 
 fn reference_to(table: &PmTableInfo) -> TableRef {
-    let family = &table.families[0];
+    let family = &table.meta.families[0];
     TableRef {
         file: table.file,
-        file_bytes: table.bytes,
-        bytes: table.bytes,
+        file_bytes: table.meta.bytes,
+        bytes: table.meta.bytes,
         entries: family.entries + family.range_tombstones,
         deletes: family.deletes + family.range_tombstones,
-        range: family.range.clone(),
+        range: family.into(),
         limited_below: false,
         limited_above: false,
         smallest_seqno: family.seqnos.0,

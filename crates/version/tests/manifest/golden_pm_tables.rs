@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use thermocline_base::{CfId, FileId, SeqNo};
+use thermocline_base::{CfId, FileId, PmBlob, PmFamily, PmTableMeta, SeqNo};
 use thermocline_version::{
-    Change, KeyRange, Level, Manifest, NextIds, Place, PmBlob, PmFamily, PmTableInfo, State,
-    TableRef, VersionEdit,
+    Change, KeyRange, Level, Manifest, NextIds, Place, PmTableInfo, State, TableRef, VersionEdit,
 };
 
 use crate::common::{dir, fresh, storage};
@@ -14,7 +13,7 @@ use crate::golden::{Dump, annotate_begin, bytes_of, edits};
 const GOLDEN: &str = include_str!("../golden/manifest-v1-pm-tables.txt");
 
 fn pm_table() -> PmTableInfo {
-    let family = |cf, range, seqnos: (u64, u64)| PmFamily {
+    let family = |cf, keys: (&str, &str, bool), seqnos: (u64, u64)| PmFamily {
         cf: CfId(cf),
         entries: 0x100,
         deletes: 0x10,
@@ -23,26 +22,30 @@ fn pm_table() -> PmTableInfo {
         key_bytes: 0x1000,
         value_bytes: 0x2_0000,
         seqnos: (SeqNo(seqnos.0), SeqNo(seqnos.1)),
-        range,
+        smallest: keys.0.into(),
+        largest: keys.1.into(),
+        open: keys.2,
     };
     PmTableInfo {
         file: FileId(3),
-        owner: 9,
-        zones: 2,
-        zone_bytes: 0x2_0000,
-        bytes: 0x1_8000,
-        entries: 0x200,
-        range_tombstones: 4,
-        seqnos: (SeqNo(5), SeqNo(0x900)),
-        families: vec![
-            family(0, KeyRange::inclusive("apple", "plum"), (5, 0x800)),
-            family(65535, KeyRange::until("", "\0\x07"), (6, 0x900)),
-        ],
-        blobs: vec![PmBlob {
-            file: FileId(1),
-            values: 3,
-            bytes: 0x4000,
-        }],
+        meta: PmTableMeta {
+            owner: 9,
+            zones: 2,
+            zone_bytes: 0x2_0000,
+            bytes: 0x1_8000,
+            entries: 0x200,
+            range_tombstones: 4,
+            seqnos: (SeqNo(5), SeqNo(0x900)),
+            families: vec![
+                family(0, ("apple", "plum", false), (5, 0x800)),
+                family(65535, ("", "\0\x07", true), (6, 0x900)),
+            ],
+            blobs: vec![PmBlob {
+                file: FileId(1),
+                values: 3,
+                bytes: 0x4000,
+            }],
+        },
     }
 }
 
@@ -71,9 +74,11 @@ const PLACE: Place = Place {
 fn with_pm_tables() -> VersionEdit {
     let other = PmTableInfo {
         file: FileId(4),
-        owner: 8,
-        blobs: vec![],
-        ..pm_table()
+        meta: PmTableMeta {
+            owner: 8,
+            blobs: vec![],
+            ..pm_table().meta
+        },
     };
     VersionEdit::new()
         .with(Change::ColumnFamilyCreated {

@@ -10,6 +10,7 @@ mod golden_tables;
 mod large;
 mod model;
 mod model_steps;
+mod pm_tables;
 mod real;
 mod tables;
 mod versions;

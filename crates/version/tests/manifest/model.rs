@@ -7,6 +7,7 @@ use thermocline_env::Storage;
 use thermocline_version::{Change, Manifest, NextIds, State, VersionEdit, format};
 
 use crate::common::{created, dir, fresh, storage};
+use crate::pm_tables;
 use crate::tables::{self, ModelTables};
 
 #[derive(Clone, Default)]
@@ -114,6 +115,11 @@ impl Model {
                 let mut there = self.chains.iter().filter(alive);
                 let possible = self.alive(*generation)
                     && there.all(|c| c.id != *chain && c.generation < *generation)
+                    && self
+                        .tables
+                        .pm
+                        .iter()
+                        .all(|table| table.meta.owner != *chain)
                     && follows
                     && *base_seqno > 0
                     && *last_seqno >= *base_seqno
@@ -140,11 +146,15 @@ impl Model {
                     && to.incarnation >= next.incarnation
                     && to.file >= next.file
             }
-            Change::FilesInherited { .. }
-            | Change::FlushedUpTo { .. }
-            | Change::LongValues
-            | Change::PmTableAdded { .. }
-            | Change::PmTableRemoved { .. } => unreachable!("not drawn"),
+            Change::FilesInherited { .. } | Change::FlushedUpTo { .. } | Change::LongValues => {
+                unreachable!("not drawn")
+            }
+            Change::PmTableAdded { table } => {
+                let alive = |c: &ModelChain| self.alive(c.generation) && c.id == table.meta.owner;
+                let owns = table.meta.owner < next.chain && !self.chains.iter().any(alive);
+                owns && self.tables.apply(change, &[], next.file)
+            }
+            Change::PmTableRemoved { .. } => self.tables.apply(change, &[], next.file),
             Change::TableAdded { .. }
             | Change::TableRemoved { .. }
             | Change::BlobFileAdded { .. }
@@ -289,6 +299,7 @@ fn change() -> impl Strategy<Value = Change> {
             }
         ),
         10 => tables::change(),
+        2 => pm_tables::change(),
     ]
 }
 
@@ -310,6 +321,7 @@ pub fn begun() -> (VersionEdit, Model) {
     let reserved = NextIds {
         cf: 1,
         file: 8,
+        chain: 6,
         ..NextIds::default()
     };
     let mut model = Model::default();

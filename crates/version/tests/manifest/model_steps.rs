@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use thermocline_version::{Change, Level, Place, State, VersionEdit};
 
 use crate::model::{apply, begun, check_snapshot, config};
-use crate::tables;
+use crate::{pm_tables, tables};
 
 /// What to do with tables that exist, beside what [`tables::change`] makes up.
 #[derive(Debug, Clone)]
@@ -18,6 +18,8 @@ enum Step {
     /// Cut in two at a letter; the second part may go to another level.
     Cut(usize, u8, u8),
     Family(u16),
+    /// To a family of a table in persistent memory.
+    Refer(usize, usize),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -26,8 +28,10 @@ fn step() -> impl Strategy<Value = Step> {
         8 => tables::change().prop_map(Step::Change),
         2 => nth.clone().prop_map(Step::Remove),
         3 => (nth.clone(), 0u8..4).prop_map(|(n, level)| Step::Move(n, level)),
-        3 => (nth, b'b'..b'h', 0u8..4).prop_map(|(n, at, level)| Step::Cut(n, at, level)),
+        3 => (nth.clone(), b'b'..b'h', 0u8..4).prop_map(|(n, at, level)| Step::Cut(n, at, level)),
         1 => (1u16..4).prop_map(Step::Family),
+        2 => pm_tables::change().prop_map(Step::Change),
+        4 => (nth, 0usize..3).prop_map(|(n, family)| Step::Refer(n, family)),
     ]
 }
 
@@ -50,6 +54,12 @@ impl Step {
             Step::Family(id) => {
                 let (id, name) = (*id, id.to_string());
                 vec![Change::ColumnFamilyCreated { id, name }]
+            }
+            Step::Refer(n, family) => {
+                let all = state.version().pm_tables().len();
+                let found = state.version().pm_tables().nth(n % all.max(1));
+                let refer = found.map(|(table, _)| pm_tables::reference(table, *family));
+                refer.into_iter().collect()
             }
             Step::Remove(n) => {
                 let found = nth(*n).map(|(at, table)| Change::table_removed(at, &table));

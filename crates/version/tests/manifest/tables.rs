@@ -3,16 +3,18 @@
 //! there.
 
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
 use proptest::prelude::*;
 use thermocline_base::{CfId, FileId, SeqNo};
 use thermocline_version::{
-    BlobBytes, Change, FileKind, KeyRange, Level, PartitionId, Place, TableRef, Version,
-    VersionEdit,
+    BlobBytes, Change, FileKind, KeyRange, Level, PartitionId, Place, PmTableInfo, TableRef,
+    Version, VersionEdit,
 };
+
+use crate::pm_tables;
 
 pub type Placed = (Place, Arc<TableRef>);
 
@@ -20,6 +22,8 @@ pub type Placed = (Place, Arc<TableRef>);
 pub struct ModelTables {
     pub references: Vec<Placed>,
     pub blobs: Vec<(FileId, u64)>,
+    /// Tables in persistent memory.
+    pub pm: Vec<Arc<PmTableInfo>>,
 }
 
 const LETTERS: std::ops::RangeInclusive<u8> = b'a'..=b'h';
@@ -43,7 +47,7 @@ fn points(from: Bound<&[u8]>, to: Bound<&[u8]>) -> BTreeSet<u32> {
     (from..to).collect()
 }
 
-fn points_of(range: &KeyRange) -> BTreeSet<u32> {
+pub fn points_of(range: &KeyRange) -> BTreeSet<u32> {
     let to = match range.is_open() {
         true => Bound::Excluded(range.largest()),
         false => Bound::Included(range.largest()),
@@ -93,7 +97,8 @@ impl ModelTables {
                 self.references.len() < before
             }
             Change::BlobFileAdded { file, bytes } => {
-                let free = file.0 < next && self.kind(*file).is_none();
+                let free =
+                    file.0 < next && self.kind(*file).is_none() && self.in_pm(*file).is_none();
                 self.blobs.push((*file, *bytes));
                 free
             }
@@ -101,6 +106,21 @@ impl ModelTables {
                 let possible = self.kind(*file) == Some(FileKind::Blob);
                 self.blobs.retain(|(id, _)| id != file);
                 possible && self.references_to(*file) == 0
+            }
+            Change::PmTableAdded { table } => {
+                let free = table.file.0 < next && self.kind(table.file).is_none();
+                let alone = |other: &Arc<PmTableInfo>| {
+                    other.file != table.file && other.meta.owner != table.meta.owner
+                };
+                let possible = free && self.pm.iter().all(alone) && pm_tables::is_sound(table);
+                self.pm.push(Arc::clone(table));
+                possible
+            }
+            Change::PmTableRemoved { file } => {
+                let before = self.pm.len();
+                self.pm.retain(|table| table.file != *file);
+                let unread = self.references.iter().all(|(_, t)| t.file != *file);
+                self.pm.len() < before && unread
             }
             Change::ColumnFamilyDropped { id } => {
                 self.references.retain(|(place, _)| place.cf.0 != *id);
@@ -110,8 +130,13 @@ impl ModelTables {
         }
     }
 
+    pub fn in_pm(&self, file: FileId) -> Option<&Arc<PmTableInfo>> {
+        self.pm.iter().find(|table| table.file == file)
+    }
+
     fn kind(&self, file: FileId) -> Option<FileKind> {
-        let table = self.references.iter().any(|(_, t)| t.file == file);
+        let named = |(_, t): &Placed| t.file == file && self.in_pm(file).is_none();
+        let table = self.references.iter().any(named);
         let blob = self.blobs.iter().any(|(id, _)| *id == file);
         table
             .then_some(FileKind::Table)
@@ -132,8 +157,14 @@ impl ModelTables {
         let of_file = |(at, other): &Placed| {
             let fields = |t: &TableRef| (t.file_bytes, t.smallest_seqno, t.largest_seqno);
             let same = at.cf == place.cf && fields(other) == fields(table);
-            other.file != table.file || same && !overlap(other, table)
+            // Families share a table in persistent memory.
+            let beside = match self.in_pm(table.file) {
+                Some(_) => at.cf != place.cf || !overlap(other, table),
+                None => same && !overlap(other, table),
+            };
+            other.file != table.file || beside
         };
+        let of_pm = |info: &Arc<PmTableInfo>| pm_tables::may_refer(info, place, table);
         (place.cf == CfId::METADATA || families.contains(&place.cf.0))
             && place.partition.0 == 0
             && place.level.0 <= 7
@@ -151,6 +182,7 @@ impl ModelTables {
                 .copied()
                 .eq(table.blobs.iter().map(|b| b.file))
             && table.blobs.iter().all(in_blobs)
+            && self.in_pm(table.file).is_none_or(of_pm)
             && self.references.iter().all(beside)
             && self.references.iter().all(of_file)
     }
@@ -208,10 +240,11 @@ impl ModelTables {
 
     /// The files that are named.
     pub fn files(&self) -> BTreeSet<(FileId, FileKind)> {
-        let tables = self
+        let in_files = self
             .references
             .iter()
-            .map(|(_, t)| (t.file, FileKind::Table));
+            .filter(|(_, t)| self.in_pm(t.file).is_none());
+        let tables = in_files.map(|(_, t)| (t.file, FileKind::Table));
         let blobs = self.blobs.iter().map(|(id, _)| (*id, FileKind::Blob));
         tables.chain(blobs).collect()
     }
@@ -245,6 +278,22 @@ impl ModelTables {
             references.sort_by_key(|(_, t)| t.range.smallest().to_vec());
             prop_assert_eq!(version.references(file), &references);
             prop_assert_eq!(version.file(file), self.kind(file));
+        }
+        let pm: BTreeMap<FileId, &Arc<PmTableInfo>> = self.pm.iter().map(|t| (t.file, t)).collect();
+        prop_assert!(
+            version
+                .pm_tables()
+                .map(|(table, _)| table)
+                .eq(pm.values().copied())
+        );
+        for (table, got) in version.pm_tables() {
+            let references = all.iter().filter(|(_, t)| t.file == table.file);
+            let mut references: Vec<_> = references.cloned().collect();
+            references.sort_by_key(|(_, t)| t.range.smallest().to_vec());
+            let same = got.iter().all(|placed| references.contains(placed));
+            prop_assert!(same && got.len() == references.len(), "{:?}", got);
+            prop_assert!(got.is_sorted_by_key(|(_, t)| t.range.smallest()));
+            prop_assert_eq!(version.file(table.file), None);
         }
         for (file, bytes) in &self.blobs {
             let blob = version.blob_file(*file).unwrap();

@@ -18,6 +18,8 @@ pub struct OwnedTable {
     /// Whether a range tombstone makes it reach further, and to before which key.
     end: Option<Vec<u8>>,
     pub has_tombstones: bool,
+    /// Whether it lies in persistent memory.
+    pub in_pm: bool,
 }
 
 impl OwnedTable {
@@ -34,6 +36,7 @@ impl OwnedTable {
             smallest_seqno: seqnos.clone().min().unwrap(),
             largest_seqno: seqnos.max().unwrap(),
             has_tombstones: self.has_tombstones,
+            in_pm: self.in_pm,
         }
     }
 }
@@ -105,6 +108,7 @@ impl Store {
             entries,
             has_tombstones: end.is_some() || rng.one_in(3),
             end,
+            in_pm: rng.one_in(3),
         };
         self.levels[0].insert(0, table);
     }
@@ -144,7 +148,7 @@ impl Store {
             let heavy = below.map(|t| t.bytes).sum::<u64>() > options.grandparent_bytes_max;
             let drops = table.has_tombstones && job.to == options.last_level;
             assert!(
-                !job.trivial || !heavy && !drops && overlapped.is_empty(),
+                !job.trivial || !heavy && !drops && !table.in_pm && overlapped.is_empty(),
                 "{job:?}"
             );
         }
@@ -222,6 +226,7 @@ impl Store {
                 entries: vec![entry],
                 end: None,
                 has_tombstones: rng.one_in(4),
+                in_pm: false,
             });
         }
         // The furthest range tombstone goes into the last table, if it reaches behind it.

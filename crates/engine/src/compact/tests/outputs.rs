@@ -94,7 +94,12 @@ fn contents(engine: &Engine, tables: &[Arc<TableRef>]) -> All {
     let mut all = All::default();
     for table in tables {
         let read = Cell::new(0);
-        let run = RunInput::new(&engine.inner.table_files, vec![table.clone()], &read);
+        let run = RunInput::new(
+            &engine.inner.table_files,
+            CfId::DEFAULT,
+            vec![table.clone()],
+            &read,
+        );
         for tombstone in run.tombstones().unwrap() {
             assert!(tombstone.start.as_slice() >= table.range.smallest());
             assert!(tombstone.end.as_slice() <= table.range.largest());
@@ -143,7 +148,8 @@ fn range_tombstones_are_cut_where_tables_are() {
             .collect();
         let read = Cell::new(0);
         let inputs = tables.iter().rev();
-        let inputs = inputs.map(|t| RunInput::new(&inner.table_files, vec![t.clone()], &read));
+        let files = &inner.table_files;
+        let inputs = inputs.map(|t| RunInput::new(files, CfId::DEFAULT, vec![t.clone()], &read));
         let inputs: Vec<_> = inputs.collect();
         let tombstones = inputs
             .iter()

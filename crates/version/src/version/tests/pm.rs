@@ -1,7 +1,9 @@
 //! Tables in persistent memory, and references to them.
 
+use thermocline_base::{PmBlob, PmFamily, PmTableMeta};
+
 use super::*;
-use crate::pm_table::{PmFamily, PmTableInfo};
+use crate::pm_table::PmTableInfo;
 
 /// Table `file` of two families with the keys `first` to `last`, whose seqnos are `seqnos` and nine more.
 fn info(file: u64, first: &str, last: &str, seqnos: u64) -> PmTableInfo {
@@ -15,19 +17,23 @@ fn info(file: u64, first: &str, last: &str, seqnos: u64) -> PmTableInfo {
         key_bytes: 500,
         value_bytes: 5000,
         seqnos,
-        range: KeyRange::inclusive(first, last),
+        smallest: first.into(),
+        largest: last.into(),
+        open: false,
     };
     PmTableInfo {
         file: FileId(file),
-        owner: 100 + file,
-        zones: 1,
-        zone_bytes: 16 << 10,
-        bytes: 2000 + file,
-        entries: 100,
-        range_tombstones: 0,
-        seqnos,
-        families: vec![family(0), family(1)],
-        blobs: vec![],
+        meta: PmTableMeta {
+            owner: 100 + file,
+            zones: 1,
+            zone_bytes: 16 << 10,
+            bytes: 2000 + file,
+            entries: 100,
+            range_tombstones: 0,
+            seqnos,
+            families: vec![family(0), family(1)],
+            blobs: vec![],
+        },
     }
 }
 
@@ -105,15 +111,22 @@ fn one_table_serves_families_and_parts_and_is_there_until_it_is_removed() {
 
 #[test]
 fn what_cannot_be_of_a_table_in_persistent_memory_is_refused_and_named() {
-    let one = info(7, "b", "m", 100);
+    let mut one = info(7, "b", "m", 100);
+    one.meta.blobs = vec![PmBlob {
+        file: FileId(5),
+        values: 1,
+        bytes: 7,
+    }];
+    let blob_file = |file: u64| Change::BlobFileAdded {
+        file: FileId(file),
+        bytes: 10,
+    };
     let state = two_families([
         pm_added(&one),
         in_family(0, table(7, "b", "f", 100)),
         added(1, table(3, "a", "b", 10)),
-        Change::BlobFileAdded {
-            file: FileId(4),
-            bytes: 1,
-        },
+        blob_file(4),
+        blob_file(5),
     ]);
     let with = |change: &dyn Fn(&mut PmTableInfo)| {
         let mut changed = info(9, "b", "m", 200);
@@ -124,30 +137,47 @@ fn what_cannot_be_of_a_table_in_persistent_memory_is_refused_and_named() {
         file: FileId(7),
         bytes: 1,
     };
+    let refers = |file: u64, bytes: u64| {
+        let mut of = table(7, "g", "m", 100);
+        of.blobs = vec![BlobBytes {
+            file: FileId(file),
+            bytes,
+        }];
+        in_family(0, of)
+    };
     let cases: &[(Change, &str)] = &[
         (pm_added(&one), "number of an added PM table"),
         (with(&|t| t.file = FileId(3)), "number of an added PM table"),
         (with(&|t| t.file = FileId(4)), "number of an added PM table"),
         (blob, "a file id that is free"),
         (with(&|t| t.file = FileId(1000)), "below 1000"),
-        (with(&|t| t.owner = 107), "owner of an added PM table"),
-        (with(&|t| t.owner = 1000), "owner of a PM table's zones"),
-        (with(&|t| t.zones = 0), "zones of a PM table"),
-        (with(&|t| t.bytes = 1 << 20), "bytes of a PM table"),
-        (with(&|t| t.families.clear()), "families of a PM table"),
-        (with(&|t| t.families.swap(0, 1)), "families of a PM table"),
-        (with(&|t| t.entries = 99), "entries of a PM table"),
+        (with(&|t| t.meta.owner = 107), "owner of an added PM table"),
         (
-            with(&|t| t.range_tombstones = 1),
+            with(&|t| t.meta.owner = 1000),
+            "owner of a PM table's zones",
+        ),
+        (with(&|t| t.meta.zones = 0), "zones of a PM table"),
+        (with(&|t| t.meta.bytes = 1 << 20), "bytes of a PM table"),
+        (with(&|t| t.meta.families.clear()), "families of a PM table"),
+        (
+            with(&|t| t.meta.families.swap(0, 1)),
+            "families of a PM table",
+        ),
+        (with(&|t| t.meta.entries = 99), "entries of a PM table"),
+        (
+            with(&|t| t.meta.range_tombstones = 1),
             "range tombstones of a PM table",
         ),
         (
-            with(&|t| t.families[0].deletes = 51),
+            with(&|t| t.meta.families[0].deletes = 51),
             "deletes and merges of a PM table",
         ),
-        (with(&|t| t.seqnos.0 = SeqNo(199)), "seqnos of a PM table"),
         (
-            with(&|t| t.families[0].range = KeyRange::inclusive("b", "a")),
+            with(&|t| t.meta.seqnos.0 = SeqNo(199)),
+            "seqnos of a PM table",
+        ),
+        (
+            with(&|t| t.meta.families[0].largest = b"a".into()),
             "key range of a family in a PM table",
         ),
         (
@@ -164,6 +194,8 @@ fn what_cannot_be_of_a_table_in_persistent_memory_is_refused_and_named() {
         (added(0, table(7, "g", "n", 100)), "reference to a PM table"),
         (added(0, table(7, "g", "m", 101)), "reference to a PM table"),
         (added(0, table(7, "f", "m", 100)), "keys outside of table 7"),
+        (refers(4, 1), "blob files of a reference to a PM table"),
+        (refers(5, 8), "blob files of a reference to a PM table"),
         (
             Change::TableAdded {
                 place: Place::new(CfId::METADATA, Level::ZERO),
@@ -181,8 +213,9 @@ fn what_cannot_be_of_a_table_in_persistent_memory_is_refused_and_named() {
         assert!(error.contains(what), "{change:?}: {error}");
         assert_eq!(touched, state, "{change:?}");
     }
-    // Where there was none of that family yet, it may stand.
+    // Where there was none of that family yet, it may stand; and with all that the table says.
     let mut other = state;
+    other.apply(&refers(5, 7).into()).unwrap();
     other
         .apply(&in_family(1, table(7, "b", "f", 100)).into())
         .unwrap();

@@ -1,0 +1,141 @@
+//! How numbers, owners and zones of PM tables come and go. See the [module above](super), invariants 2 and 4.
+
+use thermocline_base::planted::{Bug, active};
+use thermocline_base::{FileId, Result};
+use thermocline_version::{Change, NextIds, VersionEdit};
+
+use super::sink::Made;
+use crate::store::Inner;
+use crate::sync::{lock, read};
+
+/// Owners that are reserved by one edit.
+const OWNERS_AHEAD: u64 = 16;
+
+/// How many PM tables there are, and the persistent memory that they take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct PmTablesUse {
+    pub tables: u64,
+    pub bytes: u64,
+    /// Of those, tables that nothing refers to: they go when nobody reads them.
+    pub retired: u64,
+    pub retired_bytes: u64,
+}
+
+impl Inner {
+    /// The owner of a new table's zones. The caller holds no lock but `flushing`.
+    ///
+    /// # Errors
+    /// A failed write to the manifest, which poisons the store; [`thermocline_base::Error::Closed`].
+    pub fn pm_owner(&self) -> Result<u64> {
+        loop {
+            if let Some(owner) = self.table_files.pm.next_owner() {
+                return Ok(owner);
+            }
+            // Ids are given out in the order in which the manifest learns of them (`generation`).
+            let mut writer = lock(&self.writer);
+            self.check_writable()?;
+            self.record_chain(&mut writer)?;
+            let _next = lock(&self.next);
+            let mut manifest = lock(&self.manifest);
+            let ids = manifest.state().next_ids();
+            let behind = ids.chain + OWNERS_AHEAD;
+            let reserved = NextIds {
+                chain: behind,
+                ..ids
+            };
+            self.append(&mut manifest, &Change::NextIds(reserved).into())?;
+            self.table_files.pm.give_owners(ids.chain..behind);
+        }
+    }
+
+    /// The number of a new table.
+    pub fn pm_number(&self) -> Result<FileId> {
+        loop {
+            if let Some(file) = lock(&self.versions).take_number() {
+                return Ok(file);
+            }
+            self.reserve_files()?;
+        }
+    }
+
+    /// Frees the tables that nothing refers to and nobody reads. The caller holds neither the writer's lock
+    /// nor those behind it, nor the gate of blob files. What cannot be freed now is later.
+    pub fn release_pm_tables(&self) {
+        if self.unread_pm_tables().is_empty() {
+            return;
+        }
+        // Closing waits for whoever removes a table, as for who removes a blob file, and whoever comes later
+        // finds the store closed.
+        let _gate = read(&self.blobs.gate);
+        if self.check_writable().is_err() || lock(&self.reclaim).has_elders() {
+            return;
+        }
+        let files = self.unread_pm_tables();
+        // A failed edit poisons the store: whoever writes hears of it.
+        let _ = self.remove_pm_tables(files);
+    }
+
+    /// The tables that may be removed: no living version refers to them, and nobody holds them.
+    fn unread_pm_tables(&self) -> Vec<FileId> {
+        if active(Bug::PmTableForgetsReaders) {
+            let version = lock(&self.versions).current().clone();
+            let unreferenced = version.pm_tables().filter(|(_, r)| r.is_empty());
+            return unreferenced.map(|(table, _)| table.file).collect();
+        }
+        let mut files = lock(&self.versions).unread_pm_tables();
+        files.retain(|file| !self.table_files.pm.is_held(*file));
+        files
+    }
+
+    fn remove_pm_tables(&self, mut files: Vec<FileId>) -> Result<()> {
+        {
+            let mut manifest = lock(&self.manifest);
+            self.poison.check()?;
+            // Somebody else may have done it.
+            files.retain(|file| manifest.state().version().pm_table(*file).is_some());
+            if files.is_empty() {
+                return Ok(());
+            }
+            let removed = files.iter().map(|&file| Change::PmTableRemoved { file });
+            let changes = removed.collect();
+            self.append(&mut manifest, &VersionEdit { changes })?;
+        }
+        files.into_iter().for_each(|file| self.free_zones_of(file));
+        self.room.note();
+        self.press();
+        Ok(())
+    }
+
+    /// Frees what was made and is not named, unless whether it is named is unknown.
+    pub fn release_made(&self, made: &[Made]) {
+        for made in made {
+            let file = made.info.file;
+            let named = lock(&self.versions).current().pm_table(file).is_some();
+            if !named && self.poison.check().is_ok() {
+                self.free_zones_of(file);
+            }
+        }
+    }
+
+    /// Gives the zones of a table back, unless somebody else has (invariant 4).
+    fn free_zones_of(&self, file: FileId) {
+        if let Some(zones) = self.table_files.pm.take(file) {
+            self.space.release(&zones);
+        }
+    }
+
+    /// What the tables that the manifest names take.
+    pub fn pm_tables_use(&self) -> PmTablesUse {
+        let version = lock(&self.versions).current().clone();
+        let mut all = PmTablesUse::default();
+        for (table, references) in version.pm_tables() {
+            all.tables += 1;
+            all.bytes += table.meta.zone_bytes;
+            if references.is_empty() {
+                all.retired += 1;
+                all.retired_bytes += table.meta.zone_bytes;
+            }
+        }
+        all
+    }
+}

@@ -1,0 +1,29 @@
+//! Checking PM tables of a database that is not open.
+
+use thermocline_base::Result;
+use thermocline_halloc::{Space, Zone};
+use thermocline_level0::{PmTable, verify_table};
+use thermocline_version::Version;
+
+use crate::verify::Report;
+
+/// Reads every byte of every PM table that `version` names, and notes what is wrong: of each table the first.
+pub(crate) fn verify_pm_tables(
+    (space, zones): (&Space, &[Zone]),
+    (version, db_id): (&Version, [u8; 16]),
+    report: &mut Report,
+) -> Result<()> {
+    for (info, _) in version.pm_tables() {
+        let own = zones.iter().filter(|zone| zone.owner == info.meta.owner);
+        let own: Vec<Zone> = own.copied().collect();
+        let opened = PmTable::open(space.region(), db_id, info.meta.clone(), &own);
+        match opened.and_then(|table| verify_table(&table)) {
+            Ok(verified) => {
+                report.records += verified.entries + verified.range_tombstones;
+                report.bytes += verified.bytes;
+            }
+            Err(error) => report.note(error)?,
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,95 @@
+//! Workloads in which generations become tables in persistent memory, and those sink into files. A crash at
+//! any instant, inside the recovery from another one too, finds what was there before the edit or after it
+//! (`engine::pm_tables`, "What a crash leaves"), and the next life flushes and compacts on.
+
+use std::ops::Bound::Unbounded;
+
+use thermocline_base::CfId;
+use thermocline_base::options::{Options, Shape};
+use thermocline_env::simulated::SeededRandom;
+
+use crate::compaction::small_levels;
+use crate::life::Life;
+use crate::oracle::Op;
+use crate::workload::{below, key, run, value};
+
+/// Level 0 of two or three zones.
+pub fn in_pm(options: &mut Options) {
+    small_levels(options);
+    options.level0.shape = Shape::PmTables as u64;
+    options.level0.pm_percent = 5;
+}
+
+/// Flushes, compacts what is due, and reads back all of it.
+fn sink(life: &Life) {
+    life.engine().flush().unwrap();
+    let model = life.visible();
+    let found = life.dump(&[model.clone().into()]).unwrap();
+    assert!(found == model, "it reads as before");
+}
+
+fn write(life: &Life, random: &SeededRandom, round: u8) {
+    let len = 100 + below(random, 100);
+    run(life, &Op::put(0, &[b'm', round], value(random, len)));
+    match random.below(3) {
+        0 => run(life, &Op::delete(0, key(random))),
+        _ => run(life, &Op::put(0, key(random), value(random, len))),
+    }
+}
+
+/// Into persistent memory and on into files, beside a snapshot and a value that is pinned there.
+pub fn sinking(life: &mut Life, random: &SeededRandom) {
+    let mut held = None;
+    for round in 0..4 {
+        write(life, random, round);
+        if round == 0 {
+            run(life, &Op::put(0, b"pinned", [5; 1500]));
+        }
+        if round == 1 {
+            let pinned = life.engine().value(CfId::DEFAULT, b"pinned").unwrap();
+            assert!(pinned.as_ref().is_some_and(|value| value.is_pinned()));
+            held = Some((life.engine().snapshot(), life.expected(), pinned));
+            run(life, &Op::delete(0, b"pinned"));
+        }
+        if round == 3 {
+            let (snapshot, model, pinned) = held.take().expect("one is held");
+            for ((_, key), value) in &model.data {
+                let found = snapshot.value(CfId::DEFAULT, key).unwrap();
+                assert_eq!(found.as_deref(), Some(&**value));
+            }
+            let pinned = pinned.expect("it was there");
+            pinned.verify().unwrap();
+            assert_eq!(*pinned, [5; 1500]);
+            drop((snapshot, pinned));
+        }
+        sink(life);
+    }
+    run(life, &Op::delete(0, b"m\0"));
+    life.engine()
+        .compact(CfId::DEFAULT, (Unbounded, Unbounded))
+        .unwrap();
+    life.engine().reclaim().unwrap();
+    sink(life);
+}
+
+/// Over lives that close, with a family that is dropped when a table has something of it.
+pub fn sinking_lives(life: &mut Life, random: &SeededRandom) {
+    run(life, &Op::Family("red".into()));
+    let red = life.visible().id("red").expect("it was made");
+    for round in 0..4 {
+        write(life, random, round);
+        if round < 3 {
+            run(life, &Op::put(red, &[round], value(random, 150)));
+        }
+        sink(life);
+        if round == 1 {
+            life.close().unwrap();
+            life.open().unwrap();
+        }
+        if round == 2 {
+            run(life, &Op::Drop("red".into()));
+        }
+    }
+    life.close().unwrap();
+    life.open().unwrap();
+}
