@@ -11,7 +11,7 @@
 //!    begins only after the sync of the one before.
 //! 3. A file is removed only after a durable `CURRENT` names another one.
 //! 4. After any failure while writing nothing is written any more (`Poisoned`): what the failed
-//!    call left behind is unknown until the next open.
+//!    call left behind is unknown until the next open. But for one: a disk that is full (see below).
 //!
 //! # The crash argument
 //! *Append*: write the record, sync the file, acknowledge. A crash before the sync leaves the
@@ -38,6 +38,15 @@
 //! writes `CURRENT` once more by the steps above. All earlier records are durable by invariant 2. A
 //! crash in between leaves what an open finds again.
 //!
+//! # A full disk
+//! A write that the file system refuses for want of room has written less than the record, and nothing of it was synced. So
+//! the record is not whole, whatever a crash leaves of it, and the edit is not there. What was written is cut off
+//! again, and if that succeeds the file is as it was before: [`Error::OutOfSpace`], and the next append goes
+//! to the same place, where by then a crash may find a piece of the one or the other. A switch that finds no
+//! room before `CURRENT` is renamed leaves files that nobody names; then the live log grows beyond its limit
+//! instead. Where a *sync* says that the disk is full nobody knows what it has kept: that is a failure like
+//! others.
+//!
 //! # Torn tail or corruption
 //! A record that does not check is a torn append, and is cut, if it lies behind the durable length,
 //! if there is no more behind it than one record can have, and if no whole record begins anywhere
@@ -54,6 +63,7 @@
 mod replay;
 mod switch;
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -283,7 +293,8 @@ impl Manifest {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for an edit that is empty, too long or cannot be, and if the
-    /// manifest was opened read-only; nothing has happened then. Any other error means that the
+    /// manifest was opened read-only; [`Error::OutOfSpace`] if the disk is full; nothing has happened then. Any
+    /// other error means that the
     /// edit's fate is unknown and poisons the manifest: every further append fails with
     /// [`Error::Poisoned`].
     pub fn append(&mut self, edit: &VersionEdit) -> Result<()> {
@@ -300,6 +311,8 @@ impl Manifest {
         let written = self.write(&payload, &next);
         match written {
             Ok(()) => self.state = next,
+            // It was undone.
+            Err(Error::OutOfSpace(_)) => {}
             Err(ref cause) => self.poisoned = Some(cause.to_string()),
         }
         written
@@ -310,23 +323,59 @@ impl Manifest {
         let len = self.len + record.len() as u64;
         let snapshot_len = self.header.durable_len;
         if len > self.bytes_max.max(2 * snapshot_len) {
-            return self.switch(next);
+            match self.switch(next) {
+                // There may be room for this one.
+                Err(Error::OutOfSpace(_)) => {}
+                other => return other,
+            }
         }
-        self.file.write_at(&record, self.len)?;
+        let written = self.file.write_at(&record, self.len);
+        written.map_err(
+            |error| match is_full(&error) && self.file.set_len(self.len).is_ok() {
+                true => out_of_space(self.file.path(), &error),
+                false => error,
+            },
+        )?;
         self.file.sync(sites::EDIT_DURABLE)?;
         self.len = len;
         Ok(())
     }
 
     fn switch(&mut self, next: &State) -> Result<()> {
-        let (file, header) =
-            switch::to_new_file(&*self.storage, &self.dir, self.header.db_id, next)?;
+        let storage = &*self.storage;
+        let prepared = switch::prepare(storage, &self.dir, self.header.db_id, next);
+        let (file, header) = prepared.map_err(|error| match is_full(&error) {
+            true => {
+                switch::remove_obsolete(storage, &self.dir, self.header.file_no);
+                out_of_space(&self.dir, &error)
+            }
+            false => error,
+        })?;
+        switch::go_live(storage, &self.dir)?;
         self.file = file;
         self.header = header;
         self.len = header.durable_len;
         switch::remove_obsolete(&*self.storage, &self.dir, header.file_no);
         Ok(())
     }
+}
+
+/// Whether a *write* was refused for want of room.
+fn is_full(error: &Error) -> bool {
+    match error {
+        Error::Io { op, source, .. } if !op.starts_with("sync") => matches!(
+            source.kind(),
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+        ),
+        _ => false,
+    }
+}
+
+fn out_of_space(path: &Path, error: &Error) -> Error {
+    Error::OutOfSpace(format!(
+        "the disk has no room for an edit of the manifest in {}: make room there; nothing has changed ({error})",
+        path.display()
+    ))
 }
 
 /// Applies an edit that a caller made up, and encodes it.

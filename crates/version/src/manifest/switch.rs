@@ -18,6 +18,18 @@ pub(super) fn to_new_file(
     db_id: [u8; 16],
     state: &State,
 ) -> Result<(Arc<dyn File>, Header)> {
+    let prepared = prepare(storage, dir, db_id, state)?;
+    go_live(storage, dir)?;
+    Ok(prepared)
+}
+
+/// All steps before the rename: writes `state` into a new manifest, and a `CURRENT.tmp` that names it, durably.
+pub(super) fn prepare(
+    storage: &dyn Storage,
+    dir: &Path,
+    db_id: [u8; 16],
+    state: &State,
+) -> Result<(Arc<dyn File>, Header)> {
     let mut header = Header {
         file_no: free_no(storage, dir)?,
         db_id,
@@ -28,7 +40,7 @@ pub(super) fn to_new_file(
     header.durable_len = write_snapshot(&*file, &header, state)?;
     file.write_at(&header.encode(), 0)?;
     file.sync(sites::NEW_FILE_DURABLE)?;
-    name_live(storage, dir, &header)?;
+    prepare_name(storage, dir, &header)?;
     Ok((file, header))
 }
 
@@ -65,6 +77,11 @@ fn free_no(storage: &dyn Storage, dir: &Path) -> Result<u64> {
 
 /// Makes `CURRENT` name the manifest of `header`, durably.
 pub(super) fn name_live(storage: &dyn Storage, dir: &Path, header: &Header) -> Result<()> {
+    prepare_name(storage, dir, header)?;
+    go_live(storage, dir)
+}
+
+fn prepare_name(storage: &dyn Storage, dir: &Path, header: &Header) -> Result<()> {
     let temp = dir.join(format::CURRENT_TEMP);
     if storage.exists(&temp)? {
         storage.remove(&temp)?;
@@ -72,7 +89,12 @@ pub(super) fn name_live(storage: &dyn Storage, dir: &Path, header: &Header) -> R
     let file = storage.open(&temp, OpenMode::CreateNew)?;
     file.write_at(&format::encode_current(header.file_no, &header.db_id), 0)?;
     file.sync(sites::TEMP_DURABLE)?;
-    storage.sync_dir(dir, sites::NEW_NAMES_DURABLE)?;
+    storage.sync_dir(dir, sites::NEW_NAMES_DURABLE)
+}
+
+/// The steps from the rename on.
+pub(super) fn go_live(storage: &dyn Storage, dir: &Path) -> Result<()> {
+    let temp = dir.join(format::CURRENT_TEMP);
     storage.rename(&temp, &dir.join(format::CURRENT))?;
     if planted::active(Bug::ForgetDirFsync) {
         return Ok(());
