@@ -82,6 +82,31 @@ pub mod thread {
         })
     }
 
+    /// A random number that costs next to nothing: for samples.
+    #[cfg(not(feature = "shuttle"))]
+    #[inline]
+    pub fn random() -> u32 {
+        use std::cell::Cell;
+
+        thread_local! {
+            static RANDOM: Cell<u64> = const { Cell::new(0) };
+        }
+        let next = RANDOM
+            .get()
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        RANDOM.set(next);
+        // The high half is the random one.
+        let [_, _, _, _, high @ ..] = next.to_le_bytes();
+        u32::from_le_bytes(high)
+    }
+
+    /// A random number of the execution's own: another thread's state of before would not repeat itself.
+    #[cfg(feature = "shuttle")]
+    pub fn random() -> u32 {
+        shuttle::rand::RngCore::next_u32(&mut shuttle::rand::thread_rng())
+    }
+
     /// A small number for this thread, the same in every run of one schedule.
     #[cfg(feature = "shuttle")]
     pub fn number() -> usize {

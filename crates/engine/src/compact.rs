@@ -182,6 +182,7 @@ impl Engine {
         loop {
             inner.check_writable()?;
             inner.reclaim()?;
+            inner.flush_deletes()?;
             // Behind a flush that runs.
             let flushed = match inner.is_flush_due() {
                 true => inner.flush_sealed()?,

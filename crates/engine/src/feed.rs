@@ -215,7 +215,7 @@ impl ChangeFeed {
 
     fn give(&mut self, home: Arc<Home>, items: &[ItemRef]) -> Result<ChangeGroup> {
         let copied = items.iter().map(|item| home.copy_item(item));
-        let has_blobs = home.blobs().bytes() > 0 && !active(Bug::GroupForgetsBlobs);
+        let has_blobs = home.blobs().bytes() > 0;
         let group = ChangeGroup::new(&self.inner, copied.collect::<Result<_>>()?, has_blobs);
         // Before somebody looks whether its generation is read.
         drop(home);

@@ -91,7 +91,7 @@ impl Inner {
         let edit = VersionEdit::new()
             .with(Change::GenerationCreated { id: ids.generation })
             .with(opened(&chain, ids.generation, nonce, None));
-        self.edit(edit)?;
+        self.edit_with_log(edit, &log)?;
         self.witness(&chain, nonce)?;
         let descriptor = Descriptor::create(&self.space, &self.db_id, ids.generation)
             .map_err(|error| self.poison.poison(error))?;
@@ -108,6 +108,9 @@ impl Inner {
 
     /// Seals the active generation and goes on in the next. Without a free descriptor the active
     /// one just grows.
+    ///
+    /// # Errors
+    /// [`Error::OutOfSpace`] if the disk has no room for naming the next: then, too, it may just grow.
     pub fn rotate(&self, writer: &mut Writer, next: &mut Option<Prepared>) -> Result<()> {
         if next.is_none() {
             self.reclaim_descriptors(writer)?;

@@ -176,6 +176,7 @@ impl Inner {
         self.give_up_credit(&mut writer);
         drop(writer);
         self.want_relief();
+        self.look_whether_readers_have_gone();
     }
 
     /// Grows the region and prepares the next generation where that will be needed soon.

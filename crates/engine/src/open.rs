@@ -299,7 +299,7 @@ fn open_existing(
             room: Room::default(),
             pressure,
             ingesting: Mutex::new(()),
-            families,
+            families: Arc::new(families),
             writer: Line(Mutex::new(writer)),
             next: Mutex::default(),
             view: ArcSwap::from_pointee(view),

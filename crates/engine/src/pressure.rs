@@ -200,14 +200,14 @@ impl Inner {
     }
 
     /// What the file system says of its room, if it says anything.
-    fn disk_room(&self) -> Option<DiskRoom> {
+    pub fn disk_room(&self) -> Option<DiskRoom> {
         let room = self.world.env.storage.room(&self.dir);
         // A disk that does not answer will say so to whoever needs it.
         room.unwrap_or(None)
     }
 
     /// Bytes of the disk that flushes and compactions may need.
-    fn disk_reserve(&self, disk: DiskRoom) -> u64 {
+    pub fn disk_reserve(&self, disk: DiskRoom) -> u64 {
         let job = self.compactions.shape.job_bytes_max();
         let job = job.min(disk.total / JOB_SHARE);
         let all = self.space.usage().attached_bytes.saturating_add(job);
@@ -242,7 +242,8 @@ impl Inner {
         }
     }
 
-    /// Asks again whether the disk is full, or would be with so many bytes more. The caller holds no lock.
+    /// Asks again whether the disk is full, or would be with so many bytes more. What is only kept for change feeds
+    /// gives way, as far as that helps: nobody who writes waits for feeds. The caller holds no lock.
     ///
     /// # Errors
     /// As [`Inner::hold_back`].
@@ -250,8 +251,9 @@ impl Inner {
     pub fn check_disk(&self, bytes: u64) -> Result<()> {
         let mut checked = self.disk_takes(bytes);
         if checked.is_err() {
-            self.pressure.relief.starve(bytes);
+            self.pressure.relief.starve(bytes, self.now_ns());
             self.want_relief();
+            self.look_whether_readers_have_gone();
             self.want_compaction();
             // Where there is nobody else for it. What fails is tried again.
             self.flush_inline();
@@ -260,6 +262,9 @@ impl Inner {
             let _ = self.reclaim();
             self.discard_blobs();
             self.unlink_obsolete();
+            checked = self.disk_takes(bytes);
+        }
+        while checked.is_err() && self.yield_kept_blobs(bytes)? {
             checked = self.disk_takes(bytes);
         }
         checked.inspect_err(|_| self.stalls.note(StallCause::DiskRoom, 0))

@@ -201,7 +201,7 @@ impl Reclaim {
     }
 
     /// Takes what is dead and nobody reads, with what it owns, but for what is kept.
-    fn take_free(&mut self, keeping: &Keeping) -> Vec<(u64, Owned)> {
+    fn take_free(&mut self, keeping: &Keeping) -> Vec<(Retired, Owned)> {
         let kept = self.kept_from(keeping);
         let mut free = Vec::new();
         // Oldest first, so that those go together that may.
@@ -212,11 +212,19 @@ impl Reclaim {
                 self.retired.push(retired);
             } else {
                 let owned = self.owned.remove(&id).unwrap_or_default();
-                self.feeds.gone(owned.last_seqno());
-                free.push((id, owned));
+                free.push((retired, owned));
             }
         }
         free
+    }
+
+    /// What was taken stays after all.
+    fn give_back(&mut self, free: Vec<(Retired, Owned)>) {
+        for (retired, owned) in free {
+            self.owned.insert(retired.generation(), owned);
+            self.retired.push(retired);
+        }
+        self.retired.sort_unstable_by_key(Retired::generation);
     }
 
     /// Whether a flushed generation is the oldest that the manifest names (`flush`, invariant 4), and
@@ -596,17 +604,24 @@ impl Inner {
                 self.give_descriptor_back(owned.descriptor.take())?;
             }
         }
-        let drops = free
-            .iter()
-            .map(|(id, _)| Change::GenerationDropped { id: *id });
-        let edit = VersionEdit {
-            changes: writer.take_ended().into_iter().chain(drops).collect(),
+        let dropped = |retired: &Retired| Change::GenerationDropped {
+            id: retired.generation(),
         };
-        // If it fails the store is poisoned, and nothing is given back.
-        self.edit(edit)?;
+        let ended = writer.take_ended();
+        let drops = free.iter().map(|(retired, _)| dropped(retired));
+        let changes = ended.iter().cloned().chain(drops).collect();
+        // If it fails, but for want of room, the store is poisoned, and nothing is given back.
+        if let Err(error) = self.edit(VersionEdit { changes }) {
+            writer.give_back_ended(ended);
+            lock(&self.reclaim).give_back(free);
+            return Err(error);
+        }
         let dropped = free.len();
         self.counted.add(Count::Dropped, dropped as u64);
-        for (id, owned) in free {
+        for (retired, owned) in free {
+            let id = retired.generation();
+            lock(&self.reclaim).feeds.gone(owned.last_seqno());
+            drop(retired);
             self.events.emit(Event::GenerationDropped { id });
             self.give_descriptor_back(owned.descriptor)?;
             self.space.release(&owned.zones);

@@ -472,8 +472,12 @@ impl Found {
 
     /// Up to which seqno all that was found is known to have been durable before this open.
     pub fn known_durable(&self) -> u64 {
-        match self.incarnations.last() {
-            Some(last) if self.unsealed() => last.walk.known_durable,
+        match &self.incarnations[..] {
+            // What came before was cut, which was done only when it was durable.
+            [.., before, last] if self.unsealed() => {
+                before.walk.last_seqno.max(last.walk.known_durable)
+            }
+            [last] if self.unsealed() => last.walk.known_durable,
             _ => u64::MAX,
         }
     }

@@ -71,7 +71,7 @@ use thermocline_version::{Change, NextIds, VersionEdit};
 
 use crate::commit::ack::Callback;
 use crate::commit::carry::Flying;
-use crate::commit::submit::WriteOptions;
+use crate::commit::submit::{WriteOptions, deletes_any};
 use crate::events::Event;
 use crate::generation::Prepared;
 use crate::start::opened;
@@ -287,6 +287,7 @@ impl Inner {
         entries: impl Iterator<Item = BatchEntry<'b>> + Clone,
         told: Option<Callback>,
     ) -> Result<SeqNo> {
+        let deletes = deletes_any(entries.clone());
         let (mut writer, mut next) = self.with_room(0, false, || {
             let mut writer = lock(&self.writer);
             // Again: both may have changed meanwhile.
@@ -307,6 +308,9 @@ impl Inner {
         let flying = Flying(self);
         let adoption = self.adopt(writer, staged, staging.nonce, unused, nonce)?;
         let last = adoption.last;
+        if deletes {
+            self.deleted(last);
+        }
         self.publish(writer, stage, adoption)?;
         if let Some(told) = told {
             lock(&self.acks.waiting).insert(last.0, told);

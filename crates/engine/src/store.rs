@@ -123,7 +123,8 @@ pub(crate) struct Inner {
     pub pressure: Pressure,
     /// Held by whoever ingests. Before `flushing`.
     pub ingesting: Mutex<()>,
-    pub families: Families,
+    /// Shared with groups of changes, which outlive the store.
+    pub families: Arc<Families>,
     pub writer: Line<Mutex<Writer>>,
     /// The next generation, once it is named. After the writer's lock, where both are held.
     pub next: Mutex<Option<Prepared>>,

@@ -9,6 +9,7 @@ use thermocline_base::{BatchEntry, Error, Result, SeqNo};
 use thermocline_halloc::Reserve;
 use thermocline_memtable::{ChainWriter, Descriptor, ItemBuilder, Memtable, Persist};
 use thermocline_version::{Change, Manifest, VersionEdit};
+use thermocline_wal::LogWriter;
 
 use crate::commit::carry::Group;
 use crate::commit::ring::Range;
@@ -92,6 +93,11 @@ impl Writer {
     /// them.
     pub fn take_ended(&mut self) -> Vec<Change> {
         std::mem::take(&mut self.ended)
+    }
+
+    /// They are not known after all.
+    pub fn give_back_ended(&mut self, ended: Vec<Change>) {
+        self.ended.splice(..0, ended);
     }
 
     /// The next seqno that is given out.
@@ -180,7 +186,11 @@ impl Inner {
         let seal =
             (full || writer.heavy) && !writer.active.is_empty() && self.space.has_room(bytes);
         if (seal || wide(writer)) && (may_wait || !self.is_next_missing()) {
-            self.rotate(writer, &mut self.lock_next())?;
+            match self.rotate(writer, &mut self.lock_next()) {
+                // The active one grows instead.
+                Err(Error::OutOfSpace(_)) => {}
+                rotated => rotated?,
+            }
         }
         if wide(writer) {
             return Err(Error::OutOfSpace(
@@ -272,7 +282,7 @@ impl Inner {
             writer.nonce,
             writer.chain.rest(),
         );
-        self.edit(change.into())?;
+        self.edit_with_log(change.into(), &log)?;
         writer.recorded = true;
         if late {
             log = self.begin_log(writer.chain.chain().id, writer.nonce)?;
@@ -281,9 +291,19 @@ impl Inner {
         self.witness(writer.chain.chain(), writer.nonce)
     }
 
-    /// Makes an edit durable. A failure poisons the store.
+    /// Makes an edit durable. A failure poisons the store, but for [`Error::OutOfSpace`], with which nothing has
+    /// changed.
     pub fn edit(&self, edit: VersionEdit) -> Result<()> {
         self.append(&mut lock(&self.manifest), &edit)
+    }
+
+    /// As [`Inner::edit`], for one that names a chain whose log has been begun: the next attempt could not begin it
+    /// again, so any failure poisons the store.
+    pub fn edit_with_log(&self, edit: VersionEdit, log: &Option<LogWriter>) -> Result<()> {
+        self.edit(edit).map_err(|error| match log {
+            None => error,
+            Some(_) => self.poison.poison(error),
+        })
     }
 
     /// As [`Inner::edit`], for whoever has the manifest and asked it something first.
@@ -300,6 +320,7 @@ impl Inner {
         let version_before = versions.current().clone();
         match &appended {
             Ok(()) => drop(versions.install(edit, manifest.state())),
+            Err(Error::OutOfSpace(_)) => {}
             Err(_) => versions.freeze(),
         }
         let version = versions.current().clone();
@@ -313,7 +334,7 @@ impl Inner {
                 bytes: manifest.len(),
             });
         }
-        appended.map_err(|error| self.poison.poison(error))?;
+        appended.map_err(|error| self.poison_unless_full(error))?;
         self.retire_logs(&chains);
         Ok(())
     }

@@ -27,8 +27,9 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use foldhash::fast::FixedState;
 use quick_cache::sync::Cache;
-use quick_cache::{DefaultHashBuilder, Lifecycle, Weighter};
+use quick_cache::{Lifecycle, Weighter};
 use thermocline_base::budget::{Account, Charge, Evict};
 use thermocline_base::counter::Counters;
 use thermocline_base::sync::{AtomicU64, Mutex, Ordering, lock};
@@ -154,7 +155,7 @@ enum Count {
 /// ```
 #[derive(Debug)]
 pub struct BlockCache {
-    blocks: Cache<Key, Arc<Entry>, Weight, DefaultHashBuilder, Stays>,
+    blocks: Cache<Key, Arc<Entry>, Weight, FixedState, Stays>,
     kept: Arc<Kept>,
     bytes_max: u64,
     /// Held by whoever changes how many bytes there may be just now.
@@ -188,7 +189,8 @@ impl BlockCache {
             capacity: AtomicU64::new(bytes_max),
             shards: AtomicU64::new(1),
         });
-        let (hash, stays) = (DefaultHashBuilder::default(), Stays(kept.clone()));
+        // The same in every run, so that a schedule that is repeated finds the same blocks in it.
+        let (hash, stays) = (FixedState::default(), Stays(kept.clone()));
         let blocks = Cache::with(blocks, bytes_max, Weight, hash, stays);
         let shards = blocks.num_shards().max(1) as u64;
         kept.shards.store(shards, Ordering::Relaxed);

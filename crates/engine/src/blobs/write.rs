@@ -4,6 +4,7 @@ use std::io;
 use thermocline_base::planted::{Bug, active};
 
 use thermocline_base::{BatchEntry, CfId, Error, FileId, Kind, Result};
+use thermocline_env::DiskRoom;
 use thermocline_memtable::{BLOB_REF_LEN, encode_blob_ref, item_bytes};
 use thermocline_sst::{BlobWriter, sites};
 use thermocline_version::{Change, FileKind, VersionEdit};
@@ -114,15 +115,7 @@ impl Inner {
             return Ok(None);
         }
         let bytes = long.clone().map(|entry| entry.value.len() as u64).sum();
-        let coming = loop {
-            match self.find_disk(bytes, no_slowdown) {
-                Err(error @ Error::OutOfSpace(_)) if !self.yield_kept_blobs()? => {
-                    return Err(error);
-                }
-                Err(Error::OutOfSpace(_)) => {}
-                found => break found?,
-            }
-        };
+        let coming = self.find_disk(bytes, no_slowdown)?;
         let gate = read(&self.blobs.gate);
         // Again, since the store may have been closed meanwhile.
         self.check_writable()?;
@@ -159,12 +152,19 @@ impl Inner {
     }
 
     /// Gives up the oldest generations that are kept for change feeds, as far as the first that keeps values in blob
-    /// files; returns whether there was one. Nobody who writes waits for feeds.
-    fn yield_kept_blobs(&self) -> Result<bool> {
+    /// files; returns whether there was one. None, if so many bytes would not fit without all of them either.
+    pub fn yield_kept_blobs(&self, bytes: u64) -> Result<bool> {
         let kept = || {
             let keeping = self.keeping();
             lock(&self.reclaim).kept_blob_bytes(&keeping)
         };
+        let fits = |disk: DiskRoom| {
+            let reserve = self.disk_reserve(disk);
+            disk.free.saturating_add(kept()) > reserve.saturating_add(bytes)
+        };
+        if !self.disk_room().is_some_and(fits) {
+            return Ok(false);
+        }
         loop {
             let before = kept();
             if before == 0 || !self.yield_kept()? {

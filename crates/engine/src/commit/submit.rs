@@ -158,6 +158,7 @@ impl Engine {
             )));
         }
         let deletes_only = only_deletes(entries.clone());
+        let deletes = deletes_any(entries.clone());
         let reserve = if deletes_only {
             Reserve::Use
         } else {
@@ -200,7 +201,7 @@ impl Engine {
             writer.active.promise_tombstones(tombstones)?;
         }
         let group = inner.grant(&mut writer, records, bytes, tombstones);
-        if deletes_only {
+        if deletes {
             inner.deleted(group.last);
         }
         // What will be needed soon changes only with the zones that are taken.
@@ -288,7 +289,16 @@ impl Engine {
 
 /// Whether a write adds nothing.
 pub(crate) fn only_deletes<'a>(mut entries: impl Iterator<Item = BatchEntry<'a>>) -> bool {
-    entries.all(|entry| matches!(entry.kind, Kind::Delete | Kind::RangeDelete))
+    entries.all(is_delete)
+}
+
+/// Whether a write takes something away.
+pub(crate) fn deletes_any<'a>(mut entries: impl Iterator<Item = BatchEntry<'a>>) -> bool {
+    entries.any(is_delete)
+}
+
+fn is_delete(entry: BatchEntry<'_>) -> bool {
+    matches!(entry.kind, Kind::Delete | Kind::RangeDelete)
 }
 
 /// A group with its place, and whether the store's thread has something to do.

@@ -22,7 +22,7 @@ use crate::readers;
 use crate::store::Inner;
 use crate::sync::{Arc, Ordering, lock, read};
 
-/// A job that is to make room looks after so many bytes whether it takes too much itself.
+/// Where room is wanted a job looks after so many bytes whether it takes too much itself.
 const ROOM_EVERY: u64 = 256 << 10;
 
 /// A job that is in the list of running ones.
@@ -222,12 +222,17 @@ impl Inner {
                 }
             }
         }
+        let most = room.map_or(u64::MAX, |room| self.job_bytes_for_room(room));
         let by_size = from_next.iter().chain(before).find_map(|cf| {
             let levels = Levels::of(&version, *cf, None);
             let options = compactions.shape.pick_options(&levels);
             let running = jobs.held(*cf);
             let cursors = jobs.cursors.entry(*cf).or_default();
             let picked = pick::pick(&levels.state(&running), &options, cursors)?;
+            // What has given up gives up again.
+            if !picked.trivial && picked.bytes > most {
+                return None;
+            }
             let last_level = options.last_level;
             Some(Job::begin(
                 &mut jobs, *cf, &version, &levels, last_level, picked,
@@ -283,6 +288,12 @@ impl Inner {
             id: job.id,
         };
         let started = self.world.env.clock.now_ns();
+        // Where room is wanted no job takes what flushes need; but who asks for one by hand gets it.
+        let guarded = self.is_relieving() && job.picked.reason != Reason::Manual;
+        let room = match guarded {
+            true => self.room_for_jobs().unwrap_or(u64::MAX),
+            false => u64::MAX,
+        };
         let (id, family, from, to) = (job.id, job.cf, job.picked.from, job.picked.to);
         let (reason, moved, tables) = (job.picked.reason, job.picked.trivial, job.inputs.len());
         self.events.emit(Event::CompactionBegun {
@@ -298,12 +309,12 @@ impl Inner {
         let read = Cell::new(0);
         let merged = match moved {
             true => Ok(()),
-            false => self.merge(&job, &read, &mut outputs),
+            false => self.merge(&job, &read, &mut outputs, guarded),
         };
         let installed = merged.and_then(|()| self.install(&job, &outputs));
         self.release(&outputs);
         let done = installed.map(|installed| did(&job, &outputs, read.get(), installed));
-        let gave_up = reason == Reason::Room && done.as_ref().is_err_and(is_no_room);
+        let gave_up = guarded && done.as_ref().is_err_and(is_no_room);
         let bytes = job.picked.bytes;
         // It has a version, and with that its inputs.
         drop(job);
@@ -313,8 +324,12 @@ impl Inner {
         self.discard_blobs();
         // Only now: before, there were the inputs and the outputs.
         self.press();
-        if reason == Reason::Room {
-            self.room_job_ended(bytes, gave_up);
+        if guarded {
+            if gave_up {
+                self.job_gave_up(bytes, room);
+            }
+            // Others were told to wait for this one.
+            self.want_compaction();
         }
         let gone = matches!(done, Ok(None)).then(|| "its inputs have gone".to_string());
         let error = done.as_ref().err().map(ToString::to_string).or(gone);
@@ -348,8 +363,14 @@ impl Inner {
         }
     }
 
-    /// Writes the outputs, durably.
-    fn merge(&self, job: &Job, read: &Cell<u64>, outputs: &mut Outputs) -> Result<()> {
+    /// Writes the outputs, durably. Where room is `guarded` it looks whether it takes too much.
+    fn merge(
+        &self,
+        job: &Job,
+        read: &Cell<u64>,
+        outputs: &mut Outputs,
+        guarded: bool,
+    ) -> Result<()> {
         let compactions = &self.compactions;
         let moments = readers::moments_of_merge(&self.ring, &self.readers);
         let levels = Levels::of(&job.version, job.cf, None);
@@ -387,7 +408,7 @@ impl Inner {
             let all = written + read.get();
             let more = all.saturating_sub(spent);
             spent += more;
-            if job.picked.reason == Reason::Room && spent >= looked + ROOM_EVERY {
+            if guarded && spent >= looked + ROOM_EVERY {
                 looked = spent;
                 self.check_room_of_job()?;
             }

@@ -58,6 +58,9 @@ const IDS_AHEAD: u64 = 64;
 /// Records after which a job looks whether the store is being closed.
 const LOOK_EVERY: u64 = 256;
 
+/// And bytes that it has written.
+const LOOK_BYTES: u64 = 256 << 10;
+
 /// What a job has made so far.
 #[derive(Debug, Default)]
 pub(crate) struct Outputs {
@@ -186,6 +189,7 @@ impl Inner {
         let mut tombstones = tombstones.into_iter().peekable();
         let mut merge = Merge::new(inputs);
         merge.seek(b"", SeqNo::MAX)?;
+        let mut looked = 0;
         for seen in 1u64.. {
             let Some((input, head)) = merge.source().and_then(|s| Some((s, s.head()?))) else {
                 break;
@@ -194,9 +198,11 @@ impl Inner {
                 // Its group is about to be.
                 return Err(busy("for writes in flight"));
             }
-            if seen.is_multiple_of(LOOK_EVERY) {
+            let written = outputs.bytes + writing.bytes();
+            if seen.is_multiple_of(LOOK_EVERY) || written >= looked + LOOK_BYTES {
+                looked = written;
                 writing.to.check(self)?;
-                pace(outputs.bytes + writing.bytes())?;
+                pace(written)?;
                 writing.charge(&mut work);
             }
             let key = head.user_key;

@@ -3,34 +3,41 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
+use thermocline_base::planted::{Bug, active};
 use thermocline_base::{CfId, Kind, Result};
 use thermocline_memtable::{ItemCopy, ItemRecords, RecordRef};
 
 use crate::blobs::Hold;
+use crate::families::Families;
 use crate::store::Inner;
 use crate::sync::Arc;
 
 /// Batches that were committed together: all of them at one moment. It is a copy in DRAM, as large as the batches
-/// were, and keeps of the store only the blob files of its long values. So it may be kept for as long as one
-/// likes, and be read when what it was made of is gone, and when the store was closed.
+/// were. So it may be kept for as long as one likes, and be read when what it was made of is gone, and when the store
+/// was closed. One with long values keeps their blob files, and with those, when the store is closed, its folder:
+/// nobody opens that for writing before it goes.
 #[derive(Debug, Clone)]
 pub struct ChangeGroup(Arc<Copied>);
 
 #[derive(Debug)]
 struct Copied {
-    inner: Arc<Inner>,
+    families: Arc<Families>,
     /// At least one.
     items: Vec<ItemCopy>,
-    /// The blob files that they refer to.
-    blobs: Vec<Hold>,
+    /// The blob files that they refer to, if any does.
+    blobs: Option<HeldBlobs>,
 }
 
-impl Drop for Copied {
+#[derive(Debug)]
+struct HeldBlobs {
+    inner: Arc<Inner>,
+    holds: Vec<Hold>,
+}
+
+impl Drop for HeldBlobs {
     fn drop(&mut self) {
-        if !self.blobs.is_empty() {
-            self.blobs.clear();
-            self.inner.let_go_of_blobs();
-        }
+        self.holds.clear();
+        self.inner.let_go_of_blobs();
     }
 }
 
@@ -109,10 +116,17 @@ impl ChangeGroup {
             files.extend(items.iter().flat_map(ItemCopy::blob_files));
         }
         let hold = |file| inner.blobs.hold(file);
-        ChangeGroup(Arc::new(Copied {
+        let blobs = (!files.is_empty()).then(|| HeldBlobs {
             inner: inner.clone(),
+            holds: match active(Bug::GroupForgetsBlobs) {
+                true => vec![],
+                false => files.into_iter().map(hold).collect(),
+            },
+        });
+        ChangeGroup(Arc::new(Copied {
+            families: inner.families.clone(),
             items,
-            blobs: files.into_iter().map(hold).collect(),
+            blobs,
         }))
     }
 
@@ -145,7 +159,7 @@ impl<'g> Changes<'g> {
         {
             return name.clone();
         }
-        let name = self.group.0.inner.families.name_of(cf);
+        let name = self.group.0.families.name_of(cf);
         let name: Option<Arc<str>> = name.map(Into::into);
         self.family = Some((cf, name.clone()));
         name
@@ -172,10 +186,10 @@ impl<'g> Changes<'g> {
             _ => {
                 let value = match record.blob() {
                     None => Cow::Borrowed(value),
-                    // The group holds the file.
                     Some(blob) => {
-                        let files = &self.group.0.inner.table_files;
-                        Cow::Owned(files.read_blob(cf, key, blob)?)
+                        let held = self.group.0.blobs.as_ref();
+                        let held = held.expect("the group holds the files of its records");
+                        Cow::Owned(held.inner.table_files.read_blob(cf, key, blob)?)
                     }
                 };
                 ChangeOp::Put { key, value }

@@ -12,10 +12,10 @@
 
 mod histogram;
 
-use std::cell::Cell;
 use std::sync::{Arc, OnceLock};
 
 use thermocline_base::counter::thread_number;
+use thermocline_base::sync::thread::random;
 use thermocline_env::Clock;
 
 use histogram::{Histogram, Sum};
@@ -105,20 +105,11 @@ type Shard = [OnceLock<Box<Histogram>>; Operation::ALL.len()];
 #[must_use = "`Latencies::end` takes it"]
 pub struct Begun(Option<u64>);
 
-thread_local! {
-    static RANDOM: Cell<u64> = const { Cell::new(0) };
-}
-
 /// True once in `every` calls, at random.
 #[inline]
 pub(crate) fn chosen(every: u64) -> bool {
-    let random = RANDOM.get();
-    let next = random
-        .wrapping_mul(6_364_136_223_846_793_005)
-        .wrapping_add(1_442_695_040_888_963_407);
-    RANDOM.set(next);
-    // The high half is the random one; it is scaled to 0..every.
-    ((next >> 32) * every) >> 32 == 0
+    // Scaled to 0..every.
+    (u64::from(random()) * every) >> 32 == 0
 }
 
 impl Latencies {

@@ -14,18 +14,22 @@
 //!
 //! # What is left alone
 //! What a flush of persistent memory takes is kept for it: a compaction of this kind that would go beyond
-//! looks while it writes, and gives up in time ([`Inner::check_room_of_job`]); then only smaller ones are tried,
-//! until there is clearly more room. One compaction runs at a time. Nothing is sealed while sealed generations could not be flushed, since that
+//! looks while it writes, and gives up in time ([`Inner::check_room_of_job`]), as one does that size demands; then
+//! only smaller ones are tried, until there is clearly more room. One compaction runs at a time. Nothing is sealed while sealed generations could not be flushed, since that
 //! gives up the rest of a zone, nor where so little is left that naming another generation might fail.
 //!
 //! # Why it ends
 //! Each job but a rewrite moves data down. A table is rewritten only if it was there when the disk became full,
-//! and that moment is taken anew only when something was deleted since. Jobs that give up become smaller.
+//! and that moment is taken anew only when something was deleted since, or when the oldest reader of then has gone,
+//! and not more often than in [`AGAIN_NS`]. Jobs that give up become smaller, or wait as long.
+
+use std::time::Duration;
 
 use thermocline_base::{Error, FileId, Result, SeqNo};
 use thermocline_env::DiskRoom;
 
 use super::FULL;
+use crate::runtime::Task;
 use crate::store::Inner;
 use crate::sync::{AtomicBool, AtomicU64, Ordering, lock};
 
@@ -34,6 +38,12 @@ const DELETES_MANY: u64 = 1000;
 
 /// Threads do not flush deletes more often than this, in nanoseconds.
 const PAUSE_NS: u64 = 1_000_000_000;
+
+/// After so many nanoseconds a job that gave up is tried again: others may have taken its room for a moment.
+const AGAIN_NS: u64 = 10_000_000_000;
+
+/// Who wanted to write a long value, and has not tried again for so many nanoseconds, wants it no more.
+const STARVED_NS: u64 = 60_000_000_000;
 
 /// The part of the disk that no work of this kind goes into, beside what flushes need.
 const MARGIN_SHARE: u64 = 100;
@@ -59,12 +69,20 @@ pub(super) struct Relief {
     made_full: AtomicU64,
     /// What `deleted_up_to` was then.
     made_full_at: AtomicU64,
+    /// The oldest moment that somebody read at then.
+    read_from: AtomicU64,
+    /// When it was looked whether that reader has gone.
+    read_looked_ns: AtomicU64,
     /// Bytes that somebody wants to write at once, for which there is no room; 0 if nobody does.
     starved: AtomicU64,
+    /// When somebody last asked.
+    starved_ns: AtomicU64,
     /// A larger job has given up for lack of room.
     bytes_max: AtomicU64,
-    /// How much there was then, without it.
+    /// How much there was when it began.
     room_then: AtomicU64,
+    /// And when it gave up.
+    gave_up_ns: AtomicU64,
     /// Files were removed whose room may come back only with the folder's sync.
     removed: AtomicBool,
 }
@@ -78,18 +96,37 @@ impl Default for Relief {
             ended_ns: AtomicU64::new(0),
             made_full: AtomicU64::new(0),
             made_full_at: AtomicU64::new(u64::MAX),
+            read_from: AtomicU64::new(u64::MAX),
+            read_looked_ns: AtomicU64::new(0),
             starved: AtomicU64::new(0),
+            starved_ns: AtomicU64::new(0),
             bytes_max: AtomicU64::new(u64::MAX),
             room_then: AtomicU64::new(0),
+            gave_up_ns: AtomicU64::new(0),
             removed: AtomicBool::new(false),
         }
     }
 }
 
 impl Relief {
-    /// Somebody wants to write so many bytes at once.
-    pub fn starve(&self, bytes: u64) {
-        self.starved.fetch_max(bytes, Ordering::Relaxed);
+    /// Somebody wants to write so many bytes at once, and asks at this time.
+    pub fn starve(&self, bytes: u64, now_ns: u64) {
+        if bytes > 0 {
+            self.starved.fetch_max(bytes, Ordering::Relaxed);
+            self.starved_ns.store(now_ns, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether somebody does who has asked not long ago. Who has given up is forgotten.
+    fn is_starved(&self, now_ns: impl Fn() -> u64) -> bool {
+        if self.starved.load(Ordering::Relaxed) == 0 {
+            return false;
+        }
+        let starved = now_ns() < self.starved_ns.load(Ordering::Relaxed) + STARVED_NS;
+        if !starved {
+            self.starved.store(0, Ordering::Relaxed);
+        }
+        starved
     }
 
     /// So many bytes may be written.
@@ -123,11 +160,11 @@ impl Inner {
 
     /// Whether room is made from deletes.
     pub fn is_relieving(&self) -> bool {
-        self.is_disk_full() || self.pressure.relief.starved.load(Ordering::Relaxed) > 0
+        self.is_disk_full() || self.pressure.relief.is_starved(|| self.now_ns())
     }
 
-    /// A write that only deletes has been given this seqno; or, when the store is opened, any may be a delete up to
-    /// it.
+    /// A write that deletes something has been given this seqno; or, when the store is opened, any may be a delete up
+    /// to it. The caller holds the writer's lock.
     #[inline]
     pub fn deleted(&self, last: SeqNo) {
         let relief = &self.pressure.relief;
@@ -139,13 +176,41 @@ impl Inner {
         let relief = &self.pressure.relief;
         let deleted = relief.deleted_up_to.load(Ordering::Relaxed);
         if relief.made_full_at.swap(deleted, Ordering::Relaxed) != deleted {
-            let next = lock(&self.versions).next_file().0;
-            relief.made_full.store(next, Ordering::Relaxed);
+            self.rewrite_all_for_room();
         }
         relief.bytes_max.store(u64::MAX, Ordering::Relaxed);
         self.want_relief();
         // Tombstones that are in tables already.
         self.want_compaction();
+    }
+
+    /// The tables of now may be rewritten for the sake of room.
+    fn rewrite_all_for_room(&self) {
+        let relief = &self.pressure.relief;
+        let next = lock(&self.versions).next_file().0;
+        relief.made_full.store(next, Ordering::Relaxed);
+        relief.read_from.store(self.read_from(), Ordering::Relaxed);
+    }
+
+    /// The oldest moment that somebody reads at.
+    fn read_from(&self) -> u64 {
+        let readers = self.readers.by_seqno();
+        readers.keys().next().copied().unwrap_or(u64::MAX)
+    }
+
+    /// Has tables rewritten again where a reader has gone who had kept from them what was deleted.
+    pub fn look_whether_readers_have_gone(&self) {
+        let relief = &self.pressure.relief;
+        let now = self.now_ns();
+        let looked = relief.read_looked_ns.load(Ordering::Relaxed);
+        if !self.is_disk_full() || now < looked + AGAIN_NS {
+            return;
+        }
+        relief.read_looked_ns.store(now, Ordering::Relaxed);
+        if self.read_from() > relief.read_from.load(Ordering::Relaxed) {
+            self.rewrite_all_for_room();
+            self.want_compaction();
+        }
     }
 
     /// Tables with smaller numbers may be rewritten for the sake of room.
@@ -169,12 +234,23 @@ impl Inner {
         let relief = &self.pressure.relief;
         let ended = relief.ended_ns.load(Ordering::Relaxed);
         let pauses = self.world.background && ended > 0 && self.now_ns() < ended + PAUSE_NS;
-        let due = self.is_relieving() && !pauses && self.has_unflushed_deletes();
-        if due {
-            relief.wanted.store(true, Ordering::Relaxed);
-            self.want_flush();
+        let due = self.is_relieving() && self.has_unflushed_deletes();
+        match pauses {
+            // Whether or not anybody comes again.
+            true if due => self.look_after_pause(),
+            false if due => {
+                relief.wanted.store(true, Ordering::Relaxed);
+                self.want_flush();
+            }
+            _ => {}
         }
-        due
+        due && !pauses
+    }
+
+    /// Has the store looked at once more, as if it had fallen idle.
+    fn look_after_pause(&self) {
+        let pause = Duration::from_nanos(PAUSE_NS);
+        self.background.request_after(Task::Idle, pause);
     }
 
     fn has_unflushed_deletes(&self) -> bool {
@@ -199,6 +275,10 @@ impl Inner {
             relief
                 .ended_ns
                 .store(self.now_ns().max(1), Ordering::Relaxed);
+            if self.has_unflushed_deletes() {
+                // Some came meanwhile, or there was no room for them.
+                self.look_after_pause();
+            }
             flushed?;
         }
         Ok(due)
@@ -222,18 +302,18 @@ impl Inner {
     /// which all flushes might take. `None` if the disk does not say.
     pub fn room_for_jobs(&self) -> Option<u64> {
         let disk = self.disk_room()?;
-        // What lies in tables was flushed.
-        let flushes = self.space.usage().attached_bytes;
-        let flushes = flushes.saturating_sub(self.pm_tables_use().bytes);
+        // What is flushed already, and kept for others, takes nothing.
+        let flushes = self.view.load().memtables[0].bytes() + self.sealed_bytes().1;
         Some(disk.free.saturating_sub(flushes + margin(disk)))
     }
 
-    /// Larger jobs have given up, when there was about as much room as now.
+    /// Larger jobs have given up, lately and when there was about as much room as now.
     pub fn job_bytes_for_room(&self, room: Option<u64>) -> u64 {
         let relief = &self.pressure.relief;
         let before = relief.room_then.load(Ordering::Relaxed);
         let enough = before.saturating_add((before / 4).max(ROOM_MORE));
-        if room.is_none_or(|room| room >= enough) {
+        let again = relief.gave_up_ns.load(Ordering::Relaxed) + AGAIN_NS;
+        if room.is_none_or(|room| room >= enough) || self.now_ns() >= again {
             relief.bytes_max.store(u64::MAX, Ordering::Relaxed);
         }
         relief.bytes_max.load(Ordering::Relaxed)
@@ -253,15 +333,14 @@ impl Inner {
         }
     }
 
-    /// A compaction for the sake of room, of so many bytes, has given up, or has been installed.
-    pub fn room_job_ended(&self, bytes: u64, gave_up: bool) {
-        let most = match gave_up {
-            true => bytes.saturating_sub(1),
-            false => u64::MAX,
-        };
+    /// A compaction of so many bytes has given up, which began with so much room. Larger ones are put off for a
+    /// while.
+    pub fn job_gave_up(&self, bytes: u64, room: u64) {
         let relief = &self.pressure.relief;
-        let room = self.room_for_jobs().unwrap_or(0);
         relief.room_then.store(room, Ordering::Relaxed);
-        relief.bytes_max.store(most, Ordering::Relaxed);
+        relief.gave_up_ns.store(self.now_ns(), Ordering::Relaxed);
+        relief
+            .bytes_max
+            .store(bytes.saturating_sub(1), Ordering::Relaxed);
     }
 }

@@ -357,6 +357,52 @@ fn deletes_of_before_an_open_make_room_too() {
     assert_eq!(fs.refusals(), 0, "nothing ever met a full disk");
 }
 
+/// Deletes every other key below `keys`, many at a time and each with a write.
+fn delete_beside_writes(engine: &Engine, keys: u32) {
+    let deleted: Vec<u32> = (0..keys).step_by(2).collect();
+    for some in deleted.chunks(100) {
+        let mut batch = WriteBatch::new();
+        for key in some {
+            batch.delete(CfId::DEFAULT, &key.to_be_bytes()).unwrap();
+        }
+        batch.put(CfId::DEFAULT, b"last", b"value").unwrap();
+        engine.write(batch.iter(), Durability::Immediate).unwrap();
+    }
+}
+
+#[test]
+fn deletes_of_before_the_disk_was_full_make_room_whatever_else_they_came_with() {
+    let (fs, engine) = on_disk(false);
+    let keys = until_full(&engine, 0);
+    engine.flush().unwrap();
+    engine.drain().unwrap();
+    fs.limit(2 * DISK);
+    delete_beside_writes(&engine, keys);
+    fs.limit(DISK);
+    let all = until_room(&engine, keys);
+    assert!(all > keys + keys / 4, "{keys}, then {all}");
+    engine.close().unwrap();
+}
+
+#[test]
+fn what_a_snapshot_kept_makes_room_when_it_has_gone() {
+    let (_fs, engine) = on_disk(false);
+    let keys = until_full(&engine, 0);
+    let held = engine.snapshot();
+    delete_scattered(&engine, keys);
+    let kept = until_room(&engine, keys);
+    assert!(kept < keys + keys / 8, "{keys}, then {kept}");
+    let cf = CfId::DEFAULT;
+    assert!((0..keys).all(|key| held.get(cf, &key.to_be_bytes(), |_| ()).unwrap().is_some()));
+    drop(held);
+    let all = until_room(&engine, kept);
+    assert!(
+        all > keys + keys / 4,
+        "{keys}, with the snapshot {kept}, then {all}"
+    );
+    engine.close().unwrap();
+}
+
 #[test]
 fn deletes_that_cannot_be_flushed_are_kept_and_flushed_when_there_is_room() {
     let (fs, engine) = on_disk(false);
@@ -374,6 +420,37 @@ fn deletes_that_cannot_be_flushed_are_kept_and_flushed_when_there_is_room() {
     let all = until_room(&engine, keys);
     assert!(all > keys + keys / 4, "{keys}, then {all}");
     engine.close().unwrap();
+}
+
+#[test]
+fn a_disk_without_a_byte_left_ends_nothing() {
+    for background in [false, true] {
+        let (fs, engine) = on_disk(background);
+        let keys = until_full(&engine, 0);
+        // Somebody else takes all of it.
+        let room = engine.inner.disk_room().unwrap();
+        fs.limit(room.total - room.free);
+        // More than a generation of them: no other can be named.
+        delete_scattered(&engine, keys);
+        let last = u32::MAX.to_be_bytes();
+        for _ in 0..600 {
+            let mut batch = WriteBatch::new();
+            batch.delete(CfId::DEFAULT, &last).unwrap();
+            engine.write(batch.iter(), Durability::Immediate).unwrap();
+        }
+        let error = put(&engine, keys, 1).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{error}");
+        engine.flush().unwrap_err();
+        assert!(fs.refusals() > 0);
+        engine.inner.poison.check().unwrap();
+        let has = |key: u32| engine.get(CfId::DEFAULT, &key.to_be_bytes(), |_| ());
+        assert!((0..keys).all(|key| has(key).unwrap().is_some() == (key % 2 == 1)));
+        // And gives it back.
+        fs.limit(2 * DISK);
+        put(&engine, keys, 1).unwrap();
+        engine.flush().unwrap();
+        engine.close().unwrap();
+    }
 }
 
 fn jobs_for_room(engine: &Engine) -> u64 {

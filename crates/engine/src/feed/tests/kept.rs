@@ -201,6 +201,25 @@ fn a_group_that_is_kept_holds_its_blob_files_and_no_generation() {
 }
 
 #[test]
+fn a_group_without_long_values_holds_nothing_of_a_store_that_was_closed() {
+    let machine = Machine::new(PM);
+    let engine = open(&machine, &options());
+    put(&engine, 1);
+    let group = since(&engine, 0).next().unwrap().unwrap();
+    engine.close().unwrap();
+    let alive = std::sync::Arc::downgrade(&engine.inner);
+    drop(engine);
+    assert!(alive.upgrade().is_none());
+    // Nor is anybody kept from the folder.
+    let engine = open(&machine, &options());
+    assert_eq!(
+        keys_and_values(&group),
+        [(1u32.to_be_bytes().to_vec(), vec![7; 100])]
+    );
+    engine.close().unwrap();
+}
+
+#[test]
 fn a_staged_group_can_be_kept_too() {
     let mut options = options();
     options.memtable.item_bytes_max = 4 << 10;
@@ -317,5 +336,25 @@ fn who_finds_no_disk_for_a_long_value_takes_what_is_kept() {
         most = most.max(engine.metrics().feed.kept_blob_bytes);
     }
     assert!(most > 2 << 20, "{most}");
-    assert!(engine.inner.stalls.get(StallCause::DiskRoom).count > 0);
+    // Nobody had to wait for that, and nobody was refused.
+    assert_eq!(engine.inner.stalls.get(StallCause::DiskRoom).count, 0);
+    // What can never fit takes nothing.
+    let before = engine.metrics().feed;
+    assert!(before.kept_blob_bytes > 1 << 20, "{before:?}");
+    let write = |bytes| engine.write(puts([1], bytes).iter(), Durability::Immediate);
+    let error = write(16 << 20).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{error}");
+    assert_eq!(engine.metrics().feed, before);
+    // Short ones do not wait for feeds either, once somebody else has taken the rest of the disk.
+    let room = engine.inner.disk_room().unwrap();
+    fs.limit(room.total - room.free + (100 << 10));
+    for _ in 0..10 {
+        if write(100).is_err() {
+            let site = thermocline_sst::sites::FILE_NAMED;
+            fs.sync_dir(Path::new("/db"), site).unwrap();
+        }
+    }
+    write(100).unwrap();
+    let after = engine.metrics().feed;
+    assert!(after.kept_blob_bytes < before.kept_blob_bytes, "{after:?}");
 }

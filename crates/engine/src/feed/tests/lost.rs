@@ -40,6 +40,26 @@ fn who_opens_for_reading_gives_what_is_known_to_be_durable() {
     assert_eq!(read_only().len(), 5);
 }
 
+#[test]
+fn what_an_open_has_made_durable_is_given_after_another_crash() {
+    let machine = Machine::new(PM);
+    let engine = open(&machine, &options());
+    (0..3).for_each(|key| put(&engine, key));
+    let machine = machine.killed();
+    // Opened, and killed before anything that says how much is durable.
+    let again = open(&machine, &options());
+    again.work_ahead().unwrap();
+    let machine = machine.killed();
+    let only_reads = Options {
+        read_only: true,
+        ..options()
+    };
+    let crashed = open(&machine, &only_reads);
+    let given = groups(&mut since(&crashed, 0));
+    assert_eq!(given, [(1, 1), (2, 2), (3, 3)]);
+    drop((engine, again));
+}
+
 /// Asks since each seqno that a crash has taken, and each that was not taken.
 fn asked() -> (bool, Vec<u64>) {
     let machine = Machine::new(PM);
