@@ -33,6 +33,8 @@ pub struct Place {
     pub background: bool,
     /// Whether batches delete by ranges.
     pub ranges: bool,
+    /// How often a batch has long values, in percent.
+    pub long_percent: u32,
     /// What is counted.
     pub reached: Arc<Reached>,
 }
@@ -56,10 +58,19 @@ pub struct Instant {
     pub bounds: Bounds,
 }
 
+/// What executions are to come to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Theme {
+    /// Anything, and now and then one of the others.
+    All,
+    /// Readers beside range deletes, in generations that stay in persistent memory.
+    Ranges,
+}
+
 impl Place {
     /// A world without a store, for one that seals often and whose ring, buckets and deferred bytes are
     /// few.
-    pub fn draw(reached: &Arc<Reached>) -> Place {
+    pub fn draw(reached: &Arc<Reached>, theme: Theme) -> Place {
         let steps = Steps::new();
         let mut options = Options {
             pm: PM,
@@ -85,14 +96,21 @@ impl Place {
         options.commit.buckets = rng.gen_range(1..3);
         options.commit.ring_slots = rng.gen_range(1..4);
         options.commit.buffered_bytes = 1 << rng.gen_range(8..12);
-        Place {
+        let mut place = Place {
             pm: SimPm::new(PM, steps.clone()),
             fs: SimFs::new(steps),
             options,
             background: rng.gen_bool(0.5),
             ranges: rng.gen_bool(0.5),
+            long_percent: 20,
             reached: reached.clone(),
+        };
+        if theme == Theme::Ranges || rng.gen_bool(0.25) {
+            place.options.level0.shape = Shape::GlobalIndex as u64;
+            place.options.flush.generations = 0;
+            (place.ranges, place.long_percent) = (true, 0);
         }
+        place
     }
 
     /// What the values of a batch go into that are as long as [`LONG`].
@@ -198,6 +216,7 @@ impl Place {
             options: self.options.clone(),
             background: self.background,
             ranges: self.ranges,
+            long_percent: self.long_percent,
             reached: self.reached.clone(),
         }
     }

@@ -8,7 +8,7 @@ use thermocline_base::sync::thread;
 use thermocline_engine::{Durability, Snapshot};
 
 use crate::oracle::{Bounds, Oracle, WRITERS, Writes};
-use crate::place::{Instant, LONG, Open, Place, Taken};
+use crate::place::{Instant, LONG, Open, Place, Taken, Theme};
 use crate::reached::Reached;
 use crate::seen::{Form, Seen, batch, check_third, own_now};
 
@@ -48,9 +48,9 @@ enum Ack {
 ///
 /// # Panics
 /// If anybody sees what must not be.
-pub fn run_workload(reached: &Arc<Reached>) {
+pub fn run_workload(reached: &Arc<Reached>, theme: Theme) {
     Reached::count(&reached.executions);
-    let place = Place::draw(reached);
+    let place = Place::draw(reached, theme);
     let store = Store {
         open: place.open(),
         oracle: Arc::default(),
@@ -109,7 +109,7 @@ impl Store {
     fn write(&self, place: &Place, writer: usize, writes: u64) {
         let engine = &self.open.engine;
         for n in 1..=writes {
-            let long = thread_rng().gen_bool(0.2);
+            let long = thread_rng().gen_ratio(place.long_percent, 100);
             let form = Form {
                 ranges: place.ranges,
                 value_bytes: if long { LONG } else { 0 },

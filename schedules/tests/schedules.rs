@@ -39,7 +39,9 @@ fn five_preemptions_at_any_places() {
 
 #[test]
 fn executions_depend_on_the_order_alone() {
-    run_twice(1, BATCH / 2);
+    for seed in 1..4 {
+        run_twice(seed, BATCH / 2);
+    }
 }
 
 fn finds(bug: Bug) {
@@ -71,6 +73,11 @@ fn a_seal_over_groups_in_flight_is_noticed() {
 #[test]
 fn publishing_before_persisting_is_noticed() {
     finds(Bug::PublishBeforePersist);
+}
+
+#[test]
+fn range_tombstones_of_another_moment_than_the_record_are_noticed() {
+    finds(Bug::StaleTombstones);
 }
 
 #[test]

@@ -161,7 +161,13 @@ fn work(world: &World, run: &mut Run) -> Result<()> {
                     true => (family, name.clone()),
                     false => (CfId::DEFAULT, "default".to_string()),
                 };
-                if rng.one_in(4) {
+                if rng.one_in(8) {
+                    let end = [&key[..], b"\xff"].concat();
+                    batch.delete_range(cf, &key[..1], Some(&end))?;
+                    after.retain(|(of, k), _| {
+                        *of != cf_name || k[..] < key[..1] || k[..] >= end[..]
+                    });
+                } else if rng.one_in(4) {
                     batch.delete(cf, &key)?;
                     after.remove(&(cf_name, key));
                 } else {
