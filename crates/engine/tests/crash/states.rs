@@ -56,7 +56,7 @@ const CREATION: Part = Part {
     workloads: &["creation"],
     seeds: 1,
     one_in: 4,
-    bar: 1_300,
+    bar: 1_100,
     sites: &[
         "env: folder created",
         "halloc: part counted",
@@ -87,7 +87,7 @@ const GROWTH: Part = Part {
     workloads: &["growth", "full"],
     seeds: 1,
     one_in: 4,
-    bar: 1_600,
+    bar: 1_300,
     sites: &[
         "halloc: part counted",
         "halloc: part header durable",
@@ -99,7 +99,7 @@ const MANIFEST: Part = Part {
     workloads: &["manifest"],
     seeds: 1,
     one_in: 9,
-    bar: 1_700,
+    bar: 1_400,
     sites: &["manifest: new file durable"],
 };
 
@@ -139,7 +139,7 @@ const RECLAIM: Part = Part {
     workloads: &["overwrites", "gaps", "unsettled"],
     seeds: 1,
     one_in: 6,
-    bar: 8_900,
+    bar: 7_900,
     sites: GENERATIONS,
 };
 
@@ -170,8 +170,8 @@ const FLUSHES: Part = Part {
 const SINKING: Part = Part {
     workloads: &["sinking"],
     seeds: 1,
-    one_in: 31,
-    bar: 3_500,
+    one_in: 23,
+    bar: 1_200,
     sites: &["sst: file named", "sst: table written"],
 };
 
@@ -187,7 +187,7 @@ const FOLLOWED: Part = Part {
     workloads: &["followed"],
     seeds: 1,
     one_in: 14,
-    bar: 1_800,
+    bar: 1_400,
     sites: &["sst: file named", "sst: table written"],
 };
 
@@ -239,7 +239,7 @@ const BLOBS: Part = Part {
     workloads: &["blobs"],
     seeds: 1,
     one_in: 9,
-    bar: 1_700,
+    bar: 1_400,
     sites: &[
         "sst: blobs written",
         "sst: file named",
@@ -251,7 +251,7 @@ const BLOB_LIVES: Part = Part {
     workloads: &["blob-lives"],
     seeds: 1,
     one_in: 9,
-    bar: 2_600,
+    bar: 2_000,
     sites: &["sst: blobs written", "sst: file named"],
 };
 
@@ -259,7 +259,7 @@ const BLOBS_FLYING: Part = Part {
     workloads: &["blobs-flying"],
     seeds: 1,
     one_in: 34,
-    bar: 2_800,
+    bar: 2_000,
     sites: &["sst: blobs written", "sst: file named"],
 };
 
