@@ -99,7 +99,7 @@ const MANIFEST: Part = Part {
     workloads: &["manifest"],
     seeds: 1,
     one_in: 9,
-    bar: 1_400,
+    bar: 1_800,
     sites: &["manifest: new file durable"],
 };
 
@@ -187,7 +187,7 @@ const FOLLOWED: Part = Part {
     workloads: &["followed"],
     seeds: 1,
     one_in: 14,
-    bar: 1_400,
+    bar: 1_800,
     sites: &["sst: file named", "sst: table written"],
 };
 
