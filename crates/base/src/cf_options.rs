@@ -1,8 +1,12 @@
 //! Options of one column family.
 
 use crate::error::{Error, Result};
+use crate::options::PartitionBy;
 
 const REVERSE: &str = "reverse";
+const BY: &str = "partition.by";
+const BYTES: &str = "partition.bytes";
+const PREFIX_LEN: &str = "partition.prefix_len";
 
 /// What may differ from one column family to the next. An option that is not set stays as the
 /// family was made, and is as by default for a new family: so an existing family can be had without
@@ -20,6 +24,13 @@ pub struct CfOptions {
     /// Whether keys order bytewise descending. By default they ascend. Fixed when the family is
     /// made.
     pub reverse: Option<bool>,
+    /// By what the keys are divided into partitions, in place of `partition.by` of the database. Fixed when
+    /// the family is made, as are the two that follow; where it is not set, the database's options say.
+    pub partition_by: Option<PartitionBy>,
+    /// Bytes on the SSD past which a partition is split, in place of `partition.bytes`.
+    pub partition_bytes: Option<u64>,
+    /// Bytes of a key that say which partition it belongs to, in place of `partition.prefix_len`.
+    pub partition_prefix_len: Option<u64>,
 }
 
 impl CfOptions {
@@ -30,19 +41,52 @@ impl CfOptions {
         self
     }
 
-    /// Every option set: what is not set is as by default.
+    /// With the kind of partitions set.
+    #[must_use]
+    pub fn partition_by(mut self, by: PartitionBy) -> CfOptions {
+        self.partition_by = Some(by);
+        self
+    }
+
+    /// With partitions split past so many bytes.
+    #[must_use]
+    pub fn partition_bytes(mut self, bytes: u64) -> CfOptions {
+        self.partition_bytes = Some(bytes);
+        self
+    }
+
+    /// With prefixes of so many bytes.
+    #[must_use]
+    pub fn partition_prefix_len(mut self, len: u64) -> CfOptions {
+        self.partition_prefix_len = Some(len);
+        self
+    }
+
+    /// Every option set that has a default of its own: what is not set is as by default. How keys are divided
+    /// stays as it is: where that is not set, the database's options say.
     #[must_use]
     pub fn settled(self) -> CfOptions {
         CfOptions {
             reverse: Some(self.reverse.unwrap_or(false)),
+            ..self
         }
     }
 
     /// What a database remembers: names and values of the options that are not as by default.
     pub fn stored(&self) -> Vec<(String, String)> {
         let reverse = self.reverse == Some(true);
-        let options = reverse.then(|| (REVERSE.to_string(), true.to_string()));
-        options.into_iter().collect()
+        let options = [
+            (REVERSE, reverse.then(|| true.to_string())),
+            (BY, self.partition_by.map(|by| by.name().to_string())),
+            (BYTES, self.partition_bytes.map(|bytes| bytes.to_string())),
+            (
+                PREFIX_LEN,
+                self.partition_prefix_len.map(|len| len.to_string()),
+            ),
+        ];
+        let set = options.into_iter();
+        set.filter_map(|(name, value)| Some((name.to_string(), value?)))
+            .collect()
     }
 
     /// Reads what [`CfOptions::stored`] gave; every option is set.
@@ -53,14 +97,18 @@ impl CfOptions {
     pub fn from_stored(options: &[(String, String)]) -> Result<CfOptions> {
         let mut settled = CfOptions::default().settled();
         for (name, value) in options {
-            match (name.as_str(), value.parse()) {
-                (REVERSE, Ok(reverse)) => settled.reverse = Some(reverse),
-                _ => {
-                    return Err(Error::Unsupported(format!(
-                        "the option {name}={value} of a column family, which a newer version wrote"
-                    )));
-                }
-            }
+            let known = match name.as_str() {
+                REVERSE => value.parse().map(|it| settled.reverse = Some(it)).ok(),
+                BY => PartitionBy::named(value).map(|it| settled.partition_by = Some(it)),
+                BYTES => number(value).map(|it| settled.partition_bytes = Some(it)),
+                PREFIX_LEN => number(value).map(|it| settled.partition_prefix_len = Some(it)),
+                _ => None,
+            };
+            known.ok_or_else(|| {
+                Error::Unsupported(format!(
+                    "the option {name}={value} of a column family, which a newer version wrote"
+                ))
+            })?;
         }
         Ok(settled)
     }
@@ -71,22 +119,89 @@ impl CfOptions {
     /// [`Error::InvalidArgument`] naming the family, the option and both values.
     pub fn check_fixed(&self, made: &CfOptions, family: &str) -> Result<()> {
         let made = made.settled();
-        if self.reverse.is_none() || self.reverse == made.reverse {
-            return Ok(());
+        let flag = |reverse: Option<bool>| reverse.map(|reverse| reverse.to_string());
+        let word = |by: Option<PartitionBy>| by.map(|by| by.name().to_string());
+        let count = |n: Option<u64>| n.map(|n| n.to_string());
+        let all = [
+            (REVERSE, flag(self.reverse), flag(made.reverse)),
+            (BY, word(self.partition_by), word(made.partition_by)),
+            (
+                BYTES,
+                count(self.partition_bytes),
+                count(made.partition_bytes),
+            ),
+            (
+                PREFIX_LEN,
+                count(self.partition_prefix_len),
+                count(made.partition_prefix_len),
+            ),
+        ];
+        for (name, asked, made) in all {
+            let Some(asked) = asked.filter(|asked| Some(asked) != made.as_ref()) else {
+                continue;
+            };
+            let made = made.map_or(format!("no {name} of its own"), |made| {
+                format!("{name}={made}")
+            });
+            return Err(Error::InvalidArgument(format!(
+                "column family '{family}' was made with {made}, which stays; {name}={asked} was asked for"
+            )));
         }
-        let value = |options: &CfOptions| options.reverse == Some(true);
-        Err(Error::InvalidArgument(format!(
-            "column family '{family}' was made with {REVERSE}={}, which stays; {REVERSE}={} was \
-             asked for",
-            value(&made),
-            value(self)
-        )))
+        Ok(())
     }
+}
+
+/// A number as [`CfOptions::stored`] writes it.
+fn number(text: &str) -> Option<u64> {
+    let number = text.parse::<u64>().ok();
+    number.filter(|number| number.to_string() == text)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn how_keys_are_divided_is_stored_where_it_is_set_and_stays() {
+        let made = CfOptions::default()
+            .partition_by(PartitionBy::Prefix)
+            .partition_prefix_len(4)
+            .partition_bytes(1 << 20);
+        let stored = made.stored();
+        let stored: Vec<_> = stored.iter().map(|(n, v)| (&n[..], &v[..])).collect();
+        let expected = [
+            ("partition.by", "prefix"),
+            ("partition.bytes", "1048576"),
+            ("partition.prefix_len", "4"),
+        ];
+        assert_eq!(stored, expected);
+        let again = CfOptions::from_stored(&made.stored()).unwrap();
+        assert_eq!(again, made.settled());
+        made.check_fixed(&again, "f").unwrap();
+        CfOptions::default().check_fixed(&again, "f").unwrap();
+        for (asked, says) in [
+            (
+                CfOptions::default().partition_by(PartitionBy::Size),
+                "partition.by=size was",
+            ),
+            (
+                CfOptions::default().partition_prefix_len(5),
+                "made with partition.prefix_len=4",
+            ),
+        ] {
+            let error = asked.check_fixed(&again, "f").unwrap_err().to_string();
+            assert!(error.contains(says), "{error}");
+        }
+        let error = made.check_fixed(&CfOptions::default(), "f").unwrap_err();
+        assert!(
+            error.to_string().contains("no partition.by of its own"),
+            "{error}"
+        );
+        for (name, value) in [("partition.by", "hash"), ("partition.bytes", "+1")] {
+            let stored = [(name.to_string(), value.to_string())];
+            CfOptions::from_stored(&stored).unwrap_err();
+        }
+    }
 
     #[test]
     fn what_is_stored_reads_back_and_only_what_differs_is_stored() {

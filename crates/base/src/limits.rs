@@ -17,6 +17,9 @@ pub const BATCH_BYTES_MAX: usize = 1 << 30;
 /// that an id could have is the engine's own.
 pub const COLUMN_FAMILIES_MAX: usize = 65_535;
 
+/// Most partitions of a column family.
+pub const PARTITIONS_MAX: usize = 65_535;
+
 /// Longest metadata of a column family, in bytes.
 pub const METADATA_LEN_MAX: usize = 64 << 10;
 

@@ -25,6 +25,8 @@ pub enum Unit {
     Codec,
     /// What becomes of sealed memtable generations: one of [`SHAPES`], kept as its place there.
     Shape,
+    /// By what keys are divided into partitions: one of [`DIVISIONS`], kept as its place there.
+    Division,
 }
 
 /// The values of [`Unit::Codec`].
@@ -33,12 +35,16 @@ pub const CODECS: [&str; 3] = ["none", "lz4", "zstd"];
 /// The values of [`Unit::Shape`].
 pub const SHAPES: [&str; 4] = ["immutables", "global-index", "ssd", "pm-tables"];
 
+/// The values of [`Unit::Division`].
+pub const DIVISIONS: [&str; 4] = ["none", "size", "prefix", "keys"];
+
 impl Unit {
     /// The words that an option takes, if it takes words.
     fn words(self) -> &'static [&'static str] {
         match self {
             Unit::Codec => &CODECS,
             Unit::Shape => &SHAPES,
+            Unit::Division => &DIVISIONS,
             Unit::Bytes | Unit::Count | Unit::Millis | Unit::Flag => &[],
         }
     }
@@ -74,6 +80,7 @@ impl OptionRow {
                     Unit::Flag => "it takes true or false",
                     Unit::Codec => "it takes none, lz4 or zstd",
                     Unit::Shape => "it takes immutables, global-index, ssd or pm-tables",
+                    Unit::Division => "it takes none, size, prefix or keys",
                 }
             ))
         };
@@ -82,7 +89,7 @@ impl OptionRow {
             (Unit::Flag, "true") => 1,
             (Unit::Flag, "false") => 0,
             (Unit::Flag, _) => return Err(bad()),
-            (Unit::Codec | Unit::Shape, _) => {
+            (Unit::Codec | Unit::Shape | Unit::Division, _) => {
                 let place = (0..)
                     .zip(self.unit.words())
                     .find(|(_, word)| **word == text);
@@ -103,7 +110,7 @@ impl OptionRow {
                 format!("{}{unit}", value >> (10 * power))
             }
             Unit::Flag => (value != 0).to_string(),
-            Unit::Codec | Unit::Shape => {
+            Unit::Codec | Unit::Shape | Unit::Division => {
                 let place = usize::try_from(value).ok();
                 let word = place.and_then(|place| self.unit.words().get(place));
                 word.map_or_else(|| value.to_string(), ToString::to_string)
@@ -153,9 +160,9 @@ macro_rules! option_group {
                 max: $max,
             },)*];
 
-            fn values(&self) -> Vec<u64> { vec![$(self.$field,)*] }
+            pub(in crate::options) fn values(&self) -> Vec<u64> { vec![$(self.$field,)*] }
 
-            fn field_mut(&mut self, name: &str) -> Option<&mut u64> {
+            pub(in crate::options) fn field_mut(&mut self, name: &str) -> Option<&mut u64> {
                 match name {
                     $(concat!($prefix, ".", stringify!($field)) => Some(&mut self.$field),)*
                     _ => None,
@@ -164,6 +171,10 @@ macro_rules! option_group {
         }
     };
 }
+
+mod partition;
+
+pub use partition::{Division, PartitionBy, PartitionOptions};
 
 option_group! {
     /// Options of the write path.
@@ -512,6 +523,10 @@ pub struct Options {
     pub manifest: ManifestOptions,
     /// The levels on SSD.
     pub compaction: CompactionOptions,
+    /// Partitions.
+    pub partition: PartitionOptions,
+    /// Where each column family is divided, ascending, if that is by keys: `partition.keys`.
+    pub partition_keys: Vec<Vec<u8>>,
     /// Moving data to SSD.
     pub flush: FlushOptions,
     /// Change feeds.
@@ -541,6 +556,8 @@ impl Default for Options {
             level0: Level0Options::default(),
             manifest: ManifestOptions::default(),
             compaction: CompactionOptions::default(),
+            partition: PartitionOptions::default(),
+            partition_keys: Vec::new(),
             flush: FlushOptions::default(),
             feed: FeedOptions::default(),
             metrics: MetricsOptions::default(),
@@ -582,6 +599,7 @@ impl Options {
                 ));
             }
             "wal_path" => self.wal_path = Some(value.into()),
+            "partition.keys" => self.partition_keys = partition::parse_keys(value)?,
             "region" => self.region = RegionDemand::parse(value)?,
             "emulate" => self.emulate = Emulation::parse(value)?,
             "preset" => self.choose(Preset::parse(value)?),
@@ -589,7 +607,7 @@ impl Options {
                 let row = Self::rows().find(|row| row.name == name).ok_or_else(|| {
                     Error::InvalidArgument(format!(
                         "there is no option '{name}'; the options are dram, pm, pm_path, wal_path, region, \
-                         emulate, preset, {}",
+                         emulate, preset, partition.keys, {}",
                         Self::rows()
                             .map(|row| row.name)
                             .collect::<Vec<_>>()
@@ -617,6 +635,7 @@ impl Options {
             .chain(Level0Options::ROWS)
             .chain(ManifestOptions::ROWS)
             .chain(CompactionOptions::ROWS)
+            .chain(PartitionOptions::ROWS)
             .chain(FlushOptions::ROWS)
             .chain(FeedOptions::ROWS)
             .chain(MetricsOptions::ROWS)
@@ -633,6 +652,7 @@ impl Options {
             .or_else(|| self.level0.field_mut(name))
             .or_else(|| self.manifest.field_mut(name))
             .or_else(|| self.compaction.field_mut(name))
+            .or_else(|| self.partition.field_mut(name))
             .or_else(|| self.flush.field_mut(name))
             .or_else(|| self.feed.field_mut(name))
             .or_else(|| self.metrics.field_mut(name))
@@ -657,6 +677,7 @@ impl Options {
             self.level0.values(),
             self.manifest.values(),
             self.compaction.values(),
+            self.partition.values(),
             self.flush.values(),
             self.feed.values(),
             self.metrics.values(),
@@ -667,6 +688,12 @@ impl Options {
                 .zip(values)
                 .map(|(row, value)| (row.name, row.print(value))),
         );
+        if !self.partition_keys.is_empty() {
+            all.push((
+                "partition.keys",
+                partition::print_keys(&self.partition_keys),
+            ));
+        }
         for (name, path) in [("pm_path", &self.pm_path), ("wal_path", &self.wal_path)] {
             let path = path.as_deref().and_then(Path::to_str);
             all.extend(path.map(|path| (name, path.to_string())));
@@ -739,6 +766,7 @@ impl Options {
                 format_size(part)
             )));
         }
+        self.validate_partitions()?;
         self.validate_places()
     }
 

@@ -53,6 +53,12 @@ bugs! {
     DropUnrecorded,
     /// A column family is dropped while writes from before are not durable.
     DropBeforeDurable,
+    /// A split leaves out what lies behind its key of the references that reach over it.
+    SplitForgetsParts,
+    /// A split does not wait for compactions that hold its key.
+    SplitBesideJob,
+    /// A merge joins parts that a compaction takes.
+    MergeBesideJob,
     /// Replay indexes the records of dropped column families.
     ReplayForgetsDrops,
     /// Replay takes metadata for records of a family that does not exist.
