@@ -7,6 +7,7 @@
 //! | how should the levels be? | [`shape`] |
 //! | how is one job picked, run and installed? | [`job`] |
 //! | how is a range compacted on demand? | [`manual`] |
+//! | what do splits and merges of partitions hold meanwhile? | [`beside`] |
 //! | which tables do reads want compacted? | [`reads`] |
 //! | how fast may all that be? | [`pace`] |
 //! | what was done? | [`usage`] |
@@ -38,6 +39,7 @@
 //! `gate` is held shared by each job, so that closing can wait for all of them; it comes before the
 //! writer's lock. `jobs` comes before `versions`, and nothing else is taken under it.
 
+mod beside;
 pub(crate) mod input;
 mod job;
 mod manual;
@@ -57,8 +59,10 @@ use thermocline_compaction::pick::{Cursors, Held};
 use thermocline_env::Clock;
 use thermocline_version::Version;
 
+use crate::partitions::{self, Adjusting, Waiting};
 use crate::store::{Engine, Inner};
 use crate::sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, Ordering, RwLock, lock, wait};
+pub(crate) use job::Ends;
 use pace::Pace;
 use shape::Shape;
 pub(crate) use usage::Usage;
@@ -70,6 +74,9 @@ pub(crate) struct Compactions {
     /// Held shared by each job.
     pub gate: RwLock<()>,
     jobs: Mutex<Jobs>,
+    /// Held by whoever splits or merges a partition, so that there is one at a time. Before the writer's
+    /// lock and the manifest's.
+    pub adjusting: Mutex<Adjusting>,
     /// A job has ended.
     ended: Condvar,
     pub shape: Shape,
@@ -77,6 +84,7 @@ pub(crate) struct Compactions {
     /// Runs in level 0, and bytes that wait. Relaxed: they guard nothing.
     debt: (AtomicU64, AtomicU64),
     pub usage: Usage,
+    pub partition_usage: partitions::Usage,
     /// The last job failed. Relaxed: it guards nothing.
     failed: AtomicBool,
 }
@@ -85,6 +93,8 @@ pub(crate) struct Compactions {
 #[derive(Debug, Default)]
 struct Jobs {
     running: Vec<Running>,
+    /// Splits that wait for some of them.
+    waiting: Vec<Waiting>,
     cursors: BTreeMap<CfId, Cursors>,
     /// The family that was last served.
     last: Option<CfId>,
@@ -96,13 +106,27 @@ struct Jobs {
 struct Running {
     id: u64,
     cf: CfId,
-    holds: Held,
+    /// One of a compaction; those of a split or merge may be many, or none.
+    holds: Vec<Held>,
 }
 
 impl Jobs {
+    /// What jobs of a family hold, and what is kept free for splits.
     fn held(&self, cf: CfId) -> Vec<Held> {
+        let waiting = self.waiting.iter().filter(|waiting| waiting.cf == cf);
         let of_family = self.running.iter().filter(|job| job.cf == cf);
-        of_family.map(|job| job.holds.clone()).collect()
+        of_family
+            .flat_map(|job| &job.holds)
+            .chain(waiting.flat_map(|waiting| &waiting.holds))
+            .cloned()
+            .collect()
+    }
+
+    /// Whether a running job of the family holds something of this.
+    fn meets(&self, cf: CfId, holds: &Held) -> bool {
+        let of_family = self.running.iter().filter(|job| job.cf == cf);
+        let mut held = of_family.flat_map(|job| &job.holds);
+        held.any(|held| held.meets(&holds.levels, &holds.range()))
     }
 }
 
@@ -111,11 +135,13 @@ impl Compactions {
         let compactions = Compactions {
             gate: RwLock::default(),
             jobs: Mutex::default(),
+            adjusting: Mutex::new(Adjusting::default()),
             ended: Condvar::default(),
             shape: Shape::new(options),
             pace: Pace::new(options.compaction.rate_bytes, clock),
             debt: Default::default(),
             usage: Usage::default(),
+            partition_usage: partitions::Usage::default(),
             failed: AtomicBool::new(false),
         };
         compactions.note(version);

@@ -56,7 +56,7 @@ impl Engine {
         let visible = inner.ring.visible_mark();
         inner.find(
             &view,
-            cf,
+            (cf, key),
             |memtable| memtable.get_latest(cf, key, visible, verify),
             // What was ingested may be there and not visible yet (`ingest`).
             |tables| tables.get(cf, key, SeqNo(visible.load(Atomic::SeqCst))),
@@ -77,7 +77,7 @@ impl Engine {
         let visible = inner.ring.visible_mark();
         inner.find(
             &view,
-            cf,
+            (cf, key),
             |memtable| memtable.get_latest(cf, key, visible, verify),
             |tables| tables.get(cf, key, SeqNo(visible.load(Atomic::SeqCst))),
             |hit| inner.value(hit),
@@ -425,6 +425,9 @@ impl Cursor {
             self.tables = Some(tables.clone());
         }
         place(&mut self.runs, from, direction, reader.seqno)?;
+        if let Bound::Included(key) | Bound::Excluded(key) = from {
+            self.at.rates().read(&self.at.view, reader.cf, key);
+        }
         if let Bound::Included(key) | Bound::Excluded(key) = from
             && self.runs.len() > 1
         {

@@ -150,6 +150,29 @@ pub enum Event {
         /// Why everything is as before, if it is.
         error: Option<String>,
     },
+    /// A partition was divided.
+    PartitionSplit {
+        /// The column family.
+        family: CfId,
+        /// The first key of the new partition.
+        start: Vec<u8>,
+        /// Tables, or parts of tables, that reached over it and became two parts each.
+        cut: usize,
+    },
+    /// Partitions were merged with those before them.
+    PartitionsMerged {
+        /// The column family.
+        family: CfId,
+        /// How many were merged, and are no more.
+        merged: usize,
+        /// Tables, or larger parts of tables, that parts became again.
+        joined: usize,
+    },
+    /// A flush has made partitions of prefixes that it met first.
+    PartitionsMade {
+        /// How many, in all families.
+        made: usize,
+    },
     /// A column family was made.
     ColumnFamilyCreated {
         /// Its name.
@@ -303,6 +326,9 @@ impl Event {
             | Event::GenerationSealed { .. }
             | Event::GenerationDropped { .. }
             | Event::RegionGrown { .. }
+            | Event::PartitionSplit { .. }
+            | Event::PartitionsMerged { .. }
+            | Event::PartitionsMade { .. }
             | Event::ManifestSwitched { .. } => Level::DEBUG,
             Event::WriteStalled { .. }
             | Event::WritesRefused { .. }
@@ -378,6 +404,22 @@ impl Event {
             Event::CompactionBegun { .. } | Event::CompactionFinished { .. } => {
                 self.trace_compaction(db);
             }
+            Event::PartitionSplit { family, start, cut } => {
+                let start = start.escape_ascii();
+                tell!(DEBUG, "partition split", family = family.0, start = %start, cut);
+            }
+            Event::PartitionsMerged {
+                family,
+                merged,
+                joined,
+            } => tell!(
+                DEBUG,
+                "partitions merged",
+                family = family.0,
+                merged,
+                joined
+            ),
+            Event::PartitionsMade { made } => tell!(DEBUG, "partitions made", made),
             Event::ColumnFamilyCreated { name } => {
                 tell!(INFO, "column family created", name = %name);
             }

@@ -29,11 +29,13 @@
 
 use std::collections::BTreeMap;
 
+use thermocline_base::options::PartitionBy;
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{BatchEntry, CfId, CfOptions, Error, Result, limits};
 use thermocline_version::{Change, State, VersionEdit};
 
 use crate::events::Event;
+use crate::partitions;
 use crate::store::{Engine, Inner};
 use crate::sync::{AtomicU64, Ordering, RwLock, lock, read, write};
 
@@ -73,15 +75,28 @@ pub(crate) struct Families {
 struct Table {
     /// In the order in which they were made.
     named: Vec<(String, Family)>,
+    /// The options of those that are divided in their own way.
+    own: BTreeMap<CfId, CfOptions>,
     /// Those that are gone, with their name and the number of their drop, from 1.
     dropped: BTreeMap<CfId, (String, u64)>,
+}
+
+/// Keeps the options of a family that is divided in its own way.
+fn note_own(all: &mut BTreeMap<CfId, CfOptions>, cf: CfId, options: &CfOptions) {
+    let mut own = *options;
+    own.reverse = None;
+    if own != CfOptions::default() {
+        all.insert(cf, own);
+    }
 }
 
 impl Families {
     /// Those that the manifest names.
     pub fn of(state: &State) -> Result<Families> {
+        let mut own = BTreeMap::new();
         let family = |(id, name): (&u16, &String)| {
             let options = CfOptions::from_stored(state.family_options(*id))?;
+            note_own(&mut own, CfId(*id), &options);
             let family = Family {
                 id: CfId(*id),
                 reverse: options.reverse == Some(true),
@@ -92,6 +107,7 @@ impl Families {
         Ok(Families {
             table: RwLock::new(Table {
                 named: named?,
+                own,
                 dropped: BTreeMap::new(),
             }),
             drops: AtomicU64::new(0),
@@ -117,6 +133,23 @@ impl Families {
         let table = read(&self.table);
         let named = table.named.iter().find(|(_, family)| family.id == cf);
         named.map(|(name, _)| name.clone())
+    }
+
+    /// What was set when the family was made of how it is divided.
+    pub fn own_options(&self, cf: CfId) -> CfOptions {
+        read(&self.table).own.get(&cf).copied().unwrap_or_default()
+    }
+
+    /// Whether a family is divided by size in its own way.
+    pub fn any_by_size(&self) -> bool {
+        let table = read(&self.table);
+        let mut own = table.own.values();
+        own.any(|own| own.partition_by == Some(PartitionBy::Size))
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        read(&self.table).named.len()
     }
 
     /// Whether the record of `key` in `cf` belongs to a family that was not dropped, durably.
@@ -196,7 +229,7 @@ impl Engine {
     /// that differs from what the family was made with and stays; those of a write.
     pub fn family(&self, name: &str, options: &CfOptions) -> Result<Family> {
         let found = |family: Family| {
-            options.check_fixed(&family.options(), name)?;
+            options.check_fixed(&self.family_options(family), name)?;
             Ok(family)
         };
         if let Some(family) = self.find_family(name) {
@@ -220,6 +253,12 @@ impl Engine {
             return found(family);
         }
         inner.make_family(name, options)
+    }
+
+    /// What a family was made with: what is not set of how it is divided the database's options say.
+    pub fn family_options(&self, family: Family) -> CfOptions {
+        let own = self.inner.families.own_options(family.id);
+        own.reverse(family.reverse)
     }
 
     /// Drops the family of this name, durably, with everything in it.
@@ -253,10 +292,12 @@ impl Engine {
         let families = &inner.families;
         let mut table = write(&families.table);
         table.named.retain(|(_, family)| family.id != id);
+        table.own.remove(&id);
         let number = families.moment() + 1;
         table.dropped.insert(id, (name.to_string(), number));
         families.drops.store(number, Ordering::Relaxed);
         drop(table);
+        inner.rates.dropped(id);
         inner.go_over_to_tables();
         let name = name.to_string();
         inner.events.emit(Event::ColumnFamilyDropped { name });
@@ -291,6 +332,7 @@ impl Inner {
                     limits::COLUMN_FAMILIES_MAX
                 ))
             })?;
+        self.options.check_division(options)?;
         // Invariant 3.
         self.drain()?;
         let mut edit = VersionEdit::from(Change::ColumnFamilyCreated {
@@ -304,6 +346,9 @@ impl Inner {
                 options: stored,
             });
         }
+        let version = lock(&self.versions).current().clone();
+        let divided = partitions::at_keys(&version, CfId(id), (options, &self.options))?;
+        edit.changes.extend(divided);
         self.edit(edit)?;
         let family = Family {
             id: CfId(id),
@@ -311,6 +356,7 @@ impl Inner {
         };
         let mut table = write(&self.families.table);
         table.named.push((name.to_string(), family));
+        note_own(&mut table.own, family.id, options);
         drop(table);
         let name = name.to_string();
         self.events.emit(Event::ColumnFamilyCreated { name });

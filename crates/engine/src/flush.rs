@@ -67,6 +67,7 @@ use crate::compact::LevelUse;
 use crate::compact::input::{GenerationInput, Input};
 use crate::compact::outputs::{Destination, Outputs, Recipe, below};
 use crate::compact::shape::Levels;
+use crate::partitions::{Counting, Prefixes};
 use crate::pm_tables::PmSink;
 use crate::pressure::is_no_room;
 use crate::readers;
@@ -191,6 +192,7 @@ impl Inner {
     }
 
     fn count_flush(&self, outputs: &Outputs) {
+        self.counted_by_merge(&outputs.counted);
         self.compactions.usage.add(
             0,
             LevelUse {
@@ -293,6 +295,11 @@ impl Inner {
                 below: below(version.tables_of(cf).map(|(_, table)| table)),
                 settled,
                 exists: &|cf, key| self.families.exists(cf, key),
+                prefixes: match cf {
+                    CfId::METADATA => None,
+                    cf => Prefixes::new(&self.division(cf), version.partitions(cf)),
+                },
+                counting: Some(Counting::new(version.partitions(cf), true)),
                 to: match sink.as_deref_mut() {
                     Some(sink) => Destination::Pm(sink),
                     None => Destination::Store,
@@ -329,9 +336,21 @@ impl Inner {
             Change::TableAdded { place, .. } => self.families.exists(place.cf, b""),
             _ => true,
         };
-        let changes: Vec<Change> = outputs.added().filter(exists).collect();
+        let mut changes: Vec<Change> = outputs.added().filter(exists).collect();
         if !changes.is_empty() {
-            self.edit(VersionEdit { changes })?;
+            let mut manifest = lock(&self.manifest);
+            let met = self.prefixes_met(manifest.state().version(), &outputs.prefixes);
+            let mut edits = met.into_iter();
+            let first = edits.next().unwrap_or_default().changes;
+            let mut made = first.len();
+            changes.extend(first);
+            self.append(&mut manifest, &VersionEdit { changes })?;
+            for edit in edits {
+                made += edit.changes.len();
+                self.append(&mut manifest, &edit)?;
+            }
+            drop(manifest);
+            self.tell_of_prefixes(made);
         }
         let homes = generations.iter().flat_map(|m| m.homes());
         lock(&self.reclaim).flushed(homes.map(|home| home.generation()));

@@ -124,6 +124,7 @@ mod maintain;
 mod merge;
 mod metrics;
 mod open;
+mod partitions;
 mod plan;
 mod pm_tables;
 mod poison;
@@ -165,6 +166,7 @@ pub use metrics::{
     BlobState, CacheState, DramUse, EngineMetrics, GenerationState, HitCounts, LevelState, LogUse,
     PmTier, Recovery, SsdBytes,
 };
+pub use partitions::{PartitionRate, PartitionSize, PartitionUse, PartitionsPlan};
 pub use plan::{CompactionPlan, FamilyPlan, FlushPlan, LevelPlan, Plan};
 pub use runtime::{Runtime, RuntimeMetrics, RuntimeOptions};
 pub use snapshot::Snapshot;

@@ -12,6 +12,7 @@ use thermocline_pm::{PmCounters, RegionKind};
 use crate::compact::CompactionUse;
 use crate::feed::FeedUse;
 use crate::latency::{Latencies, Latency};
+use crate::partitions::PartitionUse;
 use crate::reclaim::Retired;
 use crate::runtime::RuntimeMetrics;
 use crate::stall::{StallCause, StallUse};
@@ -328,6 +329,8 @@ pub struct EngineMetrics {
     pub manifest_bytes: u64,
     /// What compactions and flushes have moved between levels.
     pub compaction: CompactionUse,
+    /// How keys are divided.
+    pub partitions: PartitionUse,
 }
 
 /// A generation, the index that leads to it if that is known, and whether it is retired.
@@ -539,6 +542,7 @@ impl Engine {
             recovery: inner.recovery,
             manifest_bytes: lock(&inner.manifest).len(),
             compaction: inner.compaction_use(),
+            partitions: inner.partition_use(),
         }
     }
 

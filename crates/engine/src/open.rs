@@ -35,6 +35,7 @@ use crate::latency::Latencies;
 use crate::layout::{self, LOCK_NAME, REGION_NAME};
 use crate::merge::Merges;
 use crate::metrics::{Counted, Recovery};
+use crate::partitions::{self, PartitionRates};
 use crate::poison::Poison;
 use crate::pressure::Pressure;
 use crate::readers::Readers;
@@ -221,6 +222,9 @@ fn open_existing(
         if let Some(wal) = &wal {
             wal.sweep(manifest.state())?;
         }
+        for edit in partitions::missing(manifest.state(), &options)? {
+            manifest.append(&edit)?;
+        }
     }
     let descriptor = descriptors
         .iter()
@@ -322,6 +326,7 @@ fn open_existing(
             background,
             events,
             stalls: Stalls::default(),
+            rates: PartitionRates::new(options.partition.rate_sample),
             latencies: Latencies::new(options.metrics.latency_every, clock),
             region_seen: AtomicU64::new(region_bytes),
             idle_seen: AtomicU64::new(last),

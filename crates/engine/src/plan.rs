@@ -3,11 +3,15 @@
 //! Nothing here decides: the answers are those of [`Inner::is_flush_due`](crate::store::Inner), of the picker
 //! (`compaction::pick`) and of the slope (`compaction::pressure`), asked at one moment.
 
+use std::collections::BTreeSet;
+
 use thermocline_base::CfId;
 use thermocline_compaction::pick::{Reason, Scores, Table, pick};
 use thermocline_compaction::pressure::Delay;
+use thermocline_version::Version;
 
 use crate::compact::shape::Levels;
+use crate::partitions::PartitionsPlan;
 use crate::store::{Engine, Inner};
 use crate::sync::lock;
 
@@ -16,7 +20,7 @@ use crate::sync::lock;
 pub struct Plan {
     /// About flushing.
     pub flush: FlushPlan,
-    /// Of each column family that has tables, by its id.
+    /// Of each column family that has tables or several partitions, by its id.
     pub families: Vec<FamilyPlan>,
     /// How much writers are held back now, and why.
     pub delay: Option<Delay>,
@@ -62,6 +66,8 @@ pub struct FamilyPlan {
     pub levels: Vec<LevelPlan>,
     /// What of level 0 lies in persistent memory. Its bytes are due when all families together have too many.
     pub level0_pm: LevelPlan,
+    /// How its keys are divided.
+    pub partitions: PartitionsPlan,
     /// Compactions that run.
     pub running: usize,
     /// The next one.
@@ -108,17 +114,19 @@ impl Engine {
     pub fn plan(&self) -> Plan {
         let inner = &self.inner;
         let version = lock(&inner.versions).current().clone();
-        let family = |cf| inner.plan_of(cf, &Levels::of(&version, cf, None));
+        let family = |cf| inner.plan_of(cf, &version, &Levels::of(&version, cf, None));
+        let divided = version.divided().map(|(cf, _)| cf);
+        let families: BTreeSet<CfId> = version.families().chain(divided).collect();
         Plan {
             flush: inner.flush_plan(),
-            families: version.families().map(family).collect(),
+            families: families.into_iter().map(family).collect(),
             delay: inner.pressing(),
         }
     }
 }
 
 impl Inner {
-    fn plan_of(&self, family: CfId, levels: &Levels<'_>) -> FamilyPlan {
+    fn plan_of(&self, family: CfId, version: &Version, levels: &Levels<'_>) -> FamilyPlan {
         let (running, cursors) = self.compactions_of(family);
         let options = self.compactions.shape.pick_options(levels);
         let state = levels.state(&running);
@@ -158,6 +166,7 @@ impl Inner {
             name: self.families.name_of(family),
             levels: (0..levels.refs.len()).map(level).collect(),
             level0_pm,
+            partitions: self.partitions_plan(version, family),
             running: running.len(),
             next: next.map(|job| CompactionPlan {
                 reason: job.reason,

@@ -17,6 +17,7 @@ use crate::cursor::Cursor;
 use crate::families::Family;
 use crate::latency::Latencies;
 use crate::metrics::Count;
+use crate::partitions::PartitionRates;
 use crate::readers::Registration;
 use crate::store::{Engine, Inner};
 use crate::sync::Arc;
@@ -117,7 +118,7 @@ impl Snapshot {
         let seqno = self.seqno();
         self.inner.find(
             &self.view,
-            cf,
+            (cf, key),
             |memtable| memtable.get(cf, key, seqno, verify),
             |tables| tables.get(cf, key, seqno),
             |hit| found(hit.bytes()),
@@ -134,7 +135,7 @@ impl Snapshot {
         let seqno = self.seqno();
         self.inner.find(
             &self.view,
-            cf,
+            (cf, key),
             |memtable| memtable.get(cf, key, seqno, verify),
             |tables| tables.get(cf, key, seqno),
             |hit| self.inner.value(hit),
@@ -148,6 +149,11 @@ impl Snapshot {
     pub fn metadata<T>(&self, cf: CfId, found: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
         self.check(cf)?;
         self.get(CfId::METADATA, &cf.metadata_key(), found)
+    }
+
+    /// Where reads are counted.
+    pub(crate) fn rates(&self) -> &PartitionRates {
+        &self.inner.rates
     }
 
     /// Where the times of operations go.
@@ -212,12 +218,13 @@ impl Inner {
     pub fn find<T>(
         &self,
         view: &View,
-        cf: CfId,
+        (cf, key): (CfId, &[u8]),
         lookup: impl for<'m> Fn(&'m Memtable) -> Result<Lookup<'m>>,
         below: impl FnOnce(&Tables) -> Result<Option<Option<TableValue>>>,
         found: impl FnOnce(Hit<'_>) -> T,
     ) -> Result<Option<T>> {
         self.counted.add(Count::Gets, 1);
+        self.rates.read(view, cf, key);
         for (asked, memtable) in view.memtables.iter().enumerate() {
             let record = match lookup(memtable)? {
                 Lookup::Absent => continue,

@@ -26,6 +26,7 @@ use crate::generation::Prepared;
 use crate::latency::Latencies;
 use crate::merge::Merges;
 use crate::metrics::{Counted, Recovery};
+use crate::partitions::PartitionRates;
 use crate::poison::Poison;
 use crate::pressure::Pressure;
 use crate::readers::Readers;
@@ -159,6 +160,8 @@ pub(crate) struct Inner {
     pub events: Arc<Events>,
     pub stalls: Stalls,
     pub latencies: Latencies,
+    /// How often partitions are read and written.
+    pub rates: PartitionRates,
     /// The region's size when it was last told.
     pub region_seen: AtomicU64,
     /// What was durable when the store was last looked at as perhaps idle.

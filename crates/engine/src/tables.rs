@@ -141,8 +141,9 @@ impl Tables {
     /// What the newest entry of `key` at or below `seqno` says: a value, or that there is none; `None`
     /// if there is no entry.
     pub fn get(&self, cf: CfId, key: &[u8], seqno: SeqNo) -> Result<Option<Option<TableValue>>> {
+        let runs = self.runs(cf);
         let mut watch = Watch::new(self, cf);
-        for run in self.runs(cf).iter() {
+        for run in runs.iter() {
             let Some(table) = runs::may_have(run, key) else {
                 continue;
             };
@@ -203,9 +204,11 @@ impl Tables {
     /// A cursor of family `cf` goes to `key`: if two runs may have it, the newer one's table is asked beside
     /// the other.
     pub fn charge_seek(&self, cf: CfId, key: &[u8]) {
+        let runs;
         let mut watch = Watch::new(self, cf);
         if watch.looks {
-            for run in self.runs(cf).iter() {
+            runs = self.runs(cf);
+            for run in runs.iter() {
                 if let Some(table) = runs::may_have(run, key) {
                     watch.asked(table, true);
                 }
@@ -216,13 +219,13 @@ impl Tables {
     /// A cursor has stepped over many deletes in a table.
     pub fn charge_deletes(&self, cf: CfId, table: &TableRef) {
         if self.files.reads.looks() {
-            self.charge(cf, table.file, table.bytes);
+            self.charge(cf, table);
         }
     }
 
-    fn charge(&self, cf: CfId, file: FileId, bytes: u64) {
-        if let Some(handle) = self.handles.get(&file) {
-            handle.charge(&self.files, cf, bytes);
+    fn charge(&self, cf: CfId, table: &TableRef) {
+        if let Some(handle) = self.handles.get(&table.file) {
+            handle.charge(&self.files, cf, table);
         }
     }
 
@@ -243,8 +246,7 @@ struct Watch<'a> {
     tables: &'a Tables,
     cf: CfId,
     looks: bool,
-    /// The first table, and its bytes.
-    first: Option<(FileId, u64)>,
+    first: Option<&'a TableRef>,
 }
 
 impl<'a> Watch<'a> {
@@ -260,14 +262,14 @@ impl<'a> Watch<'a> {
 
     /// `table` was asked; it was `read`, unless its filter has answered.
     #[inline]
-    fn asked(&mut self, table: &TableRef, read: bool) {
+    fn asked(&mut self, table: &'a TableRef, read: bool) {
         if !self.looks || !read {
             return;
         }
         match self.first.take() {
-            None => self.first = Some((table.file, table.bytes)),
-            Some((file, bytes)) => {
-                self.tables.charge(self.cf, file, bytes);
+            None => self.first = Some(table),
+            Some(first) => {
+                self.tables.charge(self.cf, first);
                 self.looks = false;
             }
         }

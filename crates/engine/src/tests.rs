@@ -96,7 +96,7 @@ fn a_cursor_sees_one_moment() {
 
 /// A simulated machine whose process can be killed.
 pub(crate) struct Machine {
-    fs: SimFs,
+    pub fs: SimFs,
     pm: SimPm,
 }
 
@@ -144,6 +144,11 @@ impl Machine {
         let names = self.world().env.storage.list(Path::new("/db")).unwrap();
         let blobs = names.into_iter().filter(|name| name.ends_with(".blob"));
         blobs.collect()
+    }
+
+    /// The file system has no more room than that.
+    pub fn limit_disk(&self, bytes: u64) {
+        self.fs.limit(bytes);
     }
 
     /// Bytes of a file.

@@ -11,7 +11,7 @@
 //!    every removed one that it overlaps has data from outside the levels, which is newer than all
 //!    of them. So no table that stays above it overlaps it.
 //! 3. **Ends of ranges are keys.** Where a table that is added and one in another level of the
-//!    partition surely have the same key, not all seqnos of the upper one are at or below all of
+//!    family surely have the same key, not all seqnos of the upper one are at or below all of
 //!    the lower one.
 //!
 //! "Above" is a smaller level, or in level 0 newer seqnos. Within level 0 the version itself
@@ -20,6 +20,9 @@
 //! What is **not** checked, because it is not so: that along overlapping *ranges* deeper seqnos are
 //! smaller. A table with the keys a and z may be older than one between them that has sunk deeper
 //! while both were apart, and a merge that cuts its output by size makes such tables every day.
+//!
+//! What an added reference may have come from is all that the edit removes and the reference overlaps; but if
+//! references to the same file are among that, then those alone: it was moved, or cut into parts.
 //!
 //! The rules compare an edit as a whole, so an edit is one job: two jobs of one range do not share
 //! one. The state of a debug build refuses an edit that breaks them; a release build does not look.
@@ -92,16 +95,21 @@ fn check_added(
 ) -> Result<(), Impossible> {
     let (place, table) = added;
     let of_family = |cf: CfId| removed.iter().filter(move |(at, _)| at.cf == cf);
-    let sources = of_family(place.cf).filter(|(_, source)| source.range.overlaps(&table.range));
+    let overlapped = of_family(place.cf).filter(|(_, source)| source.range.overlaps(&table.range));
+    // A file never changes: a reference to the same one is what was moved or cut.
+    let same_file = overlapped
+        .clone()
+        .any(|(_, source)| source.file == table.file);
+    let sources = overlapped.filter(move |(_, source)| !same_file || source.file == table.file);
     let newest = sources
         .clone()
         .map(|(_, source)| source.largest_seqno)
         .max();
     let from_outside = newest.is_none_or(|newest| table.largest_seqno > newest);
-    let Some(partition) = after.partition(place.cf, place.partition) else {
+    let Some(family) = after.family(place.cf) else {
         return Ok(());
     };
-    for (level, tables) in partition.levels() {
+    for (level, tables) in family.levels() {
         for other in tables.overlapping_table(table) {
             let other = (Place { level, ..place }, other);
             if level != place.level {

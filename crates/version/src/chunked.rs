@@ -68,6 +68,14 @@ impl<T> Chunked<T> {
         self.chunks.get(position.chunk)?.get(position.at)
     }
 
+    /// The item before `position`, if that is not the first place.
+    pub(crate) fn before(&self, position: Position) -> Option<&T> {
+        match position.at.checked_sub(1) {
+            Some(at) => self.chunks.get(position.chunk)?.get(at),
+            None => self.chunks.get(position.chunk.checked_sub(1)?)?.last(),
+        }
+    }
+
     /// All items in order.
     pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &T> + Clone {
         self.iter_from(Position { chunk: 0, at: 0 })
@@ -192,6 +200,7 @@ mod tests {
                 let position = sequence.position(|item| *item < value);
                 let at = model.partition_point(|item| *item < value);
                 prop_assert_eq!(sequence.get(position), model.get(at));
+                prop_assert_eq!(sequence.before(position), at.checked_sub(1).map(|at| &model[at]));
                 prop_assert!(sequence.iter_from(position).eq(&model[at..]));
                 prop_assert!(sequence.iter_from(position).rev().eq(model[at..].iter().rev()));
                 // Grows first, shrinks then.

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use thermocline_base::FileId;
+use thermocline_base::{CfId, FileId};
 
 use crate::pm_table::PmTableInfo;
-use crate::table::{Place, TableRef};
+use crate::table::{PartitionId, Place, TableRef};
 
 /// One thing that changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -134,6 +134,24 @@ pub enum Change {
     FlushedUpTo {
         /// Not below that of an earlier such change.
         seqno: u64,
+    },
+    /// A partition exists: from its start on it takes the keys of the one in which that lies.
+    PartitionCreated {
+        /// Its family, which exists.
+        cf: CfId,
+        /// Its id, which no other partition of the family has.
+        partition: PartitionId,
+        /// Its first key; not empty, and not that of another partition.
+        start: Box<[u8]>,
+    },
+    /// A partition exists no more: its keys belong to the one before it.
+    PartitionRemoved {
+        /// Its family.
+        cf: CfId,
+        /// Its id; not the first one's.
+        partition: PartitionId,
+        /// Its first key.
+        start: Box<[u8]>,
     },
     /// From here on records in persistent memory, or in logs, may refer to blob files. Who does not know such
     /// records would take one for the torn end of its chain, and cut what comes behind; so it comes before

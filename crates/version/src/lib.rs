@@ -6,6 +6,7 @@
 //! chain, and which ids have ever been given out.
 //!
 //! - [`version`]: which tables and blob files exist: immutable, shared, quick to look up in.
+//! - [`partitions`]: how the keys of a family are divided.
 //! - [`version_set`]: the versions that somebody still reads, and so which files may go.
 //! - [`age`]: the law of age, as far as an edit shows it.
 //! - [`edit`]: one [`VersionEdit`] is a list of [`Change`]s that happen together or not at all.
@@ -23,6 +24,7 @@ mod fixture;
 pub mod format;
 pub mod manifest;
 mod origin;
+pub mod partitions;
 mod pm_table;
 mod range;
 pub mod sites;
@@ -34,9 +36,10 @@ pub mod version_set;
 pub use edit::{Change, NextIds, VersionEdit};
 pub use manifest::Manifest;
 pub use origin::Origins;
+pub use partitions::{Partition, Partitions};
 pub use pm_table::PmTableInfo;
 pub use range::KeyRange;
 pub use state::{Chain, Cut, Generation, State};
 pub use table::{BlobBytes, Level, PartitionId, Place, TableRef};
-pub use version::{BlobFile, FileKind, LevelTables, PartitionTables, Version};
+pub use version::{BlobFile, FamilyTables, FileKind, Joined, LevelTables, Version};
 pub use version_set::{Hold, VersionSet};

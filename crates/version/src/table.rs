@@ -6,13 +6,15 @@ use thermocline_base::{CfId, FileId, SeqNo};
 
 use crate::range::KeyRange;
 
-/// A partition of a column family: a range of keys with levels of its own.
+/// The number of a partition, which is a range of keys of a column family: see
+/// [`crate::partitions`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[repr(transparent)]
 pub struct PartitionId(pub u32);
 
 impl PartitionId {
-    /// The one that holds all keys of a family.
+    /// The first one of every family: of all its keys, until others are made. In a [`Place`] it stands for
+    /// all of them.
     pub const WHOLE: PartitionId = PartitionId(0);
 }
 
@@ -33,14 +35,15 @@ impl Level {
 pub struct Place {
     /// The column family.
     pub cf: CfId,
-    /// Its partition.
+    /// [`PartitionId::WHOLE`]: the partitions of a family have their tables in common
+    /// ([`crate::partitions`]).
     pub partition: PartitionId,
     /// The level there.
     pub level: Level,
 }
 
 impl Place {
-    /// In a family with one partition.
+    /// Where the tables of all partitions of a family stand.
     pub fn new(cf: CfId, level: Level) -> Place {
         Place {
             cf,
@@ -145,6 +148,58 @@ impl TableRef {
             limited_above: self.limited_above || above,
             ..self.clone()
         })
+    }
+
+    /// The parts of it below `key` and from it on, if both have keys. About `below` in `of` of its bytes
+    /// lie below; sizes and counts are divided like that, and no part says that it has no deletes where the
+    /// whole has some. Both refer to the same blob files, to no bytes there as far as is known.
+    pub fn cut_at(&self, key: &[u8], (below, of): (u64, u64)) -> Option<[TableRef; 2]> {
+        let (mut low, mut high) = (self.part(None, Some(key))?, self.part(Some(key), None)?);
+        let share = |n: u64| {
+            let part = u128::from(n) * u128::from(below.min(of)) / u128::from(of.max(1));
+            u64::try_from(part).expect("a part of a number")
+        };
+        low.bytes = share(self.bytes);
+        high.bytes = self.bytes - low.bytes;
+        let some = self.deletes.min(1);
+        low.deletes = share(self.deletes).max(some);
+        high.deletes = (self.deletes - share(self.deletes)).max(some);
+        low.entries = share(self.entries).max(low.deletes);
+        high.entries = (self.entries - share(self.entries)).max(high.deletes);
+        // Who compacts one part says exactly what that has, so an estimate must not be too large: a blob file
+        // has no more bytes than are referred to.
+        for blob in low.blobs.iter_mut().chain(&mut high.blobs) {
+            blob.bytes = 0;
+        }
+        Some([low, high])
+    }
+
+    /// This part and `other` of the same table as one, if `other` begins where this one ends. What cutting has
+    /// forgotten of blob files only the table itself can tell.
+    pub fn joined(&self, other: &TableRef) -> Option<TableRef> {
+        let neighbours = self.file == other.file
+            && self.limited_above
+            && other.limited_below
+            && self.range.largest() == other.range.smallest();
+        if !neighbours {
+            return None;
+        }
+        let (from, to) = (self.range.smallest(), other.range.largest());
+        let mut both = TableRef {
+            range: KeyRange::new(from, to, other.range.is_open()),
+            limited_above: other.limited_above,
+            entries: self.entries.saturating_add(other.entries),
+            deletes: self.deletes.saturating_add(other.deletes),
+            ..self.clone()
+        };
+        both.bytes = match both.is_part() {
+            true => self.bytes.saturating_add(other.bytes).min(self.file_bytes),
+            false => self.file_bytes,
+        };
+        for (both, other) in both.blobs.iter_mut().zip(&other.blobs) {
+            both.bytes = both.bytes.saturating_add(other.bytes);
+        }
+        Some(both)
     }
 
     /// Whether it is newer than `other` in all its entries.

@@ -13,10 +13,12 @@ use thermocline_version::{Change, Level, Place, State, TableRef, Version, Versio
 
 use super::input::{Input, RunInput};
 use super::outputs::{Destination, Outputs, Recipe, below};
+use super::reads::Charged;
 use super::shape::{Levels, range_of};
 use super::usage::LevelUse;
 use super::{Jobs, Running};
 use crate::events::Event;
+use crate::partitions::{Counting, Waiter};
 use crate::pressure::is_no_room;
 use crate::readers;
 use crate::store::Inner;
@@ -26,7 +28,7 @@ use crate::sync::{Arc, Ordering, lock, read};
 const ROOM_EVERY: u64 = 256 << 10;
 
 /// A job that is in the list of running ones.
-pub(super) struct Job {
+pub(crate) struct Job {
     id: u64,
     cf: CfId,
     /// That in which it was picked; it keeps the inputs.
@@ -40,9 +42,15 @@ pub(super) struct Job {
 }
 
 /// Ends what a job holds, however it ends.
-struct Ends<'a> {
+pub(crate) struct Ends<'a> {
     inner: &'a Inner,
     id: u64,
+}
+
+impl<'a> Ends<'a> {
+    pub(super) fn new(inner: &'a Inner, id: u64) -> Ends<'a> {
+        Ends { inner, id }
+    }
 }
 
 impl Drop for Ends<'_> {
@@ -89,7 +97,7 @@ impl Job {
         jobs.running.push(Running {
             id: jobs.begun,
             cf,
-            holds: picked.holds.clone(),
+            holds: vec![picked.holds.clone()],
         });
         Job {
             id: jobs.begun,
@@ -183,6 +191,7 @@ impl Inner {
             // Somebody else may have made room.
             self.press();
         }
+        let adjusted = self.adjust_by_size()?;
         match self.take_due() {
             Some(job) => {
                 let failed = &self.compactions.failed;
@@ -195,12 +204,12 @@ impl Inner {
                 failed.store(ran.is_err(), Ordering::Relaxed);
                 ran.map(|()| true)
             }
-            None => Ok(false),
+            None => Ok(adjusted),
         }
     }
 
     /// Of the families in turn, the first that has something to do.
-    pub(super) fn take_due(&self) -> Option<Job> {
+    pub fn take_due(&self) -> Option<Job> {
         let compactions = &self.compactions;
         let room = self.is_relieving().then(|| self.room_for_jobs());
         let mut jobs = lock(&compactions.jobs);
@@ -264,10 +273,10 @@ impl Inner {
     /// Of the tables that reads want compacted, the first for which there is a job.
     fn take_for_reads(&self, jobs: &mut Jobs, version: &Arc<Version>) -> Option<Job> {
         let shape = &self.compactions.shape;
-        while let Some((cf, file)) = self.table_files.reads.next() {
+        while let Some(Charged { cf, file, first }) = self.table_files.reads.next() {
             let levels = Levels::of(version, cf, None);
             // It may be gone, or where it does no harm; if it still does it will be charged again.
-            let Some((level, n)) = levels.find(file) else {
+            let Some((level, n)) = levels.find(file, &first) else {
                 continue;
             };
             let options = shape.pick_options(&levels);
@@ -282,11 +291,8 @@ impl Inner {
     }
 
     /// Runs a job to its end. The caller holds the gate.
-    pub(super) fn run(&self, job: Job) -> Result<()> {
-        let ends = Ends {
-            inner: self,
-            id: job.id,
-        };
+    pub fn run(&self, job: Job) -> Result<()> {
+        let ends = Ends::new(self, job.id);
         let started = self.world.env.clock.now_ns();
         // Where room is wanted no job takes what flushes need; but who asks for one by hand gets it.
         let guarded = self.is_relieving() && job.picked.reason != Reason::Manual;
@@ -356,10 +362,15 @@ impl Inner {
             took: Duration::from_nanos(self.world.env.clock.now_ns() - started),
             error,
         });
-        match gave_up {
+        match done {
+            // What waits for this job has its turn now, and nobody may come by who would see to that.
+            Ok(_) => self.adjust_waiting_by_size(),
             // There may be smaller ones.
-            true => Ok(()),
-            false => done.map(drop),
+            Err(_) if gave_up => Ok(()),
+            Err(error) => {
+                self.compactions.forget_waiting(Waiter::Size);
+                Err(error)
+            }
         }
     }
 
@@ -401,6 +412,8 @@ impl Inner {
             // What is in a table is durable and visible.
             settled: SeqNo::MAX,
             exists: &|cf, key| self.families.exists(cf, key),
+            prefixes: None,
+            counting: Some(Counting::new(job.version.partitions(job.cf), false)),
             to: Destination::Store,
         };
         let (mut spent, mut looked) = (0, 0);
@@ -439,6 +452,7 @@ impl Inner {
             }
             self.append(&mut manifest, &job.edit(outputs))?;
         }
+        self.counted_by_merge(&outputs.counted);
         {
             let _writer = lock(&self.writer);
             self.go_over_to_tables();

@@ -66,7 +66,15 @@ impl Inner {
         let compacted = self.compact_jobs(cf, range);
         // What became due meanwhile met the jobs of this one, and was put off.
         self.want_compaction();
-        compacted
+        compacted?;
+        // What has shrunk is merged before the call returns, where nobody else would do it.
+        loop {
+            let _gate = read(&self.compactions.gate);
+            self.check_writable()?;
+            if !self.adjust_by_size()? {
+                return Ok(());
+            }
+        }
     }
 
     fn compact_jobs(&self, cf: CfId, range: &KeyRange<'_>) -> Result<()> {
@@ -96,6 +104,27 @@ impl Inner {
                 }
                 Manual::Done => return Ok(()),
             }
+        }
+    }
+}
+
+#[cfg(test)]
+impl Inner {
+    /// Begins the first job that a range needs.
+    pub fn take_range(&self, cf: CfId, range: &KeyRange<'_>) -> Option<Job> {
+        let mut jobs = lock(&self.compactions.jobs);
+        let version = lock(&self.versions).current().clone();
+        let before = lock(&self.versions).next_file();
+        let levels = Levels::of(&version, cf, Some(before));
+        let options = self.compactions.shape.pick_options(&levels);
+        let running = jobs.held(cf);
+        match pick_range(&levels.state(&running), &options, range, before) {
+            Manual::Job(picked) => {
+                let last_level = options.last_level;
+                let job = Job::begin(&mut jobs, cf, &version, &levels, last_level, *picked);
+                Some(job)
+            }
+            Manual::Wait | Manual::Done => None,
         }
     }
 }

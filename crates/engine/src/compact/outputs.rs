@@ -36,6 +36,7 @@ use std::path::{Path, PathBuf};
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{CfId, FileId, Kind, Result, SeqNo};
 use thermocline_compaction::RangeTombstone;
+use thermocline_compaction::cost::Counts;
 use thermocline_compaction::merge::{Merge, Source};
 use thermocline_compaction::output::Cutter;
 use thermocline_compaction::retain::{Decision, Moments, RangesBelow, Retain};
@@ -43,9 +44,10 @@ use thermocline_sst::{
     Identity, KeyRef, TOMBSTONES_LEN_MAX, TableMeta, TableWriter, Value, WriteOptions, sites,
     table_name,
 };
-use thermocline_version::{BlobBytes, Change, FileKind, KeyRange, Place, TableRef};
+use thermocline_version::{BlobBytes, Change, FileKind, KeyRange, PartitionId, Place, TableRef};
 
 use super::input::Input;
+use crate::partitions::{Counting, Prefixes};
 use crate::pm_tables::{Made, PmSink};
 use crate::store::Inner;
 use crate::sync::{Arc, lock};
@@ -73,6 +75,10 @@ pub(crate) struct Outputs {
     pub bytes: u64,
     /// Entries that were read and not written.
     pub dropped: u64,
+    /// What was read, by partition.
+    pub counted: Vec<(CfId, Vec<(PartitionId, Counts)>)>,
+    /// The prefixes at which partitions are to begin, by family.
+    pub prefixes: Vec<(CfId, Vec<Vec<u8>>)>,
 }
 
 impl Outputs {
@@ -161,6 +167,10 @@ pub(crate) struct Recipe<'a> {
     pub settled: SeqNo,
     /// Records of families that are not there are left out.
     pub exists: Exists<'a>,
+    /// Notes those of what is written.
+    pub prefixes: Option<Prefixes<'a>>,
+    /// Counts what is read.
+    pub counting: Option<Counting<'a>>,
     pub to: Destination<'a>,
 }
 
@@ -184,6 +194,7 @@ impl Inner {
         // Memory that it takes, charged.
         let mut work = self.table_files.work();
         let exists = recipe.exists;
+        let (mut prefixes, mut counting) = (recipe.prefixes, recipe.counting);
         let (options, cutter) = (recipe.options, recipe.cutter);
         let mut writing = Writing::new(self, recipe.place, options, cutter, recipe.to);
         let mut tombstones = tombstones.into_iter().peekable();
@@ -210,8 +221,14 @@ impl Inner {
                 true => retain.decide(head),
                 false => Decision::Drop,
             };
+            if let Some(counting) = &mut counting {
+                counting.meet(key, decision != Decision::Drop);
+            }
             outputs.dropped += 1;
             if decision != Decision::Drop {
+                if let Some(prefixes) = &mut prefixes {
+                    prefixes.meet(key);
+                }
                 while let Some(tombstone) = tombstones.next_if(|t| *t.start <= *key) {
                     writing.begin_tombstone(tombstone, outputs)?;
                 }
@@ -229,6 +246,12 @@ impl Inner {
         }
         for tombstone in tombstones {
             writing.begin_tombstone(tombstone, outputs)?;
+        }
+        let counted = counting.map(Counting::into_counts).unwrap_or_default();
+        outputs.counted.push((cf, counted));
+        let met = prefixes.map(Prefixes::into_met).unwrap_or_default();
+        if !met.is_empty() {
+            outputs.prefixes.push((cf, met));
         }
         writing.finish(outputs)
     }

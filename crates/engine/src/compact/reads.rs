@@ -29,6 +29,7 @@
 use std::collections::VecDeque;
 
 use thermocline_base::{CfId, FileId};
+use thermocline_version::TableRef;
 
 use crate::latency::chosen;
 use crate::sync::{AtomicBool, Mutex, Ordering, lock};
@@ -45,12 +46,31 @@ pub(crate) const DELETES: u64 = 32;
 /// Tables that wait for their job, at most: the others are charged on.
 const WAITING_MAX: usize = 64;
 
+/// A reference that reads ask in vain: there may be others to the same file, which are asked less.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Charged {
+    pub cf: CfId,
+    pub file: FileId,
+    /// The first key of its range.
+    pub first: Vec<u8>,
+}
+
+impl Charged {
+    pub fn new(cf: CfId, table: &TableRef) -> Charged {
+        Charged {
+            cf,
+            file: table.file,
+            first: table.range.smallest().to_vec(),
+        }
+    }
+}
+
 /// See the [module](self).
 #[derive(Debug)]
 pub(crate) struct Reads {
     /// One read in so many is looked at; 0 is none.
     every: u64,
-    waiting: Mutex<VecDeque<(CfId, FileId)>>,
+    waiting: Mutex<VecDeque<Charged>>,
     /// One has come that nobody was told of. Relaxed: who sees it late asks late.
     news: AtomicBool,
 }
@@ -74,16 +94,18 @@ impl Reads {
         }
     }
 
-    /// A read that is looked at has charged a table of `bytes` bytes, which was charged `before` times.
-    /// Returns how often it is charged now.
-    pub fn charge(&self, before: u64, bytes: u64, table: (CfId, FileId)) -> u64 {
-        let allowed = (bytes / READ_BYTES).max(READS_MIN);
+    /// A read that is looked at has charged a table, which was charged `before` times. Returns how often it is
+    /// charged now. Parts of a table are charged together, and that is compacted which pays last: it is
+    /// asked most, as like as not.
+    pub fn charge(&self, before: u64, (cf, table): (CfId, &TableRef)) -> u64 {
+        let allowed = (table.bytes / READ_BYTES).max(READS_MIN);
         let now = before.saturating_add(self.every);
         // Once for each time that it has paid.
         if before / allowed < now / allowed {
+            let charged = Charged::new(cf, table);
             let mut waiting = lock(&self.waiting);
-            if waiting.len() < WAITING_MAX && !waiting.contains(&table) {
-                waiting.push_back(table);
+            if waiting.len() < WAITING_MAX && !waiting.contains(&charged) {
+                waiting.push_back(charged);
                 self.news.store(true, Ordering::Relaxed);
             }
         }
@@ -97,40 +119,60 @@ impl Reads {
     }
 
     /// The next table that waits.
-    pub fn next(&self) -> Option<(CfId, FileId)> {
+    pub fn next(&self) -> Option<Charged> {
         lock(&self.waiting).pop_front()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use thermocline_base::SeqNo;
+    use thermocline_version::KeyRange;
+
     use super::*;
+
+    fn table(file: u64, bytes: u64) -> TableRef {
+        TableRef {
+            file: FileId(file),
+            file_bytes: bytes,
+            bytes,
+            entries: 1,
+            deletes: 0,
+            range: KeyRange::inclusive("a", "z"),
+            limited_below: false,
+            limited_above: false,
+            smallest_seqno: SeqNo(1),
+            largest_seqno: SeqNo(1),
+            blobs: vec![],
+        }
+    }
 
     #[test]
     fn a_table_waits_once_for_each_time_that_it_has_paid() {
-        let table = (CfId::DEFAULT, FileId(7));
-        let bytes = 200 * READ_BYTES;
+        let (table, small) = (table(7, 200 * READ_BYTES), table(8, 1));
+        let charge = |reads: &Reads, before, table| reads.charge(before, (CfId::DEFAULT, table));
         let reads = Reads::new(64);
         let mut charged = 0;
         let mut waited = Vec::new();
         for n in 1..=10 {
-            charged = reads.charge(charged, bytes, table);
+            charged = charge(&reads, charged, &table);
             // More often than it is taken it does not wait.
-            charged = reads.charge(charged, bytes, table);
+            charged = charge(&reads, charged, &table);
             assert_eq!(charged, 128 * n);
             if reads.has_news() {
                 waited.push(n);
-                assert_eq!((reads.next(), reads.next()), (Some(table), None));
+                let expected = Some(Charged::new(CfId::DEFAULT, &table));
+                assert_eq!((reads.next(), reads.next()), (expected, None));
             }
         }
         // At 200, 400, … reads.
         assert_eq!(waited, [2, 4, 5, 7, 8, 10]);
         // A small table has a hundred.
-        assert_eq!(Reads::new(99).charge(0, 1, table), 99);
+        assert_eq!(charge(&Reads::new(99), 0, &small), 99);
         let one = Reads::new(1);
-        one.charge(98, 1, table);
+        charge(&one, 98, &small);
         assert!(!one.has_news());
-        one.charge(99, 1, table);
+        charge(&one, 99, &small);
         assert!(one.has_news() && !one.has_news());
         assert!(!Reads::new(0).looks() && one.looks());
     }
@@ -146,7 +188,7 @@ mod tests {
     fn no_more_tables_wait_than_there_is_room_for() {
         let reads = Reads::new(1);
         for n in 0..1000 {
-            reads.charge(READS_MIN - 1, 1, (CfId::DEFAULT, FileId(n)));
+            reads.charge(READS_MIN - 1, (CfId::DEFAULT, &table(n, 1)));
         }
         let waiting = std::iter::from_fn(|| reads.next()).count();
         assert_eq!(waiting, WAITING_MAX);

@@ -9,7 +9,7 @@ use thermocline_compaction::pick::{
     Held, PickOptions, State, Table, depth, level0_cuts, pending_bytes, runs,
 };
 use thermocline_sst::{Compression, Creation, WriteOptions};
-use thermocline_version::{Level, PartitionId, TableRef, Version};
+use thermocline_version::{Level, TableRef, Version};
 
 use crate::sync::Arc;
 
@@ -50,8 +50,7 @@ impl<'v> Levels<'v> {
     /// Those of a version, without the newest tables of level 0 whose files have numbers from `before`
     /// on.
     pub fn of(version: &'v Version, cf: CfId, before: Option<FileId>) -> Levels<'v> {
-        let partition = version.partition(cf, PartitionId::WHOLE);
-        let levels = partition.into_iter().flat_map(|p| p.levels());
+        let levels = version.family(cf).into_iter().flat_map(|f| f.levels());
         let refs = levels.map(|(level, tables)| {
             let too_new = |table: &&Arc<TableRef>| {
                 level == Level::ZERO && before.is_some_and(|before| table.file >= before)
@@ -85,9 +84,10 @@ impl<'v> Levels<'v> {
         }
     }
 
-    /// The level of a file, and its place there.
-    pub fn find(&self, file: FileId) -> Option<(usize, usize)> {
-        let place = |tables: &Vec<Table<'_>>| tables.iter().position(|table| table.file == file);
+    /// The level of the reference to a file that begins at `first`, and its place there.
+    pub fn find(&self, file: FileId, first: &[u8]) -> Option<(usize, usize)> {
+        let is = |table: &Table<'_>| table.file == file && table.range.first == first;
+        let place = |tables: &Vec<Table<'_>>| tables.iter().position(is);
         let mut levels = self.tables.iter().enumerate();
         levels.find_map(|(level, tables)| Some((level, place(tables)?)))
     }

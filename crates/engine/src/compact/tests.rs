@@ -17,6 +17,7 @@ use thermocline_version::Level;
 
 use super::job::Job;
 use crate::flush::tests::{Model, check_now, check_then, delete, families, put};
+use crate::partitions::{Adjustment, Outcome, Waiter};
 use crate::tests::Machine;
 use crate::{Engine, Snapshot};
 
@@ -51,6 +52,10 @@ fn any(rng: &mut Rng) -> Options {
     compaction.compression_level0 = rng.below(3) as u64;
     compaction.compression = rng.below(3) as u64;
     compaction.compression_last = rng.below(3) as u64;
+    let tables = *rng.pick(&[4, 6, 12]);
+    options.partition.bytes = options.table_bytes() * tables;
+    options.partition.prefix_len = 1 + rng.below(2) as u64;
+    options.partition.by = rng.below(3) as u64;
     options
 }
 
@@ -85,7 +90,16 @@ struct Met {
     dropped: u64,
     side_by_side: u64,
     deep: u64,
+    splits: u64,
+    merges: u64,
+    /// Splits and merges that a job kept waiting.
+    waited: u64,
+    /// Most parts of tables at a time.
+    parts: u64,
 }
+
+/// Who splits and merges here.
+const HAND: Waiter = Waiter::Hand(0);
 
 /// A store that is written, flushed and compacted, and what it must show.
 struct Story {
@@ -148,10 +162,67 @@ impl Story {
         self.engine.inner.run(job).unwrap();
     }
 
+    /// Whoever waits gives up.
+    fn forget(&self) {
+        for waiter in [HAND, Waiter::Size] {
+            self.engine.inner.compactions.forget_waiting(waiter);
+        }
+    }
+
+    /// Splits or merges somewhere, unless a job that was begun keeps it waiting.
+    fn adjust(&mut self, rng: &mut Rng) {
+        let cf = self.families[rng.below(2)].id;
+        let partitions = self.engine.partitions(cf);
+        let what = match rng.below(3) {
+            0 => {
+                let mut some = partitions.iter().skip(1).filter(|_| rng.one_in(2));
+                Adjustment::Merge(some.by_ref().take(3).map(|p| p.start.clone()).collect())
+            }
+            _ => Adjustment::Split(rng.pick(&self.keys).clone()),
+        };
+        let inner = &self.engine.inner;
+        if matches!(&what, Adjustment::Split(key) if key.is_empty()) {
+            return;
+        }
+        match inner.adjust(cf, &what, HAND).unwrap() {
+            Outcome::Waits => self.met.waited += 1,
+            Outcome::Gone => {}
+            Outcome::Done => match what {
+                Adjustment::Merge(_) => self.met.merges += 1,
+                Adjustment::Split(_) => self.met.splits += 1,
+            },
+        }
+        if rng.one_in(2) {
+            self.forget();
+        }
+        let version = inner.view.load().tables.version().clone();
+        let parts = version.tables().filter(|(_, table)| table.is_part());
+        self.met.parts = self.met.parts.max(parts.count() as u64);
+    }
+
     fn check(&self) {
+        self.check_partitions();
         check_now(&self.engine, &self.families, &self.models, &self.keys);
         for (snapshot, models) in &self.held {
             check_then(snapshot, &self.families, models, &self.keys);
+        }
+    }
+
+    /// They tile the keys, and together have what there is.
+    fn check_partitions(&self) {
+        let version = self.engine.inner.view.load().tables.version().clone();
+        for family in &self.families {
+            let sizes = self.engine.partitions(family.id);
+            assert!(sizes[0].start.is_empty() && sizes[sizes.len() - 1].end.is_none());
+            for two in sizes.windows(2) {
+                assert_eq!(two[0].end.as_ref(), Some(&two[1].start));
+                assert!(two[0].start < two[1].start);
+            }
+            let tables = || version.tables_of(family.id).map(|(_, table)| table);
+            let bytes: u64 = tables().map(|table| table.bytes).sum();
+            let entries: u64 = tables().map(|table| table.entries).sum();
+            assert_eq!(sizes.iter().map(|size| size.bytes).sum::<u64>(), bytes);
+            assert_eq!(sizes.iter().map(|size| size.entries).sum::<u64>(), entries);
         }
     }
 
@@ -199,6 +270,7 @@ impl Story {
             970..985 if !self.held.is_empty() => drop(self.held.remove(rng.below(self.held.len()))),
             985..995 => self.check(),
             995 if self.jobs.is_empty() => self.compact_any(rng),
+            998 | 999 => self.adjust(rng),
             996 => self.reopen(true),
             997 => self.reopen(false),
             _ => {}
@@ -206,6 +278,8 @@ impl Story {
     }
 
     fn compact_any(&mut self, rng: &mut Rng) {
+        // What waits has nobody here who would end it.
+        self.forget();
         let cf = self.families[rng.below(2)].id;
         let (from, to) = (
             ranges::bound(&self.keys, rng),
@@ -234,6 +308,7 @@ fn whatever_is_compacted_reads_as_before() {
         while !story.jobs.is_empty() {
             story.end_job(&mut rng);
         }
+        story.forget();
         while story.engine.compact_once().unwrap() {}
         story.check();
         assert_eq!(story.engine.inner.compaction_debt().1, 0);
@@ -242,12 +317,17 @@ fn whatever_is_compacted_reads_as_before() {
         all.moved += story.met.moved;
         all.dropped += story.met.dropped;
         all.side_by_side += story.met.side_by_side;
+        all.splits += story.met.splits;
+        all.merges += story.met.merges;
+        all.waited += story.met.waited;
+        all.parts = all.parts.max(story.met.parts);
         all.deep = all.deep.max(story.met.deep);
     }
     println!("{all:?}");
     let enough = all.jobs > 300 && all.moved > 20 && all.dropped > 1000 && all.deep > 3;
+    let divided = all.splits > 20 && all.merges > 5 && all.waited > 3 && all.parts > 3;
     assert!(
-        enough && all.side_by_side > 50 || seeds(0..2).len() == 1,
+        enough && divided && all.side_by_side > 50 || seeds(0..2).len() == 1,
         "{all:?}"
     );
 }
@@ -272,6 +352,7 @@ fn leaving_too_much_out_is_caught() {
     assert!(is_caught(Bug::CompactionForgetsBelow));
     assert!(is_caught(Bug::PurgePastReader));
     assert!(is_caught(Bug::UnlinkBeforeEdit));
+    assert!(is_caught(Bug::SplitForgetsParts));
 }
 
 #[test]

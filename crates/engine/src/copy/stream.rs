@@ -57,6 +57,8 @@ pub(crate) fn stream(
             below: below(capture.below().tables_of(cf).map(|(_, table)| table)),
             settled: seqno,
             exists: &|cf, key| capture.exists(cf, key),
+            prefixes: None,
+            counting: None,
             to: Destination::Folder(Folder {
                 dir,
                 db_id,

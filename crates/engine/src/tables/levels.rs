@@ -16,22 +16,20 @@ impl Tables {
         let mut levels: Vec<LevelState> = Vec::new();
         for cf in families {
             let mut of_family: Vec<u64> = Vec::new();
-            for (_, partition) in self.version.partitions(cf) {
-                for (level, tables) in partition.levels() {
-                    let at = usize::from(level.0);
-                    levels.resize(levels.len().max(at + 1), LevelState::default());
-                    of_family.resize(of_family.len().max(at + 1), 0);
-                    let sum = &mut levels[at];
-                    let in_pm = |table: &TableRef| self.version.pm_table(table.file).is_some();
-                    for table in tables.iter().filter(|table| !in_pm(table)) {
-                        sum.tables += 1;
-                        sum.bytes += table.bytes;
-                        sum.entries += table.entries;
-                        sum.deletes += table.deletes;
-                    }
-                    // Partitions lie beside each other.
-                    of_family[at] = of_family[at].max(runs_in(level, tables));
+            let family = self.version.family(cf).into_iter();
+            for (level, tables) in family.flat_map(|family| family.levels()) {
+                let at = usize::from(level.0);
+                levels.resize(levels.len().max(at + 1), LevelState::default());
+                of_family.resize(at + 1, 0);
+                let sum = &mut levels[at];
+                let in_pm = |table: &TableRef| self.version.pm_table(table.file).is_some();
+                for table in tables.iter().filter(|table| !in_pm(table)) {
+                    sum.tables += 1;
+                    sum.bytes += table.bytes;
+                    sum.entries += table.entries;
+                    sum.deletes += table.deletes;
                 }
+                of_family[at] = runs_in(level, tables);
             }
             for (sum, runs) in levels.iter_mut().zip(of_family) {
                 sum.runs = sum.runs.max(runs);

@@ -20,6 +20,7 @@ use thermocline_base::budget::Charge;
 use thermocline_base::{CfId, FileId, Result};
 use thermocline_env::OpenMode;
 use thermocline_sst::{CachedSource, Table, open_table};
+use thermocline_version::TableRef;
 
 use super::files::{TableFiles, missing};
 use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering, lock};
@@ -114,11 +115,11 @@ impl OpenUse {
 }
 
 impl Handle {
-    /// A read was looked at that asked it, a table of `bytes` bytes of family `cf`, in vain.
-    pub fn charge(&self, files: &TableFiles, cf: CfId, bytes: u64) {
+    /// A read was looked at that asked it, a table of family `cf`, in vain, by this reference.
+    pub fn charge(&self, files: &TableFiles, cf: CfId, table: &TableRef) {
         let before = self.charged.load(Ordering::Relaxed);
         // Of two at the same time one counts.
-        let now = files.reads.charge(before, bytes, (cf, self.file));
+        let now = files.reads.charge(before, (cf, table));
         self.charged.store(now, Ordering::Relaxed);
     }
 
@@ -130,6 +131,11 @@ impl Handle {
             used: AtomicBool::new(true),
             charged: AtomicU64::new(0),
         })
+    }
+
+    /// The table, if it is open.
+    pub fn opened(&self) -> Option<Arc<OpenTable>> {
+        self.open.load_full()
     }
 
     /// The table, opened if it is not open.

@@ -43,10 +43,9 @@ impl Deref for Run {
 /// The runs of `cf`, newest first.
 pub(crate) fn runs_of(version: &Version, cf: CfId) -> Vec<Run> {
     let mut runs = Vec::new();
-    for (_, partition) in version.partitions(cf) {
-        for (level, tables) in partition.levels() {
-            runs_of_level(level, tables, &mut runs);
-        }
+    let family = version.family(cf).into_iter();
+    for (level, tables) in family.flat_map(|family| family.levels()) {
+        runs_of_level(level, tables, &mut runs);
     }
     runs
 }

@@ -4,8 +4,8 @@ use std::ops::Bound;
 
 use thermocline_base::{CfId, Result};
 use thermocline_level0::PmPart;
-use thermocline_sst::offset_of;
-use thermocline_version::TableRef;
+use thermocline_sst::{TablePart, offset_of};
+use thermocline_version::{BlobBytes, TableRef};
 
 use super::{Run, Tables};
 use crate::approximate::{KeyBounds, RangeSize, is_behind, is_below};
@@ -50,6 +50,49 @@ impl Tables {
             }
         }
         Ok(())
+    }
+
+    /// Where in the data of a table each of these keys would stand, in bytes, and where that data ends; the
+    /// limits of the reference do not count. `None` if that cannot be read, or if the table is not open, and no more
+    /// may be opened for it.
+    pub fn offsets(
+        &self,
+        (cf, table): (CfId, &TableRef),
+        keys: &[&[u8]],
+        opens: &mut usize,
+    ) -> Option<(Vec<u64>, u64)> {
+        if let Some(found) = self.pm.get(&table.file) {
+            let whole = PmPart::limited(found.clone(), cf, None, None);
+            let before = |to| share_in_pm(&whole, (Bound::Unbounded, to));
+            let offsets = keys.iter().map(|key| before(Bound::Excluded(*key)).0);
+            return Some((offsets.collect(), before(Bound::Unbounded).0));
+        }
+        let handle = self.handles.get(&table.file)?;
+        let open = match handle.opened() {
+            Some(open) => open,
+            None => {
+                *opens = opens.checked_sub(1)?;
+                handle.open(&self.files).ok()?
+            }
+        };
+        let part = TablePart::limited(open.table.clone(), None, None);
+        let at = |key: &&[u8]| offset_of(&part, key, &open.source);
+        let offsets: Result<Vec<u64>> = keys.iter().map(at).collect();
+        Some((offsets.ok()?, open.table.data_end()))
+    }
+
+    /// What a table says of its entries, its deletes, and what it refers to in blob files; range tombstones are among
+    /// both. `None` if that cannot be read.
+    pub fn contents(&self, table: &TableRef) -> Option<(u64, u64, Vec<BlobBytes>)> {
+        let open = self.handles.get(&table.file)?.open(&self.files).ok()?;
+        let says = open.table.properties();
+        let blobs = says.blobs.iter().map(|blob| BlobBytes {
+            file: blob.file,
+            bytes: blob.bytes,
+        });
+        let ranges = says.range_tombstones;
+        let (entries, deletes) = (says.entries + ranges, says.deletes + ranges);
+        Some((entries, deletes, blobs.collect()))
     }
 
     /// Bytes of the reference's data in the range, and in all.

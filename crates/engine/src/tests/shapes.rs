@@ -40,6 +40,9 @@ fn any(rng: &mut Rng) -> Options {
     compaction.table_bytes = (1 + rng.below(8) as u64) << 10;
     compaction.multiplier = 2 + rng.below(3) as u64;
     compaction.block_bytes = 512;
+    options.partition.by = rng.below(3) as u64;
+    options.partition.prefix_len = 1 + rng.below(3) as u64;
+    options.partition.bytes = 4 * options.table_bytes();
     options
 }
 

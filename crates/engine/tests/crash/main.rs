@@ -19,6 +19,7 @@
 //! | `staged` | those in which batches are staged |
 //! | `flush` | those in which generations become tables |
 //! | `compaction` | those in which tables sink from level to level |
+//! | `partitions` | one in which partitions are made and removed |
 //! | `feed` | one with a follower, and what change feeds give after a crash |
 //! | `blobs` | those in which values lie in blob files |
 //! | `logged` | any of them, with records in DRAM and a log |
@@ -45,6 +46,7 @@ mod life;
 mod logged;
 mod merges;
 mod oracle;
+mod partitions;
 mod planted;
 mod pm_tables;
 mod ranges;

@@ -80,6 +80,11 @@ fn forgetting_what_lies_below_is_caught() {
 }
 
 #[test]
+fn a_split_that_forgets_parts_is_caught() {
+    caught_in_work("partitions", Bug::SplitForgetsParts);
+}
+
+#[test]
 fn a_blob_file_that_is_not_synced_is_caught() {
     caught_in_work("blobs-flying", Bug::ForgetTableSync);
 }

@@ -207,6 +207,14 @@ const SINKING_LIVES: Part = Part {
     sites: &["sst: file named", "sst: table written"],
 };
 
+const PARTITIONS: Part = Part {
+    workloads: &["partitions"],
+    seeds: 1,
+    one_in: 61,
+    bar: 3_500,
+    sites: &["sst: file named", "sst: table written"],
+};
+
 const PM_TABLES: Part = Part {
     workloads: &["pm-tables"],
     seeds: 1,
@@ -284,6 +292,7 @@ const PARTS: &[&Part] = &[
     &SINKING_LIVES,
     &PM_TABLES,
     &PM_TABLE_LIVES,
+    &PARTITIONS,
     &RANGES,
     &BLOBS,
     &BLOB_LIVES,
@@ -421,6 +430,11 @@ fn what_a_change_feed_gave_survives_every_crash() {
 #[test]
 fn compactions_survive_every_crash() {
     run(&SINKING);
+}
+
+#[test]
+fn splits_and_merges_of_partitions_survive_every_crash() {
+    run(&PARTITIONS);
 }
 
 #[test]

@@ -14,6 +14,7 @@ use crate::life::{Life, options};
 use crate::logged;
 use crate::merges;
 use crate::oracle::{Change, Op};
+use crate::partitions;
 use crate::pm_tables;
 use crate::ranges;
 use crate::reclaim;
@@ -271,6 +272,13 @@ pub const ALL: &[Workload] = &[
         from_creation: false,
         before: nothing_before,
         body: compaction::sinking_lives,
+    },
+    Workload {
+        name: "partitions",
+        set: partitions::small_partitions,
+        from_creation: false,
+        before: nothing_before,
+        body: partitions::partitions,
     },
     Workload {
         name: "pm-tables",

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use thermocline_base::FileId;
+use thermocline_base::{CfId, FileId};
 
 use super::fields::{Fields, Unreadable, damaged, len32};
 use super::{FORMAT_VERSION, pm_table, table};
 use crate::edit::{Change, NextIds, VersionEdit};
+use crate::table::PartitionId;
 
 const CHANGE_HEADER_LEN: usize = 5;
 /// Of a tag: a reader that does not know it must stop.
@@ -29,10 +30,12 @@ pub(super) mod tag {
     pub const TABLE_REMOVED: u8 = 0x8e;
     pub const BLOB_FILE_ADDED: u8 = 0x8f;
     pub const BLOB_FILE_REMOVED: u8 = 0x90;
+    pub const PARTITION_CREATED: u8 = 0x91;
     pub const FILES_INHERITED: u8 = 0x92;
     pub const FLUSHED_UP_TO: u8 = 0x93;
     pub const PM_TABLE_ADDED: u8 = 0x94;
     pub const PM_TABLE_REMOVED: u8 = 0x95;
+    pub const PARTITION_REMOVED: u8 = 0x96;
     pub const LONG_VALUES: u8 = 0x98;
 }
 
@@ -173,6 +176,22 @@ fn encode_body(change: &Change, bytes: &mut Vec<u8>) -> u8 {
             bytes.extend_from_slice(db_id);
             tag::FILES_INHERITED
         }
+        Change::PartitionCreated {
+            cf,
+            partition,
+            start,
+        } => {
+            encode_partition(*cf, *partition, start, bytes);
+            tag::PARTITION_CREATED
+        }
+        Change::PartitionRemoved {
+            cf,
+            partition,
+            start,
+        } => {
+            encode_partition(*cf, *partition, start, bytes);
+            tag::PARTITION_REMOVED
+        }
         Change::BlobFileRemoved { file } => {
             bytes.extend_from_slice(&file.0.to_le_bytes());
             tag::BLOB_FILE_REMOVED
@@ -186,6 +205,12 @@ fn encode_body(change: &Change, bytes: &mut Vec<u8>) -> u8 {
             tag::PM_TABLE_REMOVED
         }
     }
+}
+
+fn encode_partition(cf: CfId, partition: PartitionId, start: &[u8], bytes: &mut Vec<u8>) {
+    bytes.extend_from_slice(&cf.0.to_le_bytes());
+    bytes.extend_from_slice(&partition.0.to_le_bytes());
+    bytes.extend_from_slice(start);
 }
 
 fn encode_options(options: &[(String, String)], bytes: &mut Vec<u8>) {
@@ -303,6 +328,16 @@ fn decode_body(tag: u8, body: &mut Fields<'_>) -> Result<Option<Change>, Unreada
         tag::FILES_INHERITED => Change::FilesInherited {
             below: body.u64()?,
             db_id: body.array()?,
+        },
+        tag::PARTITION_CREATED => Change::PartitionCreated {
+            cf: CfId(body.u16()?),
+            partition: PartitionId(body.u32()?),
+            start: body.take(body.bytes.len() - body.at)?.into(),
+        },
+        tag::PARTITION_REMOVED => Change::PartitionRemoved {
+            cf: CfId(body.u16()?),
+            partition: PartitionId(body.u32()?),
+            start: body.take(body.bytes.len() - body.at)?.into(),
         },
         tag::BLOB_FILE_REMOVED => Change::BlobFileRemoved {
             file: FileId(body.u64()?),

@@ -47,16 +47,17 @@
 //!  0x8e TableRemoved        place, 8 file; the rest: smallest user key of the reference
 //!  0x8f BlobFileAdded       8 file, 8 bytes
 //!  0x90 BlobFileRemoved     8 file
-//!  0x91                     reserved: PartitionCreated
+//!  0x91 PartitionCreated    2 column family, 4 partition; the rest: first user key
 //!  0x92 FilesInherited      8 bound, 16 database id; in copies of databases only
 //!  0x93 FlushedUpTo         8 seqno; once tables were ingested
 //!  0x94 PmTableAdded        PM table
 //!  0x95 PmTableRemoved      8 number
+//!  0x96 PartitionRemoved    as 0x91
 //!  0x98 LongValues          nothing; before the first blob file that a write makes
 //!
 //!  place
 //!       0    2  column family
-//!       2    4  partition, 0: the one that holds all keys
+//!       2    4  0: tables stand in levels that all partitions of a family have in common
 //!       6    1  level, 0 ..= 7
 //!
 //!  table reference
@@ -93,8 +94,8 @@
 //!            4  count of blob files; each: 8 blob file, 8 values, 8 bytes; files ascend
 //! ```
 //!
-//! PartitionCreated and virtual tables are only named here: whoever meets them refuses the manifest
-//! as newer. A place names a partition already, so that partitions change no other change.
+//! Virtual tables are only named here: whoever meets them refuses the manifest as newer, as older
+//! builds do with partitions.
 //!
 //! ## `CURRENT`
 //!

@@ -105,6 +105,16 @@ fn all_changes() -> Vec<Change> {
             below: 8,
             db_id: [3; 16],
         },
+        Change::PartitionCreated {
+            cf: CfId(0x102),
+            partition: PartitionId(0x0304_0506),
+            start: (*b"m\0").into(),
+        },
+        Change::PartitionRemoved {
+            cf: CfId(0),
+            partition: PartitionId(u32::MAX),
+            start: Box::default(),
+        },
     ]
 }
 
@@ -212,9 +222,8 @@ fn table_references_of_unknown_kinds_are_refused() {
     assert_eq!(part[kind_at..=flags_at], [2, 2]);
     assert!(with(&part, 1, 0).is_err());
     with(&part, 2, 7).unwrap();
-    // A partition that is created, and a number of files that says nothing.
-    let reserved = [0x91, 0, 0, 0, 0];
-    assert!(matches!(decode_edit(&reserved), Err(Unreadable::Newer(_))));
+    // A partition without a number, and a number of files that says nothing.
+    assert!(decode_edit(&[0x91, 5, 0, 0, 0, 1, 0, 2, 0, 0]).is_err());
     let none = [&[0x8c, 32, 0, 0, 0][..], &[0; 32]].concat();
     assert!(decode_edit(&none).is_err());
 }

@@ -251,8 +251,9 @@ impl State {
                 must(name.is_some(), what, "one that exists", id)?;
                 self.family_ids.retain(|_, other| other != id);
                 self.family_options.remove(id);
-                if self.version.partitions(CfId(*id)).next().is_some() {
-                    self.version_mut().drop_family(CfId(*id));
+                let id = CfId(*id);
+                if self.version.family(id).is_some() || self.version.partitions(id).len() > 1 {
+                    self.version_mut().drop_family(id);
                 }
             }
             Change::ColumnFamilyOptions { id, options } => {
@@ -345,6 +346,26 @@ impl State {
                 self.flushed_up_to = *seqno;
             }
             Change::FilesInherited { below, db_id } => self.inherit(*below, *db_id)?,
+            Change::PartitionCreated {
+                cf,
+                partition,
+                start,
+            } => {
+                let exists = self.families.contains_key(&cf.0);
+                must(exists, "family of a partition", "one that exists", cf.0)?;
+                self.version_mut()
+                    .create_partition(*cf, *partition, start)?;
+            }
+            Change::PartitionRemoved {
+                cf,
+                partition,
+                start,
+            } => {
+                let exists = self.families.contains_key(&cf.0);
+                must(exists, "family of a partition", "one that exists", cf.0)?;
+                self.version_mut()
+                    .remove_partition(*cf, *partition, start)?;
+            }
             Change::BlobFileRemoved { file } => self.version_mut().remove_blob_file(*file)?,
             Change::PmTableAdded { table } => {
                 self.reserved(table.file)?;

@@ -12,6 +12,7 @@ impl State {
     /// other, so that a large state takes no more memory than one of them.
     pub fn snapshot(&self) -> impl Iterator<Item = VersionEdit> + '_ {
         let changes = self.snapshot_changes().into_iter();
+        let changes = changes.chain(self.partition_changes());
         let mut changes = changes.chain(self.file_changes()).peekable();
         let mut next_bytes = Vec::new();
         std::iter::from_fn(move || {
@@ -46,6 +47,17 @@ impl State {
             Change::PmTableAdded { table }
         });
         blobs.chain(pm_tables).chain(tables)
+    }
+
+    fn partition_changes(&self) -> impl Iterator<Item = Change> + '_ {
+        self.version.divided().flat_map(|(cf, partitions)| {
+            let all = partitions.iter().skip(1);
+            all.map(move |partition| Change::PartitionCreated {
+                cf,
+                partition: partition.id,
+                start: partition.start.into(),
+            })
+        })
     }
 
     /// Ids rise within each kind, as they did when they were first applied. Files follow: their ids

@@ -1,5 +1,6 @@
 use super::*;
 use crate::format;
+use crate::table::PartitionId;
 
 fn created() -> Change {
     Change::Created {
@@ -492,4 +493,25 @@ fn golden_of_inherited_files() {
     format::encode_change(&change, &mut bytes);
     let body = b"\x02\x01\0\0\0\0\0\x000123456789abcdef";
     assert_eq!(bytes, [&[0x92, 24, 0, 0, 0][..], body].concat());
+}
+
+#[test]
+fn golden_of_partitions() {
+    let (cf, partition, start) = (CfId(0x0102), PartitionId(0x0304_0506), Box::from(*b"m\0"));
+    let body = b"\x02\x01\x06\x05\x04\x03m\0";
+    let created = Change::PartitionCreated {
+        cf,
+        partition,
+        start: Box::clone(&start),
+    };
+    let removed = Change::PartitionRemoved {
+        cf,
+        partition,
+        start,
+    };
+    for (change, tag) in [(created, 0x91), (removed, 0x96)] {
+        let mut bytes = Vec::new();
+        format::encode_change(&change, &mut bytes);
+        assert_eq!(bytes, [&[tag, 8, 0, 0, 0][..], body].concat());
+    }
 }

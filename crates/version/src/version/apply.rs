@@ -62,16 +62,15 @@ impl Version {
 
     fn add_to_level(&mut self, place: Place, table: &Arc<TableRef>) -> Result<(), Impossible> {
         let families = &mut self.families;
-        let partitions = Arc::make_mut(families.entry(place.cf).or_default());
-        let partition = Arc::make_mut(partitions.entry(place.partition).or_default());
+        let family = Arc::make_mut(families.entry(place.cf).or_default());
         let index = usize::from(place.level.0);
-        for missing in partition.levels.len()..=index {
+        for missing in family.levels.len()..=index {
             let level = Level(u8::try_from(missing).expect("no more than the deepest level"));
-            partition.levels.push(Arc::new(LevelTables::new(level)));
+            family.levels.push(Arc::new(LevelTables::new(level)));
         }
-        let added = Arc::make_mut(&mut partition.levels[index]).add(place, Arc::clone(table));
+        let added = Arc::make_mut(&mut family.levels[index]).add(place, Arc::clone(table));
         if added.is_err() {
-            self.forget_empty(place);
+            self.forget_empty(place.cf);
         }
         added
     }
@@ -99,51 +98,63 @@ impl Version {
         Ok(())
     }
 
-    /// Removes all references of a family.
+    /// Removes all references of a family, and its partitions.
     pub(crate) fn drop_family(&mut self, cf: CfId) {
         let tables: Vec<_> = self
             .tables_of(cf)
             .map(|(at, table)| (at, Arc::clone(table)))
             .collect();
         self.families.remove(&cf);
+        self.partitions.remove(&cf);
         for (place, table) in tables {
             self.forget_reference(place, &table);
         }
     }
 
     pub(super) fn remove_from_level(&mut self, place: Place, table: &TableRef) {
-        let partitions = self.families.get_mut(&place.cf).map(Arc::make_mut);
-        let partition = partitions
-            .and_then(|p| p.get_mut(&place.partition))
-            .map(Arc::make_mut);
-        let level = partition.and_then(|p| p.levels.get_mut(usize::from(place.level.0)));
+        let family = self.families.get_mut(&place.cf).map(Arc::make_mut);
+        let level = family.and_then(|f| f.levels.get_mut(usize::from(place.level.0)));
         Arc::make_mut(level.expect("a reference stands in its level")).remove(table);
-        self.forget_empty(place);
+        self.forget_empty(place.cf);
     }
 
-    /// Forgets the partition of `place`, and its family, from the deepest level up as far as there
-    /// is nothing.
-    fn forget_empty(&mut self, place: Place) {
-        let Some(partitions) = self.families.get_mut(&place.cf) else {
+    /// Forgets the levels of a family from the deepest one up as far as there is nothing.
+    fn forget_empty(&mut self, cf: CfId) {
+        let Some(family) = self.families.get_mut(&cf) else {
             return;
         };
-        let partitions = Arc::make_mut(partitions);
-        if let Some(partition) = partitions.get_mut(&place.partition) {
-            let partition = Arc::make_mut(partition);
-            while partition
-                .levels
-                .last()
-                .is_some_and(|level| level.is_empty())
-            {
-                partition.levels.pop();
-            }
-            if partition.levels.is_empty() {
-                partitions.remove(&place.partition);
-            }
+        let family = Arc::make_mut(family);
+        while family.levels.last().is_some_and(|level| level.is_empty()) {
+            family.levels.pop();
         }
-        if partitions.is_empty() {
-            self.families.remove(&place.cf);
+        if family.levels.is_empty() {
+            self.families.remove(&cf);
         }
+    }
+
+    /// Makes a partition of a family that exists.
+    pub(crate) fn create_partition(
+        &mut self,
+        cf: CfId,
+        id: PartitionId,
+        start: &[u8],
+    ) -> Result<(), Impossible> {
+        self.partitions.entry(cf).or_default().create(id, start)
+    }
+
+    /// Gives a partition's keys to the one before it.
+    pub(crate) fn remove_partition(
+        &mut self,
+        cf: CfId,
+        id: PartitionId,
+        start: &[u8],
+    ) -> Result<(), Impossible> {
+        let partitions = self.partitions.entry(cf).or_default();
+        partitions.remove(id, start)?;
+        if partitions.len() == 1 {
+            self.partitions.remove(&cf);
+        }
+        Ok(())
     }
 
     /// Forgets a reference by its file, and what it referred to.

@@ -1,9 +1,9 @@
 //! Which tables and blob files exist at one moment: immutable, cheap to share, cheap to look up in.
 //!
 //! # Vocabulary
-//! - A **version** holds the [table references](TableRef) of all column families, by family,
-//!   partition and level, and the blob files. Whoever reads or compacts holds one and is not
-//!   disturbed by edits.
+//! - A **version** holds the [table references](TableRef) of all column families, by family and level,
+//!   how each family is [divided](Partitions), and the blob files. Whoever reads or compacts holds
+//!   one and is not disturbed by edits.
 //! - A version **names** a file if one of its references is to that table, or if it is one of its
 //!   blob files.
 //!
@@ -56,7 +56,9 @@ use std::sync::Arc;
 use thermocline_base::{CfId, FileId, SeqNo};
 
 use crate::chunked::{Chunked, Position};
-use crate::table::{Level, PartitionId, Place, TableRef};
+use crate::edit::Change;
+use crate::partitions::Partitions;
+use crate::table::{Level, Place, TableRef};
 
 pub use level::LevelTables;
 use pm::PmTables;
@@ -105,14 +107,14 @@ struct TableFile {
     references: Vec<(Place, Arc<TableRef>)>,
 }
 
-/// The levels of one partition.
+/// The levels of one family.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct PartitionTables {
+pub struct FamilyTables {
     /// By number, up to the deepest one that has tables.
     levels: Vec<Arc<LevelTables>>,
 }
 
-impl PartitionTables {
+impl FamilyTables {
     /// The levels from 0 to the deepest one that has tables; those between may have none.
     pub fn levels(&self) -> impl DoubleEndedIterator<Item = (Level, &Arc<LevelTables>)> {
         (0..=Level::MAX.0).map(Level).zip(&self.levels)
@@ -124,7 +126,31 @@ impl PartitionTables {
     }
 }
 
-type Partitions = BTreeMap<PartitionId, Arc<PartitionTables>>;
+/// Parts of one table that stand beside each other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Joined {
+    /// Where they stand.
+    pub place: Place,
+    /// They, in the order of keys: at least two.
+    pub parts: Vec<Arc<TableRef>>,
+    /// All of them as one.
+    pub whole: TableRef,
+}
+
+impl Joined {
+    /// The changes by which they become one.
+    pub fn changes(self) -> impl Iterator<Item = Change> {
+        let Joined {
+            place,
+            parts,
+            whole,
+        } = self;
+        let removed = parts.into_iter();
+        let removed = removed.map(move |part| Change::table_removed(place, &part));
+        let table = Arc::new(whole);
+        removed.chain([Change::TableAdded { place, table }])
+    }
+}
 
 /// See the [module](self).
 ///
@@ -137,7 +163,9 @@ type Partitions = BTreeMap<PartitionId, Arc<PartitionTables>>;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Version {
     /// Of the families that have tables.
-    families: BTreeMap<CfId, Arc<Partitions>>,
+    families: BTreeMap<CfId, Arc<FamilyTables>>,
+    /// Of the families that have more than one.
+    partitions: BTreeMap<CfId, Partitions>,
     /// By id.
     files: Chunked<FileEntry>,
     /// By number.
@@ -150,58 +178,151 @@ impl Version {
         self.families.keys().copied()
     }
 
-    /// The partitions of a family that have tables.
-    pub fn partitions(
+    /// The levels of a family, if it has tables.
+    pub fn family(&self, cf: CfId) -> Option<&Arc<FamilyTables>> {
+        self.families.get(&cf)
+    }
+
+    /// A level of a family; `None` if neither it nor a deeper one has tables.
+    pub fn level(&self, place: Place) -> Option<&Arc<LevelTables>> {
+        self.family(place.cf)?.level(place.level)
+    }
+
+    /// How the keys of a family are divided.
+    pub fn partitions(&self, cf: CfId) -> &Partitions {
+        static WHOLE: std::sync::LazyLock<Partitions> =
+            std::sync::LazyLock::new(Partitions::default);
+        self.partitions.get(&cf).unwrap_or(&WHOLE)
+    }
+
+    /// The families that have more than one partition, ascending.
+    pub fn divided(&self) -> impl Iterator<Item = (CfId, &Partitions)> {
+        let all = self.partitions.iter();
+        all.map(|(cf, partitions)| (*cf, partitions))
+            .filter(|(_, partitions)| partitions.len() > 1)
+    }
+
+    /// The references of a family that reach over `key`: that may have keys below it, and it or keys behind
+    /// it.
+    pub fn reaching_over<'a>(
+        &'a self,
+        cf: CfId,
+        key: &'a [u8],
+    ) -> impl Iterator<Item = (Place, &'a Arc<TableRef>)> {
+        let levels = self
+            .family(cf)
+            .into_iter()
+            .flat_map(|family| family.levels());
+        levels.flat_map(move |(level, tables)| {
+            let place = Place::new(cf, level);
+            let over = tables.may_have(key);
+            let over = over.filter(move |table| table.range.smallest() < key);
+            over.map(move |table| (place, table))
+        })
+    }
+
+    /// The changes by which references of a family that reach over `key` become two parts each, limited
+    /// there. `share` says how much of one lies below, as a part of something; what it says nothing of stays
+    /// whole.
+    pub fn cut_at(
         &self,
         cf: CfId,
-    ) -> impl DoubleEndedIterator<Item = (PartitionId, &Arc<PartitionTables>)> {
-        let partitions = self.families.get(&cf).into_iter();
-        partitions.flat_map(|partitions| partitions.iter().map(|(id, tables)| (*id, tables)))
+        key: &[u8],
+        mut share: impl FnMut(Place, &TableRef) -> Option<(u64, u64)>,
+    ) -> Vec<Change> {
+        let mut changes = Vec::new();
+        for (place, table) in self.reaching_over(cf, key) {
+            let parts = share(place, table).and_then(|share| table.cut_at(key, share));
+            if let Some(parts) = parts {
+                changes.push(Change::table_removed(place, table));
+                changes.extend(parts.map(|part| Change::TableAdded {
+                    place,
+                    table: Arc::new(part),
+                }));
+            }
+        }
+        changes
     }
 
-    /// A partition, if it has tables.
-    pub fn partition(&self, cf: CfId, partition: PartitionId) -> Option<&Arc<PartitionTables>> {
-        self.families.get(&cf)?.get(&partition)
+    /// Parts of one table that meet at one of `keys`, which ascend, and stand in the same level of a family: where
+    /// that is, the parts, in the order of keys, and what they are together. `may` says whether
+    /// they may become that; where they may not, it is asked for those before and behind.
+    pub fn joined_at(
+        &self,
+        cf: CfId,
+        keys: &[Vec<u8>],
+        mut may: impl FnMut(Place, &TableRef) -> bool,
+    ) -> Vec<Joined> {
+        let levels = self.family(cf).into_iter().flat_map(|f| f.levels());
+        let mut all: Vec<Joined> = Vec::new();
+        for (level, tables) in levels {
+            let place = Place::new(cf, level);
+            // Of each file that which goes on, if its next part is joined, too.
+            let mut open: BTreeMap<FileId, Joined> = BTreeMap::new();
+            for key in keys {
+                for right in tables.may_have(key).filter(|t| t.range.smallest() == key) {
+                    let going = open.remove(&right.file);
+                    let goes_on = |going: &Joined| going.whole.joined(right).is_some();
+                    let going = match going {
+                        Some(going) if goes_on(&going) => Some(going),
+                        ended => {
+                            all.extend(ended);
+                            self.part_before(place, right)
+                        }
+                    };
+                    let Some(mut joined) = going else {
+                        continue;
+                    };
+                    let both = joined.whole.joined(right);
+                    match both.filter(|both| may(place, both)) {
+                        Some(both) => {
+                            joined.parts.push(Arc::clone(right));
+                            joined.whole = both;
+                            open.insert(right.file, joined);
+                        }
+                        None if joined.parts.len() > 1 => all.push(joined),
+                        None => {}
+                    }
+                }
+            }
+            all.extend(open.into_values());
+        }
+        all
     }
 
-    /// A level of a partition; `None` if neither it nor a deeper one has tables.
-    pub fn level(&self, place: Place) -> Option<&Arc<LevelTables>> {
-        self.partition(place.cf, place.partition)?
-            .level(place.level)
+    /// The part of the same table that ends where `right` begins.
+    fn part_before(&self, place: Place, right: &TableRef) -> Option<Joined> {
+        let beside = self.references(right.file).iter();
+        let mut beside = beside.filter(|(at, left)| *at == place && left.joined(right).is_some());
+        beside.next().map(|(_, left)| Joined {
+            place,
+            parts: vec![Arc::clone(left)],
+            whole: TableRef::clone(left),
+        })
     }
 
-    /// Every table reference: by family, partition and level, and there in the level's order.
+    /// Every table reference: by family and level, and there in the level's order.
     pub fn tables(&self) -> impl DoubleEndedIterator<Item = (Place, &Arc<TableRef>)> {
         self.families.keys().flat_map(|cf| self.tables_of(*cf))
     }
 
     /// Every table reference of a family.
     pub fn tables_of(&self, cf: CfId) -> impl DoubleEndedIterator<Item = (Place, &Arc<TableRef>)> {
-        self.partitions(cf).flat_map(move |(partition, tables)| {
-            tables.levels().flat_map(move |(level, tables)| {
-                let place = Place {
-                    cf,
-                    partition,
-                    level,
-                };
-                tables.iter().map(move |table| (place, table))
-            })
+        let levels = self
+            .family(cf)
+            .into_iter()
+            .flat_map(|family| family.levels());
+        levels.flat_map(move |(level, tables)| {
+            let place = Place::new(cf, level);
+            tables.iter().map(move |table| (place, table))
         })
     }
 
-    /// Every table reference, of each partition the older before the newer.
+    /// Every table reference, of each family the older before the newer.
     pub(crate) fn oldest_first(&self) -> impl Iterator<Item = (Place, &Arc<TableRef>)> {
-        let partitions = self.families.iter().flat_map(|(cf, partitions)| {
-            let partitions = partitions.iter();
-            partitions.map(|(partition, tables)| (*cf, *partition, tables))
-        });
-        partitions.flat_map(|(cf, partition, tables)| {
-            tables.levels().rev().flat_map(move |(level, tables)| {
-                let place = Place {
-                    cf,
-                    partition,
-                    level,
-                };
+        self.families.iter().flat_map(|(cf, family)| {
+            family.levels().rev().flat_map(move |(level, tables)| {
+                let place = Place::new(*cf, level);
                 // In key order, which fills chunks, where there is no age.
                 let aged = (level == Level::ZERO).then(|| tables.iter().rev());
                 let ordered = (level > Level::ZERO).then(|| tables.iter());

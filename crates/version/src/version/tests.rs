@@ -10,7 +10,7 @@ use crate::fixture::{at, state};
 use crate::format;
 use crate::range::KeyRange;
 use crate::state::State;
-use crate::table::BlobBytes;
+use crate::table::{BlobBytes, PartitionId};
 
 /// A table of one file, from `first` to `last`, whose seqnos are `seqnos` and nine more.
 fn table(file: u64, first: &str, last: &str, seqnos: u64) -> TableRef {
@@ -66,14 +66,7 @@ fn level_0_is_newest_first_and_others_are_in_key_order() {
     assert_eq!((one.len(), one.entries(), one.deletes()), (3, 300, 21));
     assert_eq!(one.bytes(), 3015);
     assert!(version.level(at(2)).is_none());
-    assert_eq!(
-        version
-            .partition(CfId(0), PartitionId(0))
-            .unwrap()
-            .levels()
-            .count(),
-        2
-    );
+    assert_eq!(version.family(CfId(0)).unwrap().levels().count(), 2);
 }
 
 #[test]

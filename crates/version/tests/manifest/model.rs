@@ -2,9 +2,9 @@
 //! and flags, no maps by id, no shortcuts.
 
 use proptest::prelude::*;
-use thermocline_base::{ErrorKind, Steps};
+use thermocline_base::{CfId, ErrorKind, Steps};
 use thermocline_env::Storage;
-use thermocline_version::{Change, Manifest, NextIds, State, VersionEdit, format};
+use thermocline_version::{Change, Manifest, NextIds, PartitionId, State, VersionEdit, format};
 
 use crate::common::{created, dir, fresh, storage};
 use crate::pm_tables;
@@ -20,6 +20,8 @@ pub struct Model {
     /// What `NextIds` has set, apart from what was used.
     reserved: NextIds,
     pub tables: ModelTables,
+    /// Family, id and start of each.
+    partitions: Vec<(u16, u32, Vec<u8>)>,
 }
 
 #[derive(Clone)]
@@ -70,6 +72,7 @@ impl Model {
             Change::ColumnFamilyDropped { id } => {
                 let found = self.families.iter_mut().find(|f| f.0 == *id && f.2);
                 let found = found.filter(|_| *id != 0).map(|f| f.2 = false);
+                self.partitions.retain(|p| p.0 != *id);
                 found.is_some() && self.tables.apply(change, &[], 0)
             }
             Change::ColumnFamilyOptions { id, options } => {
@@ -155,6 +158,27 @@ impl Model {
                 owns && self.tables.apply(change, &[], next.file)
             }
             Change::PmTableRemoved { .. } => self.tables.apply(change, &[], next.file),
+            Change::PartitionCreated {
+                cf,
+                partition,
+                start,
+            } => {
+                let mut of_family = self.partitions.iter().filter(|p| p.0 == cf.0);
+                let free = of_family.all(|p| p.1 != partition.0 && *p.2 != **start);
+                self.partitions.push((cf.0, partition.0, start.to_vec()));
+                let alive = self.families.iter().any(|f| f.0 == cf.0 && f.2);
+                alive && free && partition.0 != 0 && !start.is_empty()
+            }
+            Change::PartitionRemoved {
+                cf,
+                partition,
+                start,
+            } => {
+                let before = self.partitions.len();
+                let gone = (cf.0, partition.0, start.to_vec());
+                self.partitions.retain(|p| *p != gone);
+                self.partitions.len() < before
+            }
             Change::TableAdded { .. }
             | Change::TableRemoved { .. }
             | Change::BlobFileAdded { .. }
@@ -239,7 +263,15 @@ impl Model {
             let newest = self.options.iter().rfind(|(id, _)| *id == f.0);
             newest.map_or(&[][..], |(_, options)| options) == state.family_options(f.0)
         });
+        let divided = state.version().divided().flat_map(|(cf, partitions)| {
+            let all = partitions.iter().skip(1);
+            all.map(move |p| (cf.0, p.start.to_vec(), p.id.0))
+        });
+        let mut partitions: Vec<_> = self.partitions.iter().collect();
+        partitions.sort_by_key(|p| (p.0, &p.2));
+        let partitions = partitions.iter().map(|p| (p.0, p.2.clone(), p.1));
         families.eq(named)
+            && partitions.eq(divided)
             && options
             && chains.eq(got)
             && alive.eq(state.generations().keys().copied())
@@ -298,6 +330,20 @@ fn change() -> impl Strategy<Value = Change> {
                 })
             }
         ),
+        8 => (0u16..3, 0u32..5, "[ab]{0,2}").prop_map(|(cf, id, start)| {
+            Change::PartitionCreated {
+                cf: CfId(cf),
+                partition: PartitionId(id),
+                start: start.as_bytes().into(),
+            }
+        }),
+        4 => (0u16..3, 0u32..5, "[ab]{0,2}").prop_map(|(cf, id, start)| {
+            Change::PartitionRemoved {
+                cf: CfId(cf),
+                partition: PartitionId(id),
+                start: start.as_bytes().into(),
+            }
+        }),
         10 => tables::change(),
         2 => pm_tables::change(),
     ]

@@ -197,7 +197,10 @@ impl ModelTables {
         let kept = |(place, table): Placed| {
             let of_family = removed.iter().filter(|source| source.0.cf == place.cf);
             let sources = of_family.filter(|source| overlap(&source.1, &table));
-            let sources: Vec<_> = sources.collect();
+            let mut sources: Vec<_> = sources.collect();
+            if sources.iter().any(|source| source.1.file == table.file) {
+                sources.retain(|source| source.1.file == table.file);
+            }
             let newer = |s: &&&&Placed| s.1.largest_seqno >= table.largest_seqno;
             let outside = sources.iter().find(newer).is_none();
             let added = (place, Arc::clone(&table));

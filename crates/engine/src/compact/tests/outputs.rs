@@ -173,6 +173,8 @@ fn range_tombstones_are_cut_where_tables_are() {
             below: RangesBelow::default(),
             settled: SeqNo::MAX,
             exists: &|_, _| true,
+            prefixes: None,
+            counting: None,
             to: Destination::Store,
         };
         let inputs = inputs

@@ -114,7 +114,7 @@ fn a_range_ends_in_one_level_without_tombstones_and_others_stay() {
             (from, to).contains(&key[..])
         };
         let levels_of = |key: &Vec<u8>| {
-            let (_, partition) = version.partitions(cf).next()?;
+            let partition = version.family(cf)?;
             let has = |tables: &std::sync::Arc<thermocline_version::LevelTables>| {
                 tables.may_have(key).map(|t| t.deletes).max()
             };

@@ -1,0 +1,279 @@
+//! Partitions: how the keys of a family are divided, and when that changes (design §10; PM-Blade §III).
+//!
+//! `version::partitions` has what they are, and why tables know nothing of them. Here they are made and
+//! removed:
+//!
+//! | `partition.by` | made | removed |
+//! |---|---|---|
+//! | `keys` | when a store is opened, or a family is made | never |
+//! | `prefix` | by the flush that meets a prefix, in the edit that names its tables, or the next ones | never |
+//! | `size` | when one has grown past `partition.bytes` ([`plan`]) | when neighbours have shrunk |
+//!
+//! | question | module |
+//! |---|---|
+//! | how is one split, or are several merged? | [`adjust`] |
+//! | which are to be? | [`plan`] |
+//! | how much lies in each? | [`sizes`], [`measure`] |
+//! | which prefixes does a flush meet? | [`prefixes`] |
+//! | how often is each read and written? | [`rates`] |
+//!
+//! # A split, and a merge
+//! A split is one edit: the partition, and in place of each reference that reaches over its start two
+//! parts of the same file, limited there. So it costs metadata only, and what happens on one side needs nothing
+//! of the other from then on. What is written later may reach over the start again: no key is a
+//! boundary in all levels for ever, and tables are as large as they would be without partitions. A merge
+//! is one edit, too, of as many neighbours as are due, and joins parts that meet where they did. Flushes and
+//! prefixes cut nothing: with ten thousand prefixes there would be ten thousand parts of each table.
+//!
+//! # Invariants
+//! 1. *Nobody reads otherwise.* Parts of a file have what the file has. So the view may follow later, as
+//!    after a compaction. And whatever is left whole, or in parts, is right.
+//! 2. *Jobs keep their inputs.* A compaction takes references, and gives up where they are no longer there. What a
+//!    split or merge changes it holds as a job does (`compact::beside`): a split waits for the jobs that
+//!    hold its key where a reference reaches over it, a merge leaves parts that a job takes as they are. Tables
+//!    that a flush brings into a level that is held are cut with the others, under the manifest's lock;
+//!    what comes into another level stays whole.
+//! 3. *They wait without a thread.* What meets a running job by size notes that ([`Waiting`]), and is decided anew
+//!    when a job ends, or before one is taken. It keeps its key free until then: if it was let go first, a job
+//!    would slip in.
+//! 4. *It ends.* A split leaves less than what was past the limit on each side, and some on both; a merge
+//!    leaves at most a quarter of the limit, so neither asks for the other.
+//! 5. *Small edits.* None has more than about [`EDIT_BYTES`] of references, or [`EDIT_PARTITIONS`] new
+//!    partitions, whatever keys are like: what does not fit is left as it is, or stands in the next one.
+//! 6. *Not on a full disk.* No partition is made or removed by itself while the disk is full: there an append could fail,
+//!    and nothing depends on it.
+//!
+//! # What a crash leaves
+//! All of an edit or nothing of it. No file is made or removed by it: a file goes when no reference to any
+//! part of it is left. A prefix that a crash has lost is met again by the flush of its next key.
+
+mod adjust;
+mod measure;
+mod plan;
+mod prefixes;
+mod rates;
+mod sizes;
+mod usage;
+
+use std::sync::Weak;
+
+use thermocline_base::options::{Division, Options, PartitionBy};
+use thermocline_base::{CfId, CfOptions, Error, Result, limits};
+use thermocline_compaction::pick::Held;
+use thermocline_version::{Change, State, Version, VersionEdit};
+
+use crate::events::Event;
+use crate::store::{Engine, Inner};
+use crate::sync::lock;
+#[cfg(test)]
+pub(crate) use adjust::Outcome;
+use measure::Measures;
+pub(crate) use plan::Adjustment;
+pub use plan::PartitionsPlan;
+pub(crate) use prefixes::Prefixes;
+pub use rates::PartitionRate;
+pub(crate) use rates::{Counting, PartitionRates};
+pub use sizes::PartitionSize;
+pub use usage::PartitionUse;
+pub(crate) use usage::Usage;
+
+/// Bytes of references that an edit changes at most, and one reference more: a manifest's record has room for
+/// several times as many.
+const EDIT_BYTES: usize = 16 << 20;
+
+/// New partitions that an edit has at most, where their starts are prefixes.
+const EDIT_PARTITIONS: usize = 16_384;
+
+/// Who may have to wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Waiter {
+    /// Whoever splits by size.
+    Size,
+    /// A call for a split, by its number.
+    Hand(u64),
+}
+
+/// A split that waits for jobs, and what is kept free for it.
+#[derive(Debug, Clone)]
+pub(crate) struct Waiting {
+    pub waiter: Waiter,
+    pub cf: CfId,
+    pub key: Vec<u8>,
+    pub holds: Vec<Held>,
+}
+
+/// What whoever splits and merges by size knows.
+#[derive(Debug, Default)]
+pub(crate) struct Adjusting {
+    /// In this version there was nothing to do.
+    looked: Weak<Version>,
+    measures: Measures,
+}
+
+impl Engine {
+    /// The partitions of a family, in the order of keys, and about how much of the tables lies in each, as
+    /// their indexes say: opens tables that lie in more than one.
+    pub fn partitions(&self, cf: CfId) -> Vec<PartitionSize> {
+        let version = lock(&self.inner.versions).current().clone();
+        let view = self.inner.view.load_full();
+        let mut measures = Measures::default();
+        sizes::of(&version, cf, &mut measures.by(&view.tables, usize::MAX))
+    }
+
+    /// Divides the partition in which `key` lies there; returns whether none began there before. Waits for
+    /// compactions of tables that reach over it.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for an empty or too long key, a family that does not exist, or too many
+    /// partitions; [`Error::OutOfSpace`] while the disk is full; those of [`Engine::compact_once`].
+    pub fn split_partition(&self, cf: CfId, key: &[u8]) -> Result<bool> {
+        let inner = &*self.inner;
+        let _settled = inner.background.settled_after();
+        inner.families.check(cf, inner.families.moment())?;
+        if !(1..=limits::KEY_LEN_MAX).contains(&key.len()) {
+            return Err(Error::InvalidArgument(format!(
+                "a partition is split at a key of 1 to {} bytes; {} were given",
+                limits::KEY_LEN_MAX,
+                key.len()
+            )));
+        }
+        inner.adjust_by_hand(cf, &Adjustment::Split(key.to_vec()))
+    }
+
+    /// Gives the keys of the partition that begins at `start` to the one before it; returns whether there was
+    /// such a one.
+    ///
+    /// # Errors
+    /// As [`Engine::split_partition`].
+    pub fn merge_partition(&self, cf: CfId, start: &[u8]) -> Result<bool> {
+        let inner = &*self.inner;
+        let _settled = inner.background.settled_after();
+        inner.families.check(cf, inner.families.moment())?;
+        inner.adjust_by_hand(cf, &Adjustment::Merge(vec![start.to_vec()]))
+    }
+}
+
+fn too_many(there: usize, more: usize) -> Error {
+    Error::InvalidArgument(format!(
+        "a column family has at most {} partitions; this one has {there}, and {more} more are asked for",
+        limits::PARTITIONS_MAX
+    ))
+}
+
+/// The changes that make the partitions of these starts, which ascend, where there are none yet, and as far
+/// as there may be more.
+pub(crate) fn created<'k>(
+    version: &Version,
+    cf: CfId,
+    starts: impl IntoIterator<Item = &'k Vec<u8>>,
+) -> Vec<Change> {
+    let partitions = version.partitions(cf);
+    let missing = starts
+        .into_iter()
+        .filter(|start| partitions.starting_at(start).is_none());
+    let room = limits::PARTITIONS_MAX - partitions.len();
+    let numbered = missing.take(room).zip(partitions.free_ids());
+    numbered
+        .map(|(start, partition)| Change::PartitionCreated {
+            cf,
+            partition,
+            start: start.as_slice().into(),
+        })
+        .collect()
+}
+
+/// The changes that divide a family as the options say, when it is made, or its store is opened.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] if those were too many.
+pub(crate) fn at_keys(
+    version: &Version,
+    cf: CfId,
+    (own, options): (&CfOptions, &Options),
+) -> Result<Vec<Change>> {
+    if options.division(own).by != PartitionBy::Keys {
+        return Ok(Vec::new());
+    }
+    let partitions = version.partitions(cf);
+    let keys = options.partition_keys.iter();
+    let more = keys
+        .filter(|key| partitions.starting_at(key).is_none())
+        .count();
+    if partitions.len() + more > limits::PARTITIONS_MAX {
+        return Err(too_many(partitions.len(), more));
+    }
+    Ok(created(version, cf, &options.partition_keys))
+}
+
+/// As [`at_keys`], of all families, each by an edit of its own; none if they are divided like that.
+pub(crate) fn missing(state: &State, options: &Options) -> Result<Vec<VersionEdit>> {
+    let changes = |id: &u16| {
+        let own = CfOptions::from_stored(state.family_options(*id))?;
+        at_keys(state.version(), CfId(*id), (&own, options))
+    };
+    let all: Result<Vec<Vec<Change>>> = state.families().keys().map(changes).collect();
+    let some = all?.into_iter().filter(|changes| !changes.is_empty());
+    Ok(some.map(|changes| VersionEdit { changes }).collect())
+}
+
+impl Inner {
+    /// How a family is divided.
+    pub fn division(&self, cf: CfId) -> Division {
+        self.options.division(&self.families.own_options(cf))
+    }
+
+    /// The bytes past which a family's partitions are split, if that is done by size.
+    fn splits_past(&self, cf: CfId) -> Option<u64> {
+        let division = (cf != CfId::METADATA).then(|| self.division(cf));
+        let by_size = division.filter(|division| division.by == PartitionBy::Size);
+        by_size.map(|division| division.bytes)
+    }
+
+    /// What is to be done about a family's partitions.
+    pub fn partitions_plan(&self, version: &Version, cf: CfId) -> PartitionsPlan {
+        let limit = self.splits_past(cf);
+        let view = self.view.load_full();
+        // What is known already, and nothing opened for it.
+        let mut own = Measures::default();
+        let mut turn = limit.is_some().then(|| lock(&self.compactions.adjusting));
+        let known = turn.as_mut().map_or(&mut own, |turn| &mut turn.measures);
+        let mut plan = PartitionsPlan::of(version, cf, limit, &mut known.by(&view.tables, 0));
+        drop(turn);
+        let partitions = version.partitions(cf);
+        plan.rates = self.rates.per_second(self.now_ns(), partitions, cf);
+        plan
+    }
+
+    /// What a flush makes of the prefixes that it has met, in this version: edits of their own, but for the first
+    /// ones, which stand with its tables.
+    pub fn prefixes_met(
+        &self,
+        version: &Version,
+        met: &[(CfId, Vec<Vec<u8>>)],
+    ) -> Vec<VersionEdit> {
+        if self.is_relieving() {
+            return Vec::new();
+        }
+        let exist = met.iter().filter(|(cf, _)| self.families.exists(*cf, b""));
+        let changes: Vec<Change> = exist
+            .flat_map(|(cf, starts)| created(version, *cf, starts))
+            .collect();
+        let edits = changes.chunks(EDIT_PARTITIONS);
+        edits
+            .map(|changes| VersionEdit {
+                changes: changes.to_vec(),
+            })
+            .collect()
+    }
+
+    /// A flush has made so many partitions of prefixes.
+    pub fn tell_of_prefixes(&self, made: usize) {
+        if made > 0 {
+            self.compactions.partition_usage.met(made);
+            self.events.emit(Event::PartitionsMade { made });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,313 @@
+//! One split, or one merge of neighbours. See the [module above](super).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use thermocline_base::options::PartitionBy;
+use thermocline_base::planted::{Bug, active};
+use thermocline_base::{CfId, FileId, Result, limits};
+use thermocline_version::{
+    BlobBytes, Change, Joined, Level, PartitionId, TableRef, Version, VersionEdit,
+};
+
+use super::{Adjustment, EDIT_BYTES, Waiter, created, plan, sizes, too_many};
+use crate::events::Event;
+use crate::store::Inner;
+use crate::sync::{Arc, lock};
+
+/// Tables that are opened for sizes, at most, before one split or merge is decided.
+const OPENED: usize = 16;
+
+/// What became of a split or merge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Done,
+    /// There is nothing to do any more.
+    Gone,
+    /// A running job holds its key.
+    Waits,
+}
+
+/// Room in an edit.
+struct Room(usize);
+
+impl Room {
+    /// Takes the room for `table` to be cut or joined, if there is any.
+    fn take(&mut self, table: &TableRef) -> bool {
+        if self.0 == 0 {
+            return false;
+        }
+        let keys = table.range.smallest().len() + table.range.largest().len();
+        let one = 128 + keys + 16 * table.blobs.len();
+        self.0 = self.0.saturating_sub(3 * one);
+        true
+    }
+}
+
+impl Inner {
+    /// Splits or merges what is due by size, in one edit; returns whether there was something. The caller
+    /// holds no lock but the gate of compactions.
+    pub fn adjust_by_size(&self) -> Result<bool> {
+        let all = self.options.partition.by() == PartitionBy::Size;
+        if !all && !self.families.any_by_size() {
+            return Ok(false);
+        }
+        let compactions = &self.compactions;
+        let mut turn = lock(&compactions.adjusting);
+        if self.is_relieving() {
+            compactions.forget_waiting(Waiter::Size);
+            return Ok(false);
+        }
+        let version = &lock(&self.versions).current().clone();
+        if std::ptr::eq(turn.looked.as_ptr(), Arc::as_ptr(version)) {
+            return Ok(false);
+        }
+        let view = self.view.load_full();
+        turn.measures.keep(version);
+        let mut measuring = turn.measures.by(&view.tables, OPENED);
+        let divided = version.divided().map(|(cf, _)| cf);
+        let families: BTreeSet<CfId> = version.families().chain(divided).collect();
+        let next = families.into_iter().find_map(|cf| {
+            let limit = self.splits_past(cf)?;
+            let sizes = sizes::of(version, cf, &mut measuring);
+            Some((cf, plan::next(version, cf, &sizes, limit, &mut measuring)?))
+        });
+        let Some((cf, next)) = next else {
+            compactions.forget_waiting(Waiter::Size);
+            turn.looked = Arc::downgrade(version);
+            return Ok(false);
+        };
+        if matches!(next, Adjustment::Merge(_)) {
+            compactions.forget_waiting(Waiter::Size);
+        }
+        // What has gone is decided on another version.
+        Ok(self.adjust(cf, &next, Waiter::Size)? == Outcome::Done)
+    }
+
+    /// A job has ended: does what has waited for it, if it was by size.
+    pub fn adjust_waiting_by_size(&self) -> Result<()> {
+        if self.compactions.is_waiting(Waiter::Size) {
+            self.adjust_by_size()?;
+            // What was put off for its sake.
+            self.want_compaction();
+        }
+        Ok(())
+    }
+
+    /// Does this one, however long jobs keep it waiting; returns whether there was something to do.
+    pub(super) fn adjust_by_hand(&self, cf: CfId, what: &Adjustment) -> Result<bool> {
+        if self.is_disk_full() {
+            self.check_disk(0)?;
+        }
+        let waiter = Waiter::Hand(self.compactions.next_waiter());
+        let adjusted = self.adjust_when_free(cf, what, waiter);
+        self.compactions.forget_waiting(waiter);
+        // What became due meanwhile met what this one held, and was put off.
+        self.want_compaction();
+        adjusted
+    }
+
+    fn adjust_when_free(&self, cf: CfId, what: &Adjustment, waiter: Waiter) -> Result<bool> {
+        loop {
+            self.check_writable()?;
+            let _gate = crate::sync::read(&self.compactions.gate);
+            // Again, since the store may be closing.
+            self.check_writable()?;
+            let outcome = {
+                let _turn = lock(&self.compactions.adjusting);
+                self.adjust(cf, what, waiter)?
+            };
+            match outcome {
+                Outcome::Done => return Ok(true),
+                Outcome::Gone => return Ok(false),
+                Outcome::Waits => self.compactions.wait_for_turn(waiter),
+            }
+        }
+    }
+
+    /// One edit. The caller has the turn ([`crate::compact::Compactions::adjusting`]).
+    pub fn adjust(&self, cf: CfId, what: &Adjustment, waiter: Waiter) -> Result<Outcome> {
+        match what {
+            Adjustment::Split(key) => self.split_at(cf, key, waiter),
+            Adjustment::Merge(keys) => self.merge_at(cf, keys),
+        }
+    }
+
+    fn split_at(&self, cf: CfId, key: &[u8], waiter: Waiter) -> Result<Outcome> {
+        let usage = &self.compactions.partition_usage;
+        let Some((_held, levels)) = self.hold_for_split(cf, key, waiter) else {
+            usage.waited();
+            return Ok(Outcome::Waits);
+        };
+        // Read before the lock of the manifest is taken, under which nothing is read.
+        let shares = self.shares_below(cf, key, &levels);
+        let halves;
+        let cut = {
+            let mut manifest = lock(&self.manifest);
+            self.check_writable()?;
+            let state = manifest.state();
+            let version = state.version();
+            let partitions = version.partitions(cf);
+            if !state.families().contains_key(&cf.0) || partitions.starting_at(key).is_some() {
+                return Ok(Outcome::Gone);
+            }
+            if partitions.len() >= limits::PARTITIONS_MAX {
+                return Err(too_many(partitions.len(), 1));
+            }
+            let mut room = Room(EDIT_BYTES);
+            let mut changes = version.cut_at(cf, key, |place, table| {
+                let held = levels.contains(&place.level);
+                // Of one that has just come nothing was read.
+                let share = shares.get(&table.file).copied().unwrap_or((1, 2));
+                (held && room.take(table)).then_some(share)
+            });
+            let cut = changes.len() / 3;
+            if active(Bug::SplitForgetsParts) {
+                forget_parts(&mut changes, key);
+            }
+            let made = created(version, cf, [&key.to_vec()]);
+            let new = made.iter().find_map(|change| match change {
+                Change::PartitionCreated { partition, .. } => Some(*partition),
+                _ => None,
+            });
+            halves = new.map(|new| (partitions.of(key).id, new));
+            changes.extend(made);
+            self.append(&mut manifest, &VersionEdit { changes })?;
+            cut
+        };
+        self.adjusted();
+        if let Some((of, new)) = halves {
+            self.rates.split(cf, of, new);
+        }
+        usage.split();
+        self.events.emit(Event::PartitionSplit {
+            family: cf,
+            start: key.to_vec(),
+            cut,
+        });
+        Ok(Outcome::Done)
+    }
+
+    fn merge_at(&self, cf: CfId, keys: &[Vec<u8>]) -> Result<Outcome> {
+        let mut room = Room(EDIT_BYTES);
+        let (_held, joined) = self.hold_for_merge(cf, keys, |whole| !room.take(whole));
+        let contents = self.contents(&joined);
+        let mut before = Vec::new();
+        let (merged, joins) = {
+            let mut manifest = lock(&self.manifest);
+            self.check_writable()?;
+            let state = manifest.state();
+            let version = state.version();
+            let partitions = version.partitions(cf);
+            let removed = keys.iter().filter_map(|key| {
+                let found = partitions.starting_at(key);
+                let partition = found.filter(|id| *id != PartitionId::WHOLE)?;
+                let start = key.as_slice().into();
+                before.push((partitions.before(key)?.id, partition));
+                Some(Change::PartitionRemoved {
+                    cf,
+                    partition,
+                    start,
+                })
+            });
+            let removed: Vec<Change> = removed.collect();
+            if removed.is_empty() || !state.families().contains_key(&cf.0) {
+                return Ok(Outcome::Gone);
+            }
+            let numbers = (removed.len(), joined.len());
+            let joined = restored(version, joined, &contents);
+            let changes = joined.into_iter().flat_map(Joined::changes);
+            let changes = changes.chain(removed).collect();
+            self.append(&mut manifest, &VersionEdit { changes })?;
+            numbers
+        };
+        self.adjusted();
+        // The last ones first: what one has got goes on with it.
+        for (into, gone) in before.into_iter().rev() {
+            self.rates.merged(cf, into, gone);
+        }
+        self.compactions.partition_usage.merged(merged);
+        self.events.emit(Event::PartitionsMerged {
+            family: cf,
+            merged,
+            joined: joins,
+        });
+        Ok(Outcome::Done)
+    }
+
+    /// Readers follow.
+    fn adjusted(&self) {
+        let _writer = lock(&self.writer);
+        self.go_over_to_tables();
+    }
+
+    /// Of the tables that reach over `key` how much lies below it, as parts of something. What cannot be read
+    /// is left out: it is only an estimate.
+    fn shares_below(
+        &self,
+        cf: CfId,
+        key: &[u8],
+        levels: &BTreeSet<Level>,
+    ) -> BTreeMap<FileId, (u64, u64)> {
+        let view = self.view.load_full();
+        let over = view.tables.version().reaching_over(cf, key);
+        let over = over.filter(|(at, _)| levels.contains(&at.level));
+        let mut measures = super::Measures::default();
+        let mut measuring = measures.by(&view.tables, usize::MAX);
+        let share = |(_, table): (_, &Arc<TableRef>)| {
+            let (below, of) = measuring.below(cf, table, &[key])?;
+            Some((table.file, (below[0], of)))
+        };
+        over.filter_map(share).collect()
+    }
+
+    /// What tables say that become whole again.
+    fn contents(&self, joined: &[Joined]) -> BTreeMap<FileId, Contents> {
+        let view = self.view.load_full();
+        let whole = joined.iter().map(|joined| &joined.whole);
+        let whole = whole.filter(|whole| !whole.is_part());
+        whole
+            .filter_map(|whole| Some((whole.file, view.tables.contents(whole)?)))
+            .collect()
+    }
+}
+
+/// Entries, deletes, and bytes in blob files.
+type Contents = (u64, u64, Vec<BlobBytes>);
+
+/// Gives tables that become whole again what cutting has made estimates of. A blob file never has less than is
+/// referred to, whatever a table says.
+fn restored(
+    version: &Version,
+    mut joined: Vec<Joined>,
+    contents: &BTreeMap<FileId, Contents>,
+) -> Vec<Joined> {
+    let mut given: BTreeMap<FileId, u64> = BTreeMap::new();
+    for whole in joined.iter_mut().map(|joined| &mut joined.whole) {
+        let Some((entries, deletes, blobs)) = contents.get(&whole.file) else {
+            continue;
+        };
+        (whole.entries, whole.deletes) = (*entries, *deletes);
+        for blob in &mut whole.blobs {
+            let exact = blobs.iter().find(|exact| exact.file == blob.file);
+            let file = version.blob_file(blob.file);
+            let (Some(exact), Some(file)) = (exact, file) else {
+                continue;
+            };
+            let given = given.entry(blob.file).or_default();
+            let room = file.bytes - file.referenced_bytes;
+            let more = exact.bytes.saturating_sub(blob.bytes);
+            let more = more.min(room.saturating_sub(*given));
+            blob.bytes += more;
+            *given += more;
+        }
+    }
+    joined
+}
+
+/// A split that is wrong on purpose: what lies from `key` on is lost.
+fn forget_parts(changes: &mut Vec<Change>, key: &[u8]) {
+    changes.retain(|change| match change {
+        Change::TableAdded { table, .. } => table.range.smallest() != key,
+        _ => true,
+    });
+}

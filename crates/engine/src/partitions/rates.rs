@@ -1,0 +1,346 @@
+//! How often each partition is read and written, lately.
+//!
+//! # Reads
+//! One read in so many is counted, chosen at random by its thread (`partition.rate_sample`), and counts for all of
+//! them: in the shard of its thread, under a lock that others take only to empty it. The other reads look at nothing
+//! but an option and a number of their own thread. A read is a get, or a cursor that goes to a key.
+//!
+//! # Writes and updates
+//! What is written is in order when it is merged, and there it is counted, by one comparison a record ([`Counting`]): a
+//! flush counts the records that it reads as writes; what a flush or a compaction leaves out, because something newer
+//! stands in its place, was an update. Nothing is counted where a write waits for it.
+//!
+//! # Decay
+//! Each count falls to one half in some seconds (`compaction::cost::Rates`), and what comes is put where the clock stands
+//! when it is taken in: by a flush or a compaction, or by whoever asks. A split divides the rates of a partition by
+//! halves, a merge adds them; the next seconds correct both.
+
+use std::collections::BTreeMap;
+
+use thermocline_base::CfId;
+use thermocline_base::counter::thread_number;
+use thermocline_compaction::cost::{Counts, Rates};
+use thermocline_version::{PartitionId, Partitions, Version};
+
+use crate::latency::chosen;
+use crate::store::Inner;
+use crate::sync::{Mutex, lock};
+use crate::view::View;
+
+const SHARDS: usize = 16;
+
+/// A partition of a family.
+type Of = (CfId, PartitionId);
+
+/// Reads that were counted by some threads.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Shard(Mutex<BTreeMap<Of, u64>>);
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(crate) struct PartitionRates {
+    /// One read in so many is counted; 0 is none.
+    every: u64,
+    reads: [Shard; SHARDS],
+    known: Mutex<BTreeMap<Of, Rates>>,
+}
+
+/// A partition, and what a second has there, lately.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PartitionRate {
+    /// Its first key.
+    pub start: Vec<u8>,
+    /// Reads a second.
+    pub reads: f64,
+    /// Records written a second.
+    pub writes: f64,
+    /// Records a second that something newer took the place of.
+    pub updates: f64,
+}
+
+impl PartitionRates {
+    pub fn new(every: u64) -> PartitionRates {
+        PartitionRates {
+            every,
+            reads: std::array::from_fn(|_| Shard::default()),
+            known: Mutex::default(),
+        }
+    }
+
+    /// A key is read.
+    #[inline]
+    pub fn read(&self, view: &View, cf: CfId, key: &[u8]) {
+        let counts = match self.every {
+            0 => false,
+            1 => true,
+            every => chosen(every),
+        };
+        if counts {
+            self.note_read(view.tables.version(), cf, key);
+        }
+    }
+
+    #[cold]
+    fn note_read(&self, version: &Version, cf: CfId, key: &[u8]) {
+        let of = (cf, version.partitions(cf).of(key).id);
+        let shard = &self.reads[thread_number() % SHARDS];
+        *lock(&shard.0).entry(of).or_default() += self.every;
+    }
+
+    /// Takes in what was counted by `now`: by threads that read, and of `cf` by a merge.
+    pub fn take_in(&self, now: u64, cf: CfId, counted: &[(PartitionId, Counts)]) {
+        let mut known = lock(&self.known);
+        for (partition, counts) in counted {
+            known.entry((cf, *partition)).or_default().add(now, *counts);
+        }
+        for shard in &self.reads {
+            for (of, reads) in std::mem::take(&mut *lock(&shard.0)) {
+                let reads = Counts {
+                    reads: reads as f64,
+                    ..Counts::default()
+                };
+                known.entry(of).or_default().add(now, reads);
+            }
+        }
+    }
+
+    /// A partition was split: the new one begins within it.
+    pub fn split(&self, cf: CfId, of: PartitionId, new: PartitionId) {
+        let mut known = lock(&self.known);
+        if let Some(rates) = known.remove(&(cf, of)) {
+            let (left, right) = rates.split(0.5);
+            known.insert((cf, of), left);
+            known.insert((cf, new), right);
+        }
+    }
+
+    /// A partition was merged with the one before it.
+    pub fn merged(&self, cf: CfId, into: PartitionId, gone: PartitionId) {
+        let mut known = lock(&self.known);
+        if let Some(gone) = known.remove(&(cf, gone)) {
+            let rates = known.entry((cf, into)).or_default();
+            *rates = rates.joined(gone);
+        }
+    }
+
+    /// A family was dropped.
+    pub fn dropped(&self, cf: CfId) {
+        lock(&self.known).retain(|(of, _), _| *of != cf);
+    }
+
+    /// What a second has, as of `now`, in each partition of a family in which something happened.
+    pub fn per_second(&self, now: u64, partitions: &Partitions, cf: CfId) -> Vec<PartitionRate> {
+        self.take_in(now, cf, &[]);
+        let known = lock(&self.known);
+        let rate = |partition: thermocline_version::Partition<'_>| {
+            let counts = known.get(&(cf, partition.id))?.per_second(now);
+            Some(PartitionRate {
+                start: partition.start.to_vec(),
+                reads: counts.reads,
+                writes: counts.writes,
+                updates: counts.updates,
+            })
+        };
+        partitions.iter().filter_map(rate).collect()
+    }
+}
+
+/// Counts the records of a merge, which come in the order of keys, by partition.
+#[derive(Debug)]
+pub(crate) struct Counting<'a> {
+    partitions: &'a Partitions,
+    /// Whether records are new, and so are writes.
+    writes: bool,
+    /// The partition of the last record, and where it ends.
+    current: Option<(PartitionId, Option<&'a [u8]>)>,
+    counts: Counts,
+    all: Vec<(PartitionId, Counts)>,
+}
+
+impl<'a> Counting<'a> {
+    /// Of a flush if these are `writes`, else of a compaction.
+    pub fn new(partitions: &'a Partitions, writes: bool) -> Counting<'a> {
+        Counting {
+            partitions,
+            writes,
+            current: None,
+            counts: Counts::default(),
+            all: Vec::new(),
+        }
+    }
+
+    /// The next record, which stays or was replaced.
+    #[inline]
+    pub fn meet(&mut self, key: &[u8], stays: bool) {
+        let within = self
+            .current
+            .is_some_and(|(_, end)| end.is_none_or(|end| key < end));
+        if !within {
+            self.go_to(key);
+        }
+        if self.writes {
+            self.counts.writes += 1.0;
+        }
+        if !stays {
+            self.counts.updates += 1.0;
+        }
+    }
+
+    fn go_to(&mut self, key: &[u8]) {
+        self.end();
+        let partition = self.partitions.of(key);
+        self.current = Some((partition.id, partition.end));
+    }
+
+    fn end(&mut self) {
+        let counts = std::mem::take(&mut self.counts);
+        if let Some((id, _)) = self.current.take()
+            && counts != Counts::default()
+        {
+            self.all.push((id, counts));
+        }
+    }
+
+    /// What was counted.
+    pub fn into_counts(mut self) -> Vec<(PartitionId, Counts)> {
+        self.end();
+        self.all
+    }
+}
+
+impl Inner {
+    /// What merges have counted, of families, is so much lately.
+    pub fn counted_by_merge(&self, counted: &[(CfId, Vec<(PartitionId, Counts)>)]) {
+        let now = self.now_ns();
+        for (cf, counted) in counted {
+            self.rates.take_in(now, *cf, counted);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use thermocline_version::{Change, State, VersionEdit};
+
+    use super::*;
+
+    const CF: CfId = CfId(0);
+    const SECOND: u64 = 1_000_000_000;
+
+    /// With partitions from these letters on, with ids from 1.
+    fn version(starts: &[u8]) -> State {
+        let mut state = State::default();
+        let mut edit = VersionEdit::new()
+            .with(Change::Created {
+                db_id: [1; 16],
+                region_id: [2; 16],
+            })
+            .with(Change::ColumnFamilyCreated {
+                id: 0,
+                name: "default".into(),
+            });
+        for (id, start) in (1..).zip(starts) {
+            edit = edit.with(Change::PartitionCreated {
+                cf: CF,
+                partition: PartitionId(id),
+                start: [*start].into(),
+            });
+        }
+        state.apply(&edit).unwrap();
+        state
+    }
+
+    fn rates(rates: &PartitionRates, state: &State, now: u64) -> Vec<(Vec<u8>, [f64; 3])> {
+        let all = rates.per_second(now, state.version().partitions(CF), CF);
+        let shown = |r: PartitionRate| (r.start, [r.reads, r.writes, r.updates].map(f64::round));
+        all.into_iter().map(shown).collect()
+    }
+
+    #[test]
+    fn a_merge_counts_each_record_in_its_partition() {
+        let state = version(b"dm");
+        let counted = |writes, keys: &[(&[u8], bool)]| {
+            let mut counting = Counting::new(state.version().partitions(CF), writes);
+            keys.iter()
+                .for_each(|(key, stays)| counting.meet(key, *stays));
+            let all = counting.into_counts();
+            let shown = |(id, c): &(PartitionId, Counts)| (id.0, c.writes, c.updates);
+            all.iter().map(shown).collect::<Vec<_>>()
+        };
+        let keys: [(&[u8], bool); 6] = [
+            (b"a", true),
+            (b"a", false),
+            (b"d", true),
+            (b"lzz", false),
+            (b"m", true),
+            (b"zz", true),
+        ];
+        assert_eq!(
+            counted(true, &keys),
+            [(0, 2.0, 1.0), (1, 2.0, 1.0), (2, 2.0, 0.0)]
+        );
+        assert_eq!(counted(false, &keys), [(0, 0.0, 1.0), (1, 0.0, 1.0)]);
+        assert_eq!(counted(true, &keys[4..]), [(2, 2.0, 0.0)]);
+        assert_eq!(counted(true, &[]), []);
+    }
+
+    #[test]
+    fn reads_are_counted_where_they_go_and_fade() {
+        let state = version(b"dm");
+        let all = PartitionRates::new(1);
+        for second in 1..=200 {
+            for _ in 0..30 {
+                all.note_read(state.version(), CF, b"e");
+            }
+            all.note_read(state.version(), CF, b"zz");
+            all.take_in(second * SECOND, CF, &[]);
+        }
+        let now = 200 * SECOND;
+        let found = rates(&all, &state, now);
+        assert_eq!(found.len(), 2);
+        assert!(
+            found[0].0 == b"d" && (29.0..=32.0).contains(&found[0].1[0]),
+            "{found:?}"
+        );
+        assert!(found[1].0 == b"m" && found[1].1[0] == 1.0, "{found:?}");
+        let later = rates(
+            &all,
+            &state,
+            now + thermocline_compaction::cost::HALF_LIFE_NS,
+        );
+        assert!((14.0..=16.0).contains(&later[0].1[0]), "{later:?}");
+        // A split halves them, a merge adds them.
+        let now = now + 1;
+        all.split(CF, PartitionId(1), PartitionId(2));
+        all.merged(CF, PartitionId(0), PartitionId(1));
+        let found = rates(&all, &state, now);
+        assert_eq!(found.len(), 2);
+        assert!(
+            (14.0..=16.0).contains(&found[0].1[0]) && found[0].0.is_empty(),
+            "{found:?}"
+        );
+        all.dropped(CF);
+        assert_eq!(rates(&all, &state, now), []);
+    }
+
+    #[test]
+    fn a_read_that_is_sampled_counts_for_the_others() {
+        let state = version(b"m");
+        let all = PartitionRates::new(64);
+        let mut sampled = 0;
+        for _ in 0..64_000 {
+            if chosen(64) {
+                all.note_read(state.version(), CF, b"x");
+                sampled += 1;
+            }
+        }
+        assert!((700..1300).contains(&sampled), "{sampled}");
+        let counted: u64 = all
+            .reads
+            .iter()
+            .flat_map(|s| lock(&s.0).values().copied().collect::<Vec<_>>())
+            .sum();
+        assert_eq!(counted, sampled * 64);
+    }
+}
