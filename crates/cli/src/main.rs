@@ -52,7 +52,7 @@ fn dispatch(command: Command, output: &mut Output) -> Outcome {
         Command::TourWriter(args) => tour::write_until_killed(&args),
         Command::Explain(args) => commands::explain(&args, output),
         Command::Compact(args) => commands::compact(&args, output),
-        Command::DropPartition(_) => missing("drop-partition", "partitions"),
+        Command::DropPartition(_) => missing("drop-partition", "the unlinking of covered tables"),
         Command::DeleteRange(args) => commands::delete_range(&args, output),
         Command::Backup(args) => commands::copies::backup(&args, output),
         Command::Backups(args) => commands::copies::backups(&args, output),

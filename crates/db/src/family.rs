@@ -56,9 +56,9 @@ impl ColumnFamily {
         &self.name
     }
 
-    /// What it was made with; every option is set.
+    /// What it was made with. How its keys are divided is set only if it was then; else the database's options say.
     pub fn options(&self) -> CfOptions {
-        self.family.options()
+        self.db.engine.family_options(self.family)
     }
 
     /// As [`Db::put`], in this family.

@@ -58,8 +58,9 @@ pub use thermocline_base::{CfOptions, Error, ErrorKind, Result, limits, size};
 pub use thermocline_engine::{
     BackupInfo, Change, ChangeFeed, ChangeGroup, ChangeOp, Changes, CompactionPlan,
     CompactionReason, CompactionUse, Delay, Durability, Event, EventListener, Exported, FamilyPlan,
-    FeedUse, FlushPlan, Ingested, LevelPlan, LevelUse, Plan, PressureCause, RangeSize, Runtime,
-    RuntimeMetrics, RuntimeOptions, StallCause, Value, WriteOptions,
+    FeedUse, FlushPlan, Ingested, LevelPlan, LevelUse, PartitionRate, PartitionUse, PartitionsPlan,
+    Plan, PressureCause, RangeSize, Runtime, RuntimeMetrics, RuntimeOptions, StallCause, Value,
+    WriteOptions,
 };
 
 #[cfg(doctest)]

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use thermocline_engine::{CompactionUse, FeedUse, RuntimeMetrics};
+use thermocline_engine::{CompactionUse, FeedUse, PartitionUse, RuntimeMetrics};
 
 /// A reading of a store's accounting. Counters count since the store was opened.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -60,6 +60,8 @@ pub struct Metrics {
     pub levels: Vec<LevelMetrics>,
     /// What flushes and compactions have read and written since the opening, by level and by reason.
     pub compaction: CompactionUse,
+    /// How keys are divided, and how often that has changed.
+    pub partitions: PartitionUse,
     /// The blob files, in which long values lie.
     pub blobs: BlobMetrics,
     /// Tables that are open.
@@ -317,6 +319,7 @@ impl Metrics {
             pm_table_retired_bytes: m.pm_tier.table_bytes_retired,
             levels: m.levels.iter().map(LevelMetrics::of).collect(),
             compaction: m.compaction,
+            partitions: m.partitions,
             blobs: BlobMetrics {
                 files: m.blobs.files,
                 bytes: m.blobs.bytes,

@@ -2,14 +2,16 @@
 
 use serde_json::{Value, json};
 use thermocline::size::format_size;
-use thermocline::{CompactionPlan, FamilyPlan, FlushPlan, LevelPlan, Metrics, Plan};
+use thermocline::{
+    CompactionPlan, FamilyPlan, FlushPlan, LevelPlan, Metrics, PartitionRate, PartitionsPlan, Plan,
+};
 use thermocline_bench::grouped;
 
 use crate::args::ExplainArgs;
 use crate::fail::{Failure, Outcome};
 use crate::output::Output;
 use crate::store::Access;
-use crate::text::count;
+use crate::text::{count, escape};
 
 /// Characters of a full bar.
 const BAR: u64 = 32;
@@ -18,8 +20,7 @@ const BAR: u64 = 32;
 pub(crate) fn explain(args: &ExplainArgs, output: &mut Output) -> Outcome {
     if args.output.is_some() {
         return Err(Failure::Failed(
-            "not supported: a page of explain needs partitions, which this version does not have; \
-             without -o it prints text"
+            "not supported: this version draws no page of explain; without -o it prints text"
                 .into(),
         ));
     }
@@ -165,6 +166,10 @@ fn sentences(plan: &Plan, names: &[String]) -> Vec<String> {
     if plan.families.is_empty() {
         all.push("compaction: none; nothing lies on the SSD".into());
     }
+    let divided = plan.families.iter().zip(names);
+    let divided =
+        divided.filter(|(f, _)| f.partitions.count > 1 || f.partitions.bytes_due.is_some());
+    all.extend(divided.map(|(family, name)| partitions_text(&family.partitions, name)));
     all.push(match &plan.delay {
         None => "writers: not held back".into(),
         Some(delay) => format!(
@@ -174,6 +179,65 @@ fn sentences(plan: &Plan, names: &[String]) -> Vec<String> {
         ),
     });
     all
+}
+
+fn partitions_text(p: &PartitionsPlan, family: &str) -> String {
+    let shown = |key: &[u8]| {
+        let mut text = String::new();
+        escape(key, &mut text);
+        text
+    };
+    let next = match (&p.split, &p.merge[..], p.bytes_due) {
+        (Some(key), _, _) => format!("; the next split is at {}", shown(key)),
+        (_, [key], _) => format!("; the one from {} on is merged next", shown(key)),
+        (_, [key, ..], _) => format!(
+            "; {} are merged next, the first from {} on",
+            grouped(p.merge.len() as u64),
+            shown(key)
+        ),
+        (_, _, Some(_)) => "; none is split or merged now".into(),
+        _ => String::new(),
+    };
+    let due = p.bytes_due.map_or(String::new(), |due| {
+        format!(" (split from {} on)", format_size(due))
+    });
+    let total = |rate: &PartitionRate| rate.reads + rate.writes;
+    let busiest = p.rates.iter().max_by(|a, b| total(a).total_cmp(&total(b)));
+    let busiest = busiest.map_or(String::new(), |rate| {
+        format!(
+            "; the busiest, from {} on, has lately {:.0} reads, {:.0} writes and {:.0} updates a second",
+            match rate.start.is_empty() {
+                true => "the first key".to_string(),
+                false => shown(&rate.start),
+            },
+            rate.reads,
+            rate.writes,
+            rate.updates
+        )
+    });
+    format!(
+        "partitions of {family}: {}, the largest with about {} on the SSD{due}{next}{busiest}",
+        grouped(p.count as u64),
+        format_size(p.bytes_most)
+    )
+}
+
+/// Partitions of which the rates are told.
+const BUSIEST: usize = 10;
+
+/// The busiest ones, and how often they are read and written.
+fn rates_as_json(p: &PartitionsPlan) -> Value {
+    let mut rates: Vec<&PartitionRate> = p.rates.iter().collect();
+    rates.sort_by(|a, b| (b.reads + b.writes).total_cmp(&(a.reads + a.writes)));
+    let told = rates.into_iter().take(BUSIEST).map(|rate| {
+        json!({
+            "start": rate.start.escape_ascii().to_string(),
+            "reads_per_s": rate.reads,
+            "writes_per_s": rate.writes,
+            "updates_per_s": rate.updates,
+        })
+    });
+    told.collect()
 }
 
 fn flush_text(f: &FlushPlan) -> String {
@@ -248,6 +312,14 @@ fn as_json(plan: &Plan, names: &[String]) -> Value {
             "levels": levels,
             "level0_pm": level((0, &family.level0_pm)),
             "running": family.running,
+            "partitions": {
+                "count": family.partitions.count,
+                "bytes_most": family.partitions.bytes_most,
+                "bytes_due": family.partitions.bytes_due,
+                "split": family.partitions.split.as_ref().map(|key| key.escape_ascii().to_string()),
+                "merged": family.partitions.merge.len(),
+                "busiest": rates_as_json(&family.partitions),
+            },
             "next": family.next.as_ref().map(next),
         })
     });

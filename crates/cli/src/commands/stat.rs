@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use thermocline::size::format_size;
-use thermocline::{CompactionUse, Db, GenerationMetrics, LevelMetrics, Metrics};
+use thermocline::{CompactionUse, Db, GenerationMetrics, LevelMetrics, Metrics, Plan};
 use thermocline_bench::grouped;
 
 use crate::args::DbArgs;
@@ -14,14 +14,16 @@ use crate::text::count;
 /// Shows what the store says about itself.
 pub(crate) fn stat(args: &DbArgs, output: &mut Output) -> Outcome {
     let db = args.store.open(&args.db, Access::Read)?;
-    let (metrics, families) = (db.metrics(), db.column_families());
+    let (metrics, families, plan) = (db.metrics(), db.column_families(), db.plan());
     let shown = shown(&db, &families);
     db.close()?;
     if output.json {
-        return output.document(&as_json(&metrics, &families));
+        let mut document = as_json(&metrics, &families);
+        document["partitions"] = partitions_as_json(&plan);
+        return output.document(&document);
     }
     output.line(&args.db.display().to_string())?;
-    for (name, text) in tiers(&metrics, &shown) {
+    for (name, text) in tiers(&metrics, &shown, partitions(&plan)) {
         output.line(&format!("  {name:<18} {text}"))?;
     }
     output.line("")?;
@@ -106,7 +108,39 @@ fn shown(db: &Db, families: &[String]) -> Vec<String> {
     families.iter().filter_map(shown).collect()
 }
 
-fn tiers(m: &Metrics, families: &[String]) -> Vec<(&'static str, String)> {
+/// How the keys of each family are divided.
+fn partitions(plan: &Plan) -> String {
+    let divided = plan.families.iter().filter(|f| f.partitions.count > 1);
+    let all: Vec<String> = divided
+        .map(|family| {
+            let (name, own) = (family.name.as_deref(), &family.partitions);
+            let largest = match own.bytes_most {
+                0 => String::new(),
+                bytes => format!(", the largest about {} on the SSD", format_size(bytes)),
+            };
+            let name = name.unwrap_or("(metadata)");
+            format!("{} of {name}{largest}", grouped(own.count as u64))
+        })
+        .collect();
+    match all.is_empty() {
+        true => "one, of all keys".to_string(),
+        false => all.join("; "),
+    }
+}
+
+fn partitions_as_json(plan: &Plan) -> Value {
+    let all = plan.families.iter().map(|family| {
+        json!({
+            "family": family.name.as_deref().unwrap_or("(metadata)"),
+            "count": family.partitions.count,
+            "bytes_most": family.partitions.bytes_most,
+            "bytes_due": family.partitions.bytes_due,
+        })
+    });
+    all.collect()
+}
+
+fn tiers(m: &Metrics, families: &[String], partitions: String) -> Vec<(&'static str, String)> {
     let recovery = &m.recovery;
     let mut rows = vec![
         ("preset", m.preset.clone()),
@@ -164,7 +198,7 @@ fn tiers(m: &Metrics, families: &[String]) -> Vec<(&'static str, String)> {
         ),
         ("SSD levels", on_ssd(m)),
         ("blob files", in_blobs(m)),
-        ("partitions", "one, of all keys".to_string()),
+        ("partitions", partitions),
         ("column families", families.join(", ")),
         (
             "sequence numbers",
@@ -230,6 +264,19 @@ fn tiers(m: &Metrics, families: &[String]) -> Vec<(&'static str, String)> {
                 count(l.jobs, "job"),
                 format_size(l.bytes_read),
                 format_size(l.bytes_written)
+            ),
+        ));
+    }
+    let p = &m.partitions;
+    if p.splits + p.merged + p.prefixes > 0 {
+        rows.push((
+            "partitions changed",
+            format!(
+                "{}, {} behind compactions, {} merged, {} of prefixes",
+                count(p.splits, "split"),
+                count(p.waits, "wait"),
+                grouped(p.merged),
+                grouped(p.prefixes)
             ),
         ));
     }
@@ -418,6 +465,12 @@ fn as_json(m: &Metrics, families: &[String]) -> Value {
     document["index_keys_merged"] = m.index_keys_merged.into();
     document["levels"] = levels_as_json(m);
     document["compaction"] = compaction_as_json(&m.compaction);
+    document["partition_changes"] = json!({
+        "splits": m.partitions.splits,
+        "waits": m.partitions.waits,
+        "merged": m.partitions.merged,
+        "prefixes": m.partitions.prefixes,
+    });
     document["recovery"]["kept_records"] = json!(m.recovery.kept_records);
     document["blobs"] = json!({
         "files": m.blobs.files,

@@ -119,6 +119,21 @@ fn compaction(options: &mut Options, rng: &mut Rng) {
     // A limit that is never reached, and none.
     compaction.rate_bytes = *rng.pick(&[0, 1 << 40]);
     compaction.read_sample = *rng.pick(&[0, 1, 64]);
+    partitions(options, rng);
+}
+
+/// Of all three kinds, and none; so small that they are split and merged.
+fn partitions(options: &mut Options, rng: &mut Rng) {
+    options.partition.bytes = *rng.pick(&[4, 6]) * options.table_bytes();
+    options.partition.prefix_len = 1 + rng.below(3) as u64;
+    options.partition.by = rng.below(4) as u64;
+    let mut keys = hostile_keys(rng);
+    keys.truncate(rng.below(20));
+    keys.push(b"m".to_vec());
+    keys.retain(|key| !key.is_empty());
+    keys.sort();
+    keys.dedup();
+    options.partition_keys = keys;
 }
 
 /// The options for records in DRAM, and in logs. Each memtable becomes a table, so there must not be one
