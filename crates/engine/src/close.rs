@@ -1,6 +1,6 @@
 //! Closing: after it nothing is left to replay.
 
-use thermocline_base::Result;
+use thermocline_base::{Error, Result};
 use thermocline_version::VersionEdit;
 
 use crate::events::Event;
@@ -43,8 +43,9 @@ impl Inner {
         self.acks.run(self);
         self.account.close();
         // After a failure a write that was granted may still be storing its item. Whoever opens the
-        // database next must wait until it has gone, and this store with it.
-        if sealed.is_ok() {
+        // database next must wait until it has gone, and this store with it. A full disk alone has refused
+        // the cuts, behind all writes: the next open finds the ends by itself, as after a crash.
+        if matches!(sealed, Ok(()) | Err(Error::OutOfSpace(_))) {
             if let Some(wal) = &self.wal {
                 wal.close();
             }

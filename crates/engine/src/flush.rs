@@ -159,8 +159,8 @@ impl Inner {
         // What is still held here is not free.
         drop(generations);
         // Whoever waits for the turn to flush finds the room that this has made.
-        self.reclaim()?;
         self.want_compaction();
+        self.reclaim()?;
         Ok(flushed)
     }
 
@@ -346,8 +346,12 @@ impl Inner {
             changes.extend(first);
             self.append(&mut manifest, &VersionEdit { changes })?;
             for edit in edits {
+                match self.append(&mut manifest, &edit) {
+                    // The tables are named; the next flush that meets these prefixes makes them.
+                    Err(Error::OutOfSpace(_)) => break,
+                    appended => appended?,
+                }
                 made += edit.changes.len();
-                self.append(&mut manifest, &edit)?;
             }
             drop(manifest);
             self.tell_of_prefixes(made);

@@ -308,7 +308,7 @@ impl Inner {
             opened(&chain, ids.generation, nonce, None),
         ]);
         let log = self.begin_log(chain.id, nonce)?;
-        self.edit(edit)?;
+        self.edit(edit).map_err(|error| self.poison.poison(error))?;
         self.go_over_to_log(log);
         self.witness(&chain, nonce)?;
         self.publish_ingested(writer, unused, (ids.generation, chain, nonce), seqno)?;

@@ -15,7 +15,7 @@ use thermocline_exec::DirectStorage;
 use thermocline_halloc::{Space, SpaceSpec, Zone};
 use thermocline_memtable::{ChainWriter, Descriptor};
 use thermocline_pm::{Place, Region, RegionSpec};
-use thermocline_version::{Manifest, State, VersionSet};
+use thermocline_version::{Manifest, State, VersionEdit, VersionSet};
 
 use crate::approximate::Rulers;
 use crate::blobs::{Blobs, check_named, unreferenced};
@@ -217,13 +217,13 @@ fn open_existing(
             && !elders
             && !active(Bug::BlobForgottenAtOpen)
         {
-            manifest.append(&edit)?;
+            append_if_room(&mut manifest, &edit)?;
         }
         if let Some(wal) = &wal {
             wal.sweep(manifest.state())?;
         }
         for edit in partitions::missing(manifest.state(), &options)? {
-            manifest.append(&edit)?;
+            append_if_room(&mut manifest, &edit)?;
         }
     }
     let descriptor = descriptors
@@ -578,5 +578,13 @@ pub(crate) fn replay_threads(options: &Options, world: &World) -> usize {
     match options.memtable.replay_threads {
         0 => crate::runtime::cores().min(8),
         n => index(n),
+    }
+}
+
+/// An edit that can wait for the next open: nobody is kept from a store because its disk is full.
+fn append_if_room(manifest: &mut Manifest, edit: &VersionEdit) -> Result<()> {
+    match manifest.append(edit) {
+        Err(Error::OutOfSpace(_)) => Ok(()),
+        appended => appended,
     }
 }

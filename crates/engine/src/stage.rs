@@ -359,7 +359,7 @@ impl Inner {
             Change::GenerationCreated { id: next },
             opened(&chain, next, nonce, None),
         ]);
-        self.edit(edit)?;
+        self.edit(edit).map_err(|error| self.poison.poison(error))?;
         self.go_over_to_log(log);
         self.witness(&chain, nonce)?;
         let chain = Chain {

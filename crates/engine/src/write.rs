@@ -187,8 +187,8 @@ impl Inner {
             (full || writer.heavy) && !writer.active.is_empty() && self.space.has_room(bytes);
         if (seal || wide(writer)) && (may_wait || !self.is_next_missing()) {
             match self.rotate(writer, &mut self.lock_next()) {
-                // The active one grows instead.
-                Err(Error::OutOfSpace(_)) => {}
+                // The active one grows instead, unless a log was begun for nothing.
+                Err(Error::OutOfSpace(_)) => self.poison.check()?,
                 rotated => rotated?,
             }
         }

@@ -77,8 +77,9 @@ pub struct Division {
     pub prefix_len: usize,
 }
 
-/// Bytes of all keys at which families are divided, at most: an edit of the manifest names those of a family.
-const KEYS_BYTES_MAX: usize = 16 << 20;
+/// Bytes of all keys at which families are divided, at most: an edit of the manifest names those of a family, and
+/// another one has them as text, four characters for a byte.
+const KEYS_BYTES_MAX: usize = 4 << 20;
 
 /// A partition is not smaller than so many tables, so that some end within it.
 const TABLES_MIN: u64 = 4;

@@ -91,8 +91,12 @@ impl Inner {
         if self.blobs.any.load(Ordering::Relaxed) {
             let _gate = read(&self.blobs.gate);
             // A failed edit poisons the store: whoever writes hears of it.
-            if self.check_writable().is_ok() && self.unname_dead().is_ok() {
-                self.unlink_obsolete();
+            if self.check_writable().is_ok() {
+                let unnamed = self.unname_dead();
+                // A full disk keeps the names; what was never named goes all the same.
+                if matches!(unnamed, Ok(()) | Err(Error::OutOfSpace(_))) {
+                    self.unlink_obsolete();
+                }
             }
         }
     }

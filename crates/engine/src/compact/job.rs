@@ -320,7 +320,8 @@ impl Inner {
         let installed = merged.and_then(|()| self.install(&job, &outputs));
         self.release(&outputs);
         let done = installed.map(|installed| did(&job, &outputs, read.get(), installed));
-        let gave_up = guarded && done.as_ref().is_err_and(is_no_room);
+        // A move needs nothing but the edit: it would be picked again at once, and fail again.
+        let gave_up = guarded && !moved && done.as_ref().is_err_and(is_no_room);
         let bytes = job.picked.bytes;
         // It has a version, and with that its inputs.
         drop(job);
@@ -330,11 +331,11 @@ impl Inner {
         self.discard_blobs();
         // Only now: before, there were the inputs and the outputs.
         self.press();
-        if guarded {
-            if gave_up {
-                self.job_gave_up(bytes, room);
-            }
-            // Others were told to wait for this one.
+        if gave_up {
+            self.job_gave_up(bytes, room);
+        }
+        if guarded && (gave_up || done.is_ok()) {
+            // Others were told to wait for this one. Not after another failure, as in `compact_once`.
             self.want_compaction();
         }
         let gone = matches!(done, Ok(None)).then(|| "its inputs have gone".to_string());
@@ -366,7 +367,10 @@ impl Inner {
             // What waits for this job has its turn now, and nobody may come by who would see to that.
             Ok(_) => self.adjust_waiting_by_size(),
             // There may be smaller ones.
-            Err(_) if gave_up => Ok(()),
+            Err(_) if gave_up => {
+                self.compactions.forget_waiting(Waiter::Size);
+                Ok(())
+            }
             Err(error) => {
                 self.compactions.forget_waiting(Waiter::Size);
                 Err(error)

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use thermocline_base::options::PartitionBy;
 use thermocline_base::planted::{Bug, active};
-use thermocline_base::{CfId, FileId, Result, limits};
+use thermocline_base::{CfId, Error, FileId, Result, limits};
 use thermocline_version::{
     BlobBytes, Change, Joined, Level, PartitionId, TableRef, Version, VersionEdit,
 };
@@ -79,8 +79,17 @@ impl Inner {
         if matches!(next, Adjustment::Merge(_)) {
             compactions.forget_waiting(Waiter::Size);
         }
-        // What has gone is decided on another version.
-        Ok(self.adjust(cf, &next, Waiter::Size)? == Outcome::Done)
+        match self.adjust(cf, &next, Waiter::Size) {
+            // There is no room for an edit, or for more partitions: compaction goes on without, and the next
+            // version is looked at again.
+            Err(Error::OutOfSpace(_) | Error::InvalidArgument(_)) => {
+                compactions.forget_waiting(Waiter::Size);
+                turn.looked = Arc::downgrade(version);
+                Ok(false)
+            }
+            // What has gone is decided on another version.
+            adjusted => Ok(adjusted? == Outcome::Done),
+        }
     }
 
     /// A job has ended: does what has waited for it, if it was by size.

@@ -1,7 +1,7 @@
 //! How numbers, owners and zones of PM tables come and go. See the [module above](super), invariants 2 and 4.
 
 use thermocline_base::planted::{Bug, active};
-use thermocline_base::{FileId, Result};
+use thermocline_base::{Error, FileId, Result};
 use thermocline_version::{Change, NextIds, VersionEdit};
 
 use super::sink::Made;
@@ -10,6 +10,10 @@ use crate::sync::{lock, read};
 
 /// Owners that are reserved by one edit.
 const OWNERS_AHEAD: u64 = 16;
+
+/// Owners that are given out at most behind the newest chain that the manifest names: the region knows that one by the
+/// low 16 bits of its number, and which of two is newer by half of those (`halloc::Witness`).
+const OWNERS_MAX: u64 = 1 << 14;
 
 /// How many PM tables there are, and the persistent memory that they take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -25,7 +29,7 @@ impl Inner {
     /// The owner of a new table's zones. The caller holds no lock but `flushing`.
     ///
     /// # Errors
-    /// A failed write to the manifest, which poisons the store; [`thermocline_base::Error::Closed`].
+    /// A failed write to the manifest, which poisons the store; [`Error::OutOfSpace`]; [`Error::Closed`].
     pub fn pm_owner(&self) -> Result<u64> {
         loop {
             if let Some(owner) = self.table_files.pm.next_owner() {
@@ -38,6 +42,16 @@ impl Inner {
             let _next = lock(&self.next);
             let mut manifest = lock(&self.manifest);
             let ids = manifest.state().next_ids();
+            // By the newest chain's number the region tells whether the manifest has lost edits: of 16 bits.
+            let generations = manifest.state().generations().values();
+            let chains = generations.flat_map(|generation| &generation.chains);
+            let newest = chains.map(|chain| chain.id).max().unwrap_or(0);
+            if ids.chain > newest + OWNERS_MAX {
+                return Err(Error::OutOfSpace(format!(
+                    "{OWNERS_MAX} numbers of tables in persistent memory were given out since the last \
+                     memtable generation began"
+                )));
+            }
             let behind = ids.chain + OWNERS_AHEAD;
             let reserved = NextIds {
                 chain: behind,

@@ -39,8 +39,12 @@ const DELETES_MANY: u64 = 1000;
 /// Threads do not flush deletes more often than this, in nanoseconds.
 const PAUSE_NS: u64 = 1_000_000_000;
 
-/// After so many nanoseconds a job that gave up is tried again: others may have taken its room for a moment.
+/// After so many nanoseconds a job that gave up is tried again: others may have taken its room for a moment. Each
+/// time twice as many, up to [`AGAIN_MAX_NS`]; for what it writes until it gives up is written for nothing.
 const AGAIN_NS: u64 = 10_000_000_000;
+
+/// See [`AGAIN_NS`]; and a flush of deletes that has failed is tried again after no longer a pause.
+const AGAIN_MAX_NS: u64 = 640_000_000_000;
 
 /// Who wanted to write a long value, and has not tried again for so many nanoseconds, wants it no more.
 const STARVED_NS: u64 = 60_000_000_000;
@@ -83,6 +87,10 @@ pub(super) struct Relief {
     room_then: AtomicU64,
     /// And when it gave up.
     gave_up_ns: AtomicU64,
+    /// How long it waits; the next one waits twice as long.
+    again_ns: AtomicU64,
+    /// How long the next flush of deletes waits behind the last one.
+    pause_ns: AtomicU64,
     /// Files were removed whose room may come back only with the folder's sync.
     removed: AtomicBool,
 }
@@ -103,6 +111,8 @@ impl Default for Relief {
             bytes_max: AtomicU64::new(u64::MAX),
             room_then: AtomicU64::new(0),
             gave_up_ns: AtomicU64::new(0),
+            again_ns: AtomicU64::new(AGAIN_NS / 2),
+            pause_ns: AtomicU64::new(PAUSE_NS),
             removed: AtomicBool::new(false),
         }
     }
@@ -233,7 +243,9 @@ impl Inner {
     pub fn want_relief(&self) -> bool {
         let relief = &self.pressure.relief;
         let ended = relief.ended_ns.load(Ordering::Relaxed);
-        let pauses = self.world.background && ended > 0 && self.now_ns() < ended + PAUSE_NS;
+        let pauses = self.world.background
+            && ended > 0
+            && self.now_ns() < ended + relief.pause_ns.load(Ordering::Relaxed);
         let due = self.is_relieving() && self.has_unflushed_deletes();
         match pauses {
             // Whether or not anybody comes again.
@@ -249,7 +261,8 @@ impl Inner {
 
     /// Has the store looked at once more, as if it had fallen idle.
     fn look_after_pause(&self) {
-        let pause = Duration::from_nanos(PAUSE_NS);
+        let pause = self.pressure.relief.pause_ns.load(Ordering::Relaxed);
+        let pause = Duration::from_nanos(pause);
         self.background.request_after(Task::Idle, pause);
     }
 
@@ -275,6 +288,12 @@ impl Inner {
             relief
                 .ended_ns
                 .store(self.now_ns().max(1), Ordering::Relaxed);
+            // What it wrote until it failed was written for nothing.
+            let pause = match flushed.is_ok() {
+                true => PAUSE_NS,
+                false => (relief.pause_ns.load(Ordering::Relaxed) * 2).min(AGAIN_MAX_NS),
+            };
+            relief.pause_ns.store(pause, Ordering::Relaxed);
             if self.has_unflushed_deletes() {
                 // Some came meanwhile, or there was no room for them.
                 self.look_after_pause();
@@ -312,9 +331,14 @@ impl Inner {
         let relief = &self.pressure.relief;
         let before = relief.room_then.load(Ordering::Relaxed);
         let enough = before.saturating_add((before / 4).max(ROOM_MORE));
-        let again = relief.gave_up_ns.load(Ordering::Relaxed) + AGAIN_NS;
-        if room.is_none_or(|room| room >= enough) || self.now_ns() >= again {
+        let waits = relief.again_ns.load(Ordering::Relaxed);
+        let again = relief.gave_up_ns.load(Ordering::Relaxed) + waits;
+        let enough = room.is_none_or(|room| room >= enough);
+        if enough || self.now_ns() >= again {
             relief.bytes_max.store(u64::MAX, Ordering::Relaxed);
+        }
+        if enough {
+            relief.again_ns.store(AGAIN_NS / 2, Ordering::Relaxed);
         }
         relief.bytes_max.load(Ordering::Relaxed)
     }
@@ -339,6 +363,9 @@ impl Inner {
         let relief = &self.pressure.relief;
         relief.room_then.store(room, Ordering::Relaxed);
         relief.gave_up_ns.store(self.now_ns(), Ordering::Relaxed);
+        let waits = relief.again_ns.load(Ordering::Relaxed) * 2;
+        let waits = waits.min(AGAIN_MAX_NS);
+        relief.again_ns.store(waits, Ordering::Relaxed);
         relief
             .bytes_max
             .store(bytes.saturating_sub(1), Ordering::Relaxed);

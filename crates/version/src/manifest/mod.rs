@@ -106,6 +106,8 @@ pub struct Manifest {
     len: u64,
     state: State,
     bytes_max: u64,
+    /// No switch is tried below this length: the last has found no room.
+    switch_behind: u64,
     read_only: bool,
     poisoned: Option<String>,
 }
@@ -184,6 +186,7 @@ impl Manifest {
             len: header.durable_len,
             state,
             bytes_max: BYTES_MAX_DEFAULT,
+            switch_behind: 0,
             read_only: false,
             poisoned: None,
         })
@@ -224,6 +227,7 @@ impl Manifest {
             len: replayed.len,
             state: replayed.state.clone(),
             bytes_max: BYTES_MAX_DEFAULT,
+            switch_behind: 0,
             read_only,
             poisoned: None,
         };
@@ -322,10 +326,10 @@ impl Manifest {
         let record = self.header.encode_record(payload, self.len);
         let len = self.len + record.len() as u64;
         let snapshot_len = self.header.durable_len;
-        if len > self.bytes_max.max(2 * snapshot_len) {
+        if len > self.bytes_max.max(2 * snapshot_len).max(self.switch_behind) {
             match self.switch(next) {
-                // There may be room for this one.
-                Err(Error::OutOfSpace(_)) => {}
+                // There may be room for this one. A snapshot is long: it is not tried with each.
+                Err(Error::OutOfSpace(_)) => self.switch_behind = len + len / 8,
                 other => return other,
             }
         }
@@ -355,6 +359,7 @@ impl Manifest {
         self.file = file;
         self.header = header;
         self.len = header.durable_len;
+        self.switch_behind = 0;
         switch::remove_obsolete(&*self.storage, &self.dir, header.file_no);
         Ok(())
     }
