@@ -3,6 +3,7 @@
 use std::io;
 use std::ops::{Deref, Range};
 
+use thermocline_base::sync::SCHEDULED;
 use thermocline_base::{Error, Result};
 use thermocline_env::File;
 
@@ -100,10 +101,7 @@ pub(crate) fn read_into(
         let Some(unit) = file.direct_unit() else {
             return Ok(done + file.read_at(rest, at)?);
         };
-        if rest.as_ptr().addr().is_multiple_of(unit)
-            && at.is_multiple_of(unit as u64)
-            && rest.len() >= unit
-        {
+        if is_aligned(rest, unit) && at.is_multiple_of(unit as u64) && rest.len() >= unit {
             // It lies as the device wants it.
             let whole = rest.len() - rest.len() % unit;
             let n = file.read_at(&mut rest[..whole], at)?;
@@ -130,6 +128,12 @@ pub(crate) fn read_into(
     Ok(done)
 }
 
+/// Whether `bytes` lie as the device wants them. A schedule that is repeated finds them elsewhere: there no address
+/// counts.
+fn is_aligned(bytes: &[u8], unit: usize) -> bool {
+    !SCHEDULED && bytes.as_ptr().addr().is_multiple_of(unit)
+}
+
 /// Writes `bytes`, wherever they lie, at `offset`. Where the file is transferred directly, the
 /// bytes behind the last whole unit are its last piece ([`File::write_tail`]): what is written
 /// after that goes through the page cache.
@@ -148,7 +152,7 @@ pub fn write_range(file: &dyn File, pool: &BufPool, bytes: &[u8], offset: u64) -
         if whole == 0 {
             return file.write_tail(rest, at);
         }
-        done += if rest.as_ptr().addr().is_multiple_of(unit) {
+        done += if is_aligned(rest, unit) {
             file.write_at(&rest[..whole], at)?;
             whole
         } else {

@@ -31,7 +31,6 @@ struct Part {
 const EVERYWHERE: &[&str] = &[
     "env: name changed",
     "env: name created",
-    "env: name removed",
     "halloc: witness durable",
     "halloc: zone attached",
     "manifest: CURRENT temp durable",
@@ -101,7 +100,7 @@ const MANIFEST: Part = Part {
     seeds: 1,
     one_in: 13,
     bar: 1_800,
-    sites: &["manifest: new file durable"],
+    sites: &["env: name removed", "manifest: new file durable"],
 };
 
 const REOPEN: Part = Part {

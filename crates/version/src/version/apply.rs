@@ -31,8 +31,10 @@ impl Version {
             }
         }
         let insert = |references: &mut Vec<(Place, Arc<TableRef>)>| {
-            let first = table.range.smallest();
-            let at = references.partition_point(|(_, other)| other.range.smallest() < first);
+            // Several families of a PM table may begin with the same key.
+            let first = (table.range.smallest(), place);
+            let key = |(at, other): &(Place, Arc<TableRef>)| (other.range.smallest(), *at) < first;
+            let at = references.partition_point(key);
             references.insert(at, (place, Arc::clone(table)));
         };
         if let Some(references) = self.pm_references_mut(table.file) {
