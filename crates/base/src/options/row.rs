@@ -1,0 +1,127 @@
+//! A row of an option table: how its value reads and prints.
+
+use crate::error::{Error, Result};
+use crate::size::parse_size;
+
+/// How an option's value reads and prints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    /// A number of bytes (`64MiB`).
+    Bytes,
+    /// A plain number.
+    Count,
+    /// A number of milliseconds.
+    Millis,
+    /// `true` or `false`, kept as 1 or 0.
+    Flag,
+    /// How blocks are compressed: one of [`CODECS`], kept as its place there.
+    Codec,
+    /// What becomes of sealed memtable generations: one of [`SHAPES`], kept as its place there.
+    Shape,
+    /// By what keys are divided into partitions: one of [`DIVISIONS`], kept as its place there.
+    Division,
+}
+
+/// The values of [`Unit::Codec`].
+pub const CODECS: [&str; 3] = ["none", "lz4", "zstd"];
+
+/// The values of [`Unit::Shape`].
+pub const SHAPES: [&str; 4] = ["immutables", "global-index", "ssd", "pm-tables"];
+
+/// The values of [`Unit::Division`].
+pub const DIVISIONS: [&str; 4] = ["none", "size", "prefix", "keys"];
+
+impl Unit {
+    /// The words that an option takes, if it takes words.
+    fn words(self) -> &'static [&'static str] {
+        match self {
+            Unit::Codec => &CODECS,
+            Unit::Shape => &SHAPES,
+            Unit::Division => &DIVISIONS,
+            Unit::Bytes | Unit::Count | Unit::Millis | Unit::Flag => &[],
+        }
+    }
+}
+
+/// One row of an option table.
+#[derive(Debug, Clone, Copy)]
+pub struct OptionRow {
+    /// `group.option`.
+    pub name: &'static str,
+    /// What it does.
+    pub doc: &'static str,
+    /// How it reads and prints.
+    pub unit: Unit,
+    /// The value unless set.
+    pub default: u64,
+    /// Smallest allowed value.
+    pub min: u64,
+    /// Largest allowed value.
+    pub max: u64,
+}
+
+impl OptionRow {
+    pub(super) fn parse(&self, text: &str) -> Result<u64> {
+        let bad = || {
+            Error::InvalidArgument(format!(
+                "'{text}' is not a value for {}: {}",
+                self.name,
+                match self.unit {
+                    Unit::Bytes => "it takes a size like 64MiB",
+                    Unit::Count => "it takes a whole number",
+                    Unit::Millis => "it takes a whole number of milliseconds",
+                    Unit::Flag => "it takes true or false",
+                    Unit::Codec => "it takes none, lz4 or zstd",
+                    Unit::Shape => "it takes immutables, global-index, ssd or pm-tables",
+                    Unit::Division => "it takes none, size, prefix or keys",
+                }
+            ))
+        };
+        let value = match (self.unit, text) {
+            (Unit::Bytes, _) => parse_size(text).map_err(|_| bad())?,
+            (Unit::Flag, "true") => 1,
+            (Unit::Flag, "false") => 0,
+            (Unit::Flag, _) => return Err(bad()),
+            (Unit::Codec | Unit::Shape | Unit::Division, _) => {
+                let place = (0..)
+                    .zip(self.unit.words())
+                    .find(|(_, word)| **word == text);
+                place.ok_or_else(bad)?.0
+            }
+            (Unit::Count | Unit::Millis, _) => text.trim().parse().map_err(|_| bad())?,
+        };
+        self.check(value)?;
+        Ok(value)
+    }
+
+    pub(super) fn print(&self, value: u64) -> String {
+        match self.unit {
+            // Exact, so that what was printed can be read back.
+            Unit::Bytes if value.is_multiple_of(1024) && value > 0 => {
+                let power = (value.trailing_zeros() / 10).min(3);
+                let unit = ["B", "KiB", "MiB", "GiB"][power as usize];
+                format!("{}{unit}", value >> (10 * power))
+            }
+            Unit::Flag => (value != 0).to_string(),
+            Unit::Codec | Unit::Shape | Unit::Division => {
+                let place = usize::try_from(value).ok();
+                let word = place.and_then(|place| self.unit.words().get(place));
+                word.map_or_else(|| value.to_string(), ToString::to_string)
+            }
+            Unit::Bytes | Unit::Count | Unit::Millis => value.to_string(),
+        }
+    }
+
+    pub(super) fn check(&self, value: u64) -> Result<()> {
+        if value < self.min || value > self.max {
+            return Err(Error::InvalidArgument(format!(
+                "{} must lie between {} and {}; {} was given",
+                self.name,
+                self.print(self.min),
+                self.print(self.max),
+                self.print(value)
+            )));
+        }
+        Ok(())
+    }
+}

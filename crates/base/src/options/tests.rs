@@ -1,0 +1,153 @@
+//! Options are read, printed and checked alike.
+
+use super::*;
+
+#[test]
+fn what_is_printed_reads_back() {
+    let mut options = Options {
+        dram: 3 << 20,
+        pm: (1 << 30) + 1,
+        pm_path: Some("/mnt/pmem/one two".into()),
+        ..Options::default()
+    };
+    options.memtable.bytes_max = 12_345;
+    options.read.verify_checksums = 0;
+    options.level0.shape = 2;
+    options.compaction.compression_last = 2;
+    let mut again = Options::default();
+    for (name, value) in options.effective() {
+        again.set(name, &value).unwrap();
+    }
+    assert_eq!(options, again);
+}
+
+#[test]
+fn a_preset_sets_its_options_and_others_override_them() {
+    let mut options = Options::preset(Preset::GlobalIndex);
+    assert_eq!(options.level0.merge_percent, 0);
+    options.set("level0.merge_percent", "50").unwrap();
+    let mut again = Options::default();
+    for (name, value) in options.effective() {
+        again.set(name, &value).unwrap();
+    }
+    assert_eq!(options, again);
+    options.set("preset", "thermocline").unwrap();
+    assert_eq!(options, Options::default());
+    options.set("preset", "leveled").unwrap();
+    assert_eq!(options, Options::preset(Preset::Leveled).settled());
+}
+
+#[test]
+fn what_holds_once_is_not_printed() {
+    let once = Options {
+        emulate: Emulation::Optane,
+        region: RegionDemand::Shm,
+        read_only: true,
+        create_if_missing: false,
+        ..Options::default()
+    };
+    assert_eq!(once.effective(), Options::default().effective());
+}
+
+#[test]
+fn nonsense_is_refused_with_the_limit() {
+    let mut options = Options::default();
+    for (name, value, says) in [
+        ("memtable.bytes", "1", "memtable.bytes_max"),
+        ("memtable.bytes_max", "12 apples", "64MiB"),
+        ("read.readahead", "0", "between 1 and 4096"),
+        ("read.verify_checksums", "yes", "true or false"),
+        (
+            "level0.shape",
+            "pyramid",
+            "immutables, global-index, ssd or pm-tables",
+        ),
+        ("compaction.compression", "brotli", "none, lz4 or zstd"),
+        ("compaction.compression", "3", "none, lz4 or zstd"),
+        ("preset", "flat-lsm", "separated values"),
+        ("preset", "rocks", "there is no preset"),
+        ("region", "optane", "dax"),
+        ("pm_path", "", "empty"),
+        ("wal_path", "", "empty"),
+    ] {
+        let error = options.set(name, value).unwrap_err().to_string();
+        assert!(error.contains(says), "{name}={value}: {error}");
+    }
+    assert_eq!(options, Options::default());
+    for bad in [
+        Options {
+            dram: 1,
+            ..Options::default()
+        },
+        Options {
+            pm: 1,
+            ..Options::default()
+        },
+        Options {
+            pm: 512 << 10,
+            ..Options::default()
+        },
+        Options {
+            wal_path: Some("logs".into()),
+            ..Options::default()
+        },
+        Options {
+            preset: Preset::Leveled,
+            pm_path: Some("region".into()),
+            ..Options::default()
+        },
+        Options {
+            preset: Preset::Leveled,
+            level0: Level0Options {
+                shape: 0,
+                ..Level0Options::default()
+            },
+            ..Options::default()
+        },
+        Options {
+            preset: Preset::Leveled,
+            region: RegionDemand::Dax,
+            ..Options::default()
+        },
+        Options {
+            preset: Preset::Leveled,
+            emulate: Emulation::Cxl,
+            ..Options::default()
+        },
+    ] {
+        assert!(bad.validate().is_err(), "{bad:?}");
+    }
+    Options::default().validate().unwrap();
+}
+
+#[test]
+fn the_baseline_derives_its_sizes_from_dram() {
+    let mut options = Options::default();
+    options.set("preset", "leveled").unwrap();
+    options.set("wal_path", "/mnt/pmem/logs").unwrap();
+    options.validate().unwrap();
+    assert_eq!(options.region_bytes_max(), 256 << 20);
+    assert_eq!(options.memtable_bytes(), 64 << 20);
+    options.dram = DRAM_MIN;
+    assert_eq!(options.region_bytes_max(), 256 << 10);
+    assert_eq!(options.memtable_bytes(), 64 << 10);
+    options.memtable.bytes_max = 12_345;
+    assert_eq!(options.memtable_bytes(), 12_345);
+    options.memtable.bytes_max = 1 << 30;
+    assert_eq!(options.memtable_bytes(), 64 << 10);
+    assert_eq!(options.clone().settled().level0.shape(), Shape::Ssd);
+    assert_eq!(Options::default().settled(), Options::default());
+    let mut again = Options::default();
+    for (name, value) in options.effective() {
+        again.set(name, &value).unwrap();
+    }
+    assert_eq!(options, again);
+}
+
+#[test]
+fn every_default_lies_in_its_range() {
+    for row in Options::rows() {
+        row.check(row.default).unwrap();
+        assert!(!row.doc.is_empty());
+    }
+}
