@@ -280,13 +280,13 @@ mod tests {
         with(&[("partition.by", "size")]).unwrap();
         with(&small[1..]).unwrap();
         with(&[("partition.by", "prefix"), ("partition.prefix_len", "4")]).unwrap();
-        // More than an edit has room for, though each is short enough.
+        // More than an edit has room for as text, though each is short enough.
         let key = |n: u16| [&n.to_be_bytes()[..], &[0; 60_000]].concat();
         let long = Options {
-            partition_keys: (0..300).map(key).collect(),
+            partition_keys: (0..100).map(key).collect(),
             ..Options::default()
         };
         let error = long.validate().unwrap_err().to_string();
-        assert!(error.contains("at most 16 MiB together"), "{error}");
+        assert!(error.contains("at most 4 MiB together"), "{error}");
     }
 }
