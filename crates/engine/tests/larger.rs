@@ -99,8 +99,14 @@ fn key(rng: &mut Rng) -> Vec<u8> {
     format!("{:05}", rng.below(20_000)).into_bytes()
 }
 
-/// A change of a few keys, now and then of many.
-fn change(engine: &Engine, families: &[Family], model: &mut Model, rng: &mut Rng) {
+/// A change of a few keys, now and then of many. Calls `let_go` if readers hold what that needs.
+fn change(
+    engine: &Engine,
+    families: &[Family],
+    model: &mut Model,
+    rng: &mut Rng,
+    let_go: impl FnOnce(),
+) {
     let mut batch = WriteBatch::new();
     let many = rng.one_in(300);
     let changes = if many { 400 } else { 1 + rng.below(4) };
@@ -121,7 +127,13 @@ fn change(engine: &Engine, families: &[Family], model: &mut Model, rng: &mut Rng
         0 => Durability::Buffered,
         _ => Durability::Immediate,
     };
-    engine.write(batch.iter(), durability).unwrap();
+    match engine.write(batch.iter(), durability) {
+        Err(error) if error.to_string().contains("are held by readers") => {
+            let_go();
+            engine.write(batch.iter(), durability).unwrap();
+        }
+        written => written.unwrap(),
+    }
     for (key, value) in after {
         match value {
             Some(value) => drop(model.insert(key, value)),
@@ -149,7 +161,8 @@ fn several_times(world: &World, dir: &Path, seed: u64, bytes: u64) {
         let mut held: Option<(Snapshot, Model)> = None;
         let mut cursor: Option<(Cursor, Model)> = None;
         while engine.metrics().user_bytes < bytes / 3 {
-            change(&engine, &families, &mut model, &mut rng);
+            let let_go = || (held, cursor) = (None, None);
+            change(&engine, &families, &mut model, &mut rng, let_go);
             match rng.below(800) {
                 0 => held = Some((engine.snapshot(), model.clone())),
                 1 => {
