@@ -51,6 +51,7 @@ impl Db {
     ///     table.put(key, value)?; // keys ascend
     /// }
     /// table.delete("plum")?;
+    /// table.delete_range("pebble", "peg")?; // but for what the table has there: the pear stays
     /// table.finish()?;
     /// assert_eq!(db.ingest(&[path])?.entries, 3);
     /// assert_eq!(db.get("pear")?.as_deref(), Some(b"4".as_slice()));
@@ -60,7 +61,7 @@ impl Db {
     /// # Errors
     /// [`crate::Error::InvalidArgument`] if two tables overlap in keys, naming both;
     /// [`crate::Error::Corruption`] naming the table that is damaged; [`crate::Error::Unsupported`] for
-    /// one that has more than puts and deletes; those of a write and of the file system. Nothing was
+    /// one that has merge operands or values in blob files; those of a write and of the file system. Nothing was
     /// ingested then.
     pub fn ingest<P: AsRef<Path>>(&self, tables: &[P]) -> Result<Ingested> {
         self.engine.ingest(Family::DEFAULT.id, tables)
@@ -141,6 +142,15 @@ impl IngestWriter {
     /// As [`IngestWriter::put`].
     pub fn delete(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
         self.0.delete(key.as_ref())
+    }
+
+    /// Adds a range of keys, from `start` to before `end`, that ingesting the table will delete, but for
+    /// what the table itself has there. Ranges ascend by start, strictly, beside the keys, and may overlap.
+    ///
+    /// # Errors
+    /// As [`IngestWriter::put`]; [`crate::Error::InvalidArgument`] for a range without keys.
+    pub fn delete_range(&mut self, start: impl AsRef<[u8]>, end: impl AsRef<[u8]>) -> Result<()> {
+        self.0.delete_range(start.as_ref(), end.as_ref())
     }
 
     /// Completes the table, which is there, durably, on return. Without this call there is none.

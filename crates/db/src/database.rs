@@ -450,6 +450,24 @@ impl Db {
         self.engine.plan()
     }
 
+    /// Where the data lies: of each column family its partitions, how often they are read and written, and its
+    /// tables.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// let db = thermocline::Db::open(dir.path().join("map"), Default::default())?;
+    /// db.put("a", "1")?;
+    /// db.compact()?;
+    /// let tables: Vec<_> = db.map().into_iter().flat_map(|family| family.tables).collect();
+    /// assert_eq!(tables.len(), 1);
+    /// assert_eq!(tables[0].first, b"a");
+    /// # db.close()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn map(&self) -> Vec<FamilyMap> {
+        self.engine.map()
+    }
+
     /// Closes the database for all handles: reads by others go on, writes fail. On return its folder
     /// may be removed, and a new database made there. Dropping the last handle does the same, without
     /// an answer.

@@ -70,14 +70,29 @@ impl Inner {
 
     fn seal_chain(&self) -> Result<()> {
         let writer = lock(&self.writer);
-        if self.options.read_only || !writer.is_recorded() {
+        if self.options.read_only {
             return Ok(());
+        }
+        if !writer.is_recorded() {
+            return self.remember_rates();
         }
         self.poison.check()?;
         self.drain()?;
-        self.edit(VersionEdit {
-            changes: writer.cuts(lock(&self.next).as_ref()),
-        })
+        let mut changes = writer.cuts(lock(&self.next).as_ref());
+        changes.extend(self.rates_to_remember());
+        self.edit(VersionEdit { changes })
+    }
+
+    /// Of a store that was only read.
+    fn remember_rates(&self) -> Result<()> {
+        self.poison.check()?;
+        match self
+            .rates_to_remember()
+            .map(|change| self.edit(change.into()))
+        {
+            None | Some(Err(Error::OutOfSpace(_))) => Ok(()),
+            Some(noted) => noted,
+        }
     }
 }
 

@@ -23,7 +23,7 @@ const SEQNO: SeqNo = SeqNo(1);
 /// What was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Exported {
-    /// Keys.
+    /// Keys that it puts or deletes.
     pub entries: u64,
     /// Bytes of the file.
     pub bytes: u64,
@@ -42,6 +42,7 @@ pub struct Exported {
 /// table.put(b"a", b"1")?;
 /// table.delete(b"b")?;
 /// assert!(table.put(b"b", b"2").is_err(), "keys ascend");
+/// table.delete_range(b"c", b"n")?;
 /// assert_eq!(table.finish()?.entries, 2);
 /// # Ok(())
 /// # }
@@ -106,6 +107,16 @@ impl IngestWriter {
     /// As [`IngestWriter::put`].
     pub fn delete(&mut self, key: &[u8]) -> Result<()> {
         self.add(key, Kind::Delete, b"")
+    }
+
+    /// Adds a range of keys, from `start` to before `end`, that ingesting the table will delete: all that is
+    /// older than the table, and nothing of the table itself. Ranges ascend by start, strictly, beside the keys, and may
+    /// overlap.
+    ///
+    /// # Errors
+    /// As [`IngestWriter::put`]; [`Error::InvalidArgument`] for a range without keys.
+    pub fn delete_range(&mut self, start: &[u8], end: &[u8]) -> Result<()> {
+        self.add(start, Kind::RangeDelete, end)
     }
 
     fn add(&mut self, key: &[u8], kind: Kind, value: &[u8]) -> Result<()> {

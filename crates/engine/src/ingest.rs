@@ -3,7 +3,10 @@
 //! # What may be ingested
 //! Tables of any database, or of none ([`IngestWriter`](crate::IngestWriter)). Each is verified wholly, then
 //! its entries are *copied* into tables of the store's own: they get the store's seals and all the same
-//! new seqno. Of several versions of a key only the newest counts. Tables of one call must not overlap.
+//! new seqno. Of several versions of a key only the newest counts, unless a range tombstone of its table is
+//! newer still. Range tombstones get the same seqno as what they left of their table, and hide nothing of that:
+//! a range tombstone hides what is older than it. Those that overlap become one, since nothing tells them
+//! apart any more. Tables of one call must not overlap, range tombstones included.
 //! (Rejected: *linking the file*, with a word in the manifest that says whose it is and which seqno to
 //! read in place of its own: every reader of tables would have to know that.)
 //!
@@ -43,10 +46,14 @@
 //! finds every chain complete at its cut, the new one, which has no zone, and the tables. A flush that
 //! was made on the way is one like others.
 
+use std::mem;
+use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
 use thermocline_base::{CfId, Error, Result, SeqNo};
 use thermocline_compaction::output::Cutter;
+use thermocline_compaction::retain::{Decision, Moments, RangesBelow, Retain};
+use thermocline_compaction::{Head, KeyRange, RangeTombstone};
 use thermocline_env::{File, OpenMode};
 use thermocline_memtable::{Chain, ChainWriter, Descriptor, Memtable};
 use thermocline_sst::{
@@ -83,6 +90,8 @@ const LOOK_EVERY: u64 = 256;
 pub struct Ingested {
     /// Keys that were put or deleted.
     pub entries: u64,
+    /// Ranges of keys that were deleted; those that overlapped in a table count as one.
+    pub ranges: u64,
     /// Tables that they became.
     pub tables: u64,
     /// Bytes of those.
@@ -96,8 +105,20 @@ struct Source {
     path: PathBuf,
     file: Arc<dyn File>,
     table: Arc<Table>,
-    /// The first and the last user key.
-    keys: (Vec<u8>, Vec<u8>),
+    /// The first user key, and where it ends.
+    keys: (Vec<u8>, Bound<Vec<u8>>),
+}
+
+impl Source {
+    /// Of its entries, and of its range tombstones.
+    fn range(&self) -> KeyRange<'_> {
+        let (first, last) = &self.keys;
+        match last {
+            Bound::Excluded(end) => KeyRange::until(first, end),
+            Bound::Included(last) => KeyRange::inclusive(first, last),
+            Bound::Unbounded => unreachable!("a table ends"),
+        }
+    }
 }
 
 impl Engine {
@@ -107,7 +128,7 @@ impl Engine {
     /// # Errors
     /// [`Error::InvalidArgument`] if two tables overlap, naming both, for too many tables, a family that
     /// was dropped, or a store that takes no writes; [`Error::Corruption`] naming the table that is
-    /// damaged; [`Error::Unsupported`] for a table with merges, range tombstones or separated values;
+    /// damaged; [`Error::Unsupported`] for a table with merges or separated values;
     /// [`Error::OutOfSpace`]; those of the file system: then nothing was ingested. A failed persist
     /// poisons the store.
     pub fn ingest<P: AsRef<Path>>(&self, cf: CfId, tables: &[P]) -> Result<Ingested> {
@@ -150,7 +171,13 @@ impl Inner {
             } = table.properties();
             // A table without entries says nothing.
             if let Some((smallest, largest)) = smallest.as_ref().zip(largest.as_ref()) {
-                let keys = (smallest.user_key.clone(), largest.user_key.clone());
+                let last = largest.user_key.clone();
+                // A range tombstone reaches furthest.
+                let last = match largest.seqno {
+                    SeqNo::MAX => Bound::Excluded(last),
+                    _ => Bound::Included(last),
+                };
+                let keys = (smallest.user_key.clone(), last);
                 sources.push(Source {
                     path,
                     file,
@@ -159,9 +186,9 @@ impl Inner {
                 });
             }
         }
-        sources.sort_by(|a, b| a.keys.cmp(&b.keys));
+        sources.sort_by(|a, b| a.keys.0.cmp(&b.keys.0));
         for two in sources.windows(2) {
-            if two[1].keys.0 <= two[0].keys.1 {
+            if two[0].range().overlaps(&two[1].range()) {
                 let [a, b] = [&two[0], &two[1]].map(|source| source.path.display());
                 return Err(Error::InvalidArgument(format!(
                     "the tables {a} and {b} overlap in keys (at \"{}\"); ingest them one after the other, \
@@ -190,11 +217,11 @@ impl Inner {
         seqno: SeqNo,
         outputs: &mut Outputs,
     ) -> Result<Ingested> {
-        self.copy_sources(cf, sources, seqno, outputs)?;
-        let tables = outputs.tables.iter().map(|(_, table)| table);
+        let (entries, ranges) = self.copy_sources(cf, sources, seqno, outputs)?;
         let ingested = Ingested {
-            entries: tables.clone().map(|table| table.entries).sum(),
-            tables: tables.count() as u64,
+            entries,
+            ranges,
+            tables: outputs.count() as u64,
             bytes: outputs.bytes,
             seqno: seqno.0,
         };
@@ -225,14 +252,14 @@ impl Inner {
         Ok(ingested)
     }
 
-    /// Step 2.
+    /// Step 2. Returns how many keys, and ranges, were copied.
     fn copy_sources(
         &self,
         cf: CfId,
         sources: &[Source],
         seqno: SeqNo,
         outputs: &mut Outputs,
-    ) -> Result<()> {
+    ) -> Result<(u64, u64)> {
         let shape = &self.compactions.shape;
         let options = shape.write_options(0, usize::MAX, Creation::Ingest);
         let cutter = Cutter::new(shape.output_options(), vec![], vec![]);
@@ -240,9 +267,15 @@ impl Inner {
         let mut work = self.table_files.work();
         let mut writing = Writing::new(self, place, options, cutter, Destination::Store);
         let mut seen = 0u64;
-        let mut last: Option<Vec<u8>> = None;
+        let (mut entries, mut ranges) = (0, 0);
         for source in sources {
             let part = TablePart::whole(source.table.clone());
+            let newest = Moments::new(vec![], SeqNo::MAX);
+            let older = RangesBelow::new([source.range()]);
+            let mut retain = Retain::new(newest, tombstones_of(&source.table), older);
+            let tombstones = united(retain.tombstones(), seqno);
+            ranges += tombstones.len() as u64;
+            let mut tombstones = tombstones.into_iter().peekable();
             let mut cursor = SyncCursor::new(part, FileSource(source.file.clone()));
             let mut more = cursor.first()?;
             while more {
@@ -251,23 +284,33 @@ impl Inner {
                     self.check_writable()?;
                     writing.charge(&mut work);
                 }
-                let key = cursor.key().user_key;
-                // Of several versions the first is the newest.
-                if last.as_deref() != Some(key) {
-                    let (kind, value) = cursor.value();
-                    if matches!(value, Value::Blob(_)) {
-                        return Err(unsupported(&source.path, SEPARATED));
+                let key = cursor.key();
+                let (kind, value) = cursor.value();
+                if matches!(value, Value::Blob(_)) {
+                    return Err(unsupported(&source.path, SEPARATED));
+                }
+                let head = Head {
+                    user_key: key.user_key,
+                    seqno: key.seqno,
+                    kind,
+                };
+                if retain.decide(head) != Decision::Drop {
+                    let key = key.user_key;
+                    while let Some(tombstone) = tombstones.next_if(|t| *t.start <= *key) {
+                        writing.begin_tombstone(tombstone, outputs)?;
                     }
                     writing.go_to(key, outputs)?;
                     writing.add(KeyRef::new(key, seqno), kind, value, outputs)?;
-                    let last = last.get_or_insert_default();
-                    last.clear();
-                    last.extend_from_slice(key);
+                    entries += 1;
                 }
                 more = cursor.next()?;
             }
+            for tombstone in tombstones {
+                writing.begin_tombstone(tombstone, outputs)?;
+            }
         }
-        writing.finish(outputs)
+        writing.finish(outputs)?;
+        Ok((entries, ranges))
     }
 
     /// Steps 4 and 5, under the locks of flushing and of the writer.
@@ -361,19 +404,44 @@ impl Inner {
     }
 }
 
+fn tombstones_of(table: &Table) -> Vec<RangeTombstone> {
+    let all = table.range_tombstones().map(|t| RangeTombstone {
+        start: t.start.to_vec(),
+        end: t.end.to_vec(),
+        seqno: t.seqno,
+    });
+    all.collect()
+}
+
+/// What range tombstones cover, which are given by start, as ones of `seqno` that are apart.
+fn united(by_start: &[RangeTombstone], seqno: SeqNo) -> Vec<RangeTombstone> {
+    let mut united: Vec<RangeTombstone> = Vec::new();
+    for tombstone in by_start {
+        match united.last_mut() {
+            Some(last) if tombstone.start <= last.end => {
+                last.end = mem::take(&mut last.end).max(tombstone.end.clone());
+            }
+            _ => united.push(RangeTombstone {
+                seqno,
+                ..tombstone.clone()
+            }),
+        }
+    }
+    united
+}
+
 const SEPARATED: &str = "values in blob files";
 
 fn unsupported(path: &Path, what: &str) -> Error {
     let path = path.display();
     Error::Unsupported(format!(
-        "{path} has {what}, which cannot be ingested; only puts and deletes can"
+        "{path} has {what}, which cannot be ingested; only puts, deletes and range tombstones can"
     ))
 }
 
 /// Refuses what cannot be given another seqno, or lies elsewhere.
 fn check_kinds(path: &Path, properties: &Properties) -> Result<()> {
     let foreign = [
-        (properties.range_tombstones > 0, "range tombstones"),
         (properties.merges > 0, "merge operands"),
         (!properties.blobs.is_empty(), SEPARATED),
     ];

@@ -121,6 +121,7 @@ mod ingest;
 mod latency;
 mod layout;
 mod maintain;
+mod map;
 mod merge;
 mod metrics;
 mod open;
@@ -162,6 +163,7 @@ pub use feed::{Change, ChangeFeed, ChangeGroup, ChangeOp, Changes, FeedUse};
 pub use ingest::Ingested;
 pub use latency::{Begun, Latencies, Latency, Operation};
 pub use layout::{LOCK_NAME, REGION_NAME};
+pub use map::{FamilyMap, TableState};
 pub use metrics::{
     BlobState, CacheState, DramUse, EngineMetrics, GenerationState, HitCounts, LevelState, LogUse,
     PmTier, Recovery, SsdBytes,

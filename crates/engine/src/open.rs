@@ -280,6 +280,8 @@ fn open_existing(
     let listener = setup.listener;
     let clock = world.env.clock.clone();
     let compactions = Compactions::new(&options, clock.clone(), versions.current());
+    let rate_sample = options.partition.rate_sample;
+    let rates = PartitionRates::new(rate_sample, manifest.state().rates(), clock.now_ns());
     let blobs = Blobs::new(version.blob_files().next().is_some());
     let inner = Arc::new_cyclic(|me: &Weak<Inner>| {
         let client = me.clone() as Weak<dyn Client>;
@@ -326,7 +328,7 @@ fn open_existing(
             background,
             events,
             stalls: Stalls::default(),
-            rates: PartitionRates::new(options.partition.rate_sample),
+            rates,
             latencies: Latencies::new(options.metrics.latency_every, clock),
             region_seen: AtomicU64::new(region_bytes),
             idle_seen: AtomicU64::new(last),

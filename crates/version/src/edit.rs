@@ -162,6 +162,9 @@ pub enum Change {
         /// Its id.
         file: FileId,
     },
+    /// How often some partitions were read and written when the store was closed, in place of what was known of
+    /// any. Whoever does not know this change may pass it over.
+    PartitionRates(Arc<[StoredRate]>),
     /// A table in persistent memory exists; nothing refers to it yet. Its number was reserved as one of a
     /// file, and its zones' owner as a chain.
     PmTableAdded {
@@ -174,6 +177,21 @@ pub enum Change {
         /// Its number.
         file: FileId,
     },
+}
+
+/// How often a partition was read and written, in operations in a thousand seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StoredRate {
+    /// Its family.
+    pub cf: CfId,
+    /// Its id.
+    pub partition: PartitionId,
+    /// Reads.
+    pub reads: u64,
+    /// Records written.
+    pub writes: u64,
+    /// Records that something newer took the place of.
+    pub updates: u64,
 }
 
 impl Change {

@@ -33,7 +33,7 @@ mod table;
 pub mod version;
 pub mod version_set;
 
-pub use edit::{Change, NextIds, VersionEdit};
+pub use edit::{Change, NextIds, StoredRate, VersionEdit};
 pub use manifest::Manifest;
 pub use origin::Origins;
 pub use partitions::{Partition, Partitions};

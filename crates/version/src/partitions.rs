@@ -106,7 +106,8 @@ impl Partitions {
         above.into_iter().flatten().map(PartitionId).chain(below)
     }
 
-    fn has(&self, id: PartitionId) -> bool {
+    /// Whether one has this id.
+    pub fn has(&self, id: PartitionId) -> bool {
         let found = self.ids.get(self.ids.position(|other| *other < id));
         id == PartitionId::WHOLE || found == Some(&id)
     }

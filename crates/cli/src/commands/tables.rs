@@ -20,13 +20,18 @@ pub(crate) fn ingest(args: &IngestArgs, output: &mut Output) -> Outcome {
     if output.json {
         return output.document(&json!({
             "entries": done.entries,
+            "ranges": done.ranges,
             "tables": done.tables,
             "bytes": done.bytes,
             "seqno": done.seqno,
         }));
     }
+    let ranges = match done.ranges {
+        0 => String::new(),
+        ranges => format!(" and {}", count(ranges, "deleted range")),
+    };
     output.note(&format!(
-        "{} of {} ingested",
+        "{}{ranges} of {} ingested",
         count(done.entries, "key"),
         count(args.table.len() as u64, "table")
     ))

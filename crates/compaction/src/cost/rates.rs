@@ -3,6 +3,9 @@
 /// Nanoseconds in which a count falls to one half.
 pub const HALF_LIFE_NS: u64 = 10_000_000_000;
 
+/// Seconds that a count lives on average: a steady rate that decays sums up to so many seconds of it.
+const MEAN_LIFE: f64 = HALF_LIFE_NS as f64 / 1e9 / std::f64::consts::LN_2;
+
 /// Counted operations.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Counts {
@@ -64,13 +67,23 @@ impl Rates {
 
     /// What a second has, as of `now`.
     pub fn per_second(&self, now: u64) -> Counts {
-        // The sum of a steady rate that has decayed is the rate times the mean life of a count.
-        let mean_life = HALF_LIFE_NS as f64 / 1e9 / std::f64::consts::LN_2;
         let counts = self.at(now).counts;
         Counts {
-            reads: counts.reads / mean_life,
-            writes: counts.writes / mean_life,
-            updates: counts.updates / mean_life,
+            reads: counts.reads / MEAN_LIFE,
+            writes: counts.writes / MEAN_LIFE,
+            updates: counts.updates / MEAN_LIFE,
+        }
+    }
+
+    /// As if a second had lately had so much, as of `now`.
+    pub fn of(now: u64, per_second: Counts) -> Rates {
+        Rates {
+            counts: Counts {
+                reads: per_second.reads * MEAN_LIFE,
+                writes: per_second.writes * MEAN_LIFE,
+                updates: per_second.updates * MEAN_LIFE,
+            },
+            as_of: now,
         }
     }
 

@@ -158,7 +158,7 @@ impl Engine {
             )));
         }
         let deletes_only = only_deletes(entries.clone());
-        let deletes = deletes_any(entries.clone());
+        let deletes = deletes_only || deletes_any(entries.clone());
         let reserve = if deletes_only {
             Reserve::Use
         } else {

@@ -375,7 +375,12 @@ impl<'a> Writing<'a> {
         }
     }
 
-    fn begin_tombstone(&mut self, tombstone: RangeTombstone, outputs: &mut Outputs) -> Result<()> {
+    /// Adds a range tombstone, after all entries before its start.
+    pub fn begin_tombstone(
+        &mut self,
+        tombstone: RangeTombstone,
+        outputs: &mut Outputs,
+    ) -> Result<()> {
         self.go_to(&tombstone.start, outputs)?;
         self.tombstone_bytes += bytes_of(&tombstone);
         self.tombstones.push(tombstone);

@@ -14,13 +14,20 @@
 //! Each count falls to one half in some seconds (`compaction::cost::Rates`), and what comes is put where the clock stands
 //! when it is taken in: by a flush or a compaction, or by whoever asks. A split divides the rates of a partition by
 //! halves, a merge adds them; the next seconds correct both.
+//!
+//! # What is remembered
+//! A store that is closed notes the rates of its busiest partitions in the manifest
+//! ([`Change::PartitionRates`](thermocline_version::Change)), and the next opening goes on with them as
+//! if no time had passed: what was hot is most likely hot again, and who looks at a store that nobody has open sees
+//! what was. Nothing depends on them but which work is done first; they are left out where the disk is full, and what a
+//! store that was not closed had noted before is what stays.
 
 use std::collections::BTreeMap;
 
 use thermocline_base::CfId;
 use thermocline_base::counter::thread_number;
 use thermocline_compaction::cost::{Counts, Rates};
-use thermocline_version::{PartitionId, Partitions, Version};
+use thermocline_version::{Change, PartitionId, Partitions, StoredRate, Version};
 
 use crate::latency::chosen;
 use crate::store::Inner;
@@ -28,6 +35,9 @@ use crate::sync::{Mutex, lock};
 use crate::view::View;
 
 const SHARDS: usize = 16;
+
+/// Partitions whose rates are remembered.
+const REMEMBERED: usize = 64;
 
 /// A partition of a family.
 type Of = (CfId, PartitionId);
@@ -60,12 +70,41 @@ pub struct PartitionRate {
 }
 
 impl PartitionRates {
-    pub fn new(every: u64) -> PartitionRates {
+    /// That begin with what was `remembered`, as of `now`.
+    pub fn new(every: u64, remembered: &[StoredRate], now: u64) -> PartitionRates {
+        let known = remembered.iter().map(|rate| {
+            let counts = Counts {
+                reads: rate.reads as f64 / 1e3,
+                writes: rate.writes as f64 / 1e3,
+                updates: rate.updates as f64 / 1e3,
+            };
+            ((rate.cf, rate.partition), Rates::of(now, counts))
+        });
         PartitionRates {
             every,
             reads: std::array::from_fn(|_| Shard::default()),
-            known: Mutex::default(),
+            known: Mutex::new(known.collect()),
         }
+    }
+
+    /// What is to be remembered of them as of `now`: those of the busiest partitions.
+    fn to_remember(&self, now: u64) -> Vec<StoredRate> {
+        let stored = |(&(cf, partition), rates): (&Of, &Rates)| {
+            let a_second = rates.per_second(now);
+            StoredRate {
+                cf,
+                partition,
+                reads: in_a_thousand(a_second.reads),
+                writes: in_a_thousand(a_second.writes),
+                updates: in_a_thousand(a_second.updates),
+            }
+        };
+        let all = |rate: &StoredRate| rate.reads.saturating_add(rate.writes);
+        let mut rates: Vec<_> = lock(&self.known).iter().map(stored).collect();
+        rates.retain(|rate| all(rate) > 0);
+        rates.sort_by_key(|rate| (std::cmp::Reverse(all(rate)), rate.cf, rate.partition));
+        rates.truncate(REMEMBERED);
+        rates
     }
 
     /// A key is read.
@@ -146,6 +185,14 @@ impl PartitionRates {
     }
 }
 
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "less than one in a thousand seconds is none; a float beyond the range saturates"
+)]
+fn in_a_thousand(a_second: f64) -> u64 {
+    (a_second * 1e3) as u64
+}
+
 /// Counts the records of a merge, which come in the order of keys, by partition.
 #[derive(Debug)]
 pub(crate) struct Counting<'a> {
@@ -210,6 +257,15 @@ impl<'a> Counting<'a> {
 }
 
 impl Inner {
+    /// The change that notes the rates for the next opening, if they are not what is noted.
+    pub fn rates_to_remember(&self) -> Option<Change> {
+        let now = self.now_ns();
+        self.rates.take_in(now, CfId::DEFAULT, &[]);
+        let rates = self.rates.to_remember(now);
+        let noted = lock(&self.manifest).state().rates() == rates;
+        (!noted).then(|| Change::PartitionRates(rates.into()))
+    }
+
     /// What merges have counted, of families, is so much lately.
     pub fn counted_by_merge(&self, counted: &[(CfId, Vec<(PartitionId, Counts)>)]) {
         let now = self.now_ns();
@@ -221,7 +277,8 @@ impl Inner {
 
 #[cfg(test)]
 mod tests {
-    use thermocline_version::{Change, State, VersionEdit};
+    use thermocline_compaction::cost::HALF_LIFE_NS;
+    use thermocline_version::{State, VersionEdit};
 
     use super::*;
 
@@ -288,7 +345,7 @@ mod tests {
     #[test]
     fn reads_are_counted_where_they_go_and_fade() {
         let state = version(b"dm");
-        let all = PartitionRates::new(1);
+        let all = PartitionRates::new(1, &[], 0);
         for second in 1..=200 {
             for _ in 0..30 {
                 all.note_read(state.version(), CF, b"e");
@@ -304,11 +361,7 @@ mod tests {
             "{found:?}"
         );
         assert!(found[1].0 == b"m" && found[1].1[0] == 1.0, "{found:?}");
-        let later = rates(
-            &all,
-            &state,
-            now + thermocline_compaction::cost::HALF_LIFE_NS,
-        );
+        let later = rates(&all, &state, now + HALF_LIFE_NS);
         assert!((14.0..=16.0).contains(&later[0].1[0]), "{later:?}");
         // A split halves them, a merge adds them.
         let now = now + 1;
@@ -320,14 +373,38 @@ mod tests {
             (14.0..=16.0).contains(&found[0].1[0]) && found[0].0.is_empty(),
             "{found:?}"
         );
+        // What is remembered goes on where it was, whatever the clock says.
+        let remembered = all.to_remember(now);
+        let next = PartitionRates::new(1, &remembered, 7);
+        assert_eq!(rates(&next, &state, 7), found);
+        assert_eq!(next.to_remember(7), remembered);
+        assert_eq!(next.to_remember(7 + 100 * HALF_LIFE_NS), []);
         all.dropped(CF);
         assert_eq!(rates(&all, &state, now), []);
     }
 
     #[test]
+    fn the_busiest_are_remembered() {
+        let all = PartitionRates::new(1, &[], 0);
+        let counted = (0..200).map(|n| {
+            let reads = f64::from(n * 7 % 200) * 1e4;
+            let counts = Counts {
+                reads,
+                ..Counts::default()
+            };
+            (PartitionId(n), counts)
+        });
+        all.take_in(1, CF, &counted.collect::<Vec<_>>());
+        let remembered = all.to_remember(1);
+        assert_eq!(remembered.len(), REMEMBERED);
+        assert_eq!(remembered[0].partition.0 * 7 % 200, 199);
+        assert_eq!(remembered[63].partition.0 * 7 % 200, 136);
+    }
+
+    #[test]
     fn a_read_that_is_sampled_counts_for_the_others() {
         let state = version(b"m");
-        let all = PartitionRates::new(64);
+        let all = PartitionRates::new(64, &[], 0);
         let mut sampled = 0;
         for _ in 0..64_000 {
             if chosen(64) {

@@ -89,6 +89,18 @@ fn what_is_ingested_is_newer_than_all_before_and_older_than_all_after() {
             for (i, part) in parts.into_iter().enumerate() {
                 let name = format!("/t{n}-{i}.sst");
                 let mut table = writer(&disk, &name);
+                let mut starts: Vec<usize> = (0..rng.below(4))
+                    .map(|_| rng.below(part.len() - 1))
+                    .collect();
+                starts.sort_unstable();
+                starts.dedup();
+                for start in starts {
+                    // Short ones, and some that overlap.
+                    let most = (part.len() - 1 - start).min(20);
+                    let (start, end) = (&part[start], &part[start + 1 + rng.below(most)]);
+                    table.delete_range(start, end).unwrap();
+                    model.retain(|key, _| !(start..end).contains(&key));
+                }
                 for key in part {
                     match rng.below(5) {
                         0 => {
@@ -116,7 +128,7 @@ fn what_is_ingested_is_newer_than_all_before_and_older_than_all_after() {
             put(&engine, family.id, b"k\x07", b"after");
             model.insert(b"k\x07".to_vec(), b"after".to_vec());
             same(&now(&engine, family), &model);
-            match rng.below(4) {
+            match rng.below(5) {
                 0 => {
                     engine.close().unwrap();
                     held.clear();
@@ -124,7 +136,8 @@ fn what_is_ingested_is_newer_than_all_before_and_older_than_all_after() {
                     engine = place.open();
                 }
                 1 => assert!(engine.flush().is_ok()),
-                2 => drop(held.remove(rng.below(held.len()))),
+                2 => engine.compact(family.id, (Unbounded, Unbounded)).unwrap(),
+                3 => drop(held.remove(rng.below(held.len()))),
                 _ => {}
             }
             same(&now(&engine, family), &model);
@@ -215,6 +228,72 @@ fn any_table_will_do_and_the_newest_version_counts() {
     assert_eq!(engine.visible(), before);
 }
 
+/// Versions and range tombstones of a table count as of the newest of them, and then get one seqno.
+#[test]
+fn of_a_table_s_range_tombstones_the_newest_counts() {
+    let disk = disk();
+    let identity = Identity::new([9; 16], FileId(3));
+    let options = WriteOptions::default();
+    let mut foreign =
+        TableWriter::create(&*disk, path("/t.sst"), identity, CfId(7), options).unwrap();
+    let mut add = |key: &[u8], seqno, kind, value: &[u8]| {
+        let key = KeyRef::new(key, SeqNo(seqno));
+        foreign.add(key, kind, Value::Inline(value)).unwrap();
+    };
+    add(b"b", 9, Kind::Put, b"above");
+    add(b"c", 3, Kind::Put, b"hidden");
+    add(b"d", 9, Kind::Delete, b"");
+    add(b"d", 4, Kind::Put, b"older");
+    add(b"f", 6, Kind::Put, b"between");
+    add(b"f", 4, Kind::Put, b"older");
+    // From b to e at 5, from d to g at 7 and at 2, and one that is apart.
+    add(b"b", 5, Kind::RangeDelete, b"e");
+    add(b"d", 7, Kind::RangeDelete, b"g");
+    add(b"d", 2, Kind::RangeDelete, b"g");
+    add(b"m", 2, Kind::RangeDelete, b"n");
+    foreign.finish().unwrap();
+    let place = Place::new(&disk, "/db");
+    let engine = place.open();
+    for key in [b"a", b"b", b"c", b"d", b"e", b"f", b"g", b"m", b"n"] {
+        put(&engine, CfId::DEFAULT, key, b"old");
+    }
+    let before = engine.snapshot();
+    let ingested = engine.ingest(CfId::DEFAULT, &["/t.sst"]).unwrap();
+    assert_eq!((ingested.entries, ingested.ranges), (2, 2));
+    let left = [
+        (b"a", &b"old"[..]),
+        (b"b", b"above"),
+        (b"g", b"old"),
+        (b"n", b"old"),
+    ];
+    let left: Map = left
+        .map(|(key, value)| (key.to_vec(), value.to_vec()))
+        .into();
+    same(&now(&engine, Family::DEFAULT), &left);
+    assert_eq!(then(&before, Family::DEFAULT).len(), 9);
+    // A later one, of which the range ends where another table begins.
+    let mut low = writer(&disk, "/low.sst");
+    low.delete_range(b"a", b"g").unwrap();
+    low.finish().unwrap();
+    table(&disk, "/high.sst", &[b"g"]);
+    engine
+        .ingest(CfId::DEFAULT, &["/high.sst", "/low.sst"])
+        .unwrap();
+    let left: Map = [(b"g", b"new"), (b"n", b"old")]
+        .map(|(key, value)| (key.to_vec(), value.to_vec()))
+        .into();
+    for _ in 0..2 {
+        same(&now(&engine, Family::DEFAULT), &left);
+        engine
+            .compact(CfId::DEFAULT, (Unbounded, Unbounded))
+            .unwrap();
+    }
+    assert_eq!(then(&before, Family::DEFAULT).len(), 9);
+    drop(before);
+    drop(engine);
+    place.verify();
+}
+
 fn table(disk: &Arc<dyn Storage>, name: &str, keys: &[&[u8]]) {
     let mut table = writer(disk, name);
     keys.iter().for_each(|key| table.put(key, b"new").unwrap());
@@ -268,9 +347,9 @@ fn what_cannot_be_ingested_is_refused_and_named() {
     };
     with("/range.sst", Kind::RangeDelete, Value::Inline(b"y"));
     refused(
-        &["/b.sst", "/range.sst"],
-        ErrorKind::Unsupported,
-        &["/range.sst", "range tombstones"],
+        &["/c.sst", "/range.sst"],
+        ErrorKind::InvalidArgument,
+        &["/c.sst", "/range.sst", "overlap"],
     );
     with("/merge.sst", Kind::Merge, Value::Inline(b"y"));
     refused(&["/merge.sst"], ErrorKind::Unsupported, &["merge operands"]);
@@ -319,6 +398,11 @@ fn a_table_is_written_in_order_or_not_at_all() {
         table.put(&long, b"").unwrap_err().kind(),
         ErrorKind::InvalidArgument
     );
+    table.delete_range(b"d", b"f").unwrap();
+    for (start, end) in [(b"d", b"g"), (b"c", b"g"), (b"e", b"e"), (b"f", b"e")] {
+        let error = table.delete_range(start, end).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+    }
     table.put(b"c", b"2").unwrap();
     assert_eq!(disk.list(path("/")).unwrap(), ["t.sst.part"]);
     let env = Env {

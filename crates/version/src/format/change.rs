@@ -6,7 +6,7 @@ use thermocline_base::{CfId, FileId};
 
 use super::fields::{Fields, Unreadable, damaged, len32};
 use super::{FORMAT_VERSION, pm_table, table};
-use crate::edit::{Change, NextIds, VersionEdit};
+use crate::edit::{Change, NextIds, StoredRate, VersionEdit};
 use crate::table::PartitionId;
 
 const CHANGE_HEADER_LEN: usize = 5;
@@ -37,6 +37,8 @@ pub(super) mod tag {
     pub const PM_TABLE_REMOVED: u8 = 0x95;
     pub const PARTITION_REMOVED: u8 = 0x96;
     pub const LONG_VALUES: u8 = 0x98;
+    /// May be passed over.
+    pub const PARTITION_RATES: u8 = 0x01;
 }
 
 /// The bytes of an edit.
@@ -167,6 +169,10 @@ fn encode_body(change: &Change, bytes: &mut Vec<u8>) -> u8 {
             tag::BLOB_FILE_ADDED
         }
         Change::LongValues => tag::LONG_VALUES,
+        Change::PartitionRates(rates) => {
+            encode_rates(rates, bytes);
+            tag::PARTITION_RATES
+        }
         Change::FlushedUpTo { seqno } => {
             bytes.extend_from_slice(&seqno.to_le_bytes());
             tag::FLUSHED_UP_TO
@@ -211,6 +217,32 @@ fn encode_partition(cf: CfId, partition: PartitionId, start: &[u8], bytes: &mut 
     bytes.extend_from_slice(&cf.0.to_le_bytes());
     bytes.extend_from_slice(&partition.0.to_le_bytes());
     bytes.extend_from_slice(start);
+}
+
+fn encode_rates(rates: &[StoredRate], bytes: &mut Vec<u8>) {
+    bytes.extend_from_slice(&len32(rates.len()).to_le_bytes());
+    for rate in rates {
+        bytes.extend_from_slice(&rate.cf.0.to_le_bytes());
+        bytes.extend_from_slice(&rate.partition.0.to_le_bytes());
+        for number in [rate.reads, rate.writes, rate.updates] {
+            bytes.extend_from_slice(&number.to_le_bytes());
+        }
+    }
+}
+
+fn decode_rates(body: &mut Fields<'_>) -> Result<Arc<[StoredRate]>, Unreadable> {
+    // Grows as it is read: a count that lies allocates nothing.
+    let mut rates = Vec::new();
+    for _ in 0..body.len32()? {
+        rates.push(StoredRate {
+            cf: CfId(body.u16()?),
+            partition: PartitionId(body.u32()?),
+            reads: body.u64()?,
+            writes: body.u64()?,
+            updates: body.u64()?,
+        });
+    }
+    Ok(rates.into())
 }
 
 fn encode_options(options: &[(String, String)], bytes: &mut Vec<u8>) {
@@ -324,6 +356,7 @@ fn decode_body(tag: u8, body: &mut Fields<'_>) -> Result<Option<Change>, Unreada
             bytes: body.u64()?,
         },
         tag::LONG_VALUES => Change::LongValues,
+        tag::PARTITION_RATES => Change::PartitionRates(decode_rates(body)?),
         tag::FLUSHED_UP_TO => Change::FlushedUpTo { seqno: body.u64()? },
         tag::FILES_INHERITED => Change::FilesInherited {
             below: body.u64()?,

@@ -29,6 +29,8 @@
 //!       5    m  body
 //!
 //!  tag  body
+//!  0x01 PartitionRates      4 count; each: 2 column family, 4 partition, then in a thousand seconds
+//!                           8 reads, 8 writes, 8 updates
 //!  0x81 Created             16 database id, 16 region id
 //!  0x82 Options             4 count; each: 4 length, name, 4 length, value (UTF-8)
 //!  0x83 ColumnFamilyCreated 2 id; the rest: name (UTF-8)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use thermocline_base::{CfId, FileId, PmBlob, PmFamily, PmTableMeta, SeqNo};
 
-use crate::edit::{Change, NextIds, VersionEdit};
+use crate::edit::{Change, NextIds, StoredRate, VersionEdit};
 use crate::pm_table::PmTableInfo;
 use crate::range::KeyRange;
 use crate::table::{BlobBytes, Level, PartitionId, Place, TableRef};
@@ -101,6 +101,18 @@ fn all_changes() -> Vec<Change> {
             file: FileId(u64::MAX),
         },
         Change::LongValues,
+        Change::PartitionRates([].into()),
+        Change::PartitionRates(
+            [1, 2]
+                .map(|n| StoredRate {
+                    cf: CfId(n),
+                    partition: PartitionId(u32::MAX - u32::from(n)),
+                    reads: u64::MAX,
+                    writes: 3,
+                    updates: u64::from(n),
+                })
+                .into(),
+        ),
         Change::FilesInherited {
             below: 8,
             db_id: [3; 16],

@@ -44,6 +44,7 @@ impl State {
             // Seqnos that were given out stay given out.
             flushed_up_to: self.flushed_up_to,
             version,
+            rates: self.rates.clone(),
             ..State::default()
         })
     }

@@ -2,6 +2,7 @@
 
 mod chains;
 mod copy;
+mod rates;
 mod snapshot;
 
 use std::collections::BTreeMap;
@@ -11,7 +12,7 @@ use thermocline_base::{CfId, Error, FileId, Result, limits};
 
 use crate::age;
 
-use crate::edit::{Change, NextIds, VersionEdit};
+use crate::edit::{Change, NextIds, StoredRate, VersionEdit};
 use crate::origin::Origins;
 use crate::table::Place;
 use crate::version::Version;
@@ -48,6 +49,8 @@ pub struct State {
     flushed_up_to: u64,
     /// Whether records may refer to blob files.
     long_values: bool,
+    /// See [`State::rates`].
+    rates: Arc<[StoredRate]>,
     version: Arc<Version>,
 }
 
@@ -252,6 +255,7 @@ impl State {
                 self.family_ids.retain(|_, other| other != id);
                 self.family_options.remove(id);
                 let id = CfId(*id);
+                self.forget_rates(|rate| rate.cf == id);
                 if self.version.family(id).is_some() || self.version.partitions(id).len() > 1 {
                     self.version_mut().drop_family(id);
                 }
@@ -338,6 +342,7 @@ impl State {
                 self.version_mut().add_blob_file(*file, *bytes)?;
             }
             Change::LongValues => self.long_values = true,
+            Change::PartitionRates(rates) => self.set_rates(rates),
             Change::FlushedUpTo { seqno } => {
                 let what = "seqno up to which is flushed";
                 possible_seqno(*seqno, what)?;
@@ -351,8 +356,7 @@ impl State {
                 partition,
                 start,
             } => {
-                let exists = self.families.contains_key(&cf.0);
-                must(exists, "family of a partition", "one that exists", cf.0)?;
+                self.check_partitioned(*cf)?;
                 self.version_mut()
                     .create_partition(*cf, *partition, start)?;
             }
@@ -361,10 +365,10 @@ impl State {
                 partition,
                 start,
             } => {
-                let exists = self.families.contains_key(&cf.0);
-                must(exists, "family of a partition", "one that exists", cf.0)?;
+                self.check_partitioned(*cf)?;
                 self.version_mut()
                     .remove_partition(*cf, *partition, start)?;
+                self.forget_rates(|rate| (rate.cf, rate.partition) == (*cf, *partition));
             }
             Change::BlobFileRemoved { file } => self.version_mut().remove_blob_file(*file)?,
             Change::PmTableAdded { table } => {
@@ -375,6 +379,11 @@ impl State {
             Change::PmTableRemoved { file } => self.version_mut().remove_pm_table(*file)?,
         }
         Ok(())
+    }
+
+    fn check_partitioned(&self, cf: CfId) -> Result<(), Impossible> {
+        let exists = self.families.contains_key(&cf.0);
+        must(exists, "family of a partition", "one that exists", cf.0)
     }
 
     fn version_mut(&mut self) -> &mut Version {

@@ -12,7 +12,9 @@ impl State {
     /// other, so that a large state takes no more memory than one of them.
     pub fn snapshot(&self) -> impl Iterator<Item = VersionEdit> + '_ {
         let changes = self.snapshot_changes().into_iter();
-        let changes = changes.chain(self.partition_changes());
+        let changes = changes
+            .chain(self.partition_changes())
+            .chain(self.rate_changes());
         let mut changes = changes.chain(self.file_changes()).peekable();
         let mut next_bytes = Vec::new();
         std::iter::from_fn(move || {
@@ -124,5 +126,11 @@ impl State {
         let inherited = self.inherited.iter();
         changes.extend(inherited.map(|&(below, db_id)| Change::FilesInherited { below, db_id }));
         changes
+    }
+
+    /// Behind the partitions that they speak of.
+    fn rate_changes(&self) -> Option<Change> {
+        let rates = (!self.rates.is_empty()).then(|| self.rates.clone());
+        rates.map(Change::PartitionRates)
     }
 }

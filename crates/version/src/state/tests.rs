@@ -1,4 +1,5 @@
 use super::*;
+use crate::edit::StoredRate;
 use crate::format;
 use crate::table::PartitionId;
 
@@ -493,6 +494,76 @@ fn golden_of_inherited_files() {
     format::encode_change(&change, &mut bytes);
     let body = b"\x02\x01\0\0\0\0\0\x000123456789abcdef";
     assert_eq!(bytes, [&[0x92, 24, 0, 0, 0][..], body].concat());
+}
+
+#[test]
+fn rates_are_those_of_partitions_that_exist() {
+    let cf = CfId(0);
+    let partition = |id: u32| Change::PartitionCreated {
+        cf,
+        partition: PartitionId(id),
+        start: vec![id as u8].into(),
+    };
+    let rate = |cf: u16, id: u32| StoredRate {
+        cf: CfId(cf),
+        partition: PartitionId(id),
+        reads: 7,
+        writes: 0,
+        updates: u64::from(id),
+    };
+    let mut state = after(&[
+        created(),
+        family(0, "default"),
+        family(5, "orders"),
+        partition(1),
+        partition(2),
+    ]);
+    let told = [
+        rate(0, 0),
+        rate(0, 1),
+        rate(0, 2),
+        rate(0, 3),
+        rate(5, 0),
+        rate(6, 0),
+    ];
+    state
+        .apply(&Change::PartitionRates(told.into()).into())
+        .unwrap();
+    assert_eq!(
+        state.rates(),
+        [rate(0, 0), rate(0, 1), rate(0, 2), rate(5, 0)]
+    );
+    let mut again = State::default();
+    state
+        .snapshot()
+        .for_each(|edit| again.apply(&edit).unwrap());
+    assert_eq!(again, state);
+    // Ids are given out again.
+    let removed = Change::PartitionRemoved {
+        cf,
+        partition: PartitionId(1),
+        start: [1].into(),
+    };
+    state.apply(&removed.into()).unwrap();
+    state.apply(&partition(1).into()).unwrap();
+    assert_eq!(state.rates(), [rate(0, 0), rate(0, 2), rate(5, 0)]);
+    state
+        .apply(&Change::ColumnFamilyDropped { id: 5 }.into())
+        .unwrap();
+    assert_eq!(state.rates(), [rate(0, 0), rate(0, 2)]);
+    // All of them are told at once.
+    state
+        .apply(&Change::PartitionRates([rate(0, 2)].into()).into())
+        .unwrap();
+    assert_eq!(state.rates(), [rate(0, 2)]);
+    let mut bytes = Vec::new();
+    format::encode_change(
+        &Change::PartitionRates([rate(0x0102, 3)].into()),
+        &mut bytes,
+    );
+    let numbers = [7, 0, 3].map(u64::to_le_bytes).concat();
+    assert_eq!(bytes[..15], *b"\x01\x22\0\0\0\x01\0\0\0\x02\x01\x03\0\0\0");
+    assert_eq!(bytes[15..], numbers);
 }
 
 #[test]

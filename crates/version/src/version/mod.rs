@@ -209,11 +209,7 @@ impl Version {
         cf: CfId,
         key: &'a [u8],
     ) -> impl Iterator<Item = (Place, &'a Arc<TableRef>)> {
-        let levels = self
-            .family(cf)
-            .into_iter()
-            .flat_map(|family| family.levels());
-        levels.flat_map(move |(level, tables)| {
+        self.levels_of(cf).flat_map(move |(level, tables)| {
             let place = Place::new(cf, level);
             let over = tables.may_have(key);
             let over = over.filter(move |table| table.range.smallest() < key);
@@ -308,14 +304,15 @@ impl Version {
 
     /// Every table reference of a family.
     pub fn tables_of(&self, cf: CfId) -> impl DoubleEndedIterator<Item = (Place, &Arc<TableRef>)> {
-        let levels = self
-            .family(cf)
-            .into_iter()
-            .flat_map(|family| family.levels());
-        levels.flat_map(move |(level, tables)| {
+        self.levels_of(cf).flat_map(move |(level, tables)| {
             let place = Place::new(cf, level);
             tables.iter().map(move |table| (place, table))
         })
+    }
+
+    fn levels_of(&self, cf: CfId) -> impl DoubleEndedIterator<Item = (Level, &Arc<LevelTables>)> {
+        let family = self.family(cf).into_iter();
+        family.flat_map(|family| family.levels())
     }
 
     /// Every table reference, of each family the older before the newer.
