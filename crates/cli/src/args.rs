@@ -89,6 +89,7 @@ Examples:
     #[command(after_help = "\
 Examples:
   thermocline explain orders.db
+  thermocline explain orders.db -o orders.html          a page, with partitions as columns
   thermocline explain orders.db --json")]
     Explain(ExplainArgs),
     /// Compact a database, or a range of keys: what was deleted or overwritten takes no more space
@@ -142,11 +143,15 @@ otherwise then.")]
     Ingest(IngestArgs),
     /// Write the entries of a column family, or a range of them, into one table
     Export(ExportArgs),
-    /// Repeat an experiment of a paper (not in this version)
+    /// Repeat experiments of a paper: what it claims, what is found here, and whether the shape holds
     #[command(after_help = "\
 Examples:
   thermocline reproduce --list
-  thermocline reproduce pm-blade fig-8")]
+  thermocline reproduce pm-blade fig-6
+  thermocline reproduce pm-blade --pm-path /dev/shm --report pm-blade.html
+
+Each result is saved as a file in --out, too. An experiment takes a minute or two, and shapes hold or not
+by what was measured: let nothing else run meanwhile.")]
     Reproduce(ReproduceArgs),
 }
 
@@ -542,7 +547,7 @@ pub(crate) struct TourWriterArgs {
 pub(crate) struct ExplainArgs {
     /// The database's folder
     pub db: PathBuf,
-    /// Write a page instead (not in this version)
+    /// Write a page instead, in one file that needs no other; what was there is replaced
     #[arg(short, long, value_name = "FILE.html")]
     pub output: Option<PathBuf>,
     #[command(flatten)]
@@ -717,9 +722,24 @@ pub(crate) struct ReproduceArgs {
     /// Name every experiment
     #[arg(long)]
     pub list: bool,
-    /// Write a page with plots
+    /// Write a page with plots of all that ran
     #[arg(long, value_name = "FILE.html")]
     pub report: Option<PathBuf>,
+    /// A folder on the SSD for what experiments write, and remove again; else the system's for temporary files
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+    /// A folder for persistent memory; else that of --dir
+    #[arg(long, value_name = "DIR")]
+    pub pm_path: Option<PathBuf>,
+    /// Make DRAM as slow as other memory: none, optane or cxl
+    #[arg(long, value_name = "NAME", default_value = "none")]
+    pub emulate: String,
+    /// The folder in which results are saved; it is made if it is not there
+    #[arg(long, value_name = "DIR", default_value = "reproduced")]
+    pub out: PathBuf,
+    /// So small that numbers mean nothing: to see that it runs
+    #[arg(long)]
+    pub quick: bool,
 }
 
 #[cfg(test)]

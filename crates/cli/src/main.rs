@@ -60,7 +60,7 @@ fn dispatch(command: Command, output: &mut Output) -> Outcome {
         Command::Checkpoint(args) => commands::copies::checkpoint(&args, output),
         Command::Ingest(args) => commands::tables::ingest(&args, output),
         Command::Export(args) => commands::tables::export(&args, output),
-        Command::Reproduce(_) => missing("reproduce", "the presets of the papers"),
+        Command::Reproduce(args) => commands::reproduce(&args, output),
     }
 }
 

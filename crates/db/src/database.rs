@@ -10,8 +10,8 @@ use thermocline_engine::{Engine, Family, KeyBounds, Operation, Runtime, World};
 use crate::range::byte_range;
 use crate::scan::{Bounds, owned, prefix_bounds};
 use crate::{
-    Batch, CfOptions, ColumnFamily, Cursor, DbBuilder, Metrics, Options, Plan, RangeSize, Scan,
-    Snapshot, Value, VerifyReport, WriteOptions,
+    Batch, CfOptions, ColumnFamily, Cursor, DbBuilder, FamilyMap, Metrics, Options, Plan,
+    RangeSize, Scan, Snapshot, Value, VerifyReport, WriteOptions,
 };
 
 /// An open database. Clones share it; dropping the last one closes it.

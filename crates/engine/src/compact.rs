@@ -77,6 +77,8 @@ pub(crate) struct Compactions {
     /// Held by whoever splits or merges a partition, so that there is one at a time. Before the writer's
     /// lock and the manifest's.
     pub adjusting: Mutex<Adjusting>,
+    /// Somebody has asked for splits and merges by size since the last one who had that lock for them began.
+    pub adjust_again: AtomicBool,
     /// A job has ended.
     ended: Condvar,
     pub shape: Shape,
@@ -136,6 +138,7 @@ impl Compactions {
             gate: RwLock::default(),
             jobs: Mutex::default(),
             adjusting: Mutex::new(Adjusting::default()),
+            adjust_again: AtomicBool::new(false),
             ended: Condvar::default(),
             shape: Shape::new(options),
             pace: Pace::new(options.compaction.rate_bytes, clock),

@@ -61,13 +61,13 @@ use thermocline_base::{CfId, Error, FileId, Result, SeqNo};
 use thermocline_env::Storage;
 use thermocline_memtable::{Cover, Memtable};
 use thermocline_sst::{Creation, FileName, sites};
-use thermocline_version::{Change, FileKind, Level, Place, State, VersionEdit, VersionSet};
+use thermocline_version::{Change, FileKind, Level, Place, State, VersionSet};
 
 use crate::compact::LevelUse;
 use crate::compact::input::{GenerationInput, Input};
 use crate::compact::outputs::{Destination, Outputs, Recipe, below};
 use crate::compact::shape::Levels;
-use crate::partitions::{Counting, Prefixes};
+use crate::partitions::Counting;
 use crate::pm_tables::PmSink;
 use crate::pressure::is_no_room;
 use crate::readers;
@@ -295,10 +295,7 @@ impl Inner {
                 below: below(version.tables_of(cf).map(|(_, table)| table)),
                 settled,
                 exists: &|cf, key| self.families.exists(cf, key),
-                prefixes: match cf {
-                    CfId::METADATA => None,
-                    cf => Prefixes::new(&self.division(cf), version.partitions(cf)),
-                },
+                prefixes: self.prefixes_of(&version, cf),
                 counting: Some(Counting::new(version.partitions(cf), true)),
                 to: match sink.as_deref_mut() {
                     Some(sink) => Destination::Pm(sink),
@@ -336,23 +333,10 @@ impl Inner {
             Change::TableAdded { place, .. } => self.families.exists(place.cf, b""),
             _ => true,
         };
-        let mut changes: Vec<Change> = outputs.added().filter(exists).collect();
+        let changes: Vec<Change> = outputs.added().filter(exists).collect();
         if !changes.is_empty() {
             let mut manifest = lock(&self.manifest);
-            let met = self.prefixes_met(manifest.state().version(), &outputs.prefixes);
-            let mut edits = met.into_iter();
-            let first = edits.next().unwrap_or_default().changes;
-            let mut made = first.len();
-            changes.extend(first);
-            self.append(&mut manifest, &VersionEdit { changes })?;
-            for edit in edits {
-                match self.append(&mut manifest, &edit) {
-                    // The tables are named; the next flush that meets these prefixes makes them.
-                    Err(Error::OutOfSpace(_)) => break,
-                    appended => appended?,
-                }
-                made += edit.changes.len();
-            }
+            let made = self.append_with_prefixes(&mut manifest, changes, &outputs.prefixes)?;
             drop(manifest);
             self.tell_of_prefixes(made);
         }

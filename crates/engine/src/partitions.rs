@@ -6,7 +6,7 @@
 //! | `partition.by` | made | removed |
 //! |---|---|---|
 //! | `keys` | when a store is opened, or a family is made | never |
-//! | `prefix` | by the flush that meets a prefix, in the edit that names its tables, or the next ones | never |
+//! | `prefix` | by the flush or compaction that meets a prefix, in the edit that names its tables, or the next ones | never |
 //! | `size` | when one has grown past `partition.bytes` ([`plan`]) | when neighbours have shrunk |
 //!
 //! | question | module |
@@ -21,7 +21,9 @@
 //! A split is one edit: the partition, and in place of each reference that reaches over its start two
 //! parts of the same file, limited there. So it costs metadata only, and what happens on one side needs nothing
 //! of the other from then on. What is written later may reach over the start again: no key is a
-//! boundary in all levels for ever, and tables are as large as they would be without partitions. A merge
+//! boundary in all levels for ever, and tables are as large as they would be without partitions. A compaction ends its tables
+//! at such starts where they are not too far from full ([`Inner::starts_within`](crate::store::Inner)), so that it does not
+//! join again what a split has cut. A merge
 //! is one edit, too, of as many neighbours as are due, and joins parts that meet where they did. Flushes and
 //! prefixes cut nothing: with ten thousand prefixes there would be ten thousand parts of each table.
 //!
@@ -45,7 +47,7 @@
 //!
 //! # What a crash leaves
 //! All of an edit or nothing of it. No file is made or removed by it: a file goes when no reference to any
-//! part of it is left. A prefix that a crash has lost is met again by the flush of its next key.
+//! part of it is left. A prefix that a crash has lost is met again by the flush of its next key, or when its keys are compacted.
 
 mod adjust;
 mod measure;
@@ -55,12 +57,14 @@ mod rates;
 mod sizes;
 mod usage;
 
+use std::ops::Bound;
 use std::sync::Weak;
 
 use thermocline_base::options::{Division, Options, PartitionBy};
 use thermocline_base::{CfId, CfOptions, Error, Result, limits};
+use thermocline_compaction::KeyRange;
 use thermocline_compaction::pick::Held;
-use thermocline_version::{Change, State, Version, VersionEdit};
+use thermocline_version::{Change, Manifest, State, Version, VersionEdit};
 
 use crate::events::Event;
 use crate::store::{Engine, Inner};
@@ -229,6 +233,20 @@ impl Inner {
         by_size.map(|division| division.bytes)
     }
 
+    /// The keys, within this range, at which compactions end tables if they can: where partitions begin. Not where
+    /// those are prefixes, of which one table may have thousands.
+    pub fn starts_within(&self, version: &Version, cf: CfId, range: &KeyRange<'_>) -> Vec<Vec<u8>> {
+        if cf == CfId::METADATA || self.division(cf).by == PartitionBy::Prefix {
+            return Vec::new();
+        }
+        let (from, to) = (Bound::Included(range.first), Bound::Included(range.last));
+        let within = version.partitions(cf).overlapping(from, to);
+        within
+            .skip(1)
+            .map(|partition| partition.start.to_vec())
+            .collect()
+    }
+
     /// What is to be done about a family's partitions.
     pub fn partitions_plan(&self, version: &Version, cf: CfId) -> PartitionsPlan {
         let limit = self.splits_past(cf);
@@ -244,13 +262,42 @@ impl Inner {
         plan
     }
 
-    /// What a flush makes of the prefixes that it has met, in this version: edits of their own, but for the first
-    /// ones, which stand with its tables.
-    pub fn prefixes_met(
+    /// What notes prefixes at which no partition begins in this version, if the family is divided by them.
+    pub fn prefixes_of<'v>(&self, version: &'v Version, cf: CfId) -> Option<Prefixes<'v>> {
+        let division = (cf != CfId::METADATA).then(|| self.division(cf))?;
+        Prefixes::new(&division, version.partitions(cf))
+    }
+
+    /// Appends an edit that names new tables, and with it the partitions of the prefixes that were met in them: in
+    /// this edit and, where they are many, in the next ones. Returns how many were made.
+    ///
+    /// # Errors
+    /// Those of the edit that names the tables. Where there is no room for the others they are left out: whoever
+    /// meets these prefixes next makes them.
+    pub fn append_with_prefixes(
         &self,
-        version: &Version,
+        manifest: &mut Manifest,
+        mut changes: Vec<Change>,
         met: &[(CfId, Vec<Vec<u8>>)],
-    ) -> Vec<VersionEdit> {
+    ) -> Result<usize> {
+        let met = self.prefixes_met(manifest.state().version(), met);
+        let mut edits = met.into_iter();
+        let first = edits.next().unwrap_or_default().changes;
+        let mut made = first.len();
+        changes.extend(first);
+        self.append(manifest, &VersionEdit { changes })?;
+        for edit in edits {
+            match self.append(manifest, &edit) {
+                Err(Error::OutOfSpace(_)) => break,
+                appended => appended?,
+            }
+            made += edit.changes.len();
+        }
+        Ok(made)
+    }
+
+    /// The partitions of these prefixes that there are not yet, as edits.
+    fn prefixes_met(&self, version: &Version, met: &[(CfId, Vec<Vec<u8>>)]) -> Vec<VersionEdit> {
         if self.is_relieving() {
             return Vec::new();
         }
@@ -266,7 +313,7 @@ impl Inner {
             .collect()
     }
 
-    /// A flush has made so many partitions of prefixes.
+    /// A flush or a compaction has made so many partitions of prefixes.
     pub fn tell_of_prefixes(&self, made: usize) {
         if made > 0 {
             self.compactions.partition_usage.met(made);

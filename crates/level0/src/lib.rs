@@ -80,7 +80,7 @@
 //!
 //! # Rejected
 //! - *One offset for each entry* (the array of MatrixKV): four bytes an entry, and each step of a bisection
-//!   touches two places. Measured in `examples/yardsticks.rs`.
+//!   touches two places. Measured by `thermocline reproduce pm-blade fig-6`.
 //! - *A general compressor over groups*: as small only where values are alike, and reading one entry means
 //!   decompressing a group. Measured there, too.
 //! - *A filter for each table*: a miss costs about one group's read, as a filter's probes do in memory as

@@ -1,4 +1,7 @@
-//! `explain`: what lies in which tier, and what background work comes next, as text.
+//! `explain`: what lies in which tier, and what background work comes next, as text or as a page.
+
+mod page;
+mod picture;
 
 use serde_json::{Value, json};
 use thermocline::size::format_size;
@@ -8,29 +11,37 @@ use thermocline::{
 use thermocline_bench::grouped;
 
 use crate::args::ExplainArgs;
-use crate::fail::{Failure, Outcome};
+use crate::fail::Outcome;
 use crate::output::Output;
 use crate::store::Access;
 use crate::text::{count, escape};
+use page::Page;
 
 /// Characters of a full bar.
 const BAR: u64 = 32;
 
 /// Draws the tiers, and says what is decided about them and why.
 pub(crate) fn explain(args: &ExplainArgs, output: &mut Output) -> Outcome {
-    if args.output.is_some() {
-        return Err(Failure::Failed(
-            "not supported: this version draws no page of explain; without -o it prints text"
-                .into(),
-        ));
-    }
     let db = args.store.open(&args.db, Access::Read)?;
-    let (metrics, plan) = (db.metrics(), db.plan());
+    let (metrics, plan, map) = (db.metrics(), db.plan(), db.map());
     let name = |family: &FamilyPlan| family.name.clone().unwrap_or("(metadata)".into());
     let names: Vec<String> = plan.families.iter().map(name).collect();
     db.close()?;
+    if let Some(path) = &args.output {
+        let page = Page {
+            title: &args.db.display().to_string(),
+            metrics: &metrics,
+            map: &map,
+            next: &sentences(&plan, &names),
+        };
+        crate::files::write(path, page.html().as_bytes())?;
+        output.note(&format!("{} shows {}", path.display(), args.db.display()))?;
+    }
     if output.json {
         return output.document(&as_json(&plan, &names));
+    }
+    if args.output.is_some() {
+        return Ok(());
     }
     output.line(&args.db.display().to_string())?;
     for line in drawn(&metrics, &plan, &names) {

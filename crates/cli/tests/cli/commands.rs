@@ -361,6 +361,54 @@ fn explain_draws_all_tiers_and_says_what_is_next() {
 }
 
 #[test]
+fn explain_draws_a_page_that_needs_nothing_else() {
+    let store = Store::new();
+    let page = store.path().with_file_name("x.html");
+    let none = store.run(&["explain", "DB", "-o", "x.html"]);
+    assert_eq!(none.code, 1);
+    assert!(!page.exists());
+    for n in 0..3 {
+        let key = format!("<k{n}>");
+        store.run(&["put", "DB", &key, "v", "--cf", "a&b"]);
+        assert_eq!(store.run(&["compact", "DB"]).code, 0);
+    }
+    store.run(&["put", "DB", "k", "v"]);
+    let drawn = store.run(&["explain", "DB", "-o", "x.html"]);
+    assert_eq!(drawn.code, 0, "{}", drawn.err);
+    assert_eq!(drawn.out, "x.html shows db\n");
+    let html = std::fs::read_to_string(&page).unwrap();
+    for text in [
+        "<!DOCTYPE html>",
+        "<h2>Next</h2>",
+        "<li><b>flush</b>",
+        "generation 4: takes the writes",
+        "Column family a&amp;b <small>1 partition, 3 tables</small>",
+        "from &lt;k2&gt; to &lt;k2&gt;",
+        "1 entry of which 0 deletes",
+        "age: 1 to 1 writes ago (of 4)",
+        "partition from the first key",
+    ] {
+        assert!(html.contains(text), "no '{text}' in\n{html}");
+    }
+    for foreign in ["http:", "https:", "<script", "TITLE"] {
+        assert!(!html.contains(foreign), "{foreign}");
+    }
+    let opened = html.matches("<g ").count();
+    assert_eq!(opened, html.matches("</g>").count());
+    let json = store
+        .run(&["explain", "DB", "-o", "x.html", "--json"])
+        .json();
+    assert_eq!(json["families"][0]["family"], "a&b");
+    let refused = store.run(&["explain", "DB", "-o", "none/x.html"]);
+    assert_eq!(refused.code, 1);
+    assert!(
+        refused.is_one_sentence_naming("none/x.html"),
+        "{}",
+        refused.err
+    );
+}
+
+#[test]
 fn a_region_elsewhere_needs_to_be_named_only_once() {
     let store = Store::new();
     let pm = store.path().with_file_name("pm");
@@ -560,13 +608,76 @@ fn what_was_deleted_takes_no_space_once_it_is_compacted() {
 }
 
 #[test]
+fn experiments_are_named_run_saved_and_drawn() {
+    let store = Store::new();
+    let list = store.run(&["reproduce", "--list"]);
+    assert_eq!(list.code, 0, "{}", list.err);
+    assert!(
+        list.out
+            .lines()
+            .any(|line| line.starts_with("pm-blade fig-6 ")),
+        "{}",
+        list.out
+    );
+    let named = store.run(&["reproduce", "--list", "--json"]).json();
+    assert_eq!(named[0]["paper"], "pm-blade");
+    let run = [
+        "reproduce",
+        "pm-blade",
+        "fig-6",
+        "--quick",
+        "--dir",
+        ".",
+        "--report",
+        "r.html",
+    ];
+    let done = store.run(&run);
+    assert_eq!(done.code, 0, "{}", done.err);
+    for text in [
+        "Scale: ",
+        "array, LZ4 by eight",
+        "paper: ",
+        "here:  ",
+        "saved as reproduced/pm-blade-fig-6.json",
+    ] {
+        assert!(done.out.contains(text), "no '{text}' in\n{}", done.out);
+    }
+    let folder = store.path().with_file_name("");
+    let saved = std::fs::read_to_string(folder.join("reproduced/pm-blade-fig-6.json")).unwrap();
+    let saved: serde_json::Value = serde_json::from_str(&saved).unwrap();
+    assert_eq!(saved["experiment"], "fig-6");
+    assert!(saved["checks"].as_array().unwrap().len() > 3);
+    let page = std::fs::read_to_string(folder.join("r.html")).unwrap();
+    assert_eq!(page.matches("<svg").count(), 2);
+    let mut left: Vec<_> = folder
+        .read_dir()
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
+    left.sort();
+    assert_eq!(left, ["r.html", "reproduced"]);
+    for (wrong, says) in [
+        (vec!["reproduce", "pm-blade", "fig-99"], "fig-99"),
+        (vec!["reproduce", "nobody"], "nobody"),
+        (vec!["reproduce", "pm-blade", "--dir", "none"], "none"),
+        (vec!["reproduce", "pm-blade", "--emulate", "drum"], "drum"),
+    ] {
+        let refused = store.run(&wrong);
+        assert_eq!(refused.code, 2, "{wrong:?}: {}", refused.err);
+        assert!(
+            refused.is_one_sentence_naming(says),
+            "{wrong:?}: {}",
+            refused.err
+        );
+    }
+    assert_eq!(store.run(&["reproduce"]).code, 2);
+}
+
+#[test]
 fn what_is_not_built_yet_says_what_is_missing() {
     let store = Store::new();
     for command in [
-        vec!["explain", "DB", "-o", "x.html"],
         vec!["drop-partition", "DB", "p"],
-        vec!["reproduce", "pm-blade", "fig-8"],
-        vec!["reproduce", "--list"],
         vec!["bench", "tpcc"],
         vec!["bench", "orders"],
         vec!["bench", "fillseq", "--report", "x.html"],

@@ -82,6 +82,13 @@ impl Compactions {
         lock(&self.jobs).position(waiter).is_some()
     }
 
+    /// What the split is that this one waits for.
+    pub fn waiting_split(&self, waiter: Waiter) -> Option<(CfId, Vec<u8>)> {
+        let jobs = lock(&self.jobs);
+        let waiting = &jobs.waiting[jobs.position(waiter)?];
+        Some((waiting.cf, waiting.key.clone()))
+    }
+
     /// Waits until a job ends for which this one waits, unless there is none.
     pub fn wait_for_turn(&self, waiter: Waiter) {
         let jobs = lock(&self.jobs);

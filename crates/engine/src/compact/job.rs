@@ -396,7 +396,10 @@ impl Inner {
             bytes: table.bytes,
         });
         let grandparents = grandparents.filter(|g| g.range.overlaps(&range)).collect();
-        let cutter = Cutter::new(compactions.shape.output_options(), vec![], grandparents);
+        let sizes = compactions.shape.output_options();
+        let starts = self.starts_within(&job.version, job.cf, &range);
+        let cutter =
+            Cutter::new(sizes, vec![], grandparents).preferring(starts, sizes.target_bytes / 4 * 3);
         let runs = job.runs.iter().cloned();
         let inputs = runs.map(|run| RunInput::new(&self.table_files, job.cf, run, read));
         let inputs: Vec<RunInput<'_>> = inputs.collect();
@@ -416,7 +419,7 @@ impl Inner {
             // What is in a table is durable and visible.
             settled: SeqNo::MAX,
             exists: &|cf, key| self.families.exists(cf, key),
-            prefixes: None,
+            prefixes: self.prefixes_of(&job.version, job.cf),
             counting: Some(Counting::new(job.version.partitions(job.cf), false)),
             to: Destination::Store,
         };
@@ -439,7 +442,7 @@ impl Inner {
 
     /// One edit, and the view that comes with it; returns whether the inputs were still there.
     fn install(&self, job: &Job, outputs: &Outputs) -> Result<bool> {
-        {
+        let made = {
             let mut manifest = lock(&self.manifest);
             // Again, since the store may be closing.
             self.check_writable()?;
@@ -454,8 +457,11 @@ impl Inner {
                         .remove(&self.table_files.path(table.file));
                 }
             }
-            self.append(&mut manifest, &job.edit(outputs))?;
-        }
+            let edit = job.edit(outputs);
+            let met = &outputs.prefixes;
+            self.append_with_prefixes(&mut manifest, edit.changes, met)?
+        };
+        self.tell_of_prefixes(made);
         self.counted_by_merge(&outputs.counted);
         {
             let _writer = lock(&self.writer);

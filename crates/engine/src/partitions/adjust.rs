@@ -9,10 +9,10 @@ use thermocline_version::{
     BlobBytes, Change, Joined, Level, PartitionId, TableRef, Version, VersionEdit,
 };
 
-use super::{Adjustment, EDIT_BYTES, Waiter, created, plan, sizes, too_many};
+use super::{Adjusting, Adjustment, EDIT_BYTES, Waiter, created, plan, sizes, too_many};
 use crate::events::Event;
 use crate::store::Inner;
-use crate::sync::{Arc, lock};
+use crate::sync::{Arc, Ordering, lock, try_lock};
 
 /// Tables that are opened for sizes, at most, before one split or merge is decided.
 const OPENED: usize = 16;
@@ -45,14 +45,29 @@ impl Room {
 
 impl Inner {
     /// Splits or merges what is due by size, in one edit; returns whether there was something. The caller
-    /// holds no lock but the gate of compactions.
+    /// holds no lock but the gate of compactions. Where somebody does this already nothing is waited for:
+    /// he looks again when he is done.
     pub fn adjust_by_size(&self) -> Result<bool> {
         let all = self.options.partition.by() == PartitionBy::Size;
         if !all && !self.families.any_by_size() {
             return Ok(false);
         }
         let compactions = &self.compactions;
-        let mut turn = lock(&compactions.adjusting);
+        compactions.adjust_again.store(true, Ordering::SeqCst);
+        let mut adjusted = false;
+        // Asked behind the turn: who comes before it has ended is told by whoever ends it.
+        while compactions.adjust_again.load(Ordering::SeqCst) {
+            let Some(mut turn) = try_lock(&compactions.adjusting) else {
+                break;
+            };
+            compactions.adjust_again.store(false, Ordering::SeqCst);
+            adjusted |= self.adjust_in_turn(&mut turn)?;
+        }
+        Ok(adjusted)
+    }
+
+    fn adjust_in_turn(&self, turn: &mut Adjusting) -> Result<bool> {
+        let compactions = &self.compactions;
         if self.is_relieving() {
             compactions.forget_waiting(Waiter::Size);
             return Ok(false);
@@ -66,9 +81,19 @@ impl Inner {
         let mut measuring = turn.measures.by(&view.tables, OPENED);
         let divided = version.divided().map(|(cf, _)| cf);
         let families: BTreeSet<CfId> = version.families().chain(divided).collect();
-        let next = families.into_iter().find_map(|cf| {
+        let waiting = compactions.waiting_split(Waiter::Size);
+        // First the one that waits for one of its own.
+        let first = waiting.iter().map(|(cf, _)| *cf);
+        let next = first.chain(families).find_map(|cf| {
             let limit = self.splits_past(cf)?;
-            let sizes = sizes::of(version, cf, &mut measuring);
+            let sizes = sizes::settled(version, cf, &mut measuring);
+            // One that waits is not decided anew as long as it is due: its key would move with each version, and
+            // what was kept free for it would be for nothing.
+            let waits = waiting.as_ref().filter(|(of, _)| *of == cf);
+            let due = waits.filter(|(_, key)| plan::splits_still(&sizes, key, limit));
+            if let Some((_, key)) = due {
+                return Some((cf, Adjustment::Split(key.clone())));
+            }
             Some((cf, plan::next(version, cf, &sizes, limit, &mut measuring)?))
         });
         let Some((cf, next)) = next else {

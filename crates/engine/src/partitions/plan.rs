@@ -1,20 +1,21 @@
 //! Which partitions are to be split or merged by size: a function over metadata, and what is known of sizes.
 //!
 //! The largest one past the limit is split where one of its tables begins, as near to half of its bytes as there
-//! is one: tables of level 0 count only where there are no others, since they lie over each other, and are
-//! soon gone. One that is a single table wide is not split, whatever it weighs, nor is one where all would lie on
+//! is one. Tables of level 0 count only where there are no others ([`sizes::settled`]). One that is a single table wide is not split, whatever it weighs, nor is one where all would lie on
 //! one side.
 //!
 //! Neighbours are merged while all of them together have at most a quarter of the limit: all rows of such at once,
 //! so that ten thousand partitions whose data has gone cost a few edits. What a split made is not merged
 //! before most of it is gone, and what a merge made is not split before it has grown to four times its size.
 
+use std::collections::BTreeSet;
 use std::ops::Bound;
 
 use thermocline_base::{CfId, limits};
 use thermocline_version::{Level, TableRef, Version};
 
 use super::measure::Measuring;
+use super::sizes::settled_tables;
 use super::{PartitionRate, PartitionSize, sizes};
 
 /// A quarter of the limit for what is merged.
@@ -60,7 +61,7 @@ impl PartitionsPlan {
         limit: Option<u64>,
         measuring: &mut Measuring<'_>,
     ) -> PartitionsPlan {
-        let sizes = sizes::of(version, cf, measuring);
+        let sizes = sizes::settled(version, cf, measuring);
         let next = limit.and_then(|limit| next(version, cf, &sizes, limit, measuring));
         let (split, merge) = match next {
             Some(Adjustment::Split(key)) => (Some(key), Vec::new()),
@@ -98,6 +99,13 @@ pub(crate) fn next(
         .or_else(|| merges(sizes, limit))
 }
 
+/// Whether the partition in which `key` lies is still too large, and would be split there.
+pub(crate) fn splits_still(sizes: &[PartitionSize], key: &[u8], limit: u64) -> bool {
+    let behind = sizes.partition_point(|size| *size.start <= *key);
+    let of = behind.checked_sub(1).and_then(|n| sizes.get(n));
+    of.is_some_and(|size| *size.start < *key && size.bytes > limit)
+}
+
 /// All that are small enough beside those before them, as many as an edit takes.
 fn merges(sizes: &[PartitionSize], limit: u64) -> Option<Adjustment> {
     let mut starts: Vec<Vec<u8>> = Vec::new();
@@ -129,23 +137,17 @@ fn middle(
     let end = size.end.as_deref();
     let to = end.map_or(Bound::Unbounded, Bound::Excluded);
     let from = Bound::Included(&size.start[..]);
-    let mut within: Vec<&TableRef> = Vec::new();
-    let (mut firsts, mut level0): (Vec<&[u8]>, Vec<&[u8]>) = Default::default();
-    for (level, tables) in version.family(cf)?.levels() {
-        for table in tables.overlapping(from, to) {
-            let first = table.range.smallest();
-            within.push(table);
-            if first > &size.start[..] {
-                match level {
-                    Level::ZERO => level0.push(first),
-                    _ => firsts.push(first),
-                }
-            }
-        }
-    }
-    if firsts.is_empty() {
-        firsts = level0;
-    }
+    let levels: BTreeSet<Level> = settled_tables(version, cf)
+        .map(|(at, _)| at.level)
+        .collect();
+    let levels = version
+        .family(cf)?
+        .levels()
+        .filter(|(level, _)| levels.contains(level));
+    let within = levels.flat_map(|(_, tables)| tables.overlapping(from, to));
+    let within: Vec<&TableRef> = within.map(|table| &**table).collect();
+    let firsts = within.iter().map(|table| table.range.smallest());
+    let mut firsts: Vec<&[u8]> = firsts.filter(|first| *first > &size.start[..]).collect();
     firsts.sort_unstable();
     firsts.dedup();
     let mut below = |key: &[u8]| {

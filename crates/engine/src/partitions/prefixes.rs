@@ -1,4 +1,4 @@
-//! The prefixes that a flush meets.
+//! The prefixes that a flush or a compaction meets.
 
 use thermocline_base::limits;
 use thermocline_base::options::{Division, PartitionBy};

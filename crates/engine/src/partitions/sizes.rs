@@ -7,9 +7,10 @@
 use std::ops::Range;
 
 use thermocline_base::CfId;
-use thermocline_version::{PartitionId, Partitions, TableRef, Version};
+use thermocline_version::{Level, PartitionId, Partitions, Place, TableRef, Version};
 
 use super::measure::{Measuring, share};
+use crate::sync::Arc;
 
 /// A partition, and about what lies on the SSD of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,12 +31,45 @@ pub struct PartitionSize {
 
 /// Those of a family, in the order of keys.
 pub(crate) fn of(version: &Version, cf: CfId, measuring: &mut Measuring<'_>) -> Vec<PartitionSize> {
+    of_tables(version, cf, version.tables_of(cf), measuring)
+}
+
+/// As [`of`], without level 0 where there are deeper levels.
+///
+/// Tables of level 0 reach over most partitions, each of them over most: to measure all of that anew after
+/// each flush would take as many steps, and as much memory, as there are tables times partitions; and it is
+/// soon gone. Those of a deeper level lie side by side.
+pub(crate) fn settled(
+    version: &Version,
+    cf: CfId,
+    measuring: &mut Measuring<'_>,
+) -> Vec<PartitionSize> {
+    of_tables(version, cf, settled_tables(version, cf), measuring)
+}
+
+/// The tables of a family by which partitions are split and merged: see [`settled`].
+pub(crate) fn settled_tables(
+    version: &Version,
+    cf: CfId,
+) -> impl Iterator<Item = (Place, &Arc<TableRef>)> {
+    let deeper = version.tables_of(cf).next_back();
+    let deeper = deeper.is_some_and(|(last, _)| last.level > Level::ZERO);
+    let all = version.tables_of(cf);
+    all.filter(move |(at, _)| !deeper || at.level > Level::ZERO)
+}
+
+fn of_tables<'v>(
+    version: &'v Version,
+    cf: CfId,
+    tables: impl Iterator<Item = (Place, &'v Arc<TableRef>)>,
+    measuring: &mut Measuring<'_>,
+) -> Vec<PartitionSize> {
     let mut sizes = all(version.partitions(cf));
     // What begins at each of them, and what ends before it. Sums over levels may be more than a number has
     // room for, in a manifest that nobody here wrote.
     let mut begins = vec![[0u128; 3]; sizes.len() + 1];
     let mut ends = begins.clone();
-    for (_, table) in version.tables_of(cf) {
+    for (_, table) in tables {
         let reach = reach(&sizes, table);
         let count = reach.len() as u64;
         let starts = sizes[reach.clone()].iter().skip(1);

@@ -666,7 +666,7 @@ fn a_waiting_split_keeps_only_the_levels_that_it_waits_for() {
 fn a_split_by_size_keeps_its_place_until_the_job_ends() {
     let machine = Machine::new(PM);
     let (engine, model) = with_wide_job(&machine);
-    engine.drain().unwrap();
+    // All of it stays in level 0.
     engine.close().unwrap();
     let mut options = by_size();
     options.compaction.level0_tables = 2;
@@ -695,6 +695,120 @@ fn a_split_by_size_keeps_its_place_until_the_job_ends() {
         .iter()
         .filter(|k| engine.get(CfId::DEFAULT, k, |_| ()).unwrap().is_some());
     assert_eq!(found.count(), keys.len());
+}
+
+/// It is not decided anew, as long as it is due: its key would move with each version.
+#[test]
+fn a_split_by_size_that_waits_keeps_its_key() {
+    let machine = Machine::new(PM);
+    let (engine, model) = filled(&machine, &options(), 600);
+    engine.drain().unwrap();
+    engine.close().unwrap();
+    let mut options = by_size();
+    options.compaction.level0_tables = 2;
+    let engine = open(&machine, &options);
+    let inner = &engine.inner;
+    let cf = CfId::DEFAULT;
+    for _ in 0..3 {
+        for (key, value) in &model {
+            put(&engine, cf, key, value);
+        }
+        flush(&engine);
+    }
+    let planned = engine.plan().families[0].partitions.split.clone().unwrap();
+    let job = inner.take_due().expect("one is due");
+    let over = version(&engine);
+    let other = (1..1000).map(key).find(|key| {
+        let mut over = over.reaching_over(cf, key);
+        *key != planned && over.any(|(at, _)| at.level == Level::ZERO)
+    });
+    let other = other.unwrap();
+    let split = Adjustment::Split(other.clone());
+    let outcome = inner.adjust(cf, &split, Waiter::Size).unwrap();
+    assert_eq!(outcome, Outcome::Waits);
+    assert!(!inner.adjust_by_size().unwrap());
+    let waiting = || inner.compactions.waiting_split(Waiter::Size);
+    assert_eq!(waiting(), Some((cf, other.clone())));
+    inner.run(job).unwrap();
+    assert!(starts(&engine).contains(&other));
+    // Of a partition that is not too large any more it is forgotten.
+    let sizes = engine.partitions(cf);
+    assert!(plan::splits_still(&sizes, &key(999), 1));
+    assert!(!plan::splits_still(&sizes, &key(999), u64::MAX));
+    assert!(!plan::splits_still(&sizes, &other, 1));
+    engine.drain().unwrap();
+    check(&engine, &model);
+}
+
+/// What comes without a flush, or was there before, has its partitions when it is compacted.
+#[test]
+fn a_compaction_makes_partitions_of_the_prefixes_that_it_meets() {
+    let machine = Machine::new(PM);
+    let (engine, model) = filled(&machine, &options(), 300);
+    engine.drain().unwrap();
+    engine.close().unwrap();
+    let mut options = options();
+    options.partition.by = 2;
+    options.partition.prefix_len = 7;
+    let engine = open(&machine, &options);
+    assert_eq!(starts(&engine).len(), 1);
+    engine
+        .compact(CfId::DEFAULT, (Unbounded, Unbounded))
+        .unwrap();
+    let prefixes: std::collections::BTreeSet<&[u8]> = model.keys().map(|key| &key[..7]).collect();
+    let found = starts(&engine);
+    assert!(found[1..].iter().map(|start| &start[..]).eq(prefixes));
+    check(&engine, &model);
+}
+
+/// What a split has cut is not joined again by the next compaction, and tables stay as large as they are.
+#[test]
+fn compactions_end_tables_where_partitions_begin() {
+    let machine = Machine::new(PM);
+    let mut options = options();
+    options.partition.by = 3;
+    options.partition_keys = vec![key(200), key(205), key(500)];
+    let engine = open(&machine, &options);
+    for n in 0..1000 {
+        put(&engine, CfId::DEFAULT, &key(n), &[1; 90]);
+    }
+    flush(&engine);
+    engine
+        .compact(CfId::DEFAULT, (Unbounded, Unbounded))
+        .unwrap();
+    let version = version(&engine);
+    let tables: Vec<_> = version.tables_of(CfId::DEFAULT).collect();
+    assert!((40..60).contains(&tables.len()), "{}", tables.len());
+    let begins = |at: u64| {
+        tables
+            .iter()
+            .any(|(_, table)| table.range.smallest() == key(at))
+    };
+    assert!(begins(500) && (begins(200) || begins(205)));
+}
+
+/// Level 0 lies over everything, and would be measured at each of its borders after each flush.
+#[test]
+fn level_0_counts_for_sizes_only_where_there_is_nothing_else() {
+    let machine = Machine::new(PM);
+    let engine = open(&machine, &options());
+    let sizes = |engine: &Engine| {
+        let view = engine.inner.view.load_full();
+        let mut measures = Measures::default();
+        let mut measuring = measures.by(&view.tables, usize::MAX);
+        let sizes = sizes::settled(&version(engine), CfId::DEFAULT, &mut measuring);
+        sizes.iter().map(|size| size.bytes).sum::<u64>()
+    };
+    put(&engine, CfId::DEFAULT, b"a", &[1; 1000]);
+    flush(&engine);
+    assert!((1000..2000).contains(&sizes(&engine)));
+    engine
+        .compact(CfId::DEFAULT, (Unbounded, Unbounded))
+        .unwrap();
+    put(&engine, CfId::DEFAULT, b"b", &[1; 9000]);
+    flush(&engine);
+    assert!((1000..2000).contains(&sizes(&engine)));
+    assert!(engine.partitions(CfId::DEFAULT)[0].bytes > 10_000);
 }
 
 /// Ten thousand partitions whose data has gone, or that never had any, are merged by a few edits.

@@ -1,16 +1,11 @@
-//! The PM table beside the paper's yardsticks (PM-Blade §VI-B, figure 6): time to write, latency of reads,
-//! size. All in one run, on the same region, in turn; medians of rounds.
-//!
-//! ```text
-//! cargo run --release -p thermocline-level0 --example yardsticks -- --dir /dev/shm \
-//!     [--emulation none|optane|cxl] [--mib 4,16,32] [--reads 200000] [--rounds 5] [--json]
-//! ```
+//! Figure 6: the PM table beside the paper's yardsticks. Time to write, latency of reads, size; all in one run, on the
+//! same region, in turn; medians of rounds.
 //!
 //! - *array*: records in order, and an offset for each (MatrixKV). Read by bisection over offsets.
 //! - *array, LZ4 a pair*, *array, LZ4 by eight*: the same, each record or eight of them compressed. The
 //!   paper uses Snappy; here it is LZ4, the general compressor that this engine has.
 //! - *SSTable*: this engine's, in a file in the same folder, read block by block; and with all of its
-//!   blocks in a cache in DRAM. An emulation profile slows neither down.
+//!   blocks in a cache in DRAM, which is the SSTable in memory. An emulation profile slows neither down.
 //!
 //! Arrays keep a checksum for each record or group and compare it in what they answer with, as PM tables and
 //! SSTables do; unlike a PM table they cannot tell a missing key from one that rot hides.
@@ -22,10 +17,10 @@
 mod arrays;
 mod data;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use thermocline_base::options::{Emulation, RegionDemand};
+use thermocline_base::options::RegionDemand;
 use thermocline_base::{CfId, FileId, Kind, Result, SeqNo};
 use thermocline_env::{Env, OpenMode};
 use thermocline_halloc::{Space, SpaceSpec, Zone};
@@ -38,15 +33,17 @@ use thermocline_sst::{
     TableWriter, open_table,
 };
 
-use arrays::{Array, Packing};
-use data::{Data, Pair};
+use self::arrays::{Array, Packing};
+use self::data::{Data, Pair};
+use crate::{Chart, Check, Outcome, Series, Setting, Table, Tell};
 
 const DB_ID: [u8; 16] = *b"a database's id.";
 
 /// What is measured.
 struct World {
     env: Env,
-    dir: PathBuf,
+    region: PathBuf,
+    table: PathBuf,
     space: Arc<Space>,
 }
 
@@ -102,28 +99,43 @@ fn found(part: &TablePart, key: &[u8], source: &impl BlockSource) -> Result<Opti
 }
 
 impl World {
-    fn open(dir: &Path, pm: u64, emulation: Emulation) -> Result<World> {
+    fn open(setting: &Setting, pm: u64) -> Result<World> {
         let env = Env::real();
-        let path = dir.join(format!("yardsticks-{}.pm", std::process::id()));
+        let pm_dir = setting.pm_dir.as_ref().unwrap_or(&setting.dir);
+        let path = pm_dir.join(format!("yardsticks-{}.pm", std::process::id()));
         let spec = RegionSpec {
             env: env.clone(),
-            place: Place::Path(path),
+            place: Place::Path(path.clone()),
             demand: RegionDemand::Any,
             capacity: pm,
-            emulation,
+            emulation: setting.emulate,
             read_only: false,
         };
         let space_spec = SpaceSpec {
-            part_bytes_first: 64 << 20,
+            part_bytes_first: if setting.quick { 1 << 20 } else { 64 << 20 },
             pm,
         };
         let region = Region::create(&spec, Space::first_part_bytes(&space_spec))?;
         let space = Space::create(region, &[1; 16], space_spec)?;
         Ok(World {
             env,
-            dir: dir.to_path_buf(),
+            region: path,
+            table: setting
+                .dir
+                .join(format!("yardsticks-{}.sst", std::process::id())),
             space: Arc::new(space),
         })
+    }
+
+    /// Leaves nothing behind.
+    fn remove(self) -> Result<()> {
+        let storage = self.env.storage.clone();
+        for path in [&self.region, &self.table] {
+            if storage.exists(path)? {
+                storage.remove(path)?;
+            }
+        }
+        Ok(())
     }
 
     /// Writes all pairs; durable on return. Returns the structure, its bytes and its zones.
@@ -164,23 +176,23 @@ impl World {
         pairs: &[Pair],
     ) -> Result<(Built, u64, Vec<Zone>)> {
         let storage = &*self.env.storage;
-        let path = self
-            .dir
-            .join(format!("yardsticks-{}.sst", std::process::id()));
+        let path = &self.table;
         // That of the round before.
-        let _ = storage.remove(&path);
+        if storage.exists(path)? {
+            storage.remove(path)?;
+        }
         let identity = Identity::new(DB_ID, FileId(7));
         let options = thermocline_sst::WriteOptions {
             compression,
             ..thermocline_sst::WriteOptions::default()
         };
-        let mut writer = TableWriter::create(storage, &path, identity, CfId(0), options)?;
+        let mut writer = TableWriter::create(storage, path, identity, CfId(0), options)?;
         for (n, (key, value)) in (1..).zip(pairs) {
             let key = KeyRef::new(key, SeqNo(n));
             writer.add(key, Kind::Put, thermocline_sst::Value::Inline(value))?;
         }
         let bytes = writer.finish()?.bytes;
-        let file = storage.open(&path, OpenMode::Read)?;
+        let file = storage.open(path, OpenMode::Read)?;
         let part = Box::new(TablePart::whole(open_table(&*file, identity)?));
         let built = match cached {
             true => {
@@ -242,101 +254,178 @@ fn measure(world: &World, data: &Data, reads: usize, rounds: usize) -> Result<Ve
     Ok(figures)
 }
 
-struct Args {
-    dir: PathBuf,
-    emulation: Emulation,
-    mib: Vec<usize>,
-    reads: usize,
-    rounds: usize,
-    json: bool,
-}
-
-fn args() -> Args {
-    let mut args = Args {
-        dir: PathBuf::from("/dev/shm"),
-        emulation: Emulation::None,
-        mib: vec![4, 16, 32],
-        reads: 200_000,
-        rounds: 5,
-        json: false,
+/// The paper's comparison (§VI-B).
+pub(crate) fn run(setting: &Setting, tell: Tell<'_>) -> Result<Outcome> {
+    let sizes: &[usize] = if setting.quick { &[1] } else { &[4, 16, 32] };
+    let (reads, rounds) = if setting.quick {
+        (200, 1)
+    } else {
+        (200_000, 5)
     };
-    let mut given = std::env::args().skip(1);
-    while let Some(name) = given.next() {
-        let mut value = || given.next().expect("the option has a value");
-        match name.as_str() {
-            "--dir" => args.dir = PathBuf::from(value()),
-            "--emulation" => {
-                args.emulation = match value().as_str() {
-                    "none" => Emulation::None,
-                    "optane" => Emulation::Optane,
-                    "cxl" => Emulation::Cxl,
-                    other => panic!("{other} is no emulation profile"),
+    let pm = if setting.quick { 32 << 20 } else { 512 << 20 };
+    let world = World::open(setting, pm)?;
+    let mut outcome = Outcome {
+        scale: format!(
+            "{} MiB in pairs of 128 bytes with index-like keys of 120 (the paper: 32 to 128 MB of an index), and of \
+             116 bytes without pattern; medians of {rounds} rounds of {reads} reads; emulation {:?}",
+            sizes
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join(", "),
+            setting.emulate,
+        ),
+        ..Outcome::default()
+    };
+    let measured = (|| {
+        let mut index = Vec::new();
+        for name in ["index", "random"] {
+            for &mib in sizes {
+                tell(&format!("{name} keys, {mib} MiB"));
+                let data = Data::of(name, mib << 20);
+                let figures = measure(&world, &data, reads, rounds)?;
+                outcome.tables.push(table(name, mib, &data, &figures));
+                if name == "index" {
+                    index.push((mib, figures));
                 }
             }
-            "--mib" => {
-                let sizes = value();
-                let sizes = sizes.split(',').map(|n| n.parse().expect("MiB"));
-                args.mib = sizes.collect();
-            }
-            "--reads" => args.reads = value().parse().expect("a number"),
-            "--rounds" => args.rounds = value().parse().expect("a number"),
-            "--json" => args.json = true,
-            other => panic!("{other} is no option"),
         }
+        Ok(index)
+    })();
+    world.remove()?;
+    let index = measured?;
+    outcome.charts = vec![
+        chart("Time to write index keys", "milliseconds", &index, |f| {
+            median(&f.write_ms)
+        }),
+        chart("Latency of a read", "nanoseconds", &index, |f| {
+            median(&f.read_ns)
+        }),
+    ];
+    if let Some((_, figures)) = index.last() {
+        outcome.checks = checks(figures);
     }
-    args
+    Ok(outcome)
 }
 
-fn main() -> Result<()> {
-    let args = args();
-    let world = World::open(&args.dir, 512 << 20, args.emulation)?;
-    for name in ["index", "random"] {
-        for &mib in &args.mib {
-            let data = Data::of(name, mib << 20);
-            let figures = measure(&world, &data, args.reads, args.rounds)?;
-            report(&args, name, mib, &data, &figures);
-        }
-    }
-    let storage = &world.env.storage;
-    for suffix in ["pm", "sst"] {
-        let name = format!("yardsticks-{}.{suffix}", std::process::id());
-        storage.remove(&world.dir.join(name))?;
-    }
-    Ok(())
+fn of(figures: &[Figures], shape: Shape) -> &Figures {
+    let at = ALL.iter().position(|(_, other)| *other == shape);
+    &figures[at.expect("it is among them")]
 }
 
-fn report(args: &Args, name: &str, mib: usize, data: &Data, figures: &[Figures]) {
-    if !args.json {
-        println!(
-            "\n{name} keys, {mib} MiB in {} pairs of {} bytes, emulation {:?}",
-            data.pairs.len(),
-            data.pair_bytes(),
-            args.emulation
-        );
-        println!(
-            "{:<26}{:>10}{:>10}{:>10}{:>8}{:>9}",
-            "", "write ms", "of array", "read ns", "ratio", "PM MiB"
-        );
+/// At the largest size.
+fn checks(figures: &[Figures]) -> Vec<Check> {
+    let of = |shape| of(figures, shape);
+    let (pm, array) = (
+        of(Shape::Pm(GroupSize::Sixteen)),
+        of(Shape::Array(Packing::Plain)),
+    );
+    let (pair, eight) = (
+        of(Shape::Array(Packing::Pair)),
+        of(Shape::Array(Packing::Eight)),
+    );
+    let (file, cached) = (
+        of(Shape::File(Compression::None)),
+        of(Shape::Cached(Compression::Lz4)),
+    );
+    let write = |a: &Figures, b: &Figures| median(&a.write_ms) / median(&b.write_ms);
+    let read = |a: &Figures, b: &Figures| median(&a.read_ns) / median(&b.read_ns);
+    vec![
+        Check::at_most(
+            "writing a PM table against an array",
+            "0.6 times: 40 % less",
+            write(pm, array),
+            0.6,
+        ),
+        Check::at_most(
+            "writing a PM table against an SSTable",
+            "0.3 times: 70 % less",
+            write(pm, file),
+            0.5,
+        ),
+        Check::at_least(
+            "writing an array with each pair compressed against one without",
+            "not faster",
+            write(pair, array),
+            1.0,
+        ),
+        Check::at_most(
+            "reading a PM table against an array",
+            "0.78 times at 32 MB, and not slower",
+            read(pm, array),
+            1.0,
+        ),
+        Check::at_most(
+            "reading a PM table against an SSTable in memory",
+            "down to 0.11 times",
+            read(pm, cached),
+            1.0,
+        ),
+        Check::at_least(
+            "reading an array with each pair compressed against one without",
+            "2.3 times",
+            read(pair, array),
+            1.2,
+        ),
+        Check::at_least(
+            "reading an array compressed by eight against each pair compressed",
+            "slower",
+            read(eight, pair),
+            1.0,
+        ),
+        Check::at_most(
+            "PM that a PM table takes against an array",
+            "compression of index keys, about as by eight",
+            pm.media as f64 / array.media as f64,
+            0.7,
+        ),
+    ]
+}
+
+fn chart(title: &str, y: &str, index: &[(usize, Vec<Figures>)], of: fn(&Figures) -> f64) -> Chart {
+    let values = |n: usize| index.iter().map(|(_, figures)| of(&figures[n])).collect();
+    let series = ALL.iter().enumerate().map(|(n, (name, _))| Series {
+        name: (*name).to_string(),
+        values: values(n),
+    });
+    Chart {
+        title: title.to_string(),
+        x: "MiB".to_string(),
+        y: y.to_string(),
+        groups: index.iter().map(|(mib, _)| mib.to_string()).collect(),
+        series: series.collect(),
     }
-    let array = ALL
-        .iter()
-        .position(|(_, kind)| *kind == Shape::Array(Packing::Plain));
-    let array = median(&figures[array.expect("it is among them")].write_ms);
-    for ((structure, _), figures) in ALL.iter().zip(figures) {
+}
+
+fn table(name: &str, mib: usize, data: &Data, figures: &[Figures]) -> Table {
+    let array = median(&of(figures, Shape::Array(Packing::Plain)).write_ms);
+    let rows = ALL.iter().zip(figures).map(|((structure, _), figures)| {
         let (write, read) = (median(&figures.write_ms), median(&figures.read_ns));
-        let ratio = data.bytes() as f64 / figures.bytes as f64;
-        let media = figures.media as f64 / f64::from(1 << 20);
-        if args.json {
-            println!(
-                "{{\"keys\":\"{name}\",\"mib\":{mib},\"emulation\":\"{:?}\",\"structure\":\"{structure}\",\
-                 \"write_ms\":{write:.2},\"read_ns\":{read:.0},\"ratio\":{ratio:.3},\"pm_mib\":{media:.2}}}",
-                args.emulation
-            );
-        } else {
-            let share = write / array;
-            println!(
-                "{structure:<26}{write:>10.2}{share:>10.2}{read:>10.0}{ratio:>8.2}{media:>9.1}"
-            );
-        }
+        vec![
+            (*structure).to_string(),
+            format!("{write:.2}"),
+            format!("{:.2}", write / array),
+            format!("{read:.0}"),
+            format!("{:.2}", data.bytes() as f64 / figures.bytes as f64),
+            format!("{:.1}", figures.media as f64 / f64::from(1 << 20)),
+        ]
+    });
+    Table {
+        title: format!(
+            "{name} keys, {mib} MiB in {} pairs of {} bytes",
+            data.pairs.len(),
+            data.pair_bytes()
+        ),
+        columns: [
+            "structure",
+            "write ms",
+            "of array",
+            "read ns",
+            "compression",
+            "PM MiB",
+        ]
+        .map(String::from)
+        .into(),
+        rows: rows.collect(),
     }
 }

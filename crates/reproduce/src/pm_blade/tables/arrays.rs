@@ -8,9 +8,9 @@ use thermocline_base::{Error, Result, Site};
 use thermocline_halloc::{Reserve, Space, Zone};
 use thermocline_pm::{PmOff, Region};
 
-use crate::data::Pair;
+use super::data::Pair;
 
-const SITE: Site = Site("yardsticks: array durable");
+const SITE: Site = Site("reproduce: array durable");
 const SEED: u64 = 0x5eed;
 
 /// How records are packed.

@@ -1,0 +1,106 @@
+//! `reproduce`: the papers' experiments, here.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+use thermocline::options::Emulation;
+use thermocline_reproduce::{EXPERIMENTS, Experiment, Outcome as Result, Setting, find, page};
+
+use crate::args::ReproduceArgs;
+use crate::fail::{Failure, Outcome};
+use crate::files;
+use crate::output::Output;
+
+/// Runs experiments, or names them.
+pub(crate) fn reproduce(args: &ReproduceArgs, output: &mut Output) -> Outcome {
+    let Some(paper) = args.paper.as_deref().filter(|_| !args.list) else {
+        return list(output);
+    };
+    let experiments = find(paper, args.experiment.as_deref()).map_err(Failure::usage)?;
+    let dir = args.dir.clone().unwrap_or_else(std::env::temp_dir);
+    for folder in [Some(&dir), args.pm_path.as_ref()].into_iter().flatten() {
+        if !folder.is_dir() {
+            return Err(Failure::Usage(format!(
+                "{} is no folder; name one for what experiments write, which they remove again",
+                folder.display()
+            )));
+        }
+    }
+    let setting = Setting {
+        dir,
+        pm_dir: args.pm_path.clone(),
+        emulate: Emulation::parse(&args.emulate).map_err(Failure::usage)?,
+        quick: args.quick,
+    };
+    let mut outcomes = Vec::new();
+    for experiment in experiments {
+        output.note(&format!(
+            "{}: {}\n{}",
+            experiment.id(),
+            experiment.title,
+            experiment.claim
+        ))?;
+        output.finish()?;
+        let quiet = output.json || output.quiet;
+        let outcome = experiment.run(&setting, &mut |at| {
+            if !quiet {
+                eprintln!("  {at}");
+            }
+        })?;
+        let path = args
+            .out
+            .join(format!("{}-{}.json", experiment.paper, experiment.name));
+        save(&path, experiment, &outcome)?;
+        if !output.json {
+            output.line(&format!("\n{outcome}"))?;
+        }
+        output.note(&format!("saved as {}\n", path.display()))?;
+        outcomes.push((experiment, outcome));
+    }
+    if let Some(path) = &args.report {
+        files::write(path, page(&outcomes)?.as_bytes())?;
+        output.note(&format!("{} shows all of that", path.display()))?;
+    }
+    if output.json {
+        let all: Vec<Value> = outcomes.iter().map(|(e, o)| as_json(e, o)).collect();
+        return output.document(&Value::from(all));
+    }
+    Ok(())
+}
+
+fn list(output: &mut Output) -> Outcome {
+    if output.json {
+        let all = EXPERIMENTS.iter().map(|experiment| {
+            json!({
+                "paper": experiment.paper,
+                "experiment": experiment.name,
+                "title": experiment.title,
+                "claim": experiment.claim,
+            })
+        });
+        return output.document(&all.collect());
+    }
+    for experiment in EXPERIMENTS {
+        output.line(&format!("{:<20} {}", experiment.id(), experiment.title))?;
+    }
+    Ok(())
+}
+
+fn as_json(experiment: &Experiment, outcome: &Result) -> Value {
+    json!({
+        "paper": experiment.paper,
+        "experiment": experiment.name,
+        "title": experiment.title,
+        "claim": experiment.claim,
+        "scale": outcome.scale,
+        "checks": outcome.checks,
+        "tables": outcome.tables,
+        "charts": outcome.charts,
+    })
+}
+
+fn save(path: &Path, experiment: &Experiment, outcome: &Result) -> Outcome {
+    let text = serde_json::to_string_pretty(&as_json(experiment, outcome))
+        .map_err(|e| Failure::Failed(format!("cannot save {}: {e}", path.display())))?;
+    files::write_into(path, format!("{text}\n").as_bytes())
+}

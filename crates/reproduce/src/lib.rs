@@ -1,0 +1,170 @@
+//! The papers' experiments, each as a small named description: `thermocline reproduce PAPER NAME`.
+//!
+//! An [`Experiment`] says what the paper claims, and has a function that measures here what was measured there, at a
+//! scale at which it takes a minute or two. What comes out ([`Outcome`]) is tables, charts, and *checks*: each a claim of
+//! the paper as a number, ours beside it, and whether its **shape** holds. Absolute figures are those of the machine, so
+//! a check is a ratio of two things that were measured in the same run.
+//!
+//! What holds is said by the numbers alone: a claim that does not hold here is printed as that.
+//!
+//! # To add one
+//! Write a module beside those of its paper with a function from [`Setting`] and [`Tell`] to an [`Outcome`], and
+//! name it in [`EXPERIMENTS`]. With [`Setting::quick`] it takes a second, so that a test can run it.
+#![deny(unsafe_code)]
+
+mod outcome;
+mod page;
+mod pm_blade;
+
+use std::path::PathBuf;
+
+use thermocline_base::options::Emulation;
+use thermocline_base::{Error, Result};
+
+pub use outcome::{Chart, Check, Outcome, Series, Table};
+pub use page::page;
+
+/// Of a paper, a figure or a table.
+#[derive(Debug, Clone, Copy)]
+pub struct Experiment {
+    /// The paper, as in `PAPERS.md`.
+    pub paper: &'static str,
+    /// The figure or table.
+    pub name: &'static str,
+    /// What it is about.
+    pub title: &'static str,
+    /// What the paper found, with its section.
+    pub claim: &'static str,
+    run: fn(&Setting, Tell<'_>) -> Result<Outcome>,
+}
+
+/// Where an experiment says how far it is.
+pub type Tell<'a> = &'a mut dyn FnMut(&str);
+
+/// Where and how experiments run.
+#[derive(Debug, Clone)]
+pub struct Setting {
+    /// A folder on the SSD for what they write; they leave nothing there.
+    pub dir: PathBuf,
+    /// A folder for persistent memory; `None` for the same.
+    pub pm_dir: Option<PathBuf>,
+    /// How persistent memory is slowed down.
+    pub emulate: Emulation,
+    /// So small that numbers mean nothing: for tests.
+    pub quick: bool,
+}
+
+/// All experiments.
+pub const EXPERIMENTS: &[Experiment] = &[Experiment {
+    paper: "pm-blade",
+    name: "fig-6",
+    title: "PM table beside arrays and SSTables",
+    claim: "Writing takes 40 % less time than an array without compression and 70 % less than an SSTable; reads are not \
+            slower than the array's, and up to 89 % faster than an SSTable's (§VI-B).",
+    run: pm_blade::tables::run,
+}];
+
+impl Experiment {
+    /// Runs it.
+    ///
+    /// # Errors
+    /// Those of the file system, and of what is measured.
+    pub fn run(&self, setting: &Setting, tell: Tell<'_>) -> Result<Outcome> {
+        (self.run)(setting, tell)
+    }
+
+    /// `pm-blade fig-6`.
+    pub fn id(&self) -> String {
+        format!("{} {}", self.paper, self.name)
+    }
+}
+
+/// Those of a paper, or the one of this name.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] if there is none, naming those that there are.
+pub fn find(paper: &str, name: Option<&str>) -> Result<Vec<&'static Experiment>> {
+    let of_paper: Vec<&Experiment> = EXPERIMENTS.iter().filter(|e| e.paper == paper).collect();
+    let found: Vec<&Experiment> = of_paper
+        .iter()
+        .filter(|e| name.is_none_or(|name| e.name == name))
+        .copied()
+        .collect();
+    if !found.is_empty() {
+        return Ok(found);
+    }
+    let list = |names: Vec<&str>| names.join(", ");
+    Err(Error::InvalidArgument(match (of_paper.is_empty(), name) {
+        (false, Some(name)) => format!(
+            "there is no experiment '{name}' of {paper}; there are {}",
+            list(of_paper.iter().map(|e| e.name).collect())
+        ),
+        _ => {
+            let mut papers: Vec<&str> = EXPERIMENTS.iter().map(|e| e.paper).collect();
+            papers.dedup();
+            format!(
+                "there are no experiments of a paper '{paper}'; there are some of {}",
+                list(papers)
+            )
+        }
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn experiments_are_found_by_their_names() {
+        for experiment in EXPERIMENTS {
+            let found = find(experiment.paper, Some(experiment.name)).unwrap();
+            assert_eq!(found.len(), 1, "{} is there twice", experiment.id());
+            assert!(experiment.claim.contains('§'), "{}", experiment.id());
+        }
+        assert!(!find("pm-blade", None).unwrap().is_empty());
+        let error = find("pm-blade", Some("fig-99")).unwrap_err().to_string();
+        assert!(
+            error.contains("'fig-99'") && error.contains("fig-6"),
+            "{error}"
+        );
+        let error = find("nobody", None).unwrap_err().to_string();
+        assert!(
+            error.contains("'nobody'") && error.contains("pm-blade"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn every_experiment_runs_and_is_drawn() {
+        let folder = tempfile::tempdir().unwrap();
+        let setting = Setting {
+            dir: folder.path().to_path_buf(),
+            pm_dir: None,
+            emulate: Emulation::None,
+            quick: true,
+        };
+        let mut outcomes = Vec::new();
+        for experiment in EXPERIMENTS {
+            let mut told = 0;
+            let outcome = experiment.run(&setting, &mut |_| told += 1).unwrap();
+            assert!(told > 0 && !outcome.tables.is_empty() && !outcome.checks.is_empty());
+            for table in &outcome.tables {
+                assert!(
+                    table
+                        .rows
+                        .iter()
+                        .all(|row| row.len() == table.columns.len())
+                );
+            }
+            assert!(outcome.to_string().contains(&outcome.checks[0].what));
+            outcomes.push((experiment, outcome));
+        }
+        assert_eq!(folder.path().read_dir().unwrap().count(), 0);
+        let page = page(&outcomes).unwrap();
+        assert!(page.contains("<svg") && page.contains("PM table beside"));
+        assert!(
+            !page.contains("http:")
+                || page.matches("http:").count() == page.matches("http://www.w3.org").count()
+        );
+    }
+}

@@ -1,0 +1,153 @@
+//! All that ran as one page, with plots.
+
+use std::fmt::Write;
+
+use plotters::prelude::*;
+use thermocline_base::{Error, Result};
+
+use crate::{Chart, Experiment, Outcome, Table};
+
+/// Width and height of a plot.
+const SIZE: (u32, u32) = (900, 360);
+
+/// Colours of series.
+const COLORS: [RGBColor; 9] = [
+    RGBColor(31, 97, 141),
+    RGBColor(72, 160, 150),
+    RGBColor(217, 138, 40),
+    RGBColor(192, 72, 56),
+    RGBColor(120, 98, 172),
+    RGBColor(130, 144, 156),
+    RGBColor(60, 70, 82),
+    RGBColor(170, 190, 90),
+    RGBColor(200, 130, 170),
+];
+
+/// One page that needs nothing else.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] for what cannot be drawn.
+pub fn page(outcomes: &[(&Experiment, Outcome)]) -> Result<String> {
+    let mut html = String::from(HEAD);
+    for (experiment, outcome) in outcomes {
+        let _ = writeln!(
+            html,
+            "<section><h2>{} <small>{}</small></h2>\n<p>{}</p>\n<p class=scale>{}</p>",
+            text(experiment.title),
+            text(&experiment.id()),
+            text(experiment.claim),
+            text(&outcome.scale)
+        );
+        html.push_str("<table><tr><th>claim<th>paper<th>here<th>shape</tr>\n");
+        for check in &outcome.checks {
+            let (class, word) = match check.holds {
+                true => ("holds", "holds"),
+                false => ("fails", "does not hold"),
+            };
+            let _ = writeln!(
+                html,
+                "<tr><td>{}<td>{}<td>{}<td class={class}>{word}</tr>",
+                text(&check.what),
+                text(&check.paper),
+                text(&check.ours)
+            );
+        }
+        html.push_str("</table>\n");
+        for chart in &outcome.charts {
+            html.push_str(&plot(chart)?);
+        }
+        for table in &outcome.tables {
+            rows(table, &mut html);
+        }
+        html.push_str("</section>\n");
+    }
+    html.push_str("</main>\n</html>\n");
+    Ok(html)
+}
+
+fn rows(table: &Table, html: &mut String) {
+    let _ = write!(
+        html,
+        "<h3>{}</h3>\n<table class=numbers><tr>",
+        text(&table.title)
+    );
+    for column in &table.columns {
+        let _ = write!(html, "<th>{}", text(column));
+    }
+    html.push_str("</tr>\n");
+    for row in &table.rows {
+        html.push_str("<tr>");
+        for cell in row {
+            let _ = write!(html, "<td>{}", text(cell));
+        }
+        html.push_str("</tr>\n");
+    }
+    html.push_str("</table>\n");
+}
+
+/// Bars in groups, as SVG.
+fn plot(chart: &Chart) -> Result<String> {
+    let mut svg = String::new();
+    let drawn = draw(chart, &mut svg);
+    drawn.map_err(|error| {
+        Error::InvalidArgument(format!(
+            "the chart '{}' cannot be drawn: {error}",
+            chart.title
+        ))
+    })?;
+    Ok(svg)
+}
+
+fn draw(
+    chart: &Chart,
+    svg: &mut String,
+) -> std::result::Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    let root = SVGBackend::with_string(svg, SIZE).into_drawing_area();
+    root.fill(&WHITE)?;
+    let values = chart.series.iter().flat_map(|series| &series.values);
+    let highest = values.copied().fold(0.0, f64::max).max(f64::MIN_POSITIVE);
+    let groups = chart.groups.len();
+    let mut area = ChartBuilder::on(&root)
+        .caption(&chart.title, ("sans-serif", 18))
+        .margin(12)
+        .x_label_area_size(40)
+        .y_label_area_size(70)
+        .build_cartesian_2d(0.0..groups as f64, 0.0..highest * 1.25)?;
+    let name = |x: &f64| {
+        let group = (0..groups).find(|group| (*group as f64 + 0.5 - x).abs() < 1e-6);
+        group.map_or(String::new(), |group| chart.groups[group].clone())
+    };
+    area.configure_mesh()
+        .disable_x_mesh()
+        .x_labels(2 * groups + 1)
+        .x_label_formatter(&name)
+        .x_desc(&chart.x)
+        .y_desc(&chart.y)
+        .draw()?;
+    let width = 0.8 / chart.series.len().max(1) as f64;
+    for (n, series) in chart.series.iter().enumerate() {
+        let color = COLORS[n % COLORS.len()];
+        let bar = |(group, value): (usize, &f64)| {
+            let x = group as f64 + 0.1 + n as f64 * width;
+            Rectangle::new([(x, 0.0), (x + width * 0.92, *value)], color.filled())
+        };
+        area.draw_series(series.values.iter().enumerate().map(bar))?
+            .label(&series.name)
+            .legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 12, y + 5)], color.filled()));
+    }
+    area.configure_series_labels()
+        .position(SeriesLabelPosition::UpperRight)
+        .background_style(WHITE.mix(0.85))
+        .border_style(RGBColor(200, 206, 212))
+        .draw()?;
+    root.present()?;
+    Ok(())
+}
+
+fn text(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+}
+
+const HEAD: &str = include_str!("head.html");

@@ -1,0 +1,3 @@
+//! PM-Blade (`PAPERS.md`).
+
+pub(crate) mod tables;
