@@ -399,7 +399,7 @@ impl Inner {
         let sizes = compactions.shape.output_options();
         let starts = self.starts_within(&job.version, job.cf, &range);
         let cutter =
-            Cutter::new(sizes, vec![], grandparents).preferring(starts, sizes.target_bytes / 4 * 3);
+            Cutter::new(sizes, vec![], grandparents).preferring(starts, sizes.target_bytes / 2);
         let runs = job.runs.iter().cloned();
         let inputs = runs.map(|run| RunInput::new(&self.table_files, job.cf, run, read));
         let inputs: Vec<RunInput<'_>> = inputs.collect();

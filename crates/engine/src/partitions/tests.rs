@@ -768,7 +768,7 @@ fn compactions_end_tables_where_partitions_begin() {
     let machine = Machine::new(PM);
     let mut options = options();
     options.partition.by = 3;
-    options.partition_keys = vec![key(207), key(213), key(511)];
+    options.partition_keys = vec![key(207), key(213), key(219)];
     let engine = open(&machine, &options);
     for _ in 0..2 {
         for n in 0..1000 {
@@ -787,7 +787,7 @@ fn compactions_end_tables_where_partitions_begin() {
             .iter()
             .any(|(_, table)| table.range.smallest() == key(at))
     };
-    assert!(begins(511) && (begins(207) || begins(213)));
+    assert!([207, 213, 219].into_iter().any(begins));
 }
 
 /// Level 0 lies over everything, and would be measured at each of its borders after each flush.
