@@ -304,8 +304,8 @@ impl PmTable {
         &self.pieces[self.runs[run].piece]
     }
 
-    /// About how many bytes of the table lie before `key` of family `cf`; without reading anything. Exact to
-    /// a run: a piece, mostly.
+    /// About how many bytes of the table lie before `key` of family `cf`: as many of a piece as groups of it lie
+    /// before, by the prefix layer. Reads a few lines and verifies nothing; of what cannot be read one half counts.
     pub fn approximate_bytes_before(&self, cf: CfId, key: &[u8]) -> u64 {
         let behind = self
             .runs
@@ -323,7 +323,11 @@ impl PmTable {
                 .map(|run| u64::from(run.groups))
                 .sum()
         };
-        let share = groups(piece.runs.start..last);
+        let within = match self.group_with(last, key, SeqNo::MAX, false) {
+            Ok(group) => group.map_or(0, |group| group.number),
+            Err(_) => run.groups / 2,
+        };
+        let share = groups(piece.runs.start..last) + u64::from(within);
         before + bytes(piece) * share / groups(piece.runs.clone()).max(1)
     }
 

@@ -15,7 +15,7 @@ const COLUMNS_MAX: usize = 64;
 /// Blocks that are narrower, as a part of the page's width, are drawn as one with their neighbours.
 const NARROW: f64 = 1.0 / 320.0;
 
-/// How busy something is, from 0 to 1: the logarithm of its rate, as a part of that of the busiest column.
+/// How busy something is, from 0 to 1: the root of its rate, as a part of that of the busiest column.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Heat(pub f64);
 
@@ -270,7 +270,7 @@ fn heat(columns: &[Column<'_>], most: f64, piece: &Piece<'_>) -> Option<Heat> {
         part * column.rate.map_or(0.0, |rate| rate.all())
     });
     let rate = over.sum::<f64>() / (piece.to - piece.from).max(f64::MIN_POSITIVE);
-    Some(Heat(rate.ln_1p() / most.ln_1p()))
+    Some(Heat((rate / most).sqrt()))
 }
 
 #[cfg(test)]
@@ -430,7 +430,7 @@ mod tests {
             panic!("all are known");
         };
         assert_eq!((cold, hot), (Heat(0.0), Heat(1.0)));
-        assert!((0.85..0.95).contains(&both.0), "{both:?}");
+        assert!((0.70..0.71).contains(&both.0), "{both:?}");
         assert_eq!(cold.color(), "rgb(38,70,120)");
         assert_eq!(hot.color(), "rgb(218,72,48)");
         assert!(cold.is_dark() && !Heat(0.75).is_dark());
