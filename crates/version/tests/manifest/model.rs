@@ -149,9 +149,10 @@ impl Model {
                     && to.incarnation >= next.incarnation
                     && to.file >= next.file
             }
-            Change::FilesInherited { .. } | Change::FlushedUpTo { .. } | Change::LongValues => {
-                unreachable!("not drawn")
-            }
+            Change::FilesInherited { .. }
+            | Change::FlushedUpTo { .. }
+            | Change::LongValues
+            | Change::PartitionRates(_) => unreachable!("not drawn"),
             Change::PmTableAdded { table } => {
                 let alive = |c: &ModelChain| self.alive(c.generation) && c.id == table.meta.owner;
                 let owns = table.meta.owner < next.chain && !self.chains.iter().any(alive);
