@@ -502,7 +502,7 @@ fn rates_are_those_of_partitions_that_exist() {
     let partition = |id: u32| Change::PartitionCreated {
         cf,
         partition: PartitionId(id),
-        start: vec![id as u8].into(),
+        start: vec![u8::try_from(id).unwrap()].into(),
     };
     let rate = |cf: u16, id: u32| StoredRate {
         cf: CfId(cf),
