@@ -21,8 +21,16 @@ impl Scratch {
     /// # Errors
     /// [`Error::Io`] if the folder cannot be made.
     pub fn new(name: &str) -> Result<Scratch> {
+        Scratch::new_in(&std::env::temp_dir(), name)
+    }
+
+    /// As [`Scratch::new`], in the folder `place`.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the folder cannot be made.
+    pub fn new_in(place: &Path, name: &str) -> Result<Scratch> {
         Ok(Scratch {
-            path: new_folder(&std::env::temp_dir(), name)?,
+            path: new_folder(place, name)?,
             elsewhere: Vec::new(),
             keep: false,
         })

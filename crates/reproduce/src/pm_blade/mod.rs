@@ -1,3 +1,4 @@
 //! PM-Blade (`PAPERS.md`).
 
+pub(crate) mod merging;
 pub(crate) mod tables;
