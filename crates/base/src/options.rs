@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::size::{format_size, parse_size};
 
 pub use crate::preset::Preset;
-pub use row::{CODECS, DIVISIONS, OptionRow, SHAPES, Unit};
+pub use row::{CODECS, COSTS, DIVISIONS, OptionRow, SHAPES, Unit};
 
 /// Declares a group of options from its table.
 macro_rules! option_group {
@@ -168,6 +168,10 @@ option_group! {
         /// With `pm-tables` the share of `pm`, in percent, that tables may take there; what is more is
         /// compacted into tables on the SSD.
         pm_percent: Count = 50, 1 => 80;
+        /// With `pm-tables`: when tables that lie over each other are merged inside persistent memory. `off`: only
+        /// by hand. `corrected` and `printed`: when that pays, by the equations of PM-Blade (§IV.C), corrected or
+        /// as they are printed.
+        internal: Costs = 1, 0 => 2;
         /// Indexes are merged when reads have asked so many of them, beyond those that cannot be spared,
         /// as a merge has keys to move: this share of it, in percent. 0 merges them at once, whether
         /// they are read or not.
@@ -188,7 +192,27 @@ pub enum Shape {
     PmTables,
 }
 
+/// When level 0 is merged inside persistent memory by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Costs {
+    /// Never.
+    Off,
+    /// When it pays.
+    Corrected,
+    /// By the equations as PM-Blade prints them.
+    Printed,
+}
+
 impl Level0Options {
+    /// When tables are merged inside persistent memory.
+    pub fn costs(&self) -> Costs {
+        match self.internal {
+            0 => Costs::Off,
+            1 => Costs::Corrected,
+            _ => Costs::Printed,
+        }
+    }
+
     /// The shape of level 0.
     pub fn shape(&self) -> Shape {
         match self.shape {

@@ -133,6 +133,10 @@ bugs! {
     NameTableUnpersisted,
     /// A PM table goes as soon as nothing refers to it, whoever reads it.
     PmTableForgetsReaders,
+    /// An internal compaction that has ended before its slice takes its inputs away as a whole.
+    InternalForgetsRest,
+    /// One edit takes the inputs of an internal compaction away, and another one brings its outputs.
+    InternalInTwoEdits,
     /// The checksums of a PM table's groups, prefixes and values are not compared.
     SkipGroupChecksum,
     /// No edit names a blob file.

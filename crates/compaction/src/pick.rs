@@ -17,8 +17,8 @@
 //!    one that has tables, whichever comes first, and others go one level down.
 //! 3. **Jobs do not meet.** Two jobs that run at the same time do not hold the same key in the same
 //!    level. So neither changes what the other takes, and what lies below an output stays below.
-//! 4. **It ends.** Each job but a rewrite moves data down and none up. Without new data a state is
-//!    reached in which nothing is picked; if no job runs then, all scores are below 1.
+//! 4. **It ends.** Each job but a rewrite and a merge inside level 0 moves data down, and none moves data up. Without
+//!    new data a state is reached in which nothing is picked; if no job runs then, all scores are below 1.
 //! 5. **Fair.** Within a level, jobs go round through the keys ([`Cursors`]), so no range is
 //!    starved.
 //!
@@ -32,6 +32,7 @@
 //! when there is too much of either, and then what is taken is decided by age and keys alone, as ever.
 
 mod inputs;
+mod internal;
 mod manual;
 mod score;
 
@@ -41,6 +42,7 @@ use thermocline_base::{FileId, SeqNo};
 
 use crate::KeyRange;
 pub use inputs::level0_cuts;
+pub use internal::{Slice, level0_slices, pick_internal, pick_slices};
 pub use manual::{Manual, pick_range, pick_read, pick_room};
 pub use score::{Scores, depth, pending_bytes, runs};
 
@@ -237,16 +239,19 @@ pub enum Reason {
     Reads,
     /// The disk is full, and the tables have tombstones.
     Room,
+    /// Level 0 is merged inside persistent memory.
+    Internal,
 }
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Reason; 5] = [
+    pub const ALL: [Reason; 6] = [
         Reason::Level0,
         Reason::LevelSize,
         Reason::Manual,
         Reason::Reads,
         Reason::Room,
+        Reason::Internal,
     ];
 
     /// Its name, as `explain` spells it.
@@ -257,6 +262,7 @@ impl Reason {
             Reason::Manual => "manual",
             Reason::Reads => "reads",
             Reason::Room => "room",
+            Reason::Internal => "internal",
         }
     }
 }
@@ -268,8 +274,8 @@ pub struct Job {
     pub reason: Reason,
     /// The level of the inputs.
     pub from: usize,
-    /// The level of the output. The same as `from` only for a rewrite: see [`pick_range`], [`pick_read`]
-    /// and [`pick_room`].
+    /// The level of the output. The same as `from` only for a rewrite, see [`pick_range`], [`pick_read`]
+    /// and [`pick_room`], and for a merge inside level 0, see [`pick_internal`].
     pub to: usize,
     /// The inputs, as places in level `from`, ascending: of level 0 the newest first.
     pub inputs: Vec<usize>,
@@ -283,6 +289,13 @@ pub struct Job {
     pub trivial: bool,
     /// Where the inputs end, for [`Cursors::note`].
     ends: Cursor,
+}
+
+impl Job {
+    /// Whether it merges inside level 0.
+    pub fn is_internal(&self) -> bool {
+        (self.from, self.to) == (0, 0)
+    }
 }
 
 /// The next job, if there is one: that of the level with the highest score which can have one.

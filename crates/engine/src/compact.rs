@@ -7,6 +7,7 @@
 //! | how should the levels be? | [`shape`] |
 //! | how is one job picked, run and installed? | [`job`] |
 //! | how is a range compacted on demand? | [`manual`] |
+//! | how is level 0 merged inside persistent memory? | [`internal`] |
 //! | what do splits and merges of partitions hold meanwhile? | [`beside`] |
 //! | which tables do reads want compacted? | [`reads`] |
 //! | how fast may all that be? | [`pace`] |
@@ -41,6 +42,7 @@
 
 mod beside;
 pub(crate) mod input;
+mod internal;
 mod job;
 mod manual;
 pub(crate) mod outputs;
@@ -62,6 +64,7 @@ use thermocline_version::Version;
 use crate::partitions::{self, Adjusting, Waiting};
 use crate::store::{Engine, Inner};
 use crate::sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, Ordering, RwLock, lock, wait};
+use internal::Internal;
 pub(crate) use job::Ends;
 use pace::Pace;
 use shape::Shape;
@@ -86,6 +89,7 @@ pub(crate) struct Compactions {
     /// Runs in level 0, and bytes that wait. Relaxed: they guard nothing.
     debt: (AtomicU64, AtomicU64),
     pub usage: Usage,
+    internal: Internal,
     pub partition_usage: partitions::Usage,
     /// The last job failed. Relaxed: it guards nothing.
     failed: AtomicBool,
@@ -144,6 +148,7 @@ impl Compactions {
             pace: Pace::new(options.compaction.rate_bytes, clock),
             debt: Default::default(),
             usage: Usage::default(),
+            internal: Internal::default(),
             partition_usage: partitions::Usage::default(),
             failed: AtomicBool::new(false),
         };

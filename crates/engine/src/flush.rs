@@ -68,7 +68,7 @@ use crate::compact::input::{GenerationInput, Input};
 use crate::compact::outputs::{Destination, Outputs, Recipe, below};
 use crate::compact::shape::Levels;
 use crate::partitions::Counting;
-use crate::pm_tables::PmSink;
+use crate::pm_tables::{PmSink, Promise};
 use crate::pressure::is_no_room;
 use crate::readers;
 use crate::runtime::Job;
@@ -151,6 +151,7 @@ impl Inner {
         let written = self.write_level0(&generations, outputs);
         let done = written.and_then(|()| self.name_tables(&generations, outputs));
         self.release(outputs);
+        outputs.promise = None;
         self.unlink_obsolete();
         self.release_pm_tables();
         lock(&self.reclaim).taken = 0;
@@ -232,8 +233,9 @@ impl Inner {
 
     /// Writes into persistent memory, where level 0 lies there and there is room; else into files.
     fn write_level0(&self, generations: &[Arc<Memtable>], outputs: &mut Outputs) -> Result<()> {
-        if let Some(bytes_max) = self.pm_bytes_for_flush() {
-            let mut sink = PmSink::new(&self.space, bytes_max);
+        if let Some(promise) = self.promise_for_flush() {
+            let mut sink = PmSink::new(&self.space, promise.bytes());
+            outputs.promise = Some(promise);
             let written = self.write_tables(generations, Some(&mut sink), outputs);
             match written.and_then(|()| sink.hand_over(self, outputs)) {
                 // There is no room, or it fits no PM table. What was written is gone, and nothing was named.
@@ -248,15 +250,14 @@ impl Inner {
         self.write_tables(generations, None, outputs)
     }
 
-    /// Bytes of persistent memory that a flush may write tables into, if it is to. Tables that have been compacted
+    /// The persistent memory that a flush may write tables into, if it is to. Tables that have been compacted
     /// and that somebody reads count as those that are read.
-    fn pm_bytes_for_flush(&self) -> Option<u64> {
+    fn promise_for_flush(&self) -> Option<Promise> {
         let share = self.options.level0_pm_bytes()?;
         let memtable = self.options.memtable_bytes();
-        let taken = self.pm_tables_use().bytes;
         // Compaction may be behind by a flush.
-        let may = taken <= share.saturating_add(memtable);
-        may.then(|| share.saturating_add(2 * memtable).saturating_sub(taken))
+        let limit = share.saturating_add(2 * memtable);
+        self.promise_pm(limit, memtable, u64::MAX)
     }
 
     fn write_tables(
@@ -297,6 +298,7 @@ impl Inner {
                 exists: &|cf, key| self.families.exists(cf, key),
                 prefixes: self.prefixes_of(&version, cf),
                 counting: Some(Counting::new(version.partitions(cf), true)),
+                enough: None,
                 to: match sink.as_deref_mut() {
                     Some(sink) => Destination::Pm(sink),
                     None => Destination::Store,

@@ -36,6 +36,7 @@
 //! | after the edit that removes it | zones of an owner that nobody names: free |
 
 pub(crate) mod cursor;
+mod promise;
 mod registry;
 mod release;
 mod sink;
@@ -44,6 +45,7 @@ mod tests;
 mod verify;
 
 pub(crate) use cursor::{AnyCursor, AnyPart};
+pub(crate) use promise::{Promise, Promised};
 pub(crate) use registry::PmTables;
 pub(crate) use sink::{Made, PmSink};
 pub(crate) use verify::verify_pm_tables;

@@ -20,6 +20,8 @@ pub enum Unit {
     Shape,
     /// By what keys are divided into partitions: one of [`DIVISIONS`], kept as its place there.
     Division,
+    /// When level 0 is merged inside persistent memory: one of [`COSTS`], kept as its place there.
+    Costs,
 }
 
 /// The values of [`Unit::Codec`].
@@ -31,6 +33,9 @@ pub const SHAPES: [&str; 4] = ["immutables", "global-index", "ssd", "pm-tables"]
 /// The values of [`Unit::Division`].
 pub const DIVISIONS: [&str; 4] = ["none", "size", "prefix", "keys"];
 
+/// The values of [`Unit::Costs`].
+pub const COSTS: [&str; 3] = ["off", "corrected", "printed"];
+
 impl Unit {
     /// The words that an option takes, if it takes words.
     fn words(self) -> &'static [&'static str] {
@@ -38,6 +43,7 @@ impl Unit {
             Unit::Codec => &CODECS,
             Unit::Shape => &SHAPES,
             Unit::Division => &DIVISIONS,
+            Unit::Costs => &COSTS,
             Unit::Bytes | Unit::Count | Unit::Millis | Unit::Flag => &[],
         }
     }
@@ -74,6 +80,7 @@ impl OptionRow {
                     Unit::Codec => "it takes none, lz4 or zstd",
                     Unit::Shape => "it takes immutables, global-index, ssd or pm-tables",
                     Unit::Division => "it takes none, size, prefix or keys",
+                    Unit::Costs => "it takes off, corrected or printed",
                 }
             ))
         };
@@ -82,7 +89,7 @@ impl OptionRow {
             (Unit::Flag, "true") => 1,
             (Unit::Flag, "false") => 0,
             (Unit::Flag, _) => return Err(bad()),
-            (Unit::Codec | Unit::Shape | Unit::Division, _) => {
+            (Unit::Codec | Unit::Shape | Unit::Division | Unit::Costs, _) => {
                 let place = (0..)
                     .zip(self.unit.words())
                     .find(|(_, word)| **word == text);
@@ -103,7 +110,7 @@ impl OptionRow {
                 format!("{}{unit}", value >> (10 * power))
             }
             Unit::Flag => (value != 0).to_string(),
-            Unit::Codec | Unit::Shape | Unit::Division => {
+            Unit::Codec | Unit::Shape | Unit::Division | Unit::Costs => {
                 let place = usize::try_from(value).ok();
                 let word = place.and_then(|place| self.unit.words().get(place));
                 word.map_or_else(|| value.to_string(), ToString::to_string)

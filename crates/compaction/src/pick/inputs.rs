@@ -16,7 +16,7 @@ fn bytes_of(tables: &[Table<'_>], places: &[usize]) -> u64 {
     places.iter().map(|n| tables[*n].bytes).sum()
 }
 
-fn hull_of<'a>(tables: &[Table<'a>], places: &[usize]) -> Option<KeyRange<'a>> {
+pub(super) fn hull_of<'a>(tables: &[Table<'a>], places: &[usize]) -> Option<KeyRange<'a>> {
     let ranges = places.iter().map(|n| tables[*n].range);
     ranges.reduce(|a, b| a.hull(&b))
 }

@@ -47,7 +47,7 @@ fn settle(store: &mut Store, options: &PickOptions, side: usize, rng: &mut Rng) 
 
 #[test]
 fn any_sequence_of_jobs_keeps_levels_and_age_and_ends() {
-    let (mut trivial, mut side_by_side, mut jobs, mut skipping) = (0, 0, 0, 0);
+    let (mut trivial, mut side_by_side, mut jobs, mut skipping, mut internal) = (0, 0, 0, 0, 0);
     for seed in seeds(0..600) {
         let _replay = Replay("-p thermocline-compaction any_sequence_of_jobs", seed);
         let mut rng = Rng::new(seed);
@@ -62,9 +62,17 @@ fn any_sequence_of_jobs_keeps_levels_and_age_and_ends() {
                     store.end(n, &mut rng);
                 }
                 _ if store.running.len() < side => {
-                    let job = store.with_state(|state| pick(state, &options, &store.cursors));
+                    let merges = rng.one_in(3);
+                    let job = store.with_state(|state| match merges {
+                        true => {
+                            let mut slices = level0_slices(state).into_iter();
+                            slices.find_map(|slice| pick_internal(state, &options, &slice))
+                        }
+                        false => pick(state, &options, &store.cursors),
+                    });
                     let Some(job) = job else { continue };
                     jobs += 1;
+                    internal += u32::from(job.is_internal());
                     trivial += u32::from(job.trivial);
                     skipping += u32::from(job.to > job.from + 1);
                     side_by_side += u32::from(!store.running.is_empty());
@@ -95,8 +103,9 @@ fn any_sequence_of_jobs_keeps_levels_and_age_and_ends() {
     println!(
         "{jobs} jobs, {trivial} trivial, {side_by_side} beside others, {skipping} skip levels"
     );
-    let enough = trivial.min(side_by_side).min(skipping) > 200 || seeds(0..2).len() == 1;
-    assert!(enough, "{trivial} {side_by_side} {skipping}");
+    let enough =
+        trivial.min(side_by_side).min(skipping).min(internal) > 200 || seeds(0..2).len() == 1;
+    assert!(enough, "{trivial} {side_by_side} {skipping} {internal}");
 }
 
 #[test]

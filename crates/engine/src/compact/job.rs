@@ -12,13 +12,15 @@ use thermocline_sst::Creation;
 use thermocline_version::{Change, Level, Place, State, TableRef, Version, VersionEdit};
 
 use super::input::{Input, RunInput};
+use super::internal::{bytes_merged, gives_up, without_inputs};
 use super::outputs::{Destination, Outputs, Recipe, below};
 use super::reads::Charged;
-use super::shape::{Levels, range_of};
+use super::shape::{Levels, Shape, range_of};
 use super::usage::LevelUse;
 use super::{Jobs, Running};
 use crate::events::Event;
 use crate::partitions::{Counting, Waiter};
+use crate::pm_tables::{PmSink, Promise};
 use crate::pressure::is_no_room;
 use crate::readers;
 use crate::store::Inner;
@@ -39,6 +41,8 @@ pub(crate) struct Job {
     inputs: Vec<(Place, Arc<TableRef>)>,
     /// The same as runs, newest first.
     runs: Vec<Vec<Arc<TableRef>>>,
+    /// Of an internal one: persistent memory for its outputs, and the bytes of it with which it ends.
+    promise: Option<(Promise, u64)>,
 }
 
 /// Ends what a job holds, however it ends.
@@ -107,6 +111,15 @@ impl Job {
             inputs: upper.chain(lower).collect(),
             runs,
             picked,
+            promise: None,
+        }
+    }
+
+    /// It writes into persistent memory, until it has written `enough`.
+    pub(super) fn promised(self, promise: Promise, enough: u64) -> Job {
+        Job {
+            promise: Some((promise, enough)),
+            ..self
         }
     }
 
@@ -148,7 +161,28 @@ impl Job {
         )
     }
 
+    /// Which prefers to end tables at `starts`, if they go to the SSD.
+    fn cutter<'v>(&self, shape: &Shape, levels: &Levels<'v>, starts: Vec<Vec<u8>>) -> Cutter<'v> {
+        if self.picked.is_internal() {
+            return shape.internal_cutter(levels);
+        }
+        let range = self.holds().range();
+        let next = levels.refs.get(self.picked.to + 1);
+        let grandparents = next.into_iter().flatten().map(|table| Grandparent {
+            range: range_of(table),
+            bytes: table.bytes,
+        });
+        let grandparents = grandparents.filter(|g| g.range.overlaps(&range)).collect();
+        let sizes = shape.output_options();
+        Cutter::new(sizes, vec![], grandparents).preferring(starts, sizes.target_bytes / 2)
+    }
+
     fn edit(&self, outputs: &Outputs) -> VersionEdit {
+        if self.picked.is_internal() {
+            let mut changes = without_inputs(&self.inputs, outputs);
+            changes.extend(outputs.added());
+            return VersionEdit { changes };
+        }
         let inputs = self.inputs.iter();
         let removed = inputs.map(|(place, table)| Change::table_removed(*place, table));
         let mut changes: Vec<Change> = removed.collect();
@@ -171,6 +205,17 @@ fn did(job: &Job, outputs: &Outputs, bytes_read: u64, installed: bool) -> Option
     };
     let from = level_of(job.picked.from);
     let above = job.inputs.iter().filter(|(place, _)| place.level == from);
+    if job.picked.is_internal() {
+        let bytes = bytes_merged(&job.inputs, outputs);
+        return installed.then_some(LevelUse {
+            jobs: 1,
+            bytes_in: bytes,
+            bytes_read: bytes,
+            bytes_written: outputs.bytes,
+            entries_dropped: outputs.dropped,
+            ..LevelUse::default()
+        });
+    }
     installed.then_some(LevelUse {
         jobs: 1,
         tables_moved: moved,
@@ -200,7 +245,12 @@ impl Inner {
                 if !failed.load(Ordering::Relaxed) {
                     self.want_compaction();
                 }
-                let ran = self.run(job);
+                let internal = job.picked.is_internal();
+                let ran = match self.run(job) {
+                    // It is left alone, and everything else goes on.
+                    Err(error) if internal && gives_up(&error) => self.check_writable(),
+                    ran => ran,
+                };
                 failed.store(ran.is_err(), Ordering::Relaxed);
                 ran.map(|()| true)
             }
@@ -232,6 +282,12 @@ impl Inner {
             }
         }
         let most = room.map_or(u64::MAX, |room| self.job_bytes_for_room(room));
+        if !self.leaves_level0_alone(&version) {
+            let mut turns = from_next.iter().chain(before);
+            if let Some(job) = turns.find_map(|cf| self.take_internal(&mut jobs, &version, *cf)) {
+                return Some(job);
+            }
+        }
         let by_size = from_next.iter().chain(before).find_map(|cf| {
             let levels = Levels::of(&version, *cf, None);
             let options = compactions.shape.pick_options(&levels);
@@ -322,6 +378,10 @@ impl Inner {
         let done = installed.map(|installed| did(&job, &outputs, read.get(), installed));
         // A move needs nothing but the edit: it would be picked again at once, and fail again.
         let gave_up = guarded && !moved && done.as_ref().is_err_and(is_no_room);
+        let internal = job.picked.is_internal();
+        if internal && done.as_ref().is_err_and(gives_up) {
+            self.internal_gave_up(&job.version);
+        }
         let bytes = job.picked.bytes;
         // It has a version, and with that its inputs.
         drop(job);
@@ -344,8 +404,10 @@ impl Inner {
             self.compactions.usage.add_reason(reason);
         }
         let done = done.map(Option::unwrap_or_default);
-        if let Ok(did) = &done {
-            self.compactions.usage.add(to, *did);
+        match &done {
+            Ok(did) if internal => self.compactions.usage.add_internal(*did),
+            Ok(did) => self.compactions.usage.add(to, *did),
+            Err(_) => {}
         }
         let did = *done.as_ref().unwrap_or(&LevelUse::default());
         self.events.emit(Event::CompactionFinished {
@@ -357,7 +419,7 @@ impl Inner {
             tables,
             moved,
             tables_written: outputs.count(),
-            bytes_read: read.get(),
+            bytes_read: did.bytes_read.max(read.get()),
             bytes_written: outputs.bytes,
             entries_dropped: did.entries_dropped,
             took: Duration::from_nanos(self.world.env.clock.now_ns() - started),
@@ -389,17 +451,6 @@ impl Inner {
         let compactions = &self.compactions;
         let moments = readers::moments_of_merge(&self.ring, &self.readers);
         let levels = Levels::of(&job.version, job.cf, None);
-        let range = job.holds().range();
-        let next = levels.refs.get(job.picked.to + 1);
-        let grandparents = next.into_iter().flatten().map(|table| Grandparent {
-            range: range_of(table),
-            bytes: table.bytes,
-        });
-        let grandparents = grandparents.filter(|g| g.range.overlaps(&range)).collect();
-        let sizes = compactions.shape.output_options();
-        let starts = self.starts_within(&job.version, job.cf, &range);
-        let cutter =
-            Cutter::new(sizes, vec![], grandparents).preferring(starts, sizes.target_bytes / 2);
         let runs = job.runs.iter().cloned();
         let inputs = runs.map(|run| RunInput::new(&self.table_files, job.cf, run, read));
         let inputs: Vec<RunInput<'_>> = inputs.collect();
@@ -409,10 +460,13 @@ impl Inner {
         }
         let shape = &compactions.shape;
         let options = shape.write_options(job.picked.to, job.last_level, Creation::Compaction);
+        let starts = self.starts_within(&job.version, job.cf, &job.holds().range());
+        let promise = job.promise.as_ref();
+        let mut sink = promise.map(|(promise, _)| PmSink::new(&self.space, promise.bytes()));
         let recipe = Recipe {
             place: job.place(),
             options,
-            cutter,
+            cutter: job.cutter(shape, &levels, starts),
             moments,
             tombstones,
             below: job.below(&levels),
@@ -421,10 +475,18 @@ impl Inner {
             exists: &|cf, key| self.families.exists(cf, key),
             prefixes: self.prefixes_of(&job.version, job.cf),
             counting: Some(Counting::new(job.version.partitions(job.cf), false)),
-            to: Destination::Store,
+            enough: promise.map(|(_, enough)| *enough),
+            to: match &mut sink {
+                Some(sink) => Destination::Pm(sink),
+                None => Destination::Store,
+            },
         };
         let (mut spent, mut looked) = (0, 0);
         let mut pace = |written: u64| {
+            if job.picked.is_internal() {
+                // The rate is that of the device.
+                return Ok(());
+            }
             let all = written + read.get();
             let more = all.saturating_sub(spent);
             spent += more;
@@ -437,7 +499,10 @@ impl Inner {
         let inputs = inputs.into_iter().map(|run| Input::Run(Box::new(run)));
         self.write_outputs(inputs.collect(), recipe, &mut pace, outputs)?;
         pace(outputs.bytes)?;
-        self.sync_names(outputs)
+        match sink {
+            Some(sink) => sink.hand_over(self, outputs),
+            None => self.sync_names(outputs),
+        }
     }
 
     /// One edit, and the view that comes with it; returns whether the inputs were still there.
@@ -448,6 +513,13 @@ impl Inner {
             self.check_writable()?;
             if !job.is_valid(manifest.state()) {
                 return Ok(false);
+            }
+            if active(Bug::InternalInTwoEdits) && job.picked.is_internal() {
+                let changes = without_inputs(&job.inputs, outputs);
+                self.append(&mut manifest, &VersionEdit { changes })?;
+                let changes = outputs.added().collect();
+                self.append(&mut manifest, &VersionEdit { changes })?;
+                return Ok(true);
             }
             if active(Bug::UnlinkBeforeEdit) && !job.picked.trivial {
                 for (_, table) in &job.inputs {

@@ -5,7 +5,8 @@
 //! 1. *Merge* the inputs in the order of keys, and ask `compaction::retain` what stays.
 //! 2. *Cut* between keys, by size (`compaction::output`) and where a table nears a limit of its format.
 //!    A range tombstone lies in every table that has a part of it, cut to where that table begins and
-//!    ends.
+//!    ends. Where not all is to be written at once, the end of a table is the end of it: everything below that
+//!    key was decided, and nothing from it on.
 //! 3. *Sync* each table's file as it is finished, then, once for all, the folder.
 //!
 //! The caller names the tables in an edit, and then ends the pins.
@@ -48,7 +49,7 @@ use thermocline_version::{BlobBytes, Change, FileKind, KeyRange, PartitionId, Pl
 
 use super::input::Input;
 use crate::partitions::{Counting, Prefixes};
-use crate::pm_tables::{Made, PmSink};
+use crate::pm_tables::{Made, PmSink, Promise};
 use crate::store::Inner;
 use crate::sync::{Arc, lock};
 use crate::tables::Work;
@@ -73,12 +74,18 @@ pub(crate) struct Outputs {
     pub pm: Vec<Made>,
     /// Bytes of the tables.
     pub bytes: u64,
-    /// Entries that were read and not written.
+    /// Entries that were read.
+    pub entries_read: u64,
+    /// Of those, entries that were not written.
     pub dropped: u64,
     /// What was read, by partition.
     pub counted: Vec<(CfId, Vec<(PartitionId, Counts)>)>,
     /// The prefixes at which partitions are to begin, by family.
     pub prefixes: Vec<(CfId, Vec<Vec<u8>>)>,
+    /// The key before which it was enough: nothing from it on was written. `None` if that is all.
+    pub ended_at: Option<Vec<u8>>,
+    /// Persistent memory that is kept free for what lies there.
+    pub promise: Option<Promise>,
 }
 
 impl Outputs {
@@ -171,6 +178,8 @@ pub(crate) struct Recipe<'a> {
     pub prefixes: Option<Prefixes<'a>>,
     /// Counts what is read.
     pub counting: Option<Counting<'a>>,
+    /// Persistent memory of finished tables from which on it is enough.
+    pub enough: Option<u64>,
     pub to: Destination<'a>,
 }
 
@@ -224,7 +233,8 @@ impl Inner {
             if let Some(counting) = &mut counting {
                 counting.meet(key, decision != Decision::Drop);
             }
-            outputs.dropped += 1;
+            (outputs.entries_read, outputs.dropped) =
+                (outputs.entries_read + 1, outputs.dropped + 1);
             if decision != Decision::Drop {
                 if let Some(prefixes) = &mut prefixes {
                     prefixes.meet(key);
@@ -233,6 +243,13 @@ impl Inner {
                     writing.begin_tombstone(tombstone, outputs)?;
                 }
                 writing.go_to(key, outputs)?;
+                if let Some(at) = writing.ends_with(recipe.enough) {
+                    // What lies from there on is read again, and counted, by whoever goes on.
+                    (outputs.entries_read, outputs.dropped) =
+                        (outputs.entries_read - 1, outputs.dropped - 1);
+                    outputs.ended_at = Some(at);
+                    break;
+                }
                 if let Decision::KeepAfterDelete(delete) = decision {
                     let delete = KeyRef::new(key, delete);
                     writing.add(delete, Kind::Delete, Value::Inline(b""), outputs)?;
@@ -244,8 +261,11 @@ impl Inner {
             }
             merge.advance()?;
         }
-        for tombstone in tombstones {
-            writing.begin_tombstone(tombstone, outputs)?;
+        if outputs.ended_at.is_none() {
+            for tombstone in tombstones {
+                writing.begin_tombstone(tombstone, outputs)?;
+            }
+            writing.finish(outputs)?;
         }
         let counted = counting.map(Counting::into_counts).unwrap_or_default();
         outputs.counted.push((cf, counted));
@@ -253,7 +273,7 @@ impl Inner {
         if !met.is_empty() {
             outputs.prefixes.push((cf, met));
         }
-        writing.finish(outputs)
+        Ok(())
     }
 
     /// Makes the names of all outputs durable.
@@ -373,6 +393,17 @@ impl<'a> Writing<'a> {
                 None => return Ok(()),
             }
         }
+    }
+
+    /// Where the last table ended, if so much persistent memory is `enough`. Nothing behind that was written yet:
+    /// range tombstones that reach there are cut when a table ends.
+    fn ends_with(&self, enough: Option<u64>) -> Option<Vec<u8>> {
+        let Destination::Pm(sink) = &self.to else {
+            return None;
+        };
+        let is_enough = enough.is_some_and(|bytes| sink.finished_bytes() >= bytes);
+        let between = is_enough && !sink.is_in_table();
+        self.begin.clone().filter(|_| between)
     }
 
     /// Adds a range tombstone, after all entries before its start.

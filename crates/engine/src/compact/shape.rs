@@ -23,6 +23,9 @@ const GRANDPARENT_TABLES: u64 = 10;
 /// be more, so many.
 const PM_TABLES: u64 = 64;
 
+/// An internal compaction writes no more than one part in so many of level 0's share at a time.
+const INTERNAL_PARTS: u64 = 8;
+
 /// The level of Zstandard: the fastest.
 const ZSTD_LEVEL: i32 = 1;
 
@@ -35,6 +38,7 @@ pub(crate) struct Shape {
     write_bytes: usize,
     /// Most bytes of persistent memory that tables there may take, if level 0 is to lie there.
     pm_bytes_max: Option<u64>,
+    memtable_bytes: u64,
 }
 
 /// The levels of a family.
@@ -44,6 +48,8 @@ pub(crate) struct Levels<'v> {
     tables: Vec<Vec<Table<'v>>>,
     /// Persistent memory of tables to which any family refers.
     pm_bytes: u64,
+    version: &'v Version,
+    cf: CfId,
 }
 
 impl<'v> Levels<'v> {
@@ -72,6 +78,8 @@ impl<'v> Levels<'v> {
         Levels {
             tables: tables.collect(),
             pm_bytes: referred.map(|(table, _)| table.meta.zone_bytes).sum(),
+            version,
+            cf,
             refs,
         }
     }
@@ -127,6 +135,7 @@ impl Shape {
             // Devices like large pieces; each table that is being written holds one.
             write_bytes: index(options.dram / 64).clamp(256 << 10, 1 << 20) & !4095,
             pm_bytes_max: options.level0_pm_bytes(),
+            memtable_bytes: options.memtable_bytes(),
         }
     }
 
@@ -165,6 +174,23 @@ impl Shape {
         room.saturating_sub(levels.pm_bytes).max(1)
     }
 
+    /// Most bytes of persistent memory that all tables there may have while some are merged: the share, and a
+    /// memtable. A flush may have one more.
+    pub fn internal_limit(&self) -> Option<u64> {
+        let share = self.pm_bytes_max?;
+        Some(share.saturating_add(self.memtable_bytes))
+    }
+
+    /// Persistent memory after which an internal compaction ends with a table, and goes on with another job.
+    pub fn internal_part_bytes(&self) -> u64 {
+        (self.pm_bytes_max.unwrap_or(0) / INTERNAL_PARTS).max(self.table_bytes)
+    }
+
+    /// The size at which a table is ended.
+    pub fn table_bytes(&self) -> u64 {
+        self.table_bytes
+    }
+
     /// Most bytes that a job takes beyond what it must.
     pub fn job_bytes_max(&self) -> u64 {
         self.table_bytes.saturating_mul(JOB_TABLES)
@@ -187,6 +213,31 @@ impl Shape {
             Some(level0) if !level0.is_empty() => self.table_bytes / 2,
             _ => self.table_bytes / 4 * 3,
         };
+        self.cutter_in_level0(levels, cuts, bytes_min)
+    }
+
+    /// For what is merged inside level 0: nothing else will lie where its tables do, so they end as those of a first
+    /// flush would.
+    pub fn internal_cutter(&self, levels: &Levels<'_>) -> Cutter<'static> {
+        let below = levels.refs.iter().skip(1).find(|level| !level.is_empty());
+        let begins = below.into_iter().flatten().map(|t| t.range.smallest());
+        let cuts = begins.map(<[u8]>::to_vec).collect();
+        self.cutter_in_level0(levels, cuts, self.table_bytes / 4 * 3)
+    }
+
+    /// In persistent memory tables end where partitions do, too, if they are not too small then: so what is decided
+    /// of a slice is decided of few partitions (PM-Blade §IV).
+    fn cutter_in_level0(
+        &self,
+        levels: &Levels<'_>,
+        mut cuts: Vec<Vec<u8>>,
+        mut bytes_min: u64,
+    ) -> Cutter<'static> {
+        let partitions = levels.version.partitions(levels.cf);
+        if self.pm_bytes_max.is_some() && partitions.len() > 1 && bytes_min > 0 {
+            cuts.extend(partitions.iter().map(|p| p.start.to_vec()));
+            bytes_min = self.table_bytes / 4;
+        }
         Cutter::new(self.output_options(), vec![], vec![]).preferring(cuts, bytes_min)
     }
 

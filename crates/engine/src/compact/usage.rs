@@ -40,6 +40,10 @@ pub struct CompactionUse {
     pub levels: Vec<LevelUse>,
     /// Compactions that were installed, by reason; flushes are not among them.
     pub reasons: Vec<(Reason, u64)>,
+    /// Merges of level 0 inside persistent memory: of their `bytes_in` as many were read, and nothing moved.
+    pub internal: LevelUse,
+    /// Those that have given up, for lack of room.
+    pub internal_given_up: u64,
     /// Jobs that run.
     pub running: u64,
     /// The runs in level 0 of the family that has most.
@@ -57,23 +61,41 @@ struct Counted {
     levels: [LevelUse; LEVELS],
     /// By number of the reason.
     reasons: [u64; Reason::ALL.len()],
+    internal: LevelUse,
+    internal_given_up: u64,
 }
 
 impl Usage {
     /// A job has written into `level`.
     pub fn add(&self, level: usize, did: LevelUse) {
-        let all = &mut lock(&self.0).levels[level];
+        lock(&self.0).levels[level].add(did);
+    }
+
+    /// One has merged inside level 0.
+    pub fn add_internal(&self, did: LevelUse) {
+        lock(&self.0).internal.add(did);
+    }
+
+    /// One of those has given up.
+    pub fn add_given_up(&self) {
+        lock(&self.0).internal_given_up += 1;
+    }
+
+    /// A compaction was installed.
+    pub fn add_reason(&self, reason: Reason) {
+        lock(&self.0).reasons[reason as usize] += 1;
+    }
+}
+
+impl LevelUse {
+    fn add(&mut self, did: LevelUse) {
+        let all = self;
         all.jobs += did.jobs;
         all.tables_moved += did.tables_moved;
         all.bytes_read += did.bytes_read;
         all.bytes_in += did.bytes_in;
         all.bytes_written += did.bytes_written;
         all.entries_dropped += did.entries_dropped;
-    }
-
-    /// A compaction was installed.
-    pub fn add_reason(&self, reason: Reason) {
-        lock(&self.0).reasons[reason as usize] += 1;
     }
 }
 
@@ -87,6 +109,8 @@ impl Inner {
         let reasons = Reason::ALL.map(|reason| (reason, counted.reasons[reason as usize]));
         CompactionUse {
             levels: counted.levels.to_vec(),
+            internal: counted.internal,
+            internal_given_up: counted.internal_given_up,
             reasons: reasons.to_vec(),
             running,
             level0_runs,

@@ -59,6 +59,7 @@ pub(crate) fn stream(
             exists: &|cf, key| capture.exists(cf, key),
             prefixes: None,
             counting: None,
+            enough: None,
             to: Destination::Folder(Folder {
                 dir,
                 db_id,

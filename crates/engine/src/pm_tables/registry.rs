@@ -13,6 +13,7 @@ use thermocline_halloc::{Space, Zone};
 use thermocline_level0::PmTable;
 use thermocline_version::Version;
 
+use super::Promised;
 use crate::sync::{Arc, Mutex, RwLock, lock, read, write};
 
 /// See the [module](self).
@@ -21,6 +22,8 @@ pub(crate) struct PmTables {
     open: RwLock<BTreeMap<FileId, Open>>,
     /// Owners of zones that are reserved and not given out.
     owners: Mutex<Range<u64>>,
+    /// To whom writes tables.
+    pub promised: Promised,
 }
 
 #[derive(Debug)]

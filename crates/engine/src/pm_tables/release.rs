@@ -26,7 +26,7 @@ pub(crate) struct PmTablesUse {
 }
 
 impl Inner {
-    /// The owner of a new table's zones. The caller holds no lock but `flushing`.
+    /// The owner of a new table's zones. The caller holds no lock but `flushing`, or the gate of compactions.
     ///
     /// # Errors
     /// A failed write to the manifest, which poisons the store; [`Error::OutOfSpace`]; [`Error::Closed`].
@@ -40,6 +40,10 @@ impl Inner {
             self.check_writable()?;
             self.record_chain(&mut writer)?;
             let _next = lock(&self.next);
+            // Somebody else may have reserved some.
+            if let Some(owner) = self.table_files.pm.next_owner() {
+                return Ok(owner);
+            }
             let mut manifest = lock(&self.manifest);
             let ids = manifest.state().next_ids();
             // By the newest chain's number the region tells whether the manifest has lost edits: of 16 bits.

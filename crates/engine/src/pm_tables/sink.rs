@@ -144,6 +144,16 @@ impl PmSink {
             .is_some_and(|(_, table)| table.is_full())
     }
 
+    /// Whether there is a table at hand.
+    pub fn is_in_table(&self) -> bool {
+        self.table.is_some()
+    }
+
+    /// Persistent memory of the tables that were ended.
+    pub fn finished_bytes(&self) -> u64 {
+        self.zone_bytes
+    }
+
     /// DRAM that it takes.
     pub fn memory(&self) -> u64 {
         self.table.as_ref().map_or(0, |(_, table)| table.memory())

@@ -70,6 +70,22 @@ fn a_table_in_persistent_memory_that_goes_though_somebody_reads_it_is_caught() {
 }
 
 #[test]
+fn taking_away_and_bringing_what_was_merged_by_two_edits_is_caught() {
+    let (work, recovery) = (Some(Bug::InternalInTwoEdits), None);
+    // It does harm between the two.
+    caught_by("pm-tables-merged", Planted { work, recovery }, |point| {
+        point.site.0 == "manifest: edit durable"
+    });
+}
+
+#[test]
+fn merging_a_part_and_forgetting_the_rest_is_caught() {
+    let (work, recovery) = (Some(Bug::InternalForgetsRest), None);
+    // Whoever reads notices: without any crash.
+    caught_by("pm-tables-merged", Planted { work, recovery }, |_| false);
+}
+
+#[test]
 fn unlinking_what_is_still_named_is_caught() {
     caught_in_work("sinking", Bug::UnlinkBeforeEdit);
 }

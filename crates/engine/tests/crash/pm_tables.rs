@@ -72,6 +72,67 @@ pub fn sinking(life: &mut Life, random: &SeededRandom) {
     sink(life);
 }
 
+/// Level 0 of some zones, in which a flush is one table; what is merged is more than one, and two of them are a part.
+pub fn merged_there(options: &mut Options) {
+    in_pm(options);
+    options.level0.pm_percent = 20;
+    options.compaction.table_bytes = 3 << 10;
+    options.compaction.base_bytes = 12 << 10;
+    options.compaction.level0_tables = 64;
+}
+
+/// What lies in persistent memory is merged there, whole and in parts, beside a snapshot and a value that is pinned,
+/// over two lives.
+pub fn merged(life: &mut Life, random: &SeededRandom) {
+    let merge = |life: &Life| {
+        life.engine().compact_level0(CfId::DEFAULT).unwrap();
+        let model = life.visible();
+        let found = life.dump(&[model.clone().into()]).unwrap();
+        assert!(found == model, "{}", model.difference(&found));
+    };
+    run(life, &Op::put(0, b"pinned", [5; 1500]));
+    let mut held = None;
+    for round in 0..4 {
+        for n in 0..3 {
+            let len = 700 + below(random, 100);
+            run(
+                life,
+                &Op::put(0, &[b'f' + 4 * n, round], value(random, len)),
+            );
+        }
+        write(life, random, round);
+        life.engine().flush().unwrap();
+        match round {
+            0 => {
+                let pinned = life.engine().value(CfId::DEFAULT, b"pinned").unwrap();
+                assert!(pinned.as_ref().is_some_and(|value| value.is_pinned()));
+                held = Some((life.engine().snapshot(), life.visible(), pinned));
+                run(life, &Op::delete(0, b"pinned"));
+            }
+            1 => merge(life),
+            2 => {
+                let (snapshot, model, pinned) = held.take().expect("one is held");
+                for ((_, key), value) in &model.data {
+                    let found = snapshot.value(CfId::DEFAULT, key).unwrap();
+                    assert_eq!(found.as_deref(), Some(&**value));
+                }
+                assert_eq!(*pinned.expect("it was there"), [5; 1500]);
+                life.close().unwrap();
+                life.open().unwrap();
+            }
+            _ => {}
+        }
+    }
+    let before = life.engine().metrics().compaction.internal.jobs;
+    merge(life);
+    let jobs = life.engine().metrics().compaction.internal.jobs - before;
+    assert!(jobs > 1, "{jobs}: it is merged in parts");
+    run(life, &Op::delete(0, b"f\0"));
+    life.engine().flush().unwrap();
+    merge(life);
+    life.engine().reclaim().unwrap();
+}
+
 /// Over lives that close, with a family that is dropped when a table has something of it.
 pub fn sinking_lives(life: &mut Life, random: &SeededRandom) {
     run(life, &Op::Family("red".into()));

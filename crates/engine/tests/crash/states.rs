@@ -227,6 +227,14 @@ const PM_TABLES: Part = Part {
     ],
 };
 
+const PM_TABLES_MERGED: Part = Part {
+    workloads: &["pm-tables-merged"],
+    seeds: 1,
+    one_in: 43,
+    bar: 1_000,
+    sites: &["level0: piece of a table durable"],
+};
+
 const PM_TABLE_LIVES: Part = Part {
     workloads: &["pm-tables-lives"],
     seeds: 1,
@@ -291,6 +299,7 @@ const PARTS: &[&Part] = &[
     &SINKING,
     &SINKING_LIVES,
     &PM_TABLES,
+    &PM_TABLES_MERGED,
     &PM_TABLE_LIVES,
     &PARTITIONS,
     &RANGES,
@@ -452,6 +461,11 @@ fn compactions_over_lives_and_of_families_that_go_survive_every_crash() {
 #[test]
 fn tables_in_persistent_memory_survive_every_crash() {
     run(&PM_TABLES);
+}
+
+#[test]
+fn tables_in_persistent_memory_that_are_merged_there_survive_every_crash() {
+    run(&PM_TABLES_MERGED);
 }
 
 #[test]

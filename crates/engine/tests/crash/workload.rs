@@ -288,6 +288,13 @@ pub const ALL: &[Workload] = &[
         body: pm_tables::sinking,
     },
     Workload {
+        name: "pm-tables-merged",
+        set: pm_tables::merged_there,
+        from_creation: false,
+        before: nothing_before,
+        body: pm_tables::merged,
+    },
+    Workload {
         name: "pm-tables-lives",
         set: pm_tables::in_pm,
         from_creation: false,

@@ -183,6 +183,9 @@ impl Store {
                 "a table of {job:?} has gone"
             );
         }
+        if job.is_internal() {
+            return self.end_internal(taken, rng);
+        }
         let outputs = match job.trivial {
             true => taken,
             false => self.merged(taken, rng),
@@ -190,6 +193,34 @@ impl Store {
         let to = &mut self.levels[job.to];
         to.extend(outputs);
         to.sort_by(|a, b| a.entries[0].0.cmp(&b.entries[0].0));
+    }
+
+    /// All of it, or what lies below some key, is merged, and stands where it stood by age.
+    fn end_internal(&mut self, mut taken: Vec<OwnedTable>, rng: &mut Rng) {
+        let some = rng.below(taken.len());
+        let end = taken[some].entries[0].0.clone();
+        let mut rest = Vec::new();
+        if rng.one_in(2) && taken.iter().all(|table| table.end.is_none()) {
+            for table in &mut taken {
+                let at = table.entries.partition_point(|(key, _)| *key < end);
+                let entries = table.entries.split_off(at);
+                if !entries.is_empty() {
+                    rest.push(OwnedTable {
+                        entries,
+                        ..table.clone()
+                    });
+                }
+            }
+            taken.retain(|table| !table.entries.is_empty());
+        }
+        let mut outputs = match taken.is_empty() {
+            true => Vec::new(),
+            false => self.merged(taken, rng),
+        };
+        outputs.iter_mut().for_each(|table| table.in_pm = true);
+        let level0 = &mut self.levels[0];
+        level0.extend(outputs.into_iter().chain(rest));
+        level0.sort_by_key(|table| std::cmp::Reverse(table.meta().largest_seqno));
     }
 
     pub fn merged(&mut self, taken: Vec<OwnedTable>, rng: &mut Rng) -> Vec<OwnedTable> {
@@ -244,10 +275,13 @@ impl Store {
                 assert!(a.ends_before(b.first), "{a:?} overlaps {b:?}");
             }
         }
-        assert!(
-            self.levels[0]
-                .is_sorted_by(|a, b| { a.meta().smallest_seqno > b.meta().largest_seqno })
-        );
+        let level0: Vec<_> = self.levels[0].iter().map(OwnedTable::meta).collect();
+        for (n, newer) in level0.iter().enumerate() {
+            for older in &level0[n + 1..] {
+                let apart = !newer.range.overlaps(&older.range);
+                assert!(apart || newer.smallest_seqno > older.largest_seqno);
+            }
+        }
         // In read order each key's seqnos descend, and none is missing.
         let mut read: BTreeMap<Vec<u8>, Vec<u64>> = BTreeMap::new();
         for (key, seqno) in self.levels.iter().flatten().flat_map(|t| &t.entries) {

@@ -175,6 +175,7 @@ fn range_tombstones_are_cut_where_tables_are() {
             exists: &|_, _| true,
             prefixes: None,
             counting: None,
+            enough: None,
             to: Destination::Store,
         };
         let inputs = inputs

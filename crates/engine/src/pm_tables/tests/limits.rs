@@ -1,6 +1,6 @@
 //! What is counted, what gives way, and what is in nobody's way.
 
-use thermocline_base::options::SHAPES;
+use thermocline_base::options::{Costs, SHAPES};
 use thermocline_base::{Kind, SeqNo};
 use thermocline_env::sim::SimFs;
 use thermocline_level0::Value;
@@ -104,6 +104,7 @@ fn back_pressure_counts_files_and_tables_in_persistent_memory_apart() {
     let machine = Machine::new(PM);
     let engine = open_with(&machine, |own| {
         own.level0.pm_percent = 80;
+        own.level0.internal = Costs::Off as u64;
         own.flush.automatic = 0;
     });
     for round in 0..30u8 {

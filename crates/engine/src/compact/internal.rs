@@ -1,0 +1,232 @@
+//! Internal compaction: what lies over each other in persistent memory is merged there (PM-Blade §IV.B; design §7).
+//!
+//! Level 0 in persistent memory is runs of tables, of which a read may have to ask each. An internal compaction takes
+//! a *slice* of it (`compaction::pick::Slice`), and writes tables that do not overlap, without what nobody needs. It is
+//! a job like others, with level 0 for input and output.
+//!
+//! # The argument
+//! 1. *Age.* A slice is taken with all tables of level 0 that overlap it. So what its outputs have is as old as its
+//!    inputs, and no seqno of a table that lies over them lies between: what came meanwhile is newer than all of it.
+//!    They stand where the inputs stood. Below them are the levels from 1 on, and nothing else.
+//! 2. *Parts.* A job ends with a table when it has written [`Shape::internal_part_bytes`](super::shape::Shape), at some
+//!    key. Its edit takes the inputs away below that key only: of those that reach over it a part stays, limited there.
+//!    What stays is a slice of its own, which overlaps none of the outputs, and another job's. So no job takes
+//!    more persistent memory than a part, however large the slice is, and none is long.
+//! 3. *Bounded.* What it may write it is promised before (`pm_tables::promise`), beside what all tables have. If that
+//!    cannot be it is not begun. A slice for which there is never room goes to the SSD like any other.
+//! 4. *Zones* of an input go when nothing refers to any part of it, and nobody reads it (`pm_tables`, 2).
+//! 5. *Nobody waits.* Flushes do not ask what jobs hold; readers have a version or the tables themselves.
+//!
+//! What finds no room after all, or fits no table, has given up: its slice is left alone until the version has changed.
+//!
+//! # What a crash leaves
+//! | a crash | finds |
+//! |---|---|
+//! | before the edit | the inputs, and zones of owners that nobody names: free |
+//! | after the edit | the outputs, and perhaps inputs that nothing refers to: removed |
+
+use std::sync::Weak;
+
+use thermocline_base::options::Costs;
+use thermocline_base::planted::{Bug, active};
+use thermocline_base::{CfId, Error, Result};
+use thermocline_compaction::pick::{Slice, level0_slices, pick_internal};
+use thermocline_version::{Change, Place, TableRef, Version};
+
+use super::Jobs;
+use super::job::Job;
+use super::outputs::Outputs;
+use super::shape::Levels;
+use crate::pm_tables::Promise;
+use crate::store::{Engine, Inner};
+use crate::sync::{Arc, Mutex, lock, read, wait};
+
+/// Runs of a slice from which on it is merged by itself.
+const RUNS_DUE: usize = 8;
+
+/// What internal compactions know of each other.
+#[derive(Debug, Default)]
+pub(crate) struct Internal {
+    /// In this version one has given up.
+    gave_up: Mutex<Weak<Version>>,
+}
+
+/// Of a range that somebody wants merged.
+enum Wanted {
+    Job(Box<Job>),
+    /// A running job holds some of it.
+    Wait,
+    Done,
+}
+
+impl Engine {
+    /// Merges what lies of a family in persistent memory, inside persistent memory, until no read has to ask more than
+    /// one table of level 0 there. What lies in level 0 beside files stays. Waits for compactions that hold it.
+    ///
+    /// # Errors
+    /// [`Error::OutOfSpace`] where persistent memory, or the share of level 0, has no room for it; those of
+    /// [`Engine::compact_once`].
+    pub fn compact_level0(&self, cf: CfId) -> Result<()> {
+        let inner = &*self.inner;
+        let _settled = inner.background.settled_after();
+        inner.families.check(cf, inner.families.moment())?;
+        loop {
+            let _gate = read(&inner.compactions.gate);
+            // Again, since the store may be closing.
+            inner.check_writable()?;
+            let mut jobs = lock(&inner.compactions.jobs);
+            match inner.next_of_level0(&mut jobs, cf)? {
+                Wanted::Job(job) => {
+                    drop(jobs);
+                    inner.run(*job)?;
+                }
+                Wanted::Wait => drop(wait(&inner.compactions.ended, jobs)),
+                Wanted::Done => return Ok(()),
+            }
+        }
+    }
+}
+
+impl Inner {
+    fn next_of_level0(&self, jobs: &mut Jobs, cf: CfId) -> Result<Wanted> {
+        let version = lock(&self.versions).current().clone();
+        let levels = Levels::of(&version, cf, None);
+        let running = jobs.held(cf);
+        let slices = level0_slices(&levels.state(&running)).into_iter();
+        let mut slices = slices.filter(|slice| slice.runs > 1 && slice.in_pm);
+        let Some(slice) = slices.next() else {
+            return Ok(Wanted::Done);
+        };
+        let mut rest = [slice].into_iter().chain(slices);
+        let Some(slice) = rest.find(|slice| slice.free) else {
+            return Ok(Wanted::Wait);
+        };
+        if let Some(job) = self.begin_internal(jobs, cf, &version, &levels, &slice) {
+            return Ok(Wanted::Job(Box::new(job)));
+        }
+        // Whoever is about to name tables, or takes others away, makes room.
+        match jobs.running.is_empty() {
+            true => Err(Error::OutOfSpace(
+                "level 0 has no room in persistent memory for what is to be merged there".into(),
+            )),
+            false => Ok(Wanted::Wait),
+        }
+    }
+
+    /// An internal compaction that is due, in a family.
+    pub(super) fn take_internal(
+        &self,
+        jobs: &mut Jobs,
+        version: &Arc<Version>,
+        cf: CfId,
+    ) -> Option<Job> {
+        let levels = Levels::of(version, cf, None);
+        let running = jobs.held(cf);
+        let slices = level0_slices(&levels.state(&running)).into_iter();
+        let mut due = slices.filter(|slice| slice.runs >= RUNS_DUE && slice.in_pm && slice.free);
+        due.find_map(|slice| self.begin_internal(jobs, cf, version, &levels, &slice))
+    }
+
+    /// Whether none is to be begun in this version.
+    pub(super) fn leaves_level0_alone(&self, version: &Arc<Version>) -> bool {
+        let gave_up = lock(&self.compactions.internal.gave_up);
+        self.options.level0_pm_bytes().is_none()
+            || self.options.level0.costs() == Costs::Off
+            || self.is_relieving()
+            || std::ptr::eq(gave_up.as_ptr(), Arc::as_ptr(version))
+    }
+
+    /// Begins to merge a slice, if there is room for that.
+    fn begin_internal(
+        &self,
+        jobs: &mut Jobs,
+        cf: CfId,
+        version: &Arc<Version>,
+        levels: &Levels<'_>,
+        slice: &Slice<'_>,
+    ) -> Option<Job> {
+        let shape = &self.compactions.shape;
+        let options = shape.pick_options(levels);
+        let running = jobs.held(cf);
+        let picked = pick_internal(&levels.state(&running), &options, slice)?;
+        let promise = self.promise_for_slice(version, levels, slice)?;
+        let last_level = options.last_level;
+        let job = Job::begin(jobs, cf, version, levels, last_level, picked);
+        Some(job.promised(promise, shape.internal_part_bytes()))
+    }
+
+    /// The persistent memory for one part of a slice: as much as that may take until its last table ends.
+    fn promise_for_slice(
+        &self,
+        version: &Version,
+        levels: &Levels<'_>,
+        slice: &Slice<'_>,
+    ) -> Option<Promise> {
+        let shape = &self.compactions.shape;
+        let inputs = slice.tables.iter().map(|n| levels.refs[0][*n]);
+        let metas = inputs.filter_map(|table| Some(&version.pm_table(table.file)?.meta));
+        let (mut all, mut zone) = (0, 0);
+        for meta in metas {
+            all += meta.zone_bytes;
+            zone = zone.max(meta.zone_bytes / u64::from(meta.zones.max(1)));
+        }
+        let table = shape.table_bytes().saturating_mul(2).saturating_add(zone);
+        let bytes = all.min(shape.internal_part_bytes()).saturating_add(table);
+        self.promise_pm(shape.internal_limit()?, bytes, bytes)
+    }
+
+    /// A job has found no room, or what it merged fits no table.
+    pub(super) fn internal_gave_up(&self, version: &Arc<Version>) {
+        *lock(&self.compactions.internal.gave_up) = Arc::downgrade(version);
+        self.compactions.usage.add_given_up();
+    }
+}
+
+#[cfg(test)]
+impl Inner {
+    /// Runs one job of what [`Engine::compact_level0`] would do.
+    pub fn merge_one_slice(&self, cf: CfId) -> Result<()> {
+        let next = self.next_of_level0(&mut lock(&self.compactions.jobs), cf)?;
+        match next {
+            Wanted::Job(job) => self.run(*job),
+            Wanted::Wait | Wanted::Done => Ok(()),
+        }
+    }
+}
+
+/// What an edit says of the inputs of an internal compaction that came to its end at a key, or of all of them.
+pub(super) fn without_inputs(inputs: &[(Place, Arc<TableRef>)], outputs: &Outputs) -> Vec<Change> {
+    let mut changes = Vec::new();
+    for (place, table) in inputs {
+        let end = outputs.ended_at.as_deref();
+        if end.is_some_and(|end| table.range.smallest() >= end) {
+            // Nothing of it was written anew.
+            continue;
+        }
+        changes.push(Change::table_removed(*place, table));
+        if active(Bug::InternalForgetsRest) {
+            continue;
+        }
+        // How much that is nobody knows without looking; it will be merged soon.
+        let rest = end.and_then(|end| table.cut_at(end, (1, 2)));
+        changes.extend(rest.map(|[_, rest]| Change::TableAdded {
+            place: *place,
+            table: Arc::new(rest),
+        }));
+    }
+    changes
+}
+
+/// About how many bytes of the inputs an internal compaction has read.
+pub(super) fn bytes_merged(inputs: &[(Place, Arc<TableRef>)], outputs: &Outputs) -> u64 {
+    let sum = |of: fn(&TableRef) -> u64| -> u64 { inputs.iter().map(|(_, t)| of(t)).sum() };
+    let (bytes, entries) = (sum(|table| table.bytes), sum(|table| table.entries));
+    let read = outputs.entries_read.min(entries);
+    let share = u128::from(bytes) * u128::from(read) / u128::from(entries.max(1));
+    u64::try_from(share).expect("a part of a number")
+}
+
+/// Whether an internal compaction that ended like this is no failure of the store.
+pub(super) fn gives_up(error: &Error) -> bool {
+    matches!(error, Error::OutOfSpace(_) | Error::InvalidArgument(_))
+}

@@ -1,0 +1,50 @@
+//! Who writes PM tables is promised the persistent memory for them before: a flush and several internal compactions
+//! may be at it at the same time, and together with what is named they keep to a limit.
+//!
+//! A promise is kept until the tables are named, or gone. Between that edit and the end of the promise they count
+//! twice, which keeps somebody waiting, and nothing worse.
+
+use crate::store::Inner;
+use crate::sync::{Arc, Mutex, lock};
+
+/// Bytes that are promised. Before the versions in the order of locks.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Promised(Arc<Mutex<u64>>);
+
+/// Ends when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Promise {
+    promised: Promised,
+    bytes: u64,
+}
+
+impl Promise {
+    /// Bytes of persistent memory.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+impl Drop for Promise {
+    fn drop(&mut self) {
+        *lock(&self.promised.0) -= self.bytes;
+    }
+}
+
+impl Inner {
+    /// Promises what tables may still take until all of them have `limit` bytes, at most `most` of it; `None` if
+    /// that is less than `least`.
+    pub fn promise_pm(&self, limit: u64, least: u64, most: u64) -> Option<Promise> {
+        let promised = &self.table_files.pm.promised;
+        let mut all = lock(&promised.0);
+        let taken = self.pm_tables_use().bytes.saturating_add(*all);
+        let bytes = limit.saturating_sub(taken).min(most);
+        (bytes >= least).then(|| {
+            *all += bytes;
+            Promise {
+                promised: promised.clone(),
+                bytes,
+            }
+        })
+    }
+}
