@@ -88,7 +88,8 @@ impl Place {
             Shape::Immutables,
             Shape::Ssd,
             Shape::PmTables,
-        ][rng.gen_range(0..5)] as u64;
+            Shape::Tiered,
+        ][rng.gen_range(0..6)] as u64;
         options.level0.pm_percent = [1, 10][rng.gen_range(0..2)];
         options.level0.merge_percent = [0, 0, 100][rng.gen_range(0..3)];
         options.flush.generations = [0, 0, 2][rng.gen_range(0..3)];

@@ -164,9 +164,11 @@ option_group! {
         /// `immutables` each keeps its own index (FlatLSM §4.3). `ssd` flushes each as soon as it is
         /// sealed: level 0 is on the SSD then, in runs that overlap. So does `pm-tables`, into compressed
         /// tables that stay in persistent memory (PM-Blade §IV), as many as `level0.pm_percent` allows.
-        shape: Shape = 1, 0 => 3;
-        /// With `pm-tables` the share of `pm`, in percent, that tables may take there; what is more is
-        /// compacted into tables on the SSD.
+        /// `tiered` is both: sealed generations get one index, and when together they are large they become
+        /// such tables.
+        shape: Shape = 1, 0 => 4;
+        /// With `pm-tables` and `tiered` the share of `pm`, in percent, that tables may take there; what is
+        /// more is compacted into tables on the SSD.
         pm_percent: Count = 50, 1 => 80;
         /// With `pm-tables`: when tables that lie over each other are merged inside persistent memory. `off`: only
         /// by hand. `corrected` and `printed`: when that pays, by the equations of PM-Blade (§IV.C), corrected or
@@ -190,6 +192,20 @@ pub enum Shape {
     Ssd,
     /// They are flushed as soon as they are sealed, into tables in persistent memory.
     PmTables,
+    /// They stay there, and get one index in common, until they are flushed into tables in persistent memory.
+    Tiered,
+}
+
+impl Shape {
+    /// Whether sealed generations get one index in common.
+    pub fn merges_indexes(self) -> bool {
+        matches!(self, Shape::GlobalIndex | Shape::Tiered)
+    }
+
+    /// Whether tables of level 0 lie in persistent memory.
+    pub fn is_in_pm(self) -> bool {
+        matches!(self, Shape::PmTables | Shape::Tiered)
+    }
 }
 
 /// When level 0 is merged inside persistent memory by itself.
@@ -219,7 +235,8 @@ impl Level0Options {
             0 => Shape::Immutables,
             1 => Shape::GlobalIndex,
             2 => Shape::Ssd,
-            _ => Shape::PmTables,
+            3 => Shape::PmTables,
+            _ => Shape::Tiered,
         }
     }
 }
@@ -279,7 +296,8 @@ option_group! {
         /// room is refused.
         automatic: Flag = 1, 0 => 1;
         /// Share of `pm`, in percent, that sealed generations may take. Below it data stays in
-        /// persistent memory, and what is overwritten there never reaches the SSD.
+        /// persistent memory, and what is overwritten there never reaches the SSD. With shape `tiered` it is
+        /// at most three tenths of what `level0.pm_percent` leaves, so that tables find room beside them.
         pm_percent: Count = 50, 1 => 95;
         /// Share of `dram`, in percent, that indexes may take while there are sealed generations.
         dram_percent: Count = 60, 1 => 90;
@@ -684,7 +702,7 @@ impl Options {
                 "preset 'leveled' has no persistent memory: a kind of region or an emulation profile \
                  cannot be asked for"
             }
-            true if matches!(self.level0.shape(), Shape::Immutables | Shape::PmTables) => {
+            true if !matches!(self.level0.shape(), Shape::Ssd | Shape::GlobalIndex) => {
                 "preset 'leveled' has its level 0 on the SSD: level0.shape is ssd there"
             }
             _ => return Ok(()),
@@ -711,9 +729,10 @@ impl Options {
 
     /// The size at which a memtable generation is sealed, in bytes of its records as they lie. Where
     /// generations are flushed, a quarter of what they all may have at most: the rest takes writes
-    /// meanwhile.
+    /// meanwhile. Half as much where most of `pm` is for tables.
     pub fn memtable_bytes(&self) -> u64 {
-        let room = self.region_bytes_max();
+        let tiered = self.level0.shape() == Shape::Tiered && !self.in_dram();
+        let room = self.region_bytes_max() / if tiered { 2 } else { 1 };
         let bytes = match (self.memtable.bytes_max, self.in_dram()) {
             (0, false) => (room / 8).clamp(64 << 10, 256 << 20),
             // One that takes writes, and others that are being flushed.
@@ -738,8 +757,29 @@ impl Options {
 
     /// Most bytes of persistent memory that tables of level 0 may take there, if they are to lie there.
     pub fn level0_pm_bytes(&self) -> Option<u64> {
-        let in_pm = self.level0.shape() == Shape::PmTables && !self.in_dram();
+        let in_pm = self.level0.shape().is_in_pm() && !self.in_dram();
         in_pm.then(|| self.pm / 100 * self.level0.pm_percent)
+    }
+
+    /// Most percent of persistent memory that sealed generations may take before they are flushed; 0 where they
+    /// are as soon as they are sealed. With shape `tiered` there must be room for the tables that they have, for
+    /// those that they become, for themselves until all of those are named, and for what is written meanwhile.
+    pub fn sealed_percent(&self) -> u64 {
+        match self.level0.shape() {
+            Shape::Ssd | Shape::PmTables => 0,
+            Shape::Immutables | Shape::GlobalIndex => self.flush.pm_percent,
+            Shape::Tiered => {
+                let left = 100 - self.level0.pm_percent;
+                self.flush.pm_percent.min(left * 3 / 10)
+            }
+        }
+    }
+
+    /// Most bytes of persistent memory that a flush may write into tables there beyond what level 0 may have:
+    /// about what it takes.
+    pub fn flush_pm_bytes(&self) -> u64 {
+        let sealed = self.pm / 100 * self.sealed_percent();
+        sealed.max(2 * self.memtable_bytes())
     }
 
     /// With level 0 in persistent memory: the size of the level into which it is compacted.
@@ -756,7 +796,7 @@ impl Options {
                 let flush = match self.flush.automatic {
                     0 => self.memtable_bytes(),
                     _ if self.level0.shape() == Shape::Ssd => self.memtable_bytes(),
-                    _ if self.level0.shape() == Shape::PmTables => {
+                    _ if self.level0.shape().is_in_pm() => {
                         return self.pm_base_bytes();
                     }
                     _ => (self.pm / 100 * self.flush.pm_percent).max(self.memtable_bytes()),

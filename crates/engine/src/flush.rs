@@ -256,8 +256,9 @@ impl Inner {
         let share = self.options.level0_pm_bytes()?;
         let memtable = self.options.memtable_bytes();
         // Compaction may be behind by a flush.
-        let limit = share.saturating_add(2 * memtable);
-        self.promise_pm(limit, memtable, u64::MAX)
+        let flush = self.options.flush_pm_bytes();
+        let least = flush.saturating_sub(memtable);
+        self.promise_pm(share.saturating_add(flush), least, u64::MAX)
     }
 
     fn write_tables(

@@ -53,7 +53,6 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use thermocline_base::options::Shape;
 use thermocline_base::{CfId, Error, Result, SeqNo};
 use thermocline_memtable::{Memtable, Merging, Readers, Without};
 
@@ -153,8 +152,9 @@ impl Inner {
     }
 
     fn merges_by_itself(&self) -> bool {
-        let global_index = self.options.level0.shape() == Shape::GlobalIndex;
-        global_index && self.world.background && !self.options.read_only
+        self.options.level0.shape().merges_indexes()
+            && self.world.background
+            && !self.options.read_only
     }
 
     /// Has indexes merged soon, if that pays. May be called under the writer's lock.
@@ -228,7 +228,7 @@ impl Inner {
 
     /// What is to be merged, if that pays, or `must` be.
     fn choice(&self, must: bool) -> Option<Choice> {
-        if self.options.level0.shape() != Shape::GlobalIndex {
+        if !self.options.level0.shape().merges_indexes() {
             return None;
         }
         let view = self.view.load_full();

@@ -1,4 +1,5 @@
-//! Level 0 in persistent memory: sealed generations become PM tables (shape `pm-tables`; PM-Blade §IV, design §7).
+//! Level 0 in persistent memory: sealed generations become PM tables (shapes `pm-tables` and `tiered`; PM-Blade §IV,
+//! design §7).
 //!
 //! A flush writes PM tables (`level0`) in place of files, and one edit names them and the references to
 //! them. They stand in level 0 as tables in files do, ordered by age among those: so reads, the law of age,
@@ -20,7 +21,7 @@
 //! 3. *Bounded.* Level 0 is compacted when it takes more than its share of persistent memory
 //!    (`level0.pm_percent`): of every family that has some of it, since a table goes when the last of its families
 //!    has left it (`compact::shape`). A flush that finds no room there, or with which all tables that are named
-//!    would take more than the share and two memtables, writes files of level 0 as with other shapes: newer than
+//!    would take more than the share and two memtables (with `tiered` as much as it takes itself), writes files of level 0 as with other shapes: newer than
 //!    all tables, wherever those lie. So a full region, a compaction that is behind, or readers that hold what was
 //!    compacted, stop nobody. It does so, too, with what fits no PM table.
 //! 4. *Who takes it out frees it.* The zones of a table are released by whoever takes it out of the registry, once.

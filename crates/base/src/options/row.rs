@@ -28,7 +28,7 @@ pub enum Unit {
 pub const CODECS: [&str; 3] = ["none", "lz4", "zstd"];
 
 /// The values of [`Unit::Shape`].
-pub const SHAPES: [&str; 4] = ["immutables", "global-index", "ssd", "pm-tables"];
+pub const SHAPES: [&str; 5] = ["immutables", "global-index", "ssd", "pm-tables", "tiered"];
 
 /// The values of [`Unit::Division`].
 pub const DIVISIONS: [&str; 4] = ["none", "size", "prefix", "keys"];
@@ -78,7 +78,7 @@ impl OptionRow {
                     Unit::Millis => "it takes a whole number of milliseconds",
                     Unit::Flag => "it takes true or false",
                     Unit::Codec => "it takes none, lz4 or zstd",
-                    Unit::Shape => "it takes immutables, global-index, ssd or pm-tables",
+                    Unit::Shape => "it takes immutables, global-index, ssd, pm-tables or tiered",
                     Unit::Division => "it takes none, size, prefix or keys",
                     Unit::Costs => "it takes off, corrected or printed",
                 }

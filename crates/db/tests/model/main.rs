@@ -95,7 +95,7 @@ fn options(rng: &mut Rng) -> Options {
     options.feed.retain_bytes = *rng.pick(&[0, 0, 1 << 20]);
     options.manifest.bytes_max = *rng.pick(&[512, 1 << 20]);
     options.blob.inline_bytes_max = *rng.pick(&[5000, 1 << 20, 1 << 20]);
-    options.level0.shape = rng.below(4) as u64;
+    options.level0.shape = rng.below(5) as u64;
     options.level0.pm_percent = *rng.pick(&[3, 10, 50]);
     options.level0.merge_percent = *rng.pick(&[0, 0, 100]);
     options.flush.generations = *rng.pick(&[0, 0, 3]);

@@ -5,7 +5,8 @@
 //! whoever asks here has dropped what is dead before ([`Inner::reclaim`]). And where flushing is due
 //! all sealed generations are taken at once: a few wide runs of level 0 are cheaper to read and to compact
 //! than many narrow ones. With shape `ssd` nothing stays there: flushing is due as soon as one
-//! is sealed, and what is taken at a time becomes a run of level 0.
+//! is sealed, and what is taken at a time becomes a run of level 0. With `pm-tables` it is, too. With `tiered` they
+//! stay, but in a smaller share: the rest is for the tables in persistent memory that they become.
 //!
 //! # Who does it
 //! A job thread (`runtime::jobs`). Where there is none (a store without background, for tests) the
@@ -13,7 +14,6 @@
 //! A writer that finds no room does not wait for either (`room`).
 
 use thermocline_base::Result;
-use thermocline_base::options::Shape;
 use thermocline_base::size::index;
 
 use crate::plan::FlushPlan;
@@ -106,10 +106,7 @@ impl Inner {
             sealed: generations,
             sealed_due: index(flush.generations),
             sealed_bytes: bytes,
-            sealed_bytes_due: match self.options.level0.shape() {
-                Shape::Ssd | Shape::PmTables => 1,
-                _ => limit / 100 * flush.pm_percent,
-            },
+            sealed_bytes_due: (limit / 100 * self.options.sealed_percent()).max(1),
             sealed_blob_bytes: blob_bytes,
             sealed_blob_bytes_due: self.options.blob.generation_bytes,
             dram_bytes: self.account.used(),

@@ -20,6 +20,14 @@ pub fn in_pm(options: &mut Options) {
     options.level0.pm_percent = 5;
 }
 
+/// The same behind indexes that are merged.
+pub fn tiered(options: &mut Options) {
+    in_pm(options);
+    options.level0.shape = Shape::Tiered as u64;
+    options.level0.merge_percent = 0;
+    options.memtable.bytes_max = 1 << 10;
+}
+
 /// Flushes, compacts what is due, and reads back all of it.
 fn sink(life: &Life) {
     life.engine().flush().unwrap();

@@ -243,6 +243,18 @@ const PM_TABLE_LIVES: Part = Part {
     sites: &["level0: piece of a table durable"],
 };
 
+const TIERED: Part = Part {
+    workloads: &["tiered"],
+    seeds: 1,
+    one_in: 43,
+    bar: 1_400,
+    sites: &[
+        "level0: piece of a table durable",
+        "sst: file named",
+        "sst: table written",
+    ],
+};
+
 const RANGES: Part = Part {
     workloads: &["ranges", "ranges-flying", "ranges-staged"],
     seeds: 1,
@@ -301,6 +313,7 @@ const PARTS: &[&Part] = &[
     &PM_TABLES,
     &PM_TABLES_MERGED,
     &PM_TABLE_LIVES,
+    &TIERED,
     &PARTITIONS,
     &RANGES,
     &BLOBS,
@@ -471,6 +484,11 @@ fn tables_in_persistent_memory_that_are_merged_there_survive_every_crash() {
 #[test]
 fn tables_in_persistent_memory_over_lives_survive_every_crash() {
     run(&PM_TABLE_LIVES);
+}
+
+#[test]
+fn generations_that_share_an_index_and_become_tables_in_persistent_memory_survive_every_crash() {
+    run(&TIERED);
 }
 
 #[test]

@@ -302,6 +302,13 @@ pub const ALL: &[Workload] = &[
         body: pm_tables::sinking_lives,
     },
     Workload {
+        name: "tiered",
+        set: pm_tables::tiered,
+        from_creation: false,
+        before: nothing_before,
+        body: pm_tables::sinking,
+    },
+    Workload {
         name: "ranges",
         set: small_generations,
         from_creation: false,

@@ -94,7 +94,7 @@ fn samples() -> Vec<Vec<u8>> {
 }
 
 /// How many kinds of stores there are.
-const KINDS: u8 = 5;
+const KINDS: u8 = 6;
 
 /// The options of a kind of store.
 fn options_of(kind: u8) -> Options {
@@ -108,6 +108,7 @@ fn options_of(kind: u8) -> Options {
         1 => options.level0.merge_percent = 0,
         2 => options.level0.shape = Shape::Immutables as u64,
         3 => options.level0.shape = Shape::Ssd as u64,
+        4 => options.level0.shape = Shape::Tiered as u64,
         _ => {
             options.preset = Preset::Leveled;
             options.level0.shape = Shape::Ssd as u64;
