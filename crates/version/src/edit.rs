@@ -135,6 +135,20 @@ pub enum Change {
         /// Not below that of an earlier such change.
         seqno: u64,
     },
+    /// Generations are evacuated by ranges of keys: of those with bases above `above` and up to `up_to` all
+    /// records before a key are in tables. From the first such change on, until one of
+    /// [`Change::FlushedUpTo`] says that all of it is done, tables with later seqnos do not say that a
+    /// generation with a base above `above` was flushed.
+    Evacuated {
+        /// Generations with bases up to here were flushed before; not below that of an earlier change.
+        above: u64,
+        /// The largest base of those that are evacuated.
+        up_to: u64,
+        /// The records of families with smaller ids are in tables, and of this family those
+        cf: CfId,
+        /// with keys below this one. Behind what an earlier such change has said.
+        key: Box<[u8]>,
+    },
     /// A partition exists: from its start on it takes the keys of the one in which that lies.
     PartitionCreated {
         /// Its family, which exists.

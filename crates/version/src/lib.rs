@@ -39,7 +39,7 @@ pub use origin::Origins;
 pub use partitions::{Partition, Partitions};
 pub use pm_table::PmTableInfo;
 pub use range::KeyRange;
-pub use state::{Chain, Cut, Generation, State};
+pub use state::{Chain, Cut, Evacuation, Generation, State};
 pub use table::{BlobBytes, Level, PartitionId, Place, TableRef};
 pub use version::{BlobFile, FamilyTables, FileKind, Joined, LevelTables, Version};
 pub use version_set::{Hold, VersionSet};

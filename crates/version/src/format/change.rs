@@ -37,6 +37,7 @@ pub(super) mod tag {
     pub const PM_TABLE_REMOVED: u8 = 0x95;
     pub const PARTITION_REMOVED: u8 = 0x96;
     pub const LONG_VALUES: u8 = 0x98;
+    pub const EVACUATED: u8 = 0x99;
     /// May be passed over.
     pub const PARTITION_RATES: u8 = 0x01;
 }
@@ -176,6 +177,18 @@ fn encode_body(change: &Change, bytes: &mut Vec<u8>) -> u8 {
         Change::FlushedUpTo { seqno } => {
             bytes.extend_from_slice(&seqno.to_le_bytes());
             tag::FLUSHED_UP_TO
+        }
+        Change::Evacuated {
+            above,
+            up_to,
+            cf,
+            key,
+        } => {
+            bytes.extend_from_slice(&above.to_le_bytes());
+            bytes.extend_from_slice(&up_to.to_le_bytes());
+            bytes.extend_from_slice(&cf.0.to_le_bytes());
+            bytes.extend_from_slice(key);
+            tag::EVACUATED
         }
         Change::FilesInherited { below, db_id } => {
             bytes.extend_from_slice(&below.to_le_bytes());
@@ -358,6 +371,12 @@ fn decode_body(tag: u8, body: &mut Fields<'_>) -> Result<Option<Change>, Unreada
         tag::LONG_VALUES => Change::LongValues,
         tag::PARTITION_RATES => Change::PartitionRates(decode_rates(body)?),
         tag::FLUSHED_UP_TO => Change::FlushedUpTo { seqno: body.u64()? },
+        tag::EVACUATED => Change::Evacuated {
+            above: body.u64()?,
+            up_to: body.u64()?,
+            cf: CfId(body.u16()?),
+            key: body.take(body.bytes.len() - body.at)?.into(),
+        },
         tag::FILES_INHERITED => Change::FilesInherited {
             below: body.u64()?,
             db_id: body.array()?,

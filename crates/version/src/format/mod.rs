@@ -51,11 +51,12 @@
 //!  0x90 BlobFileRemoved     8 file
 //!  0x91 PartitionCreated    2 column family, 4 partition; the rest: first user key
 //!  0x92 FilesInherited      8 bound, 16 database id; in copies of databases only
-//!  0x93 FlushedUpTo         8 seqno; once tables were ingested
+//!  0x93 FlushedUpTo         8 seqno; once tables were ingested, and where an evacuation ends
 //!  0x94 PmTableAdded        PM table
 //!  0x95 PmTableRemoved      8 number
 //!  0x96 PartitionRemoved    as 0x91
 //!  0x98 LongValues          nothing; before the first blob file that a write makes
+//!  0x99 Evacuated           8 above, 8 up to (seqnos), 2 column family; the rest: user key
 //!
 //!  place
 //!       0    2  column family

@@ -94,6 +94,18 @@ fn all_changes() -> Vec<Change> {
         },
         Change::BlobFileRemoved { file: FileId(7) },
         Change::FlushedUpTo { seqno: 9 },
+        Change::Evacuated {
+            above: 9,
+            up_to: u64::MAX,
+            cf: CfId(0x102),
+            key: (*b"m\0").into(),
+        },
+        Change::Evacuated {
+            above: 0,
+            up_to: 1,
+            cf: CfId(0),
+            key: Box::default(),
+        },
         Change::PmTableAdded {
             table: Arc::new(pm_table()),
         },

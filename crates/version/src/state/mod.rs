@@ -2,6 +2,7 @@
 
 mod chains;
 mod copy;
+mod evacuation;
 mod rates;
 mod snapshot;
 
@@ -16,6 +17,7 @@ use crate::edit::{Change, NextIds, StoredRate, VersionEdit};
 use crate::origin::Origins;
 use crate::table::Place;
 use crate::version::Version;
+pub use evacuation::Evacuation;
 
 /// What exists, after some edits.
 ///
@@ -47,6 +49,8 @@ pub struct State {
     inherited: Vec<(u64, [u8; 16])>,
     /// Generations with bases up to here were flushed; 0 if that was never said.
     flushed_up_to: u64,
+    /// How far the next ones are evacuated, if that has begun.
+    evacuation: Option<Evacuation>,
     /// Whether records may refer to blob files.
     long_values: bool,
     /// See [`State::rates`].
@@ -148,6 +152,11 @@ impl State {
     /// or below the largest seqno in a table.)
     pub fn flushed_up_to(&self) -> u64 {
         self.flushed_up_to
+    }
+
+    /// How far generations are evacuated that have not been flushed as a whole, if some are.
+    pub fn evacuation(&self) -> Option<&Evacuation> {
+        self.evacuation.as_ref()
     }
 
     /// Whether records in persistent memory, or in logs, may refer to blob files: [`Change::LongValues`].
@@ -348,8 +357,20 @@ impl State {
                 possible_seqno(*seqno, what)?;
                 let before = self.flushed_up_to;
                 must(*seqno >= before, what, at_least(before), seqno)?;
+                self.end_evacuation(*seqno)?;
                 self.flushed_up_to = *seqno;
             }
+            Change::Evacuated {
+                above,
+                up_to,
+                cf,
+                key,
+            } => self.evacuate(Evacuation {
+                above: *above,
+                up_to: *up_to,
+                cf: *cf,
+                key: key.clone(),
+            })?,
             Change::FilesInherited { below, db_id } => self.inherit(*below, *db_id)?,
             Change::PartitionCreated {
                 cf,

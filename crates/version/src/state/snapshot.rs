@@ -120,6 +120,14 @@ impl State {
             let seqno = self.flushed_up_to;
             changes.push(Change::FlushedUpTo { seqno });
         }
+        if let Some(evacuation) = &self.evacuation {
+            changes.push(Change::Evacuated {
+                above: evacuation.above,
+                up_to: evacuation.up_to,
+                cf: evacuation.cf,
+                key: evacuation.key.clone(),
+            });
+        }
         if self.long_values {
             changes.push(Change::LongValues);
         }

@@ -465,6 +465,66 @@ fn what_is_flushed_is_kept_and_never_goes_back() {
 }
 
 #[test]
+fn an_evacuation_goes_forward_and_ends() {
+    let mut state = after(&[created(), Change::FlushedUpTo { seqno: 4 }]);
+    let evacuated = |above, up_to, cf, key: &[u8]| Change::Evacuated {
+        above,
+        up_to,
+        cf: CfId(cf),
+        key: key.into(),
+    };
+    let refused = |state: &State, change: Change| state.clone().apply(&change.into()).is_err();
+    for wrong in [
+        evacuated(3, 9, 0, b"m"),
+        evacuated(9, 9, 0, b"m"),
+        evacuated(4, 1 << 63, 0, b"m"),
+        evacuated(4, 9, 0, &[0; limits::KEY_LEN_MAX + 1]),
+    ] {
+        assert!(refused(&state, wrong));
+    }
+    assert_eq!(state.evacuation(), None);
+    for (cf, key) in [(0, &b"m"[..]), (0, b"m\0"), (3, b"")] {
+        let further = evacuated(4, 9, cf, key);
+        state.apply(&further.clone().into()).unwrap();
+        assert!(refused(&state, further), "not further than before");
+        let reached = state.evacuation().unwrap();
+        assert_eq!((reached.cf.0, &*reached.key), (cf, key));
+    }
+    assert!(refused(&state, evacuated(4, 10, 7, b"")), "others");
+    assert!(refused(&state, evacuated(5, 9, 7, b"")), "others");
+    assert!(
+        refused(&state, Change::FlushedUpTo { seqno: 8 }),
+        "not all of them"
+    );
+    let mut again = State::default();
+    let snapshot = state.snapshot();
+    snapshot.for_each(|edit| again.apply(&edit).unwrap());
+    assert_eq!(again, state);
+    // A copy has no generations.
+    let copy = state.copied(state.version().clone(), vec![], [9; 16], [8; 16]);
+    assert_eq!(copy.unwrap().evacuation(), None);
+    let ended = Change::FlushedUpTo { seqno: 9 };
+    state.apply(&ended.into()).unwrap();
+    assert_eq!((state.evacuation(), state.flushed_up_to()), (None, 9));
+    state.apply(&evacuated(9, 11, 0, b"a").into()).unwrap();
+}
+
+/// The bytes, which are never to change.
+#[test]
+fn golden_of_evacuations() {
+    let change = Change::Evacuated {
+        above: 0x0102,
+        up_to: 0x0304,
+        cf: CfId(5),
+        key: Box::from(*b"m\0"),
+    };
+    let mut bytes = Vec::new();
+    format::encode_change(&change, &mut bytes);
+    let body = b"\x02\x01\0\0\0\0\0\0\x04\x03\0\0\0\0\0\0\x05\0m\0";
+    assert_eq!(bytes, [&[0x99, 20, 0, 0, 0][..], body].concat());
+}
+
+#[test]
 fn that_values_may_be_long_is_never_forgotten_but_by_copies() {
     let mut state = after(&[created()]);
     assert!(!state.has_long_values());

@@ -151,6 +151,7 @@ impl Model {
             }
             Change::FilesInherited { .. }
             | Change::FlushedUpTo { .. }
+            | Change::Evacuated { .. }
             | Change::LongValues
             | Change::PartitionRates(_) => unreachable!("not drawn"),
             Change::PmTableAdded { table } => {

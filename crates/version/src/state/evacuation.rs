@@ -1,0 +1,53 @@
+//! Generations that are evacuated by ranges of keys.
+
+use thermocline_base::{CfId, limits};
+
+use super::{Impossible, State, at_least, must, possible_seqno};
+
+/// How far generations are evacuated. See [`Change::Evacuated`](crate::Change::Evacuated).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Evacuation {
+    /// Generations with bases up to here were flushed before.
+    pub above: u64,
+    /// The largest base of those that are evacuated.
+    pub up_to: u64,
+    /// Records of families with smaller ids are in tables, and of this one
+    pub cf: CfId,
+    /// those with smaller keys.
+    pub key: Box<[u8]>,
+}
+
+impl State {
+    pub(super) fn evacuate(&mut self, to: Evacuation) -> Result<(), Impossible> {
+        possible_seqno(to.up_to, "seqno up to which is evacuated")?;
+        let flushed = self.flushed_up_to;
+        let what = "seqno above which is evacuated";
+        must(to.above >= flushed, what, at_least(flushed), to.above)?;
+        let most = format_args!("below {}", to.up_to);
+        must(to.above < to.up_to, what, most, to.above)?;
+        let most = limits::KEY_LEN_MAX;
+        let what = "length of the key up to which is evacuated";
+        must(to.key.len() <= most, what, most, to.key.len())?;
+        if let Some(before) = &self.evacuation {
+            let same = (before.above, before.up_to) == (to.above, to.up_to);
+            let what = "generations that are evacuated";
+            let shown = |e: &Evacuation| format!("those above {} up to {}", e.above, e.up_to);
+            must(same, what, shown(before), shown(&to))?;
+            let further = (before.cf, &before.key) < (to.cf, &to.key);
+            let what = "key up to which is evacuated";
+            must(further, what, "one behind the last one", to.cf.0)?;
+        }
+        self.evacuation = Some(to);
+        Ok(())
+    }
+
+    /// All generations with bases up to here are flushed.
+    pub(super) fn end_evacuation(&mut self, flushed: u64) -> Result<(), Impossible> {
+        if let Some(evacuation) = self.evacuation.take() {
+            let least = evacuation.up_to;
+            let what = "seqno up to which is flushed during an evacuation";
+            must(flushed >= least, what, at_least(least), flushed)?;
+        }
+        Ok(())
+    }
+}
