@@ -151,6 +151,12 @@ bugs! {
     LongValuesUntold,
     /// What blob files take does not count in what feeds may keep.
     KeptBlobsUncounted,
+    /// While generations are evacuated they are taken for flushed, as far as tables have seqnos.
+    EvacuatedIsFlushed,
+    /// An open does not ask how far generations are evacuated.
+    FrontForgotten,
+    /// Range tombstones of a generation hide what was evacuated from it.
+    FrontForgetsTombstones,
     /// An open takes no names of blob files away.
     BlobForgottenAtOpen,
 }

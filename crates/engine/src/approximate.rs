@@ -23,6 +23,7 @@ use thermocline_memtable::{Direction, Memtable, ScanEntry};
 
 use crate::store::{Engine, Inner};
 use crate::sync::{Arc, Mutex, lock};
+use crate::view::not_before;
 
 /// Keys from one mark of a ruler to the next.
 const STEP: usize = if cfg!(test) { 64 } else { 1024 };
@@ -89,13 +90,21 @@ impl Engine {
             if !is_empty(range) {
                 view.tables.add_size(cf, range, &mut size)?;
                 for memtable in &view.memtables {
-                    inner.add_size(memtable, cf, range, &mut size)?;
+                    if let Some(range) = behind(view.first_of(memtable, cf), range) {
+                        inner.add_size(memtable, cf, range, &mut size)?;
+                    }
                 }
             }
             sizes.push(size);
         }
         Ok(sizes)
     }
+}
+
+/// What of a range does not lie below the first key of a generation, if it has one; `None` if nothing does.
+fn behind<'a>(first: Option<&'a [u8]>, (from, to): KeyBounds<'a>) -> Option<KeyBounds<'a>> {
+    let range = (not_before(from, first?), to);
+    (!is_empty(range)).then_some(range)
 }
 
 /// Whether no key lies in a range.

@@ -25,6 +25,7 @@ use crate::store::Engine;
 use crate::sync::{Arc, Ordering as Atomic};
 use crate::tables::{TableSource, Tables, place, sources};
 use crate::value::Value;
+use crate::view::not_before;
 use hidden::Covering;
 
 mod hidden;
@@ -124,6 +125,8 @@ struct Source {
     head: Option<Head>,
     /// The range tombstones of its generation.
     covering: Option<Covering>,
+    /// Keys below this one are none of its own: those are in tables (`evacuate`).
+    first: Box<[u8]>,
 }
 
 /// The record of a source that is next.
@@ -197,6 +200,12 @@ impl Source {
     }
 
     fn restart(&mut self, memtable: &Memtable, reader: Reader, from: Bound<&[u8]>) -> Result<()> {
+        // Mostly empty.
+        let first = self.first.clone();
+        let from = match reader.direction {
+            Direction::Forward => not_before(from, &first),
+            Direction::Reverse => from,
+        };
         self.chunk_len = FIRST_CHUNK.min(reader.chunk_max);
         self.fill(memtable, reader, from)?;
         self.find_head(memtable, reader)
@@ -227,6 +236,11 @@ impl Source {
             if let Some(entry) = self.chunk.get(self.at) {
                 // Verified before it is believed: its seqno decides whether it shows, its key where.
                 let record = memtable.record(entry.at, reader.verify)?;
+                if *record.key < *self.first {
+                    // It is on its way back.
+                    self.end();
+                    return Ok(());
+                }
                 if record.seqno <= reader.seqno {
                     self.head = Some(Head::of(&record));
                     return Ok(());
@@ -414,9 +428,15 @@ impl Cursor {
             self.at.inner.asked(CHUNK_ASKS * (generations as u64 - 2));
         }
         self.sources.resize_with(generations, Source::default);
-        for (source, memtable) in self.sources.iter_mut().zip(&self.at.view.memtables) {
+        let view = &self.at.view;
+        for (source, memtable) in self.sources.iter_mut().zip(&view.memtables) {
+            let Some(first) = view.first_of(memtable, reader.cf) else {
+                *source = Source::default();
+                continue;
+            };
             let cover = memtable.cover(reader.cf, reader.seqno);
-            source.covering = cover.map(Covering::new);
+            source.covering = cover.map(|cover| Covering::new(cover, first));
+            source.first = first.into();
             source.restart(memtable, reader, from)?;
         }
         let tables = &self.at.view.tables;

@@ -6,7 +6,7 @@
 //!    chunk), and write what somebody may still be answered with into new tables (`compact::outputs`).
 //! 3. *Sync* each table's file, then the folder.
 //! 4. *Edit 1*, under the writer's lock: one edit names all tables. A family that was dropped meanwhile
-//!    gets none.
+//!    gets none. (With shape `tiered` there may be several, one for each range of keys: [`evacuate`].)
 //! 5. *Go over*, under the same lock: one view without the generations and with the tables.
 //! 6. The generations are dead (`reclaim`): once nobody reads them, *edit 2* drops them, and their zones
 //!    are free.
@@ -20,8 +20,9 @@
 //!    base is at most F was flushed, by 1. One that was flushed and of which tables have nothing any more,
 //!    nor of any younger one, may lie above F: nothing of it had to stay, or a compaction has left it out.
 //!    It counts as one that was not, and may be flushed again: all its seqnos are above F, and by 4 all
-//!    younger ones that were flushed are there with it. So a flush needs no word in the manifest about it,
-//!    and no record gets into two tables, which their order by age forbids.
+//!    younger ones that were flushed are there with it. So a flush of one edit needs no word in the manifest about it,
+//!    and no record gets into two tables, which their order by age forbids. While generations are evacuated
+//!    range by range the manifest says what F is (`evacuate`, 4).
 //! 3. *Durable first.* A table has nothing that is not durable and visible.
 //! 4. *In order they go.* A flushed generation is dropped only with, or after, all older ones that the
 //!    manifest names. Generations are read before tables: an older one that came back after a crash would
@@ -49,35 +50,35 @@
 //! Who holds an older view reads the generations on; their zones stay until he has gone.
 
 mod due;
+mod evacuate;
 #[cfg(test)]
 pub(crate) mod tests;
 mod told;
 pub(crate) mod tombstones;
+mod write;
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use thermocline_base::{CfId, Error, FileId, Result, SeqNo};
+use thermocline_base::planted::{Bug, active};
+use thermocline_base::{Error, FileId, Result};
 use thermocline_env::Storage;
-use thermocline_memtable::{Cover, Memtable};
-use thermocline_sst::{Creation, FileName, sites};
-use thermocline_version::{Change, FileKind, Level, Place, State, VersionSet};
+use thermocline_memtable::Memtable;
+use thermocline_sst::{FileName, sites};
+use thermocline_version::{Change, Evacuation, FileKind, State, VersionSet};
 
 use crate::compact::LevelUse;
-use crate::compact::input::{GenerationInput, Input};
-use crate::compact::outputs::{Destination, Outputs, Recipe, below};
-use crate::compact::shape::Levels;
-use crate::partitions::Counting;
-use crate::pm_tables::{PmSink, Promise};
+use crate::compact::outputs::Outputs;
 use crate::pressure::is_no_room;
-use crate::readers;
 use crate::runtime::Job;
 use crate::store::{Engine, Inner};
 use crate::sync::{Arc, MutexGuard, lock};
 use crate::tables::{TableFiles, Tables};
-use crate::view::View;
-use crate::write::{Writer, busy};
+use crate::view::{Front, View};
+use crate::write::Writer;
 pub(crate) use due::DESCRIPTORS_SHORT;
+use evacuate::{Span, Taken};
+use told::Made;
 pub(crate) use tombstones::LastDeletes;
 
 impl Engine {
@@ -130,39 +131,54 @@ impl Inner {
     /// As [`Inner::flush_sealed`], for whoever holds [`Inner::flushing`].
     pub fn flush_holding(&self, _flushing: &MutexGuard<'_, ()>) -> Result<usize> {
         self.check_writable()?;
-        let generations = self.take();
-        if generations.is_empty() {
-            return Ok(0);
+        let mut flushed = 0;
+        loop {
+            let taken = self.take();
+            if taken.generations.is_empty() {
+                return Ok(flushed);
+            }
+            // What an evacuation has left; then what came since (`evacuate`, 5).
+            let is_rest = taken.front.is_some();
+            let begun = self.begin_flush(&taken.generations);
+            let mut made = Made::default();
+            let done = self.flush_taken(taken, &mut made);
+            self.end_flush(begun, made, done.as_ref().err());
+            flushed += done?;
+            if !is_rest {
+                return Ok(flushed);
+            }
         }
-        let begun = self.begin_flush(&generations);
-        let mut outputs = Outputs::default();
-        let flushed = self.flush_generations(generations, &mut outputs);
-        let tables = outputs.count();
-        self.end_flush(begun, tables, outputs.bytes, flushed.as_ref().err());
-        flushed
     }
 
-    fn flush_generations(
-        &self,
-        generations: Vec<Arc<Memtable>>,
-        outputs: &mut Outputs,
-    ) -> Result<usize> {
-        let flushed = generations.iter().map(|m| m.homes().len()).sum();
-        let written = self.write_level0(&generations, outputs);
-        let done = written.and_then(|()| self.name_tables(&generations, outputs));
-        self.release(outputs);
-        outputs.promise = None;
+    fn flush_taken(&self, taken: Taken, made: &mut Made) -> Result<usize> {
+        let flushed = taken.generations.iter().map(|m| m.homes().len()).sum();
+        let done = self.flush_ranges(&taken, made);
         self.unlink_obsolete();
         self.release_pm_tables();
         lock(&self.reclaim).taken = 0;
         done?;
-        self.count_flush(outputs);
         // What is still held here is not free.
-        drop(generations);
+        drop(taken);
         // Whoever waits for the turn to flush finds the room that this has made.
         self.want_compaction();
         self.reclaim()?;
         Ok(flushed)
+    }
+
+    /// Writes and names all of it, range by range.
+    fn flush_ranges(&self, taken: &Taken, made: &mut Made) -> Result<()> {
+        for span in self.ranges(taken)? {
+            let mut outputs = Outputs::default();
+            let written = self.write_level0(&taken.generations, &span, &mut outputs);
+            let done = written.and_then(|()| self.name_tables(taken, &span, &outputs));
+            self.release(&outputs);
+            made.add(&outputs);
+            done?;
+            self.count_flush(&outputs);
+            // Beside the ranges that follow.
+            self.want_compaction();
+        }
+        Ok(())
     }
 
     /// Has due compactions run soon, where there are threads for that.
@@ -176,20 +192,25 @@ impl Inner {
     /// waiting. What has died by it goes with the next reclaiming. A merge that is under way finds its inputs
     /// gone when it gets the writer's lock.
     pub fn flush_exclusive(&self, _writer: &mut Writer) -> Result<()> {
-        let generations = self.sealed_unflushed();
-        if generations.is_empty() {
-            return Ok(());
-        }
-        let begun = self.begin_flush(&generations);
-        let mut outputs = Outputs::default();
-        let written = self.write_tables(&generations, None, &mut outputs);
-        let done = written.and_then(|()| self.name_holding(&generations, &outputs));
-        self.release(&outputs);
-        self.end_flush(begun, outputs.count(), outputs.bytes, done.as_ref().err());
-        if done.is_ok() {
+        loop {
+            let taken = self.taken_now();
+            if taken.generations.is_empty() {
+                return Ok(());
+            }
+            let begun = self.begin_flush(&taken.generations);
+            let (mut outputs, mut made) = (Outputs::default(), Made::default());
+            let rest = taken.rest();
+            let written = self.write_tables(&taken.generations, &rest, None, &mut outputs);
+            let done = written.and_then(|()| self.name_holding(&taken, &rest, &outputs));
+            self.release(&outputs);
+            made.add(&outputs);
+            self.end_flush(begun, made, done.as_ref().err());
+            done?;
             self.count_flush(&outputs);
+            if taken.front.is_none() {
+                return Ok(());
+            }
         }
-        done
     }
 
     fn count_flush(&self, outputs: &Outputs) {
@@ -205,14 +226,28 @@ impl Inner {
         );
     }
 
-    /// Takes the sealed generations that were not flushed, oldest first: from here on none of them is
-    /// merged.
-    fn take(&self) -> Vec<Arc<Memtable>> {
+    /// Takes the sealed generations that were not flushed, or of those the ones that an evacuation has left: from
+    /// here on none of them is merged.
+    fn take(&self) -> Taken {
         let _turn = self.merges.turn_for_flush();
-        let generations = self.to_flush();
-        let newest = generations.last().map_or(0, |m| m.generation());
+        let taken = {
+            // A batch that is being committed is in the view before it is visible.
+            let _writer = lock(&self.writer);
+            self.taken_now()
+        };
+        let newest = taken.generations.last().map_or(0, |m| m.generation());
         lock(&self.reclaim).taken = newest;
-        generations
+        taken
+    }
+
+    /// What a flush takes, for whoever holds the writer's lock.
+    fn taken_now(&self) -> Taken {
+        let mut generations = self.sealed_unflushed();
+        let front = self.view.load().front().cloned();
+        if let Some(front) = &front {
+            generations.retain(|m| front.takes(m));
+        }
+        Taken { generations, front }
     }
 
     /// The sealed generations that were not flushed, oldest first.
@@ -231,86 +266,6 @@ impl Inner {
         sealed.cloned().collect()
     }
 
-    /// Writes into persistent memory, where level 0 lies there and there is room; else into files.
-    fn write_level0(&self, generations: &[Arc<Memtable>], outputs: &mut Outputs) -> Result<()> {
-        if let Some(promise) = self.promise_for_flush() {
-            let mut sink = PmSink::new(&self.space, promise.bytes());
-            outputs.promise = Some(promise);
-            let written = self.write_tables(generations, Some(&mut sink), outputs);
-            match written.and_then(|()| sink.hand_over(self, outputs)) {
-                // There is no room, or it fits no PM table. What was written is gone, and nothing was named.
-                Err(Error::OutOfSpace(_) | Error::InvalidArgument(_)) => {
-                    *outputs = Outputs::default();
-                    // Not what a store says that takes no writes any more.
-                    self.check_writable()?;
-                }
-                done => return done,
-            }
-        }
-        self.write_tables(generations, None, outputs)
-    }
-
-    /// The persistent memory that a flush may write tables into, if it is to. Tables that have been compacted
-    /// and that somebody reads count as those that are read.
-    fn promise_for_flush(&self) -> Option<Promise> {
-        let share = self.options.level0_pm_bytes()?;
-        let memtable = self.options.memtable_bytes();
-        // Compaction may be behind by a flush.
-        let flush = self.options.flush_pm_bytes();
-        let least = flush.saturating_sub(memtable);
-        self.promise_pm(share.saturating_add(flush), least, u64::MAX)
-    }
-
-    fn write_tables(
-        &self,
-        generations: &[Arc<Memtable>],
-        mut sink: Option<&mut PmSink>,
-        outputs: &mut Outputs,
-    ) -> Result<()> {
-        // In this order: see `memtable::needed::Readers`.
-        let settled = SeqNo(self.ring.durable().min(self.ring.visible()));
-        let moments = readers::moments_of_merge(&self.ring, &self.readers);
-        let version = lock(&self.versions).current().clone();
-        let shape = &self.compactions.shape;
-        let mut families: Vec<CfId> = generations.iter().flat_map(|m| m.families()).collect();
-        families.sort_unstable();
-        families.dedup();
-        for cf in families {
-            let covers: Vec<Cover> = generations.iter().flat_map(|m| m.covers(cf)).collect();
-            let (range_tombstones, last) = match self.families.exists(cf, b"") {
-                true => tombstones::of(&covers, generations, &version, cf)?,
-                false => Default::default(),
-            };
-            if range_tombstones.iter().any(|t| t.seqno > settled) {
-                // Their groups are about to be.
-                return Err(busy("for writes in flight"));
-            }
-            let newest_first = generations.iter().rev();
-            let inputs = newest_first.map(|m| Input::Generation(GenerationInput::new(m, cf)));
-            let inputs = last.into_iter().map(Input::Last).chain(inputs);
-            let recipe = Recipe {
-                place: Place::new(cf, Level::ZERO),
-                options: shape.write_options(0, usize::MAX, Creation::Flush),
-                cutter: shape.level0_cutter(&Levels::of(&version, cf, None), self.is_relieving()),
-                moments: moments.clone(),
-                tombstones: range_tombstones,
-                below: below(version.tables_of(cf).map(|(_, table)| table)),
-                settled,
-                exists: &|cf, key| self.families.exists(cf, key),
-                prefixes: self.prefixes_of(&version, cf),
-                counting: Some(Counting::new(version.partitions(cf), true)),
-                enough: None,
-                to: match sink.as_deref_mut() {
-                    Some(sink) => Destination::Pm(sink),
-                    None => Destination::Store,
-                },
-            };
-            let inputs = inputs.collect();
-            self.write_outputs(inputs, recipe, &mut |_| Ok(()), outputs)?;
-        }
-        self.sync_names(outputs)
-    }
-
     /// Makes it known that files are gone, to file systems that give room back only then. Those that want
     /// room for that, too, are left alone.
     fn sync_removals(&self) -> Result<()> {
@@ -322,28 +277,40 @@ impl Inner {
         }
     }
 
-    /// Edit 1, and the view that comes with it.
-    fn name_tables(&self, generations: &[Arc<Memtable>], outputs: &Outputs) -> Result<()> {
+    /// Edit 1, or of several one, and the view that comes with it.
+    fn name_tables(&self, taken: &Taken, span: &Span, outputs: &Outputs) -> Result<()> {
         let _writer = lock(&self.writer);
         // Again, since the store may have been closed meanwhile.
         self.check_writable()?;
-        self.name_holding(generations, outputs)
+        self.name_holding(taken, span, outputs)
     }
 
     /// As [`Inner::name_tables`], for whoever holds the writer's lock.
-    fn name_holding(&self, generations: &[Arc<Memtable>], outputs: &Outputs) -> Result<()> {
+    fn name_holding(&self, taken: &Taken, span: &Span, outputs: &Outputs) -> Result<()> {
         let exists = |change: &Change| match change {
             Change::TableAdded { place, .. } => self.families.exists(place.cf, b""),
             _ => true,
         };
-        let changes: Vec<Change> = outputs.added().filter(exists).collect();
+        let mut changes: Vec<Change> = outputs.added().filter(exists).collect();
+        let mut manifest = lock(&self.manifest);
+        let front = span.to.clone().map(|at| taken.front_at(at));
+        // Of nothing there is nothing to say, until the next range is named.
+        if changes.is_empty() && front.is_some() {
+            return Ok(());
+        }
+        changes.extend(said(manifest.state().evacuation(), taken, front.as_ref()));
         if !changes.is_empty() {
-            let mut manifest = lock(&self.manifest);
             let made = self.append_with_prefixes(&mut manifest, changes, &outputs.prefixes)?;
             drop(manifest);
             self.tell_of_prefixes(made);
         }
-        let homes = generations.iter().flat_map(|m| m.homes());
+        if let Some(front) = front {
+            let view = self.view.load_full();
+            let tables = self.tables_after(&view);
+            self.view.store(Arc::new(view.evacuated(front, tables)));
+            return Ok(());
+        }
+        let homes = taken.generations.iter().flat_map(|m| m.homes());
         lock(&self.reclaim).flushed(homes.map(|home| home.generation()));
         self.retire();
         // If all of them had been retired as dead before.
@@ -405,12 +372,32 @@ impl Inner {
     }
 }
 
-/// The largest seqno in a table, or what the manifest says if that is more; 0 if there is neither
-/// (invariant 2).
-pub(crate) fn flushed_up_to(state: &State) -> u64 {
+/// What an edit says of the evacuation of `taken`, which comes to `front` by it, or to its end; `before` is what the
+/// manifest says of one so far, were it of generations of which none is left.
+fn said(before: Option<&Evacuation>, taken: &Taken, front: Option<&Front>) -> Vec<Change> {
+    let up_to = taken.up_to().0;
+    let ended = |seqno| Change::FlushedUpTo { seqno };
+    let other = before.filter(|before| before.up_to != up_to);
+    match (front, other) {
+        (None, _) => before.map(|_| ended(up_to)).into_iter().collect(),
+        (Some(front), None) => vec![front.said()],
+        (Some(front), Some(before)) => vec![ended(before.up_to), front.said()],
+    }
+}
+
+/// The largest seqno in a table, or that the manifest says was flushed if that is more; 0 if there is neither.
+pub(crate) fn newest_in_tables(state: &State) -> u64 {
     let tables = state.version().tables();
     let largest = tables.map(|(_, table)| table.largest_seqno.0);
     largest.max().unwrap_or(0).max(state.flushed_up_to())
+}
+
+/// Generations with bases up to here were flushed (invariant 2).
+pub(crate) fn flushed_up_to(state: &State) -> u64 {
+    match state.evacuation() {
+        Some(evacuation) if !active(Bug::EvacuatedIsFlushed) => evacuation.above,
+        _ => newest_in_tables(state),
+    }
 }
 
 /// Looks, when a store is opened, whether all named files are there, and removes those that nobody names: now,

@@ -380,7 +380,9 @@ impl Inner {
         let older = view.memtables.iter().filter(|m| m.generation() != unused);
         let memtables = [active.clone()].into_iter().chain(older.cloned()).collect();
         let tables = self.tables_after(&view);
-        self.view.store(Arc::new(View { memtables, tables }));
+        // All that is older was flushed.
+        let view = View::new(memtables, tables, None);
+        self.view.store(Arc::new(view));
         let chain = ChainWriter::new(self.space.clone(), chain, None);
         writer.go_on(active, descriptor, chain, nonce, seqno);
         self.events.emit(Event::GenerationDropped { id: unused });

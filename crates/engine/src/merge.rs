@@ -39,7 +39,8 @@
 //!    view's order stays that of age. Others only come in front of them meanwhile. An input that has left
 //!    the view was found dead or flushed: then the merged index is good only if it leads to nothing of it.
 //! 2. *Flushed as a whole.* What a flush has taken is not merged with what it has not, nor while it lasts
-//!    with anything. A merge that is under way when it begins is waited for. So an index is flushed, or not.
+//!    with anything, nor while some of it is evacuated (`flush::evacuate`). A merge that is under way when it begins
+//!    is waited for. So an index is flushed, or not.
 //! 3. *Readers miss nothing.* A merge learns what is settled, then who reads (in this order:
 //!    `memtable::needed::Readers`), and leaves out only what a settled version follows. Whoever registers
 //!    later reads at what is visible then, or later, and needs no version that was left out. One that is
@@ -389,8 +390,10 @@ type Locked<'a> = dyn FnMut(&mut dyn FnMut(&mut Writer)) + 'a;
 /// What is to be merged: of the youngest neighbours that may be and of which some should. If it `must` be,
 /// down to the oldest that has a dead generation.
 fn choose(view: &View, reclaim: &Reclaim, must: bool) -> Option<Choice> {
+    let front = view.front();
     let may = |m: &Arc<Memtable>| {
-        m.generation() > reclaim.taken.max(reclaim.unreadable)
+        !front.is_some_and(|front| front.takes(m))
+            && m.generation() > reclaim.taken.max(reclaim.unreadable)
             && !m.has_tombstones()
             && m.homes().iter().all(|home| {
                 let id = home.generation();

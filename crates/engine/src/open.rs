@@ -30,7 +30,7 @@ use crate::create::{
 };
 use crate::events::{Event, Events};
 use crate::families::Families;
-use crate::flush::{flushed_up_to, sweep_tables};
+use crate::flush::{flushed_up_to, newest_in_tables, sweep_tables};
 use crate::latency::Latencies;
 use crate::layout::{self, LOCK_NAME, REGION_NAME};
 use crate::merge::Merges;
@@ -49,7 +49,7 @@ use crate::start::{Start, sweep_descriptors};
 use crate::store::{Engine, Inner, Setup, World};
 use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, RwLock};
 use crate::tables::{TableFiles, Tables};
-use crate::view::View;
+use crate::view::{Front, View};
 use crate::wal::{Loaded, LogDirs, NO_REGION, Wal};
 use crate::write::Writer;
 
@@ -184,11 +184,11 @@ fn open_existing(
     let wal = logs.map(|dirs| Wal::new(storage.clone(), dirs, db_id));
     let start = Start::decide(&world, &state, &found, &descriptors, &db_id)?;
     let known = Known::of(&state);
-    let flushed = flushed_up_to(&state);
+    let in_tables = newest_in_tables(&state);
     let staying = Staying {
         generations: &start.generations,
         active: (start.active, start.chain),
-        flushed,
+        flushed: flushed_up_to(&state),
     };
     let rebuilt = found.memtables(&space, staying, &known, &account, threads)?;
     // Whoever reads on after its store was closed; nobody else holds the folder.
@@ -249,7 +249,7 @@ fn open_existing(
     let known_durable = match options.read_only {
         // It has persisted what it found.
         false => u64::MAX,
-        true => found.known_durable().max(flushed),
+        true => found.known_durable().max(in_tables),
     };
     let mut versions = VersionSet::new(manifest.state());
     let dram = (&options, &account);
@@ -259,12 +259,12 @@ fn open_existing(
     let pm = &table_files.pm;
     pm.open_all(&space, &zones, named, &account)?;
     reclaim.found_flushed(rebuilt.flushed);
-    let last = found.last_seqno.max(flushed);
+    let last = found.last_seqno.max(in_tables);
     let tables = Tables::new(versions.current().clone(), table_files.clone(), None);
-    let view = View {
-        memtables: rebuilt.live.into_iter().rev().collect(),
-        tables,
-    };
+    let memtables = rebuilt.live.into_iter().rev().collect();
+    let front = state.evacuation().map(Front::of);
+    let front = front.filter(|_| !active(Bug::FrontForgotten));
+    let view = View::new(memtables, tables, front.map(Arc::new));
     let active = view.memtables[0].clone();
     let chain = ChainWriter::new(space.clone(), start.chain, start.segment);
     let writer = Writer::new(active, descriptor, chain, start.nonce, start.recorded());

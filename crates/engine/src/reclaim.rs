@@ -671,7 +671,9 @@ impl Inner {
         reclaim.retired.sort_unstable_by_key(Retired::generation);
         drop(reclaim);
         // Everybody who was loading the view has it when this returns, and counts.
-        self.view.store(Arc::new(View { memtables, tables }));
+        let front = view.front().cloned();
+        self.view
+            .store(Arc::new(View::new(memtables, tables, front)));
     }
 
     pub fn give_descriptor_back(&self, descriptor: Option<Descriptor>) -> Result<()> {

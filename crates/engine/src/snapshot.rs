@@ -225,7 +225,8 @@ impl Inner {
     ) -> Result<Option<T>> {
         self.counted.add(Count::Gets, 1);
         self.rates.read(view, cf, key);
-        for (asked, memtable) in view.memtables.iter().enumerate() {
+        let memtables = view.asked_for(cf, key);
+        for (asked, memtable) in memtables.iter().enumerate() {
             let record = match lookup(memtable)? {
                 Lookup::Absent => continue,
                 Lookup::Record(record) => record,
@@ -249,8 +250,8 @@ impl Inner {
             }
             return Ok(value);
         }
-        if view.memtables.len() > 2 {
-            self.asked(view.memtables.len() as u64 - 2);
+        if memtables.len() > 2 {
+            self.asked(memtables.len() as u64 - 2);
         }
         if view.tables.is_empty() {
             return Ok(None);

@@ -7,7 +7,7 @@ use thermocline_halloc::{Space, Witness};
 use thermocline_memtable::{Chain, Descriptor, Segment};
 use thermocline_version::{Change, Manifest, State, VersionEdit};
 
-use crate::flush::flushed_up_to;
+use crate::flush::newest_in_tables;
 use crate::open::stored;
 use crate::recover::{Found, is_sealed};
 use crate::store::World;
@@ -76,8 +76,8 @@ impl Start {
         } else {
             let nonce = world.env.random_u64()?;
             // Rule 5, for what is in tables, too.
-            let flushed = flushed_up_to(state);
-            let base = found.next_base.max(found.last_seqno.max(flushed) + 1);
+            let in_tables = newest_in_tables(state);
+            let base = found.next_base.max(found.last_seqno.max(in_tables) + 1);
             (
                 nonce,
                 Chain::new(db_id, ids.chain, ids.incarnation, nonce, base),

@@ -1,8 +1,11 @@
 //! What readers look at.
 
+use std::ops::Bound;
 use std::sync::Arc;
 
+use thermocline_base::{CfId, SeqNo};
 use thermocline_memtable::Memtable;
+use thermocline_version::{Change, Evacuation};
 
 use crate::tables::Tables;
 
@@ -14,9 +17,98 @@ pub struct View {
     /// Older than all memtables, but for what a table and a generation that is on its way out both
     /// have (see `flush`).
     pub(crate) tables: Arc<Tables>,
+    /// Where the evacuation of the oldest memtables has come to, if one has begun (`evacuate`).
+    front: Option<Arc<Front>>,
+}
+
+/// Where an evacuation has come to: what lies before it is in tables, of generations that are no newer than this.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Front {
+    /// Generations with lower bases were flushed before.
+    pub above: SeqNo,
+    /// The largest base of a generation that is evacuated.
+    pub up_to: SeqNo,
+    pub at: Position,
+}
+
+/// A key of a family, in the order in which generations are evacuated.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Position {
+    pub cf: CfId,
+    pub key: Box<[u8]>,
+}
+
+impl Position {
+    /// Where everything begins.
+    pub fn first() -> Position {
+        Position {
+            cf: CfId(0),
+            key: Box::default(),
+        }
+    }
+
+    /// The first key of a family that does not lie before it; `None` if all of them do.
+    pub fn first_of(&self, cf: CfId) -> Option<&[u8]> {
+        match cf.cmp(&self.cf) {
+            std::cmp::Ordering::Less => None,
+            std::cmp::Ordering::Equal => Some(&self.key),
+            std::cmp::Ordering::Greater => Some(&[]),
+        }
+    }
+}
+
+impl Front {
+    pub fn of(evacuation: &Evacuation) -> Front {
+        Front {
+            above: SeqNo(evacuation.above),
+            up_to: SeqNo(evacuation.up_to),
+            at: Position {
+                cf: evacuation.cf,
+                key: evacuation.key.clone(),
+            },
+        }
+    }
+
+    /// What the manifest says of it.
+    pub fn said(&self) -> Change {
+        Change::Evacuated {
+            above: self.above.0,
+            up_to: self.up_to.0,
+            cf: self.at.cf,
+            key: self.at.key.clone(),
+        }
+    }
+
+    /// Whether it is evacuated.
+    pub fn takes(&self, memtable: &Memtable) -> bool {
+        memtable.base() <= self.up_to
+    }
+}
+
+/// What of the keys from `from` on does not lie before `first`.
+pub(crate) fn not_before<'a>(from: Bound<&'a [u8]>, first: &'a [u8]) -> Bound<&'a [u8]> {
+    match from {
+        Bound::Included(key) | Bound::Excluded(key) if key >= first => from,
+        Bound::Unbounded if first.is_empty() => from,
+        _ => Bound::Included(first),
+    }
 }
 
 impl View {
+    pub(crate) fn new(
+        memtables: Vec<Arc<Memtable>>,
+        tables: Arc<Tables>,
+        front: Option<Arc<Front>>,
+    ) -> View {
+        // Of which nothing is left, of that nothing need be said.
+        let front = front.filter(|front| memtables.iter().any(|m| front.takes(m)));
+        View {
+            memtables,
+            tables,
+            front,
+        }
+    }
+
     /// This view with a new generation in front.
     pub(crate) fn with(&self, newest: Arc<Memtable>) -> View {
         let mut memtables = Vec::with_capacity(self.memtables.len() + 1);
@@ -27,17 +119,47 @@ impl View {
 
     /// These generations over the same tables.
     pub(crate) fn with_memtables(&self, memtables: Vec<Arc<Memtable>>) -> View {
-        View {
-            memtables,
-            tables: self.tables.clone(),
-        }
+        View::new(memtables, self.tables.clone(), self.front.clone())
     }
 
     /// The same generations over these tables.
     pub(crate) fn over(&self, tables: Arc<Tables>) -> View {
-        View {
-            memtables: self.memtables.clone(),
-            tables,
+        View::new(self.memtables.clone(), tables, self.front.clone())
+    }
+
+    /// The same generations over these tables, which have all that lies before this.
+    pub(crate) fn evacuated(&self, front: Front, tables: Arc<Tables>) -> View {
+        View::new(self.memtables.clone(), tables, Some(Arc::new(front)))
+    }
+
+    /// Where the evacuation of the oldest memtables has come to, if one has begun.
+    pub(crate) fn front(&self) -> Option<&Arc<Front>> {
+        self.front.as_ref()
+    }
+
+    /// The memtables that may have a key: of those that are evacuated none, if it lies before the front.
+    #[inline]
+    pub(crate) fn asked_for(&self, cf: CfId, key: &[u8]) -> &[Arc<Memtable>] {
+        match &self.front {
+            None => &self.memtables,
+            Some(front) => self.asked_behind(front, cf, key),
+        }
+    }
+
+    #[cold]
+    fn asked_behind(&self, front: &Front, cf: CfId, key: &[u8]) -> &[Arc<Memtable>] {
+        if front.at.first_of(cf).is_some_and(|first| first <= key) {
+            return &self.memtables;
+        }
+        let newer = self.memtables.partition_point(|m| !front.takes(m));
+        &self.memtables[..newer]
+    }
+
+    /// The first key of a family that readers look for in a memtable; `None` if they look for none.
+    pub(crate) fn first_of(&self, memtable: &Memtable, cf: CfId) -> Option<&[u8]> {
+        match &self.front {
+            Some(front) if front.takes(memtable) => front.at.first_of(cf),
+            _ => Some(&[]),
         }
     }
 }

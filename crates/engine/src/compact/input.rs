@@ -102,6 +102,9 @@ pub(crate) struct GenerationInput<'a> {
     cf: CfId,
     /// Where the reader reads.
     as_of: Option<SeqNo>,
+    /// Of which keys: from this one on, and below the other.
+    from: &'a [u8],
+    to: Option<&'a [u8]>,
     chunk: Vec<ScanEntry>,
     at: usize,
     /// Whether there may be more behind the chunk.
@@ -115,6 +118,8 @@ impl<'a> GenerationInput<'a> {
             memtable,
             cf,
             as_of: None,
+            from: &[],
+            to: None,
             chunk: Vec::new(),
             at: 0,
             more: true,
@@ -130,6 +135,11 @@ impl<'a> GenerationInput<'a> {
         }
     }
 
+    /// Only those of its keys that lie there.
+    pub fn within(self, from: &'a [u8], to: Option<&'a [u8]>) -> GenerationInput<'a> {
+        GenerationInput { from, to, ..self }
+    }
+
     fn advance(&mut self) -> Result<()> {
         let last = self.head.take().map(|record| record.key);
         self.at += 1;
@@ -139,7 +149,7 @@ impl<'a> GenerationInput<'a> {
     fn seek(&mut self, user_key: &[u8], seqno: SeqNo) -> Result<()> {
         self.chunk.clear();
         (self.at, self.more) = (0, true);
-        self.find(Bound::Included(user_key))?;
+        self.find(Bound::Included(user_key.max(self.from)))?;
         let wanted = Head {
             user_key,
             seqno,
@@ -170,6 +180,11 @@ impl<'a> GenerationInput<'a> {
             };
             // Verified, whatever readers do: what is written anew gets a checksum that is right.
             let record = self.memtable.record(entry.at, true)?;
+            if self.to.is_some_and(|to| record.key >= to) {
+                self.chunk.clear();
+                (self.at, self.more) = (0, false);
+                return Ok(());
+            }
             if self.as_of.is_none_or(|seqno| record.seqno <= seqno) {
                 self.head = Some(record);
                 return Ok(());

@@ -207,7 +207,7 @@ impl Shape {
     /// tables of the next level begin, and is then not too far from full. Where jobs have to be `small` it ends them
     /// at all of these places, so that none holds two slices together.
     pub fn level0_cutter(&self, levels: &Levels<'_>, small: bool) -> Cutter<'static> {
-        let cuts = level0_cuts(&levels.state(&[]), &self.pick_options(levels));
+        let cuts = self.level0_cuts(levels);
         let bytes_min = match levels.refs.first() {
             _ if small => 0,
             Some(level0) if !level0.is_empty() => self.table_bytes / 2,
@@ -239,6 +239,11 @@ impl Shape {
             bytes_min = self.table_bytes / 4;
         }
         Cutter::new(self.output_options(), vec![], vec![]).preferring(cuts, bytes_min)
+    }
+
+    /// Keys before which tables of level 0 end.
+    pub fn level0_cuts(&self, levels: &Levels<'_>) -> Vec<Vec<u8>> {
+        level0_cuts(&levels.state(&[]), &self.pick_options(levels))
     }
 
     /// For tables of this level.

@@ -77,6 +77,17 @@ impl Capture {
         &self.below
     }
 
+    /// The first key of a family that the copy takes of a generation; `None` if all of them are in tables.
+    pub fn first_of(&self, memtable: &Memtable, cf: CfId) -> Option<&[u8]> {
+        self.snapshot.view.first_of(memtable, cf)
+    }
+
+    /// Where an evacuation has come to in a family: no table of the copy reaches over that.
+    pub fn front_in(&self, cf: CfId) -> Option<Vec<u8>> {
+        let front = self.snapshot.view.front()?;
+        (front.at.cf == cf && !front.at.key.is_empty()).then(|| front.at.key.to_vec())
+    }
+
     /// The families of which something is written anew, ascending.
     pub fn families(&self) -> BTreeSet<CfId> {
         let generations = self.generations.iter().flat_map(|m| m.families());

@@ -40,7 +40,11 @@
 //!    flushed is. A flush that is installed later changes neither the version that is held nor the list of
 //!    generations. (Were a record in both, it would be the same record with the same seqno, and so would any
 //!    that it hides; but the law of age forbids two tables of one seqno.)
-//! 2. *The law of age.* Generations that were not flushed are newer than all tables (`flush`, invariant 1).
+//!    Where an evacuation has not come to its end (`flush::evacuate`), what lies before its front is in tables of the
+//!    version, and what lies behind it is taken of the generations: the snapshot's view has the front of just that
+//!    version, since both change under the writer's lock.
+//! 2. *The law of age.* Generations that were not flushed are newer than all tables (`flush`, invariant 1), along each key.
+//!    So that they are table by table, too, a table ends at the front: before it lie only younger records.
 //! 3. *Nothing that is needed has gone.* The snapshot is registered, so neither writers nor flushes trim what
 //!    it sees in generations. A compaction that was installed before had a horizon at or below s
 //!    (`compact::outputs`), so what it left out nobody at s needs; one that is installed later does not touch

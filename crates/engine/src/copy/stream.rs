@@ -44,14 +44,21 @@ pub(crate) fn stream(
             range_tombstones.extend(table.tombstones()?);
         }
         let newest_first = capture.generations.iter();
-        let inputs = newest_first.map(|m| GenerationInput::as_of(m, cf, seqno));
+        let inputs = newest_first.filter_map(|m| {
+            let first = capture.first_of(m, cf)?;
+            Some(GenerationInput::as_of(m, cf, seqno).within(first, None))
+        });
         let inputs = inputs.map(Input::Generation);
         let inputs = last.into_iter().map(Input::Last).chain(inputs);
         let inputs = inputs.chain(tables.into_iter().map(|run| Input::Run(Box::new(run))));
         let recipe = Recipe {
             place: Place::new(cf, Level::ZERO),
             options: shape.write_options(0, usize::MAX, Creation::Checkpoint),
-            cutter: Cutter::new(shape.output_options(), vec![], vec![]),
+            cutter: Cutter::new(
+                shape.output_options(),
+                capture.front_in(cf).into_iter().collect(),
+                vec![],
+            ),
             moments: Moments::new(vec![], seqno),
             tombstones: range_tombstones,
             below: below(capture.below().tables_of(cf).map(|(_, table)| table)),
@@ -84,7 +91,10 @@ fn range_tombstones(
         return Ok(Default::default());
     }
     let generations = &capture.generations;
-    let covers = generations.iter().filter_map(|m| m.cover(cf, seqno));
-    let covers: Vec<Cover> = covers.collect();
+    let covers = generations.iter().filter_map(|m| {
+        let first = capture.first_of(m, cf)?;
+        Some((m.cover(cf, seqno)?, first))
+    });
+    let covers: Vec<(Cover, &[u8])> = covers.collect();
     tombstones::of(&covers, generations, capture.version(), cf)
 }

@@ -14,6 +14,7 @@
 
 use std::ops::Bound;
 
+use thermocline_base::planted::{Bug, active};
 use thermocline_base::{Result, SeqNo};
 use thermocline_memtable::{Cover, Direction};
 
@@ -29,11 +30,17 @@ pub(super) struct Covering {
     start: Vec<u8>,
     end: Option<Vec<u8>>,
     over: Option<SeqNo>,
+    /// It says nothing of keys below this one.
+    first: Box<[u8]>,
 }
 
 impl Covering {
-    pub fn new(cover: Cover) -> Covering {
+    pub fn new(cover: Cover, first: &[u8]) -> Covering {
         Covering {
+            first: match active(Bug::FrontForgetsTombstones) {
+                true => Box::default(),
+                false => first.into(),
+            },
             cover,
             is_known: false,
             start: Vec::new(),
@@ -42,8 +49,16 @@ impl Covering {
         }
     }
 
+    /// The first key of those before `key`, which is covered, that are all covered.
+    fn covered_from(&self, key: &[u8]) -> &[u8] {
+        self.cover.covered_from(key).max(&self.first)
+    }
+
     /// The newest over `key`.
     fn over(&mut self, key: &[u8]) -> Option<SeqNo> {
+        if *key < *self.first {
+            return None;
+        }
         let within = *self.start <= *key && self.end.as_ref().is_none_or(|end| *key < **end);
         if !(self.is_known && within) {
             let fragment = self.cover.fragment(key);
@@ -108,7 +123,7 @@ impl Cursor {
             }
             let edge = match reader.direction {
                 Direction::Forward => covering.cover.covered_until(key),
-                Direction::Reverse => Some(covering.cover.covered_from(key)),
+                Direction::Reverse => Some(covering.covered_from(key)),
             };
             return Some(edge.map_or(Edge::Nowhere, |edge| Edge::At(edge.to_vec())));
         }

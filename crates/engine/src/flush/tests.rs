@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use thermocline_base::options::{Options, SHAPES};
-use thermocline_base::{CfOptions, ErrorKind, WriteBatch};
+use thermocline_base::{CfId, CfOptions, ErrorKind, WriteBatch};
 use thermocline_testkit::{Replay, Rng, seeds};
 
 use super::*;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use thermocline_base::Error;
 use thermocline_memtable::Memtable;
 
+use crate::compact::outputs::Outputs;
 use crate::events::Event;
 use crate::metrics::Count;
 use crate::store::Inner;
@@ -14,6 +15,20 @@ use crate::sync::Arc;
 pub(super) struct Begun {
     generations: usize,
     at: u64,
+}
+
+/// What a flush has written.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Made {
+    pub tables: usize,
+    pub bytes: u64,
+}
+
+impl Made {
+    pub fn add(&mut self, outputs: &Outputs) {
+        self.tables += outputs.count();
+        self.bytes += outputs.bytes;
+    }
 }
 
 impl Inner {
@@ -30,7 +45,8 @@ impl Inner {
     }
 
     /// It has written these tables, or failed.
-    pub(super) fn end_flush(&self, begun: Begun, tables: usize, bytes: u64, error: Option<&Error>) {
+    pub(super) fn end_flush(&self, begun: Begun, made: Made, error: Option<&Error>) {
+        let Made { tables, bytes } = made;
         if error.is_none() {
             self.counted.add(Count::Flushes, 1);
             self.counted.add(Count::FlushedBytes, bytes);

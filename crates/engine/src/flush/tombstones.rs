@@ -15,7 +15,7 @@ use std::ops::Bound;
 
 use thermocline_base::{CfId, Kind, Result, SeqNo, limits};
 use thermocline_compaction::{Head, RangeTombstone};
-use thermocline_memtable::{Cover, Direction, Memtable};
+use thermocline_memtable::{Cover, Direction, Fragment, Memtable};
 use thermocline_version::Version;
 
 use crate::sync::Arc;
@@ -50,15 +50,22 @@ impl LastDeletes {
     }
 }
 
-/// The range tombstones that these covers of family `cf` in `generations` have, which are to lie above the
-/// tables of `version`, and what they come to for the greatest key, if somebody has that.
+/// The range tombstones that these covers of family `cf` in `generations` have, each from some key on, which are to
+/// lie above the tables of `version`, and what they come to for the greatest key, if somebody has that.
 pub(crate) fn of(
-    covers: &[Cover],
+    covers: &[(Cover, &[u8])],
     generations: &[Arc<Memtable>],
     version: &Version,
     cf: CfId,
 ) -> Result<(Vec<RangeTombstone>, Option<LastDeletes>)> {
-    let fragments: Vec<_> = covers.iter().flat_map(|cover| cover.fragments()).collect();
+    let fragments = covers.iter().flat_map(|(cover, from)| {
+        let fragments = cover.fragments();
+        fragments.map(|fragment| Fragment {
+            start: fragment.start.max(from),
+            ..fragment
+        })
+    });
+    let fragments: Vec<Fragment<'_>> = fragments.collect();
     let endless = fragments.iter().filter(|fragment| fragment.end.is_none());
     let mut seqnos: Vec<SeqNo> = endless.filter_map(|fragment| fragment.over).collect();
     let end = match seqnos.is_empty() {

@@ -1,0 +1,247 @@
+//! Evacuating generations by ranges of keys (design §7): shape `tiered`.
+//!
+//! A flush that takes much is cut into *ranges* of keys, in the order of families and of their keys. Each is
+//! written and named by itself, by one edit that says, too, how far the generations are evacuated by it. So a
+//! range that finds no room in persistent memory goes into files, and no more than that; several threads can
+//! write ranges side by side; and what was written before a crash, or before a disk was full, is not written again.
+//!
+//! # Vocabulary
+//! The *frozen* generations are those that the flush has taken. The *front* is a key of a family: all records
+//! of the frozen generations that lie before it are in tables, as far as anybody needs them, and none of those
+//! behind it are. It is in the manifest (`version::Evacuation`) from the first edit of several on, with the
+//! bases of the frozen generations, and in the view (`view::Front`).
+//!
+//! # Invariants
+//! 1. *Ranges are named in their order*, whoever is done first. So one key says which are: ranges that are named
+//!    in any order would be a list that every reader, every source of a scan and recovery had to step through, and
+//!    nothing is gained by it, since zones are free only when the last one is named.
+//! 2. *Each record is reachable once.* A view has the front and the tables of one edit: both change in one view,
+//!    under the writer's lock, behind the edit. Who reads by it asks frozen generations for nothing before the front,
+//!    neither for records nor for range tombstones, and who has an older one finds none of the new tables in it. An
+//!    open takes the front from the manifest, whose version has exactly the tables that belong to it.
+//! 3. *Records and range tombstones go together.* Tables of a range have what of the range tombstones lies in it, and
+//!    records that are newer than those. A frozen generation's tombstone over a key before the front would hide these,
+//!    since sources are layers (`cursor::hidden`); so it says nothing there. Behind the front it is whole: nothing of
+//!    it is forgotten before its range is named.
+//! 4. *What is flushed is known* (`flush`, invariant 2). While the manifest has a front, F is not what tables say, but what
+//!    the front does: that generations with bases up to `above` were flushed, which is one less than the oldest
+//!    frozen one's. Those behind, up to the newest one's base, are frozen; the next are newer. The edit of the
+//!    last range takes the front away and says that all of them are flushed.
+//! 5. *An evacuation comes to its end first.* While there is a front a flush takes only the frozen generations, from
+//!    the front on, and those that came since in the next turn. So of each key everything in tables is older than
+//!    everything in generations from which it is not evacuated, and no table spans the front: younger records before it
+//!    are in tables with larger seqnos than those of the frozen ones, in every table of level 0. That holds for a
+//!    flush of another shape behind a reopening, and for one under the writer's lock (`ingest`), which does both.
+//! 6. *Frozen stays frozen.* Their indexes are merged with nothing while they are taken (`merge`, 2), nor while there
+//!    is a front, taken or not: an index is before the front or behind it.
+//!
+//! # What meets a half-done evacuation
+//! - *A frozen generation that is dead* is dropped like others (`reclaim`), since all its records are superseded by what
+//!   is durable, in whatever order: what of it lies before the front nobody reaches. If none is left the front says
+//!   nothing, no view has it, and the next edit of a flush takes it away.
+//! - *One that was flushed before, and that tables do not tell of*, counts as flushed from the first front on: its
+//!   base is at most `above`.
+//! - *Compactions* of tables that are named take them down; readers find those first in the view's version, as ever.
+//!   Below a range are the tables of its moment, all of them older. What a range's tables forget, because nothing
+//!   lies below, is before the front in the generation that had it: that it comes back after a crash shows nobody.
+//! - *A dropped family*: its records and tables go; the front may stand in it, as at any key.
+//! - *A split or merge of partitions* cuts references, not generations.
+//! - *An ingestion* ends the evacuation before, under the lock of flushing and the writer's.
+//! - *A refused edit*, a full disk or a full region leave the front where it was. What a range has written is gone,
+//!   the flush fails as a whole, and the next one goes on from there.
+//! - *Copies* take of the frozen generations what lies behind the front, and end a table there (`copy::stream`).
+//! - *Change feeds* and blob files know generations, and those stay until the last edit.
+//! - *Readers that outlive the store* hold views, and those hold everything.
+//!
+//! # What a crash leaves
+//! | a crash | finds |
+//! |---|---|
+//! | before the first edit | the generations, and zones and files that nobody names |
+//! | between two edits | the generations, tables of what lies before the front, and the front |
+//! | after the last one | generations that are known as flushed (`flush`), and tables |
+//!
+//! In the second row an open indexes the frozen generations, and its view has the front. Its next flush goes on.
+//!
+//! # Ranges
+//! They are about as large as a table, reckoned by the keys of the frozen indexes, of which some are read. Where level
+//! 0 has slices (`compaction::pick::level0_cuts`) a range ends at the next one's beginning: tables end there anyhow.
+
+use std::ops::Bound;
+
+use thermocline_base::options::Shape;
+use thermocline_base::{CfId, Result, SeqNo};
+use thermocline_memtable::{Direction, Memtable};
+
+use crate::compact::shape::Levels;
+use crate::store::Inner;
+use crate::sync::{Arc, lock};
+use crate::view::{Front, Position};
+
+/// Most ranges of a flush: each is an edit.
+const RANGES_MAX: u64 = 64;
+
+/// Keys that are looked at for each range, to find where it ends.
+const MARKS: u64 = 16;
+
+/// Keys that are walked over under one epoch guard.
+const STEP_MAX: u64 = 1024;
+
+/// Generations that a flush has taken, oldest first, and how far they are evacuated if that has begun.
+pub(super) struct Taken {
+    pub generations: Vec<Arc<Memtable>>,
+    pub front: Option<Arc<Front>>,
+}
+
+/// What a flush writes at once: from a key on, up to another one or to the end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Span {
+    pub from: Position,
+    pub to: Option<Position>,
+}
+
+impl Span {
+    /// The keys of a family in it: from the first on, and below the second if there is one. `None` if there are none.
+    pub fn of(&self, cf: CfId) -> Option<(&[u8], Option<&[u8]>)> {
+        let from = self.from.first_of(cf)?;
+        match &self.to {
+            Some(to) => match to.first_of(cf) {
+                None => Some((from, None)),
+                Some([]) => None,
+                Some(key) => Some((from, Some(key))),
+            },
+            None => Some((from, None)),
+        }
+    }
+}
+
+impl Taken {
+    /// Where those begin that are in no table.
+    fn begin(&self) -> Position {
+        let front = self.front.as_ref();
+        front.map_or_else(Position::first, |front| front.at.clone())
+    }
+
+    /// What is left of them.
+    pub fn rest(&self) -> Span {
+        Span {
+            from: self.begin(),
+            to: None,
+        }
+    }
+
+    /// The largest base of them, and of those that were evacuated with them and are gone.
+    pub fn up_to(&self) -> SeqNo {
+        if let Some(front) = &self.front {
+            return front.up_to;
+        }
+        let homes = self.generations.iter().flat_map(|m| m.homes());
+        homes.map(|home| home.base()).max().unwrap_or(SeqNo(0))
+    }
+
+    /// The front once it has come to `at`.
+    pub fn front_at(&self, at: Position) -> Front {
+        let above = match &self.front {
+            Some(front) => front.above,
+            None => {
+                let oldest = self.generations.iter().map(|m| m.base().0).min();
+                SeqNo(oldest.unwrap_or(0).saturating_sub(1))
+            }
+        };
+        let up_to = self.up_to();
+        Front { above, up_to, at }
+    }
+}
+
+impl Inner {
+    /// The ranges by which `taken` is to be written, in their order. One, where it is not to be evacuated.
+    pub(super) fn ranges(&self, taken: &Taken) -> Result<Vec<Span>> {
+        let bytes: u64 = taken.generations.iter().map(|m| m.bytes()).sum();
+        let count = (bytes / self.options.table_bytes().max(1)).min(RANGES_MAX);
+        if self.options.level0.shape() != Shape::Tiered || count < 2 {
+            return Ok(vec![taken.rest()]);
+        }
+        let mut spans = vec![taken.rest()];
+        for at in self.range_ends(taken, count)? {
+            let last = spans.last_mut().expect("there is one at least");
+            if last.from < at {
+                last.to = Some(at.clone());
+                spans.push(Span { from: at, to: None });
+            }
+        }
+        Ok(spans)
+    }
+
+    /// Where `count` ranges of about the same number of keys end, but for the last one, ascending.
+    fn range_ends(&self, taken: &Taken, count: u64) -> Result<Vec<Position>> {
+        let keys: u64 = taken.generations.iter().map(|m| m.keys()).sum();
+        let step = (keys / (count * MARKS)).clamp(1, STEP_MAX);
+        let mut marks = Vec::new();
+        for memtable in &taken.generations {
+            for cf in memtable.families() {
+                add_marks(memtable, cf, step, &mut marks)?;
+            }
+        }
+        let begin = taken.begin();
+        marks.retain(|mark| *mark > begin);
+        marks.sort_unstable();
+        let each = (marks.len() / usize::try_from(count).unwrap_or(1)).max(1);
+        let mut ends: Vec<Position> = marks.into_iter().step_by(each).skip(1).collect();
+        self.go_to_slices(&mut ends);
+        ends.dedup();
+        Ok(ends)
+    }
+
+    /// Moves each of these, which ascend, to where the next slice of level 0 begins, if that is before the next of them.
+    fn go_to_slices(&self, ends: &mut [Position]) {
+        let version = lock(&self.versions).current().clone();
+        let mut cuts: Vec<Position> = Vec::new();
+        let mut families: Vec<CfId> = ends.iter().map(|end| end.cf).collect();
+        families.dedup();
+        for cf in families {
+            let levels = Levels::of(&version, cf, None);
+            let own = self.compactions.shape.level0_cuts(&levels).into_iter();
+            let own = own.map(|key| Position {
+                cf,
+                key: key.into(),
+            });
+            cuts.extend(own);
+        }
+        cuts.sort_unstable();
+        for i in 0..ends.len() {
+            let cut = cuts.get(cuts.partition_point(|cut| *cut < ends[i]));
+            let next = ends.get(i + 1);
+            if let Some(cut) = cut
+                && cut.cf == ends[i].cf
+                && next.is_none_or(|next| cut < next)
+            {
+                ends[i] = cut.clone();
+            }
+        }
+    }
+}
+
+/// Adds every `step`-th key of a family in a generation.
+fn add_marks(memtable: &Memtable, cf: CfId, step: u64, marks: &mut Vec<Position>) -> Result<()> {
+    let step = usize::try_from(step).unwrap_or(1);
+    let mut chunk = Vec::new();
+    let mut from = Bound::Unbounded;
+    loop {
+        chunk.clear();
+        let from_key = from.as_ref().map(|key: &Box<[u8]>| &**key);
+        let forwards = Direction::Forward;
+        let more = memtable.scan(cf, from_key, forwards, SeqNo::MAX, step, &mut chunk)?;
+        let Some(last) = chunk.last().filter(|_| more) else {
+            return Ok(());
+        };
+        // Verified, as it decides what is written where.
+        let key: Box<[u8]> = memtable.record(last.at, true)?.key.into();
+        marks.push(Position {
+            cf,
+            key: key.clone(),
+        });
+        from = Bound::Excluded(key);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,305 @@
+//! Evacuations that stop half-way, because an edit finds no room: whatever happens then reads as before.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use thermocline_base::options::{Options, SHAPES};
+use thermocline_base::planted::{Bug, plant};
+use thermocline_base::{Steps, WriteBatch};
+use thermocline_env::Env;
+use thermocline_env::fault::{Fault, FaultStorage, Op, Plan, Repeat};
+use thermocline_env::sim::SimFs;
+use thermocline_pm::SimPm;
+use thermocline_testkit::{Replay, Rng, seeds};
+
+use super::*;
+use crate::flush::tests::{Model, check_now, check_then, delete, families, put};
+use crate::pressure::is_no_room;
+use crate::{Durability, Engine, Family, Snapshot, World};
+
+const PM: u64 = 16 << 20;
+
+/// A machine whose disk can be full for a moment.
+struct Machine {
+    fs: SimFs,
+    pm: SimPm,
+    disk: FaultStorage,
+}
+
+impl Machine {
+    fn of(fs: SimFs, pm: SimPm) -> Machine {
+        let disk = FaultStorage::over_sim(fs.clone());
+        Machine { fs, pm, disk }
+    }
+
+    fn new() -> Machine {
+        let steps = Steps::new();
+        Machine::of(SimFs::new(steps.clone()), SimPm::new(PM, steps))
+    }
+
+    fn world(&self) -> World {
+        World {
+            env: Env {
+                storage: Arc::new(self.disk.clone()),
+                ..Env::simulated(SimFs::new(Steps::new()), 7)
+            },
+            sim: Some(self.pm.clone()),
+            shadow: None,
+            background: false,
+        }
+    }
+
+    /// After the process was killed.
+    fn killed(&self) -> Machine {
+        let steps = Steps::new();
+        Machine::of(self.fs.image_killed(steps.clone()), self.pm.fork(steps))
+    }
+
+    fn open(&self, options: &Options) -> Engine {
+        Engine::open(self.world(), Path::new("/db"), options.clone()).unwrap()
+    }
+
+    /// A write to the disk fails once: that one behind so many others.
+    fn fail_behind(&self, others: u64) {
+        self.disk.arm(Plan {
+            op: Some(Op::Write),
+            fault: Fault::NoSpace,
+            at: self.disk.calls_for(Fault::NoSpace, Some(Op::Write)) + others,
+            repeat: Repeat::Once,
+        });
+    }
+}
+
+/// Tables, and so ranges, of a few keys.
+fn options() -> Options {
+    let mut options = Options {
+        pm: PM,
+        ..Options::default()
+    };
+    options.pm_region.part_bytes_first = 256 << 10;
+    options.memtable.bytes_max = 2 << 10;
+    options.level0.merge_percent = 0;
+    options.compaction.table_bytes = 512;
+    options.compaction.base_bytes = 8 << 10;
+    options.set("level0.shape", "tiered").unwrap();
+    options
+}
+
+struct Run {
+    rng: Rng,
+    machine: Machine,
+    engine: Engine,
+    options: Options,
+    families: Vec<Family>,
+    models: Vec<Model>,
+    held: Vec<(Snapshot, Vec<Model>)>,
+    keys: Vec<Vec<u8>>,
+    /// How often an evacuation stood half-way.
+    halves: u64,
+    copies: u64,
+}
+
+impl Run {
+    fn new(seed: u64) -> Run {
+        let (machine, options) = (Machine::new(), options());
+        let engine = machine.open(&options);
+        let key = |n: u8| [&b"kk"[..usize::from(n % 3)], &[n]].concat();
+        Run {
+            rng: Rng::new(seed),
+            families: families(&engine),
+            models: vec![Model::new(), Model::new()],
+            held: Vec::new(),
+            keys: (0..90).map(key).collect(),
+            halves: 0,
+            copies: 0,
+            machine,
+            engine,
+            options,
+        }
+    }
+
+    fn is_half(&self) -> bool {
+        self.engine.inner.view.load().front().is_some()
+    }
+
+    fn write(&mut self, n: u64) {
+        let at = self.rng.below(2);
+        let (cf, key) = (self.families[at].id, self.rng.pick(&self.keys).clone());
+        match self.rng.below(30) {
+            0 => {
+                let end = self.rng.pick(&self.keys).clone();
+                let end = (!self.rng.one_in(4)).then_some(end);
+                if end.as_ref().is_some_and(|end| *end <= key) {
+                    return;
+                }
+                let mut batch = WriteBatch::new();
+                batch.delete_range(cf, &key, end.as_deref()).unwrap();
+                self.engine
+                    .write(batch.iter(), Durability::Immediate)
+                    .unwrap();
+                let behind = |k: &Vec<u8>| end.as_ref().is_some_and(|end| k >= end);
+                self.models[at].retain(|k, _| *k < key || behind(k));
+            }
+            1..6 => {
+                delete(&self.engine, cf, &key);
+                self.models[at].remove(&key);
+            }
+            _ => {
+                let value = vec![n.to_le_bytes()[0]; self.rng.below(150)];
+                put(&self.engine, cf, &key, &value);
+                self.models[at].insert(key, value);
+            }
+        }
+    }
+
+    fn flush(&mut self) {
+        let fails = self.rng.one_in(2);
+        if fails {
+            self.machine.fail_behind(self.rng.below(12) as u64);
+        }
+        let flushed = self.engine.flush();
+        self.machine.disk.disarm();
+        match flushed {
+            Ok(_) => assert!(!self.is_half()),
+            Err(error) if fails && is_no_room(&error) => {}
+            Err(error) => panic!("{error}"),
+        }
+        self.halves += u64::from(self.is_half());
+    }
+
+    fn check(&self) {
+        check_now(&self.engine, &self.families, &self.models, &self.keys);
+        for (snapshot, models) in &self.held {
+            check_then(snapshot, &self.families, models, &self.keys);
+        }
+    }
+
+    fn reopen(&mut self) {
+        self.held.clear();
+        match self.rng.one_in(2) {
+            true => self.machine = self.machine.killed(),
+            false => self.engine.close().unwrap(),
+        }
+        let shape = match self.rng.one_in(3) {
+            true => *self.rng.pick(&SHAPES),
+            false => "tiered",
+        };
+        self.options.set("level0.shape", shape).unwrap();
+        self.engine = self.machine.open(&self.options);
+    }
+
+    /// One table, above everything.
+    fn ingest(&mut self) {
+        let path = Path::new("/outside.sst");
+        let env = self.machine.world().env;
+        let mut table = crate::IngestWriter::create(&env, path).unwrap();
+        let at = self.rng.below(2);
+        let mut keys: Vec<Vec<u8>> = (0..3).map(|_| self.rng.pick(&self.keys).clone()).collect();
+        keys.sort();
+        keys.dedup();
+        for key in keys {
+            table.put(&key, b"ingested").unwrap();
+            self.models[at].insert(key, b"ingested".to_vec());
+        }
+        table.finish().unwrap();
+        self.engine.ingest(self.families[at].id, &[path]).unwrap();
+        env.storage.remove(path).unwrap();
+        assert!(!self.is_half());
+    }
+
+    /// A copy has what the store has, and goes its own way.
+    fn copy(&mut self) {
+        self.copies += 1;
+        let dir = format!("/copy-{}", self.copies);
+        self.engine.checkpoint(Path::new(&dir)).unwrap();
+        let steps = Steps::new();
+        let world = World {
+            sim: Some(SimPm::new(PM, steps)),
+            ..self.machine.world()
+        };
+        let copy = Engine::open(world, Path::new(&dir), self.options.clone()).unwrap();
+        check_now(&copy, &self.families, &self.models, &self.keys);
+        put(&copy, self.families[0].id, b"own", b"value");
+        copy.flush().unwrap();
+        let all = (Bound::Unbounded, Bound::Unbounded);
+        copy.compact(self.families[0].id, all).unwrap();
+    }
+
+    fn step(&mut self, n: u64) {
+        match self.rng.below(100) {
+            0..80 => self.write(n),
+            80..88 => self.flush(),
+            88..91 if self.held.len() < 3 => {
+                self.held
+                    .push((self.engine.snapshot(), self.models.clone()));
+            }
+            91..93 if !self.held.is_empty() => {
+                let at = self.rng.below(self.held.len());
+                self.held.remove(at);
+            }
+            93 => drop(self.engine.reclaim().unwrap()),
+            94 => while self.engine.compact_once().unwrap() {},
+            95 => self.reopen(),
+            96 if self.rng.one_in(3) => self.ingest(),
+            97 if self.rng.one_in(3) => self.copy(),
+            98 => self.check(),
+            _ => {}
+        }
+    }
+}
+
+fn run(seed: u64) -> u64 {
+    let mut run = Run::new(seed);
+    for n in 0..900 {
+        run.step(n);
+    }
+    run.check();
+    run.held.clear();
+    for family in &run.families {
+        let mut batch = WriteBatch::new();
+        batch.delete_range(family.id, b"", None).unwrap();
+        run.engine
+            .write(batch.iter(), Durability::Immediate)
+            .unwrap();
+    }
+    run.engine.flush().unwrap();
+    let all = (Bound::Unbounded, Bound::Unbounded);
+    for family in &run.families {
+        run.engine.compact(family.id, all).unwrap();
+    }
+    run.engine.reclaim().unwrap();
+    let metrics = run.engine.metrics();
+    assert_eq!((metrics.generations.len(), metrics.pm_tier.tables), (1, 0));
+    run.halves
+}
+
+#[test]
+fn what_is_evacuated_by_halves_reads_as_before() {
+    let mut halves = 0;
+    for seed in seeds(0..40) {
+        let _replay = Replay("-p thermocline-engine evacuated_by_halves", seed);
+        halves += run(seed);
+    }
+    assert!(
+        halves > 200 || std::env::var("THERMOCLINE_SEED").is_ok(),
+        "{halves}"
+    );
+}
+
+#[test]
+fn evacuations_that_are_forgotten_are_noticed() {
+    for bug in [
+        Bug::EvacuatedIsFlushed,
+        Bug::FrontForgotten,
+        Bug::FrontForgetsTombstones,
+    ] {
+        let is_caught = (0..10).any(|seed| {
+            let run = || {
+                let _bug = plant(bug);
+                run(seed);
+            };
+            std::panic::catch_unwind(run).is_err()
+        });
+        assert!(is_caught, "{bug:?}");
+    }
+}

@@ -1,0 +1,117 @@
+//! Writing what a flush has taken into tables of level 0.
+
+use thermocline_base::{CfId, Error, Result, SeqNo};
+use thermocline_memtable::{Cover, Memtable};
+use thermocline_sst::Creation;
+use thermocline_version::{Level, Place};
+
+use super::evacuate::Span;
+use super::tombstones;
+use crate::compact::input::{GenerationInput, Input};
+use crate::compact::outputs::{Destination, Outputs, Recipe, below};
+use crate::compact::shape::Levels;
+use crate::partitions::Counting;
+use crate::pm_tables::{PmSink, Promise};
+use crate::readers;
+use crate::store::Inner;
+use crate::sync::{Arc, lock};
+use crate::write::busy;
+
+impl Inner {
+    /// Writes into persistent memory, where level 0 lies there and there is room; else into files.
+    pub(super) fn write_level0(
+        &self,
+        generations: &[Arc<Memtable>],
+        span: &Span,
+        outputs: &mut Outputs,
+    ) -> Result<()> {
+        if let Some(promise) = self.promise_for_flush() {
+            let mut sink = PmSink::new(&self.space, promise.bytes());
+            outputs.promise = Some(promise);
+            let written = self.write_tables(generations, span, Some(&mut sink), outputs);
+            match written.and_then(|()| sink.hand_over(self, outputs)) {
+                // There is no room, or it fits no PM table. What was written is gone, and nothing was named.
+                Err(Error::OutOfSpace(_) | Error::InvalidArgument(_)) => {
+                    *outputs = Outputs::default();
+                    // Not what a store says that takes no writes any more.
+                    self.check_writable()?;
+                }
+                done => return done,
+            }
+        }
+        self.write_tables(generations, span, None, outputs)
+    }
+
+    /// The persistent memory that a flush may write tables into, if it is to. Tables that have been compacted
+    /// and that somebody reads count as those that are read.
+    fn promise_for_flush(&self) -> Option<Promise> {
+        let share = self.options.level0_pm_bytes()?;
+        // Compaction may be behind by a flush, but for a memtable.
+        let flush = self.options.flush_pm_bytes();
+        let least = flush.saturating_sub(self.options.memtable_bytes());
+        self.promise_pm(share.saturating_add(flush), least, u64::MAX)
+    }
+
+    /// Writes what lies in `span` of the generations, oldest first, and makes names of files durable.
+    pub(super) fn write_tables(
+        &self,
+        generations: &[Arc<Memtable>],
+        span: &Span,
+        mut sink: Option<&mut PmSink>,
+        outputs: &mut Outputs,
+    ) -> Result<()> {
+        // In this order: see `memtable::needed::Readers`.
+        let settled = SeqNo(self.ring.durable().min(self.ring.visible()));
+        let moments = readers::moments_of_merge(&self.ring, &self.readers);
+        let version = lock(&self.versions).current().clone();
+        let shape = &self.compactions.shape;
+        let mut families: Vec<CfId> = generations.iter().flat_map(|m| m.families()).collect();
+        families.sort_unstable();
+        families.dedup();
+        for cf in families {
+            let Some((from, to)) = span.of(cf) else {
+                continue;
+            };
+            let covers = generations.iter().flat_map(|m| m.covers(cf));
+            let covers: Vec<(Cover, &[u8])> = covers.map(|cover| (cover, from)).collect();
+            let (mut range_tombstones, mut last) = match self.families.exists(cf, b"") {
+                true => tombstones::of(&covers, generations, &version, cf)?,
+                false => Default::default(),
+            };
+            if to.is_some() {
+                let cut = range_tombstones.iter().filter_map(|t| t.cut(None, to));
+                range_tombstones = cut.collect();
+                // The greatest key that there can be lies behind.
+                last = None;
+            }
+            if range_tombstones.iter().any(|t| t.seqno > settled) {
+                // Their groups are about to be.
+                return Err(busy("for writes in flight"));
+            }
+            let newest_first = generations.iter().rev();
+            let inputs = newest_first.map(|m| GenerationInput::new(m, cf).within(from, to));
+            let inputs = inputs.map(Input::Generation);
+            let inputs = last.into_iter().map(Input::Last).chain(inputs);
+            let recipe = Recipe {
+                place: Place::new(cf, Level::ZERO),
+                options: shape.write_options(0, usize::MAX, Creation::Flush),
+                cutter: shape.level0_cutter(&Levels::of(&version, cf, None), self.is_relieving()),
+                moments: moments.clone(),
+                tombstones: range_tombstones,
+                below: below(version.tables_of(cf).map(|(_, table)| table)),
+                settled,
+                exists: &|cf, key| self.families.exists(cf, key),
+                prefixes: self.prefixes_of(&version, cf),
+                counting: Some(Counting::new(version.partitions(cf), true)),
+                enough: None,
+                to: match sink.as_deref_mut() {
+                    Some(sink) => Destination::Pm(sink),
+                    None => Destination::Store,
+                },
+            };
+            let inputs = inputs.collect();
+            self.write_outputs(inputs, recipe, &mut |_| Ok(()), outputs)?;
+        }
+        self.sync_names(outputs)
+    }
+}
