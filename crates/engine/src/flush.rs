@@ -61,7 +61,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use thermocline_base::planted::{Bug, active};
-use thermocline_base::{Error, FileId, Result};
+use thermocline_base::{FileId, Result};
 use thermocline_env::Storage;
 use thermocline_memtable::Memtable;
 use thermocline_sst::{FileName, sites};

@@ -224,10 +224,10 @@ impl Inner {
 fn add_marks(memtable: &Memtable, cf: CfId, step: u64, marks: &mut Vec<Position>) -> Result<()> {
     let step = usize::try_from(step).unwrap_or(1);
     let mut chunk = Vec::new();
-    let mut from = Bound::Unbounded;
+    let mut from: Bound<Box<[u8]>> = Bound::Unbounded;
     loop {
         chunk.clear();
-        let from_key = from.as_ref().map(|key: &Box<[u8]>| &**key);
+        let from_key = from.as_ref().map(|key| &**key);
         let forwards = Direction::Forward;
         let more = memtable.scan(cf, from_key, forwards, SeqNo::MAX, step, &mut chunk)?;
         let Some(last) = chunk.last().filter(|_| more) else {

@@ -86,6 +86,22 @@ fn merging_a_part_and_forgetting_the_rest_is_caught() {
 }
 
 #[test]
+fn taking_what_is_evacuated_for_flushed_is_caught() {
+    let (work, recovery) = (None, Some(Bug::EvacuatedIsFlushed));
+    caught_by("evacuated", Planted { work, recovery }, |point| {
+        point.site.0 == "manifest: edit durable"
+    });
+}
+
+#[test]
+fn forgetting_how_far_generations_are_evacuated_is_caught() {
+    let (work, recovery) = (None, Some(Bug::FrontForgotten));
+    caught_by("evacuated", Planted { work, recovery }, |point| {
+        point.site.0 == "manifest: edit durable"
+    });
+}
+
+#[test]
 fn unlinking_what_is_still_named_is_caught() {
     caught_in_work("sinking", Bug::UnlinkBeforeEdit);
 }

@@ -10,7 +10,7 @@ use thermocline_env::simulated::SeededRandom;
 
 use crate::compaction::small_levels;
 use crate::life::Life;
-use crate::oracle::Op;
+use crate::oracle::{Op, Step};
 use crate::workload::{below, key, run, value};
 
 /// Level 0 of two or three zones.
@@ -26,6 +26,15 @@ pub fn tiered(options: &mut Options) {
     options.level0.shape = Shape::Tiered as u64;
     options.level0.merge_percent = 0;
     options.memtable.bytes_max = 1 << 10;
+}
+
+/// As [`tiered`], with levels that are larger, so that most of the work is evacuating.
+pub fn evacuated(options: &mut Options) {
+    tiered(options);
+    options.level0.pm_percent = 40;
+    options.memtable.bytes_max = 2 << 10;
+    options.compaction.base_bytes = 16 << 10;
+    options.compaction.table_bytes = 700;
 }
 
 /// Flushes, compacts what is due, and reads back all of it.
@@ -161,4 +170,38 @@ pub fn sinking_lives(life: &mut Life, random: &SeededRandom) {
     }
     life.close().unwrap();
     life.open().unwrap();
+}
+
+/// Generations of two families, with range tombstones over what several ranges of keys have, that are evacuated range
+/// by range, twice, and once more in a life that has found some of it done, or not. Beside a snapshot.
+pub fn evacuating(life: &mut Life, random: &SeededRandom) {
+    run(life, &Op::Descending("red".into()));
+    let red = life.visible().id("red").expect("it was made");
+    for round in 0..2 {
+        let held = (life.engine().snapshot(), life.expected());
+        for n in 0..7u8 {
+            let len = 200 + below(random, 200);
+            run(life, &Op::put(0, &[b'c', n], value(random, len)));
+            run(life, &Op::put(red, &[n % 3, n], value(random, 150)));
+            if n == 3 {
+                let to = (round == 0).then(|| vec![b'c', 6]);
+                let some = Step::Clear {
+                    cf: 0,
+                    from: vec![b'c', 1],
+                    to,
+                };
+                run(life, &Op::Steps(vec![some]));
+            }
+        }
+        sink(life);
+        let (snapshot, model) = held;
+        for ((cf, key), value) in &model.data {
+            let found = snapshot.value(CfId(*cf), key).unwrap();
+            assert_eq!(found.as_deref(), Some(&**value));
+        }
+    }
+    run(life, &Op::delete(0, b"c\0"));
+    life.close().unwrap();
+    life.open().unwrap();
+    sink(life);
 }

@@ -255,6 +255,14 @@ const TIERED: Part = Part {
     ],
 };
 
+const EVACUATED: Part = Part {
+    workloads: &["evacuated"],
+    seeds: 1,
+    one_in: 43,
+    bar: 1_400,
+    sites: &["level0: piece of a table durable"],
+};
+
 const RANGES: Part = Part {
     workloads: &["ranges", "ranges-flying", "ranges-staged"],
     seeds: 1,
@@ -314,6 +322,7 @@ const PARTS: &[&Part] = &[
     &PM_TABLES_MERGED,
     &PM_TABLE_LIVES,
     &TIERED,
+    &EVACUATED,
     &PARTITIONS,
     &RANGES,
     &BLOBS,
@@ -489,6 +498,11 @@ fn tables_in_persistent_memory_over_lives_survive_every_crash() {
 #[test]
 fn generations_that_share_an_index_and_become_tables_in_persistent_memory_survive_every_crash() {
     run(&TIERED);
+}
+
+#[test]
+fn generations_that_are_evacuated_range_by_range_survive_every_crash() {
+    run(&EVACUATED);
 }
 
 #[test]

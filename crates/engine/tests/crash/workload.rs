@@ -309,6 +309,13 @@ pub const ALL: &[Workload] = &[
         body: pm_tables::sinking,
     },
     Workload {
+        name: "evacuated",
+        set: pm_tables::evacuated,
+        from_creation: false,
+        before: nothing_before,
+        body: pm_tables::evacuating,
+    },
+    Workload {
         name: "ranges",
         set: small_generations,
         from_creation: false,
