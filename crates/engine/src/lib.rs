@@ -50,7 +50,8 @@
 //!
 //! # Flushing (`flush`, `tables`)
 //! Sealed generations are written into tables of level 0; one edit names those, one view brings them in
-//! and lets the generations go, which are dead then. Readers ask generations first, then tables.
+//! and lets the generations go, which are dead then. Readers ask generations first, then tables. With shape `tiered` a
+//! flush goes range by range of keys, each with an edit and a view of its own (`flush::evacuate`).
 //!
 //! # Compaction (`compact`)
 //! Tables sink from level to level, merged with what they overlap there, and what nobody needs goes. One
