@@ -161,7 +161,7 @@ impl Job {
         )
     }
 
-    /// Which prefers to end tables at `starts`, if they go to the SSD.
+    /// It ends tables at `starts` of partitions, where they are not too small then.
     fn cutter<'v>(&self, shape: &Shape, levels: &Levels<'v>, starts: Vec<Vec<u8>>) -> Cutter<'v> {
         if self.picked.is_internal() {
             return shape.internal_cutter(levels);
@@ -451,6 +451,7 @@ impl Inner {
         let compactions = &self.compactions;
         let moments = readers::moments_of_merge(&self.ring, &self.readers);
         let levels = Levels::of(&job.version, job.cf, None);
+        let starts = self.starts_within(&job.version, job.cf, &job.holds().range());
         let runs = job.runs.iter().cloned();
         let inputs = runs.map(|run| RunInput::new(&self.table_files, job.cf, run, read));
         let inputs: Vec<RunInput<'_>> = inputs.collect();
@@ -460,7 +461,6 @@ impl Inner {
         }
         let shape = &compactions.shape;
         let options = shape.write_options(job.picked.to, job.last_level, Creation::Compaction);
-        let starts = self.starts_within(&job.version, job.cf, &job.holds().range());
         let promise = job.promise.as_ref();
         let mut sink = promise.map(|(promise, _)| PmSink::new(&self.space, promise.bytes()));
         let recipe = Recipe {
