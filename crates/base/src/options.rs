@@ -713,7 +713,7 @@ impl Options {
     /// Whether records are kept in DRAM, and made durable by a log.
     pub fn in_dram(&self) -> bool {
         match self.preset {
-            Preset::Thermocline | Preset::GlobalIndex => false,
+            Preset::Thermocline | Preset::GlobalIndex | Preset::PmBlade => false,
             Preset::Leveled => true,
         }
     }

@@ -14,6 +14,10 @@ pub enum Preset {
     /// is merged as soon as it is sealed. Its way of committing, a chain for each subtable, is not part of
     /// it: groups are one item here (`memtable`).
     GlobalIndex,
+    /// PM-Blade (§III, §IV): level 0 is compressed tables in persistent memory, keys are divided by size, and the
+    /// paper's cost models decide in their printed forms. Below are one or more levels on the SSD as in any store; its
+    /// coroutines are not built yet.
+    PmBlade,
     /// The classic baseline: memtables in DRAM, a write-ahead log, overlapping tables in level 0 and
     /// leveled compaction below. Honest and well tuned, since everything is compared with it. It has no
     /// persistent memory: `pm` says nothing here, and `pm_path`, `region` and `emulate` are refused.
@@ -34,8 +38,8 @@ impl Preset {
         let missing = match name {
             "thermocline" => return Ok(Preset::Thermocline),
             "global-index" => return Ok(Preset::GlobalIndex),
+            "pm-blade" => return Ok(Preset::PmBlade),
             "leveled" => return Ok(Preset::Leveled),
-            "pm-blade" => "PM tables",
             "flat-lsm" => "compaction with separated values",
             "d-compaction" => "delayed compaction",
             "trident" => "learned index blocks",
@@ -48,7 +52,7 @@ impl Preset {
         };
         Err(Error::Unsupported(format!(
             "preset '{name}' needs {missing}, which this version does not have; the presets \
-             'thermocline', 'global-index' and 'leveled' work"
+             'thermocline', 'global-index', 'pm-blade' and 'leveled' work"
         )))
     }
 
@@ -57,21 +61,27 @@ impl Preset {
         match self {
             Preset::Thermocline => "thermocline",
             Preset::GlobalIndex => "global-index",
+            Preset::PmBlade => "pm-blade",
             Preset::Leveled => "leveled",
         }
     }
 
     /// The options in which presets differ, with their values in this one.
-    pub(crate) fn values(self) -> [(&'static str, u64); 2] {
-        // Shapes are numbered in their order in `options::Shape`.
+    pub(crate) fn values(self) -> [(&'static str, u64); 5] {
+        // Words are numbered in their order in `options::row`.
         let (shape, merge_percent) = match self {
             Preset::Thermocline => (1, 100),
             Preset::GlobalIndex => (1, 0),
+            Preset::PmBlade => (3, 100),
             Preset::Leveled => (2, 100),
         };
+        let blade = self == Preset::PmBlade;
         [
             ("level0.shape", shape),
             ("level0.merge_percent", merge_percent),
+            ("level0.pm_percent", if blade { 80 } else { 50 }),
+            ("level0.internal", if blade { 2 } else { 1 }),
+            ("partition.by", u64::from(blade)),
         ]
     }
 }

@@ -35,6 +35,7 @@
 //! falls to 0, and u with it), so that decisions cannot flap by themselves. What equation 3 has kept
 //! last time counts for [`MARGIN`] more than what it has not.
 
+mod calibrate;
 mod keep;
 mod rates;
 #[cfg(test)]
@@ -45,7 +46,7 @@ mod units;
 use std::fmt;
 
 pub use keep::{Candidate, keep};
-pub use rates::{Counts, HALF_LIFE_NS, Rates};
+pub use rates::{Counts, HALF_LIFE_NS, HORIZON, Rates};
 pub use thresholds::Thresholds;
 pub use units::{Corrected, UnitCosts};
 

@@ -57,10 +57,11 @@ pub use thermocline_base::options::{self, Options};
 pub use thermocline_base::{CfOptions, Error, ErrorKind, Result, limits, size};
 pub use thermocline_engine::{
     BackupInfo, Change, ChangeFeed, ChangeGroup, ChangeOp, Changes, CompactionPlan,
-    CompactionReason, CompactionUse, Delay, Durability, Event, EventListener, Exported, FamilyMap,
-    FamilyPlan, FeedUse, FlushPlan, Ingested, LevelPlan, LevelUse, PartitionRate, PartitionUse,
+    CompactionReason, CompactionUse, CostDecision, CostDecisions, CostForm, CostThresholds,
+    CostUse, Delay, Durability, Event, EventListener, Exported, FamilyMap, FamilyPlan, FeedUse,
+    FlushPlan, Ingested, Level0Plan, LevelPlan, LevelUse, PartitionRate, PartitionUse,
     PartitionsPlan, Plan, PressureCause, RangeSize, Runtime, RuntimeMetrics, RuntimeOptions,
-    StallCause, TableState, Value, WriteOptions,
+    SlicePlan, StallCause, TableState, UnitCosts, Value, WriteOptions,
 };
 
 #[cfg(doctest)]

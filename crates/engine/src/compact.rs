@@ -8,6 +8,7 @@
 //! | how is one job picked, run and installed? | [`job`] |
 //! | how is a range compacted on demand? | [`manual`] |
 //! | how is level 0 merged inside persistent memory? | [`internal`] |
+//! | when is it, and what leaves? | [`costs`] |
 //! | what do splits and merges of partitions hold meanwhile? | [`beside`] |
 //! | which tables do reads want compacted? | [`reads`] |
 //! | how fast may all that be? | [`pace`] |
@@ -41,8 +42,9 @@
 //! writer's lock. `jobs` comes before `versions`, and nothing else is taken under it.
 
 mod beside;
+mod costs;
 pub(crate) mod input;
-mod internal;
+pub(crate) mod internal;
 mod job;
 mod manual;
 pub(crate) mod outputs;
@@ -64,6 +66,8 @@ use thermocline_version::Version;
 use crate::partitions::{self, Adjusting, Waiting};
 use crate::store::{Engine, Inner};
 use crate::sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, Ordering, RwLock, lock, wait};
+pub(crate) use costs::Costs;
+pub use costs::{CostUse, Level0Plan, SlicePlan};
 use internal::Internal;
 pub(crate) use job::Ends;
 use pace::Pace;
@@ -90,6 +94,7 @@ pub(crate) struct Compactions {
     debt: (AtomicU64, AtomicU64),
     pub usage: Usage,
     internal: Internal,
+    pub costs: Costs,
     pub partition_usage: partitions::Usage,
     /// The last job failed. Relaxed: it guards nothing.
     failed: AtomicBool,
@@ -145,6 +150,7 @@ impl Compactions {
             adjust_again: AtomicBool::new(false),
             ended: Condvar::default(),
             shape: Shape::new(options),
+            costs: Costs::new(options.level0.costs(), options.level0_pm_bytes(), &*clock),
             pace: Pace::new(options.compaction.rate_bytes, clock),
             debt: Default::default(),
             usage: Usage::default(),
@@ -154,6 +160,11 @@ impl Compactions {
         };
         compactions.note(version);
         compactions
+    }
+
+    /// Whether jobs wait so as to be slow enough.
+    fn is_paced(&self) -> bool {
+        self.pace.is_limited()
     }
 
     /// This is the current version now.
@@ -174,10 +185,11 @@ impl Inner {
 }
 
 impl Inner {
-    /// Has tables compacted that reads ask in vain, if there are new ones.
+    /// Has tables compacted that reads ask in vain, if there are new ones, and level 0 weighed anew if it was read
+    /// often.
     #[inline]
     pub fn compact_for_reads(&self) {
-        if self.table_files.reads.has_news() {
+        if self.table_files.reads.has_news() || self.rates.has_news() {
             self.want_compaction();
         }
     }

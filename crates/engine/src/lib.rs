@@ -155,7 +155,7 @@ pub use backup::{BackupInfo, Backups};
 pub use commit::ack::Callback;
 pub use commit::carry::Durability;
 pub use commit::submit::{InFlight, WriteOptions};
-pub use compact::{CompactionUse, LevelUse};
+pub use compact::{CompactionUse, CostUse, Level0Plan, LevelUse, SlicePlan};
 pub use cursor::Cursor;
 pub use events::{Event, EventListener};
 pub use export::{Exported, IngestWriter};
@@ -175,6 +175,10 @@ pub use runtime::{Runtime, RuntimeMetrics, RuntimeOptions};
 pub use snapshot::Snapshot;
 pub use stall::{StallCause, StallUse};
 pub use store::{Engine, Setup, World};
+pub use thermocline_compaction::cost::{
+    Decision as CostDecision, Form as CostForm, Internal as CostDecisions,
+    Thresholds as CostThresholds, UnitCosts,
+};
 pub use thermocline_compaction::pick::Reason as CompactionReason;
 pub use thermocline_compaction::pressure::{Cause as PressureCause, Delay};
 pub use thermocline_memtable::Direction;

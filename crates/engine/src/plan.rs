@@ -10,6 +10,8 @@ use thermocline_compaction::pick::{Reason, Scores, Table, pick};
 use thermocline_compaction::pressure::Delay;
 use thermocline_version::Version;
 
+use crate::compact::Level0Plan;
+use crate::compact::internal::next_by_cost;
 use crate::compact::shape::Levels;
 use crate::partitions::PartitionsPlan;
 use crate::store::{Engine, Inner};
@@ -22,6 +24,8 @@ pub struct Plan {
     pub flush: FlushPlan,
     /// Of each column family that has tables or several partitions, by its id.
     pub families: Vec<FamilyPlan>,
+    /// What costs say of level 0 in persistent memory; `None` unless they decide.
+    pub level0: Option<Level0Plan>,
     /// How much writers are held back now, and why.
     pub delay: Option<Delay>,
 }
@@ -113,20 +117,34 @@ impl Engine {
     /// What background work comes next, and why. Changes nothing.
     pub fn plan(&self) -> Plan {
         let inner = &self.inner;
+        if inner.compactions.costs.decide() {
+            inner.sample_level0();
+        }
         let version = lock(&inner.versions).current().clone();
-        let family = |cf| inner.plan_of(cf, &version, &Levels::of(&version, cf, None));
+        let level0 = inner.level0_plan(&version, |cf| inner.compactions_of(cf).0);
+        let family = |cf| {
+            let levels = Levels::of(&version, cf, None);
+            inner.plan_of(cf, &version, &levels, level0.as_ref())
+        };
         let divided = version.divided().map(|(cf, _)| cf);
         let families: BTreeSet<CfId> = version.families().chain(divided).collect();
         Plan {
             flush: inner.flush_plan(),
             families: families.into_iter().map(family).collect(),
+            level0,
             delay: inner.pressing(),
         }
     }
 }
 
 impl Inner {
-    fn plan_of(&self, family: CfId, version: &Version, levels: &Levels<'_>) -> FamilyPlan {
+    fn plan_of(
+        &self,
+        family: CfId,
+        version: &Version,
+        levels: &Levels<'_>,
+        level0: Option<&Level0Plan>,
+    ) -> FamilyPlan {
         let (running, cursors) = self.compactions_of(family);
         let options = self.compactions.shape.pick_options(levels);
         let state = levels.state(&running);
@@ -160,7 +178,9 @@ impl Inner {
             runs_due: Some(options.level0_pm_tables),
             score: scores.score(0),
         };
-        let next = pick(&state, &options, &cursors);
+        let by_cost = level0
+            .and_then(|plan| next_by_cost((family, levels), &running, &options, &cursors, plan));
+        let next = by_cost.or_else(|| pick(&state, &options, &cursors));
         FamilyPlan {
             family,
             name: self.families.name_of(family),

@@ -253,6 +253,28 @@ impl PmCursor {
         self.settle(0)
     }
 
+    /// To the first entry of that group before which about `part` in `of` of the table's groups of the family lie: to
+    /// draw entries. To none if that is outside of the part.
+    pub fn go_to_share(&mut self, part: u64, of: u64) -> Result<bool> {
+        self.at = None;
+        let table = self.part.table();
+        let runs = table.runs_of(self.part.cf());
+        let groups = |run: usize| u64::from(table.runs[run].groups);
+        let all: u64 = runs.clone().map(groups).sum();
+        let place = u128::from(all) * u128::from(part) / u128::from(of.max(1));
+        let mut left = u64::try_from(place).unwrap_or(u64::MAX);
+        for run in runs {
+            match u32::try_from(left) {
+                Ok(number) if left < groups(run) => {
+                    self.load(run, number)?;
+                    return self.settle(0);
+                }
+                _ => left -= groups(run).min(left),
+            }
+        }
+        Ok(false)
+    }
+
     /// To the last entry.
     pub fn last(&mut self) -> Result<bool> {
         self.at = None;

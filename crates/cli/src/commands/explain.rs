@@ -10,6 +10,7 @@ use thermocline::{
 };
 use thermocline_bench::grouped;
 
+use super::level0;
 use crate::args::ExplainArgs;
 use crate::fail::Outcome;
 use crate::output::Output;
@@ -177,6 +178,7 @@ fn sentences(plan: &Plan, names: &[String]) -> Vec<String> {
     if plan.families.is_empty() {
         all.push("compaction: none; nothing lies on the SSD".into());
     }
+    all.extend(plan.level0.iter().flat_map(level0::sentences));
     let divided = plan.families.iter().zip(names);
     let divided =
         divided.filter(|(f, _)| f.partitions.count > 1 || f.partitions.bytes_due.is_some());
@@ -284,6 +286,13 @@ fn next_text(next: &CompactionPlan, levels: &[LevelPlan]) -> String {
         true => "moves",
         false => "merges",
     };
+    if next.from == next.to && next.from == 0 {
+        return format!(
+            "due: {} with {} of level 0 are merged inside persistent memory",
+            count(next.tables as u64, "table"),
+            format_size(next.bytes)
+        );
+    }
     format!(
         "due: level {} has a score of {score:.2}; {what} {} with {} into level {}",
         next.from,
@@ -352,6 +361,7 @@ fn as_json(plan: &Plan, names: &[String]) -> Value {
             "generations_free_due": f.generations_free_due,
         },
         "families": families,
+        "level0_costs": plan.level0.as_ref().map(level0::as_json),
         "delay": plan.delay.map(|delay| json!({
             "nanos_per_byte": delay.nanos_per_byte,
             "cause": delay.cause.name(),

@@ -6,6 +6,7 @@ mod compact;
 pub(crate) mod copies;
 mod explain;
 pub(crate) mod families;
+mod level0;
 mod line_ends;
 mod load;
 mod point;

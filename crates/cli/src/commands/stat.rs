@@ -267,6 +267,7 @@ fn tiers(m: &Metrics, families: &[String], partitions: String) -> Vec<(&'static 
             ),
         ));
     }
+    rows.extend(internal_rows(&m.compaction));
     let p = &m.partitions;
     if p.splits + p.merged + p.prefixes > 0 {
         rows.push((
@@ -521,7 +522,40 @@ fn compaction_as_json(c: &CompactionUse) -> Value {
         "running": c.running,
         "level0_runs": c.level0_runs,
         "pending_bytes": c.pending_bytes,
+        "internal": {
+            "jobs": c.internal.jobs,
+            "given_up": c.internal_given_up,
+            "bytes_read": c.internal.bytes_read,
+            "bytes_written": c.internal.bytes_written,
+            "entries_dropped": c.internal.entries_dropped,
+            "by_reads": c.costs.by_reads,
+            "by_writes": c.costs.by_writes,
+            "by_warmth": c.costs.by_warmth,
+            "decisions": c.costs.last,
+        },
     })
+}
+
+/// What was merged inside persistent memory, and the last decisions about that.
+fn internal_rows(c: &CompactionUse) -> Vec<(&'static str, String)> {
+    let (did, costs) = (&c.internal, &c.costs);
+    let mut rows = Vec::new();
+    if did.jobs > 0 {
+        rows.push((
+            "merged in level 0",
+            format!(
+                "{}, {} for reads and {} for writes; {} read, {} written, {} dropped",
+                count(did.jobs, "job"),
+                grouped(costs.by_reads),
+                grouped(costs.by_writes),
+                format_size(did.bytes_read),
+                format_size(did.bytes_written),
+                count(did.entries_dropped, "record")
+            ),
+        ));
+    }
+    rows.extend(costs.last.iter().map(|text| ("decided", text.clone())));
+    rows
 }
 
 fn levels_as_json(m: &Metrics) -> Value {

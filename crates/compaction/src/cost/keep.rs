@@ -23,7 +23,8 @@ impl Candidate {
 }
 
 /// Which of `candidates` stay so that they have at most `keep` bytes (τt): those with most reads for
-/// each byte, as the paper chooses them, and of the rest what still fits. Those without reads go.
+/// each byte, as the paper chooses them, and of the rest what still fits. Of those without reads the small ones stay
+/// first: the more a slice has gathered when it goes, the less of the level below is written for each byte of it.
 ///
 /// The knapsack's best choice is at most twice as good as the better of this and the one candidate with
 /// most reads; partitions are small beside τt, and then it is nearly the best.
@@ -32,20 +33,21 @@ impl Candidate {
 /// use thermocline_compaction::cost::{Candidate, keep};
 /// let of = |bytes, reads| Candidate { bytes, reads, kept: false };
 /// let stays = keep(&[of(10, 1.0), of(10, 50.0), of(30, 60.0), of(5, 0.0)], 25);
-/// assert_eq!(stays, [true, true, false, false]);
+/// assert_eq!(stays, [true, true, false, true]);
 /// ```
 pub fn keep(candidates: &[Candidate], keep: u64) -> Vec<bool> {
     let mut order: Vec<usize> = (0..candidates.len()).collect();
-    // Of equal ones the first.
+    // Of equal ones the smaller, and of those the first.
     order.sort_by(|a, b| {
         let (a, b) = (&candidates[*a], &candidates[*b]);
-        b.warmth().total_cmp(&a.warmth())
+        let warmth = b.warmth().total_cmp(&a.warmth());
+        warmth.then(a.bytes.cmp(&b.bytes))
     });
     let mut stays = vec![false; candidates.len()];
     let mut left = keep;
     for n in order {
         let candidate = &candidates[n];
-        if candidate.reads > 0.0 && candidate.bytes <= left {
+        if candidate.bytes <= left {
             left -= candidate.bytes;
             stays[n] = true;
         }

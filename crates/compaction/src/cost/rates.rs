@@ -3,8 +3,9 @@
 /// Nanoseconds in which a count falls to one half.
 pub const HALF_LIFE_NS: u64 = 10_000_000_000;
 
-/// Seconds that a count lives on average: a steady rate that decays sums up to so many seconds of it.
-const MEAN_LIFE: f64 = HALF_LIFE_NS as f64 / 1e9 / std::f64::consts::LN_2;
+/// Seconds for which a rate is trusted: those that a count lives on average, and a steady rate that decays sums up to so
+/// many seconds of it.
+pub const HORIZON: f64 = HALF_LIFE_NS as f64 / 1e9 / std::f64::consts::LN_2;
 
 /// Counted operations.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -69,9 +70,9 @@ impl Rates {
     pub fn per_second(&self, now: u64) -> Counts {
         let counts = self.at(now).counts;
         Counts {
-            reads: counts.reads / MEAN_LIFE,
-            writes: counts.writes / MEAN_LIFE,
-            updates: counts.updates / MEAN_LIFE,
+            reads: counts.reads / HORIZON,
+            writes: counts.writes / HORIZON,
+            updates: counts.updates / HORIZON,
         }
     }
 
@@ -79,9 +80,9 @@ impl Rates {
     pub fn of(now: u64, per_second: Counts) -> Rates {
         Rates {
             counts: Counts {
-                reads: per_second.reads * MEAN_LIFE,
-                writes: per_second.writes * MEAN_LIFE,
-                updates: per_second.updates * MEAN_LIFE,
+                reads: per_second.reads * HORIZON,
+                writes: per_second.writes * HORIZON,
+                updates: per_second.updates * HORIZON,
             },
             as_of: now,
         }

@@ -42,6 +42,27 @@ impl Default for UnitCosts {
 }
 
 impl UnitCosts {
+    /// The usual ones, for a machine as fast as this one is by this clock, in nanoseconds. Takes less than a
+    /// millisecond. By a clock that stands still they are the usual ones.
+    ///
+    /// ```
+    /// use std::time::Instant;
+    /// use thermocline_compaction::cost::UnitCosts;
+    /// assert_eq!(UnitCosts::calibrated(&|| 7), UnitCosts::default());
+    /// let begun = Instant::now();
+    /// let units = UnitCosts::calibrated(&|| begun.elapsed().as_nanos().try_into().unwrap());
+    /// assert!(units.search > 0.0 && units.internal < units.major);
+    /// ```
+    pub fn calibrated(now_ns: &dyn Fn() -> u64) -> UnitCosts {
+        let factor = super::calibrate::factor(now_ns);
+        let usual = UnitCosts::default();
+        UnitCosts {
+            search: usual.search * factor,
+            internal: usual.internal * factor,
+            major: usual.major * factor,
+        }
+    }
+
     /// `searches` tables were looked at in `nanos`.
     pub fn searched(&mut self, searches: u64, nanos: u64) {
         refine(&mut self.search, searches, nanos);

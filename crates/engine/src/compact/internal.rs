@@ -27,22 +27,22 @@
 
 use std::sync::Weak;
 
-use thermocline_base::options::Costs;
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{CfId, Error, Result};
-use thermocline_compaction::pick::{Slice, level0_slices, pick_internal};
+use thermocline_compaction::cost::Decision;
+use thermocline_compaction::pick::{
+    self, Cursors, Held, PickOptions, Slice, level0_slices, pick_internal, pick_slices,
+};
 use thermocline_version::{Change, Place, TableRef, Version};
 
 use super::Jobs;
+use super::costs::{Level0Plan, SlicePlan, part_of};
 use super::job::Job;
 use super::outputs::Outputs;
 use super::shape::Levels;
 use crate::pm_tables::Promise;
 use crate::store::{Engine, Inner};
 use crate::sync::{Arc, Mutex, lock, read, wait};
-
-/// Runs of a slice from which on it is merged by itself.
-const RUNS_DUE: usize = 8;
 
 /// What internal compactions know of each other.
 #[derive(Debug, Default)]
@@ -113,27 +113,55 @@ impl Inner {
         }
     }
 
-    /// An internal compaction that is due, in a family.
+    /// The internal compaction that pays most, and for which there is room.
     pub(super) fn take_internal(
         &self,
         jobs: &mut Jobs,
         version: &Arc<Version>,
-        cf: CfId,
+        plan: &Level0Plan,
     ) -> Option<Job> {
-        let levels = Levels::of(version, cf, None);
-        let running = jobs.held(cf);
-        let slices = level0_slices(&levels.state(&running)).into_iter();
-        let mut due = slices.filter(|slice| slice.runs >= RUNS_DUE && slice.in_pm && slice.free);
-        due.find_map(|slice| self.begin_internal(jobs, cf, version, &levels, &slice))
+        let due = plan.slices.iter().filter(|slice| slice.free);
+        let mut due: Vec<(Decision, &SlicePlan)> = due
+            .filter_map(|slice| Some((slice.decisions?.due()?, slice)))
+            .collect();
+        let worth = |decision: &Decision| decision.gain / decision.cost.max(1.0);
+        due.sort_by(|(a, _), (b, _)| worth(b).total_cmp(&worth(a)));
+        due.into_iter().find_map(|(decision, of)| {
+            let levels = Levels::of(version, of.family, None);
+            let running = jobs.held(of.family);
+            let slices = level0_slices(&levels.state(&running));
+            let slice = slices.get(of.place)?;
+            let job = self.begin_internal(jobs, of.family, version, &levels, slice)?;
+            self.compactions.costs.decided(&decision);
+            Some(job.expecting(of.updates, of.records))
+        })
+    }
+
+    /// The compaction of slices that do not stay in persistent memory.
+    pub(super) fn take_cold(
+        &self,
+        jobs: &mut Jobs,
+        version: &Arc<Version>,
+        plan: &Level0Plan,
+        families: impl Iterator<Item = CfId>,
+    ) -> Option<Job> {
+        let taken = { families }.find_map(|cf| {
+            let levels = Levels::of(version, cf, None);
+            let options = self.compactions.shape.pick_options(&levels);
+            let running = jobs.held(cf);
+            let cursors = jobs.cursors.entry(cf).or_default();
+            let picked = pick_cold((cf, &levels), &running, &options, cursors, plan)?;
+            let last_level = options.last_level;
+            Some(Job::begin(jobs, cf, version, &levels, last_level, picked))
+        });
+        self.compactions.costs.drains(plan, taken.is_some());
+        taken
     }
 
     /// Whether none is to be begun in this version.
     pub(super) fn leaves_level0_alone(&self, version: &Arc<Version>) -> bool {
         let gave_up = lock(&self.compactions.internal.gave_up);
-        self.options.level0_pm_bytes().is_none()
-            || self.options.level0.costs() == Costs::Off
-            || self.is_relieving()
-            || std::ptr::eq(gave_up.as_ptr(), Arc::as_ptr(version))
+        self.is_relieving() || std::ptr::eq(gave_up.as_ptr(), Arc::as_ptr(version))
     }
 
     /// Begins to merge a slice, if there is room for that.
@@ -182,6 +210,46 @@ impl Inner {
     }
 }
 
+/// The job that takes slices of a family which do not stay.
+fn pick_cold(
+    (cf, levels): (CfId, &Levels<'_>),
+    running: &[Held],
+    options: &PickOptions,
+    cursors: &Cursors,
+    plan: &Level0Plan,
+) -> Option<pick::Job> {
+    let state = levels.state(running);
+    let slices = level0_slices(&state);
+    let own = plan.slices.iter().filter(|slice| slice.family == cf);
+    let leaves = own.filter(|slice| slice.free && !slice.stays);
+    let leaves: Vec<&[usize]> = leaves
+        .filter_map(|slice| Some(&slices.get(slice.place)?.tables[..]))
+        .collect();
+    pick_slices(&state, options, cursors, &|slice| leaves.contains(&slice))
+}
+
+/// What costs would have done next in a family, in the order of [`Inner::take_due`].
+pub(crate) fn next_by_cost(
+    (cf, levels): (CfId, &Levels<'_>),
+    running: &[Held],
+    options: &PickOptions,
+    cursors: &Cursors,
+    plan: &Level0Plan,
+) -> Option<pick::Job> {
+    if let Some(job) = plan
+        .drains
+        .then(|| pick_cold((cf, levels), running, options, cursors, plan))
+        .flatten()
+    {
+        return Some(job);
+    }
+    let state = levels.state(running);
+    let slices = level0_slices(&state);
+    let own = plan.slices.iter().filter(|slice| slice.family == cf);
+    let mut due = own.filter(|slice| slice.decisions.is_some_and(|d| d.due().is_some()));
+    due.find_map(|slice| pick_internal(&state, options, slices.get(slice.place)?))
+}
+
 #[cfg(test)]
 impl Inner {
     /// Runs one job of what [`Engine::compact_level0`] would do.
@@ -221,9 +289,7 @@ pub(super) fn without_inputs(inputs: &[(Place, Arc<TableRef>)], outputs: &Output
 pub(super) fn bytes_merged(inputs: &[(Place, Arc<TableRef>)], outputs: &Outputs) -> u64 {
     let sum = |of: fn(&TableRef) -> u64| -> u64 { inputs.iter().map(|(_, t)| of(t)).sum() };
     let (bytes, entries) = (sum(|table| table.bytes), sum(|table| table.entries));
-    let read = outputs.entries_read.min(entries);
-    let share = u128::from(bytes) * u128::from(read) / u128::from(entries.max(1));
-    u64::try_from(share).expect("a part of a number")
+    part_of(bytes, outputs.entries_read, entries)
 }
 
 /// Whether an internal compaction that ended like this is no failure of the store.

@@ -11,6 +11,7 @@ use thermocline_compaction::retain::RangesBelow;
 use thermocline_sst::Creation;
 use thermocline_version::{Change, Level, Place, State, TableRef, Version, VersionEdit};
 
+use super::costs::part_of;
 use super::input::{Input, RunInput};
 use super::internal::{bytes_merged, gives_up, without_inputs};
 use super::outputs::{Destination, Outputs, Recipe, below};
@@ -43,6 +44,8 @@ pub(crate) struct Job {
     runs: Vec<Vec<Arc<TableRef>>>,
     /// Of an internal one: persistent memory for its outputs, and the bytes of it with which it ends.
     promise: Option<(Promise, u64)>,
+    /// Of such a one, if costs have asked for it: the updates that it expects, and among how many records.
+    expects: Option<(u64, u64)>,
 }
 
 /// Ends what a job holds, however it ends.
@@ -112,6 +115,15 @@ impl Job {
             runs,
             picked,
             promise: None,
+            expects: None,
+        }
+    }
+
+    /// It is thought to have so many updates among so many records.
+    pub(super) fn expecting(self, updates: u64, records: u64) -> Job {
+        Job {
+            expects: Some((updates, records)),
+            ..self
         }
     }
 
@@ -237,6 +249,9 @@ impl Inner {
             self.press();
         }
         let adjusted = self.adjust_by_size()?;
+        if self.compactions.costs.decide() {
+            self.sample_level0();
+        }
         match self.take_due() {
             Some(job) => {
                 let failed = &self.compactions.failed;
@@ -282,9 +297,20 @@ impl Inner {
             }
         }
         let most = room.map_or(u64::MAX, |room| self.job_bytes_for_room(room));
-        if !self.leaves_level0_alone(&version) {
-            let mut turns = from_next.iter().chain(before);
-            if let Some(job) = turns.find_map(|cf| self.take_internal(&mut jobs, &version, *cf)) {
+        let alone = self.leaves_level0_alone(&version);
+        let plan = match self.is_relieving() {
+            true => None,
+            false => self.level0_plan(&version, |cf| jobs.held(cf)),
+        };
+        if let Some(plan) = plan {
+            let turns = from_next.iter().chain(before).copied();
+            // Where level 0 is full the room that leaves is wanted first.
+            let cold = match plan.drains {
+                true => self.take_cold(&mut jobs, &version, &plan, turns),
+                false => None,
+            };
+            let internal = || self.take_internal(&mut jobs, &version, &plan);
+            if let Some(job) = cold.or_else(|| (!alone).then(internal).flatten()) {
                 return Some(job);
             }
         }
@@ -376,6 +402,9 @@ impl Inner {
         let installed = merged.and_then(|()| self.install(&job, &outputs));
         self.release(&outputs);
         let done = installed.map(|installed| did(&job, &outputs, read.get(), installed));
+        if matches!(done, Ok(Some(_))) {
+            self.learn_costs(&job, &outputs, started);
+        }
         // A move needs nothing but the edit: it would be picked again at once, and fail again.
         let gave_up = guarded && !moved && done.as_ref().is_err_and(is_no_room);
         let internal = job.picked.is_internal();
@@ -437,6 +466,21 @@ impl Inner {
                 self.compactions.forget_waiting(Waiter::Size);
                 Err(error)
             }
+        }
+    }
+
+    /// What a job that began then has taken.
+    fn learn_costs(&self, job: &Job, outputs: &Outputs, started: u64) {
+        let costs = &self.compactions.costs;
+        let took = self.now_ns().saturating_sub(started);
+        if job.picked.is_internal() {
+            let (updates, records) = job.expects.unwrap_or_default();
+            let read = outputs.entries_read;
+            let expected = part_of(updates, read, records);
+            costs.merged((read, took), expected, outputs.dropped);
+        } else if job.picked.from == 0 && !job.picked.trivial && !self.compactions.is_paced() {
+            let above = job.inputs.iter().filter(|(at, _)| at.level == Level::ZERO);
+            costs.moved(above.map(|(_, table)| table.entries).sum(), took);
         }
     }
 

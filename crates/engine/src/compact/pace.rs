@@ -29,6 +29,11 @@ impl Pace {
         }
     }
 
+    /// Whether there is a limit.
+    pub fn is_limited(&self) -> bool {
+        self.rate > 0
+    }
+
     /// `bytes` more were read or written: waits until that is no more than the rate allows. Before each
     /// nap `go_on` is asked.
     ///

@@ -3,6 +3,7 @@
 use thermocline_compaction::pick::Reason;
 use thermocline_version::Level;
 
+use super::CostUse;
 use crate::store::Inner;
 use crate::sync::{Mutex, lock};
 
@@ -44,6 +45,8 @@ pub struct CompactionUse {
     pub internal: LevelUse,
     /// Those that have given up, for lack of room.
     pub internal_given_up: u64,
+    /// What was decided about level 0 in persistent memory by its costs.
+    pub costs: CostUse,
     /// Jobs that run.
     pub running: u64,
     /// The runs in level 0 of the family that has most.
@@ -111,6 +114,7 @@ impl Inner {
             levels: counted.levels.to_vec(),
             internal: counted.internal,
             internal_given_up: counted.internal_given_up,
+            costs: compactions.costs.usage(),
             reasons: reasons.to_vec(),
             running,
             level0_runs,

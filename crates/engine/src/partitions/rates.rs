@@ -31,13 +31,16 @@ use thermocline_version::{Change, PartitionId, Partitions, StoredRate, Version};
 
 use crate::latency::chosen;
 use crate::store::Inner;
-use crate::sync::{Mutex, lock};
+use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock};
 use crate::view::View;
 
 const SHARDS: usize = 16;
 
 /// Partitions whose rates are remembered.
 const REMEMBERED: usize = 64;
+
+/// Counted reads after which it is looked whether they change anything.
+const NOTED: u64 = 1024;
 
 /// A partition of a family.
 type Of = (CfId, PartitionId);
@@ -54,6 +57,9 @@ pub(crate) struct PartitionRates {
     every: u64,
     reads: [Shard; SHARDS],
     known: Mutex<BTreeMap<Of, Rates>>,
+    /// Reads that were counted, and that somebody should look at them. Relaxed: they guard nothing.
+    noted: AtomicU64,
+    news: AtomicBool,
 }
 
 /// A partition, and what a second has there, lately.
@@ -84,6 +90,8 @@ impl PartitionRates {
             every,
             reads: std::array::from_fn(|_| Shard::default()),
             known: Mutex::new(known.collect()),
+            noted: AtomicU64::new(0),
+            news: AtomicBool::new(false),
         }
     }
 
@@ -125,6 +133,16 @@ impl PartitionRates {
         let of = (cf, version.partitions(cf).of(key).id);
         let shard = &self.reads[thread_number() % SHARDS];
         *lock(&shard.0).entry(of).or_default() += self.every;
+        let noted = self.noted.fetch_add(1, Ordering::Relaxed) + 1;
+        if noted.is_multiple_of(NOTED) {
+            self.news.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether so many reads were counted that it is worth a look what they have changed.
+    #[inline]
+    pub fn has_news(&self) -> bool {
+        self.news.load(Ordering::Relaxed) && self.news.swap(false, Ordering::Relaxed)
     }
 
     /// Takes in what was counted by `now`: by threads that read, and of `cf` by a merge.

@@ -18,6 +18,8 @@ pub fn in_pm(options: &mut Options) {
     small_levels(options);
     options.level0.shape = Shape::PmTables as u64;
     options.level0.pm_percent = 5;
+    // Decisions depend on how often is read: no number is drawn.
+    options.partition.rate_sample = 1;
 }
 
 /// The same behind indexes that are merged.

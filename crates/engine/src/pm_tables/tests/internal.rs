@@ -36,6 +36,7 @@ fn delete_range(engine: &Engine, cf: CfId, from: &[u8], to: &[u8]) {
 /// Nothing is due by itself.
 fn by_hand(options: &mut Options) {
     options.flush.automatic = 0;
+    options.level0.internal = 0;
 }
 
 /// Whatever is written, deleted, held, merged and opened again, all reads stay as a model says.
@@ -52,6 +53,8 @@ fn reads_stay_as_they_were() {
         own.blob.inline_bytes_max = *rng.pick(&[150, 1 << 20]);
         own.partition.by = rng.below(3) as u64;
         own.partition.prefix_len = 1;
+        own.partition.rate_sample = 1;
+        own.level0.internal = rng.below(3) as u64;
         let open = || Engine::open(machine.world(), Path::new("/db"), own.clone()).unwrap();
         let mut engine = open();
         let other = engine.family("other", &CfOptions::default()).unwrap();
@@ -82,6 +85,11 @@ fn reads_stay_as_they_were() {
                         models[f].insert(key, value);
                     }
                 }
+            }
+            // So that they do not hold all there is.
+            let space = engine.metrics().space;
+            if space.limit_bytes - space.attached_bytes < PM / 3 {
+                held.clear();
             }
             match rng.below(12) {
                 0..6 => drop(engine.flush().unwrap()),
@@ -120,7 +128,7 @@ fn reads_stay_as_they_were() {
         let report = crate::verify(&machine.world(), Path::new("/db"), &own).unwrap();
         assert_eq!(report.faults, vec![]);
     }
-    assert!(in_parts > 5, "{in_parts}");
+    assert!(in_parts > 2, "{in_parts}");
 }
 
 #[test]
@@ -308,20 +316,4 @@ fn without_room_everything_stays() {
     }
     check_cursor(engine.cursor(ALL).unwrap(), &model);
     assert_eq!(engine.metrics().compaction.internal_given_up, 0);
-}
-
-/// Many runs are merged by themselves.
-#[test]
-fn deep_slices_are_merged_without_being_asked() {
-    let machine = Machine::new(PM);
-    let engine = open(&machine);
-    for round in 0..20u8 {
-        for n in 0..50u8 {
-            put(&engine, CfId::DEFAULT, &[n], &[round; 50]);
-        }
-        engine.flush().unwrap();
-        assert!(runs(&engine, CfId::DEFAULT).iter().all(|runs| *runs < 8));
-    }
-    assert!(merges(&engine) >= 2);
-    assert_eq!(files(&machine), 0, "nothing went to the SSD");
 }

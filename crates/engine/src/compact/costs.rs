@@ -1,0 +1,497 @@
+//! When level 0 in persistent memory is merged there, and what of it leaves: the models of `compaction::cost`, asked
+//! with what is known here (PM-Blade §IV.C, algorithm 1; design §7).
+//!
+//! The paper decides about partitions. Here it is slices of level 0 (`compaction::pick::Slice`): what can be merged, or
+//! leave, by itself. Of a slice is known:
+//!
+//! | | from |
+//! |---|---|
+//! | n, unsorted tables | its runs but the oldest one: that is as good as the sorted run, whoever has written it |
+//! | R, records | its references |
+//! | w, writes since the last merge | the references of its newer runs |
+//! | u, updates among them | entries that are drawn there and sought in the older runs ([`Inner::sample_level0`]): no counter tells whether something lies below a write, and none survives an opening |
+//! | r, reads a second | those of the partitions that it overlaps, each divided among its slices by their bytes |
+//! | s, bytes | the zones of its tables. One to which several references lead counts for each as one part: together they are what level 0 takes |
+//!
+//! Unit costs begin with those of a machine as fast as this one, and are refined by what merges and drawings take. By a
+//! clock that stands still, as in simulations, they stay the usual ones.
+//!
+//! # When it is asked
+//! Equations 1 and 2 with each compaction that is asked for: after a flush, and after reads
+//! (`partitions::rates`), since what is read often is worth a merge though nobody writes any more. Equation 3 when
+//! level 0 has τm bytes; from then on level 0 *drains*: slices leave until those that stay fit τt. What stays is
+//! decided anew with each job, and what has stayed counts for more.
+//!
+//! A share that is exceeded though everything left may stay is a matter for the picker, as without any model
+//! (`level0.internal=off`).
+
+use std::collections::{BTreeMap, VecDeque};
+
+use thermocline_base::options::Costs as Choice;
+use thermocline_base::size::format_size;
+use thermocline_base::{CfId, FileId, Result, SeqNo};
+use thermocline_compaction::KeyRange;
+use thermocline_compaction::cost::{
+    Candidate, Corrected, CostModel, Decision, Equation, Form, HORIZON, Internal as Equations,
+    Partition, Thresholds, UnitCosts, keep,
+};
+use thermocline_compaction::pick::{Held, Slice, level0_slices};
+use thermocline_env::Clock;
+use thermocline_level0::{PmCursor, PmPart};
+use thermocline_version::{TableRef, Version};
+
+use super::shape::Levels;
+use crate::partitions::PartitionRate;
+use crate::store::Inner;
+use crate::sync::{Arc, Mutex, lock};
+
+/// Entries that are drawn from a slice.
+const SAMPLES: u64 = 48;
+
+/// Decisions that are remembered.
+const REMEMBERED: usize = 8;
+
+/// What level 0 in persistent memory costs, and what is to be done about it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Level0Plan {
+    /// Which form of the equations is used.
+    pub form: Form,
+    /// What steps cost here.
+    pub units: UnitCosts,
+    /// Sizes from which on decisions are due.
+    pub thresholds: Thresholds,
+    /// Persistent memory of its tables, without what leaves already.
+    pub bytes: u64,
+    /// Whether slices leave until the rest fits [`Thresholds::keep`].
+    pub drains: bool,
+    /// All slices, by family and key.
+    pub slices: Vec<SlicePlan>,
+}
+
+/// A slice of level 0, which is merged, or leaves, by itself.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SlicePlan {
+    /// Its family.
+    pub family: CfId,
+    /// Its first key.
+    pub first: Vec<u8>,
+    /// Its tables.
+    pub tables: usize,
+    /// Tables that a read may have to ask.
+    pub runs: usize,
+    /// Persistent memory that it takes.
+    pub bytes: u64,
+    /// Reads a second.
+    pub reads: f64,
+    /// Its records.
+    pub records: u64,
+    /// Of those, records in its newer runs.
+    pub writes: u64,
+    /// Of these, records of keys that the older runs have, too; as far as it was looked.
+    pub updates: u64,
+    /// What equations 1 and 2 say; `None` of a slice of one run, and of one that lies in files, too.
+    pub decisions: Option<Equations>,
+    /// What equation 3 says: whether it stays if level 0 has [`Thresholds::major`] bytes.
+    pub stays: bool,
+    /// Its place among the slices of its family.
+    pub(super) place: usize,
+    /// Whether no running job takes it.
+    pub(super) free: bool,
+}
+
+/// What is known of costs.
+#[derive(Debug)]
+pub(crate) struct Costs {
+    form: Option<Form>,
+    /// Level 0's share.
+    budget: u64,
+    /// A leaf in the order of locks.
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    units: UnitCosts,
+    corrected: Corrected,
+    /// By family and files of a slice: of how many of its writes how many are updates.
+    sampled: BTreeMap<(CfId, Vec<FileId>), (u64, u64)>,
+    /// The slices that stayed last time, by their first keys.
+    kept: Vec<(CfId, Vec<u8>)>,
+    drains: bool,
+    /// The last ones, as text.
+    decided: VecDeque<String>,
+    by_reads: u64,
+    by_writes: u64,
+    by_warmth: u64,
+}
+
+/// What was decided about level 0 in persistent memory, since the store was opened.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct CostUse {
+    /// Merges inside persistent memory that reads have paid for: equation 1.
+    pub by_reads: u64,
+    /// Those that what need not be written to the SSD has paid for: equation 2.
+    pub by_writes: u64,
+    /// Jobs that took slices to the SSD which equation 3 has chosen.
+    pub by_warmth: u64,
+    /// The last decisions with their numbers, the newest last.
+    pub last: Vec<String>,
+}
+
+impl Costs {
+    /// Takes less than a millisecond of this clock's time, where it is asked at all. `budget` is level 0's share, if it
+    /// lies in persistent memory.
+    pub fn new(choice: Choice, budget: Option<u64>, clock: &dyn Clock) -> Costs {
+        let form = match (budget, choice) {
+            (None, _) | (_, Choice::Off) => None,
+            (_, Choice::Corrected) => Some(Form::Corrected),
+            (_, Choice::Printed) => Some(Form::Printed),
+        };
+        let mut known = Known::default();
+        if form.is_some() {
+            known.units = UnitCosts::calibrated(&|| clock.now_ns());
+        }
+        Costs {
+            form,
+            budget: budget.unwrap_or(0),
+            known: Mutex::new(known),
+        }
+    }
+
+    /// Whether costs decide anything.
+    pub fn decide(&self) -> bool {
+        self.form.is_some()
+    }
+
+    /// An internal compaction has read so many records in so many nanoseconds, and dropped some where so many were
+    /// expected to be updates.
+    pub fn merged(&self, (records, nanos): (u64, u64), updates: u64, dropped: u64) {
+        let mut known = lock(&self.known);
+        known.units.merged(records, nanos);
+        known.corrected.learn(updates, dropped);
+    }
+
+    /// A major compaction has taken so many records of level 0 in so many nanoseconds.
+    pub fn moved(&self, records: u64, nanos: u64) {
+        lock(&self.known).units.moved(records, nanos);
+    }
+
+    /// This is done now.
+    pub fn decided(&self, decision: &Decision) {
+        let mut known = lock(&self.known);
+        match decision.equation {
+            Equation::Reads => known.by_reads += 1,
+            Equation::Writes => known.by_writes += 1,
+        }
+        known.remember(decision.to_string());
+    }
+
+    /// Level 0 drains, or does not any more.
+    pub fn drains(&self, plan: &Level0Plan, leaves: bool) {
+        let mut known = lock(&self.known);
+        known.drains = plan.drains;
+        if !plan.drains {
+            return;
+        }
+        let stay = plan.slices.iter().filter(|slice| slice.stays);
+        known.kept = stay.map(|s| (s.family, s.first.clone())).collect();
+        if leaves {
+            known.by_warmth += 1;
+            let text = format!(
+                "major: eq. 3, {} of level 0, {} may stay, {} of {} slices do",
+                format_size(plan.bytes),
+                format_size(plan.thresholds.keep),
+                known.kept.len(),
+                plan.slices.len()
+            );
+            known.remember(text);
+        }
+    }
+
+    /// What was decided.
+    pub fn usage(&self) -> CostUse {
+        let known = lock(&self.known);
+        CostUse {
+            by_reads: known.by_reads,
+            by_writes: known.by_writes,
+            by_warmth: known.by_warmth,
+            last: known.decided.iter().cloned().collect(),
+        }
+    }
+}
+
+impl Known {
+    fn remember(&mut self, text: String) {
+        if self.decided.len() == REMEMBERED {
+            self.decided.pop_front();
+        }
+        self.decided.push_back(text);
+    }
+}
+
+/// A slice with what is known of it.
+struct Weighed<'v> {
+    family: CfId,
+    slice: Slice<'v>,
+    place: usize,
+    files: Vec<FileId>,
+    /// Whether a job takes it out of level 0.
+    leaves: bool,
+    zone_bytes: u64,
+    records: u64,
+    writes: u64,
+    reads: f64,
+}
+
+/// The slices of a family.
+fn slices_of<'a>(
+    version: &Version,
+    levels: &'a Levels<'_>,
+    family: CfId,
+    held: &'a [Held],
+) -> Vec<Weighed<'a>> {
+    let weigh = |(place, slice): (usize, Slice<'a>)| {
+        let tables = || slice.tables.iter().map(|n| levels.refs[0][*n]);
+        let zone_bytes = |table: &Arc<TableRef>| {
+            let zones = version.pm_table(table.file)?.meta.zone_bytes;
+            Some(zones / version.references(table.file).len().max(1) as u64)
+        };
+        let records: u64 = tables().map(|table| table.entries).sum();
+        let runs = levels.runs(&slice.tables);
+        let oldest = runs.last().into_iter().flatten();
+        let oldest: u64 = oldest.map(|table| table.entries).sum();
+        let leaves = |held: &Held| held.levels.clone().eq(0..=0);
+        let leaves = held.iter().any(|held| {
+            held.levels.contains(&0) && !leaves(held) && held.range().overlaps(&slice.range)
+        });
+        Weighed {
+            family,
+            place,
+            files: tables().map(|table| table.file).collect(),
+            leaves,
+            zone_bytes: tables().filter_map(zone_bytes).sum(),
+            records,
+            writes: records - oldest,
+            reads: 0.0,
+            slice,
+        }
+    };
+    let slices = level0_slices(&levels.state(held)).into_iter();
+    slices.enumerate().map(weigh).collect()
+}
+
+/// Divides what partitions are read among the slices that lie there.
+fn divide_reads(
+    slices: &mut [Weighed<'_>],
+    rates: &[PartitionRate],
+    end_of: impl Fn(&[u8]) -> Option<Vec<u8>>,
+) {
+    for rate in rates.iter().filter(|rate| rate.reads > 0.0) {
+        let end = end_of(&rate.start);
+        let range = |slice: &Weighed<'_>| {
+            let begins_behind = end
+                .as_ref()
+                .is_some_and(|end| slice.slice.range.first >= &end[..]);
+            !begins_behind && !slice.slice.range.ends_before(&rate.start)
+        };
+        let within: Vec<usize> = (0..slices.len()).filter(|n| range(&slices[*n])).collect();
+        let all: u64 = within.iter().map(|n| slices[*n].zone_bytes.max(1)).sum();
+        for n in within {
+            let share = slices[n].zone_bytes.max(1) as f64 / all as f64;
+            slices[n].reads += rate.reads * share;
+        }
+    }
+}
+
+impl Inner {
+    /// What costs say of level 0 in persistent memory, in this version and beside jobs that hold this; `None` if they
+    /// are not asked.
+    pub fn level0_plan(
+        &self,
+        version: &Version,
+        held: impl Fn(CfId) -> Vec<Held>,
+    ) -> Option<Level0Plan> {
+        let costs = &self.compactions.costs;
+        let form = costs.form?;
+        let families: Vec<(CfId, Levels<'_>, Vec<Held>)> = version
+            .families()
+            .map(|cf| (cf, Levels::of(version, cf, None), held(cf)))
+            .collect();
+        let mut slices = Vec::new();
+        let (mut reads, mut writes) = (0.0, 0.0);
+        let now = self.now_ns();
+        for (cf, levels, held) in &families {
+            let partitions = version.partitions(*cf);
+            let rates = self.rates.per_second(now, partitions, *cf);
+            reads += rates.iter().map(|rate| rate.reads).sum::<f64>();
+            writes += rates.iter().map(|rate| rate.writes).sum::<f64>();
+            let mut own = slices_of(version, levels, *cf, held);
+            let end_of = |start: &[u8]| partitions.of(start).end.map(<[u8]>::to_vec);
+            divide_reads(&mut own, &rates, end_of);
+            slices.extend(own);
+        }
+        let thresholds = Thresholds::new(costs.budget, slices.len(), whole(reads), whole(writes));
+        Some(costs.decide_about(form, slices, thresholds))
+    }
+}
+
+/// As much of `n` as `part` is of `of`.
+pub(super) fn part_of(n: u64, part: u64, of: u64) -> u64 {
+    let share = u128::from(n) * u128::from(part.min(of)) / u128::from(of.max(1));
+    u64::try_from(share).expect("a part of a number")
+}
+
+/// A rate as a whole number: only what part of two are reads counts.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a rate is not negative, and what is too large is as large as can be"
+)]
+fn whole(rate: f64) -> u64 {
+    rate as u64
+}
+
+impl Costs {
+    fn decide_about(
+        &self,
+        form: Form,
+        slices: Vec<Weighed<'_>>,
+        thresholds: Thresholds,
+    ) -> Level0Plan {
+        let known = lock(&self.known);
+        let model = CostModel {
+            form,
+            units: known.units,
+            horizon: HORIZON,
+        };
+        let staying: Vec<&Weighed<'_>> = slices.iter().filter(|slice| !slice.leaves).collect();
+        let was_kept = |slice: &Weighed<'_>| {
+            let mut kept = known.kept.iter().filter(|(cf, _)| *cf == slice.family);
+            let range: &KeyRange<'_> = &slice.slice.range;
+            kept.any(|(_, first)| range.first <= &first[..] && !range.ends_before(first))
+        };
+        let candidate = |slice: &&Weighed<'_>| Candidate {
+            bytes: slice.zone_bytes,
+            reads: slice.reads,
+            kept: was_kept(slice),
+        };
+        let candidates: Vec<Candidate> = staying.iter().map(candidate).collect();
+        let bytes = candidates.iter().map(|candidate| candidate.bytes).sum();
+        let mut stays = keep(&candidates, thresholds.keep).into_iter();
+        let plan = |weighed: Weighed<'_>| {
+            let sampled = known.sampled.get(&(weighed.family, weighed.files.clone()));
+            let updates = sampled.map_or(0, |(some, all)| part_of(weighed.writes, *some, *all));
+            let partition = Partition {
+                unsorted: weighed.slice.runs.saturating_sub(1) as u64,
+                records: weighed.records,
+                bytes: weighed.zone_bytes,
+                reads: weighed.reads,
+                writes: weighed.writes,
+                updates,
+            };
+            let merges = weighed.slice.runs > 1 && weighed.slice.in_pm;
+            SlicePlan {
+                family: weighed.family,
+                first: weighed.slice.range.first.to_vec(),
+                tables: weighed.slice.tables.len(),
+                runs: weighed.slice.runs,
+                bytes: partition.bytes,
+                reads: partition.reads,
+                records: partition.records,
+                writes: partition.writes,
+                updates: partition.updates,
+                decisions: merges.then(|| model.internal(&partition, known.corrected, &thresholds)),
+                stays: !weighed.leaves && stays.next().unwrap_or(true),
+                place: weighed.place,
+                free: weighed.slice.free,
+            }
+        };
+        let slices: Vec<SlicePlan> = slices.into_iter().map(plan).collect();
+        let leave = slices.iter().any(|slice| slice.free && !slice.stays);
+        Level0Plan {
+            form,
+            units: known.units,
+            thresholds,
+            bytes,
+            drains: leave && (bytes >= thresholds.major || known.drains && bytes > thresholds.keep),
+            slices,
+        }
+    }
+}
+
+impl Inner {
+    /// Draws entries from slices that are large enough for equation 2 and have changed, and looks how many of them
+    /// older runs have, too. The caller holds no lock.
+    pub fn sample_level0(&self) {
+        let costs = &self.compactions.costs;
+        let version = lock(&self.versions).current().clone();
+        let Some(plan) = self.level0_plan(&version, |_| Vec::new()) else {
+            return;
+        };
+        let mut before = std::mem::take(&mut lock(&costs.known).sampled);
+        let mut sampled = BTreeMap::new();
+        let large = |slice: &&SlicePlan| slice.decisions.is_some_and(|d| d.writes.is_some());
+        for slice in plan.slices.iter().filter(large) {
+            let levels = Levels::of(&version, slice.family, None);
+            let slices = level0_slices(&levels.state(&[]));
+            let Some(of) = slices.get(slice.place) else {
+                continue;
+            };
+            let files: Vec<FileId> = of.tables.iter().map(|n| levels.refs[0][*n].file).collect();
+            let key = (slice.family, files);
+            let share = match before.remove(&key) {
+                Some(share) => Some(share),
+                // What is damaged is told by whoever reads it in earnest.
+                None => self
+                    .sample(slice.family, &levels.runs(&of.tables))
+                    .unwrap_or(None),
+            };
+            sampled.extend(share.map(|share| (key, share)));
+        }
+        lock(&costs.known).sampled = sampled;
+    }
+
+    /// Of how many entries in runs, which come newest first, how many an older one has, too.
+    fn sample(&self, cf: CfId, runs: &[Vec<Arc<TableRef>>]) -> Result<Option<(u64, u64)>> {
+        let part = |table: &TableRef| {
+            let (lower, upper) = table.limits();
+            let found = self.table_files.pm.get(table.file)?;
+            Some(PmPart::limited(found, cf, lower, upper))
+        };
+        let Some((_, newer)) = runs.split_last() else {
+            return Ok(None);
+        };
+        let tables: usize = newer.iter().map(Vec::len).sum();
+        let each = (SAMPLES / tables.max(1) as u64).max(1);
+        let (mut drawn, mut again, mut searches) = (0u64, 0u64, 0);
+        let begun = self.now_ns();
+        for (n, run) in newer.iter().enumerate() {
+            for table in run {
+                let Some(own) = part(table) else { continue };
+                let mut cursor = PmCursor::new(own, false);
+                let weight = (table.entries / each).max(1);
+                for place in 0..each {
+                    if !cursor.go_to_share(2 * place + 1, 2 * each)? {
+                        continue;
+                    }
+                    drawn += weight;
+                    let key = cursor.user_key();
+                    let older = runs[n + 1..].iter().flatten();
+                    for older in older.filter(|older| older.range.contains(key)) {
+                        let Some(part) = part(older) else { continue };
+                        searches += 1;
+                        if part.get(key, SeqNo(SeqNo::MAX.0 - 1), false)?.is_some() {
+                            again += weight;
+                            break;
+                        }
+                    }
+                }
+            }
+        }
+        let took = self.now_ns().saturating_sub(begun);
+        lock(&self.compactions.costs.known)
+            .units
+            .searched(searches, took);
+        Ok((drawn > 0).then_some((again, drawn)))
+    }
+}

@@ -1,0 +1,196 @@
+//! The cost models, asked: what merges level 0 inside persistent memory, and what leaves it. The clock stands still,
+//! so that unit costs are the usual ones, and every count is as of now.
+
+use thermocline_compaction::cost::UnitCosts;
+use thermocline_compaction::pick::Reason;
+use thermocline_env::simulated::SimClock;
+
+use super::*;
+use crate::CompactionUse;
+use crate::Level0Plan;
+use crate::sync::Arc;
+
+fn with(set: impl FnOnce(&mut Options)) -> (Machine, Engine) {
+    let machine = Machine::new(PM);
+    let mut own = options();
+    own.flush.automatic = 0;
+    own.partition.rate_sample = 1;
+    set(&mut own);
+    let mut world = machine.world();
+    world.env.clock = Arc::new(SimClock::new());
+    let engine = Engine::open(world, Path::new("/db"), own).unwrap();
+    (machine, engine)
+}
+
+fn plan(engine: &Engine) -> Level0Plan {
+    engine.plan().level0.unwrap()
+}
+
+fn done(engine: &Engine) -> CompactionUse {
+    engine.metrics().compaction
+}
+
+fn fill(engine: &Engine, keys: std::ops::Range<u16>, value: usize) {
+    for n in keys {
+        put(engine, CfId::DEFAULT, &n.to_be_bytes(), &vec![7; value]);
+    }
+    engine.flush().unwrap();
+}
+
+fn read(engine: &Engine, keys: std::ops::Range<u16>, times: usize) {
+    for _ in 0..times {
+        for n in keys.clone() {
+            get(engine, &n.to_be_bytes());
+        }
+    }
+}
+
+fn settle(engine: &Engine) {
+    while engine.compact_once().unwrap() {}
+}
+
+#[test]
+fn reads_pay_for_a_merge_and_for_no_second_one() {
+    let (_machine, engine) = with(|_| ());
+    assert_eq!(plan(&engine).units, UnitCosts::default());
+    for _ in 0..4 {
+        fill(&engine, 0..100, 20);
+    }
+    // Nobody reads, and it is too small for the sake of writes.
+    settle(&engine);
+    let before = plan(&engine);
+    assert_eq!((before.slices.len(), before.slices[0].runs), (1, 4));
+    let decisions = before.slices[0].decisions.unwrap();
+    assert_eq!((decisions.reads.gain, decisions.writes), (0.0, None));
+    assert_eq!(done(&engine).internal.jobs, 0);
+    read(&engine, 0..100, 3);
+    let decision = plan(&engine).slices[0].decisions.unwrap().reads;
+    // 300 reads in the life of a count, each of 3 tables too many by half, of 500 ns; 400 records of 1 µs.
+    let ratio = decision.gain / decision.cost;
+    assert!((0.55..0.57).contains(&ratio) && !decision.due, "{decision}");
+    settle(&engine);
+    assert_eq!(done(&engine).internal.jobs, 0);
+    read(&engine, 0..100, 5);
+    assert!(plan(&engine).slices[0].decisions.unwrap().reads.due);
+    let next = engine.plan().families[0].next.unwrap();
+    assert_eq!((next.reason, next.from, next.to), (Reason::Internal, 0, 0));
+    settle(&engine);
+    let did = done(&engine);
+    assert_eq!((did.internal.jobs, did.costs.by_reads), (1, 1));
+    assert_eq!(did.internal.entries_dropped, 300);
+    let text = &did.costs.last[0];
+    assert!(text.starts_with("internal: eq. 1, gain "), "{text}");
+    // However much is read.
+    read(&engine, 0..100, 50);
+    settle(&engine);
+    assert_eq!(plan(&engine).slices[0].decisions, None);
+    assert_eq!(done(&engine).internal.jobs, 1);
+}
+
+#[test]
+fn overwritten_records_pay_for_a_merge_and_others_do_not() {
+    let story = |overwrites: bool| {
+        let (_machine, engine) = with(|own| {
+            own.compaction.table_bytes = 256 << 10;
+            own.level0.pm_percent = 20;
+        });
+        for round in 0..4u16 {
+            for n in 0..300u16 {
+                // The same ones, or others between them.
+                let key = if overwrites { 4 * n } else { 4 * n + round };
+                put(&engine, CfId::DEFAULT, &key.to_be_bytes(), &[7; 300]);
+            }
+            // And no compaction.
+            engine.inner.seal_active().unwrap();
+            engine.inner.flush_sealed().unwrap();
+        }
+        let slice = plan(&engine).slices[0].clone();
+        settle(&engine);
+        (slice, done(&engine))
+    };
+    let (slice, did) = story(false);
+    let decision = slice.decisions.unwrap().writes.unwrap();
+    assert_eq!((slice.updates, decision.gain), (0, 0.0), "{slice:?}");
+    assert_eq!(did.internal.jobs, 0);
+    let (slice, did) = story(true);
+    assert_eq!(slice.updates, slice.writes, "{slice:?}");
+    assert!(
+        did.costs.by_writes > 0 && did.internal.entries_dropped > 0,
+        "{did:?}"
+    );
+    assert_eq!(did.costs.by_reads, 0);
+    assert!(
+        did.costs.last[0].starts_with("internal: eq. 2, gain "),
+        "{did:?}"
+    );
+}
+
+/// What is read most stays in persistent memory, and level 0 fills again before anything else leaves.
+#[test]
+fn what_is_read_stays_when_level_0_is_full() {
+    let (machine, engine) = with(|own| {
+        own.level0.pm_percent = 25;
+        own.compaction.table_bytes = 32 << 10;
+    });
+    let hot = 300..400u16;
+    let mut rounds = 0;
+    while files(&machine) == 0 {
+        assert!(rounds < 20, "it never gets full");
+        // Slices of their own.
+        for from in [0, 100, 200, 300, 400, 500u16] {
+            fill(&engine, from..from + 100, 400);
+        }
+        read(&engine, hot.clone(), 2);
+        rounds += 1;
+    }
+    let did = done(&engine);
+    assert!(did.costs.by_warmth > 0, "{did:?}");
+    assert!(
+        did.costs
+            .last
+            .iter()
+            .any(|text| text.starts_with("major: eq. 3, ")),
+        "{did:?}"
+    );
+    let after = plan(&engine);
+    assert!(
+        !after.drains && after.bytes <= after.thresholds.major,
+        "{after:?}"
+    );
+    let version = engine.inner.view.load().tables.version().clone();
+    let level0 = thermocline_version::Place::new(CfId::DEFAULT, thermocline_version::Level::ZERO);
+    let within = |n: u16| {
+        version
+            .level(level0)
+            .unwrap()
+            .may_have(&n.to_be_bytes())
+            .count()
+    };
+    assert!(within(350) > 0, "what is read stays");
+    let left: usize = [50, 150, 250, 450, 550].into_iter().map(within).sum();
+    assert!(left < 5 * rounds, "something has left");
+    for n in 0..600u16 {
+        assert_eq!(get(&engine, &n.to_be_bytes()), Some(vec![7; 400]));
+    }
+    // Nothing more is due, and nothing flaps.
+    let jobs = did.reasons;
+    settle(&engine);
+    assert_eq!(done(&engine).reasons, jobs);
+}
+
+#[test]
+fn the_printed_forms_and_none_can_be_chosen() {
+    let jobs = |form: &str, times: usize| {
+        let (_machine, engine) = with(|own| own.set("level0.internal", form).unwrap());
+        for _ in 0..4 {
+            fill(&engine, 0..100, 20);
+        }
+        read(&engine, 0..100, times);
+        settle(&engine);
+        (done(&engine).internal.jobs, engine.plan().level0.is_some())
+    };
+    assert_eq!(jobs("off", 20), (0, false));
+    assert_eq!(jobs("corrected", 20), (1, true));
+    // In print a merge must save more than a second in each second.
+    assert_eq!(jobs("printed", 20), (0, true));
+}
