@@ -293,7 +293,7 @@ fn evacuations_that_are_forgotten_are_noticed() {
         Bug::FrontForgotten,
         Bug::FrontForgetsTombstones,
     ] {
-        let is_caught = (0..10).any(|seed| {
+        let is_caught = (0..40).any(|seed| {
             let run = || {
                 let _bug = plant(bug);
                 run(seed);
