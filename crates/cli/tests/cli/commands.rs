@@ -361,6 +361,38 @@ fn explain_draws_all_tiers_and_says_what_is_next() {
 }
 
 #[test]
+fn explain_tells_what_decides_about_level_0_in_persistent_memory() {
+    let store = Store::new();
+    for n in 0..3 {
+        let value = format!("v{n}");
+        let put = [
+            "put", "DB", "k", &value, "--preset", "pm-blade", "--pm", "8MiB",
+        ];
+        let put = store.run(&put);
+        assert_eq!(put.code, 0, "{}", put.err);
+        // Flushed, and not compacted.
+        assert_eq!(store.run(&["compact", "DB", "--from", "x"]).code, 0);
+    }
+    let text = store.run(&["explain", "DB"]).out;
+    for word in [
+        "level 0 in persistent memory: ",
+        "slice from k on: ",
+        "internal: eq. 1, gain 0.000 ms/s, cost 1000.000 ms/s, not due",
+    ] {
+        assert!(text.contains(word), "no '{word}' in\n{text}");
+    }
+    let costs = &store.run(&["explain", "DB", "--json"]).json()["level0_costs"];
+    assert_eq!(costs["form"], "printed");
+    assert_eq!(
+        (&costs["slices"], &costs["nearest"][0]["runs"]),
+        (&1.into(), &3.into())
+    );
+    let stat = store.run(&["stat", "DB", "--json"]).json();
+    assert_eq!(stat["compaction"]["internal"]["jobs"], 0);
+    assert_eq!(stat["preset"], "pm-blade");
+}
+
+#[test]
 fn explain_draws_a_page_that_needs_nothing_else() {
     let store = Store::new();
     let page = store.path().with_file_name("x.html");

@@ -1,8 +1,8 @@
 //! How fast this machine is, beside the one on which the usual costs were measured.
 //!
 //! A short merge of small entries in memory: what internal and major compaction do most, without the devices, which
-//! are measured as they are used ([`UnitCosts::merged`](super::UnitCosts::merged)). It takes less than a
-//! millisecond, and so long that the clock shows it.
+//! are measured as they are used ([`UnitCosts::merged`](super::UnitCosts::merged)). It takes some tens of
+//! microseconds, so long that the clock shows it.
 
 use thermocline_base::{Kind, Result, SeqNo};
 
@@ -10,13 +10,13 @@ use crate::Head;
 use crate::merge::{Merge, Source};
 
 /// Entries of each of the sources.
-const ENTRIES: u64 = 2048;
+const ENTRIES: u64 = 512;
 
 /// Sources.
 const SOURCES: u64 = 4;
 
 /// What an entry took where [`UnitCosts::default`](super::UnitCosts) was measured, in nanoseconds.
-const USUAL_NS: f64 = 30.0;
+const USUAL_NS: f64 = 7.0;
 
 /// A machine is not taken for so many times faster or slower.
 const FACTOR_MAX: f64 = 8.0;
