@@ -78,9 +78,16 @@ impl Inner {
         }
         self.poison.check()?;
         self.drain()?;
-        let mut changes = writer.cuts(lock(&self.next).as_ref());
-        changes.extend(self.rates_to_remember());
-        self.edit(VersionEdit { changes })
+        let changes = writer.cuts(lock(&self.next).as_ref());
+        let rates = self.rates_to_remember();
+        let with_rates = changes.iter().cloned().chain(rates).collect();
+        match self.edit(VersionEdit {
+            changes: with_rates,
+        }) {
+            // The cuts alone may find room.
+            Err(Error::OutOfSpace(_)) => self.edit(VersionEdit { changes }),
+            noted => noted,
+        }
     }
 
     /// Of a store that was only read.

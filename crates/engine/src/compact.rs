@@ -84,8 +84,6 @@ pub(crate) struct Compactions {
     /// Held by whoever splits or merges a partition, so that there is one at a time. Before the writer's
     /// lock and the manifest's.
     pub adjusting: Mutex<Adjusting>,
-    /// Somebody has asked for splits and merges by size since the last one who had that lock for them began.
-    pub adjust_again: AtomicBool,
     /// A job has ended.
     ended: Condvar,
     pub shape: Shape,
@@ -147,7 +145,6 @@ impl Compactions {
             gate: RwLock::default(),
             jobs: Mutex::default(),
             adjusting: Mutex::new(Adjusting::default()),
-            adjust_again: AtomicBool::new(false),
             ended: Condvar::default(),
             shape: Shape::new(options),
             costs: Costs::new(options.level0.costs(), options.level0_pm_bytes(), &*clock),

@@ -167,13 +167,25 @@ impl Inner {
 
     /// Writes and names all of it, range by range.
     fn flush_ranges(&self, taken: &Taken, made: &mut Made) -> Result<()> {
+        // Once for all ranges: what the first ones have written is not in the way of the others.
+        let mut promise = self.promise_for_flush();
         for span in self.ranges(taken)? {
             let mut outputs = Outputs::default();
-            let written = self.write_level0(&taken.generations, &span, &mut outputs);
+            let room = promise.as_mut();
+            let written = self.write_level0(&taken.generations, &span, room, &mut outputs);
             let done = written.and_then(|()| self.name_tables(taken, &span, &outputs));
             self.release(&outputs);
             made.add(&outputs);
             done?;
+            if let Some(promise) = &mut promise {
+                promise.kept(
+                    outputs
+                        .pm
+                        .iter()
+                        .map(|made| made.info.meta.zone_bytes)
+                        .sum(),
+                );
+            }
             self.count_flush(&outputs);
             // Beside the ranges that follow.
             self.want_compaction();

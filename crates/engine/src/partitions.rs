@@ -247,6 +247,12 @@ impl Inner {
             .collect()
     }
 
+    /// As [`Inner::starts_within`], of all keys.
+    pub fn starts_of(&self, version: &Version, cf: CfId) -> Vec<Vec<u8>> {
+        let most = [u8::MAX; limits::KEY_LEN_MAX];
+        self.starts_within(version, cf, &KeyRange::inclusive(b"", &most))
+    }
+
     /// What is to be done about a family's partitions.
     pub fn partitions_plan(&self, version: &Version, cf: CfId) -> PartitionsPlan {
         let limit = self.splits_past(cf);

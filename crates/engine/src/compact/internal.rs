@@ -7,7 +7,10 @@
 //! # The argument
 //! 1. *Age.* A slice is taken with all tables of level 0 that overlap it. So what its outputs have is as old as its
 //!    inputs, and no seqno of a table that lies over them lies between: what came meanwhile is newer than all of it.
-//!    They stand where the inputs stood. Below them are the levels from 1 on, and nothing else.
+//!    They stand where the inputs stood. Below them are the levels from 1 on, and nothing else. Where an evacuation is
+//!    under way (`flush::evacuate`), what comes next is newer than what lies behind its front, and as old as some of what
+//!    lies before. So outputs end at the front of the version that the job was picked in
+//!    ([`Version::front`]): behind it they have only what is older than all that is evacuated.
 //! 2. *Parts.* A job ends with a table when it has written [`Shape::internal_part_bytes`](super::shape::Shape), at some
 //!    key. Its edit takes the inputs away below that key only: of those that reach over it a part stays, limited there.
 //!    What stays is a slice of its own, which overlaps none of the outputs, and another job's. So no job takes
@@ -28,7 +31,7 @@
 use std::sync::Weak;
 
 use thermocline_base::planted::{Bug, active};
-use thermocline_base::{CfId, Error, Result};
+use thermocline_base::{CfId, Error, FileId, Result};
 use thermocline_compaction::cost::Decision;
 use thermocline_compaction::pick::{
     self, Cursors, Held, PickOptions, Slice, level0_slices, pick_internal, pick_slices,
@@ -54,33 +57,52 @@ pub(crate) struct Internal {
 /// Of a range that somebody wants merged.
 enum Wanted {
     Job(Box<Job>),
-    /// A running job holds some of it.
+    /// A running job holds some of it, or will make room.
     Wait,
+    /// Nobody is at work, and there is no room.
+    Room,
     Done,
 }
 
 impl Engine {
     /// Merges what lies of a family in persistent memory, inside persistent memory, until no read has to ask more than
-    /// one table of level 0 there. What lies in level 0 beside files stays. Waits for compactions that hold it.
+    /// one table of level 0 there. What lies in level 0 beside files stays, and what comes meanwhile. Waits for
+    /// compactions that hold it, and for a flush that is promised the room for it.
     ///
     /// # Errors
     /// [`Error::OutOfSpace`] where persistent memory, or the share of level 0, has no room for it; those of
-    /// [`Engine::compact_once`].
+    /// [`Engine::flush`] and [`Engine::compact_once`].
     pub fn compact_level0(&self, cf: CfId) -> Result<()> {
         let inner = &*self.inner;
         let _settled = inner.background.settled_after();
         inner.families.check(cf, inner.families.moment())?;
+        let before = lock(&inner.versions).next_file();
+        let mut alone = false;
         loop {
+            // Whoever flushes has been promised all the room that there is.
+            let flushing = alone.then(|| lock(&inner.flushing));
             let _gate = read(&inner.compactions.gate);
             // Again, since the store may be closing.
             inner.check_writable()?;
             let mut jobs = lock(&inner.compactions.jobs);
-            match inner.next_of_level0(&mut jobs, cf)? {
+            match inner.next_of_level0(&mut jobs, cf, before) {
                 Wanted::Job(job) => {
                     drop(jobs);
+                    drop(flushing);
+                    alone = false;
                     inner.run(*job)?;
                 }
-                Wanted::Wait => drop(wait(&inner.compactions.ended, jobs)),
+                Wanted::Wait => {
+                    drop(flushing);
+                    drop(wait(&inner.compactions.ended, jobs));
+                }
+                Wanted::Room if !alone => alone = true,
+                Wanted::Room => {
+                    return Err(Error::OutOfSpace(
+                        "level 0 has no room in persistent memory for what is to be merged there"
+                            .into(),
+                    ));
+                }
                 Wanted::Done => return Ok(()),
             }
         }
@@ -88,28 +110,32 @@ impl Engine {
 }
 
 impl Inner {
-    fn next_of_level0(&self, jobs: &mut Jobs, cf: CfId) -> Result<Wanted> {
+    /// The next job for what level 0 has in tables that were there when the next one had the number `before`. Each
+    /// job leaves less of those, so that this ends whatever comes meanwhile.
+    fn next_of_level0(&self, jobs: &mut Jobs, cf: CfId, before: FileId) -> Wanted {
         let version = lock(&self.versions).current().clone();
         let levels = Levels::of(&version, cf, None);
         let running = jobs.held(cf);
         let slices = level0_slices(&levels.state(&running)).into_iter();
-        let mut slices = slices.filter(|slice| slice.runs > 1 && slice.in_pm);
+        let is_old = |slice: &Slice<'_>| {
+            let tables = slice.tables.iter().map(|n| levels.refs[0][*n]);
+            tables.filter(|table| table.file < before).count() > 0
+        };
+        let mut slices = slices.filter(|slice| slice.runs > 1 && slice.in_pm && is_old(slice));
         let Some(slice) = slices.next() else {
-            return Ok(Wanted::Done);
+            return Wanted::Done;
         };
         let mut rest = [slice].into_iter().chain(slices);
         let Some(slice) = rest.find(|slice| slice.free) else {
-            return Ok(Wanted::Wait);
+            return Wanted::Wait;
         };
         if let Some(job) = self.begin_internal(jobs, cf, &version, &levels, &slice) {
-            return Ok(Wanted::Job(Box::new(job)));
+            return Wanted::Job(Box::new(job));
         }
         // Whoever is about to name tables, or takes others away, makes room.
         match jobs.running.is_empty() {
-            true => Err(Error::OutOfSpace(
-                "level 0 has no room in persistent memory for what is to be merged there".into(),
-            )),
-            false => Ok(Wanted::Wait),
+            true => Wanted::Room,
+            false => Wanted::Wait,
         }
     }
 
@@ -254,10 +280,11 @@ pub(crate) fn next_by_cost(
 impl Inner {
     /// Runs one job of what [`Engine::compact_level0`] would do.
     pub fn merge_one_slice(&self, cf: CfId) -> Result<()> {
-        let next = self.next_of_level0(&mut lock(&self.compactions.jobs), cf)?;
+        let before = lock(&self.versions).next_file();
+        let next = self.next_of_level0(&mut lock(&self.compactions.jobs), cf, before);
         match next {
             Wanted::Job(job) => self.run(*job),
-            Wanted::Wait | Wanted::Done => Ok(()),
+            Wanted::Wait | Wanted::Room | Wanted::Done => Ok(()),
         }
     }
 }

@@ -176,7 +176,7 @@ impl Job {
     /// It ends tables at `starts` of partitions, where they are not too small then.
     fn cutter<'v>(&self, shape: &Shape, levels: &Levels<'v>, starts: Vec<Vec<u8>>) -> Cutter<'v> {
         if self.picked.is_internal() {
-            return shape.internal_cutter(levels);
+            return shape.internal_cutter(levels, starts);
         }
         let range = self.holds().range();
         let next = levels.refs.get(self.picked.to + 1);

@@ -2,7 +2,7 @@
 
 use std::ops::Bound;
 
-use thermocline_base::{CfId, Result, limits};
+use thermocline_base::{CfId, Result, SeqNo, limits};
 use thermocline_compaction::KeyRange;
 use thermocline_compaction::pick::{Manual, pick_range};
 
@@ -78,6 +78,7 @@ impl Inner {
     }
 
     fn compact_jobs(&self, cf: CfId, range: &KeyRange<'_>) -> Result<()> {
+        let visible = SeqNo(self.ring.visible());
         let before = lock(&self.versions).next_file();
         loop {
             let _gate = read(&self.compactions.gate);
@@ -86,7 +87,7 @@ impl Inner {
             let compactions = &self.compactions;
             let mut jobs = lock(&compactions.jobs);
             let version = lock(&self.versions).current().clone();
-            let levels = Levels::of(&version, cf, Some(before));
+            let levels = Levels::of(&version, cf, Some((before, visible)));
             let options = compactions.shape.pick_options(&levels);
             let running = jobs.held(cf);
             match pick_range(&levels.state(&running), &options, range, before) {
@@ -115,7 +116,8 @@ impl Inner {
         let mut jobs = lock(&self.compactions.jobs);
         let version = lock(&self.versions).current().clone();
         let before = lock(&self.versions).next_file();
-        let levels = Levels::of(&version, cf, Some(before));
+        let visible = SeqNo(self.ring.visible());
+        let levels = Levels::of(&version, cf, Some((before, visible)));
         let options = self.compactions.shape.pick_options(&levels);
         let running = jobs.held(cf);
         match pick_range(&levels.state(&running), &options, range, before) {

@@ -49,7 +49,7 @@ use thermocline_version::{BlobBytes, Change, FileKind, KeyRange, PartitionId, Pl
 
 use super::input::Input;
 use crate::partitions::{Counting, Prefixes};
-use crate::pm_tables::{Made, PmSink, Promise};
+use crate::pm_tables::{Made, PmSink};
 use crate::store::Inner;
 use crate::sync::{Arc, lock};
 use crate::tables::Work;
@@ -84,8 +84,6 @@ pub(crate) struct Outputs {
     pub prefixes: Vec<(CfId, Vec<Vec<u8>>)>,
     /// The key before which it was enough: nothing from it on was written. `None` if that is all.
     pub ended_at: Option<Vec<u8>>,
-    /// Persistent memory that is kept free for what lies there.
-    pub promise: Option<Promise>,
 }
 
 impl Outputs {

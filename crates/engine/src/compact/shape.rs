@@ -2,7 +2,7 @@
 
 use thermocline_base::options::{CompactionOptions, Options};
 use thermocline_base::size::index;
-use thermocline_base::{CfId, FileId};
+use thermocline_base::{CfId, FileId, SeqNo};
 use thermocline_compaction::KeyRange;
 use thermocline_compaction::output::{Cutter, OutputOptions};
 use thermocline_compaction::pick::{
@@ -53,13 +53,15 @@ pub(crate) struct Levels<'v> {
 }
 
 impl<'v> Levels<'v> {
-    /// Those of a version, without the newest tables of level 0 whose files have numbers from `before`
-    /// on.
-    pub fn of(version: &'v Version, cf: CfId, before: Option<FileId>) -> Levels<'v> {
+    /// Those of a version; if `then` is given, without the newest tables of level 0 that have come since the next
+    /// file had that number, and have nothing that was visible at that seqno. (A merge inside level 0 makes new tables
+    /// of old data.)
+    pub fn of(version: &'v Version, cf: CfId, then: Option<(FileId, SeqNo)>) -> Levels<'v> {
         let levels = version.family(cf).into_iter().flat_map(|f| f.levels());
         let refs = levels.map(|(level, tables)| {
             let too_new = |table: &&Arc<TableRef>| {
-                level == Level::ZERO && before.is_some_and(|before| table.file >= before)
+                let since = |(file, seqno)| table.file >= file && table.smallest_seqno > seqno;
+                level == Level::ZERO && then.is_some_and(since)
             };
             tables.iter().skip_while(too_new).collect()
         });
@@ -206,39 +208,48 @@ impl Shape {
     /// For a flush beside these levels: it ends its tables where level 0 has slices already, or else where
     /// tables of the next level begin, and is then not too far from full. Where jobs have to be `small` it ends them
     /// at all of these places, so that none holds two slices together.
-    pub fn level0_cutter(&self, levels: &Levels<'_>, small: bool) -> Cutter<'static> {
+    pub fn level0_cutter(
+        &self,
+        levels: &Levels<'_>,
+        small: bool,
+        starts: Vec<Vec<u8>>,
+    ) -> Cutter<'static> {
         let cuts = self.level0_cuts(levels);
         let bytes_min = match levels.refs.first() {
             _ if small => 0,
             Some(level0) if !level0.is_empty() => self.table_bytes / 2,
             _ => self.table_bytes / 4 * 3,
         };
-        self.cutter_in_level0(levels, cuts, bytes_min)
+        self.cutter_in_level0(cuts, bytes_min, starts, vec![])
     }
 
     /// For what is merged inside level 0: nothing else will lie where its tables do, so they end as those of a first
     /// flush would.
-    pub fn internal_cutter(&self, levels: &Levels<'_>) -> Cutter<'static> {
+    pub fn internal_cutter(&self, levels: &Levels<'_>, starts: Vec<Vec<u8>>) -> Cutter<'static> {
         let below = levels.refs.iter().skip(1).find(|level| !level.is_empty());
         let begins = below.into_iter().flatten().map(|t| t.range.smallest());
         let cuts = begins.map(<[u8]>::to_vec).collect();
-        self.cutter_in_level0(levels, cuts, self.table_bytes / 4 * 3)
+        // On both sides of an evacuation's front are other seqnos: what comes behind it is newer than what lies there
+        // now, and older than some of what lies before.
+        let front = levels.version.front(levels.cf);
+        let bounds = front.into_iter().map(<[u8]>::to_vec).collect();
+        self.cutter_in_level0(cuts, self.table_bytes / 4 * 3, starts, bounds)
     }
 
-    /// In persistent memory tables end where partitions do, too, if they are not too small then: so what is decided
-    /// of a slice is decided of few partitions (PM-Blade §IV).
+    /// In persistent memory tables end at `starts` of partitions, too, if they are not too small then: so what is
+    /// decided of a slice is decided of few partitions (PM-Blade §IV).
     fn cutter_in_level0(
         &self,
-        levels: &Levels<'_>,
         mut cuts: Vec<Vec<u8>>,
         mut bytes_min: u64,
+        starts: Vec<Vec<u8>>,
+        bounds: Vec<Vec<u8>>,
     ) -> Cutter<'static> {
-        let partitions = levels.version.partitions(levels.cf);
-        if self.pm_bytes_max.is_some() && partitions.len() > 1 && bytes_min > 0 {
-            cuts.extend(partitions.iter().map(|p| p.start.to_vec()));
+        if self.pm_bytes_max.is_some() && !starts.is_empty() && bytes_min > 0 {
+            cuts.extend(starts);
             bytes_min = self.table_bytes / 4;
         }
-        Cutter::new(self.output_options(), vec![], vec![]).preferring(cuts, bytes_min)
+        Cutter::new(self.output_options(), bounds, vec![]).preferring(cuts, bytes_min)
     }
 
     /// Keys before which tables of level 0 end.

@@ -78,7 +78,7 @@ use crate::sync::{Arc, lock};
 use crate::view::{Front, Position};
 
 /// Most ranges of a flush: each is an edit.
-const RANGES_MAX: u64 = 64;
+const RANGES_MAX: u64 = 16;
 
 /// Keys that are looked at for each range, to find where it ends.
 const MARKS: u64 = 16;

@@ -18,16 +18,16 @@ use crate::sync::{Arc, lock};
 use crate::write::busy;
 
 impl Inner {
-    /// Writes into persistent memory, where level 0 lies there and there is room; else into files.
+    /// Writes into persistent memory, as far as that is promised; else into files.
     pub(super) fn write_level0(
         &self,
         generations: &[Arc<Memtable>],
         span: &Span,
+        promise: Option<&mut Promise>,
         outputs: &mut Outputs,
     ) -> Result<()> {
-        if let Some(promise) = self.promise_for_flush() {
+        if let Some(promise) = promise {
             let mut sink = PmSink::new(&self.space, promise.bytes());
-            outputs.promise = Some(promise);
             let written = self.write_tables(generations, span, Some(&mut sink), outputs);
             match written.and_then(|()| sink.hand_over(self, outputs)) {
                 // There is no room, or it fits no PM table. What was written is gone, and nothing was named.
@@ -44,7 +44,7 @@ impl Inner {
 
     /// The persistent memory that a flush may write tables into, if it is to. Tables that have been compacted
     /// and that somebody reads count as those that are read.
-    fn promise_for_flush(&self) -> Option<Promise> {
+    pub(super) fn promise_for_flush(&self) -> Option<Promise> {
         let share = self.options.level0_pm_bytes()?;
         // Compaction may be behind by a flush, but for a memtable.
         let flush = self.options.flush_pm_bytes();
@@ -92,10 +92,12 @@ impl Inner {
             let inputs = newest_first.map(|m| GenerationInput::new(m, cf).within(from, to));
             let inputs = inputs.map(Input::Generation);
             let inputs = last.into_iter().map(Input::Last).chain(inputs);
+            let levels = Levels::of(&version, cf, None);
+            let starts = self.starts_of(&version, cf);
             let recipe = Recipe {
                 place: Place::new(cf, Level::ZERO),
                 options: shape.write_options(0, usize::MAX, Creation::Flush),
-                cutter: shape.level0_cutter(&Levels::of(&version, cf, None), self.is_relieving()),
+                cutter: shape.level0_cutter(&levels, self.is_relieving(), starts),
                 moments: moments.clone(),
                 tombstones: range_tombstones,
                 below: below(version.tables_of(cf).map(|(_, table)| table)),

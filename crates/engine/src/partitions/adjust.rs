@@ -12,7 +12,7 @@ use thermocline_version::{
 use super::{Adjusting, Adjustment, EDIT_BYTES, Waiter, created, plan, sizes, too_many};
 use crate::events::Event;
 use crate::store::Inner;
-use crate::sync::{Arc, Ordering, lock, try_lock};
+use crate::sync::{Arc, lock};
 
 /// Tables that are opened for sizes, at most, before one split or merge is decided.
 const OPENED: usize = 16;
@@ -45,25 +45,14 @@ impl Room {
 
 impl Inner {
     /// Splits or merges what is due by size, in one edit; returns whether there was something. The caller
-    /// holds no lock but the gate of compactions. Where somebody does this already nothing is waited for:
-    /// he looks again when he is done.
+    /// holds no lock but the gate of compactions.
     pub fn adjust_by_size(&self) -> Result<bool> {
         let all = self.options.partition.by() == PartitionBy::Size;
         if !all && !self.families.any_by_size() {
             return Ok(false);
         }
-        let compactions = &self.compactions;
-        compactions.adjust_again.store(true, Ordering::SeqCst);
-        let mut adjusted = false;
-        // Asked behind the turn: who comes before it has ended is told by whoever ends it.
-        while compactions.adjust_again.load(Ordering::SeqCst) {
-            let Some(mut turn) = try_lock(&compactions.adjusting) else {
-                break;
-            };
-            compactions.adjust_again.store(false, Ordering::SeqCst);
-            adjusted |= self.adjust_in_turn(&mut turn)?;
-        }
-        Ok(adjusted)
+        let mut turn = lock(&self.compactions.adjusting);
+        self.adjust_in_turn(&mut turn)
     }
 
     fn adjust_in_turn(&self, turn: &mut Adjusting) -> Result<bool> {

@@ -23,6 +23,13 @@ impl Promise {
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
+
+    /// Tables that take so much of it are named.
+    pub fn kept(&mut self, bytes: u64) {
+        let bytes = bytes.min(self.bytes);
+        self.bytes -= bytes;
+        *lock(&self.promised.0) -= bytes;
+    }
 }
 
 impl Drop for Promise {

@@ -33,6 +33,11 @@ impl State {
         if self.next.file > inherited.last().map_or(0, |(below, _)| *below) {
             inherited.push((self.next.file, from));
         }
+        let mut version = version;
+        // It has no generations.
+        if version.has_front() {
+            Arc::make_mut(&mut version).set_front(None);
+        }
         Ok(State {
             identity: Some((db_id, region_id)),
             options,

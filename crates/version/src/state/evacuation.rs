@@ -37,6 +37,8 @@ impl State {
             let what = "key up to which is evacuated";
             must(further, what, "one behind the last one", to.cf.0)?;
         }
+        self.version_mut()
+            .set_front(Some((to.cf, to.key.as_ref().into())));
         self.evacuation = Some(to);
         Ok(())
     }
@@ -44,6 +46,7 @@ impl State {
     /// All generations with bases up to here are flushed.
     pub(super) fn end_evacuation(&mut self, flushed: u64) -> Result<(), Impossible> {
         if let Some(evacuation) = self.evacuation.take() {
+            self.version_mut().set_front(None);
             let least = evacuation.up_to;
             let what = "seqno up to which is flushed during an evacuation";
             must(flushed >= least, what, at_least(least), flushed)?;

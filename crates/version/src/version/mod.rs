@@ -170,6 +170,8 @@ pub struct Version {
     files: Chunked<FileEntry>,
     /// By number.
     pm: Arc<PmTables>,
+    /// Where an evacuation has come to, if one has begun: [`Version::front`].
+    front: Option<(CfId, Arc<[u8]>)>,
 }
 
 impl Version {
@@ -186,6 +188,22 @@ impl Version {
     /// A level of a family; `None` if neither it nor a deeper one has tables.
     pub fn level(&self, place: Place) -> Option<&Arc<LevelTables>> {
         self.family(place.cf)?.level(place.level)
+    }
+
+    /// The key of a family at which an evacuation stands (`Change::Evacuated`): what generations have before it
+    /// is in tables of level 0, and what they have behind it is not yet. So a table there that has data from both
+    /// sides would be neither newer nor older than what comes behind it.
+    pub fn front(&self, cf: CfId) -> Option<&[u8]> {
+        let (of, key) = self.front.as_ref()?;
+        (*of == cf && !key.is_empty()).then_some(key)
+    }
+
+    pub(crate) fn has_front(&self) -> bool {
+        self.front.is_some()
+    }
+
+    pub(crate) fn set_front(&mut self, front: Option<(CfId, Arc<[u8]>)>) {
+        self.front = front;
     }
 
     /// How the keys of a family are divided.

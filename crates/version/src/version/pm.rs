@@ -81,12 +81,10 @@ impl Version {
             *oldest = table.smallest_seqno.min(*oldest);
         }
         let taken: Vec<(Place, Arc<TableRef>)> = oldest
-            .iter()
+            .into_iter()
             .flat_map(|(place, oldest)| {
-                let level = self.level(*place).into_iter();
-                let newer = level.flat_map(|tables| tables.iter());
-                let newer = newer.filter(|table| table.largest_seqno >= *oldest);
-                newer.map(|table| (*place, Arc::clone(table)))
+                let newer = self.newer_than_any(place, oldest).into_iter();
+                newer.map(move |table| (place, table))
             })
             .collect();
         let mut version = self.clone();
@@ -96,6 +94,21 @@ impl Version {
         }
         version.pm = Arc::default();
         (version, taken)
+    }
+
+    /// The tables of a level 0 that are not wholly older than `oldest`, nor than any of those: tables that were
+    /// written together (an evacuation) lie beside each other, each with seqnos of its own, some in files.
+    fn newer_than_any(&self, place: Place, mut oldest: SeqNo) -> Vec<Arc<TableRef>> {
+        let all = || self.level(place).into_iter().flat_map(|l| l.iter());
+        loop {
+            let newer = all().filter(|table| table.largest_seqno >= oldest);
+            let newer: Vec<_> = newer.cloned().collect();
+            let least = newer.iter().map(|table| table.smallest_seqno).min();
+            match least.filter(|least| *least < oldest) {
+                Some(least) => oldest = least,
+                None => return newer,
+            }
+        }
     }
 
     /// Its references, to be changed.

@@ -207,6 +207,15 @@ impl Run {
         assert!(!self.is_half());
     }
 
+    /// Inside level 0, wherever an evacuation stands.
+    fn merge(&mut self) {
+        let at = self.rng.below(2);
+        match self.engine.compact_level0(self.families[at].id) {
+            Err(error) if !is_no_room(&error) => panic!("{error}"),
+            _ => {}
+        }
+    }
+
     /// A copy has what the store has, and goes its own way.
     fn copy(&mut self) {
         self.copies += 1;
@@ -243,6 +252,7 @@ impl Run {
             96 if self.rng.one_in(3) => self.ingest(),
             97 if self.rng.one_in(3) => self.copy(),
             98 => self.check(),
+            99 => self.merge(),
             _ => {}
         }
     }
