@@ -269,7 +269,7 @@ option_group! {
         dynamic: Flag = 1, 0 => 1;
         /// A table is ended at the first new key at which it has this size; one that a flush writes
         /// between half of it and half as much again, where tables of older flushes end. 0 derives it: a
-        /// quarter of a generation, from 2 to 64 MiB.
+        /// quarter of a generation, from 2 to 64 MiB; with shape `tiered` a generation, up to 16 MiB, if that is more.
         table_bytes: Bytes = 0, 0 => 1 << 30;
         /// What a data block takes on the device, at most, unless it holds one larger record.
         block_bytes: Bytes = 4 << 10, 256 => 1 << 20;
@@ -750,7 +750,15 @@ impl Options {
     /// The size at which a table is ended, in bytes.
     pub fn table_bytes(&self) -> u64 {
         match self.compaction.table_bytes {
-            0 => (self.memtable_bytes() / 4).clamp(2 << 20, 64 << 20),
+            0 => {
+                let memtable = self.memtable_bytes();
+                let least = match self.level0.shape() {
+                    // A table in persistent memory takes whole zones: one that is small wastes half of them.
+                    Shape::Tiered => memtable.min(16 << 20),
+                    _ => 0,
+                };
+                (memtable / 4).max(least).clamp(2 << 20, 64 << 20)
+            }
             bytes => bytes,
         }
     }

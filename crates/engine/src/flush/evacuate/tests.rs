@@ -13,7 +13,7 @@ use thermocline_pm::SimPm;
 use thermocline_testkit::{Replay, Rng, seeds};
 
 use super::*;
-use crate::flush::tests::{Model, check_now, check_then, delete, families, put};
+use crate::flush::tests::{Model, check_now, check_then, families, put};
 use crate::pressure::is_no_room;
 use crate::{Durability, Engine, Family, Snapshot, World};
 
@@ -125,6 +125,7 @@ impl Run {
     fn write(&mut self, n: u64) {
         let at = self.rng.below(2);
         let (cf, key) = (self.families[at].id, self.rng.pick(&self.keys).clone());
+        let mut batch = WriteBatch::new();
         match self.rng.below(30) {
             0 => {
                 let end = self.rng.pick(&self.keys).clone();
@@ -132,23 +133,28 @@ impl Run {
                 if end.as_ref().is_some_and(|end| *end <= key) {
                     return;
                 }
-                let mut batch = WriteBatch::new();
                 batch.delete_range(cf, &key, end.as_deref()).unwrap();
-                self.engine
-                    .write(batch.iter(), Durability::Immediate)
-                    .unwrap();
                 let behind = |k: &Vec<u8>| end.as_ref().is_some_and(|end| k >= end);
                 self.models[at].retain(|k, _| *k < key || behind(k));
             }
             1..6 => {
-                delete(&self.engine, cf, &key);
+                batch.delete(cf, &key).unwrap();
                 self.models[at].remove(&key);
             }
             _ => {
                 let value = vec![n.to_le_bytes()[0]; self.rng.below(150)];
-                put(&self.engine, cf, &key, &value);
+                batch.put(cf, &key, &value).unwrap();
                 self.models[at].insert(key, value);
             }
+        }
+        let write = |engine: &Engine| engine.write(batch.iter(), Durability::Immediate);
+        match write(&self.engine) {
+            Err(error) if is_no_room(&error) => {
+                // Whoever reads has all of it.
+                self.held.clear();
+                write(&self.engine).unwrap();
+            }
+            written => written.unwrap(),
         }
     }
 
