@@ -2,8 +2,9 @@
 //!
 //! A flush that takes much is cut into *ranges* of keys, in the order of families and of their keys. Each is
 //! written and named by itself, by one edit that says, too, how far the generations are evacuated by it. So a
-//! range that finds no room in persistent memory goes into files, and no more than that; several threads can
-//! write ranges side by side; and what was written before a crash, or before a disk was full, is not written again.
+//! range that finds no room in persistent memory goes into files, and no more than that; and what was written before a
+//! crash, or before a disk was full, is not written again. (One thread writes one range after the other. Several
+//! could write ahead: only the edits have an order.)
 //!
 //! # Vocabulary
 //! The *frozen* generations are those that the flush has taken. The *front* is a key of a family: all records
@@ -12,7 +13,7 @@
 //! bases of the frozen generations, and in the view (`view::Front`).
 //!
 //! # Invariants
-//! 1. *Ranges are named in their order*, whoever is done first. So one key says which are: ranges that are named
+//! 1. *Ranges are named in their order*. So one key says which are: ranges that are named
 //!    in any order would be a list that every reader, every source of a scan and recovery had to step through, and
 //!    nothing is gained by it, since zones are free only when the last one is named.
 //! 2. *Each record is reachable once.* A view has the front and the tables of one edit: both change in one view,
@@ -29,8 +30,9 @@
 //!    last range takes the front away and says that all of them are flushed.
 //! 5. *An evacuation comes to its end first.* While there is a front a flush takes only the frozen generations, from
 //!    the front on, and those that came since in the next turn. So of each key everything in tables is older than
-//!    everything in generations from which it is not evacuated, and no table spans the front: younger records before it
-//!    are in tables with larger seqnos than those of the frozen ones, in every table of level 0. That holds for a
+//!    everything in generations from which it is not evacuated, and no table that has evacuated records spans the
+//!    front: younger records before it are in tables with larger seqnos than those of the frozen ones, in every table of
+//!    level 0, and merges inside level 0 end there (`compact::internal`, 1). That holds for a
 //!    flush of another shape behind a reopening, and for one under the writer's lock (`ingest`), which does both.
 //! 6. *Frozen stays frozen.* Their indexes are merged with nothing while they are taken (`merge`, 2), nor while there
 //!    is a front, taken or not: an index is before the front or behind it.
