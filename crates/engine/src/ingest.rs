@@ -63,7 +63,7 @@ use thermocline_sst::{
 use thermocline_version::format::{PAYLOAD_LEN_MAX, encode_edit};
 use thermocline_version::{Change, Level, Place, VersionEdit};
 
-use crate::commit::carry::Flying;
+use crate::commit::carry::{Durability, Flying};
 use crate::compact::outputs::{Destination, Outputs, Writing};
 use crate::events::Event;
 use crate::start::opened;
@@ -144,6 +144,9 @@ impl Engine {
         inner.release(&outputs);
         inner.unlink_obsolete();
         let ingested = ingested?;
+        if ingested.tables > 0 {
+            inner.acknowledge(SeqNo(ingested.seqno), Durability::Immediate)?;
+        }
         inner.reclaim()?;
         inner.press();
         inner.want_compaction();
@@ -355,7 +358,7 @@ impl Inner {
         self.go_over_to_log(log);
         self.witness(&chain, nonce)?;
         self.publish_ingested(writer, unused, (ids.generation, chain, nonce), seqno)?;
-        // Nothing is in flight, so it finishes as it is granted.
+        // As for a staged batch: somebody else may move over it.
         let ticket = self.ring.grant(seqno.0, 0);
         self.ring.finish(ticket, None);
         std::mem::forget(flying);

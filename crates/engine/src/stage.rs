@@ -70,7 +70,7 @@ use thermocline_memtable::{Chain, ChainWriter, Descriptor, Memtable, Stage, Stag
 use thermocline_version::{Change, NextIds, VersionEdit};
 
 use crate::commit::ack::Callback;
-use crate::commit::carry::Flying;
+use crate::commit::carry::{Durability, Flying};
 use crate::commit::submit::{WriteOptions, deletes_any};
 use crate::events::Event;
 use crate::generation::Prepared;
@@ -160,6 +160,8 @@ impl Engine {
         }
         let last = staged?;
         inner.count_entries(entries);
+        // `visible` and `durable` may move over it a little later, in somebody else's hands.
+        inner.acknowledge(last, Durability::Immediate)?;
         Ok(last)
     }
 }
@@ -315,7 +317,8 @@ impl Inner {
         if let Some(told) = told {
             lock(&self.acks.waiting).insert(last.0, told);
         }
-        // Nothing is in flight, so it finishes as it is granted.
+        // Nothing is in flight; yet whoever has moved over the last group may still hold the baton, and moves over this
+        // one, too (`Ring::finish`).
         let ticket = self.ring.grant(last.0, staged.records);
         self.ring.finish(ticket, None);
         std::mem::forget(flying);

@@ -332,7 +332,7 @@ const PARTS: &[&Part] = &[
 
 /// How many different states a sample comes to depends on where its points lie, and those move with every change of
 /// the code. So a part that falls short goes on from another seed.
-const SEEDS_MAX: u64 = 4;
+const SEEDS_MAX: u64 = 8;
 
 /// What one run of the tests must explore.
 const STATES_MIN: u64 = 100_000;
