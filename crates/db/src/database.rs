@@ -457,7 +457,7 @@ impl Db {
     /// # let dir = tempfile::tempdir()?;
     /// let db = thermocline::Db::open(dir.path().join("map"), Default::default())?;
     /// db.put("a", "1")?;
-    /// db.compact()?;
+    /// db.flush()?;
     /// let tables: Vec<_> = db.map().into_iter().flat_map(|family| family.tables).collect();
     /// assert_eq!(tables.len(), 1);
     /// assert_eq!(tables[0].first, b"a");
