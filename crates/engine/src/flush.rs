@@ -171,7 +171,7 @@ impl Inner {
         let mut promise = self.promise_for_flush();
         for span in self.ranges(taken)? {
             let mut outputs = Outputs::default();
-            let room = promise.as_mut();
+            let room = promise.as_ref();
             let written = self.write_level0(&taken.generations, &span, room, &mut outputs);
             let done = written.and_then(|()| self.name_tables(taken, &span, &outputs));
             self.release(&outputs);

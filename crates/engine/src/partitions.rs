@@ -72,6 +72,7 @@ use crate::sync::lock;
 #[cfg(test)]
 pub(crate) use adjust::Outcome;
 use measure::Measures;
+pub(crate) use measure::share;
 pub(crate) use plan::Adjustment;
 pub use plan::PartitionsPlan;
 pub(crate) use prefixes::Prefixes;

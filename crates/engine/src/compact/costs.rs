@@ -41,7 +41,7 @@ use thermocline_level0::{PmCursor, PmPart};
 use thermocline_version::{TableRef, Version};
 
 use super::shape::Levels;
-use crate::partitions::PartitionRate;
+use crate::partitions::{PartitionRate, share};
 use crate::store::Inner;
 use crate::sync::{Arc, Mutex, lock};
 
@@ -335,12 +335,6 @@ impl Inner {
     }
 }
 
-/// As much of `n` as `part` is of `of`.
-pub(super) fn part_of(n: u64, part: u64, of: u64) -> u64 {
-    let share = u128::from(n) * u128::from(part.min(of)) / u128::from(of.max(1));
-    u64::try_from(share).expect("a part of a number")
-}
-
 /// A rate as a whole number: only what part of two are reads counts.
 #[expect(
     clippy::cast_possible_truncation,
@@ -380,7 +374,7 @@ impl Costs {
         let mut stays = keep(&candidates, thresholds.keep).into_iter();
         let plan = |weighed: Weighed<'_>| {
             let sampled = known.sampled.get(&(weighed.family, weighed.files.clone()));
-            let updates = sampled.map_or(0, |(some, all)| part_of(weighed.writes, *some, *all));
+            let updates = sampled.map_or(0, |(some, all)| share(weighed.writes, *some, *all));
             let partition = Partition {
                 unsorted: weighed.slice.runs.saturating_sub(1) as u64,
                 records: weighed.records,

@@ -39,10 +39,11 @@ use thermocline_compaction::pick::{
 use thermocline_version::{Change, Place, TableRef, Version};
 
 use super::Jobs;
-use super::costs::{Level0Plan, SlicePlan, part_of};
+use super::costs::{Level0Plan, SlicePlan};
 use super::job::Job;
 use super::outputs::Outputs;
 use super::shape::Levels;
+use crate::partitions::share;
 use crate::pm_tables::Promise;
 use crate::store::{Engine, Inner};
 use crate::sync::{Arc, Mutex, lock, read, wait};
@@ -316,7 +317,7 @@ pub(super) fn without_inputs(inputs: &[(Place, Arc<TableRef>)], outputs: &Output
 pub(super) fn bytes_merged(inputs: &[(Place, Arc<TableRef>)], outputs: &Outputs) -> u64 {
     let sum = |of: fn(&TableRef) -> u64| -> u64 { inputs.iter().map(|(_, t)| of(t)).sum() };
     let (bytes, entries) = (sum(|table| table.bytes), sum(|table| table.entries));
-    part_of(bytes, outputs.entries_read, entries)
+    share(bytes, outputs.entries_read, entries)
 }
 
 /// Whether an internal compaction that ended like this is no failure of the store.

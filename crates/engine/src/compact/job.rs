@@ -11,7 +11,6 @@ use thermocline_compaction::retain::RangesBelow;
 use thermocline_sst::Creation;
 use thermocline_version::{Change, Level, Place, State, TableRef, Version, VersionEdit};
 
-use super::costs::part_of;
 use super::input::{Input, RunInput};
 use super::internal::{bytes_merged, gives_up, without_inputs};
 use super::outputs::{Destination, Outputs, Recipe, below};
@@ -20,7 +19,7 @@ use super::shape::{Levels, Shape, range_of};
 use super::usage::LevelUse;
 use super::{Jobs, Running};
 use crate::events::Event;
-use crate::partitions::{Counting, Waiter};
+use crate::partitions::{Counting, Waiter, share};
 use crate::pm_tables::{PmSink, Promise};
 use crate::pressure::is_no_room;
 use crate::readers;
@@ -476,7 +475,7 @@ impl Inner {
         if job.picked.is_internal() {
             let (updates, records) = job.expects.unwrap_or_default();
             let read = outputs.entries_read;
-            let expected = part_of(updates, read, records);
+            let expected = share(updates, read, records);
             costs.merged((read, took), expected, outputs.dropped);
         } else if job.picked.from == 0 && !job.picked.trivial && !self.compactions.is_paced() {
             let above = job.inputs.iter().filter(|(at, _)| at.level == Level::ZERO);

@@ -23,7 +23,7 @@ impl Inner {
         &self,
         generations: &[Arc<Memtable>],
         span: &Span,
-        promise: Option<&mut Promise>,
+        promise: Option<&Promise>,
         outputs: &mut Outputs,
     ) -> Result<()> {
         if let Some(promise) = promise {

@@ -124,7 +124,7 @@ impl Measuring<'_> {
 }
 
 /// As much of `n` as `part` is of `of`.
-pub(super) fn share(n: u64, part: u64, of: u64) -> u64 {
+pub(crate) fn share(n: u64, part: u64, of: u64) -> u64 {
     let share = u128::from(n) * u128::from(part.min(of)) / u128::from(of.max(1));
     u64::try_from(share).expect("a part of a number")
 }
