@@ -20,6 +20,10 @@
 //!    there is one moment of what was, not a mixture.
 //! 5. Nobody waits for ever, and every callback is made once.
 //!
+//! # One key (`key`)
+//! A model of a single key, which batches write twice while somebody gets it: what needs a switch at two
+//! particular steps of thousands is hardly ever drawn in an execution of the whole engine.
+//!
 //! # What this does not see
 //! The scheduler takes every atomic for a sequentially consistent one. Weaker orderings are the
 //! business of loom's models (`crates/art/tests/loom`, `crates/engine/tests/loom`) and of the thread
@@ -30,6 +34,7 @@
 //! `cargo test --manifest-path schedules/Cargo.toml -- --nocapture`; with `SCHEDULES=n` there are `n`
 //! times as many executions. A failure prints the command that repeats it.
 
+pub mod key;
 pub mod oracle;
 pub mod place;
 pub mod reached;

@@ -158,6 +158,11 @@ impl Store {
             for _ in 0..GETS {
                 let writer = thread_rng().gen_range(0..WRITERS);
                 check_third(&self.open.engine, self.open.families[0], writer);
+                let least = self.oracle.visible()[writer];
+                let own = own_now(&self.open.engine, self.open.families[1], writer);
+                let most = self.oracle.started()[writer];
+                let moment = (least..=most).contains(&own);
+                assert!(moment, "{own} of writer {writer}, not in {least}..={most}");
             }
             let (snapshot, seen) = self.look("a reader");
             self.oracle.saw(snapshot.seqno().0, &seen);

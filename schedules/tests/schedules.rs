@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use thermocline_base::planted::Bug;
+use thermocline_schedules::key::one_key;
 use thermocline_schedules::reached::Reached;
 use thermocline_schedules::run::{BATCH, Choice, Orders, find, run, run_twice, times};
 
@@ -83,6 +84,24 @@ fn range_tombstones_of_another_moment_than_the_record_are_noticed() {
 #[test]
 fn numbers_that_are_reserved_over_those_of_others_are_noticed() {
     finds(Bug::StaleReservation);
+}
+
+/// Executions with one key.
+const ONE_KEY: usize = 5_000;
+
+#[test]
+fn a_get_sees_all_that_a_batch_does_to_its_key() {
+    for put_last in [false, true] {
+        let executions = ONE_KEY * usize::try_from(times()).unwrap();
+        one_key(put_last, executions, None).unwrap();
+    }
+}
+
+#[test]
+fn half_of_what_a_batch_does_to_a_key_is_noticed() {
+    for put_last in [false, true] {
+        assert!(one_key(put_last, ONE_KEY, Some(Bug::HalfSeen)).is_err());
+    }
 }
 
 /// Repeats the executions that a failure has named; without `SCHEDULE` does nothing.

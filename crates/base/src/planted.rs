@@ -101,6 +101,8 @@ bugs! {
     TombstoneCoversEnd,
     /// A get takes the range tombstones of one moment and the record of another.
     StaleTombstones,
+    /// A get believes a version that became visible after it had begun to read the key's versions.
+    HalfSeen,
     /// Replay puts no range tombstones into indexes.
     ReplayForgetsTombstones,
     /// A generation's range tombstones are never needed.

@@ -98,6 +98,18 @@ impl<'a> Lookup<'a> {
             _ => Lookup::Covered,
         }
     }
+
+    /// Whether what decided it is no newer than `before`: the record, or the `newest` range tombstone that
+    /// covers the key.
+    #[inline]
+    fn is_of(&self, before: SeqNo, newest: Option<SeqNo>) -> bool {
+        let decided = match self {
+            Lookup::Absent => None,
+            Lookup::Record(record) => Some(record.seqno),
+            Lookup::Covered => newest,
+        };
+        decided.is_none_or(|decided| decided <= before) || active(Bug::HalfSeen)
+    }
 }
 
 impl Memtable {
@@ -342,6 +354,13 @@ impl Memtable {
 
     /// As [`Memtable::get`], for a reader that takes whatever is visible and is not registered.
     ///
+    /// It asks what is visible before and after it reads the key's entry. After: see
+    /// [`Memtable::resolve_latest`]. Before: all that was visible then is in the entry, so an answer from
+    /// there is the one that the key had at that moment. What became visible since may be in the entry in
+    /// part: the first of two writes that a batch has for the key, and not the second. So whoever finds
+    /// such a version reads again; that is once for each time that the key itself was written meanwhile.
+    /// An entry that has nothing to be seen had nothing at that moment either.
+    ///
     /// # Errors
     /// As [`Memtable::get`].
     pub fn get_latest(
@@ -354,17 +373,22 @@ impl Memtable {
         let Some(index) = self.index(cf) else {
             return Ok(Lookup::Absent);
         };
-        let found = {
-            let guard = index.tree.pin();
-            match index.tree.get(&guard, key, &self.records)? {
-                Some(entry) => self.resolve_latest(entry, visible, verify)?.0,
-                None => Lookup::Absent,
+        loop {
+            let before = SeqNo(visible.load(Ordering::Acquire));
+            let found = {
+                let guard = index.tree.pin();
+                match index.tree.get(&guard, key, &self.records)? {
+                    Some(entry) => self.resolve_latest(entry, visible, verify)?.0,
+                    None => Lookup::Absent,
+                }
+            };
+            // Behind `visible`: see `tombstones`, invariant 3.
+            if let Some(tombstones) = index.tombstones() {
+                return self.latest_under(index, tombstones, key, visible, verify);
             }
-        };
-        // Behind `visible`: see `tombstones`, invariant 3.
-        match index.tombstones() {
-            None => Ok(found),
-            Some(tombstones) => self.latest_under(index, tombstones, key, visible, verify),
+            if found.is_of(before, None) {
+                return Ok(found);
+            }
         }
     }
 
@@ -379,14 +403,20 @@ impl Memtable {
         verify: bool,
     ) -> Result<Lookup<'_>> {
         loop {
+            let before = SeqNo(visible.load(Ordering::Acquire));
             let list = tombstones.list();
             let guard = index.tree.pin();
             let (found, seqno) = match index.tree.get(&guard, key, &self.records)? {
                 Some(entry) => self.resolve_latest(entry, visible, verify)?,
                 None => (Lookup::Absent, SeqNo(visible.load(Ordering::Acquire))),
             };
-            if tombstones.is_still(&list) || active(Bug::StaleTombstones) {
-                return Ok(found.under(tombstones.newest_over(&list, key, seqno)));
+            if !tombstones.is_still(&list) && !active(Bug::StaleTombstones) {
+                continue;
+            }
+            let newest = tombstones.newest_over(&list, key, seqno);
+            let found = found.under(newest);
+            if found.is_of(before, newest) {
+                return Ok(found);
             }
         }
     }

@@ -29,7 +29,9 @@
 //!    `visible`, then the list. If the family has no list then, no tombstone up to that moment is in this
 //!    generation. If it has one, the reader begins anew with the list first, and takes its answer only
 //!    if the list is still the same after `visible` was read: then it had every tombstone up to that
-//!    moment, and by 2 has the version of it.
+//!    moment, and by 2 has the version of it. And only if what decided it, record or tombstone, was visible
+//!    before it began: a batch may delete a range and then put a key of it, and the entry have neither yet
+//!    (`Memtable::get_latest`).
 //! 4. *Late ones are painted under.* Groups enter in any order. A tombstone that comes after a newer one
 //!    gets a version of its own before that, and in all later versions takes what is older than it. No
 //!    version that it needs was trimmed: its group was in flight, so its end was a moment.
