@@ -790,9 +790,11 @@ impl Options {
         sealed.max(2 * self.memtable_bytes())
     }
 
-    /// With level 0 in persistent memory: the size of the level into which it is compacted.
+    /// With level 0 in persistent memory: the size of the level into which it is compacted. What leaves at once is
+    /// about the share of level 0, and may be gathered in files first.
     fn pm_base_bytes(&self) -> u64 {
         let level0 = self.level0_pm_bytes().unwrap_or(0);
+        let level0 = level0.saturating_mul(self.compaction.level0_tables);
         level0.max(4 * self.table_bytes())
     }
 

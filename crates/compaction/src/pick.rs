@@ -16,8 +16,11 @@
 //!    taken. No table lies in a level that is skipped: level 0 goes to the base level or the first
 //!    one that has tables, whichever comes first, and others go one level down.
 //! 3. **Jobs do not meet.** Two jobs that run at the same time do not hold the same key in the same
-//!    level. So neither changes what the other takes, and what lies below an output stays below.
-//! 4. **It ends.** Each job but a rewrite and a merge inside level 0 moves data down, and none moves data up. Without
+//!    level. So neither changes what the other takes, and what lies below an output stays below. But a job within
+//!    level 0 may take what lies there above all that another one takes ([`Held::collides`]): what that one leaves,
+//!    wherever, lies below as before.
+//! 4. **It ends.** Each job but a rewrite and a merge inside level 0 moves data down, and none moves data up: nor out of
+//!    files into persistent memory. Without
 //!    new data a state is reached in which nothing is picked; if no job runs then, all scores are below 1.
 //! 5. **Fair.** Within a level, jobs go round through the keys ([`Cursors`]), so no range is
 //!    starved.
@@ -42,7 +45,7 @@ use thermocline_base::{FileId, SeqNo};
 
 use crate::KeyRange;
 pub use inputs::level0_cuts;
-pub use internal::{Slice, level0_slices, pick_internal, pick_slices};
+pub use internal::{Slice, level0_slices, pick_internal, pick_slices, pick_spill};
 pub use manual::{Manual, pick_range, pick_read, pick_room};
 pub use score::{Scores, depth, pending_bytes, runs};
 
@@ -123,9 +126,14 @@ pub struct Held {
     pub last: Vec<u8>,
     /// Whether `last` is outside.
     pub open: bool,
+    /// The seqnos of what it takes of level 0; [`Held::ANY_AGE`] if it minds all that lies there.
+    pub seqnos: RangeInclusive<SeqNo>,
 }
 
 impl Held {
+    /// Of whatever is in level 0, or comes there.
+    pub const ANY_AGE: RangeInclusive<SeqNo> = SeqNo(0)..=SeqNo::MAX;
+
     /// The keys.
     pub fn range(&self) -> KeyRange<'_> {
         KeyRange {
@@ -139,6 +147,23 @@ impl Held {
     pub fn meets(&self, levels: &RangeInclusive<usize>, range: &KeyRange<'_>) -> bool {
         let apart = self.levels.end() < levels.start() || levels.end() < self.levels.start();
         !apart && self.range().overlaps(range)
+    }
+
+    /// Whether it may take a table of level 0: those are newer that have come since it was picked.
+    pub fn may_take(&self, table: &Table<'_>) -> bool {
+        self.levels.contains(&0)
+            && table.smallest_seqno <= *self.seqnos.end()
+            && self.range().overlaps(&table.range)
+    }
+
+    /// Whether two jobs cannot run at the same time.
+    pub fn collides(&self, other: &Held) -> bool {
+        self.meets(&other.levels, &other.range()) && !self.is_above(other) && !other.is_above(self)
+    }
+
+    /// Whether it changes nothing but what lies in level 0 above all that the other takes there.
+    fn is_above(&self, other: &Held) -> bool {
+        self.levels == (0..=0) && self.seqnos.start() > other.seqnos.end()
     }
 }
 
@@ -177,12 +202,18 @@ impl<'a> State<'a> {
 
     fn free(&self, level: usize) -> Vec<Table<'a>> {
         let tables = self.level(level).iter();
-        let free = tables.filter(|t| !self.is_held(&(level..=level), &t.range));
-        free.copied().collect()
+        tables
+            .filter(|t| !self.is_held(level, t))
+            .copied()
+            .collect()
     }
 
-    fn is_held(&self, levels: &RangeInclusive<usize>, range: &KeyRange<'_>) -> bool {
-        self.running.iter().any(|held| held.meets(levels, range))
+    /// Whether a running job may take this table of a level.
+    fn is_held(&self, level: usize, table: &Table<'_>) -> bool {
+        self.running.iter().any(|held| match level {
+            0 => held.may_take(table),
+            _ => held.meets(&(level..=level), &table.range),
+        })
     }
 }
 
@@ -211,7 +242,10 @@ impl Cursor {
 impl Cursors {
     /// Notes that a job has been begun. Those that no level's size asked for leave the rounds alone.
     pub fn note(&mut self, job: &Job) {
-        if !matches!(job.reason, Reason::Level0 | Reason::LevelSize) {
+        if !matches!(
+            job.reason,
+            Reason::Level0 | Reason::LevelSize | Reason::Spill
+        ) {
             return;
         }
         if self.0.len() <= job.from {
@@ -241,17 +275,20 @@ pub enum Reason {
     Room,
     /// Level 0 is merged inside persistent memory.
     Internal,
+    /// Tables of level 0 leave persistent memory for files of level 0.
+    Spill,
 }
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Reason; 6] = [
+    pub const ALL: [Reason; 7] = [
         Reason::Level0,
         Reason::LevelSize,
         Reason::Manual,
         Reason::Reads,
         Reason::Room,
         Reason::Internal,
+        Reason::Spill,
     ];
 
     /// Its name, as `explain` spells it.
@@ -263,6 +300,7 @@ impl Reason {
             Reason::Reads => "reads",
             Reason::Room => "room",
             Reason::Internal => "internal",
+            Reason::Spill => "spill",
         }
     }
 }
@@ -275,7 +313,7 @@ pub struct Job {
     /// The level of the inputs.
     pub from: usize,
     /// The level of the output. The same as `from` only for a rewrite, see [`pick_range`], [`pick_read`]
-    /// and [`pick_room`], and for a merge inside level 0, see [`pick_internal`].
+    /// and [`pick_room`], and for a merge inside level 0, see [`pick_internal`] and [`pick_spill`].
     pub to: usize,
     /// The inputs, as places in level `from`, ascending: of level 0 the newest first.
     pub inputs: Vec<usize>,
@@ -292,8 +330,13 @@ pub struct Job {
 }
 
 impl Job {
-    /// Whether it merges inside level 0.
+    /// Whether it merges inside persistent memory.
     pub fn is_internal(&self) -> bool {
+        self.reason == Reason::Internal
+    }
+
+    /// Whether its outputs stand in level 0, where its inputs stood.
+    pub fn is_within_level0(&self) -> bool {
         (self.from, self.to) == (0, 0)
     }
 }

@@ -2,6 +2,8 @@
 
 use std::ops::RangeInclusive;
 
+use thermocline_base::SeqNo;
+
 use super::{Cursor, Held, Job, PickOptions, Reason, Scores, State, Table, runs};
 use crate::KeyRange;
 
@@ -14,6 +16,12 @@ pub(super) fn overlapped(tables: &[Table<'_>], range: &KeyRange<'_>) -> std::ops
 
 fn bytes_of(tables: &[Table<'_>], places: &[usize]) -> u64 {
     places.iter().map(|n| tables[*n].bytes).sum()
+}
+
+fn seqnos_of(tables: &[Table<'_>], places: &[usize]) -> RangeInclusive<SeqNo> {
+    let oldest = places.iter().map(|n| tables[*n].smallest_seqno).min();
+    let newest = places.iter().map(|n| tables[*n].largest_seqno).max();
+    oldest.unwrap_or(SeqNo(0))..=newest.unwrap_or(SeqNo::MAX)
 }
 
 pub(super) fn hull_of<'a>(tables: &[Table<'a>], places: &[usize]) -> Option<KeyRange<'a>> {
@@ -39,7 +47,7 @@ fn with_older<'a>(tables: &[Table<'a>], places: &mut Vec<usize>) -> Option<KeyRa
 }
 
 /// The job from level `from` to `to` that has these inputs and all that they need; `None` if it
-/// would meet a running one.
+/// would meet a running one, or if it stays within level 0 and does not lie above all else there.
 pub(super) fn job(
     state: &State<'_>,
     options: &PickOptions,
@@ -49,6 +57,8 @@ pub(super) fn job(
 ) -> Option<Job> {
     let (upper, lower) = (state.level(from), state.level(to));
     let hull = match from {
+        // What is older stays below them.
+        0 if to == 0 => hull_of(upper, &inputs)?,
         0 => with_older(upper, &mut inputs)?,
         _ => {
             let hull = hull_of(upper, &inputs)?;
@@ -62,8 +72,26 @@ pub(super) fn job(
         false => overlapped(lower, &hull).collect(),
     };
     let all = hull_of(lower, &overlapped).map_or(hull, |range| hull.hull(&range));
-    let levels: RangeInclusive<usize> = from..=to;
-    if state.is_held(&levels, &all) {
+    let seqnos = match from {
+        0 => seqnos_of(upper, &inputs),
+        _ => Held::ANY_AGE,
+    };
+    if (from, to) == (0, 0) {
+        // Its tables may have what any of the inputs has.
+        let mut others = (0..upper.len()).filter(|n| inputs.binary_search(n).is_err());
+        let is_under = |table: &Table<'_>| table.largest_seqno < *seqnos.start();
+        if others.any(|n| upper[n].range.overlaps(&hull) && !is_under(&upper[n])) {
+            return None;
+        }
+    }
+    let holds = Held {
+        levels: from..=to,
+        first: all.first.to_vec(),
+        last: all.last.to_vec(),
+        open: all.open,
+        seqnos,
+    };
+    if state.running.iter().any(|held| held.collides(&holds)) {
         return None;
     }
     let bytes = bytes_of(upper, &inputs) + bytes_of(lower, &overlapped);
@@ -95,12 +123,7 @@ pub(super) fn job(
             key: hull.last.to_vec(),
             open: hull.open,
         },
-        holds: Held {
-            levels,
-            first: all.first.to_vec(),
-            last: all.last.to_vec(),
-            open: all.open,
-        },
+        holds,
     })
 }
 
@@ -233,17 +256,23 @@ pub(super) fn due_of_level0(
 
 /// The job of level 0: of the slices that are `wanted` the first behind the cursor that can be taken, and
 /// those behind it while the job is not too large. A slice is taken whole, so that what lies below it is
-/// merged with all that is new there at once, not with one run after the other.
+/// merged with all that is new there at once, not with one run after the other. If the job stays in level 0,
+/// only what lies in persistent memory is taken.
 pub(super) fn of_level0(
     state: &State<'_>,
     options: &PickOptions,
-    base: usize,
+    to: usize,
     wanted: &dyn Fn(&[usize]) -> bool,
     cursor: &Cursor,
     reason: Reason,
 ) -> Option<Job> {
     let tables = state.level(0);
     let slices = slices(tables);
+    let taken = |slice: &[usize]| -> Vec<usize> {
+        let free = |n: &&usize| tables[**n].in_pm && !state.is_held(0, &tables[**n]);
+        let places = slice.iter().filter(|n| to > 0 || free(n));
+        places.copied().collect()
+    };
     let is_before = |slice: &Vec<usize>| {
         slice
             .iter()
@@ -252,11 +281,11 @@ pub(super) fn of_level0(
     let next = slices.partition_point(is_before);
     let round = (next..slices.len()).chain(0..next);
     let is_wanted = |n: &usize| wanted(&slices[*n]);
-    let of = |inputs| job(state, options, (0, base), inputs, reason);
+    let of = |inputs| job(state, options, (0, to), inputs, reason);
     let mut firsts = round.filter(is_wanted);
-    let (first, mut best) = firsts.find_map(|n| Some((n, of(slices[n].clone())?)))?;
+    let (first, mut best) = firsts.find_map(|n| Some((n, of(taken(&slices[n]))?)))?;
     for n in (first + 1..slices.len()).take_while(is_wanted) {
-        let mut inputs = [&best.inputs[..], &slices[n]].concat();
+        let mut inputs = [best.inputs.clone(), taken(&slices[n])].concat();
         inputs.sort_unstable();
         match of(inputs) {
             Some(more) if more.bytes <= options.job_bytes_max => best = more,

@@ -1,9 +1,17 @@
 //! Level 0 slice by slice, for whoever decides about it by cost (`cost`; PM-Blade §IV.B): jobs that merge
 //! a slice inside persistent memory, and jobs that take chosen slices to the SSD.
 //!
-//! An *internal* job has level 0 for input and output. It takes a slice whole, or all of it that lies below some
-//! key: so of the keys of its outputs nothing else lies in level 0 but what came meanwhile, which is newer. It
-//! ends, too: what was a slice of several runs becomes tables that do not overlap.
+//! Jobs *within* level 0 have it for input and output. They take of a slice what lies in persistent memory and no job
+//! takes yet, if all of that is newer than what else the slice has. So of the keys of its outputs nothing else lies in
+//! level 0 but what came meanwhile, which is newer, and that, which is older. Both kinds end, too: by an *internal* one what
+//! was several runs becomes tables that do not overlap; by a *spill* what was in persistent memory becomes files.
+//!
+//! # Why level 0 spills
+//! A job that takes a slice to the base level writes all anew that the slice overlaps there. Where that is much more than
+//! the slice, it is cheaper to write the slice into files of level 0, and to have what the slice gathers in several
+//! rounds merged at once. Let the slice have s bytes, and overlap o; let k runs in files be merged with what
+//! they overlap. Then a byte of the slice is written `1 + o / s` times on the way to the base level, or `2 + o / (k s)`
+//! times. The latter is less if `(k - 1) o > k s`.
 
 use super::inputs::{self, depth, job, slices};
 use super::{Cursors, Job, PickOptions, Reason, Scores, State};
@@ -14,13 +22,15 @@ use crate::KeyRange;
 pub struct Slice<'a> {
     /// As places in level 0, ascending: the newest first.
     pub tables: Vec<usize>,
+    /// Of these, those in persistent memory that no running job takes.
+    pub pm: Vec<usize>,
     /// Where its keys lie.
     pub range: KeyRange<'a>,
-    /// Tables that a read may have to ask.
+    /// Tables among those that a read may have to ask.
     pub runs: usize,
-    /// Whether all of it lies in persistent memory.
-    pub in_pm: bool,
-    /// Whether no running job takes it.
+    /// Whether there are any, and all are newer than all others.
+    pub on_top: bool,
+    /// Whether no running job takes anything of it.
     pub free: bool,
 }
 
@@ -29,10 +39,17 @@ pub fn level0_slices<'a>(state: &State<'a>) -> Vec<Slice<'a>> {
     let tables = state.level(0);
     let slice = |places: Vec<usize>| {
         let range = inputs::hull_of(tables, &places)?;
+        let is_held = |n: &usize| state.is_held(0, &tables[*n]);
+        let (pm, others): (Vec<usize>, Vec<usize>) = places
+            .iter()
+            .partition(|n| tables[**n].in_pm && !is_held(n));
+        let newest = others.iter().map(|n| tables[*n].largest_seqno).max();
+        let oldest = pm.iter().map(|n| tables[*n].smallest_seqno).min();
         Some(Slice {
-            runs: depth(tables, &places),
-            in_pm: places.iter().all(|n| tables[*n].in_pm),
-            free: !state.is_held(&(0..=0), &range),
+            runs: depth(tables, &pm),
+            on_top: oldest.is_some() && newest < oldest,
+            free: !others.iter().any(is_held),
+            pm,
             tables: places,
             range,
         })
@@ -40,8 +57,8 @@ pub fn level0_slices<'a>(state: &State<'a>) -> Vec<Slice<'a>> {
     slices(tables).into_iter().filter_map(slice).collect()
 }
 
-/// The job that merges a slice inside persistent memory. `None` if there is nothing to merge, if a part of it
-/// lies elsewhere, or if a running job takes it.
+/// The job that merges a slice inside persistent memory. `None` if there is nothing to merge, or if not all else that
+/// the slice has is older.
 ///
 /// ```
 /// use thermocline_base::{FileId, SeqNo};
@@ -68,17 +85,10 @@ pub fn level0_slices<'a>(state: &State<'a>) -> Vec<Slice<'a>> {
 /// # Panics
 /// If it is not a slice of this state.
 pub fn pick_internal(state: &State<'_>, options: &PickOptions, slice: &Slice<'_>) -> Option<Job> {
-    let merges = slice.runs > 1 && slice.in_pm && slice.free;
+    let merges = slice.runs > 1 && slice.on_top;
+    let inputs = slice.pm.clone();
     merges
-        .then(|| {
-            job(
-                state,
-                options,
-                (0, 0),
-                slice.tables.clone(),
-                Reason::Internal,
-            )
-        })
+        .then(|| job(state, options, (0, 0), inputs, Reason::Internal))
         .flatten()
 }
 
@@ -95,4 +105,42 @@ pub fn pick_slices(
 ) -> Option<Job> {
     let base = Scores::new(state, options).base_level();
     inputs::of_level0(state, options, base, wanted, &cursors.of(0), Reason::Level0)
+}
+
+/// The job that takes what slices of level 0 have in persistent memory into files of level 0, instead of `to_base`, which
+/// would take it to the base level. Of the slices that are `wanted` and where that is right the first one behind where the
+/// last job ended, and those beside it. `None` if there is none, or if it costs more (see the module's text). Where there
+/// is no job to the base level, any is better.
+pub fn pick_spill(
+    state: &State<'_>,
+    options: &PickOptions,
+    cursors: &Cursors,
+    wanted: &dyn Fn(&[usize]) -> bool,
+    to_base: Option<&Job>,
+) -> Option<Job> {
+    let slices = level0_slices(state);
+    let room = options
+        .level0_bytes
+        .saturating_sub(state.level0_bytes(false));
+    let fits = |slice: &Slice<'_>| {
+        let tables = state.level(0);
+        let stays = |n: &&usize| !tables[**n].in_pm && !state.is_held(0, &tables[**n]);
+        let files: Vec<usize> = slice.tables.iter().filter(stays).copied().collect();
+        slice.on_top && depth(tables, &files) + 1 < options.level0_tables
+    };
+    let fit: Vec<&[usize]> = slices
+        .iter()
+        .filter(|slice| fits(slice))
+        .map(|slice| &slice.tables[..])
+        .collect();
+    let wanted = |slice: &[usize]| wanted(slice) && fit.contains(&slice);
+    let job = inputs::of_level0(state, options, 0, &wanted, &cursors.of(0), Reason::Spill)?;
+    let pays = to_base.is_none_or(|to_base| {
+        let level0 = state.level(0);
+        let taken: u64 = to_base.inputs.iter().map(|n| level0[*n].bytes).sum();
+        let overlapped = u128::from(to_base.bytes.saturating_sub(taken));
+        let runs = options.level0_tables as u128;
+        overlapped * runs.saturating_sub(1) > u128::from(taken) * runs
+    });
+    (pays && job.bytes < room).then_some(job)
 }

@@ -5,7 +5,7 @@ use thermocline_base::{FileId, SeqNo};
 use thermocline_testkit::{Replay, Rng, seeds};
 
 use super::*;
-use store::{OwnedTable, Store};
+use store::{OwnedTable, Running, Store};
 
 mod store;
 
@@ -48,6 +48,7 @@ fn settle(store: &mut Store, options: &PickOptions, side: usize, rng: &mut Rng) 
 #[test]
 fn any_sequence_of_jobs_keeps_levels_and_age_and_ends() {
     let (mut trivial, mut side_by_side, mut jobs, mut skipping, mut internal) = (0, 0, 0, 0, 0);
+    let (mut spills, mut above) = (0, 0);
     for seed in seeds(0..600) {
         let _replay = Replay("-p thermocline-compaction any_sequence_of_jobs", seed);
         let mut rng = Rng::new(seed);
@@ -62,17 +63,30 @@ fn any_sequence_of_jobs_keeps_levels_and_age_and_ends() {
                     store.end(n, &mut rng);
                 }
                 _ if store.running.len() < side => {
-                    let merges = rng.one_in(3);
-                    let job = store.with_state(|state| match merges {
-                        true => {
+                    let kind = rng.below(4);
+                    let wanted = rng.below(3);
+                    let job = store.with_state(|state| match kind {
+                        0 => {
                             let mut slices = level0_slices(state).into_iter();
                             slices.find_map(|slice| pick_internal(state, &options, &slice))
                         }
-                        false => pick(state, &options, &store.cursors),
+                        1 => {
+                            let wanted = |slice: &[usize]| slice.len() > wanted;
+                            let to_base = pick_slices(state, &options, &store.cursors, &wanted);
+                            let to_base = to_base.as_ref();
+                            pick_spill(state, &options, &store.cursors, &wanted, to_base)
+                        }
+                        _ => pick(state, &options, &store.cursors),
                     });
                     let Some(job) = job else { continue };
                     jobs += 1;
                     internal += u32::from(job.is_internal());
+                    spills += u32::from(job.reason == Reason::Spill);
+                    let held = &job.holds;
+                    let meets = |other: &Running| {
+                        held.meets(&other.job.holds.levels, &other.job.holds.range())
+                    };
+                    above += u32::from(store.running.iter().any(meets));
                     trivial += u32::from(job.trivial);
                     skipping += u32::from(job.to > job.from + 1);
                     side_by_side += u32::from(!store.running.is_empty());
@@ -103,9 +117,9 @@ fn any_sequence_of_jobs_keeps_levels_and_age_and_ends() {
     println!(
         "{jobs} jobs, {trivial} trivial, {side_by_side} beside others, {skipping} skip levels"
     );
-    let enough =
-        trivial.min(side_by_side).min(skipping).min(internal) > 200 || seeds(0..2).len() == 1;
-    assert!(enough, "{trivial} {side_by_side} {skipping} {internal}");
+    let many = [trivial, side_by_side, skipping, internal, spills];
+    let enough = many.iter().all(|n| *n > 200) && above > 20 || seeds(0..2).len() == 1;
+    assert!(enough, "{many:?} {above}");
 }
 
 #[test]

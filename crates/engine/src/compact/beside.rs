@@ -33,6 +33,7 @@ fn at(level: Level, key: &[u8]) -> Held {
         first: key.to_vec(),
         last: key.to_vec(),
         open: false,
+        seqnos: Held::ANY_AGE,
     }
 }
 
@@ -44,6 +45,7 @@ fn all_of(place: Place, table: &TableRef) -> Held {
         first: table.range.smallest().to_vec(),
         last: table.range.largest().to_vec(),
         open: table.range.is_open(),
+        seqnos: Held::ANY_AGE,
     }
 }
 

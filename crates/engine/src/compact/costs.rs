@@ -89,13 +89,13 @@ pub struct SlicePlan {
     pub writes: u64,
     /// Of these, records of keys that the older runs have, too; as far as it was looked.
     pub updates: u64,
-    /// What equations 1 and 2 say; `None` of a slice of one run, and of one that lies in files, too.
+    /// What equations 1 and 2 say; `None` of a slice of one run, and of one with files that are newer than some of it.
     pub decisions: Option<Equations>,
     /// What equation 3 says: whether it stays if level 0 has [`Thresholds::major`] bytes.
     pub stays: bool,
     /// Its place among the slices of its family.
     pub(super) place: usize,
-    /// Whether no running job takes it.
+    /// Whether no running job takes anything of it, or all that is free lies above what one takes.
     pub(super) free: bool,
 }
 
@@ -235,8 +235,6 @@ struct Weighed<'v> {
     slice: Slice<'v>,
     place: usize,
     files: Vec<FileId>,
-    /// Whether a job takes it out of level 0.
-    leaves: bool,
     zone_bytes: u64,
     records: u64,
     writes: u64,
@@ -251,24 +249,19 @@ fn slices_of<'a>(
     held: &'a [Held],
 ) -> Vec<Weighed<'a>> {
     let weigh = |(place, slice): (usize, Slice<'a>)| {
-        let tables = || slice.tables.iter().map(|n| levels.refs[0][*n]);
+        let tables = || slice.pm.iter().map(|n| levels.refs[0][*n]);
         let zone_bytes = |table: &Arc<TableRef>| {
             let zones = version.pm_table(table.file)?.meta.zone_bytes;
             Some(zones / version.references(table.file).len().max(1) as u64)
         };
         let records: u64 = tables().map(|table| table.entries).sum();
-        let runs = levels.runs(&slice.tables);
+        let runs = levels.runs(&slice.pm);
         let oldest = runs.last().into_iter().flatten();
         let oldest: u64 = oldest.map(|table| table.entries).sum();
-        let leaves = |held: &Held| held.levels.clone().eq(0..=0);
-        let leaves = held.iter().any(|held| {
-            held.levels.contains(&0) && !leaves(held) && held.range().overlaps(&slice.range)
-        });
         Weighed {
             family,
             place,
             files: tables().map(|table| table.file).collect(),
-            leaves,
             zone_bytes: tables().filter_map(zone_bytes).sum(),
             records,
             writes: records - oldest,
@@ -277,7 +270,11 @@ fn slices_of<'a>(
         }
     };
     let slices = level0_slices(&levels.state(held)).into_iter();
-    slices.enumerate().map(weigh).collect()
+    let slices = slices.enumerate();
+    slices
+        .filter(|(_, slice)| !slice.pm.is_empty())
+        .map(weigh)
+        .collect()
 }
 
 /// Divides what partitions are read among the slices that lie there.
@@ -358,18 +355,17 @@ impl Costs {
             units: known.units,
             horizon: HORIZON,
         };
-        let staying: Vec<&Weighed<'_>> = slices.iter().filter(|slice| !slice.leaves).collect();
         let was_kept = |slice: &Weighed<'_>| {
             let mut kept = known.kept.iter().filter(|(cf, _)| *cf == slice.family);
             let range: &KeyRange<'_> = &slice.slice.range;
             kept.any(|(_, first)| range.first <= &first[..] && !range.ends_before(first))
         };
-        let candidate = |slice: &&Weighed<'_>| Candidate {
+        let candidate = |slice: &Weighed<'_>| Candidate {
             bytes: slice.zone_bytes,
             reads: slice.reads,
             kept: was_kept(slice),
         };
-        let candidates: Vec<Candidate> = staying.iter().map(candidate).collect();
+        let candidates: Vec<Candidate> = slices.iter().map(candidate).collect();
         let bytes = candidates.iter().map(|candidate| candidate.bytes).sum();
         let mut stays = keep(&candidates, thresholds.keep).into_iter();
         let plan = |weighed: Weighed<'_>| {
@@ -383,11 +379,11 @@ impl Costs {
                 writes: weighed.writes,
                 updates,
             };
-            let merges = weighed.slice.runs > 1 && weighed.slice.in_pm;
+            let merges = weighed.slice.runs > 1 && weighed.slice.on_top;
             SlicePlan {
                 family: weighed.family,
                 first: weighed.slice.range.first.to_vec(),
-                tables: weighed.slice.tables.len(),
+                tables: weighed.slice.pm.len(),
                 runs: weighed.slice.runs,
                 bytes: partition.bytes,
                 reads: partition.reads,
@@ -395,9 +391,9 @@ impl Costs {
                 writes: partition.writes,
                 updates: partition.updates,
                 decisions: merges.then(|| model.internal(&partition, known.corrected, &thresholds)),
-                stays: !weighed.leaves && stays.next().unwrap_or(true),
+                stays: stays.next().unwrap_or(true),
                 place: weighed.place,
-                free: weighed.slice.free,
+                free: weighed.slice.free || weighed.slice.on_top,
             }
         };
         let slices: Vec<SlicePlan> = slices.into_iter().map(plan).collect();
@@ -431,13 +427,13 @@ impl Inner {
             let Some(of) = slices.get(slice.place) else {
                 continue;
             };
-            let files: Vec<FileId> = of.tables.iter().map(|n| levels.refs[0][*n].file).collect();
+            let files: Vec<FileId> = of.pm.iter().map(|n| levels.refs[0][*n].file).collect();
             let key = (slice.family, files);
             let share = match before.remove(&key) {
                 Some(share) => Some(share),
                 // What is damaged is told by whoever reads it in earnest.
                 None => self
-                    .sample(slice.family, &levels.runs(&of.tables))
+                    .sample(slice.family, &levels.runs(&of.pm))
                     .unwrap_or(None),
             };
             sampled.extend(share.map(|share| (key, share)));

@@ -5,9 +5,11 @@
 //! a job like others, with level 0 for input and output.
 //!
 //! # The argument
-//! 1. *Age.* A slice is taken with all tables of level 0 that overlap it. So what its outputs have is as old as its
+//! 1. *Age.* Of a slice is taken what lies in persistent memory and no job takes yet, and only if no seqno of anything
+//!    else there is as new as one of it (`compaction::pick::internal`). So what the outputs have is as old as the
 //!    inputs, and no seqno of a table that lies over them lies between: what came meanwhile is newer than all of it.
-//!    They stand where the inputs stood. Below them are the levels from 1 on, and nothing else. Where an evacuation is
+//!    They stand where the inputs stood. Below them are the levels from 1 on, and what the slice has beside: files, and
+//!    what another job is taking down, which stays below wherever it comes to. Where an evacuation is
 //!    under way (`flush::evacuate`), what comes next is newer than what lies behind its front, and as old as some of what
 //!    lies before. So outputs end at the front of the version that the job was picked in
 //!    ([`Version::front`]): behind it they have only what is older than all that is evacuated.
@@ -22,6 +24,10 @@
 //!
 //! What finds no room after all, or fits no table, has given up: its slice is left alone until the version has changed.
 //!
+//! # Spills
+//! What is to leave persistent memory, and lies over much of the base level, goes into files of level 0 first
+//! (`compaction::pick::pick_spill`): 1, 4 and 5 are the same. A spill is whole, without parts, and needs no promise.
+//!
 //! # What a crash leaves
 //! | a crash | finds |
 //! |---|---|
@@ -32,9 +38,9 @@ use std::sync::Weak;
 
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{CfId, Error, FileId, Result};
-use thermocline_compaction::cost::Decision;
+use thermocline_compaction::cost::{Decision, Form};
 use thermocline_compaction::pick::{
-    self, Cursors, Held, PickOptions, Slice, level0_slices, pick_internal, pick_slices,
+    self, Cursors, Held, PickOptions, Slice, level0_slices, pick_internal, pick_slices, pick_spill,
 };
 use thermocline_version::{Change, Place, TableRef, Version};
 
@@ -119,10 +125,13 @@ impl Inner {
         let running = jobs.held(cf);
         let slices = level0_slices(&levels.state(&running)).into_iter();
         let is_old = |slice: &Slice<'_>| {
-            let tables = slice.tables.iter().map(|n| levels.refs[0][*n]);
-            tables.filter(|table| table.file < before).count() > 0
+            let mut tables = slice.tables.iter().map(|n| levels.refs[0][*n]);
+            tables.any(|t| t.file < before && version.pm_table(t.file).is_some())
         };
-        let mut slices = slices.filter(|slice| slice.runs > 1 && slice.in_pm && is_old(slice));
+        let mut slices = slices.filter(|slice| {
+            // What is taken may come back into level 0.
+            is_old(slice) && (!slice.free || slice.runs > 1 && slice.on_top)
+        });
         let Some(slice) = slices.next() else {
             return Wanted::Done;
         };
@@ -218,7 +227,7 @@ impl Inner {
         slice: &Slice<'_>,
     ) -> Option<Promise> {
         let shape = &self.compactions.shape;
-        let inputs = slice.tables.iter().map(|n| levels.refs[0][*n]);
+        let inputs = slice.pm.iter().map(|n| levels.refs[0][*n]);
         let metas = inputs.filter_map(|table| Some(&version.pm_table(table.file)?.meta));
         let (mut all, mut zone) = (0, 0);
         for meta in metas {
@@ -252,7 +261,14 @@ fn pick_cold(
     let leaves: Vec<&[usize]> = leaves
         .filter_map(|slice| Some(&slices.get(slice.place)?.tables[..]))
         .collect();
-    pick_slices(&state, options, cursors, &|slice| leaves.contains(&slice))
+    let wanted = |slice: &[usize]| leaves.contains(&slice);
+    let to_base = pick_slices(&state, options, cursors, &wanted);
+    let spill = match plan.form {
+        Form::Corrected => pick_spill(&state, options, cursors, &wanted, to_base.as_ref()),
+        // As in the paper.
+        Form::Printed => None,
+    };
+    spill.or(to_base)
 }
 
 /// What costs would have done next in a family, in the order of [`Inner::take_due`].
@@ -279,6 +295,23 @@ pub(crate) fn next_by_cost(
 
 #[cfg(test)]
 impl Inner {
+    /// Takes what lies in persistent memory, and lies above all else, into files of level 0; whether there was any.
+    pub fn spill_all(&self, cf: CfId) -> Result<bool> {
+        let job = {
+            let mut jobs = lock(&self.compactions.jobs);
+            let version = lock(&self.versions).current().clone();
+            let levels = Levels::of(&version, cf, None);
+            let options = self.compactions.shape.pick_options(&levels);
+            let (running, cursors) = (jobs.held(cf), Cursors::default());
+            let state = levels.state(&running);
+            let picked = pick_spill(&state, &options, &cursors, &|_| true, None);
+            picked.map(|picked| {
+                Job::begin(&mut jobs, cf, &version, &levels, options.last_level, picked)
+            })
+        };
+        job.map_or(Ok(false), |job| self.run(job).map(|()| true))
+    }
+
     /// Runs one job of what [`Engine::compact_level0`] would do.
     pub fn merge_one_slice(&self, cf: CfId) -> Result<()> {
         let before = lock(&self.versions).next_file();

@@ -164,9 +164,17 @@ impl Job {
             return RangesBelow::default();
         }
         let deeper = levels.refs.iter().skip(self.picked.to + 1).flatten();
+        // Of level 0 what is not taken there and was there is older (`pick::internal`).
+        let beside = match self.picked.is_within_level0() {
+            true => levels.refs.first().map_or(&[][..], |level0| &level0[..]),
+            false => &[],
+        };
+        let is_input = |table: &Arc<TableRef>| self.inputs.iter().any(|(_, input)| input == table);
+        let beside = beside.iter().filter(|table| !is_input(table));
         let range = self.holds().range();
         below(
             deeper
+                .chain(beside)
                 .copied()
                 .filter(|table| range_of(table).overlaps(&range)),
         )
@@ -174,7 +182,7 @@ impl Job {
 
     /// It ends tables at `starts` of partitions, where they are not too small then.
     fn cutter<'v>(&self, shape: &Shape, levels: &Levels<'v>, starts: Vec<Vec<u8>>) -> Cutter<'v> {
-        if self.picked.is_internal() {
+        if self.picked.is_within_level0() {
             return shape.internal_cutter(levels, starts);
         }
         let range = self.holds().range();
@@ -189,7 +197,7 @@ impl Job {
     }
 
     fn edit(&self, outputs: &Outputs) -> VersionEdit {
-        if self.picked.is_internal() {
+        if self.picked.is_within_level0() {
             let mut changes = without_inputs(&self.inputs, outputs);
             changes.extend(outputs.added());
             return VersionEdit { changes };
@@ -230,7 +238,10 @@ fn did(job: &Job, outputs: &Outputs, bytes_read: u64, installed: bool) -> Option
     installed.then_some(LevelUse {
         jobs: 1,
         tables_moved: moved,
-        bytes_in: above.map(|(_, table)| table.bytes).sum(),
+        bytes_in: match job.picked.is_within_level0() {
+            true => 0,
+            false => above.map(|(_, table)| table.bytes).sum(),
+        },
         bytes_read,
         bytes_written: outputs.bytes,
         entries_dropped: outputs.dropped,
@@ -477,7 +488,11 @@ impl Inner {
             let read = outputs.entries_read;
             let expected = share(updates, read, records);
             costs.merged((read, took), expected, outputs.dropped);
-        } else if job.picked.from == 0 && !job.picked.trivial && !self.compactions.is_paced() {
+        } else if job.picked.from == 0
+            && !job.picked.is_within_level0()
+            && !job.picked.trivial
+            && !self.compactions.is_paced()
+        {
             let above = job.inputs.iter().filter(|(at, _)| at.level == Level::ZERO);
             costs.moved(above.map(|(_, table)| table.entries).sum(), took);
         }

@@ -12,13 +12,14 @@ const LEVELS: usize = Level::MAX.0 as usize + 1;
 /// What went into one level since the store was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LevelUse {
-    /// Jobs that wrote into it. For level 0 those are flushes.
+    /// Jobs that wrote into it. For level 0 those are flushes, and what took tables there from persistent memory.
     pub jobs: u64,
     /// Tables that moved into it unread.
     pub tables_moved: u64,
     /// Bytes of tables that those jobs read.
     pub bytes_read: u64,
-    /// Bytes of tables that they brought from the level above, or from level 0, unread ones among them.
+    /// Bytes of tables that they brought from the level above, or from level 0, unread ones among them. None for level
+    /// 0.
     pub bytes_in: u64,
     /// Bytes of tables that they wrote.
     pub bytes_written: u64,

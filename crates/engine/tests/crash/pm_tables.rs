@@ -152,6 +152,48 @@ pub fn merged(life: &mut Life, random: &SeededRandom) {
     life.engine().reclaim().unwrap();
 }
 
+/// Level 0 of some zones over a base level that is much larger.
+pub fn over_much(options: &mut Options) {
+    in_pm(options);
+    options.level0.pm_percent = 5;
+    options.compaction.table_bytes = 3 << 10;
+    options.compaction.base_bytes = 64 << 10;
+    options.compaction.dynamic = 1;
+    options.compaction.level0_tables = 4;
+    options.compaction.compression_last = 0;
+}
+
+/// What lies in persistent memory goes into files of level 0, over older ones and those of the base level.
+pub fn spilling(life: &mut Life, random: &SeededRandom) {
+    for n in 0..10 {
+        run(life, &Op::put(0, &[b'f' + n], value(random, 900)));
+    }
+    life.engine().flush().unwrap();
+    life.engine()
+        .compact(CfId::DEFAULT, (Unbounded, Unbounded))
+        .unwrap();
+    let spills = |life: &Life| {
+        let reasons = life.engine().metrics().compaction.reasons;
+        let spill = reasons.iter().find(|(why, _)| why.name() == "spill");
+        spill.map_or(0, |(_, jobs)| *jobs)
+    };
+    for round in 0..8 {
+        // All lie over each other.
+        for n in [0, 9] {
+            run(life, &Op::put(0, &[b'f' + n, round], value(random, 250)));
+        }
+        if round > 1 {
+            run(life, &Op::delete(0, &[b'f', round - 2]));
+        }
+        sink(life);
+    }
+    assert!(spills(life) > 1, "{}", spills(life));
+    life.engine().reclaim().unwrap();
+    life.close().unwrap();
+    life.open().unwrap();
+    sink(life);
+}
+
 /// Over lives that close, with a family that is dropped when a table has something of it.
 pub fn sinking_lives(life: &mut Life, random: &SeededRandom) {
     run(life, &Op::Family("red".into()));

@@ -235,6 +235,14 @@ const PM_TABLES_MERGED: Part = Part {
     sites: &["level0: piece of a table durable"],
 };
 
+const PM_TABLES_SPILLED: Part = Part {
+    workloads: &["pm-tables-spilled"],
+    seeds: 1,
+    one_in: 43,
+    bar: 1_000,
+    sites: &["level0: piece of a table durable"],
+};
+
 const PM_TABLE_LIVES: Part = Part {
     workloads: &["pm-tables-lives"],
     seeds: 1,
@@ -320,6 +328,7 @@ const PARTS: &[&Part] = &[
     &SINKING_LIVES,
     &PM_TABLES,
     &PM_TABLES_MERGED,
+    &PM_TABLES_SPILLED,
     &PM_TABLE_LIVES,
     &TIERED,
     &EVACUATED,
@@ -488,6 +497,11 @@ fn tables_in_persistent_memory_survive_every_crash() {
 #[test]
 fn tables_in_persistent_memory_that_are_merged_there_survive_every_crash() {
     run(&PM_TABLES_MERGED);
+}
+
+#[test]
+fn tables_in_persistent_memory_that_go_into_files_of_level_0_survive_every_crash() {
+    run(&PM_TABLES_SPILLED);
 }
 
 #[test]

@@ -295,6 +295,13 @@ pub const ALL: &[Workload] = &[
         body: pm_tables::merged,
     },
     Workload {
+        name: "pm-tables-spilled",
+        set: pm_tables::over_much,
+        from_creation: false,
+        before: nothing_before,
+        body: pm_tables::spilling,
+    },
+    Workload {
         name: "pm-tables-lives",
         set: pm_tables::in_pm,
         from_creation: false,

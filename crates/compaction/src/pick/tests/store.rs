@@ -44,7 +44,7 @@ impl OwnedTable {
 /// A running job and the files that it will replace.
 #[derive(Debug)]
 pub struct Running {
-    job: Job,
+    pub job: Job,
     inputs: Vec<u64>,
     overlapped: Vec<u64>,
 }
@@ -116,10 +116,7 @@ impl Store {
     /// Checks a job against what is there, and begins it.
     pub fn begin(&mut self, job: Job, options: &PickOptions) {
         for other in &self.running {
-            assert!(
-                !other.job.holds.meets(&job.holds.levels, &job.holds.range()),
-                "{job:?} {other:?}"
-            );
+            assert!(!other.job.holds.collides(&job.holds), "{job:?} {other:?}");
         }
         let files = |level: usize, places: &[usize]| -> Vec<u64> {
             places.iter().map(|n| self.levels[level][*n].file).collect()
@@ -186,6 +183,11 @@ impl Store {
         if job.is_internal() {
             return self.end_internal(taken, rng);
         }
+        if job.is_within_level0() {
+            assert!(taken.iter().all(|table| table.in_pm), "{job:?}");
+            let outputs = self.merged(taken, rng);
+            return self.stand_by_age(outputs);
+        }
         let outputs = match job.trivial {
             true => taken,
             false => self.merged(taken, rng),
@@ -218,8 +220,13 @@ impl Store {
             false => self.merged(taken, rng),
         };
         outputs.iter_mut().for_each(|table| table.in_pm = true);
+        outputs.extend(rest);
+        self.stand_by_age(outputs);
+    }
+
+    fn stand_by_age(&mut self, tables: Vec<OwnedTable>) {
         let level0 = &mut self.levels[0];
-        level0.extend(outputs.into_iter().chain(rest));
+        level0.extend(tables);
         level0.sort_by_key(|table| std::cmp::Reverse(table.meta().largest_seqno));
     }
 

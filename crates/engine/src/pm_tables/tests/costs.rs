@@ -8,7 +8,7 @@ use thermocline_env::simulated::SimClock;
 use super::*;
 use crate::CompactionUse;
 use crate::Level0Plan;
-use crate::sync::Arc;
+use crate::sync::{Arc, lock};
 
 fn with(set: impl FnOnce(&mut Options)) -> (Machine, Engine) {
     let machine = Machine::new(PM);
@@ -193,4 +193,110 @@ fn the_printed_forms_and_none_can_be_chosen() {
     assert_eq!(jobs("corrected", 20), (1, true));
     // In print a merge must save more than a second in each second.
     assert_eq!(jobs("printed", 20), (0, true));
+}
+
+/// Where level 0 lies over much of the base level it is cheaper to gather files first.
+#[test]
+fn level_0_spills_where_it_lies_over_much() {
+    let next = |form: &str, base: u16| {
+        let (_machine, engine) = with(|own| {
+            own.level0.pm_percent = 20;
+            own.compaction.table_bytes = 64 << 10;
+            own.compaction.compression_last = 0;
+            own.set("level0.internal", form).unwrap();
+        });
+        for from in (0..base).step_by(1000) {
+            fill(&engine, from..from + 1000, 400);
+            compact_all(&engine);
+        }
+        while plan(&engine).bytes < plan(&engine).thresholds.major {
+            for n in (0..4000u16).step_by(10) {
+                put(&engine, CfId::DEFAULT, &n.to_be_bytes(), &[8; 400]);
+            }
+            // And no compaction.
+            engine.inner.seal_active().unwrap();
+            engine.inner.flush_sealed().unwrap();
+        }
+        let next = engine.plan().families[0].next.unwrap();
+        (next.reason, next.from, next.to)
+    };
+    assert_eq!(next("corrected", 4000), (Reason::Spill, 0, 0));
+    assert_eq!(next("corrected", 0), (Reason::Level0, 0, 6));
+    // As in the paper.
+    assert_eq!(next("printed", 4000), (Reason::Level0, 0, 6));
+}
+
+/// What stands in level 0 above files, or above what a running job takes, hides it before and after.
+#[test]
+fn what_leaves_persistent_memory_stands_where_it_stood() {
+    let (machine, engine) = with(|own| {
+        own.set("level0.internal", "off").unwrap();
+        own.compaction.level0_tables = 5;
+    });
+    let inner = &engine.inner;
+    let mut model = Model::new();
+    let mut round = 0u8;
+    // Keys that are nowhere but in level 0; what came three rounds ago goes, and a range.
+    let mut flush = |model: &mut Model| {
+        round += 1;
+        // All lie over each other.
+        for key in [vec![0], vec![31]] {
+            put(&engine, CfId::DEFAULT, &key, &[round]);
+            model.insert(key, vec![round]);
+        }
+        for n in 0..40 {
+            let key = vec![round, n];
+            put(&engine, CfId::DEFAULT, &key, &[round; 30]);
+            model.insert(key, vec![round; 30]);
+        }
+        let old = round.saturating_sub(3);
+        for n in 0..20 {
+            delete(&engine, CfId::DEFAULT, &[old, n]);
+            model.remove(&vec![old, n]);
+        }
+        let mut batch = WriteBatch::new();
+        let gone = [old, 20]..[old, 30];
+        batch
+            .delete_range(CfId::DEFAULT, &gone.start, Some(&gone.end))
+            .unwrap();
+        engine.write(batch.iter(), Durability::Immediate).unwrap();
+        model.retain(|key, _| key[..] < gone.start[..] || key[..] >= gone.end[..]);
+        inner.seal_active().unwrap();
+        inner.flush_sealed().unwrap();
+    };
+    let check = |engine: &Engine, model: &Model| {
+        check_cursor(engine.cursor(ALL).unwrap(), model);
+        for key in (0..30).flat_map(|n| (0..40).map(move |m| [n, m])) {
+            assert_eq!(get(engine, &key).as_ref(), model.get(&key[..]), "{key:?}");
+        }
+    };
+    for _ in 0..4 {
+        flush(&mut model);
+        assert!(inner.spill_all(CfId::DEFAULT).unwrap());
+        check(&engine, &model);
+    }
+    assert_eq!((in_pm(&engine), files(&machine)), ((0, 0), 4));
+    // One more would be too many files to ask: there it merges, above them.
+    flush(&mut model);
+    assert!(!inner.spill_all(CfId::DEFAULT).unwrap());
+    flush(&mut model);
+    let merged = |engine: &Engine| done(engine).internal.jobs;
+    engine.compact_level0(CfId::DEFAULT).unwrap();
+    assert_eq!(merged(&engine), 1);
+    check(&engine, &model);
+    // A job takes all that is there. What comes meanwhile merges, and spills, and both stand above.
+    put(&engine, CfId::DEFAULT, b"\x01", b"into a file");
+    model.insert(vec![1], b"into a file".to_vec());
+    inner.seal_active().unwrap();
+    inner.flush_exclusive(&mut lock(&inner.writer)).unwrap();
+    let job = inner.take_due().unwrap();
+    flush(&mut model);
+    flush(&mut model);
+    inner.merge_one_slice(CfId::DEFAULT).unwrap();
+    assert!(inner.spill_all(CfId::DEFAULT).unwrap());
+    check(&engine, &model);
+    inner.run(job).unwrap();
+    check(&engine, &model);
+    engine.close().unwrap();
+    check(&open(&machine), &model);
 }

@@ -16,7 +16,7 @@ fn runs(engine: &Engine, cf: CfId) -> Vec<usize> {
     let version = lock(&engine.inner.versions).current().clone();
     let levels = Levels::of(&version, cf, None);
     let slices = level0_slices(&levels.state(&[])).into_iter();
-    let slices = slices.filter(|slice| slice.in_pm);
+    let slices = slices.filter(|slice| slice.on_top);
     slices.map(|slice| slice.runs).collect()
 }
 
