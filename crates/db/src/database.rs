@@ -389,9 +389,9 @@ impl Db {
         self.sizes_in(Family::DEFAULT, ranges)
     }
 
-    /// Moves everything that was written so far out of persistent memory, into tables on SSD. The store
-    /// does so by itself when it needs the room; this is for tests, and for who wants persistent memory
-    /// empty.
+    /// Moves everything that was written so far out of memtables, into tables on SSD; with shapes of level 0 that lie
+    /// in persistent memory into tables there, as long as there is room. The store does so by itself when it needs the
+    /// room; this is for tests, and for who wants memtables empty.
     ///
     /// # Errors
     /// [`crate::Error::InvalidArgument`] for a database that is open for reading only, those of the file
@@ -416,6 +416,37 @@ impl Db {
     /// As [`Db::flush`]; [`crate::Error::Corruption`] of a table, naming file and offset.
     pub fn compact<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<()> {
         self.compact_in(Family::DEFAULT, range)
+    }
+
+    /// Merges what level 0 of the default column family has in persistent memory, inside persistent memory, until a
+    /// read has to ask one table of it at most: an internal compaction (PM-Blade §IV-B). What nobody can read any more
+    /// is left out, and the rest stays in persistent memory. What memtables have is not part of it ([`Db::flush`]
+    /// makes tables of that), nor are slices of keys of which some lies in files of level 0. Writes go on meanwhile.
+    ///
+    /// With `level0.shape` `pm-tables` and `tiered` the store does so by itself when that pays (`level0.internal`);
+    /// with others there is nothing to merge.
+    ///
+    /// ```
+    /// # use thermocline::{Db, Options};
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// let mut options = Options::default();
+    /// options.set("level0.shape", "pm-tables")?;
+    /// let db = Db::open(folder.path().join("db"), options)?;
+    /// for value in ["open", "paid"] {
+    ///     db.put("order:42", value)?;
+    ///     db.flush()?; // a table of its own
+    /// }
+    /// db.compact_level0()?;
+    /// assert_eq!(db.metrics().levels[0].runs, 1);
+    /// assert_eq!(db.get("order:42")?.as_deref(), Some(&b"paid"[..]));
+    /// # Ok::<(), thermocline::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`crate::Error::OutOfSpace`] where persistent memory, or the share of level 0 (`level0.pm_percent`), has no room
+    /// for what is merged: what was merged before stays so; otherwise as [`Db::compact`].
+    pub fn compact_level0(&self) -> Result<()> {
+        self.engine.compact_level0(Family::DEFAULT.id)
     }
 
     /// Returns when no flush and no compaction is due or runs: for benchmarks, which count that work

@@ -152,6 +152,14 @@ impl ColumnFamily {
         self.db.compact_in(self.family, range)
     }
 
+    /// As [`Db::compact_level0`], in this family.
+    ///
+    /// # Errors
+    /// As [`Db::compact_level0`]; [`Error::InvalidArgument`] once the family was dropped.
+    pub fn compact_level0(&self) -> Result<()> {
+        self.db.engine.compact_level0(self.family.id)
+    }
+
     /// As [`Db::multi_get`], in this family.
     ///
     /// # Errors

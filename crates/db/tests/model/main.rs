@@ -282,10 +282,19 @@ impl Run {
 
     /// Flushes, compacts, or follows the changes since a moment ago.
     fn move_down(&mut self, i: usize, family: &ColumnFamily) {
-        match self.rng.below(4) {
+        match self.rng.below(5) {
             0 => self.db().flush().unwrap(),
             1 => family.compact::<&[u8]>(..).unwrap(),
             2 => {
+                // What is to be merged may find no room.
+                let merged = family.compact_level0().map_err(|error| error.kind());
+                assert!(
+                    merged
+                        .err()
+                        .is_none_or(|kind| kind == ErrorKind::OutOfSpace)
+                );
+            }
+            3 => {
                 let (begin, end) = self.range(i);
                 // One that is upside down is refused.
                 let compacted = family.compact((begin, end));
