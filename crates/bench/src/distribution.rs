@@ -77,7 +77,7 @@ impl std::fmt::Display for Distribution {
 
 /// Draws key indexes below `n`.
 #[derive(Debug, Clone)]
-pub(crate) struct Draw {
+pub struct Draw {
     rng: Rng,
     order: Permutation,
     n: u64,

@@ -717,7 +717,7 @@ pub(crate) struct ReproduceArgs {
     /// The paper
     #[arg(required_unless_present = "list")]
     pub paper: Option<String>,
-    /// The figure or table; all of them unless given
+    /// The figure or table, or the name of a claim of ours about it; all of them unless given
     pub experiment: Option<String>,
     /// Name every experiment
     #[arg(long)]

@@ -65,6 +65,28 @@ pub struct Check {
     pub holds: bool,
 }
 
+impl Series {
+    /// Bars of this name.
+    pub fn new(name: &str, values: Vec<f64>) -> Series {
+        Series {
+            name: name.to_string(),
+            values,
+        }
+    }
+}
+
+/// As columns and groups are named.
+pub(crate) fn strings<const N: usize>(all: [&str; N]) -> Vec<String> {
+    all.map(String::from).into()
+}
+
+/// The one in the middle, of at least one.
+pub(crate) fn median(all: &[f64]) -> f64 {
+    let mut all = all.to_vec();
+    all.sort_by(f64::total_cmp);
+    all[all.len() / 2]
+}
+
 impl Check {
     /// Whether `ours`, as a part of something else, is at most `most`.
     pub fn at_most(what: &str, paper: &str, ours: f64, most: f64) -> Check {

@@ -1,11 +1,22 @@
-//! A store on trial: runs of `bench` on it, one after the other.
+//! A store on trial: runs of `bench` on it, one after the other, or what else is done to it when it is open.
 
+use thermocline::{Db, Durability};
 use thermocline_base::Result;
-use thermocline_base::options::{Options, Preset};
+use thermocline_base::options::{Emulation, Options, Preset};
+use thermocline_bench::keys::KeyMaker;
 use thermocline_bench::scratch::Scratch;
-use thermocline_bench::{Distribution, Latencies, Operation, Plan, Report, Watch, Workload};
+use thermocline_bench::values::Values;
+use thermocline_bench::{
+    Distribution, Latencies, Latency, Operation, Plan, Report, Watch, Workload,
+};
 
 use crate::Setting;
+
+/// Bytes of keys, as of a plan of `bench` by itself.
+pub(crate) const KEY_BYTES: usize = 16;
+
+/// The seed of what is random beside the runs of `bench`.
+pub(crate) const SEED: u64 = 42;
 
 /// A kind of store, with a name for people.
 #[derive(Debug, Clone, Copy)]
@@ -29,13 +40,12 @@ pub(crate) struct Size {
 pub(crate) struct Trial {
     scratch: Scratch,
     options: Options,
-    size: Size,
+    pub size: Size,
 }
 
 impl Trial {
-    /// Loads every key once, in random order, and waits until nothing is left to be done. `more` are options beside
-    /// those of the system.
-    pub fn loaded(
+    /// A store that is still to be made. `more` are options beside those of the system.
+    pub fn new(
         setting: &Setting,
         system: &System,
         more: &[(&str, &str)],
@@ -51,13 +61,24 @@ impl Trial {
             Preset::Leveled => options.wal_path = scratch.logs(setting.pm_dir.as_deref())?,
             _ => options.pm_path = scratch.region(setting.pm_dir.as_deref())?,
         }
-        let trial = Trial {
+        Ok(Trial {
             scratch,
             options,
             size,
-        };
+        })
+    }
+
+    /// One into which every key was loaded once, in random order, and that has nothing left to be done.
+    pub fn loaded(
+        setting: &Setting,
+        system: &System,
+        more: &[(&str, &str)],
+        size: Size,
+    ) -> Result<Trial> {
+        let trial = Trial::new(setting, system, more, size)?;
         let mut plan = trial.plan(setting, Workload::FillRandom);
         plan.use_existing = false;
+        plan.durability = Durability::Buffered;
         plan.drain = true;
         trial.run(&plan)?;
         Ok(trial)
@@ -70,10 +91,32 @@ impl Trial {
             use_existing: true,
             num: self.size.keys,
             value_size: self.size.value_bytes,
-            emulate: setting.emulate,
+            key_size: KEY_BYTES,
+            durability: match setting.quick {
+                true => Durability::Buffered,
+                false => Durability::Immediate,
+            },
+            emulate: self.emulation(setting),
             options: self.options.clone(),
             ..Plan::new(workload)
         }
+    }
+
+    /// Of its persistent memory, if it has any.
+    fn emulation(&self, setting: &Setting) -> Emulation {
+        match self.options.in_dram() {
+            true => Emulation::None,
+            false => setting.emulate,
+        }
+    }
+
+    /// Opens it, and makes it if it is not there.
+    pub fn open(&self, setting: &Setting) -> Result<Db> {
+        let options = Options {
+            emulate: self.emulation(setting),
+            ..self.options.clone()
+        };
+        Db::open(self.scratch.path().join("db"), options)
     }
 
     pub fn run(&self, plan: &Plan) -> Result<Report> {
@@ -81,12 +124,45 @@ impl Trial {
     }
 }
 
+/// Writes entries one by one, which nobody measures.
+pub(crate) struct Writer {
+    keys: KeyMaker,
+    values: Values,
+}
+
+impl Writer {
+    pub fn new(size: &Size) -> Writer {
+        Writer {
+            keys: KeyMaker::new(KEY_BYTES),
+            values: Values::new(size.value_bytes, 1.0, SEED),
+        }
+    }
+
+    pub fn put(&mut self, db: &Db, index: u64) -> Result<()> {
+        let (key, value) = (self.keys.key(index), self.values.next_value());
+        db.put_with(key, value, Durability::Buffered)
+    }
+
+    /// Writes these keys, and flushes them: a run of level 0, if they fit a memtable.
+    pub fn put_run(&mut self, db: &Db, indexes: impl Iterator<Item = u64>) -> Result<()> {
+        for index in indexes {
+            self.put(db, index)?;
+        }
+        db.flush()
+    }
+}
+
+/// Latencies of operations of this kind, in microseconds; `None` if there were none.
+pub(crate) fn latency(report: &Report, operation: Operation) -> Option<Latency> {
+    match &report.latency_us {
+        Latencies::One(one) => Some(*one),
+        Latencies::Each(each) => each.get(&operation).copied(),
+    }
+}
+
 /// Mean latency of reads, in microseconds.
 pub(crate) fn read_us(report: &Report) -> f64 {
-    match &report.latency_us {
-        Latencies::One(one) => one.avg,
-        Latencies::Each(each) => each.get(&Operation::Read).map_or(0.0, |read| read.avg),
-    }
+    latency(report, Operation::Read).map_or(0.0, |read| read.avg)
 }
 
 /// Uniform, or zipfian with this skew.

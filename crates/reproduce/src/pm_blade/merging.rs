@@ -1,55 +1,12 @@
-//! Figures 7 and 8: what internal compaction and the cost models are good for.
-//!
-//! Systems are this engine's level 0 as PM tables, with internal compaction when it pays (`level0.internal=corrected`, the
-//! paper's PMBlade), without it (`off`: PMBlade-PM), on the SSD (`ssd`: PMBlade-SSD), sealed memtables that stay
-//! (`immutables`), and preset `leveled` in the place of RocksDB.
+//! Figures 7(a) and 8: what internal compaction and the cost models are good for.
 
 use thermocline_base::Result;
-use thermocline_base::options::Preset;
 use thermocline_bench::Workload;
 
-use crate::trial::{Size, System, Trial, read_us, skewed};
+use super::systems::{IMMUTABLES, LEVELED, PMBLADE, PMBLADE_PM, PMBLADE_SSD};
+use crate::outcome::strings;
+use crate::trial::{Size, Trial, read_us, skewed};
 use crate::{Chart, Check, Outcome, Series, Setting, Table, Tell};
-
-const PMBLADE: System = System {
-    name: "pm-tables, internal compaction",
-    preset: Preset::Thermocline,
-    set: &[
-        ("level0.shape", "pm-tables"),
-        ("level0.internal", "corrected"),
-    ],
-};
-const PMBLADE_PM: System = System {
-    name: "pm-tables, none",
-    preset: Preset::Thermocline,
-    set: &[("level0.shape", "pm-tables"), ("level0.internal", "off")],
-};
-const PMBLADE_SSD: System = System {
-    name: "level 0 on the SSD",
-    preset: Preset::Thermocline,
-    set: &[("level0.shape", "ssd")],
-};
-const IMMUTABLES: System = System {
-    name: "immutables",
-    preset: Preset::Thermocline,
-    set: &[("level0.shape", "immutables")],
-};
-const LEVELED: System = System {
-    name: "leveled",
-    preset: Preset::Leveled,
-    set: &[],
-};
-
-fn series(name: &str, values: Vec<f64>) -> Series {
-    Series {
-        name: name.to_string(),
-        values,
-    }
-}
-
-fn strings<const N: usize>(all: [&str; N]) -> Vec<String> {
-    all.map(String::from).into()
-}
 
 /// Figure 7(a): latency of reads while as many writes come, as data grows.
 pub(crate) fn reads(setting: &Setting, tell: Tell<'_>) -> Result<Outcome> {
@@ -108,7 +65,7 @@ pub(crate) fn reads(setting: &Setting, tell: Tell<'_>) -> Result<Outcome> {
             series: systems
                 .iter()
                 .zip(&found)
-                .map(|(system, values)| series(system.name, values.clone()))
+                .map(|(system, values)| Series::new(system.name, values.clone()))
                 .collect(),
         }],
         checks: vec![Check::at_most(
@@ -177,7 +134,7 @@ pub(crate) fn amplification(setting: &Setting, tell: Tell<'_>) -> Result<Outcome
         series: systems
             .iter()
             .zip(&found)
-            .map(|(system, found)| series(system.name, found.iter().map(of).collect()))
+            .map(|(system, found)| Series::new(system.name, found.iter().map(of).collect()))
             .collect(),
     };
     let ratio = |skew: usize| found[0][skew].0 / found[1][skew].0.max(f64::MIN_POSITIVE);
@@ -271,7 +228,7 @@ pub(crate) fn hits(setting: &Setting, tell: Tell<'_>) -> Result<Outcome> {
             series: systems
                 .iter()
                 .zip(&found)
-                .map(|(system, found)| series(system.name, found.clone()))
+                .map(|(system, found)| Series::new(system.name, found.clone()))
                 .collect(),
         }],
         checks: vec![

@@ -35,6 +35,7 @@ use thermocline_sst::{
 
 use self::arrays::{Array, Packing};
 use self::data::{Data, Pair};
+use crate::outcome::median;
 use crate::{Chart, Check, Outcome, Series, Setting, Table, Tell};
 
 const DB_ID: [u8; 16] = *b"a database's id.";
@@ -217,12 +218,6 @@ struct Figures {
     read_ns: Vec<f64>,
     bytes: u64,
     media: u64,
-}
-
-fn median(all: &[f64]) -> f64 {
-    let mut all = all.to_vec();
-    all.sort_by(f64::total_cmp);
-    all[all.len() / 2]
 }
 
 fn measure(world: &World, data: &Data, reads: usize, rounds: usize) -> Result<Vec<Figures>> {

@@ -1,0 +1,43 @@
+//! Kinds of stores that are compared: this engine's, by the paper's names for them.
+
+use thermocline_base::options::Preset;
+
+use crate::trial::System;
+
+/// The paper's PMBlade: PM tables, merged in persistent memory when that pays.
+pub(super) const PMBLADE: System = System {
+    name: "pm-tables, internal compaction",
+    preset: Preset::Thermocline,
+    set: &[
+        ("level0.shape", "pm-tables"),
+        ("level0.internal", "corrected"),
+    ],
+};
+
+/// PMBlade-PM: the same, never merged there but by hand.
+pub(super) const PMBLADE_PM: System = System {
+    name: "pm-tables, none",
+    preset: Preset::Thermocline,
+    set: &[("level0.shape", "pm-tables"), ("level0.internal", "off")],
+};
+
+/// PMBlade-SSD.
+pub(super) const PMBLADE_SSD: System = System {
+    name: "level 0 on the SSD",
+    preset: Preset::Thermocline,
+    set: &[("level0.shape", "ssd")],
+};
+
+/// Sealed memtables that stay until there are many.
+pub(super) const IMMUTABLES: System = System {
+    name: "immutables",
+    preset: Preset::Thermocline,
+    set: &[("level0.shape", "immutables")],
+};
+
+/// In the place of RocksDB.
+pub(super) const LEVELED: System = System {
+    name: "leveled",
+    preset: Preset::Leveled,
+    set: &[],
+};
