@@ -2,5 +2,6 @@
 
 pub(crate) mod internal;
 pub(crate) mod merging;
+pub(crate) mod space;
 mod systems;
 pub(crate) mod tables;

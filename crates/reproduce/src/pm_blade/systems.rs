@@ -41,3 +41,17 @@ pub(super) const LEVELED: System = System {
     preset: Preset::Leveled,
     set: &[],
 };
+
+/// This engine's own: sealed memtables with one index, and PM tables behind them.
+pub(super) const TIERED: System = System {
+    name: "tiered",
+    preset: Preset::Thermocline,
+    set: &[("level0.shape", "tiered")],
+};
+
+/// Sealed memtables with one index, and the SSD behind them.
+pub(super) const GLOBAL_INDEX: System = System {
+    name: "global-index",
+    preset: Preset::Thermocline,
+    set: &[("level0.shape", "global-index")],
+};
