@@ -1,4 +1,4 @@
-//! Internal compaction by hand: tables IV and V.
+//! Internal compaction by hand: tables IV and V, and figure 7(b).
 //!
 //! Level 0 is filled with runs that lie over each other, each of them written, sealed and flushed by itself, and nothing
 //! is compacted before that is asked for. Then it is merged, in persistent memory by
@@ -7,6 +7,7 @@
 //! compressed on either side, so that both merge the same bytes.
 
 mod duration;
+mod reading;
 mod released;
 
 use thermocline::Db;
@@ -17,6 +18,7 @@ use crate::Setting;
 use crate::trial::{KEY_BYTES, Size, System, Trial, Writer};
 
 pub(crate) use duration::duration;
+pub(crate) use reading::reading;
 pub(crate) use released::released;
 
 /// Beside those of a system: nothing is compacted but by hand.
