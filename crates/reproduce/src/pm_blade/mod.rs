@@ -5,3 +5,4 @@ pub(crate) mod merging;
 pub(crate) mod space;
 mod systems;
 pub(crate) mod tables;
+pub(crate) mod ycsb;
