@@ -68,6 +68,17 @@ impl Setting {
     }
 }
 
+/// A folder for tests: on tmpfs where there is one, since what is measured means nothing there.
+#[cfg(test)]
+fn folder() -> tempfile::TempDir {
+    let memory = std::path::Path::new("/dev/shm");
+    let folder = match memory.is_dir() {
+        true => tempfile::tempdir_in(memory),
+        false => tempfile::tempdir(),
+    };
+    folder.expect("a temporary folder")
+}
+
 /// All experiments.
 pub const EXPERIMENTS: &[Experiment] = &[
     Experiment {
@@ -215,7 +226,7 @@ mod tests {
 
     #[test]
     fn every_experiment_runs_and_is_drawn() {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = folder();
         let setting = Setting::quick(folder.path());
         let mut outcomes = Vec::new();
         for experiment in EXPERIMENTS {

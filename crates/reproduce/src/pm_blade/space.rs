@@ -36,10 +36,10 @@ struct Held {
 }
 
 fn size(setting: &Setting, value_bytes: usize) -> Size {
-    let pm: u64 = if setting.quick { 4 << 20 } else { 128 << 20 };
+    let pm: u64 = if setting.quick { 4 << 20 } else { 1 << 30 };
     Size {
         pm,
-        dram: 2 * pm.max(16 << 20),
+        dram: pm.max(32 << 20),
         keys: pm / (KEY_BYTES + value_bytes) as u64,
         value_bytes,
     }
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn persistent_memory_fills_before_the_ssd_is_written() {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = crate::folder();
         let setting = Setting::quick(folder.path());
         let size = size(&setting, VALUES[1]);
         for system in [&TIERED, &GLOBAL_INDEX] {

@@ -41,6 +41,14 @@ impl Rounds {
         median(&self.ops_per_sec)
     }
 
+    /// By how much the fastest round was faster than the slowest one: what may be chance.
+    fn spread(&self) -> f64 {
+        let by = |of: fn(f64, f64) -> f64| self.ops_per_sec.iter().copied().reduce(of);
+        by(f64::max)
+            .zip(by(f64::min))
+            .map_or(0.0, |(most, least)| most / least - 1.0)
+    }
+
     fn p999(&self) -> f64 {
         median(&self.p999_us)
     }
@@ -164,6 +172,7 @@ fn table(found: &Found) -> Table {
             rows.push(vec![
                 format!("{name}, {}, {}", kind.name(), system.name),
                 format!("{:.0}", rounds.ops()),
+                format!("{:.0} %", rounds.spread() * 100.0),
                 format!("{:.1}", median(&rounds.p99_us)),
                 format!("{:.1}", rounds.p999()),
             ]);
@@ -171,7 +180,13 @@ fn table(found: &Found) -> Table {
     }
     Table {
         title: "Operations a second, of both kinds together, and latencies in microseconds".into(),
-        columns: strings(["workload, latencies of, system", "ops/s", "p99", "p99.9"]),
+        columns: strings([
+            "workload, latencies of, system",
+            "ops/s",
+            "spread",
+            "p99",
+            "p99.9",
+        ]),
         rows,
     }
 }
@@ -222,7 +237,7 @@ mod tests {
 
     #[test]
     fn every_system_has_figures_of_every_workload() {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = crate::folder();
         let setting = Setting::quick(folder.path());
         let scale = Scale::new(&setting);
         for system in SYSTEMS {

@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn both_sides_merge_what_was_written() {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = crate::folder();
         let setting = Setting::quick(folder.path());
         for (value_bytes, _) in [PAPER[0], PAPER[4]] {
             let filling = Filling {

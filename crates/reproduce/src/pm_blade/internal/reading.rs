@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn reads_are_made_before_beside_and_after() {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = crate::folder();
         let setting = Setting::quick(folder.path());
         let (filling, reads) = scale(&setting);
         for side in Side::BOTH {
