@@ -98,6 +98,14 @@ fn plot(chart: &Chart) -> Result<String> {
     Ok(svg)
 }
 
+/// How much higher than the highest bar an axis is, so that the legend of so many series hides none.
+fn headroom(series: usize) -> f64 {
+    let legend = 16.0 * (series as f64 + 1.0);
+    // Without caption, margins and labels.
+    let plot = f64::from(SIZE.1) - 90.0;
+    1.1 / (1.0 - (legend / plot).min(0.7))
+}
+
 fn draw(
     chart: &Chart,
     svg: &mut String,
@@ -112,7 +120,10 @@ fn draw(
         .margin(12)
         .x_label_area_size(40)
         .y_label_area_size(70)
-        .build_cartesian_2d(0.0..groups as f64, 0.0..highest * 1.25)?;
+        .build_cartesian_2d(
+            0.0..groups as f64,
+            0.0..highest * headroom(chart.series.len()),
+        )?;
     let name = |x: &f64| {
         let group = (0..groups).find(|group| (*group as f64 + 0.5 - x).abs() < 1e-6);
         group.map_or(String::new(), |group| chart.groups[group].clone())
