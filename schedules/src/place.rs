@@ -58,19 +58,10 @@ pub struct Instant {
     pub bounds: Bounds,
 }
 
-/// What executions are to come to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Theme {
-    /// Anything, and now and then one of the others.
-    All,
-    /// Readers beside range deletes, in generations that stay in persistent memory.
-    Ranges,
-}
-
 impl Place {
     /// A world without a store, for one that seals often and whose ring, buckets and deferred bytes are
     /// few.
-    pub fn draw(reached: &Arc<Reached>, theme: Theme) -> Place {
+    pub fn draw(reached: &Arc<Reached>) -> Place {
         let steps = Steps::new();
         let mut options = Options {
             pm: PM,
@@ -106,7 +97,8 @@ impl Place {
             long_percent: 20,
             reached: reached.clone(),
         };
-        if theme == Theme::Ranges || rng.gen_bool(0.25) {
+        // Range deletes beside readers, in generations that stay in persistent memory.
+        if rng.gen_bool(0.25) {
             place.options.level0.shape = Shape::GlobalIndex as u64;
             place.options.flush.generations = 0;
             (place.ranges, place.long_percent) = (true, 0);

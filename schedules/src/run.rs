@@ -10,7 +10,6 @@ use shuttle::scheduler::{
 use shuttle::{Config, FailurePersistence, MaxSteps, Runner};
 use thermocline_base::planted::{Bug, plant};
 
-use crate::place::Theme;
 use crate::reached::Reached;
 use crate::workload::run_workload;
 
@@ -84,19 +83,11 @@ fn config() -> Config {
     config
 }
 
-/// What brings executions to where `bug` does harm.
-fn theme_of(bug: Option<Bug>) -> Theme {
-    match bug {
-        Some(Bug::StaleTombstones) => Theme::Ranges,
-        _ => Theme::All,
-    }
-}
-
 fn execute(scheduler: impl Scheduler + 'static, bug: Option<Bug>, reached: Arc<Reached>) {
     Runner::new(scheduler, config()).run(move || {
         // All threads of an execution run on one of the system's.
         let _planted = bug.map(plant);
-        run_workload(&reached, theme_of(bug));
+        run_workload(&reached);
     });
 }
 

@@ -8,7 +8,7 @@ use thermocline_base::sync::thread;
 use thermocline_engine::{Durability, Snapshot};
 
 use crate::oracle::{Bounds, Oracle, WRITERS, Writes};
-use crate::place::{Instant, LONG, Open, Place, Taken, Theme};
+use crate::place::{Instant, LONG, Open, Place, Taken};
 use crate::reached::Reached;
 use crate::seen::{Form, Seen, batch, check_third, own_now};
 
@@ -48,9 +48,9 @@ enum Ack {
 ///
 /// # Panics
 /// If anybody sees what must not be.
-pub fn run_workload(reached: &Arc<Reached>, theme: Theme) {
+pub fn run_workload(reached: &Arc<Reached>) {
     Reached::count(&reached.executions);
-    let place = Place::draw(reached, theme);
+    let place = Place::draw(reached);
     let store = Store {
         open: place.open(),
         oracle: Arc::default(),

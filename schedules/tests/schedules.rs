@@ -77,11 +77,6 @@ fn publishing_before_persisting_is_noticed() {
 }
 
 #[test]
-fn range_tombstones_of_another_moment_than_the_record_are_noticed() {
-    finds(Bug::StaleTombstones);
-}
-
-#[test]
 fn numbers_that_are_reserved_over_those_of_others_are_noticed() {
     finds(Bug::StaleReservation);
 }

@@ -99,8 +99,6 @@ bugs! {
     CopyForgetsNames,
     /// A range tombstone covers its end.
     TombstoneCoversEnd,
-    /// A get takes the range tombstones of one moment and the record of another.
-    StaleTombstones,
     /// A get believes a version that became visible after it had begun to read the key's versions.
     HalfSeen,
     /// Replay puts no range tombstones into indexes.

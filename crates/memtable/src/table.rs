@@ -410,9 +410,6 @@ impl Memtable {
                 Some(entry) => self.resolve_latest(entry, visible, verify)?,
                 None => (Lookup::Absent, SeqNo(visible.load(Ordering::Acquire))),
             };
-            if !tombstones.is_still(&list) && !active(Bug::StaleTombstones) {
-                continue;
-            }
             let newest = tombstones.newest_over(&list, key, seqno);
             let found = found.under(newest);
             if found.is_of(before, newest) {

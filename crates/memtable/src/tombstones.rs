@@ -25,13 +25,13 @@
 //!    later, which lies above every tombstone in L. For a registered reader the argument is that of
 //!    `engine::readers`: the maker asks under the lock of the family's tombstones, as writers of a key ask
 //!    under the lock of its place.
-//! 3. *A get finds both of one moment.* A reader that is not registered reads the key's entry, then
-//!    `visible`, then the list. If the family has no list then, no tombstone up to that moment is in this
-//!    generation. If it has one, the reader begins anew with the list first, and takes its answer only
-//!    if the list is still the same after `visible` was read: then it had every tombstone up to that
-//!    moment, and by 2 has the version of it. And only if what decided it, record or tombstone, was visible
-//!    before it began: a batch may delete a range and then put a key of it, and the entry have neither yet
-//!    (`Memtable::get_latest`).
+//! 3. *A get finds both of one moment.* A reader that is not registered reads `visible`, the key's entry, then
+//!    `visible` again, then looks whether the family has a list. If it has none, no tombstone up to that moment is in this
+//!    generation. If it has one, the reader begins anew: `visible`, the list, the entry, `visible` again. By 2 it takes
+//!    the version of the second moment, and it takes its answer only if what decided it, record or tombstone, was
+//!    visible at the first one: all of that was in the list and in the entry, so the answer is that of the first
+//!    moment (`Memtable::get_latest`). What came since may be there in part: a batch may delete a range and then put a
+//!    key of it.
 //! 4. *Late ones are painted under.* Groups enter in any order. A tombstone that comes after a newer one
 //!    gets a version of its own before that, and in all later versions takes what is older than it. No
 //!    version that it needs was trimmed: its group was in flight, so its end was a moment.
@@ -203,11 +203,6 @@ impl Tombstones {
     /// All versions of today.
     pub fn list(&self) -> arc_swap::Guard<Arc<List>> {
         self.list.load()
-    }
-
-    /// Whether these are all versions of today.
-    pub fn is_still(&self, list: &Arc<List>) -> bool {
-        Arc::ptr_eq(&self.list.load(), list)
     }
 
     /// The newest tombstone over `key` that a reader at `seqno` sees.
