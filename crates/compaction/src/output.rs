@@ -158,9 +158,10 @@ impl<'a> Cutter<'a> {
     }
 
     /// The bounds behind the last entry, at which what is left of range tombstones is cut.
-    pub fn rest(mut self) -> Vec<Vec<u8>> {
-        self.bounds.reverse();
-        self.bounds
+    pub fn rest(&mut self) -> Vec<Vec<u8>> {
+        let mut rest = std::mem::take(&mut self.bounds);
+        rest.reverse();
+        rest
     }
 
     /// Counts the grandparents that the table overlaps once it has `user_key` too.

@@ -473,8 +473,11 @@ impl<'a> Writing<'a> {
         Ok(())
     }
 
-    /// Ends the last table.
+    /// Ends the last table, and those of range tombstones that reach over bounds behind it.
     pub fn finish(mut self, outputs: &mut Outputs) -> Result<()> {
+        for bound in self.cutter.rest() {
+            self.end_table(Some(bound), outputs)?;
+        }
         self.end_table(None, outputs)
     }
 }
