@@ -128,6 +128,8 @@ pub struct Held {
     pub open: bool,
     /// The seqnos of what it takes of level 0; [`Held::ANY_AGE`] if it minds all that lies there.
     pub seqnos: RangeInclusive<SeqNo>,
+    /// Whether what lies in persistent memory stays there.
+    pub stays: bool,
 }
 
 impl Held {
@@ -149,11 +151,18 @@ impl Held {
         !apart && self.range().overlaps(range)
     }
 
-    /// Whether it may take a table of level 0: those are newer that have come since it was picked.
+    /// Whether it may take a table of level 0: those are newer that have come since it was picked, and those are
+    /// older above which a job within level 0 stays.
     pub fn may_take(&self, table: &Table<'_>) -> bool {
+        let above = self.is_within_level0() && table.largest_seqno < *self.seqnos.start();
         self.levels.contains(&0)
             && table.smallest_seqno <= *self.seqnos.end()
+            && !above
             && self.range().overlaps(&table.range)
+    }
+
+    fn is_within_level0(&self) -> bool {
+        self.levels == (0..=0)
     }
 
     /// Whether two jobs cannot run at the same time.
@@ -163,7 +172,7 @@ impl Held {
 
     /// Whether it changes nothing but what lies in level 0 above all that the other takes there.
     fn is_above(&self, other: &Held) -> bool {
-        self.levels == (0..=0) && self.seqnos.start() > other.seqnos.end()
+        self.is_within_level0() && self.seqnos.start() > other.seqnos.end()
     }
 }
 

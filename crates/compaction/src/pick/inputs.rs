@@ -90,6 +90,7 @@ pub(super) fn job(
         last: all.last.to_vec(),
         open: all.open,
         seqnos,
+        stays: reason == Reason::Internal,
     };
     if state.running.iter().any(|held| held.collides(&holds)) {
         return None;

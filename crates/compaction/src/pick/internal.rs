@@ -14,7 +14,7 @@
 //! times. The latter is less if `(k - 1) o > k s`.
 
 use super::inputs::{self, depth, job, slices};
-use super::{Cursors, Job, PickOptions, Reason, Scores, State};
+use super::{Cursors, Held, Job, PickOptions, Reason, Scores, State, Table};
 use crate::KeyRange;
 
 /// A smallest set of tables of level 0 that overlaps no other.
@@ -28,7 +28,10 @@ pub struct Slice<'a> {
     pub range: KeyRange<'a>,
     /// Tables among those that a read may have to ask.
     pub runs: usize,
-    /// Whether there are any, and all are newer than all others.
+    /// Tables in files that a read may have to ask, but for those that a job takes down, and with what running jobs may
+    /// still write there.
+    pub files: usize,
+    /// Whether there are any in persistent memory, and all are newer than all others.
     pub on_top: bool,
     /// Whether no running job takes anything of it.
     pub free: bool,
@@ -45,8 +48,17 @@ pub fn level0_slices<'a>(state: &State<'a>) -> Vec<Slice<'a>> {
             .partition(|n| tables[**n].in_pm && !is_held(n));
         let newest = others.iter().map(|n| tables[*n].largest_seqno).max();
         let oldest = pm.iter().map(|n| tables[*n].smallest_seqno).min();
+        let (within, down): (Vec<&Held>, Vec<&Held>) = state
+            .running
+            .iter()
+            .partition(|held| held.is_within_level0());
+        let sinks = |n: &usize| down.iter().any(|held| held.may_take(&tables[*n]));
+        let files = others.iter().filter(|n| !tables[**n].in_pm && !sinks(n));
+        let files: Vec<usize> = files.copied().collect();
+        let coming = within.iter().filter(|held| held.range().overlaps(&range));
         Some(Slice {
-            runs: depth(tables, &pm),
+            runs: deepest(tables, &pm).map_or(pm.len().min(1), |(depth, _)| depth),
+            files: depth(tables, &files) + coming.count(),
             on_top: oldest.is_some() && newest < oldest,
             free: !others.iter().any(is_held),
             pm,
@@ -57,8 +69,25 @@ pub fn level0_slices<'a>(state: &State<'a>) -> Vec<Slice<'a>> {
     slices(tables).into_iter().filter_map(slice).collect()
 }
 
-/// The job that merges a slice inside persistent memory. `None` if there is nothing to merge, or if not all else that
-/// the slice has is older.
+/// Of these tables the first that lie over each other, apart from the others, and how many of them a read may have to
+/// ask. They need not be together what lies over a table that is not among these.
+fn deepest(tables: &[Table<'_>], places: &[usize]) -> Option<(usize, Vec<usize>)> {
+    let some: Vec<Table<'_>> = places.iter().map(|n| tables[*n]).collect();
+    let apart = slices(&some).into_iter().map(|slice| {
+        let slice: Vec<usize> = slice.into_iter().map(|n| places[n]).collect();
+        (depth(tables, &slice), slice)
+    });
+    apart
+        .into_iter()
+        .reduce(|best, next| match next.0 > best.0 {
+            true => next,
+            false => best,
+        })
+}
+
+/// The job that merges a slice inside persistent memory: of what may lie beside each other above files the tables that
+/// lie deepest over each other, so that what is merged is not taken again. `None` if there is nothing to merge, or if
+/// not all else that the slice has is older.
 ///
 /// ```
 /// use thermocline_base::{FileId, SeqNo};
@@ -85,8 +114,11 @@ pub fn level0_slices<'a>(state: &State<'a>) -> Vec<Slice<'a>> {
 /// # Panics
 /// If it is not a slice of this state.
 pub fn pick_internal(state: &State<'_>, options: &PickOptions, slice: &Slice<'_>) -> Option<Job> {
-    let merges = slice.runs > 1 && slice.on_top;
-    let inputs = slice.pm.clone();
+    if !slice.on_top {
+        return None;
+    }
+    let (depth, inputs) = deepest(state.level(0), &slice.pm)?;
+    let merges = depth > 1;
     merges
         .then(|| job(state, options, (0, 0), inputs, Reason::Internal))
         .flatten()
@@ -107,40 +139,36 @@ pub fn pick_slices(
     inputs::of_level0(state, options, base, wanted, &cursors.of(0), Reason::Level0)
 }
 
-/// The job that takes what slices of level 0 have in persistent memory into files of level 0, instead of `to_base`, which
-/// would take it to the base level. Of the slices that are `wanted` and where that is right the first one behind where the
-/// last job ended, and those beside it. `None` if there is none, or if it costs more (see the module's text). Where there
-/// is no job to the base level, any is better.
+/// The job that takes what slices of level 0 have in persistent memory into files of level 0: of the slices that are
+/// `wanted` the first one behind where the last job ended, and those beside it. `None` if there is none where that is
+/// right, or, unless it `must` be, if to take it to the base level costs less (see the module's text).
 pub fn pick_spill(
     state: &State<'_>,
     options: &PickOptions,
     cursors: &Cursors,
     wanted: &dyn Fn(&[usize]) -> bool,
-    to_base: Option<&Job>,
+    must: bool,
 ) -> Option<Job> {
     let slices = level0_slices(state);
-    let room = options
-        .level0_bytes
-        .saturating_sub(state.level0_bytes(false));
-    let fits = |slice: &Slice<'_>| {
-        let tables = state.level(0);
-        let stays = |n: &&usize| !tables[**n].in_pm && !state.is_held(0, &tables[**n]);
-        let files: Vec<usize> = slice.tables.iter().filter(stays).copied().collect();
-        slice.on_top && depth(tables, &files) + 1 < options.level0_tables
+    let files = state.level0_bytes(false);
+    let room = options.level0_bytes.saturating_sub(files);
+    let limited = PickOptions {
+        job_bytes_max: options.job_bytes_max.min(room),
+        ..*options
     };
+    let fits = |slice: &&Slice<'_>| slice.on_top && slice.files + 1 < options.level0_tables;
     let fit: Vec<&[usize]> = slices
         .iter()
-        .filter(|slice| fits(slice))
+        .filter(fits)
         .map(|slice| &slice.tables[..])
         .collect();
     let wanted = |slice: &[usize]| wanted(slice) && fit.contains(&slice);
-    let job = inputs::of_level0(state, options, 0, &wanted, &cursors.of(0), Reason::Spill)?;
-    let pays = to_base.is_none_or(|to_base| {
-        let level0 = state.level(0);
-        let taken: u64 = to_base.inputs.iter().map(|n| level0[*n].bytes).sum();
-        let overlapped = u128::from(to_base.bytes.saturating_sub(taken));
-        let runs = options.level0_tables as u128;
-        overlapped * runs.saturating_sub(1) > u128::from(taken) * runs
-    });
-    (pays && job.bytes < room).then_some(job)
+    let cursor = cursors.of(0);
+    let job = inputs::of_level0(state, &limited, 0, &wanted, &cursor, Reason::Spill)?;
+    let base = state.level(Scores::new(state, options).base_level());
+    let below = &base[inputs::overlapped(base, &job.holds.range())];
+    let overlapped: u64 = below.iter().map(|table| table.bytes).sum();
+    let runs = options.level0_tables as u128;
+    let pays = u128::from(overlapped) * runs.saturating_sub(1) > u128::from(job.bytes) * runs;
+    ((pays || must) && job.bytes < room).then_some(job)
 }

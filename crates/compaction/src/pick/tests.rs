@@ -72,9 +72,9 @@ fn any_sequence_of_jobs_keeps_levels_and_age_and_ends() {
                         }
                         1 => {
                             let wanted = |slice: &[usize]| slice.len() > wanted;
-                            let to_base = pick_slices(state, &options, &store.cursors, &wanted);
-                            let to_base = to_base.as_ref();
-                            pick_spill(state, &options, &store.cursors, &wanted, to_base)
+                            let must = wanted(&[0, 0]);
+                            let spill = pick_spill(state, &options, &store.cursors, &wanted, must);
+                            spill.or_else(|| pick_slices(state, &options, &store.cursors, &wanted))
                         }
                         _ => pick(state, &options, &store.cursors),
                     });

@@ -34,6 +34,7 @@ fn at(level: Level, key: &[u8]) -> Held {
         last: key.to_vec(),
         open: false,
         seqnos: Held::ANY_AGE,
+        stays: true,
     }
 }
 
@@ -46,6 +47,7 @@ fn all_of(place: Place, table: &TableRef) -> Held {
         last: table.range.largest().to_vec(),
         open: table.range.is_open(),
         seqnos: Held::ANY_AGE,
+        stays: true,
     }
 }
 

@@ -35,7 +35,7 @@ use thermocline_compaction::cost::{
     Candidate, Corrected, CostModel, Decision, Equation, Form, HORIZON, Internal as Equations,
     Partition, Thresholds, UnitCosts, keep,
 };
-use thermocline_compaction::pick::{Held, Slice, level0_slices};
+use thermocline_compaction::pick::{Held, Slice, Table, level0_slices};
 use thermocline_env::Clock;
 use thermocline_level0::{PmCursor, PmPart};
 use thermocline_version::{TableRef, Version};
@@ -189,10 +189,12 @@ impl Costs {
     /// Level 0 drains, or does not any more.
     pub fn drains(&self, plan: &Level0Plan, leaves: bool) {
         let mut known = lock(&self.known);
-        known.drains = plan.drains;
         if !plan.drains {
+            // While the last ones leave nothing may be left to take.
+            known.drains &= plan.bytes > plan.thresholds.keep;
             return;
         }
+        known.drains = true;
         let stay = plan.slices.iter().filter(|slice| slice.stays);
         known.kept = stay.map(|s| (s.family, s.first.clone())).collect();
         if leaves {
@@ -241,6 +243,22 @@ struct Weighed<'v> {
     reads: f64,
 }
 
+/// What a reference to a table stands for of its zones.
+fn zone_bytes(version: &Version, table: &TableRef) -> Option<u64> {
+    let zones = version.pm_table(table.file)?.meta.zone_bytes;
+    Some(zones / version.references(table.file).len().max(1) as u64)
+}
+
+/// Persistent memory of what running jobs take in level 0 of a family, and leave there.
+fn staying_bytes(version: &Version, levels: &Levels<'_>, held: &[Held]) -> u64 {
+    let tables = levels.state(held).level(0).iter().enumerate();
+    let stays = |held: &Held, table: &Table<'_>| held.stays && held.may_take(table);
+    tables
+        .filter(|(_, table)| held.iter().any(|held| stays(held, table)))
+        .filter_map(|(n, _)| zone_bytes(version, levels.refs[0][n]))
+        .sum()
+}
+
 /// The slices of a family.
 fn slices_of<'a>(
     version: &Version,
@@ -250,10 +268,7 @@ fn slices_of<'a>(
 ) -> Vec<Weighed<'a>> {
     let weigh = |(place, slice): (usize, Slice<'a>)| {
         let tables = || slice.pm.iter().map(|n| levels.refs[0][*n]);
-        let zone_bytes = |table: &Arc<TableRef>| {
-            let zones = version.pm_table(table.file)?.meta.zone_bytes;
-            Some(zones / version.references(table.file).len().max(1) as u64)
-        };
+        let zone_bytes = |table: &Arc<TableRef>| zone_bytes(version, table);
         let records: u64 = tables().map(|table| table.entries).sum();
         let runs = levels.runs(&slice.pm);
         let oldest = runs.last().into_iter().flatten();
@@ -314,7 +329,7 @@ impl Inner {
             .families()
             .map(|cf| (cf, Levels::of(version, cf, None), held(cf)))
             .collect();
-        let mut slices = Vec::new();
+        let (mut slices, mut staying) = (Vec::new(), 0);
         let (mut reads, mut writes) = (0.0, 0.0);
         let now = self.now_ns();
         for (cf, levels, held) in &families {
@@ -326,9 +341,10 @@ impl Inner {
             let end_of = |start: &[u8]| partitions.of(start).end.map(<[u8]>::to_vec);
             divide_reads(&mut own, &rates, end_of);
             slices.extend(own);
+            staying += staying_bytes(version, levels, held);
         }
         let thresholds = Thresholds::new(costs.budget, slices.len(), whole(reads), whole(writes));
-        Some(costs.decide_about(form, slices, thresholds))
+        Some(costs.decide_about(form, slices, thresholds, staying))
     }
 }
 
@@ -348,6 +364,7 @@ impl Costs {
         form: Form,
         slices: Vec<Weighed<'_>>,
         thresholds: Thresholds,
+        staying: u64,
     ) -> Level0Plan {
         let known = lock(&self.known);
         let model = CostModel {
@@ -366,7 +383,8 @@ impl Costs {
             kept: was_kept(slice),
         };
         let candidates: Vec<Candidate> = slices.iter().map(candidate).collect();
-        let bytes = candidates.iter().map(|candidate| candidate.bytes).sum();
+        let bytes: u64 = candidates.iter().map(|candidate| candidate.bytes).sum();
+        let bytes = bytes + staying;
         let mut stays = keep(&candidates, thresholds.keep).into_iter();
         let plan = |weighed: Weighed<'_>| {
             let sampled = known.sampled.get(&(weighed.family, weighed.files.clone()));
@@ -415,7 +433,8 @@ impl Inner {
     pub fn sample_level0(&self) {
         let costs = &self.compactions.costs;
         let version = lock(&self.versions).current().clone();
-        let Some(plan) = self.level0_plan(&version, |_| Vec::new()) else {
+        let held = |cf: CfId| self.compactions_of(cf).0;
+        let Some(plan) = self.level0_plan(&version, held) else {
             return;
         };
         let mut before = std::mem::take(&mut lock(&costs.known).sampled);
@@ -423,8 +442,11 @@ impl Inner {
         let large = |slice: &&SlicePlan| slice.decisions.is_some_and(|d| d.writes.is_some());
         for slice in plan.slices.iter().filter(large) {
             let levels = Levels::of(&version, slice.family, None);
-            let slices = level0_slices(&levels.state(&[]));
-            let Some(of) = slices.get(slice.place) else {
+            let held = held(slice.family);
+            let slices = level0_slices(&levels.state(&held));
+            // Not if a job has begun or ended meanwhile.
+            let same = |of: &&Slice<'_>| of.range.first == &slice.first[..] && of.on_top;
+            let Some(of) = slices.get(slice.place).filter(same) else {
                 continue;
             };
             let files: Vec<FileId> = of.pm.iter().map(|n| levels.refs[0][*n].file).collect();

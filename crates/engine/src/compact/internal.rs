@@ -167,6 +167,11 @@ impl Inner {
             let running = jobs.held(of.family);
             let slices = level0_slices(&levels.state(&running));
             let slice = slices.get(of.place)?;
+            // Or what is to be taken down would never be free.
+            let options = self.compactions.shape.pick_options(&levels);
+            if slice.files >= options.level0_tables {
+                return None;
+            }
             let job = self.begin_internal(jobs, of.family, version, &levels, slice)?;
             self.compactions.costs.decided(&decision);
             Some(job.expecting(of.updates, of.records))
@@ -262,13 +267,12 @@ fn pick_cold(
         .filter_map(|slice| Some(&slices.get(slice.place)?.tables[..]))
         .collect();
     let wanted = |slice: &[usize]| leaves.contains(&slice);
-    let to_base = pick_slices(&state, options, cursors, &wanted);
     let spill = match plan.form {
-        Form::Corrected => pick_spill(&state, options, cursors, &wanted, to_base.as_ref()),
+        Form::Corrected => pick_spill(&state, options, cursors, &wanted, false),
         // As in the paper.
         Form::Printed => None,
     };
-    spill.or(to_base)
+    spill.or_else(|| pick_slices(&state, options, cursors, &wanted))
 }
 
 /// What costs would have done next in a family, in the order of [`Inner::take_due`].
@@ -304,7 +308,7 @@ impl Inner {
             let options = self.compactions.shape.pick_options(&levels);
             let (running, cursors) = (jobs.held(cf), Cursors::default());
             let state = levels.state(&running);
-            let picked = pick_spill(&state, &options, &cursors, &|_| true, None);
+            let picked = pick_spill(&state, &options, &cursors, &|_| true, true);
             picked.map(|picked| {
                 Job::begin(&mut jobs, cf, &version, &levels, options.last_level, picked)
             })

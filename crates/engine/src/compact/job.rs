@@ -317,7 +317,10 @@ impl Inner {
             // Where level 0 is full the room that leaves is wanted first.
             let cold = match plan.drains {
                 true => self.take_cold(&mut jobs, &version, &plan, turns),
-                false => None,
+                false => {
+                    compactions.costs.drains(&plan, false);
+                    None
+                }
             };
             let internal = || self.take_internal(&mut jobs, &version, &plan);
             if let Some(job) = cold.or_else(|| (!alone).then(internal).flatten()) {
@@ -466,7 +469,10 @@ impl Inner {
         });
         match done {
             // What waits for this job has its turn now, and nobody may come by who would see to that.
-            Ok(_) => self.adjust_waiting_by_size(),
+            Ok(_) => {
+                let adjusted = self.adjust_waiting_by_size();
+                adjusted.inspect_err(|_| self.compactions.forget_waiting(Waiter::Size))
+            }
             // There may be smaller ones.
             Err(_) if gave_up => {
                 self.compactions.forget_waiting(Waiter::Size);

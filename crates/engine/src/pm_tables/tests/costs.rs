@@ -300,3 +300,77 @@ fn what_leaves_persistent_memory_stands_where_it_stood() {
     engine.close().unwrap();
     check(&open(&machine), &model);
 }
+
+/// Bytes that no compressor makes fewer.
+fn noise(n: u16, seed: u8) -> Vec<u8> {
+    let mut rng = Rng::new(u64::from(n) << 8 | u64::from(seed));
+    let words = (0..50).map(|_| rng.next_u64().to_le_bytes());
+    words.flatten().collect()
+}
+
+/// A merge in parts over a file that lies under all of it comes to an end.
+#[test]
+fn merges_in_parts_end_above_a_file() {
+    let (_machine, engine) = with(|own| {
+        own.set("level0.internal", "off").unwrap();
+        own.compaction.table_bytes = 64 << 10;
+        own.level0.pm_percent = 60;
+    });
+    let mut model = Model::new();
+    let fill = |model: &mut Model, value: u8| {
+        for n in 0..1000u16 {
+            let value = noise(n, value);
+            put(&engine, CfId::DEFAULT, &n.to_be_bytes(), &value);
+            model.insert(n.to_be_bytes().to_vec(), value);
+        }
+        engine.inner.seal_active().unwrap();
+        engine.inner.flush_sealed().unwrap();
+    };
+    // One file, of the first key and the last one.
+    for n in [0, 999u16] {
+        put(&engine, CfId::DEFAULT, &n.to_be_bytes(), b"below");
+    }
+    engine.inner.seal_active().unwrap();
+    engine.inner.flush_sealed().unwrap();
+    assert!(engine.inner.spill_all(CfId::DEFAULT).unwrap());
+    fill(&mut model, 1);
+    fill(&mut model, 2);
+    engine.compact_level0(CfId::DEFAULT).unwrap();
+    let jobs = done(&engine).internal.jobs;
+    assert!(
+        (2..20).contains(&jobs),
+        "{jobs}, in parts {:?} {:?}",
+        in_pm(&engine),
+        engine.plan().families
+    );
+    check_cursor(engine.cursor(ALL).unwrap(), &model);
+}
+
+/// What has come back between the thresholds since level 0 was drained stays.
+#[test]
+fn level_0_drains_no_more_until_it_is_full_again() {
+    let (_machine, engine) = with(|own| {
+        own.level0.pm_percent = 20;
+        own.compaction.table_bytes = 32 << 10;
+    });
+    let fill_to = |bytes: &dyn Fn(&Level0Plan) -> u64| {
+        let mut n = 0u16;
+        while plan(&engine).bytes < bytes(&plan(&engine)) {
+            for _ in 0..100 {
+                n = n.wrapping_mul(5).wrapping_add(77);
+                put(&engine, CfId::DEFAULT, &n.to_be_bytes(), &[8; 300]);
+            }
+            engine.inner.seal_active().unwrap();
+            engine.inner.flush_sealed().unwrap();
+        }
+    };
+    fill_to(&|plan| plan.thresholds.major);
+    assert!(plan(&engine).drains);
+    settle(&engine);
+    let by_warmth = done(&engine).costs.by_warmth;
+    assert!(by_warmth > 0 && !plan(&engine).drains);
+    fill_to(&|plan| plan.thresholds.keep + (64 << 10));
+    assert!(!plan(&engine).drains);
+    settle(&engine);
+    assert_eq!(done(&engine).costs.by_warmth, by_warmth);
+}
