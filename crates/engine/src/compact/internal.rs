@@ -15,8 +15,9 @@
 //!    ([`Version::front`]): behind it they have only what is older than all that is evacuated.
 //! 2. *Parts.* A job ends with a table when it has written [`Shape::internal_part_bytes`](super::shape::Shape), at some
 //!    key. Its edit takes the inputs away below that key only: of those that reach over it a part stays, limited there.
-//!    What stays is a slice of its own, which overlaps none of the outputs, and another job's. So no job takes
-//!    more persistent memory than a part, however large the slice is, and none is long.
+//!    What stays overlaps none of the outputs, and is another job's: each takes what lies over each other, apart from
+//!    what lies beside it, though all may lie above one older file. So no job takes more persistent memory than a part,
+//!    however large the slice is, and none is long; and each leaves less.
 //! 3. *Bounded.* What it may write it is promised before (`pm_tables::promise`), beside what all tables have. If that
 //!    cannot be it is not begun. A slice for which there is never room goes to the SSD like any other.
 //! 4. *Zones* of an input go when nothing refers to any part of it, and nobody reads it (`pm_tables`, 2).
