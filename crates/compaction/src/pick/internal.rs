@@ -69,20 +69,18 @@ pub fn level0_slices<'a>(state: &State<'a>) -> Vec<Slice<'a>> {
     slices(tables).into_iter().filter_map(slice).collect()
 }
 
-/// Of these tables the first that lie over each other, apart from the others, and how many of them a read may have to
-/// ask. They need not be together what lies over a table that is not among these.
+/// Of these tables those that lie deepest over each other, and how many of them a read may have to ask. Only these tables
+/// count: two of them do not belong together because both overlap one that is not among them.
 fn deepest(tables: &[Table<'_>], places: &[usize]) -> Option<(usize, Vec<usize>)> {
     let some: Vec<Table<'_>> = places.iter().map(|n| tables[*n]).collect();
     let apart = slices(&some).into_iter().map(|slice| {
         let slice: Vec<usize> = slice.into_iter().map(|n| places[n]).collect();
         (depth(tables, &slice), slice)
     });
-    apart
-        .into_iter()
-        .reduce(|best, next| match next.0 > best.0 {
-            true => next,
-            false => best,
-        })
+    apart.reduce(|best, next| match next.0 > best.0 {
+        true => next,
+        false => best,
+    })
 }
 
 /// The job that merges a slice inside persistent memory: of what may lie beside each other above files the tables that

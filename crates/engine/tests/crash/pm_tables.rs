@@ -155,7 +155,6 @@ pub fn merged(life: &mut Life, random: &SeededRandom) {
 /// Level 0 of some zones over a base level that is much larger.
 pub fn over_much(options: &mut Options) {
     in_pm(options);
-    options.level0.pm_percent = 5;
     options.compaction.table_bytes = 3 << 10;
     options.compaction.base_bytes = 64 << 10;
     options.compaction.dynamic = 1;
