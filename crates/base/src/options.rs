@@ -304,6 +304,10 @@ option_group! {
         /// Sealed generations from which on they are flushed, whatever they take; 0: only what they take
         /// counts. FlatLSM's `flush_immutable_num`, which is 4 there (§4.3).
         generations: Count = 0, 0 => 10_000;
+        /// With shapes `global-index` and `immutables`: if sealed generations that are to be flushed take more than
+        /// so many times what lives in them, that is written into tables in persistent memory and not on the SSD, where
+        /// those find room. FlatLSM's ratio of log to live bytes, which is 8 there (§4.2.2). 0 never does so.
+        rewrite_ratio: Count = 8, 0 => 10_000;
     }
 }
 
@@ -763,10 +767,25 @@ impl Options {
         }
     }
 
-    /// Most bytes of persistent memory that tables of level 0 may take there, if they are to lie there.
+    /// Most bytes of persistent memory that tables of level 0 may take there, if any are to lie there: all that are
+    /// flushed, or with other shapes those of flushes that rewrite ([`FlushOptions::rewrite_ratio`]).
     pub fn level0_pm_bytes(&self) -> Option<u64> {
-        let in_pm = self.level0.shape().is_in_pm() && !self.in_dram();
-        in_pm.then(|| self.pm / 100 * self.level0.pm_percent)
+        match self.level0.shape() {
+            _ if self.in_dram() => None,
+            Shape::PmTables | Shape::Tiered => Some(self.pm / 100 * self.level0.pm_percent),
+            Shape::Immutables | Shape::GlobalIndex => self.rewritten_bytes_max(),
+            Shape::Ssd => None,
+        }
+    }
+
+    /// What two flushes may rewrite at most and what both are merged into, unless that would be more than a third
+    /// of what sealed generations leave.
+    fn rewritten_bytes_max(&self) -> Option<u64> {
+        let sealed = self.pm / 100 * self.flush.pm_percent;
+        match self.flush.rewrite_ratio {
+            0 => None,
+            ratio => Some((3 * (sealed / ratio)).min((self.pm - sealed) / 3)),
+        }
     }
 
     /// Most percent of persistent memory that sealed generations may take before they are flushed; 0 where they

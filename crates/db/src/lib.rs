@@ -60,8 +60,8 @@ pub use thermocline_engine::{
     CompactionReason, CompactionUse, CostDecision, CostDecisions, CostForm, CostThresholds,
     CostUse, Delay, Durability, Event, EventListener, Exported, FamilyMap, FamilyPlan, FeedUse,
     FlushPlan, Ingested, Level0Plan, LevelPlan, LevelUse, PartitionRate, PartitionUse,
-    PartitionsPlan, Plan, PressureCause, RangeSize, Runtime, RuntimeMetrics, RuntimeOptions,
-    SlicePlan, StallCause, TableState, UnitCosts, Value, WriteOptions,
+    PartitionsPlan, Plan, PressureCause, RangeSize, RewritePlan, Runtime, RuntimeMetrics,
+    RuntimeOptions, SlicePlan, StallCause, TableState, UnitCosts, Value, WriteOptions,
 };
 
 #[cfg(doctest)]

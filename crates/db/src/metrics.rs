@@ -125,6 +125,10 @@ pub struct Metrics {
     pub index_merges: u64,
     /// Keys that this moved.
     pub index_keys_merged: u64,
+    /// Flushes that have rewritten what was mostly dead into tables in persistent memory, and not on the SSD.
+    pub rewrites: u64,
+    /// Bytes of the records that those have taken, dead or alive.
+    pub rewritten_bytes: u64,
     /// What the last open had to do.
     pub recovery: RecoveryMetrics,
     /// Every option with its effective value, as text that `--set` reads.
@@ -377,6 +381,8 @@ impl Metrics {
             },
             index_merges: m.merges,
             index_keys_merged: m.merged_keys,
+            rewrites: m.rewrites,
+            rewritten_bytes: m.rewritten_bytes,
             recovery: RecoveryMetrics {
                 records: m.recovery.records,
                 kept_records: m.recovery.kept_records,

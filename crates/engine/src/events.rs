@@ -74,6 +74,9 @@ pub enum Event {
         tables: usize,
         /// Bytes of these tables.
         bytes: u64,
+        /// Whether they lie in persistent memory because little was alive in the generations, and not because all of
+        /// level 0 does.
+        rewritten: bool,
         /// From its beginning to its end.
         took: Duration,
         /// Why everything is as before, if it is.
@@ -385,9 +388,12 @@ impl Event {
                 generations,
                 tables,
                 bytes,
+                rewritten,
                 took,
                 error: None,
-            } => tell!(DEBUG, "flush finished", generations, tables, bytes, took = ?took),
+            } => {
+                tell!(DEBUG, "flush finished", generations, tables, bytes, rewritten, took = ?took);
+            }
             Event::IndexesMerged {
                 indexes,
                 keys,

@@ -51,6 +51,7 @@
 
 mod due;
 mod evacuate;
+pub(crate) mod rewrite;
 #[cfg(test)]
 pub(crate) mod tests;
 mod told;
@@ -80,6 +81,7 @@ pub(crate) use due::DESCRIPTORS_SHORT;
 use evacuate::{Span, Taken};
 use told::Made;
 pub(crate) use tombstones::LastDeletes;
+use write::To;
 
 impl Engine {
     /// Seals the active generation, unless it is empty, and moves all sealed ones into tables. Returns
@@ -168,7 +170,7 @@ impl Inner {
     /// Writes and names all of it, range by range.
     fn flush_ranges(&self, taken: &Taken, made: &mut Made) -> Result<()> {
         // Once for all ranges: what the first ones have written is not in the way of the others.
-        let mut promise = self.promise_for_flush();
+        let mut promise = self.promise_for_flush(taken)?;
         for span in self.ranges(taken)? {
             let mut outputs = Outputs::default();
             let room = promise.as_ref();
@@ -212,7 +214,7 @@ impl Inner {
             let begun = self.begin_flush(&taken.generations);
             let (mut outputs, mut made) = (Outputs::default(), Made::default());
             let rest = taken.rest();
-            let written = self.write_tables(&taken.generations, &rest, None, &mut outputs);
+            let written = self.write_tables(&taken.generations, &rest, To::Files, &mut outputs);
             let done = written.and_then(|()| self.name_holding(&taken, &rest, &outputs));
             self.release(&outputs);
             made.add(&outputs);

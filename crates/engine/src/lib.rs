@@ -161,6 +161,7 @@ pub use events::{Event, EventListener};
 pub use export::{Exported, IngestWriter};
 pub use families::Family;
 pub use feed::{Change, ChangeFeed, ChangeGroup, ChangeOp, Changes, FeedUse};
+pub use flush::rewrite::RewritePlan;
 pub use ingest::Ingested;
 pub use latency::{Begun, Latencies, Latency, Operation};
 pub use layout::{LOCK_NAME, REGION_NAME};

@@ -121,8 +121,8 @@ impl Merges {
 
 impl Engine {
     /// Drops every generation in which nothing is alive and that nobody reads, merges indexes where that
-    /// pays, and returns how many generations were dropped. The store's threads do so by themselves, and a
-    /// writer that finds no room.
+    /// pays, rewrites what is mostly dead ([`RewritePlan`](crate::RewritePlan)), and returns how many generations were
+    /// dropped. The store's threads do so by themselves (they rewrite when a flush is due), and a writer that finds no room.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for a store that takes no writes; [`Error::Poisoned`]; a failed
@@ -132,6 +132,9 @@ impl Engine {
         inner.check_writable()?;
         let mut dropped = inner.reclaim()?;
         while inner.merge_if_due()? {
+            dropped += inner.reclaim()?;
+        }
+        if inner.rewrite()? {
             dropped += inner.reclaim()?;
         }
         Ok(dropped)

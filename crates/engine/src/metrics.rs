@@ -36,11 +36,13 @@ pub(crate) enum Count {
     Asked,
     Merges,
     MergedKeys,
+    Rewrites,
+    RewrittenBytes,
 }
 
 /// The store's own counters.
 #[derive(Debug, Default)]
-pub(crate) struct Counted(Counters<13>);
+pub(crate) struct Counted(Counters<15>);
 
 impl Counted {
     /// Returns a part of what it was before: see [`Counters::add`].
@@ -311,6 +313,10 @@ pub struct EngineMetrics {
     pub merges: u64,
     /// Keys that they have moved.
     pub merged_keys: u64,
+    /// Flushes that have rewritten what was mostly dead into tables in persistent memory.
+    pub rewrites: u64,
+    /// Bytes of the records that those have taken, dead or alive.
+    pub rewritten_bytes: u64,
     /// Change feeds, and what is kept for them.
     pub feed: FeedUse,
     /// Open snapshots, cursors and iterators.
@@ -531,6 +537,8 @@ impl Engine {
             asked: inner.counted.get(Count::Asked),
             merges: inner.counted.get(Count::Merges),
             merged_keys: inner.counted.get(Count::MergedKeys),
+            rewrites: inner.counted.get(Count::Rewrites),
+            rewritten_bytes: inner.counted.get(Count::RewrittenBytes),
             feed: inner.feed_use(),
             readers: inner.readers.open(),
             pinned_bytes: inner.pins.bytes(),

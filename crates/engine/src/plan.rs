@@ -13,6 +13,7 @@ use thermocline_version::Version;
 use crate::compact::Level0Plan;
 use crate::compact::internal::next_by_cost;
 use crate::compact::shape::Levels;
+use crate::flush::rewrite::RewritePlan;
 use crate::partitions::PartitionsPlan;
 use crate::store::{Engine, Inner};
 use crate::sync::lock;
@@ -22,6 +23,8 @@ use crate::sync::lock;
 pub struct Plan {
     /// About flushing.
     pub flush: FlushPlan,
+    /// Whether the next flush rewrites; `None` if none does, there is nothing to flush, or it cannot be told.
+    pub rewrite: Option<RewritePlan>,
     /// Of each column family that has tables or several partitions, by its id.
     pub families: Vec<FamilyPlan>,
     /// What costs say of level 0 in persistent memory; `None` unless they decide.
@@ -130,6 +133,8 @@ impl Engine {
         let families: BTreeSet<CfId> = version.families().chain(divided).collect();
         Plan {
             flush: inner.flush_plan(),
+            // A record that cannot be read is for its reader to hear of.
+            rewrite: inner.rewrite_plan().unwrap_or(None),
             families: families.into_iter().map(family).collect(),
             level0,
             delay: inner.pressing(),

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use thermocline::size::format_size;
 use thermocline::{
     CompactionPlan, FamilyPlan, FlushPlan, LevelPlan, Metrics, PartitionRate, PartitionsPlan, Plan,
+    RewritePlan,
 };
 use thermocline_bench::grouped;
 
@@ -160,6 +161,7 @@ fn level_text(level: &LevelPlan) -> String {
 
 fn sentences(plan: &Plan, names: &[String]) -> Vec<String> {
     let mut all = vec![flush_text(&plan.flush)];
+    all.extend(plan.rewrite.as_ref().map(rewrite_text));
     for (family, name) in plan.families.iter().zip(names) {
         let what = match names.len() {
             1 => "compaction".to_string(),
@@ -280,6 +282,26 @@ fn flush_text(f: &FlushPlan) -> String {
     )
 }
 
+fn rewrite_text(r: &RewritePlan) -> String {
+    let lives = match r.live_bytes {
+        Some(live) => format!("{} of {}", format_size(live), format_size(r.bytes)),
+        None => format!(
+            "more than one part in {} of {}",
+            r.ratio,
+            format_size(r.bytes)
+        ),
+    };
+    let where_to = match r.rewrites() {
+        true => "it rewrites that inside persistent memory",
+        false => "it goes to the SSD",
+    };
+    format!(
+        "the next flush: {lives} that are sealed live, and tables in persistent memory may have {} more; \
+         {where_to}",
+        format_size(r.room_bytes)
+    )
+}
+
 fn next_text(next: &CompactionPlan, levels: &[LevelPlan]) -> String {
     let score = levels.get(next.from).map_or(0.0, |level| level.score);
     let what = match next.moved {
@@ -360,6 +382,13 @@ fn as_json(plan: &Plan, names: &[String]) -> Value {
             "generations_free": f.generations_free,
             "generations_free_due": f.generations_free_due,
         },
+        "rewrite": plan.rewrite.as_ref().map(|r| json!({
+            "rewrites": r.rewrites(),
+            "ratio": r.ratio,
+            "bytes": r.bytes,
+            "live_bytes": r.live_bytes,
+            "room_bytes": r.room_bytes,
+        })),
         "families": families,
         "level0_costs": plan.level0.as_ref().map(level0::as_json),
         "delay": plan.delay.map(|delay| json!({

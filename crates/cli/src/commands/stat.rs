@@ -303,6 +303,16 @@ fn tiers(m: &Metrics, families: &[String], partitions: String) -> Vec<(&'static 
             ),
         ));
     }
+    if m.rewrites > 0 {
+        rows.push((
+            "rewritten",
+            format!(
+                "{}, {} of records given up for what lived in them",
+                count(m.rewrites, "time"),
+                format_size(m.rewritten_bytes)
+            ),
+        ));
+    }
     let in_pm = m.hits.memtable + m.hits.global_index + m.hits.pm_table;
     let found = in_pm + m.hits.block_cache + m.hits.ssd;
     if found > 0 {
@@ -464,6 +474,8 @@ fn as_json(m: &Metrics, families: &[String]) -> Value {
     document["tables_open"] = m.tables_open.into();
     document["index_merges"] = m.index_merges.into();
     document["index_keys_merged"] = m.index_keys_merged.into();
+    document["rewrites"] = m.rewrites.into();
+    document["rewritten_bytes"] = m.rewritten_bytes.into();
     document["levels"] = levels_as_json(m);
     document["compaction"] = compaction_as_json(&m.compaction);
     document["partition_changes"] = json!({

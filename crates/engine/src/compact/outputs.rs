@@ -41,6 +41,7 @@ use thermocline_compaction::cost::Counts;
 use thermocline_compaction::merge::{Merge, Source};
 use thermocline_compaction::output::Cutter;
 use thermocline_compaction::retain::{Decision, Moments, RangesBelow, Retain};
+use thermocline_memtable::BLOB_REF_LEN;
 use thermocline_sst::{
     Identity, KeyRef, TOMBSTONES_LEN_MAX, TableMeta, TableWriter, Value, WriteOptions, sites,
     table_name,
@@ -48,6 +49,7 @@ use thermocline_sst::{
 use thermocline_version::{BlobBytes, Change, FileKind, KeyRange, PartitionId, Place, TableRef};
 
 use super::input::Input;
+use crate::flush::rewrite::weight;
 use crate::partitions::{Counting, Prefixes};
 use crate::pm_tables::{Made, PmSink};
 use crate::store::Inner;
@@ -115,6 +117,8 @@ pub(crate) enum Destination<'a> {
     Folder(Folder<'a>),
     /// Into persistent memory.
     Pm(&'a mut PmSink),
+    /// Nowhere: here is counted what would be written, as bytes of a generation (`flush::rewrite`).
+    Nowhere(&'a mut u64),
 }
 
 /// A folder in which nobody else makes tables.
@@ -142,7 +146,9 @@ impl Destination<'_> {
                 let identity = Identity::new(folder.db_id, file);
                 Ok((folder.dir.join(table_name(file)), identity))
             }
-            Destination::Pm(_) => unreachable!("what is written there is no file"),
+            Destination::Pm(_) | Destination::Nowhere(_) => {
+                unreachable!("what is written there is no file")
+            }
         }
     }
 
@@ -150,7 +156,7 @@ impl Destination<'_> {
     fn check(&self, inner: &Inner) -> Result<()> {
         match self {
             Destination::Store | Destination::Pm(_) => inner.check_writable(),
-            Destination::Folder(_) => inner.check_open(),
+            Destination::Folder(_) | Destination::Nowhere(_) => inner.check_open(),
         }
     }
 }
@@ -176,7 +182,8 @@ pub(crate) struct Recipe<'a> {
     pub prefixes: Option<Prefixes<'a>>,
     /// Counts what is read.
     pub counting: Option<Counting<'a>>,
-    /// Persistent memory of finished tables from which on it is enough.
+    /// Persistent memory of finished tables from which on it is enough; of what is only counted the bytes beyond
+    /// which it is.
     pub enough: Option<u64>,
     pub to: Destination<'a>,
 }
@@ -396,8 +403,13 @@ impl<'a> Writing<'a> {
     /// Where the last table ended, if so much persistent memory is `enough`. Nothing behind that was written yet:
     /// range tombstones that reach there are cut when a table ends.
     fn ends_with(&self, enough: Option<u64>) -> Option<Vec<u8>> {
-        let Destination::Pm(sink) = &self.to else {
-            return None;
+        let sink = match &self.to {
+            Destination::Pm(sink) => sink,
+            Destination::Nowhere(bytes) => {
+                let is_enough = enough.is_some_and(|enough| **bytes > enough);
+                return is_enough.then(Vec::new);
+            }
+            _ => return None,
         };
         let is_enough = enough.is_some_and(|bytes| sink.finished_bytes() >= bytes);
         let between = is_enough && !sink.is_in_table();
@@ -431,6 +443,14 @@ impl<'a> Writing<'a> {
             };
             let key = (key.user_key, key.seqno);
             return sink.add(self.inner, self.place.cf, key, kind, value);
+        }
+        if let Destination::Nowhere(bytes) = &mut self.to {
+            let value = match value {
+                Value::Inline(bytes) => bytes,
+                Value::Blob(_) => &[0; BLOB_REF_LEN],
+            };
+            **bytes += weight(self.place.cf, kind, key.user_key, value);
+            return Ok(());
         }
         self.table(outputs)?.add(key, kind, value)
     }

@@ -36,8 +36,10 @@ pub(crate) struct Shape {
     table_bytes: u64,
     base_bytes: u64,
     write_bytes: usize,
-    /// Most bytes of persistent memory that tables there may take, if level 0 is to lie there.
+    /// Most bytes of persistent memory that tables there may take, if some of level 0 is to lie there.
     pm_bytes_max: Option<u64>,
+    /// Whether all that is flushed is to lie there.
+    in_pm: bool,
     memtable_bytes: u64,
 }
 
@@ -137,6 +139,7 @@ impl Shape {
             // Devices like large pieces; each table that is being written holds one.
             write_bytes: index(options.dram / 64).clamp(256 << 10, 1 << 20) & !4095,
             pm_bytes_max: options.level0_pm_bytes(),
+            in_pm: options.level0.shape().is_in_pm(),
             memtable_bytes: options.memtable_bytes(),
         }
     }
@@ -245,7 +248,7 @@ impl Shape {
         starts: Vec<Vec<u8>>,
         bounds: Vec<Vec<u8>>,
     ) -> Cutter<'static> {
-        if self.pm_bytes_max.is_some() && !starts.is_empty() && bytes_min > 0 {
+        if self.in_pm && !starts.is_empty() && bytes_min > 0 {
             cuts.extend(starts);
             bytes_min = self.table_bytes / 4;
         }

@@ -14,6 +14,7 @@ use crate::sync::Arc;
 /// A flush that has begun.
 pub(super) struct Begun {
     generations: usize,
+    bytes: u64,
     at: u64,
 }
 
@@ -22,39 +23,55 @@ pub(super) struct Begun {
 pub(super) struct Made {
     pub tables: usize,
     pub bytes: u64,
+    /// Of the tables, those in persistent memory.
+    pub in_pm: usize,
 }
 
 impl Made {
     pub fn add(&mut self, outputs: &Outputs) {
         self.tables += outputs.count();
         self.bytes += outputs.bytes;
+        self.in_pm += outputs.pm.len();
     }
 }
 
 impl Inner {
     pub(super) fn begin_flush(&self, generations: &[Arc<Memtable>]) -> Begun {
         let homes = generations.iter().map(|m| m.homes().len()).sum();
+        let bytes = generations.iter().map(|m| m.bytes()).sum();
         self.events.emit(Event::FlushBegun {
             generations: homes,
-            bytes: generations.iter().map(|m| m.bytes()).sum(),
+            bytes,
         });
         Begun {
             generations: homes,
+            bytes,
             at: self.now_ns(),
         }
     }
 
     /// It has written these tables, or failed.
     pub(super) fn end_flush(&self, begun: Begun, made: Made, error: Option<&Error>) {
-        let Made { tables, bytes } = made;
+        let Made {
+            tables,
+            bytes,
+            in_pm,
+        } = made;
+        // With such a shape every flush is at home there.
+        let rewritten = in_pm > 0 && !self.options.level0.shape().is_in_pm();
         if error.is_none() {
             self.counted.add(Count::Flushes, 1);
             self.counted.add(Count::FlushedBytes, bytes);
+            if rewritten {
+                self.counted.add(Count::Rewrites, 1);
+                self.counted.add(Count::RewrittenBytes, begun.bytes);
+            }
         }
         self.events.emit(Event::FlushFinished {
             generations: begun.generations,
             tables,
             bytes,
+            rewritten,
             took: Duration::from_nanos(self.now_ns().saturating_sub(begun.at)),
             error: error.map(ToString::to_string),
         });

@@ -5,7 +5,7 @@ use thermocline_memtable::{Cover, Memtable};
 use thermocline_sst::Creation;
 use thermocline_version::{Level, Place};
 
-use super::evacuate::Span;
+use super::evacuate::{Span, Taken};
 use super::tombstones;
 use crate::compact::input::{GenerationInput, Input};
 use crate::compact::outputs::{Destination, Outputs, Recipe, below};
@@ -16,6 +16,34 @@ use crate::readers;
 use crate::store::Inner;
 use crate::sync::{Arc, lock};
 use crate::write::busy;
+
+/// Where a flush writes.
+pub(super) enum To<'s> {
+    Files,
+    Pm(&'s mut PmSink),
+    /// What would be written is weighed, until it is more than `most`.
+    Nowhere {
+        bytes: &'s mut u64,
+        most: u64,
+    },
+}
+
+impl To<'_> {
+    fn destination(&mut self) -> Destination<'_> {
+        match self {
+            To::Files => Destination::Store,
+            To::Pm(sink) => Destination::Pm(sink),
+            To::Nowhere { bytes, .. } => Destination::Nowhere(bytes),
+        }
+    }
+
+    fn enough(&self) -> Option<u64> {
+        match self {
+            To::Files | To::Pm(_) => None,
+            To::Nowhere { most, .. } => Some(*most),
+        }
+    }
+}
 
 impl Inner {
     /// Writes into persistent memory, as far as that is promised; else into files.
@@ -28,7 +56,7 @@ impl Inner {
     ) -> Result<()> {
         if let Some(promise) = promise {
             let mut sink = PmSink::new(&self.space, promise.bytes());
-            let written = self.write_tables(generations, span, Some(&mut sink), outputs);
+            let written = self.write_tables(generations, span, To::Pm(&mut sink), outputs);
             match written.and_then(|()| sink.hand_over(self, outputs)) {
                 // There is no room, or it fits no PM table. What was written is gone, and nothing was named.
                 Err(Error::OutOfSpace(_) | Error::InvalidArgument(_)) => {
@@ -39,17 +67,22 @@ impl Inner {
                 done => return done,
             }
         }
-        self.write_tables(generations, span, None, outputs)
+        self.write_tables(generations, span, To::Files, outputs)
     }
 
     /// The persistent memory that a flush may write tables into, if it is to. Tables that have been compacted
     /// and that somebody reads count as those that are read.
-    pub(super) fn promise_for_flush(&self) -> Option<Promise> {
-        let share = self.options.level0_pm_bytes()?;
+    pub(super) fn promise_for_flush(&self, taken: &Taken) -> Result<Option<Promise>> {
+        if !self.options.level0.shape().is_in_pm() {
+            return self.promise_for_rewriting(taken);
+        }
+        let Some(share) = self.options.level0_pm_bytes() else {
+            return Ok(None);
+        };
         // Compaction may be behind by a flush, but for a memtable.
         let flush = self.options.flush_pm_bytes();
         let least = flush.saturating_sub(self.options.memtable_bytes());
-        self.promise_pm(share.saturating_add(flush), least, u64::MAX)
+        Ok(self.promise_pm(share.saturating_add(flush), least, u64::MAX))
     }
 
     /// Writes what lies in `span` of the generations, oldest first, and makes names of files durable.
@@ -57,7 +90,7 @@ impl Inner {
         &self,
         generations: &[Arc<Memtable>],
         span: &Span,
-        mut sink: Option<&mut PmSink>,
+        mut to_write: To<'_>,
         outputs: &mut Outputs,
     ) -> Result<()> {
         // In this order: see `memtable::needed::Readers`.
@@ -105,14 +138,14 @@ impl Inner {
                 exists: &|cf, key| self.families.exists(cf, key),
                 prefixes: self.prefixes_of(&version, cf),
                 counting: Some(Counting::new(version.partitions(cf), true)),
-                enough: None,
-                to: match sink.as_deref_mut() {
-                    Some(sink) => Destination::Pm(sink),
-                    None => Destination::Store,
-                },
+                enough: to_write.enough(),
+                to: to_write.destination(),
             };
             let inputs = inputs.collect();
             self.write_outputs(inputs, recipe, &mut |_| Ok(()), outputs)?;
+            if outputs.ended_at.is_some() {
+                break;
+            }
         }
         self.sync_names(outputs)
     }

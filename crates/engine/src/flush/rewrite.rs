@@ -1,0 +1,165 @@
+//! Rewriting what is mostly dead (FlatLSM §4.2.2, "Garbage Collection in PMTable"; design §6), with shapes
+//! `global-index` and `immutables`.
+//!
+//! A few keys that are written again and again fill generations in which a few others, written once, are alive.
+//! None of those generations is dead (`reclaim`), so persistent memory fills until they are flushed. Then
+//! little is written, but to the SSD, where it is hot: the next flush writes the same keys once more, and compactions
+//! merge them away. FlatLSM therefore rewrites a memtable whose log is more than eight times what lives in it: live
+//! records are copied into a new log in persistent memory, and the old one is given up. Here it is the flush that
+//! does this: if what the generations that it has taken hold is more than `flush.rewrite_ratio` times what
+//! it would write, it writes that into PM tables (`pm_tables`) and not into files. Persistent memory is free as after any
+//! flush, the SSD is not touched, and what is written is in level 0, where merges inside persistent memory drop
+//! what the next such flush has anew (`compact::internal`).
+//!
+//! # Why it is a flush, and a PM table
+//! A compact chain in place of the old ones would have to be a format of its own: items say their records' seqnos by
+//! their place, and the walk demands that nothing is missing between two (`memtable::walk`), so records that were picked
+//! out of a chain fit into no item, and a chain of them into no walk. Both chains would have to be named at once, since
+//! readers hold the old one while others read the new one, and both may outlive the store (`reclaim`, 1); recovery
+//! would have to know which of them counts, and the change feed, whose log the chains are, would lose its sequence. All
+//! of that is solved for the other home that records can have in persistent memory. A PM table has records with
+//! any seqnos, several versions of a key and range tombstones; it is smaller than a chain and takes no DRAM; and the way
+//! from a generation into it is that of a flush, to which nothing is added but where it goes:
+//!
+//! # The argument
+//! 1. *Age.* A flush takes all sealed generations that were not flushed (`flush`, 1), and so does one that rewrites. One
+//!    that took those alone that are mostly dead would leave older ones behind, which are read before tables. So the
+//!    ratio is that of all of them together.
+//! 2. *What lives* is what the flush would write (`compact::outputs`): what somebody may be answered with, registered
+//!    readers too, tombstones that hide something, range tombstones. It is weighed by running the same merge to
+//!    no destination. That ends as soon as it is too much: so a flush of live data is walked through for one part in
+//!    so many before it is written, and a flush that rewrites twice, which is little.
+//! 3. *What is weighed is no promise.* Readers come and go between weighing and writing. The tables have what is needed
+//!    when they are written; if that finds no room it goes into files, as any flush that may write PM tables.
+//! 4. *Once, at every moment*: the tables come and the generations go with one view, behind one edit (`flush`, steps 4
+//!    and 5). Readers of older views, snapshots and change feeds keep generations as after other flushes. A crash finds
+//!    the generations, or the tables and generations that are known as flushed.
+//! 5. *Bounded.* Tables in persistent memory have a share of it (`Options::level0_pm_bytes`): what two such flushes
+//!    write at most and what both are merged into. What is to be written must fit into what is left of it, before
+//!    anything is written (`pm_tables::promise`); zones that are kept in reserve are no flush's. What
+//!    is more than the share leaves for the SSD as with `pm-tables`.
+//! 6. *Not for ever.* A flush that rewrites has freed all but one part in so many of what it took, so it is due
+//!    again when as much was written anew.
+//!
+//! # Other shapes
+//! With `tiered` and `pm-tables` every flush writes PM tables, and so leaves behind in persistent memory what is dead:
+//! there nothing is to be decided. With `ssd` sealed generations go to the SSD at once, because that is what is wanted;
+//! and where records lie in DRAM (preset `leveled`) there is no persistent memory.
+
+use thermocline_base::options::Shape;
+use thermocline_base::{BatchEntry, CfId, Kind, Result};
+use thermocline_memtable::item_bytes;
+
+use super::evacuate::Taken;
+use super::write::To;
+use crate::compact::outputs::Outputs;
+use crate::pm_tables::Promise;
+use crate::store::Inner;
+use crate::sync::lock;
+
+/// What is alive in the generations that a flush would take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RewritePlan {
+    /// How many times as much as is alive generations must hold, so that the flush rewrites.
+    pub ratio: u64,
+    /// Bytes of their items.
+    pub bytes: u64,
+    /// Of these, bytes of what is alive; `None` if that is more than one part in `ratio`: it was not looked
+    /// how much.
+    pub live_bytes: Option<u64>,
+    /// Bytes that tables in persistent memory may still have.
+    pub room_bytes: u64,
+}
+
+impl RewritePlan {
+    /// Whether the flush rewrites.
+    pub fn rewrites(&self) -> bool {
+        self.live_bytes.is_some_and(|live| live <= self.room_bytes)
+    }
+}
+
+impl Inner {
+    /// What a flush of `taken` is decided on; `None` if no flush of this store rewrites.
+    pub(super) fn rewrite_plan_of(&self, taken: &Taken) -> Result<Option<RewritePlan>> {
+        let ratio = self.options.flush.rewrite_ratio;
+        let keeps = matches!(
+            self.options.level0.shape(),
+            Shape::GlobalIndex | Shape::Immutables
+        );
+        let share = self.options.level0_pm_bytes().filter(|_| keeps);
+        let Some(share) = share else {
+            return Ok(None);
+        };
+        // What an evacuation of another shape has left of them is not known in bytes.
+        if taken.generations.is_empty() || taken.front.is_some() {
+            return Ok(None);
+        }
+        let bytes: u64 = taken.generations.iter().map(|m| m.bytes()).sum();
+        Ok(Some(RewritePlan {
+            ratio,
+            bytes,
+            live_bytes: self.live_bytes(taken, bytes / ratio)?,
+            room_bytes: share.saturating_sub(self.pm_tables_use().bytes),
+        }))
+    }
+
+    /// The persistent memory for a flush that rewrites `taken`; `None` if it goes to the SSD.
+    pub(super) fn promise_for_rewriting(&self, taken: &Taken) -> Result<Option<Promise>> {
+        let plan = self.rewrite_plan_of(taken)?;
+        let Some(plan) = plan.filter(RewritePlan::rewrites) else {
+            return Ok(None);
+        };
+        let share = self.options.level0_pm_bytes().unwrap_or(0);
+        let least = plan.live_bytes.unwrap_or(share).max(1);
+        Ok(self.promise_pm(share, least, u64::MAX))
+    }
+
+    /// Bytes of what a flush of `taken` would write; `None` if that is more than `most`.
+    fn live_bytes(&self, taken: &Taken, most: u64) -> Result<Option<u64>> {
+        let (mut live, mut outputs) = (0, Outputs::default());
+        let nowhere = To::Nowhere {
+            bytes: &mut live,
+            most,
+        };
+        self.write_tables(&taken.generations, &taken.rest(), nowhere, &mut outputs)?;
+        Ok((live <= most).then_some(live))
+    }
+
+    /// What a flush that began now would be decided on.
+    ///
+    /// # Errors
+    /// Those of reading the generations.
+    pub fn rewrite_plan(&self) -> Result<Option<RewritePlan>> {
+        let taken = {
+            // A batch that is being committed is in the view before it is visible.
+            let _writer = lock(&self.writer);
+            self.taken_now()
+        };
+        self.rewrite_plan_of(&taken)
+    }
+
+    /// Flushes what is sealed if that rewrites it, whether or not a flush is due. Returns whether it did. The
+    /// caller holds no lock.
+    ///
+    /// # Errors
+    /// As [`Engine::flush`](crate::Engine::flush).
+    pub fn rewrite(&self) -> Result<bool> {
+        let flushing = lock(&self.flushing);
+        self.check_writable()?;
+        let plan = self.rewrite_plan()?;
+        if !plan.is_some_and(|plan| plan.rewrites()) {
+            return Ok(false);
+        }
+        Ok(self.flush_holding(&flushing)? > 0)
+    }
+}
+
+/// Bytes that a record would take in a generation, if it was written alone.
+pub(crate) fn weight(cf: CfId, kind: Kind, key: &[u8], value: &[u8]) -> u64 {
+    item_bytes(std::iter::once(BatchEntry {
+        kind,
+        cf,
+        key,
+        value,
+    }))
+}
