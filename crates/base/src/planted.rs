@@ -157,6 +157,8 @@ bugs! {
     FrontForgotten,
     /// Range tombstones of a generation hide what was evacuated from it.
     FrontForgetsTombstones,
+    /// A flush that rewrites leaves the oldest generation where it is.
+    RewriteLeavesOlder,
     /// An open takes no names of blob files away.
     BlobForgottenAtOpen,
 }

@@ -6,7 +6,8 @@
 //!    chunk), and write what somebody may still be answered with into new tables (`compact::outputs`).
 //! 3. *Sync* each table's file, then the folder.
 //! 4. *Edit 1*, under the writer's lock: one edit names all tables. A family that was dropped meanwhile
-//!    gets none. (With shape `tiered` there may be several, one for each range of keys: [`evacuate`].)
+//!    gets none. (With shape `tiered` there may be several, one for each range of keys: [`evacuate`]. Tables may lie
+//!    in persistent memory, with some shapes if little lives: [`rewrite`].)
 //! 5. *Go over*, under the same lock: one view without the generations and with the tables.
 //! 6. The generations are dead (`reclaim`): once nobody reads them, *edit 2* drops them, and their zones
 //!    are free.
@@ -70,6 +71,7 @@ use thermocline_version::{Change, Evacuation, FileKind, State, VersionSet};
 
 use crate::compact::LevelUse;
 use crate::compact::outputs::Outputs;
+use crate::pm_tables::Promise;
 use crate::pressure::is_no_room;
 use crate::runtime::Job;
 use crate::store::{Engine, Inner};
@@ -152,9 +154,15 @@ impl Inner {
         }
     }
 
-    fn flush_taken(&self, taken: Taken, made: &mut Made) -> Result<usize> {
+    fn flush_taken(&self, mut taken: Taken, made: &mut Made) -> Result<usize> {
         let flushed = taken.generations.iter().map(|m| m.homes().len()).sum();
-        let done = self.flush_ranges(&taken, made);
+        let promised = self.promise_for_flush(&taken);
+        if active(Bug::RewriteLeavesOlder) && taken.generations.len() > 1 {
+            let rewrites = !self.options.level0.shape().is_in_pm();
+            let rewrites = rewrites && matches!(promised, Ok(Some(_)));
+            taken.generations.drain(..usize::from(rewrites));
+        }
+        let done = promised.and_then(|promise| self.flush_ranges(&taken, promise, made));
         self.unlink_obsolete();
         self.release_pm_tables();
         lock(&self.reclaim).taken = 0;
@@ -167,10 +175,14 @@ impl Inner {
         Ok(flushed)
     }
 
-    /// Writes and names all of it, range by range.
-    fn flush_ranges(&self, taken: &Taken, made: &mut Made) -> Result<()> {
-        // Once for all ranges: what the first ones have written is not in the way of the others.
-        let mut promise = self.promise_for_flush(taken)?;
+    /// Writes and names all of it, range by range. The promise is one for all ranges: what the first ones have
+    /// written is not in the way of the others.
+    fn flush_ranges(
+        &self,
+        taken: &Taken,
+        mut promise: Option<Promise>,
+        made: &mut Made,
+    ) -> Result<()> {
         for span in self.ranges(taken)? {
             let mut outputs = Outputs::default();
             let room = promise.as_ref();

@@ -99,6 +99,7 @@ fn options(rng: &mut Rng) -> Options {
     options.level0.pm_percent = *rng.pick(&[3, 10, 50]);
     options.level0.merge_percent = *rng.pick(&[0, 0, 100]);
     options.flush.generations = *rng.pick(&[0, 0, 3]);
+    options.flush.rewrite_ratio = *rng.pick(&[8, 2, 1, 0]);
     compaction(&mut options, rng);
     options
 }

@@ -38,7 +38,9 @@
 //!    write at most and what both are merged into. What is to be written must fit into what is left of it, before
 //!    anything is written (`pm_tables::promise`); zones that are kept in reserve are no flush's. What
 //!    is more than the share leaves for the SSD as with `pm-tables`.
-//! 6. *Not for ever.* A flush that rewrites has freed all but one part in so many of what it took, so it is due
+//! 6. *Long values stay out of it.* What refers to blob files is not rewritten: a reference is short, so tables there
+//!    could keep many files of values that were overwritten, which takes no persistent memory, but the SSD.
+//! 7. *Not for ever.* A flush that rewrites has freed all but one part in so many of what it took, so it is due
 //!    again when as much was written anew.
 //!
 //! # Other shapes
@@ -90,8 +92,9 @@ impl Inner {
         let Some(share) = share else {
             return Ok(None);
         };
+        let refers = taken.generations.iter().any(|m| m.blob_bytes() > 0);
         // What an evacuation of another shape has left of them is not known in bytes.
-        if taken.generations.is_empty() || taken.front.is_some() {
+        if taken.generations.is_empty() || taken.front.is_some() || refers {
             return Ok(None);
         }
         let bytes: u64 = taken.generations.iter().map(|m| m.bytes()).sum();
@@ -163,3 +166,6 @@ pub(crate) fn weight(cf: CfId, kind: Kind, key: &[u8], value: &[u8]) -> u64 {
         value,
     }))
 }
+
+#[cfg(test)]
+mod tests;

@@ -30,6 +30,8 @@ fn options(pm: u64, generation_bytes: u64) -> Options {
     options.memtable.bytes_max = generation_bytes;
     options.level0.shape = SHAPE.get();
     options.level0.merge_percent = 0;
+    // What is mostly dead stays as it is, too.
+    options.flush.rewrite_ratio = 0;
     options
 }
 

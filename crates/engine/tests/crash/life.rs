@@ -34,6 +34,8 @@ pub fn options() -> Options {
     options.flush.automatic = 0;
     // Indexes are merged as soon as generations are sealed, whether they are read or not.
     options.level0.merge_percent = 0;
+    // Reclaiming by hand is to leave alone what is not dead.
+    options.flush.rewrite_ratio = 0;
     options
 }
 

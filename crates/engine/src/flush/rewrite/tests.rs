@@ -1,0 +1,298 @@
+//! What is mostly dead stays in persistent memory, as little as it is; what lives goes to the SSD.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use thermocline_base::options::Options;
+use thermocline_base::planted::{Bug, plant};
+use thermocline_base::{CfId, WriteBatch};
+use thermocline_env::simulated::SimClock;
+use thermocline_testkit::{Replay, Rng, seeds};
+
+use crate::flush::tests::{
+    Model, check_cursor, check_now, check_then, delete, families, files, get, put,
+};
+use crate::tests::Machine;
+use crate::{Durability, Engine, Family, Snapshot};
+
+const PM: u64 = 4 << 20;
+
+fn options(shape: &str) -> Options {
+    let mut options = Options {
+        pm: PM,
+        ..Options::default()
+    };
+    options.pm_region.part_bytes_first = 256 << 10;
+    options.memtable.bytes_max = 32 << 10;
+    options.compaction.table_bytes = 32 << 10;
+    options.level0.merge_percent = 0;
+    options.set("level0.shape", shape).unwrap();
+    options
+}
+
+fn open(machine: &Machine, options: &Options) -> Engine {
+    let mut world = machine.world();
+    // It stands still: what things cost is what they usually do.
+    world.env.clock = Arc::new(SimClock::new());
+    Engine::open(world, Path::new("/db"), options.clone()).unwrap()
+}
+
+/// A few keys are written all the time, and now and then one of others: one for each so many of those.
+struct Load {
+    model: Model,
+    written: u64,
+    rng: Rng,
+}
+
+impl Load {
+    fn new() -> Load {
+        Load {
+            model: Model::new(),
+            written: 0,
+            rng: Rng::new(7),
+        }
+    }
+
+    fn write(&mut self, engine: &Engine, writes: u64, one_cold_in: u64) {
+        for _ in 0..writes {
+            self.written += 1;
+            let key = match self.written.is_multiple_of(one_cold_in) {
+                true => vec![b'c', u8::try_from(self.written / one_cold_in % 100).unwrap()],
+                false => vec![b'h', u8::try_from(self.rng.below(8)).unwrap()],
+            };
+            let value = vec![u8::try_from(self.written % 251).unwrap(); 200];
+            put(engine, CfId::DEFAULT, &key, &value);
+            self.model.insert(key, value);
+        }
+    }
+
+    fn check(&self, engine: &Engine) {
+        for (key, value) in &self.model {
+            assert_eq!(get(engine, key).as_ref(), Some(value));
+        }
+        check_cursor(engine.cursor(Family::DEFAULT).unwrap(), &self.model);
+    }
+}
+
+/// Five times as much as persistent memory has is written, and nothing to the SSD.
+#[test]
+fn hot_keys_with_a_few_cold_ones_never_reach_the_ssd() {
+    for shape in ["global-index", "immutables"] {
+        let machine = Machine::new(PM);
+        let own = options(shape);
+        let engine = open(&machine, &own);
+        let mut load = Load::new();
+        for round in 0..40 {
+            load.write(&engine, 2000, 100);
+            let space = engine.metrics().space;
+            assert!(
+                space.attached_bytes <= PM / 20 * 17,
+                "{shape}, round {round}: {space:?}"
+            );
+        }
+        let metrics = engine.metrics();
+        assert!(metrics.rewrites > 5, "{shape}: {}", metrics.rewrites);
+        assert_eq!(metrics.rewrites, metrics.flushes, "{shape}");
+        assert!(metrics.rewritten_bytes > 4 * PM, "{shape}");
+        assert_eq!(files(&machine), 0, "{shape}");
+        assert!(metrics.compaction.internal.jobs > 0, "{shape}");
+        load.check(&engine);
+        engine.close().unwrap();
+        drop(engine);
+        let engine = open(&machine, &own);
+        load.check(&engine);
+        drop(engine);
+        // Without it each flush writes files.
+        let machine = Machine::new(PM);
+        let mut own = options(shape);
+        own.flush.rewrite_ratio = 0;
+        let engine = open(&machine, &own);
+        Load::new().write(&engine, 40_000, 100);
+        let metrics = engine.metrics();
+        assert!(metrics.flushes > 1 && metrics.rewrites == 0, "{shape}");
+        assert!(files(&machine) > 0, "{shape}");
+    }
+}
+
+const KEYS: u8 = 40;
+
+/// Whether every key of both families is found as the models have it.
+fn agrees(engine: &Engine, families: &[Family], models: &[Model]) -> bool {
+    let mut both = families.iter().zip(models);
+    both.all(|(family, model)| {
+        (0..KEYS).all(|key| {
+            let found = engine.get(family.id, &[key], <[u8]>::to_vec).unwrap();
+            found.as_ref() == model.get(&[key][..])
+        })
+    })
+}
+
+/// One history of a store that rewrites often. Returns how often it has, or where it did not read as a map does.
+fn history(seed: u64) -> Result<u64, u32> {
+    let mut rng = Rng::new(seed);
+    let mut machine = Machine::new(PM);
+    let shape = *rng.pick(&["global-index", "immutables"]);
+    let mut own = options(shape);
+    own.memtable.bytes_max = *rng.pick(&[2 << 10, 8 << 10, 32 << 10]);
+    own.flush.rewrite_ratio = *rng.pick(&[1, 1, 2, 8]);
+    own.flush.pm_percent = *rng.pick(&[2, 10, 50]);
+    own.compaction.table_bytes = *rng.pick(&[2 << 10, 32 << 10]);
+    let mut engine = open(&machine, &own);
+    let both = families(&engine);
+    let keys: Vec<Vec<u8>> = (0..KEYS).map(|key| vec![key]).collect();
+    let mut models = vec![Model::new(), Model::new()];
+    let mut held: Vec<(Snapshot, Vec<Model>)> = Vec::new();
+    let mut rewrites = 0;
+    for n in 0..600u32 {
+        let at = rng.below(2);
+        let (cf, key) = (both[at].id, rng.pick(&keys).clone());
+        match rng.below(100) {
+            0..60 => {
+                let value = vec![n.to_le_bytes()[0]; rng.below(300)];
+                put(&engine, cf, &key, &value);
+                models[at].insert(key, value);
+            }
+            60..75 => {
+                delete(&engine, cf, &key);
+                models[at].remove(&key);
+            }
+            75..78 => {
+                let end = vec![key[0] + 5];
+                let mut batch = WriteBatch::new();
+                batch.delete_range(cf, &key, Some(&end)).unwrap();
+                engine.write(batch.iter(), Durability::Immediate).unwrap();
+                models[at].retain(|other, _| *other < key || *other >= end);
+            }
+            78..82 => engine.inner.seal_active().unwrap(),
+            // What is named is looked at, too, in debug builds.
+            82..85 if engine.flush().is_err() => return Err(n),
+            85..88 if engine.reclaim().is_err() => return Err(n),
+            88..90 => while engine.compact_once().unwrap() {},
+            90..94 => held.push((engine.snapshot(), models.clone())),
+            94..98 if !held.is_empty() => drop(held.remove(rng.below(held.len()))),
+            98 => {
+                rewrites += engine.metrics().rewrites;
+                held.clear();
+                let killed = machine.killed();
+                drop(engine);
+                machine = killed;
+                engine = open(&machine, &own);
+            }
+            _ => {}
+        }
+        if n % 16 == 0 && !agrees(&engine, &both, &models) {
+            return Err(n);
+        }
+    }
+    if !agrees(&engine, &both, &models) {
+        return Err(600);
+    }
+    check_now(&engine, &both, &models, &keys);
+    for (snapshot, models) in &held {
+        check_then(snapshot, &both, models, &keys);
+    }
+    Ok(rewrites + engine.metrics().rewrites)
+}
+
+#[test]
+fn whatever_is_rewritten_reads_as_before() {
+    let mut rewrites = 0;
+    for seed in seeds(0..40) {
+        let _replay = Replay("-p thermocline-engine whatever_is_rewritten", seed);
+        rewrites += history(seed).unwrap();
+    }
+    let one = std::env::var("THERMOCLINE_SEED").is_ok();
+    assert!(rewrites > 200 || one, "{rewrites}");
+}
+
+/// Older generations are read before tables: one that a flush left behind would hide what the tables have.
+#[test]
+fn leaving_an_older_generation_behind_is_noticed() {
+    let _bug = plant(Bug::RewriteLeavesOlder);
+    let noticed = (0..40).filter(|seed| history(*seed).is_err());
+    assert!(noticed.count() > 5);
+}
+
+/// What lives must be less than one part in so many, and find room.
+#[test]
+fn what_lives_goes_to_the_ssd() {
+    let machine = Machine::new(PM);
+    let mut own = options("global-index");
+    own.flush.automatic = 0;
+    own.flush.rewrite_ratio = 4;
+    let engine = open(&machine, &own);
+    let mut next = 0u32;
+    // Some records, of which one in so many is of a new key.
+    let mut fill = |records: u32, one_new_in: u32| {
+        for n in 0..records {
+            let key = match n % one_new_in {
+                0 => next + n,
+                _ => u32::MAX,
+            };
+            put(&engine, CfId::DEFAULT, &key.to_be_bytes(), &[7; 200]);
+        }
+        next += records;
+        engine.inner.seal_active().unwrap();
+        engine.plan().rewrite.unwrap()
+    };
+    let told = || (files(&machine), engine.metrics().rewrites);
+    let plan = fill(300, 3);
+    assert_eq!((plan.ratio, plan.live_bytes), (4, None), "{plan:?}");
+    assert!(!plan.rewrites() && plan.bytes > 300 * 200);
+    assert_eq!(engine.reclaim().unwrap(), 0);
+    assert!(engine.flush().unwrap() > 0);
+    assert_eq!(told(), (1, 0));
+    assert_eq!(engine.plan().rewrite, None, "there is nothing to flush");
+    let plan = fill(500, 10);
+    let live = plan.live_bytes.unwrap();
+    assert!(plan.rewrites() && live * 4 < plan.bytes, "{plan:?}");
+    assert!(live > 50 * 200, "{plan:?}");
+    // By hand what is reclaimed is rewritten, whether or not a flush is due.
+    assert!(engine.reclaim().unwrap() > 0);
+    assert_eq!(told(), (1, 1));
+    // When the share is taken there is no room.
+    let mut rounds = 0;
+    while fill(500, 10).rewrites() {
+        engine.inner.flush_sealed().unwrap();
+        rounds += 1;
+        assert_eq!(told(), (1, 1 + rounds));
+    }
+    assert!(rounds > 3, "{rounds}");
+    assert_eq!(engine.inner.rewrite().unwrap(), false);
+    engine.inner.flush_sealed().unwrap();
+    assert_eq!((told().0 > 1, told().1), (true, 1 + rounds));
+    let metrics = engine.metrics();
+    assert!(metrics.rewritten_bytes > metrics.flushed_bytes);
+}
+
+/// Values in blob files are not in persistent memory, and what is left of them would keep files.
+#[test]
+fn what_refers_to_blob_files_goes_to_the_ssd() {
+    let machine = Machine::new(PM);
+    let mut own = options("immutables");
+    own.blob.inline_bytes_max = 100;
+    let engine = open(&machine, &own);
+    for _ in 0..50 {
+        put(&engine, CfId::DEFAULT, b"long", &[7; 200]);
+        put(&engine, CfId::DEFAULT, b"short", &[7; 20]);
+    }
+    engine.inner.seal_active().unwrap();
+    assert_eq!(engine.plan().rewrite, None);
+    engine.flush().unwrap();
+    assert_eq!((files(&machine), engine.metrics().rewrites), (1, 0));
+}
+
+/// Shapes whose flushes all go there, or none, ask nothing.
+#[test]
+fn other_shapes_do_not_rewrite() {
+    for (shape, in_files) in [("ssd", 1), ("pm-tables", 0), ("tiered", 0)] {
+        let machine = Machine::new(PM);
+        let engine = open(&machine, &options(shape));
+        for _ in 0..50 {
+            put(&engine, CfId::DEFAULT, b"k", &[7; 20]);
+        }
+        engine.flush().unwrap();
+        assert_eq!(engine.plan().rewrite, None);
+        assert_eq!((files(&machine), engine.metrics().rewrites), (in_files, 0), "{shape}");
+    }
+}
