@@ -134,8 +134,11 @@ impl Engine {
         while inner.merge_if_due()? {
             dropped += inner.reclaim()?;
         }
+        // What that drops it has dropped when it returns.
+        let before = inner.counted.get(Count::Dropped);
         if inner.rewrite()? {
-            dropped += inner.reclaim()?;
+            let now = inner.counted.get(Count::Dropped);
+            dropped += usize::try_from(now - before).unwrap_or(usize::MAX);
         }
         Ok(dropped)
     }

@@ -52,6 +52,7 @@ mod pm_tables;
 mod ranges;
 mod raw;
 mod reclaim;
+mod rewrite;
 mod snapshot;
 mod space;
 mod staged;

@@ -102,6 +102,13 @@ fn forgetting_how_far_generations_are_evacuated_is_caught() {
 }
 
 #[test]
+fn rewriting_and_leaving_an_older_generation_behind_is_caught() {
+    let (work, recovery) = (Some(Bug::RewriteLeavesOlder), None);
+    // Whoever reads notices: without any crash.
+    caught_by("rewritten", Planted { work, recovery }, |_| false);
+}
+
+#[test]
 fn unlinking_what_is_still_named_is_caught() {
     caught_in_work("sinking", Bug::UnlinkBeforeEdit);
 }

@@ -271,6 +271,18 @@ const EVACUATED: Part = Part {
     sites: &["level0: piece of a table durable"],
 };
 
+const REWRITTEN: Part = Part {
+    workloads: &["rewritten"],
+    seeds: 1,
+    one_in: 23,
+    bar: 1_400,
+    sites: &[
+        "level0: piece of a table durable",
+        "sst: file named",
+        "sst: table written",
+    ],
+};
+
 const RANGES: Part = Part {
     workloads: &["ranges", "ranges-flying", "ranges-staged"],
     seeds: 1,
@@ -332,6 +344,7 @@ const PARTS: &[&Part] = &[
     &PM_TABLE_LIVES,
     &TIERED,
     &EVACUATED,
+    &REWRITTEN,
     &PARTITIONS,
     &RANGES,
     &BLOBS,
@@ -517,6 +530,11 @@ fn generations_that_share_an_index_and_become_tables_in_persistent_memory_surviv
 #[test]
 fn generations_that_are_evacuated_range_by_range_survive_every_crash() {
     run(&EVACUATED);
+}
+
+#[test]
+fn what_is_rewritten_inside_persistent_memory_survives_every_crash() {
+    run(&REWRITTEN);
 }
 
 #[test]

@@ -18,6 +18,7 @@ use crate::partitions;
 use crate::pm_tables;
 use crate::ranges;
 use crate::reclaim;
+use crate::rewrite;
 use crate::staged;
 
 /// A history to crash.
@@ -314,6 +315,13 @@ pub const ALL: &[Workload] = &[
         from_creation: false,
         before: nothing_before,
         body: pm_tables::sinking,
+    },
+    Workload {
+        name: "rewritten",
+        set: rewrite::little_lives,
+        from_creation: false,
+        before: nothing_before,
+        body: rewrite::rewritten,
     },
     Workload {
         name: "evacuated",

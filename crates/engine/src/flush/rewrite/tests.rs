@@ -57,7 +57,7 @@ impl Load {
         for _ in 0..writes {
             self.written += 1;
             let key = match self.written.is_multiple_of(one_cold_in) {
-                true => vec![b'c', u8::try_from(self.written / one_cold_in % 100).unwrap()],
+                true => vec![b'c', u8::try_from(self.written / one_cold_in % 60).unwrap()],
                 false => vec![b'h', u8::try_from(self.rng.below(8)).unwrap()],
             };
             let value = vec![u8::try_from(self.written % 251).unwrap(); 200];
@@ -94,8 +94,9 @@ fn hot_keys_with_a_few_cold_ones_never_reach_the_ssd() {
         assert!(metrics.rewrites > 5, "{shape}: {}", metrics.rewrites);
         assert_eq!(metrics.rewrites, metrics.flushes, "{shape}");
         assert!(metrics.rewritten_bytes > 4 * PM, "{shape}");
-        assert_eq!(files(&machine), 0, "{shape}");
-        assert!(metrics.compaction.internal.jobs > 0, "{shape}");
+        let why = &metrics.compaction.costs;
+        assert_eq!(files(&machine), 0, "{shape}: {why:?}");
+        assert!(why.by_writes > 0, "{shape}: {why:?}");
         load.check(&engine);
         engine.close().unwrap();
         drop(engine);
@@ -251,16 +252,17 @@ fn what_lives_goes_to_the_ssd() {
     assert!(engine.reclaim().unwrap() > 0);
     assert_eq!(told(), (1, 1));
     // When the share is taken there is no room.
-    let mut rounds = 0;
-    while fill(500, 10).rewrites() {
+    let mut rounds = 1;
+    while rounds == told().1 {
+        fill(500, 10);
         engine.inner.flush_sealed().unwrap();
         rounds += 1;
-        assert_eq!(told(), (1, 1 + rounds));
     }
-    assert!(rounds > 3, "{rounds}");
-    assert_eq!(engine.inner.rewrite().unwrap(), false);
-    engine.inner.flush_sealed().unwrap();
-    assert_eq!((told().0 > 1, told().1), (true, 1 + rounds));
+    assert!(rounds > 4, "{rounds}");
+    let share = own.level0_pm_bytes().unwrap();
+    let there = engine.inner.pm_tables_use().bytes;
+    assert!(there <= share && there > share / 2, "{there} of {share}");
+    assert!(told().0 > 1);
     let metrics = engine.metrics();
     assert!(metrics.rewritten_bytes > metrics.flushed_bytes);
 }
@@ -293,6 +295,10 @@ fn other_shapes_do_not_rewrite() {
         }
         engine.flush().unwrap();
         assert_eq!(engine.plan().rewrite, None);
-        assert_eq!((files(&machine), engine.metrics().rewrites), (in_files, 0), "{shape}");
+        assert_eq!(
+            (files(&machine), engine.metrics().rewrites),
+            (in_files, 0),
+            "{shape}"
+        );
     }
 }
