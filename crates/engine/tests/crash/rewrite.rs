@@ -16,6 +16,8 @@ pub fn little_lives(options: &mut Options) {
     small_levels(options);
     options.memtable.bytes_max = 2 << 10;
     options.flush.rewrite_ratio = 2;
+    // Room for some tables.
+    options.flush.pm_percent = 25;
     options.partition.rate_sample = 1;
 }
 
@@ -27,7 +29,7 @@ fn reads(life: &Life) {
 
 /// A few keys again and again, with one that stays in each generation.
 fn overwrite(life: &Life, random: &SeededRandom, round: u8) {
-    for n in 0..9u8 {
+    for n in 0..8u8 {
         let len = 200 + below(random, 200);
         match n % 4 {
             0 => run(life, &Op::put(0, &[b'c', round, n], value(random, 60))),
@@ -78,6 +80,7 @@ pub fn rewritten(life: &mut Life, random: &SeededRandom) {
     life.close().unwrap();
     life.open().unwrap();
     overwrite(life, random, 1);
+    overwrite(life, random, 3);
     life.engine().flush().unwrap();
     reads(life);
     assert!(rewrites(life) > 0, "in a second life");

@@ -274,7 +274,7 @@ const EVACUATED: Part = Part {
 const REWRITTEN: Part = Part {
     workloads: &["rewritten"],
     seeds: 1,
-    one_in: 23,
+    one_in: 53,
     bar: 1_400,
     sites: &[
         "level0: piece of a table durable",
