@@ -170,7 +170,7 @@ option_group! {
         /// With `pm-tables` and `tiered` the share of `pm`, in percent, that tables may take there; what is
         /// more is compacted into tables on the SSD.
         pm_percent: Count = 50, 1 => 80;
-        /// With `pm-tables`: when tables that lie over each other are merged inside persistent memory. `off`: only
+        /// When tables there that lie over each other are merged inside persistent memory. `off`: only
         /// by hand. `corrected` and `printed`: when that pays, by the equations of PM-Blade (§IV.C), corrected or
         /// as they are printed.
         internal: Costs = 1, 0 => 2;

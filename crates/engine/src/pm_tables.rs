@@ -1,5 +1,5 @@
 //! Level 0 in persistent memory: sealed generations become PM tables (shapes `pm-tables` and `tiered`; PM-Blade §IV,
-//! design §7).
+//! design §7). With `global-index` and `immutables` those do that are mostly dead (`flush::rewrite`).
 //!
 //! A flush writes PM tables (`level0`) in place of files, and one edit names them and the references to
 //! them. They stand in level 0 as tables in files do, ordered by age among those: so reads, the law of age,
@@ -19,7 +19,7 @@
 //!    read on beside the next opening, which finds the table named, and leaves it alone while they hold the
 //!    folder (`reclaim`, invariant 1).
 //! 3. *Bounded.* Level 0 is compacted when it takes more than its share of persistent memory
-//!    (`level0.pm_percent`): of every family that has some of it, since a table goes when the last of its families
+//!    (`level0.pm_percent`; of what is rewritten, `Options::level0_pm_bytes`): of every family that has some of it, since a table goes when the last of its families
 //!    has left it (`compact::shape`). A flush that finds no room there, or with which all tables that are named
 //!    would take more than the share and two memtables (with `tiered` as much as it takes itself), writes files of level 0 as with other shapes: newer than
 //!    all tables, wherever those lie. So a full region, a compaction that is behind, or readers that hold what was

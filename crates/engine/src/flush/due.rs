@@ -6,7 +6,8 @@
 //! all sealed generations are taken at once: a few wide runs of level 0 are cheaper to read and to compact
 //! than many narrow ones. With shape `ssd` nothing stays there: flushing is due as soon as one
 //! is sealed, and what is taken at a time becomes a run of level 0. With `pm-tables` it is, too. With `tiered` they
-//! stay, but in a smaller share: the rest is for the tables in persistent memory that they become.
+//! stay, but in a smaller share: the rest is for the tables in persistent memory that they become. Where little of what
+//! is taken lives, that stays in persistent memory with other shapes, too ([`rewrite`](super::rewrite)).
 //!
 //! # Who does it
 //! A job thread (`runtime::jobs`). Where there is none (a store without background, for tests) the

@@ -49,7 +49,7 @@
 //! and where records lie in DRAM (preset `leveled`) there is no persistent memory.
 
 use thermocline_base::options::Shape;
-use thermocline_base::{BatchEntry, CfId, Kind, Result};
+use thermocline_base::{BatchEntry, CfId, Error, Kind, Result};
 use thermocline_memtable::item_bytes;
 
 use super::evacuate::Taken;
@@ -141,19 +141,23 @@ impl Inner {
         self.rewrite_plan_of(&taken)
     }
 
-    /// Flushes what is sealed if that rewrites it, whether or not a flush is due. Returns whether it did. The
-    /// caller holds no lock.
+    /// Flushes what is sealed if that rewrites it, whether or not a flush is due. Returns whether it did: not if
+    /// there is no room, or a write is under way that it would have to wait for. The caller holds no lock.
     ///
     /// # Errors
     /// As [`Engine::flush`](crate::Engine::flush).
     pub fn rewrite(&self) -> Result<bool> {
         let flushing = lock(&self.flushing);
         self.check_writable()?;
-        let plan = self.rewrite_plan()?;
-        if !plan.is_some_and(|plan| plan.rewrites()) {
-            return Ok(false);
+        let rewritten = match self.rewrite_plan() {
+            Ok(Some(plan)) if plan.rewrites() => self.flush_holding(&flushing),
+            other => other.map(|_| 0),
+        };
+        match rewritten {
+            // It is to be had later, by a flush that is due.
+            Err(Error::Busy(_) | Error::OutOfSpace(_)) => Ok(false),
+            done => Ok(done? > 0),
         }
-        Ok(self.flush_holding(&flushing)? > 0)
     }
 }
 

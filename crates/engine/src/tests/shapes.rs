@@ -27,6 +27,7 @@ fn any(rng: &mut Rng) -> Options {
     options.level0.merge_percent = *rng.pick(&[0, 0, 20, 100]);
     options.level0.pm_percent = *rng.pick(&[3, 10, 30, 60]);
     options.flush.pm_percent = *rng.pick(&[10, 40, 80]);
+    options.flush.rewrite_ratio = *rng.pick(&[1, 2, 8, 0]);
     options.read.readahead = *rng.pick(&[1, 3, 64]);
     options.read.pin_bytes_min = *rng.pick(&[1, 100]);
     options.read.pins_percent_max = 100;
