@@ -2,10 +2,11 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use thermocline_base::options::Options;
 use thermocline_base::planted::{Bug, plant};
-use thermocline_base::{CfId, WriteBatch};
+use thermocline_base::{CfId, Error, WriteBatch};
 use thermocline_env::simulated::SimClock;
 use thermocline_testkit::{Replay, Rng, seeds};
 
@@ -13,7 +14,7 @@ use crate::flush::tests::{
     Model, check_cursor, check_now, check_then, delete, families, files, get, put,
 };
 use crate::tests::Machine;
-use crate::{Durability, Engine, Family, Snapshot};
+use crate::{Durability, Engine, Family, Snapshot, World};
 
 const PM: u64 = 4 << 20;
 
@@ -301,4 +302,71 @@ fn other_shapes_do_not_rewrite() {
             "{shape}"
         );
     }
+}
+
+/// A value that says which write it is of.
+fn value(n: u64) -> Vec<u8> {
+    [&n.to_le_bytes()[..], &[n.to_le_bytes()[0]; 300]].concat()
+}
+
+/// Job threads rewrite and merge while others read: nobody misses a value, and time goes forward.
+#[test]
+fn readers_beside_rewriting_never_miss_a_value() {
+    const HOT: u64 = 4;
+    const COLD: u64 = 60;
+    let world = World {
+        background: true,
+        ..Machine::new(PM).world()
+    };
+    let engine = Engine::open(world, Path::new("/db"), options("global-index")).unwrap();
+    for key in 0..HOT + COLD {
+        put(&engine, CfId::DEFAULT, &key.to_le_bytes(), &value(0));
+    }
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for reader in 0..2 {
+            let (engine, done) = (&engine, &done);
+            scope.spawn(move || {
+                let mut last = [0; (HOT + COLD) as usize];
+                let mut rng = Rng::new(reader);
+                while !done.load(Ordering::Relaxed) {
+                    let snapshot = rng.one_in(3).then(|| engine.snapshot());
+                    for key in 0..HOT + COLD {
+                        let found = get(engine, &key.to_le_bytes()).expect("never deleted");
+                        let n = u64::from_le_bytes(found[..8].try_into().unwrap());
+                        assert_eq!(found, value(n));
+                        let last = &mut last[usize::try_from(key).unwrap()];
+                        assert!(n >= *last, "time goes forward");
+                        *last = n;
+                    }
+                    let Some(snapshot) = snapshot else { continue };
+                    let seen = |key: u64| snapshot.value(CfId::DEFAULT, &key.to_le_bytes());
+                    for key in 0..HOT + COLD {
+                        let (once, again) = (seen(key).unwrap(), seen(key).unwrap());
+                        assert!(once.is_some() && once.as_deref() == again.as_deref());
+                    }
+                }
+            });
+        }
+        let mut n = 0;
+        while engine.metrics().rewrites < 3 {
+            n += 1;
+            let key = match n % 80 {
+                0 => HOT + n / 80 % COLD,
+                _ => n % HOT,
+            };
+            let mut batch = WriteBatch::new();
+            batch
+                .put(CfId::DEFAULT, &key.to_le_bytes(), &value(n))
+                .unwrap();
+            match engine.write(batch.iter(), Durability::Immediate) {
+                Ok(()) => {}
+                // Readers hold what is dead: they will let go.
+                Err(Error::OutOfSpace(_)) => std::thread::yield_now(),
+                Err(error) => panic!("{error}"),
+            }
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    engine.close().unwrap();
 }
