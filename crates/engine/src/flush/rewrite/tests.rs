@@ -327,7 +327,7 @@ fn readers_beside_rewriting_never_miss_a_value() {
         for reader in 0..2 {
             let (engine, done) = (&engine, &done);
             scope.spawn(move || {
-                let mut last = [0; (HOT + COLD) as usize];
+                let mut last = vec![0; usize::try_from(HOT + COLD).unwrap()];
                 let mut rng = Rng::new(reader);
                 while !done.load(Ordering::Relaxed) {
                     let snapshot = rng.one_in(3).then(|| engine.snapshot());
