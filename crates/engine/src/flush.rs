@@ -63,7 +63,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use thermocline_base::planted::{Bug, active};
-use thermocline_base::{FileId, Result};
+use thermocline_base::{Error, FileId, Result};
 use thermocline_env::Storage;
 use thermocline_memtable::Memtable;
 use thermocline_sst::{FileName, sites};
@@ -133,7 +133,12 @@ impl Inner {
     }
 
     /// As [`Inner::flush_sealed`], for whoever holds [`Inner::flushing`].
-    pub fn flush_holding(&self, _flushing: &MutexGuard<'_, ()>) -> Result<usize> {
+    pub fn flush_holding(&self, flushing: &MutexGuard<'_, ()>) -> Result<usize> {
+        self.flush_to(flushing, false)
+    }
+
+    /// As [`Inner::flush_holding`], but if it does not rewrite ([`rewrite`]) it fails for lack of room.
+    fn flush_to(&self, _flushing: &MutexGuard<'_, ()>, only_pm: bool) -> Result<usize> {
         self.check_writable()?;
         let mut flushed = 0;
         loop {
@@ -145,7 +150,7 @@ impl Inner {
             let is_rest = taken.front.is_some();
             let begun = self.begin_flush(&taken.generations);
             let mut made = Made::default();
-            let done = self.flush_taken(taken, &mut made);
+            let done = self.flush_taken(taken, only_pm, &mut made);
             self.end_flush(begun, made, done.as_ref().err());
             flushed += done?;
             if !is_rest {
@@ -154,9 +159,15 @@ impl Inner {
         }
     }
 
-    fn flush_taken(&self, mut taken: Taken, made: &mut Made) -> Result<usize> {
+    fn flush_taken(&self, mut taken: Taken, only_pm: bool, made: &mut Made) -> Result<usize> {
         let flushed = taken.generations.iter().map(|m| m.homes().len()).sum();
         let promised = self.promise_for_flush(&taken);
+        let promised = promised.and_then(|promise| match promise {
+            None if only_pm => Err(Error::OutOfSpace(
+                "persistent memory has no room for what lives of sealed generations".into(),
+            )),
+            promise => Ok(promise),
+        });
         if active(Bug::RewriteLeavesOlder) && taken.generations.len() > 1 {
             let rewrites = !self.options.level0.shape().is_in_pm();
             let rewrites = rewrites && matches!(promised, Ok(Some(_)));

@@ -150,7 +150,7 @@ impl Inner {
         let flushing = lock(&self.flushing);
         self.check_writable()?;
         let rewritten = match self.rewrite_plan() {
-            Ok(Some(plan)) if plan.rewrites() => self.flush_holding(&flushing),
+            Ok(Some(plan)) if plan.rewrites() => self.flush_to(&flushing, true),
             other => other.map(|_| 0),
         };
         match rewritten {
