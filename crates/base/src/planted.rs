@@ -157,6 +157,10 @@ bugs! {
     FrontForgotten,
     /// Range tombstones of a generation hide what was evacuated from it.
     FrontForgetsTombstones,
+    /// What a range of a flush takes along is not looked for among what jobs hold.
+    AlongBesideJob,
+    /// Of a table that a range of a flush takes along, what lies outside of the range goes, too.
+    AlongForgetsRest,
     /// A flush that rewrites leaves the oldest generation where it is.
     RewriteLeavesOlder,
     /// An open takes no names of blob files away.

@@ -53,6 +53,9 @@ pub use units::{Corrected, UnitCosts};
 /// By how much a gain must exceed what it costs.
 pub const MARGIN: f64 = 1.2;
 
+/// From so many reads for each write on what is written is read, wherever.
+pub const READS_OF_WRITES: f64 = 0.1;
+
 /// Nanoseconds in a second.
 const SECOND: f64 = 1e9;
 
@@ -90,6 +93,17 @@ pub struct Partition {
     pub writes: u64,
     /// Of them those that overwrote or deleted what was there: u.
     pub updates: u64,
+}
+
+/// What comes to level 0.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Arrival {
+    /// Which part of the records will be superseded while they are there, 0 to 1.
+    pub updates: f64,
+    /// Reads a second.
+    pub reads: f64,
+    /// Writes a second.
+    pub writes: f64,
 }
 
 /// What an equation says, with its numbers: `internal: eq. 1, gain 3.2 ms/s, cost 1.1 ms/s`.
@@ -192,6 +206,29 @@ impl CostModel {
             gain,
             cost,
             due: partition.unsorted > 0 && gain > cost * margin,
+        }
+    }
+
+    /// Equation 2, asked before anything is written: whether what comes to level 0 stays in persistent memory for a
+    /// while. For each record, what need not be written to the SSD if it is superseded until then, against what it costs
+    /// to write it here first. What is read anyhow is worth it: see [`READS_OF_WRITES`].
+    ///
+    /// ```
+    /// use thermocline_compaction::cost::{Arrival, CostModel, Form, UnitCosts};
+    /// let model = CostModel { form: Form::Corrected, units: UnitCosts::default(), horizon: 10.0 };
+    /// let loading = Arrival { updates: 0.01, reads: 0.0, writes: 300_000.0 };
+    /// assert!(!model.arrival(&loading).due);
+    /// assert!(model.arrival(&Arrival { updates: 0.6, ..loading }).due);
+    /// assert!(model.arrival(&Arrival { reads: 100_000.0, ..loading }).due);
+    /// ```
+    pub fn arrival(&self, arrival: &Arrival) -> Decision {
+        let (gain, cost) = (arrival.updates * self.units.major, self.units.internal);
+        let read = arrival.reads > 0.0 && arrival.reads >= arrival.writes * READS_OF_WRITES;
+        Decision {
+            equation: Equation::Writes,
+            gain,
+            cost,
+            due: read || gain > cost * MARGIN,
         }
     }
 

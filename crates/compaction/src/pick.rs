@@ -34,6 +34,7 @@
 //! may stay longer, so the two kinds are counted apart, each against limits of its own: level 0 is compacted
 //! when there is too much of either, and then what is taken is decided by age and keys alone, as ever.
 
+mod along;
 mod inputs;
 mod internal;
 mod manual;
@@ -44,6 +45,7 @@ use std::ops::RangeInclusive;
 use thermocline_base::{FileId, SeqNo};
 
 use crate::KeyRange;
+pub use along::{Along, pick_along};
 pub use inputs::level0_cuts;
 pub use internal::{Slice, level0_slices, pick_internal, pick_slices, pick_spill};
 pub use manual::{Manual, pick_range, pick_read, pick_room};

@@ -129,6 +129,11 @@ pub struct Metrics {
     pub rewrites: u64,
     /// Bytes of the records that those have taken, dead or alive.
     pub rewritten_bytes: u64,
+    /// Ranges of keys that flushes have not left in persistent memory, but taken out of it with what lay there of level 0
+    /// (shape `tiered`, where level 0 is full).
+    pub ranges_along: u64,
+    /// Bytes of the tables that were taken along.
+    pub bytes_along: u64,
     /// What the last open had to do.
     pub recovery: RecoveryMetrics,
     /// Every option with its effective value, as text that `--set` reads.
@@ -383,6 +388,8 @@ impl Metrics {
             index_keys_merged: m.merged_keys,
             rewrites: m.rewrites,
             rewritten_bytes: m.rewritten_bytes,
+            ranges_along: m.ranges_along,
+            bytes_along: m.bytes_along,
             recovery: RecoveryMetrics {
                 records: m.recovery.records,
                 kept_records: m.recovery.kept_records,

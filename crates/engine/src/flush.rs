@@ -50,6 +50,7 @@
 //!
 //! Who holds an older view reads the generations on; their zones stay until he has gone.
 
+mod along;
 mod due;
 mod evacuate;
 pub(crate) mod rewrite;
@@ -62,6 +63,7 @@ mod write;
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use thermocline_base::options::Shape;
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{Error, FileId, Result};
 use thermocline_env::Storage;
@@ -71,6 +73,7 @@ use thermocline_version::{Change, Evacuation, FileKind, State, VersionSet};
 
 use crate::compact::LevelUse;
 use crate::compact::outputs::Outputs;
+use crate::metrics::Count;
 use crate::pm_tables::Promise;
 use crate::pressure::is_no_room;
 use crate::runtime::Job;
@@ -78,7 +81,8 @@ use crate::store::{Engine, Inner};
 use crate::sync::{Arc, MutexGuard, lock};
 use crate::tables::{TableFiles, Tables};
 use crate::view::{Front, View};
-use crate::write::Writer;
+use crate::write::{Writer, busy};
+use along::Along;
 pub(crate) use due::DESCRIPTORS_SHORT;
 use evacuate::{Span, Taken};
 use told::Made;
@@ -194,13 +198,45 @@ impl Inner {
         mut promise: Option<Promise>,
         made: &mut Made,
     ) -> Result<()> {
-        for span in self.ranges(taken)? {
+        let evacuates =
+            self.options.level0.shape() == Shape::Tiered && !self.compactions.costs.are_printed();
+        let bytes: u64 = taken.generations.iter().map(|m| m.bytes()).sum();
+        let leaving = self.leaving(taken);
+        if leaving.all {
+            promise = None;
+        }
+        let spans = match leaving.alone {
+            true => vec![taken.rest()],
+            false => self.ranges(taken, &leaving.colds)?,
+        };
+        let each = bytes / spans.len() as u64;
+        let is_less = |promise: &Option<Promise>| promise.as_ref().is_none_or(|p| p.bytes() < each);
+        for span in spans {
+            let leaves = leaving.takes(&span);
+            if evacuates && !leaves && is_less(&promise) {
+                // The ranges before may have made room.
+                drop(promise.take());
+                promise = self.promise_for_flush(taken)?;
+            }
+            let room_lacks = evacuates && is_less(&promise) && !self.is_relieving();
+            let mut along = match leaves || room_lacks {
+                true => self.along_of(taken, &span, each, leaving.all || room_lacks),
+                false => Vec::new(),
+            };
             let mut outputs = Outputs::default();
-            let room = promise.as_ref();
-            let written = self.write_level0(&taken.generations, &span, room, &mut outputs);
-            let done = written.and_then(|()| self.name_tables(taken, &span, &outputs));
+            let written = match leaving.all || !along.is_empty() {
+                true => self.write_away(taken, &span, &mut along, &mut promise, &mut outputs),
+                false => self.write_level0(taken, &span, promise.as_ref(), &mut outputs),
+            };
+            let done = written.and_then(|()| self.name_tables(taken, &span, &outputs, &along));
             self.release(&outputs);
             made.add(&outputs);
+            if done.is_err() && !along.is_empty() {
+                // Who found no job beside this one may find one now.
+                drop(along);
+                self.want_compaction();
+                return done;
+            }
             done?;
             if let Some(promise) = &mut promise {
                 promise.kept(
@@ -211,7 +247,12 @@ impl Inner {
                         .sum(),
                 );
             }
-            self.count_flush(&outputs);
+            self.count_flush(&outputs, &along);
+            if !along.is_empty() {
+                drop(along);
+                self.unlink_obsolete();
+                self.release_pm_tables();
+            }
             // Beside the ranges that follow.
             self.want_compaction();
         }
@@ -237,30 +278,38 @@ impl Inner {
             let begun = self.begin_flush(&taken.generations);
             let (mut outputs, mut made) = (Outputs::default(), Made::default());
             let rest = taken.rest();
-            let written = self.write_tables(&taken.generations, &rest, To::Files, &mut outputs);
-            let done = written.and_then(|()| self.name_holding(&taken, &rest, &outputs));
+            let written =
+                self.write_tables(&taken.generations, &rest, &[], To::Files, &mut outputs);
+            let done = written.and_then(|()| self.name_holding(&taken, &rest, &outputs, &[]));
             self.release(&outputs);
             made.add(&outputs);
             self.end_flush(begun, made, done.as_ref().err());
             done?;
-            self.count_flush(&outputs);
+            self.count_flush(&outputs, &[]);
             if taken.front.is_none() {
                 return Ok(());
             }
         }
     }
 
-    fn count_flush(&self, outputs: &Outputs) {
+    fn count_flush(&self, outputs: &Outputs, along: &[Along<'_>]) {
         self.counted_by_merge(&outputs.counted);
+        let to = along.iter().map(|along| usize::from(along.to.0)).max();
         self.compactions.usage.add(
-            0,
+            to.unwrap_or(0),
             LevelUse {
                 jobs: 1,
+                bytes_read: outputs.bytes_read,
                 bytes_written: outputs.bytes,
                 entries_dropped: outputs.dropped,
                 ..LevelUse::default()
             },
         );
+        if !along.is_empty() {
+            self.counted.add(Count::RangesAlong, 1);
+            let bytes = along.iter().map(Along::bytes).sum();
+            self.counted.add(Count::BytesAlong, bytes);
+        }
     }
 
     /// Takes the sealed generations that were not flushed, or of those the ones that an evacuation has left: from
@@ -315,21 +364,43 @@ impl Inner {
     }
 
     /// Edit 1, or of several one, and the view that comes with it.
-    fn name_tables(&self, taken: &Taken, span: &Span, outputs: &Outputs) -> Result<()> {
+    fn name_tables(
+        &self,
+        taken: &Taken,
+        span: &Span,
+        outputs: &Outputs,
+        along: &[Along<'_>],
+    ) -> Result<()> {
         let _writer = lock(&self.writer);
         // Again, since the store may have been closed meanwhile.
         self.check_writable()?;
-        self.name_holding(taken, span, outputs)
+        self.name_holding(taken, span, outputs, along)
     }
 
     /// As [`Inner::name_tables`], for whoever holds the writer's lock.
-    fn name_holding(&self, taken: &Taken, span: &Span, outputs: &Outputs) -> Result<()> {
+    fn name_holding(
+        &self,
+        taken: &Taken,
+        span: &Span,
+        outputs: &Outputs,
+        along: &[Along<'_>],
+    ) -> Result<()> {
         let exists = |change: &Change| match change {
             Change::TableAdded { place, .. } => self.families.exists(place.cf, b""),
             _ => true,
         };
-        let mut changes: Vec<Change> = outputs.added().filter(exists).collect();
         let mut manifest = lock(&self.manifest);
+        let mut changes = Vec::new();
+        for along in along
+            .iter()
+            .filter(|along| self.families.exists(along.cf, b""))
+        {
+            if !along.stands(manifest.state()) {
+                return Err(busy("for tables that have gone"));
+            }
+            changes.extend(along.taken());
+        }
+        changes.extend(outputs.added().filter(exists));
         let front = span.to.clone().map(|at| taken.front_at(at));
         // Of nothing there is nothing to say, until the next range is named.
         if changes.is_empty() && front.is_some() {

@@ -38,11 +38,13 @@ pub(crate) enum Count {
     MergedKeys,
     Rewrites,
     RewrittenBytes,
+    RangesAlong,
+    BytesAlong,
 }
 
 /// The store's own counters.
 #[derive(Debug, Default)]
-pub(crate) struct Counted(Counters<15>);
+pub(crate) struct Counted(Counters<17>);
 
 impl Counted {
     /// Returns a part of what it was before: see [`Counters::add`].
@@ -317,6 +319,10 @@ pub struct EngineMetrics {
     pub rewrites: u64,
     /// Bytes of the records that those have taken, dead or alive.
     pub rewritten_bytes: u64,
+    /// Ranges of flushes that have left persistent memory with what lay there of level 0.
+    pub ranges_along: u64,
+    /// Bytes of the tables that they have taken along.
+    pub bytes_along: u64,
     /// Change feeds, and what is kept for them.
     pub feed: FeedUse,
     /// Open snapshots, cursors and iterators.
@@ -539,6 +545,8 @@ impl Engine {
             merged_keys: inner.counted.get(Count::MergedKeys),
             rewrites: inner.counted.get(Count::Rewrites),
             rewritten_bytes: inner.counted.get(Count::RewrittenBytes),
+            ranges_along: inner.counted.get(Count::RangesAlong),
+            bytes_along: inner.counted.get(Count::BytesAlong),
             feed: inner.feed_use(),
             readers: inner.readers.open(),
             pinned_bytes: inner.pins.bytes(),

@@ -212,6 +212,12 @@ impl Memtable {
             .sum()
     }
 
+    /// Keys of a family in its indexes. Exact while nobody inserts.
+    pub fn keys_of(&self, cf: CfId) -> u64 {
+        let own = self.indexes_from(cf).next().filter(|(id, _)| *id == cf);
+        own.map_or(0, |(_, index)| index.tree.len())
+    }
+
     /// Whether it has had a range tombstone.
     pub fn has_tombstones(&self) -> bool {
         let mut indexes = self.indexes_from(CfId(0));

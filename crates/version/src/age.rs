@@ -22,14 +22,13 @@
 //! while both were apart, and a merge that cuts its output by size makes such tables every day.
 //!
 //! What an added reference may have come from is all that the edit removes and the reference overlaps; but if
-//! references to the same file are among that, then those alone: it was moved, or cut into parts.
+//! references to the same file are among that, then those alone: it was moved, or cut into parts. Where the edit adds
+//! a part of a removed reference again, in its place, only the rest has moved.
 //!
 //! The rules compare an edit as a whole, so an edit is one job: two jobs of one range do not share
 //! one. The state of a debug build refuses an edit that breaks them; a release build does not look.
 
 use std::sync::Arc;
-
-use thermocline_base::CfId;
 
 use crate::edit::{Change, VersionEdit};
 use crate::state::{Impossible, must};
@@ -59,17 +58,49 @@ pub(crate) fn check(
     after: &Version,
     edit: &VersionEdit,
 ) -> Result<(), Impossible> {
-    let removed: Vec<Placed<'_>> = edit
-        .changes
-        .iter()
-        .filter_map(|c| removed(before, c))
-        .collect();
+    let changes = edit.changes.iter();
+    let whole = changes.filter_map(|change| removed(before, change));
+    let removed = whole.map(|(place, whole)| Removed {
+        place,
+        moved: moved(place, whole, edit),
+        whole,
+    });
+    let removed: Vec<Removed<'_>> = removed.collect();
     for change in &edit.changes {
         if let Change::TableAdded { place, table } = change {
             check_added(before, after, &removed, (*place, table))?;
         }
     }
     Ok(())
+}
+
+/// A reference that an edit removes.
+struct Removed<'a> {
+    place: Place,
+    whole: &'a Arc<TableRef>,
+    /// Without the parts at its ends that stay where they were; `None` if nothing is left.
+    moved: Option<Arc<TableRef>>,
+}
+
+fn moved(place: Place, whole: &Arc<TableRef>, edit: &VersionEdit) -> Option<Arc<TableRef>> {
+    let (mut lower, mut upper) = (None, None);
+    for change in &edit.changes {
+        let Change::TableAdded { place: at, table } = change else {
+            continue;
+        };
+        if *at != place || table.file != whole.file || !whole.range.overlaps(&table.range) {
+            continue;
+        }
+        let (begins, ends) = table.limits();
+        match table.range.smallest() == whole.range.smallest() {
+            true => lower = ends,
+            false => upper = begins,
+        }
+    }
+    match (lower, upper) {
+        (None, None) => Some(Arc::clone(whole)),
+        _ => whole.part(lower, upper).map(Arc::new),
+    }
 }
 
 /// The reference of `before` that a change removes.
@@ -90,21 +121,24 @@ fn removed<'a>(before: &'a Version, change: &Change) -> Option<Placed<'a>> {
 fn check_added(
     before: &Version,
     after: &Version,
-    removed: &[Placed<'_>],
+    removed: &[Removed<'_>],
     added: Placed<'_>,
 ) -> Result<(), Impossible> {
     let (place, table) = added;
-    let of_family = |cf: CfId| removed.iter().filter(move |(at, _)| at.cf == cf);
-    let overlapped = of_family(place.cf).filter(|(_, source)| source.range.overlaps(&table.range));
+    let of_family = || removed.iter().filter(move |r| r.place.cf == place.cf);
+    let overlaps = |source: &&Arc<TableRef>| source.range.overlaps(&table.range);
     // A file never changes: a reference to the same one is what was moved or cut.
-    let same_file = overlapped
-        .clone()
-        .any(|(_, source)| source.file == table.file);
-    let sources = overlapped.filter(move |(_, source)| !same_file || source.file == table.file);
-    let newest = sources
-        .clone()
-        .map(|(_, source)| source.largest_seqno)
-        .max();
+    let is_same = |source: &Removed<'_>| source.whole.file == table.file && overlaps(&source.whole);
+    let same_file = of_family().any(is_same);
+    let sources = of_family().filter_map(|source| {
+        let table = match same_file {
+            true => is_same(source).then_some(source.whole),
+            false => source.moved.as_ref().filter(overlaps),
+        };
+        Some((source.place, table?))
+    });
+    let sources: Vec<Placed<'_>> = sources.collect();
+    let newest = sources.iter().map(|(_, source)| source.largest_seqno).max();
     let from_outside = newest.is_none_or(|newest| table.largest_seqno > newest);
     let Some(family) = after.family(place.cf) else {
         return Ok(());
@@ -121,7 +155,7 @@ fn check_added(
             let above = is_above(other, added);
             let what = "table that data from outside was put below";
             must(!(from_outside && above), what, Shown(added), Shown(other))?;
-            for source in sources.clone() {
+            for source in &sources {
                 let overtaken =
                     source.1.range.overlaps(&other.1.range) && is_above(other, *source) != above;
                 let what = "table that data was moved past";

@@ -313,6 +313,16 @@ fn tiers(m: &Metrics, families: &[String], partitions: String) -> Vec<(&'static 
             ),
         ));
     }
+    if m.ranges_along > 0 {
+        rows.push((
+            "left with flushes",
+            format!(
+                "{} of keys, with {} of tables",
+                count(m.ranges_along, "range"),
+                format_size(m.bytes_along)
+            ),
+        ));
+    }
     let in_pm = m.hits.memtable + m.hits.global_index + m.hits.pm_table;
     let found = in_pm + m.hits.block_cache + m.hits.ssd;
     if found > 0 {
@@ -476,6 +486,8 @@ fn as_json(m: &Metrics, families: &[String]) -> Value {
     document["index_keys_merged"] = m.index_keys_merged.into();
     document["rewrites"] = m.rewrites.into();
     document["rewritten_bytes"] = m.rewritten_bytes.into();
+    document["ranges_along"] = m.ranges_along.into();
+    document["bytes_along"] = m.bytes_along.into();
     document["levels"] = levels_as_json(m);
     document["compaction"] = compaction_as_json(&m.compaction);
     document["partition_changes"] = json!({

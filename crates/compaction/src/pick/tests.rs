@@ -7,6 +7,7 @@ use thermocline_testkit::{Replay, Rng, seeds};
 use super::*;
 use store::{OwnedTable, Running, Store};
 
+mod along;
 mod store;
 
 fn options(rng: &mut Rng) -> PickOptions {
@@ -45,6 +46,25 @@ fn settle(store: &mut Store, options: &PickOptions, side: usize, rng: &mut Rng) 
     }
 }
 
+/// A job of level 0 of any kind, or the one that is due.
+fn any_job(store: &Store, options: &PickOptions, rng: &mut Rng) -> Option<Job> {
+    let kind = rng.below(4);
+    let wanted = rng.below(3);
+    store.with_state(|state| match kind {
+        0 => {
+            let mut slices = level0_slices(state).into_iter();
+            slices.find_map(|slice| pick_internal(state, options, &slice))
+        }
+        1 => {
+            let wanted = |slice: &[usize]| slice.len() > wanted;
+            let must = wanted(&[0, 0]);
+            let spill = pick_spill(state, options, &store.cursors, &wanted, must);
+            spill.or_else(|| pick_slices(state, options, &store.cursors, &wanted))
+        }
+        _ => pick(state, options, &store.cursors),
+    })
+}
+
 #[test]
 fn any_sequence_of_jobs_keeps_levels_and_age_and_ends() {
     let (mut trivial, mut side_by_side, mut jobs, mut skipping, mut internal) = (0, 0, 0, 0, 0);
@@ -63,22 +83,9 @@ fn any_sequence_of_jobs_keeps_levels_and_age_and_ends() {
                     store.end(n, &mut rng);
                 }
                 _ if store.running.len() < side => {
-                    let kind = rng.below(4);
-                    let wanted = rng.below(3);
-                    let job = store.with_state(|state| match kind {
-                        0 => {
-                            let mut slices = level0_slices(state).into_iter();
-                            slices.find_map(|slice| pick_internal(state, &options, &slice))
-                        }
-                        1 => {
-                            let wanted = |slice: &[usize]| slice.len() > wanted;
-                            let must = wanted(&[0, 0]);
-                            let spill = pick_spill(state, &options, &store.cursors, &wanted, must);
-                            spill.or_else(|| pick_slices(state, &options, &store.cursors, &wanted))
-                        }
-                        _ => pick(state, &options, &store.cursors),
-                    });
-                    let Some(job) = job else { continue };
+                    let Some(job) = any_job(&store, &options, &mut rng) else {
+                        continue;
+                    };
                     jobs += 1;
                     internal += u32::from(job.is_internal());
                     spills += u32::from(job.reason == Reason::Spill);

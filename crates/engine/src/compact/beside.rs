@@ -17,13 +17,14 @@ use std::collections::BTreeSet;
 
 use thermocline_base::CfId;
 use thermocline_base::planted::{Bug, active};
-use thermocline_compaction::pick::Held;
-use thermocline_version::{Joined, Level, Place, TableRef};
+use thermocline_compaction::pick::{Along, Held};
+use thermocline_version::{Joined, Level, Place, TableRef, Version};
 
+use super::shape::Levels;
 use super::{Compactions, Ends, Jobs, Running};
 use crate::partitions::{Waiter, Waiting};
 use crate::store::Inner;
-use crate::sync::{lock, wait};
+use crate::sync::{Arc, lock, wait};
 
 /// A key in one level.
 fn at(level: Level, key: &[u8]) -> Held {
@@ -141,6 +142,28 @@ impl Inner {
         }
         let id = jobs.hold(cf, levels.iter().map(|level| at(*level, key)).collect());
         Some((Ends::new(self, id), levels))
+    }
+
+    /// What a range of a flush takes along (`flush::along`), if `pick` finds something beside what jobs hold; held.
+    pub fn hold_along_flush(
+        &self,
+        cf: CfId,
+        pick: impl FnOnce(&Levels<'_>, &[Held]) -> Option<Along>,
+    ) -> Option<(Ends<'_>, Arc<Version>, Along)> {
+        let mut jobs = lock(&self.compactions.jobs);
+        let version = lock(&self.versions).current().clone();
+        let running = match active(Bug::AlongBesideJob) {
+            true => Vec::new(),
+            false => jobs.held(cf),
+        };
+        let levels = Levels::of(&version, cf, None);
+        let picked = pick(&levels, &running)?;
+        // What reaches out of the range is held as a whole: it will be cut, and nobody else must do that.
+        let inputs = picked.inputs.iter().map(|n| levels.refs[0][*n]);
+        let wholes = inputs.map(|table| all_of(Place::new(cf, Level::ZERO), table));
+        let holds = wholes.chain([picked.holds.clone()]).collect();
+        let id = jobs.hold(cf, holds);
+        Some((Ends::new(self, id), version, picked))
     }
 
     /// Of the parts of tables that meet at `keys`, which ascend, those that no running job takes, held; as many as

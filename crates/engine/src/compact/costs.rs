@@ -22,6 +22,10 @@
 //! level 0 has τm bytes; from then on level 0 *drains*: slices leave until those that stay fit τt. What stays is
 //! decided anew with each job, and what has stayed counts for more.
 //!
+//! Flushes ask, too (`flush::along`): what of level 0 would not stay if theirs came to it, so that it leaves with them; and where
+//! level 0 is full whether what they bring is worth writing there at all ([`Costs::bypass`]): equation 2 with which part
+//! of it will be superseded. While it is not they *bypass* it, and level 0 in persistent memory empties.
+//!
 //! A share that is exceeded though everything left may stay is a matter for the picker, as without any model
 //! (`level0.internal=off`).
 
@@ -32,8 +36,8 @@ use thermocline_base::size::format_size;
 use thermocline_base::{CfId, FileId, Result, SeqNo};
 use thermocline_compaction::KeyRange;
 use thermocline_compaction::cost::{
-    Candidate, Corrected, CostModel, Decision, Equation, Form, HORIZON, Internal as Equations,
-    Partition, Thresholds, UnitCosts, keep,
+    Arrival, Candidate, Corrected, CostModel, Decision, Equation, Form, HORIZON,
+    Internal as Equations, Partition, Thresholds, UnitCosts, keep,
 };
 use thermocline_compaction::pick::{Held, Slice, Table, level0_slices};
 use thermocline_env::Clock;
@@ -64,6 +68,8 @@ pub struct Level0Plan {
     pub bytes: u64,
     /// Whether slices leave until the rest fits [`Thresholds::keep`].
     pub drains: bool,
+    /// Reads a second, and records that are written, by what was lately flushed and merged.
+    pub rates: (f64, f64),
     /// All slices, by family and key.
     pub slices: Vec<SlicePlan>,
 }
@@ -118,6 +124,10 @@ struct Known {
     /// The slices that stayed last time, by their first keys.
     kept: Vec<(CfId, Vec<u8>)>,
     drains: bool,
+    bypasses: bool,
+    /// Whatever it is worth.
+    #[cfg(test)]
+    always_bypass: bool,
     /// The last ones, as text.
     decided: VecDeque<String>,
     by_reads: u64,
@@ -161,6 +171,11 @@ impl Costs {
     /// Whether costs decide anything.
     pub fn decide(&self) -> bool {
         self.form.is_some()
+    }
+
+    /// Whether they do as the paper prints it.
+    pub fn are_printed(&self) -> bool {
+        self.form == Some(Form::Printed)
     }
 
     /// An internal compaction has read so many records in so many nanoseconds, and dropped some where so many were
@@ -208,6 +223,54 @@ impl Costs {
             );
             known.remember(text);
         }
+    }
+
+    /// Decides whether flushes bypass level 0 in persistent memory, if this part of the records that they write there
+    /// would be superseded there. They begin to only where level 0 is `full`.
+    pub fn bypass(&self, plan: &Level0Plan, updates: f64, full: bool) -> bool {
+        let arrival = Arrival {
+            updates,
+            reads: plan.rates.0,
+            writes: plan.rates.1,
+        };
+        let mut known = lock(&self.known);
+        #[cfg(test)]
+        if known.always_bypass {
+            return true;
+        }
+        let decision = self.model(plan.form, &known).arrival(&arrival);
+        // With hysteresis, as everywhere.
+        let bypasses = !decision.due && (known.bypasses || full && decision.gain < decision.cost);
+        if bypasses != known.bypasses {
+            known.bypasses = bypasses;
+            known.remember(format!(
+                "flush: {}, {:.0} % are updates, {:.0} reads/s, {:.0} writes/s",
+                if bypasses { "to the SSD" } else { "to level 0" },
+                updates * 100.0,
+                arrival.reads,
+                arrival.writes
+            ));
+        }
+        bypasses
+    }
+
+    #[cfg(test)]
+    pub fn bypass_always(&self) {
+        let mut known = lock(&self.known);
+        (known.bypasses, known.always_bypass) = (true, true);
+    }
+
+    fn model(&self, form: Form, known: &Known) -> CostModel {
+        CostModel {
+            form,
+            units: known.units,
+            horizon: HORIZON,
+        }
+    }
+
+    /// Whether flushes bypass level 0 in persistent memory.
+    pub fn bypasses(&self) -> bool {
+        lock(&self.known).bypasses
     }
 
     /// What was decided.
@@ -348,7 +411,9 @@ impl Inner {
             staying += staying_bytes(version, levels, held);
         }
         let thresholds = Thresholds::new(costs.budget, slices.len(), whole(reads), whole(writes));
-        Some(costs.decide_about(form, slices, thresholds, staying))
+        let mut plan = costs.decide_about(form, slices, thresholds, staying);
+        plan.rates = (reads, writes);
+        Some(plan)
     }
 }
 
@@ -371,11 +436,7 @@ impl Costs {
         staying: u64,
     ) -> Level0Plan {
         let known = lock(&self.known);
-        let model = CostModel {
-            form,
-            units: known.units,
-            horizon: HORIZON,
-        };
+        let model = self.model(form, &known);
         let was_kept = |slice: &Weighed<'_>| {
             let mut kept = known.kept.iter().filter(|(cf, _)| *cf == slice.family);
             let range: &KeyRange<'_> = &slice.slice.range;
@@ -426,6 +487,7 @@ impl Costs {
             thresholds,
             bytes,
             drains: leave && (bytes >= thresholds.major || known.drains && bytes > thresholds.keep),
+            rates: (0.0, 0.0),
             slices,
         }
     }

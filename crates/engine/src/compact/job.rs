@@ -538,7 +538,7 @@ impl Inner {
             settled: SeqNo::MAX,
             exists: &|cf, key| self.families.exists(cf, key),
             prefixes: self.prefixes_of(&job.version, job.cf),
-            counting: Some(Counting::new(job.version.partitions(job.cf), false)),
+            counting: Some(Counting::new(job.version.partitions(job.cf), None)),
             enough: promise.map(|(_, enough)| *enough),
             to: match &mut sink {
                 Some(sink) => Destination::Pm(sink),

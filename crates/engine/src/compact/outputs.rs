@@ -76,6 +76,8 @@ pub(crate) struct Outputs {
     pub pm: Vec<Made>,
     /// Bytes of the tables.
     pub bytes: u64,
+    /// Bytes of files that were read, where the caller counts them.
+    pub bytes_read: u64,
     /// Entries that were read.
     pub entries_read: u64,
     /// Of those, entries that were not written.
@@ -236,7 +238,7 @@ impl Inner {
                 false => Decision::Drop,
             };
             if let Some(counting) = &mut counting {
-                counting.meet(key, decision != Decision::Drop);
+                counting.meet(key, head.seqno, decision != Decision::Drop);
             }
             (outputs.entries_read, outputs.dropped) =
                 (outputs.entries_read + 1, outputs.dropped + 1);

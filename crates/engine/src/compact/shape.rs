@@ -1,6 +1,6 @@
 //! The levels of a version as the picker sees them, and how they should be.
 
-use thermocline_base::options::{CompactionOptions, Options};
+use thermocline_base::options::{CompactionOptions, Options, Shape as Level0Shape};
 use thermocline_base::size::index;
 use thermocline_base::{CfId, FileId, SeqNo};
 use thermocline_compaction::KeyRange;
@@ -40,6 +40,8 @@ pub(crate) struct Shape {
     pm_bytes_max: Option<u64>,
     /// Whether all that is flushed is to lie there.
     in_pm: bool,
+    /// Whether ranges may leave it with flushes.
+    tiered: bool,
     memtable_bytes: u64,
 }
 
@@ -50,7 +52,7 @@ pub(crate) struct Levels<'v> {
     tables: Vec<Vec<Table<'v>>>,
     /// Persistent memory of tables to which any family refers.
     pm_bytes: u64,
-    version: &'v Version,
+    pub version: &'v Version,
     cf: CfId,
 }
 
@@ -140,6 +142,7 @@ impl Shape {
             write_bytes: index(options.dram / 64).clamp(256 << 10, 1 << 20) & !4095,
             pm_bytes_max: options.level0_pm_bytes(),
             in_pm: options.level0.shape().is_in_pm(),
+            tiered: options.level0.shape() == Level0Shape::Tiered,
             memtable_bytes: options.memtable_bytes(),
         }
     }
@@ -220,6 +223,9 @@ impl Shape {
         let cuts = self.level0_cuts(levels);
         let bytes_min = match levels.refs.first() {
             _ if small => 0,
+            // What leaves with a flush has tables of another size than one that stays: where they reach over each
+            // other's ends, all slices would become one.
+            Some(level0) if !level0.is_empty() && self.tiered => self.table_bytes / 8,
             Some(level0) if !level0.is_empty() => self.table_bytes / 2,
             _ => self.table_bytes / 4 * 3,
         };

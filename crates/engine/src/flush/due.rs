@@ -6,7 +6,8 @@
 //! all sealed generations are taken at once: a few wide runs of level 0 are cheaper to read and to compact
 //! than many narrow ones. With shape `ssd` nothing stays there: flushing is due as soon as one
 //! is sealed, and what is taken at a time becomes a run of level 0. With `pm-tables` it is, too. With `tiered` they
-//! stay, but in a smaller share: the rest is for the tables in persistent memory that they become. Where little of what
+//! stay, but in a smaller share: the rest is for the tables in persistent memory that they become; while flushes bypass
+//! those (`compact::costs`), in the same one. Where little of what
 //! is taken lives, that stays in persistent memory with other shapes, too ([`rewrite`](super::rewrite)).
 //!
 //! # Who does it
@@ -107,7 +108,7 @@ impl Inner {
             sealed: generations,
             sealed_due: index(flush.generations),
             sealed_bytes: bytes,
-            sealed_bytes_due: (limit / 100 * self.options.sealed_percent()).max(1),
+            sealed_bytes_due: self.sealed_bytes_due(limit),
             sealed_blob_bytes: blob_bytes,
             sealed_blob_bytes_due: self.options.blob.generation_bytes,
             dram_bytes: self.account.used(),
@@ -122,6 +123,18 @@ impl Inner {
                 || plan.generations_free <= plan.generations_free_due
                 || self.is_dram_short());
         plan
+    }
+
+    /// As the options say. Where nothing that is flushed stays in persistent memory, generations have what tables
+    /// leave of it.
+    fn sealed_bytes_due(&self, limit: u64) -> u64 {
+        let usual = limit / 100 * self.options.sealed_percent();
+        if !self.compactions.costs.bypasses() || self.is_relieving() {
+            return usual.max(1);
+        }
+        let all = limit / 100 * self.options.flush.pm_percent;
+        let tables = self.pm_tables_use().bytes;
+        all.saturating_sub(tables).max(usual).max(1)
     }
 
     /// How many sealed generations wait to be flushed, the persistent memory that they own, and the bytes in

@@ -1,4 +1,5 @@
-//! Evacuating generations by ranges of keys (design §7): shape `tiered`.
+//! Evacuating generations by ranges of keys (design §7): shape `tiered`. A range stays in persistent memory, or leaves
+//! it with what lies there below it ([`along`](super::along)).
 //!
 //! A flush that takes much is cut into *ranges* of keys, in the order of families and of their keys. Each is
 //! written and named by itself, by one edit that says, too, how far the generations are evacuated by it. So a
@@ -68,19 +69,21 @@
 //! They become a table each, about, reckoned by the keys of the frozen indexes, of which some are read. Where level
 //! 0 has slices (`compaction::pick::level0_cuts`) a range ends at the next one's beginning: tables end there anyhow.
 
+use std::collections::BTreeSet;
 use std::ops::Bound;
 
 use thermocline_base::options::Shape;
 use thermocline_base::{CfId, Result, SeqNo};
 use thermocline_memtable::{Direction, Memtable};
 
+use super::along::Colds;
 use crate::compact::shape::Levels;
 use crate::store::Inner;
 use crate::sync::{Arc, lock};
 use crate::view::{Front, Position};
 
-/// Most ranges of a flush: each is an edit.
-const RANGES_MAX: u64 = 16;
+/// Most ranges of a flush by its size, and most by what is cold in level 0: each is an edit.
+pub(super) const RANGES_MAX: usize = 16;
 
 /// Bytes of a range in generations, in tables of the usual size: there they take half as many, about.
 const RANGE_TABLES: u64 = if cfg!(test) { 1 } else { 2 };
@@ -158,16 +161,17 @@ impl Taken {
 }
 
 impl Inner {
-    /// The ranges by which `taken` is to be written, in their order. One, where it is not to be evacuated.
-    pub(super) fn ranges(&self, taken: &Taken) -> Result<Vec<Span>> {
+    /// The ranges by which `taken` is to be written, in their order. One, where it is not to be evacuated. As
+    /// far as that is known none has of a family both what is cold and what is not.
+    pub(super) fn ranges(&self, taken: &Taken, colds: &Colds) -> Result<Vec<Span>> {
         let bytes: u64 = taken.generations.iter().map(|m| m.bytes()).sum();
         let range = self.options.table_bytes().max(1) * RANGE_TABLES;
-        let count = (bytes / range).min(RANGES_MAX);
-        if self.options.level0.shape() != Shape::Tiered || count < 2 {
+        let count = (bytes / range).clamp(1, RANGES_MAX as u64);
+        if self.options.level0.shape() != Shape::Tiered || (count < 2 && colds.is_empty()) {
             return Ok(vec![taken.rest()]);
         }
         let mut spans = vec![taken.rest()];
-        for at in self.range_ends(taken, count)? {
+        for at in self.range_ends(taken, count, colds)? {
             let last = spans.last_mut().expect("there is one at least");
             if last.from < at {
                 last.to = Some(at.clone());
@@ -177,8 +181,9 @@ impl Inner {
         Ok(spans)
     }
 
-    /// Where `count` ranges of about the same number of keys end, but for the last one, ascending.
-    fn range_ends(&self, taken: &Taken, count: u64) -> Result<Vec<Position>> {
+    /// Where `count` ranges of about the same number of keys end, but for the last one, ascending; and those between
+    /// what is cold and what is not.
+    fn range_ends(&self, taken: &Taken, count: u64, colds: &Colds) -> Result<Vec<Position>> {
         let keys: u64 = taken.generations.iter().map(|m| m.keys()).sum();
         let step = (keys / (count * MARKS)).clamp(1, STEP_MAX);
         let mut marks = Vec::new();
@@ -192,36 +197,46 @@ impl Inner {
         marks.sort_unstable();
         let each = (marks.len() / usize::try_from(count).unwrap_or(1)).max(1);
         let mut ends: Vec<Position> = marks.into_iter().step_by(each).skip(1).collect();
-        self.go_to_slices(&mut ends);
+        let cuts = self.cuts(ends.iter().chain(colds.iter().map(|(at, _)| at)));
+        go_to_slices(&mut ends, &cuts);
+        for (at, _) in colds {
+            // Where the slice is apart from the one before; if there is none it begins before everything.
+            let cut = cuts[..cuts.partition_point(|cut| cut <= at)].last();
+            ends.extend(cut.filter(|cut| cut.cf == at.cf).cloned());
+        }
+        ends.sort_unstable();
         ends.dedup();
         Ok(ends)
     }
 
-    /// Moves each of these, which ascend, to where the next slice of level 0 begins, if that is before the next of them.
-    fn go_to_slices(&self, ends: &mut [Position]) {
+    /// Where slices of level 0 are apart, in the families of these positions, ascending.
+    fn cuts<'p>(&self, of: impl Iterator<Item = &'p Position>) -> Vec<Position> {
         let version = lock(&self.versions).current().clone();
-        let mut cuts: Vec<Position> = Vec::new();
-        let mut families: Vec<CfId> = ends.iter().map(|end| end.cf).collect();
-        families.dedup();
-        for cf in families {
+        let families: BTreeSet<CfId> = of.map(|at| at.cf).collect();
+        let cuts = families.into_iter().flat_map(|cf| {
             let levels = Levels::of(&version, cf, None);
             let own = self.compactions.shape.level0_cuts(&levels).into_iter();
-            let own = own.map(|key| Position {
+            own.map(move |key| Position {
                 cf,
                 key: key.into(),
-            });
-            cuts.extend(own);
-        }
+            })
+        });
+        let mut cuts: Vec<Position> = cuts.collect();
         cuts.sort_unstable();
-        for i in 0..ends.len() {
-            let cut = cuts.get(cuts.partition_point(|cut| *cut < ends[i]));
-            let next = ends.get(i + 1);
-            if let Some(cut) = cut
-                && cut.cf == ends[i].cf
-                && next.is_none_or(|next| cut < next)
-            {
-                ends[i] = cut.clone();
-            }
+        cuts
+    }
+}
+
+/// Moves each of these, which ascend, to the next of `cuts`, if that is before the next of them.
+fn go_to_slices(ends: &mut [Position], cuts: &[Position]) {
+    for i in 0..ends.len() {
+        let cut = cuts.get(cuts.partition_point(|cut| *cut < ends[i]));
+        let next = ends.get(i + 1);
+        if let Some(cut) = cut
+            && cut.cf == ends[i].cf
+            && next.is_none_or(|next| cut < next)
+        {
+            ends[i] = cut.clone();
         }
     }
 }

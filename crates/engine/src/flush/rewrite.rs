@@ -27,8 +27,10 @@
 //!    ratio is that of all of them together.
 //! 2. *What lives* is what the flush would write (`compact::outputs`): what somebody may be answered with, registered
 //!    readers too, tombstones that hide something, range tombstones. It is weighed by running the same merge to
-//!    no destination. That ends as soon as it is too much: so a flush of live data is walked through for one part in
-//!    so many before it is written, and a flush that rewrites twice, which is little.
+//!    no destination. That ends as soon as it is too much. Where one generation alone has so many keys that they would
+//!    be too much with records of its usual size, it is not even begun ([`lives_by_count`]): so a flush of
+//!    live data costs nothing more. (What is alive may be smaller than usual, or deleted; then it is flushed as it would have
+//!    been.) A flush that rewrites is walked through twice, which is little.
 //! 3. *What is weighed is no promise.* Readers come and go between weighing and writing. The tables have what is needed
 //!    when they are written; if that finds no room it goes into files, as any flush that may write PM tables.
 //! 4. *Once, at every moment*: the tables come and the generations go with one view, behind one edit (`flush`, steps 4
@@ -50,7 +52,7 @@
 
 use thermocline_base::options::Shape;
 use thermocline_base::{BatchEntry, CfId, Error, Kind, Result};
-use thermocline_memtable::item_bytes;
+use thermocline_memtable::{Memtable, item_bytes};
 
 use super::evacuate::Taken;
 use super::write::To;
@@ -101,7 +103,14 @@ impl Inner {
         Ok(Some(RewritePlan {
             ratio,
             bytes,
-            live_bytes: self.live_bytes(taken, bytes / ratio)?,
+            live_bytes: match taken
+                .generations
+                .iter()
+                .any(|m| lives_by_count(m, bytes / ratio))
+            {
+                true => None,
+                false => self.live_bytes(taken, bytes / ratio)?,
+            },
             room_bytes: share.saturating_sub(self.pm_tables_use().bytes),
         }))
     }
@@ -124,7 +133,13 @@ impl Inner {
             bytes: &mut live,
             most,
         };
-        self.write_tables(&taken.generations, &taken.rest(), nowhere, &mut outputs)?;
+        self.write_tables(
+            &taken.generations,
+            &taken.rest(),
+            &[],
+            nowhere,
+            &mut outputs,
+        )?;
         Ok((live <= most).then_some(live))
     }
 
@@ -159,6 +174,12 @@ impl Inner {
             done => Ok(done? > 0),
         }
     }
+}
+
+/// Whether the keys of a generation, each with a record of its usual size, are more than so many bytes.
+fn lives_by_count(memtable: &Memtable, most: u64) -> bool {
+    let all = u128::from(memtable.bytes()) * u128::from(memtable.keys());
+    all > u128::from(most) * u128::from(memtable.len().max(1))
 }
 
 /// Bytes that a record would take in a generation, if it was written alone.

@@ -1,10 +1,13 @@
 //! Writing what a flush has taken into tables of level 0.
 
+use std::cell::Cell;
+
 use thermocline_base::{CfId, Error, Result, SeqNo};
 use thermocline_memtable::{Cover, Memtable};
 use thermocline_sst::Creation;
 use thermocline_version::{Level, Place};
 
+use super::along::{self, Along};
 use super::evacuate::{Span, Taken};
 use super::tombstones;
 use crate::compact::input::{GenerationInput, Input};
@@ -46,17 +49,45 @@ impl To<'_> {
 }
 
 impl Inner {
+    /// Writes into files, with what is taken along. Where that cannot be, for want of room or because of what is there,
+    /// nothing is taken along: it is written as what stays is.
+    pub(super) fn write_away(
+        &self,
+        taken: &Taken,
+        span: &Span,
+        along: &mut Vec<Along<'_>>,
+        promise: &mut Option<Promise>,
+        outputs: &mut Outputs,
+    ) -> Result<()> {
+        let written = self.write_tables(&taken.generations, span, along, To::Files, outputs);
+        match written {
+            Ok(()) => return Ok(()),
+            Err(error @ (Error::Closed | Error::Busy(_))) => return Err(error),
+            Err(error) => self.check_writable().map_err(|_| error)?,
+        }
+        // What was written is gone, and nothing was named.
+        self.release(outputs);
+        *outputs = Outputs::default();
+        self.unlink_obsolete();
+        along.clear();
+        if promise.is_none() {
+            *promise = self.promise_for_flush(taken)?;
+        }
+        self.write_level0(taken, span, promise.as_ref(), outputs)
+    }
+
     /// Writes into persistent memory, as far as that is promised; else into files.
     pub(super) fn write_level0(
         &self,
-        generations: &[Arc<Memtable>],
+        taken: &Taken,
         span: &Span,
         promise: Option<&Promise>,
         outputs: &mut Outputs,
     ) -> Result<()> {
+        let generations = &taken.generations;
         if let Some(promise) = promise {
             let mut sink = PmSink::new(&self.space, promise.bytes());
-            let written = self.write_tables(generations, span, To::Pm(&mut sink), outputs);
+            let written = self.write_tables(generations, span, &[], To::Pm(&mut sink), outputs);
             match written.and_then(|()| sink.hand_over(self, outputs)) {
                 // There is no room, or it fits no PM table. What was written is gone, and nothing was named.
                 Err(Error::OutOfSpace(_) | Error::InvalidArgument(_)) => {
@@ -67,7 +98,7 @@ impl Inner {
                 done => return done,
             }
         }
-        self.write_tables(generations, span, To::Files, outputs)
+        self.write_tables(generations, span, &[], To::Files, outputs)
     }
 
     /// The persistent memory that a flush may write tables into, if it is to. Tables that have been compacted
@@ -85,11 +116,13 @@ impl Inner {
         Ok(self.promise_pm(share.saturating_add(flush), least, u64::MAX))
     }
 
-    /// Writes what lies in `span` of the generations, oldest first, and makes names of files durable.
+    /// Writes what lies in `span` of the generations, oldest first, and what is taken along, and makes names of
+    /// files durable.
     pub(super) fn write_tables(
         &self,
         generations: &[Arc<Memtable>],
         span: &Span,
+        along: &[Along<'_>],
         mut to_write: To<'_>,
         outputs: &mut Outputs,
     ) -> Result<()> {
@@ -121,28 +154,47 @@ impl Inner {
                 // Their groups are about to be.
                 return Err(busy("for writes in flight"));
             }
+            let own = along.iter().find(|along| along.cf == cf);
+            let read = Cell::new(0);
+            let runs = own.map_or(Vec::new(), |own| own.runs(self, &read));
+            range_tombstones.extend(along::tombstones_of(&runs)?);
             let newest_first = generations.iter().rev();
             let inputs = newest_first.map(|m| GenerationInput::new(m, cf).within(from, to));
             let inputs = inputs.map(Input::Generation);
             let inputs = last.into_iter().map(Input::Last).chain(inputs);
+            let inputs = inputs.chain(along::inputs_of(runs));
             let levels = Levels::of(&version, cf, None);
             let starts = self.starts_of(&version, cf);
+            let level = own.map_or(Level::ZERO, |own| own.to);
             let recipe = Recipe {
-                place: Place::new(cf, Level::ZERO),
-                options: shape.write_options(0, usize::MAX, Creation::Flush),
-                cutter: shape.level0_cutter(&levels, self.is_relieving(), starts),
+                place: Place::new(cf, level),
+                options: match own {
+                    Some(own) => own.write_options(shape),
+                    None => shape.write_options(0, usize::MAX, Creation::Flush),
+                },
+                cutter: match own.filter(|own| own.to != Level::ZERO) {
+                    Some(own) => own.cutter(shape, starts),
+                    None => shape.level0_cutter(&levels, self.is_relieving(), starts),
+                },
                 moments: moments.clone(),
                 tombstones: range_tombstones,
-                below: below(version.tables_of(cf).map(|(_, table)| table)),
+                below: match own {
+                    Some(own) => own.below(),
+                    None => below(version.tables_of(cf).map(|(_, table)| table)),
+                },
                 settled,
                 exists: &|cf, key| self.families.exists(cf, key),
                 prefixes: self.prefixes_of(&version, cf),
-                counting: Some(Counting::new(version.partitions(cf), true)),
+                counting: Some(Counting::new(
+                    version.partitions(cf),
+                    own.map(Along::newest).or(Some(SeqNo(0))),
+                )),
                 enough: to_write.enough(),
                 to: to_write.destination(),
             };
             let inputs = inputs.collect();
             self.write_outputs(inputs, recipe, &mut |_| Ok(()), outputs)?;
+            outputs.bytes_read += read.get();
             if outputs.ended_at.is_some() {
                 break;
             }

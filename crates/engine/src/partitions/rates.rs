@@ -24,8 +24,8 @@
 
 use std::collections::BTreeMap;
 
-use thermocline_base::CfId;
 use thermocline_base::counter::thread_number;
+use thermocline_base::{CfId, SeqNo};
 use thermocline_compaction::cost::{Counts, Rates};
 use thermocline_version::{Change, PartitionId, Partitions, StoredRate, Version};
 
@@ -215,8 +215,8 @@ fn in_a_thousand(a_second: f64) -> u64 {
 #[derive(Debug)]
 pub(crate) struct Counting<'a> {
     partitions: &'a Partitions,
-    /// Whether records are new, and so are writes.
-    writes: bool,
+    /// Records that are newer are new, and so are writes; `None` if there are none.
+    writes: Option<SeqNo>,
     /// The partition of the last record, and where it ends.
     current: Option<(PartitionId, Option<&'a [u8]>)>,
     counts: Counts,
@@ -224,8 +224,8 @@ pub(crate) struct Counting<'a> {
 }
 
 impl<'a> Counting<'a> {
-    /// Of a flush if these are `writes`, else of a compaction.
-    pub fn new(partitions: &'a Partitions, writes: bool) -> Counting<'a> {
+    /// Of a flush if there are `writes`, which are newer than this; else of a compaction.
+    pub fn new(partitions: &'a Partitions, writes: Option<SeqNo>) -> Counting<'a> {
         Counting {
             partitions,
             writes,
@@ -237,14 +237,14 @@ impl<'a> Counting<'a> {
 
     /// The next record, which stays or was replaced.
     #[inline]
-    pub fn meet(&mut self, key: &[u8], stays: bool) {
+    pub fn meet(&mut self, key: &[u8], seqno: SeqNo, stays: bool) {
         let within = self
             .current
             .is_some_and(|(_, end)| end.is_none_or(|end| key < end));
         if !within {
             self.go_to(key);
         }
-        if self.writes {
+        if self.writes.is_some_and(|before| seqno > before) {
             self.counts.writes += 1.0;
         }
         if !stays {
@@ -335,10 +335,15 @@ mod tests {
     #[test]
     fn a_merge_counts_each_record_in_its_partition() {
         let state = version(b"dm");
-        let counted = |writes, keys: &[(&[u8], bool)]| {
-            let mut counting = Counting::new(state.version().partitions(CF), writes);
+        let counted = |writes: bool, keys: &[(&[u8], bool)]| {
+            let mut counting =
+                Counting::new(state.version().partitions(CF), writes.then_some(SeqNo(3)));
             keys.iter()
-                .for_each(|(key, stays)| counting.meet(key, *stays));
+                .for_each(|(key, stays)| counting.meet(key, SeqNo(4), *stays));
+            if !keys.is_empty() {
+                // What was written before, and is merged with it.
+                counting.meet(keys[0].0, SeqNo(3), true);
+            }
             let all = counting.into_counts();
             let shown = |(id, c): &(PartitionId, Counts)| (id.0, c.writes, c.updates);
             all.iter().map(shown).collect::<Vec<_>>()

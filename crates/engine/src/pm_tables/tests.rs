@@ -12,6 +12,7 @@ use crate::flush::tests::{Model, check_cursor, delete, files, get, put};
 use crate::tests::Machine;
 use crate::{Durability, Engine, Family};
 
+mod along;
 mod costs;
 mod internal;
 mod limits;

@@ -39,6 +39,17 @@ pub fn evacuated(options: &mut Options) {
     options.compaction.table_bytes = 350;
 }
 
+/// As [`evacuated`], with room in level 0 for one flush: with the next one ranges leave, and take along what is there.
+pub fn leaving(options: &mut Options) {
+    tiered(options);
+    options.level0.pm_percent = 12;
+    options.memtable.bytes_max = 8 << 10;
+    options.compaction.table_bytes = 4 << 10;
+    options.compaction.base_bytes = 64 << 10;
+    options.compaction.level0_tables = 8;
+    options.compaction.compression_last = 0;
+}
+
 /// Flushes, compacts what is due, and reads back all of it.
 fn sink(life: &Life) {
     life.engine().flush().unwrap();
@@ -246,5 +257,47 @@ pub fn evacuating(life: &mut Life, random: &SeededRandom) {
     run(life, &Op::delete(0, b"c\0"));
     life.close().unwrap();
     life.open().unwrap();
+    sink(life);
+}
+
+/// Flushes whose ranges leave persistent memory, with what lies there of them, in two families that they cut in several
+/// places: over a base level that is large, and over none. Beside a snapshot, over two lives.
+pub fn taking_along(life: &mut Life, random: &SeededRandom) {
+    run(life, &Op::Descending("red".into()));
+    let red = life.visible().id("red").expect("it was made");
+    let mut ranges = 0;
+    for round in 0..5u8 {
+        let held = (life.engine().snapshot(), life.expected());
+        for n in 0..5u8 {
+            let len = 1500 + below(random, 500);
+            run(life, &Op::put(0, &[b'c' + n, round], value(random, len)));
+            if round % 2 == 0 {
+                run(life, &Op::put(red, &[n, round], value(random, 150)));
+            }
+        }
+        if round % 2 == 1 {
+            run(life, &Op::delete(0, &[b'c', round - 1]));
+            let some = Step::Clear {
+                cf: 0,
+                from: vec![b'd', 1],
+                to: (round == 1).then(|| vec![b'e', 0]),
+            };
+            run(life, &Op::Steps(vec![some]));
+        }
+        sink(life);
+        let (snapshot, model) = held;
+        for ((cf, key), value) in &model.data {
+            let found = snapshot.value(CfId(*cf), key).unwrap();
+            assert_eq!(found.as_deref(), Some(&**value));
+        }
+        drop(snapshot);
+        if round == 3 {
+            ranges += life.engine().metrics().ranges_along;
+            life.close().unwrap();
+            life.open().unwrap();
+        }
+    }
+    ranges += life.engine().metrics().ranges_along;
+    assert!(ranges > 1, "{ranges}");
     sink(life);
 }

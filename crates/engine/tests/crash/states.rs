@@ -271,6 +271,18 @@ const EVACUATED: Part = Part {
     sites: &["level0: piece of a table durable"],
 };
 
+const LEAVING: Part = Part {
+    workloads: &["leaving"],
+    seeds: 1,
+    one_in: 19,
+    bar: 3_000,
+    sites: &[
+        "level0: piece of a table durable",
+        "sst: file named",
+        "sst: table written",
+    ],
+};
+
 const REWRITTEN: Part = Part {
     workloads: &["rewritten"],
     seeds: 1,
@@ -344,6 +356,7 @@ const PARTS: &[&Part] = &[
     &PM_TABLE_LIVES,
     &TIERED,
     &EVACUATED,
+    &LEAVING,
     &REWRITTEN,
     &PARTITIONS,
     &RANGES,
@@ -530,6 +543,11 @@ fn generations_that_share_an_index_and_become_tables_in_persistent_memory_surviv
 #[test]
 fn generations_that_are_evacuated_range_by_range_survive_every_crash() {
     run(&EVACUATED);
+}
+
+#[test]
+fn ranges_that_leave_persistent_memory_with_level_0_survive_every_crash() {
+    run(&LEAVING);
 }
 
 #[test]

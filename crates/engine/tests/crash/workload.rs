@@ -324,6 +324,13 @@ pub const ALL: &[Workload] = &[
         body: rewrite::rewritten,
     },
     Workload {
+        name: "leaving",
+        set: pm_tables::leaving,
+        from_creation: false,
+        before: nothing_before,
+        body: pm_tables::taking_along,
+    },
+    Workload {
         name: "evacuated",
         set: pm_tables::evacuated,
         from_creation: false,

@@ -132,3 +132,45 @@ fn a_table_may_lie_above_a_newer_one_between_its_keys() {
     ];
     edit(&before, &inputs, &outputs).unwrap();
 }
+
+#[test]
+fn a_part_that_stays_has_not_moved() {
+    let upper = (0, table(1, "a", "m", 50, 59));
+    let beside = (0, table(2, "k", "p", 30, 39));
+    let base = (1, table(3, "a", "p", 10, 19));
+    let [taken, rest] = upper.1.cut_at(b"g", (1, 2)).unwrap();
+    let (taken, rest) = ((0, Arc::new(taken)), (0, Arc::new(rest)));
+    // What was below "g" goes down, with all of the table there; from there on nothing has passed the one beside.
+    let outputs = [
+        (1, table(4, "a", "f", 10, 59)),
+        (1, table(5, "h", "p", 10, 19)),
+    ];
+    let before = [&upper, &beside, &base];
+    let removed = [&upper, &base];
+    assert_eq!(
+        edit(&before, &removed, &[&rest, &outputs[0], &outputs[1]]),
+        Ok(())
+    );
+    let past = "was moved past";
+    refused(
+        edit(&before, &removed, &[&taken, &outputs[0], &outputs[1]]),
+        past,
+        [1, 2],
+    );
+    refused(
+        edit(&before, &removed, &[&outputs[0], &outputs[1]]),
+        past,
+        [1, 2],
+    );
+    // What is new lies before the part that stays.
+    let outputs = [
+        (1, table(4, "a", "f", 10, 19)),
+        (1, table(5, "h", "p", 10, 59)),
+    ];
+    let new = "from outside was put below";
+    refused(
+        edit(&before, &removed, &[&rest, &outputs[0], &outputs[1]]),
+        new,
+        [5, 2],
+    );
+}

@@ -7,6 +7,9 @@ use thermocline_testkit::Rng;
 
 use super::super::{Cursors, Held, Job, PickOptions, State, Table};
 use crate::KeyRange;
+pub use ranges::Flushing;
+
+mod ranges;
 
 const ENTRY_BYTES: u64 = 10;
 
@@ -17,42 +20,118 @@ pub struct OwnedTable {
     entries: Vec<(Vec<u8>, u64)>,
     /// Whether a range tombstone makes it reach further, and to before which key.
     end: Option<Vec<u8>>,
+    /// If it was cut: what is left of it may have no entries.
+    part: Option<Part>,
     pub has_tombstones: bool,
     /// Whether it lies in persistent memory.
     pub in_pm: bool,
 }
 
+/// What a reference that was cut says, whatever entries it has.
+#[derive(Debug, Clone)]
+struct Part {
+    first: Vec<u8>,
+    last: Vec<u8>,
+    open: bool,
+    /// Those of the whole table.
+    seqnos: (SeqNo, SeqNo),
+}
+
+/// A file, and where what is left of it begins and ends.
+pub type Id = (u64, Vec<u8>, Vec<u8>);
+
 impl OwnedTable {
     pub fn meta(&self) -> Table<'_> {
-        let seqnos = self.entries.iter().map(|(_, seqno)| SeqNo(*seqno));
-        let (first, last) = (&self.entries[0].0, &self.entries[self.entries.len() - 1].0);
+        let seqnos = || self.entries.iter().map(|(_, seqno)| SeqNo(*seqno));
+        let (range, (smallest_seqno, largest_seqno)) = match (&self.part, &self.end) {
+            (Some(part), _) => {
+                let (first, last, open) = (&part.first, &part.last, part.open);
+                (KeyRange { first, last, open }, part.seqnos)
+            }
+            (None, end) => {
+                let (first, last) = (&self.entries[0].0, &self.entries[self.entries.len() - 1].0);
+                let range = match end {
+                    Some(end) => KeyRange::until(first, end),
+                    None => KeyRange::inclusive(first, last),
+                };
+                (range, (seqnos().min().unwrap(), seqnos().max().unwrap()))
+            }
+        };
         Table {
             file: FileId(self.file),
-            range: match &self.end {
-                Some(end) => KeyRange::until(first, end),
-                None => KeyRange::inclusive(first, last),
-            },
+            range,
             bytes: self.entries.len() as u64 * ENTRY_BYTES,
-            smallest_seqno: seqnos.clone().min().unwrap(),
-            largest_seqno: seqnos.max().unwrap(),
+            smallest_seqno,
+            largest_seqno,
             has_tombstones: self.has_tombstones,
             in_pm: self.in_pm,
         }
     }
+
+    fn first(&self) -> &[u8] {
+        self.meta().range.first
+    }
+
+    fn id(&self) -> Id {
+        let range = self.meta().range;
+        (self.file, range.first.to_vec(), range.last.to_vec())
+    }
+
+    /// What of it lies before a key, and what from it on. A range tombstone may lie anywhere in it.
+    fn cut_at(mut self, key: &[u8]) -> [Option<OwnedTable>; 2] {
+        let meta = self.meta();
+        if meta.range.first >= key {
+            return [None, Some(self)];
+        }
+        if meta.range.ends_before(key) {
+            return [Some(self), None];
+        }
+        let whole = Part {
+            first: meta.range.first.to_vec(),
+            last: meta.range.last.to_vec(),
+            open: meta.range.open,
+            seqnos: (meta.smallest_seqno, meta.largest_seqno),
+        };
+        let at = self.entries.partition_point(|(k, _)| k[..] < *key);
+        let high = OwnedTable {
+            entries: self.entries.split_off(at),
+            part: Some(Part {
+                first: key.to_vec(),
+                ..whole.clone()
+            }),
+            ..self.clone()
+        };
+        let low = OwnedTable {
+            end: self.end.map(|_| key.to_vec()),
+            part: Some(Part {
+                last: key.to_vec(),
+                open: true,
+                ..whole
+            }),
+            ..self
+        };
+        [Some(low), Some(high)]
+    }
 }
 
-/// A running job and the files that it will replace.
+/// A running job and the tables that it will replace.
 #[derive(Debug)]
 pub struct Running {
     pub job: Job,
-    inputs: Vec<u64>,
-    overlapped: Vec<u64>,
+    inputs: Vec<Id>,
+    overlapped: Vec<Id>,
 }
 
 #[derive(Debug, Default)]
 pub struct Store {
     pub levels: Vec<Vec<OwnedTable>>,
     pub running: Vec<Running>,
+    /// The range of a flush that takes tables along.
+    pub flushing: Option<Flushing>,
+    /// Keys at which tables will be cut, and what is held for it: each in one level.
+    pub splits: Vec<(Vec<u8>, Vec<Held>)>,
+    /// Whether tables have few keys beside each other, and most lie in persistent memory.
+    pub narrow: bool,
     pub cursors: Cursors,
     pub next_file: u64,
     next_seqno: u64,
@@ -75,7 +154,10 @@ impl Store {
             .iter()
             .map(|tables| tables.iter().map(OwnedTable::meta).collect())
             .collect();
-        let running: Vec<Held> = self.running.iter().map(|r| r.job.holds.clone()).collect();
+        let jobs = self.running.iter().map(|r| &r.job.holds);
+        let flushing = self.flushing.iter().flat_map(|flushing| &flushing.holds);
+        let splits = self.splits.iter().flat_map(|(_, holds)| holds);
+        let running: Vec<Held> = jobs.chain(flushing).chain(splits).cloned().collect();
         look(&State {
             levels: &levels,
             running: &running,
@@ -84,18 +166,22 @@ impl Store {
 
     /// A new table in level 0 with random keys of a random part of the space.
     pub fn flush(&mut self, rng: &mut Rng) {
-        let (low, len) = (rng.below(200), 1 + rng.below(120));
+        let (low, len) = (rng.below(200), 1 + rng.below(self.width()));
+        let table = self.written_to(rng, low..low + len);
+        self.stands_on_top(table);
+    }
+
+    fn width(&self) -> usize {
+        if self.narrow { 30 } else { 120 }
+    }
+
+    /// What is not yet in level 0: random keys of these, the newest seqnos.
+    fn written_to(&mut self, rng: &mut Rng, keys: std::ops::Range<usize>) -> OwnedTable {
         let mut entries = BTreeMap::new();
         for _ in 0..1 + rng.below(12) {
-            let key = u8::try_from((low + rng.below(len)).min(255)).unwrap();
+            let key = u8::try_from((keys.start + rng.below(keys.len())).min(255)).unwrap();
             self.next_seqno += 1;
             entries.insert(vec![key], self.next_seqno);
-        }
-        for (key, seqno) in &entries {
-            self.written
-                .entry(key.clone())
-                .or_default()
-                .insert(0, *seqno);
         }
         let entries: Vec<_> = entries.into_iter().collect();
         let end = rng.one_in(4).then(|| {
@@ -103,14 +189,53 @@ impl Store {
             vec![last[0], u8::try_from(rng.below(4)).unwrap()]
         });
         self.next_file += 1;
-        let table = OwnedTable {
+        OwnedTable {
             file: self.next_file,
             entries,
             has_tombstones: end.is_some() || rng.one_in(3),
             end,
-            in_pm: rng.one_in(3),
-        };
+            part: None,
+            in_pm: rng.one_in(3) != self.narrow,
+        }
+    }
+
+    /// From now on this must stay.
+    fn note_written(&mut self, table: &OwnedTable) {
+        for (key, seqno) in &table.entries {
+            let seqnos = self.written.entry(key.clone()).or_default();
+            seqnos.insert(0, *seqno);
+        }
+    }
+
+    fn stands_on_top(&mut self, table: OwnedTable) {
+        assert!(self.flushing.is_none(), "one flush at a time");
+        self.note_written(&table);
         self.levels[0].insert(0, table);
+    }
+
+    fn ids(&self, level: usize, places: &[usize]) -> Vec<Id> {
+        places.iter().map(|n| self.levels[level][*n].id()).collect()
+    }
+
+    /// Takes these out of a level.
+    fn remove(&mut self, level: usize, ids: &[Id]) -> Vec<OwnedTable> {
+        let is_taken = |table: &mut OwnedTable| ids.contains(&table.id());
+        let taken: Vec<_> = self.levels[level].extract_if(.., is_taken).collect();
+        assert_eq!(taken.len(), ids.len(), "a table of {ids:?} has gone");
+        taken
+    }
+
+    /// Puts these into a level that is not level 0.
+    fn stand_by_keys(&mut self, level: usize, tables: Vec<OwnedTable>) {
+        let level = &mut self.levels[level];
+        level.extend(tables);
+        level.sort_by(|a, b| a.first().cmp(b.first()));
+    }
+
+    /// What running jobs will replace.
+    fn taken_by_jobs(&self) -> impl Iterator<Item = &Id> {
+        let jobs = self.running.iter();
+        jobs.flat_map(|job| job.inputs.iter().chain(&job.overlapped))
     }
 
     /// Checks a job against what is there, and begins it.
@@ -118,23 +243,21 @@ impl Store {
         for other in &self.running {
             assert!(!other.job.holds.collides(&job.holds), "{job:?} {other:?}");
         }
-        let files = |level: usize, places: &[usize]| -> Vec<u64> {
-            places.iter().map(|n| self.levels[level][*n].file).collect()
-        };
-        let inputs = files(job.from, &job.inputs);
+        let flushing = || self.flushing.iter();
+        let splits = self.splits.iter().flat_map(|(_, holds)| holds);
+        for held in splits.chain(flushing().flat_map(|flushing| &flushing.holds)) {
+            assert!(!held.collides(&job.holds), "{job:?} {held:?}");
+        }
+        let inputs = self.ids(job.from, &job.inputs);
         let overlapped = match job.from == job.to {
             true => Vec::new(),
-            false => files(job.to, &job.overlapped),
+            false => self.ids(job.to, &job.overlapped),
         };
-        for other in &self.running {
-            let theirs = || other.inputs.iter().chain(&other.overlapped);
-            assert!(
-                inputs
-                    .iter()
-                    .chain(&overlapped)
-                    .all(|f| theirs().all(|g| f != g)),
-                "{job:?}"
-            );
+        for id in self
+            .taken_by_jobs()
+            .chain(flushing().flat_map(Flushing::takes))
+        {
+            assert!(!inputs.contains(id) && !overlapped.contains(id), "{job:?}");
         }
         assert!(job.inputs.is_sorted() && !job.inputs.is_empty());
         for table in job.inputs.iter().map(|n| self.levels[job.from][*n].meta()) {
@@ -165,21 +288,8 @@ impl Store {
             inputs,
             overlapped,
         } = self.running.swap_remove(n);
-        let mut taken = Vec::new();
-        for (level, files) in [(job.from, &inputs), (job.to, &overlapped)] {
-            let tables = &mut self.levels[level];
-            let before = taken.len();
-            for n in (0..tables.len()).rev() {
-                if files.contains(&tables[n].file) {
-                    taken.push(tables.remove(n));
-                }
-            }
-            assert_eq!(
-                taken.len() - before,
-                files.len(),
-                "a table of {job:?} has gone"
-            );
-        }
+        let mut taken = self.remove(job.from, &inputs);
+        taken.extend(self.remove(job.to, &overlapped));
         if job.is_internal() {
             return self.end_internal(taken, rng);
         }
@@ -192,28 +302,18 @@ impl Store {
             true => taken,
             false => self.merged(taken, rng),
         };
-        let to = &mut self.levels[job.to];
-        to.extend(outputs);
-        to.sort_by(|a, b| a.entries[0].0.cmp(&b.entries[0].0));
+        self.stand_by_keys(job.to, outputs);
     }
 
     /// All of it, or what lies below some key, is merged, and stands where it stood by age.
     fn end_internal(&mut self, mut taken: Vec<OwnedTable>, rng: &mut Rng) {
         let some = rng.below(taken.len());
-        let end = taken[some].entries[0].0.clone();
+        let end = taken[some].first().to_vec();
         let mut rest = Vec::new();
         if rng.one_in(2) && taken.iter().all(|table| table.end.is_none()) {
-            for table in &mut taken {
-                let at = table.entries.partition_point(|(key, _)| *key < end);
-                let entries = table.entries.split_off(at);
-                if !entries.is_empty() {
-                    rest.push(OwnedTable {
-                        entries,
-                        ..table.clone()
-                    });
-                }
-            }
-            taken.retain(|table| !table.entries.is_empty());
+            let pieces: Vec<_> = taken.into_iter().map(|table| table.cut_at(&end)).collect();
+            rest.extend(pieces.iter().filter_map(|[_, behind]| behind.clone()));
+            taken = pieces.into_iter().filter_map(|[low, _]| low).collect();
         }
         let mut outputs = match taken.is_empty() {
             true => Vec::new(),
@@ -263,12 +363,15 @@ impl Store {
                 file: self.next_file,
                 entries: vec![entry],
                 end: None,
+                part: None,
                 has_tombstones: rng.one_in(4),
                 in_pm: false,
             });
         }
         // The furthest range tombstone goes into the last table, if it reaches behind it.
-        let last = tables.last_mut().expect("a job has entries");
+        let Some(last) = tables.last_mut() else {
+            return tables;
+        };
         let behind = &last.entries[last.entries.len() - 1].0;
         last.end = ends.into_iter().max().filter(|end| end > behind);
         last.has_tombstones |= last.end.is_some();

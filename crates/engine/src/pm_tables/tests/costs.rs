@@ -10,7 +10,7 @@ use crate::CompactionUse;
 use crate::Level0Plan;
 use crate::sync::{Arc, lock};
 
-fn with(set: impl FnOnce(&mut Options)) -> (Machine, Engine) {
+pub(super) fn with(set: impl FnOnce(&mut Options)) -> (Machine, Engine) {
     let machine = Machine::new(PM);
     let mut own = options();
     own.flush.automatic = 0;
@@ -22,11 +22,11 @@ fn with(set: impl FnOnce(&mut Options)) -> (Machine, Engine) {
     (machine, engine)
 }
 
-fn plan(engine: &Engine) -> Level0Plan {
+pub(super) fn plan(engine: &Engine) -> Level0Plan {
     engine.plan().level0.unwrap()
 }
 
-fn done(engine: &Engine) -> CompactionUse {
+pub(super) fn done(engine: &Engine) -> CompactionUse {
     engine.metrics().compaction
 }
 
@@ -37,7 +37,7 @@ fn fill(engine: &Engine, keys: std::ops::Range<u16>, value: usize) {
     engine.flush().unwrap();
 }
 
-fn read(engine: &Engine, keys: std::ops::Range<u16>, times: usize) {
+pub(super) fn read(engine: &Engine, keys: std::ops::Range<u16>, times: usize) {
     for _ in 0..times {
         for n in keys.clone() {
             get(engine, &n.to_be_bytes());
@@ -45,7 +45,7 @@ fn read(engine: &Engine, keys: std::ops::Range<u16>, times: usize) {
     }
 }
 
-fn settle(engine: &Engine) {
+pub(super) fn settle(engine: &Engine) {
     while engine.compact_once().unwrap() {}
 }
 

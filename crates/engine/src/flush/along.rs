@@ -1,0 +1,369 @@
+//! What a range of an evacuation takes along when it leaves persistent memory (design §1 and §7: "under pressure a cold
+//! range may go straight to L1, together with all older level-0 data of that range").
+//!
+//! Where level 0 in persistent memory is full, a flush that wrote more tables there would have others leave for them,
+//! and what it writes leaves with the next ones: everything would be copied twice. And one that wrote files would put
+//! them above tables in persistent memory, which can go nowhere then but down to the base level, with what they overlap
+//! there. So a range that would leave, or for which there is no room, is merged with what lies there of
+//! level 0: into files of level 0, or into the base level (`compaction::pick::pick_along` says which).
+//!
+//! # Vocabulary
+//! A range is *cold* if level 0 is full, and cost does not keep what it has there (equation 3, `compact::costs`).
+//!
+//! # The argument
+//! 1. *Age.* All that is taken along is older than the frozen generations, as all tables are. To level 0 goes with it
+//!    what lies there of the range in persistent memory, if no seqno of anything else of the range there is as new:
+//!    what stays is below. To the base level goes all that lies in level 0 of the range, and all of the base level that
+//!    it overlaps. That may reach further than the range, where level 0 has tables which stay, but nothing of the
+//!    generations does: outputs end at both ends of the range.
+//! 2. *Once, at every moment.* One edit names the outputs, takes away what was taken along, and says how far the
+//!    generations are evacuated; one view follows it (`evacuate`, 2). References that reach over an end of the range stay
+//!    with the part that lies outside.
+//! 3. *Beside jobs.* What it takes it holds in the list of running jobs, from before it picks until after the
+//!    edit: the range, in all levels that it changes, and each table of level 0 as a whole, since who cut one outside of the
+//!    range would take it away from here. So no compaction, split or merge changes it meanwhile, and it takes nothing
+//!    that one of those holds. Nothing is above it in level 0: what comes there comes by flushes. So it holds seqnos
+//!    without an end, and no spill joins what lies on both sides of the range into one table around it. What jobs
+//!    take below stays below, as under an internal merge ([`Held`](thermocline_compaction::pick::Held)). A family that was
+//!    dropped meanwhile has none of it any more, and gets none of the outputs.
+//! 4. *What is left out*: below are the tables of the version that it was picked in, but those that were taken. It
+//!    was picked before moments were asked for (`compact::outputs`, 3).
+//! 5. *Nothing new stops a flush.* Where the disk has no room for the files, or what is taken along cannot be read, the
+//!    range is written as others are: into persistent memory, as far as that is promised, or into files above it all.
+//!    Nothing of what was to be taken along has moved.
+//!
+//! # Bypass
+//! Where flushes bypass level 0 ([`Costs::bypass`](crate::compact::Costs::bypass)) every range leaves. Once nothing of level 0
+//! is left in persistent memory such a flush is one of another shape: not cut into ranges, and as large, since
+//! generations may have what tables do not.
+//!
+//! A crash finds what it finds of any range (`evacuate`): before the edit the generations and the tables, after it
+//! the outputs; and tables in persistent memory that nothing refers to, which are removed.
+
+use std::cell::Cell;
+
+use thermocline_base::options::Shape as Level0Shape;
+use thermocline_base::planted::{Bug, active};
+use thermocline_base::{CfId, Result, SeqNo};
+use thermocline_compaction::cost::Form;
+use thermocline_compaction::output::{Cutter, Grandparent};
+use thermocline_compaction::pick::{self, pick_along};
+use thermocline_compaction::retain::RangesBelow;
+use thermocline_compaction::{KeyRange, RangeTombstone};
+use thermocline_sst::{Creation, WriteOptions};
+use thermocline_version::{Change, Level, Place, State, TableRef, Version};
+
+use super::evacuate::{RANGES_MAX, Span, Taken};
+use crate::compact::input::{Input, RunInput};
+use crate::compact::outputs::below;
+use crate::compact::shape::{Levels, Shape, range_of};
+use crate::compact::{Ends, Level0Plan};
+use crate::partitions::share;
+use crate::store::Inner;
+use crate::sync::{Arc, lock};
+use crate::view::Position;
+
+/// What one family's part of a range takes along.
+pub(super) struct Along<'a> {
+    pub cf: CfId,
+    /// Where the outputs stand.
+    pub to: Level,
+    /// That in which it was picked.
+    version: Arc<Version>,
+    /// Whole references, and where they stand.
+    inputs: Vec<(Place, Arc<TableRef>)>,
+    /// What lies in the range of each, as runs, newest first.
+    runs: Vec<Vec<Arc<TableRef>>>,
+    /// What stays of those that reach further.
+    rests: Vec<Arc<TableRef>>,
+    /// The keys at which the range begins and, unless nothing lies behind, ends.
+    from: Vec<u8>,
+    end: Option<Vec<u8>>,
+    _ends: Ends<'a>,
+}
+
+/// Where level 0 changes between what is cold and what is not, ascending.
+pub(super) type Colds = Vec<(Position, bool)>;
+
+/// What a flush does not leave in persistent memory.
+#[derive(Debug, Default)]
+pub(super) struct Leaving {
+    /// It is everything.
+    pub all: bool,
+    /// And there is nothing to be taken along.
+    pub alone: bool,
+    pub colds: Colds,
+}
+
+impl Leaving {
+    /// Whether it is this range: all of it is, or nothing.
+    pub fn takes(&self, span: &Span) -> bool {
+        // A slice begins behind the place where it is apart from the one before.
+        let before = |at: &Position| span.to.as_ref().is_none_or(|to| at < to);
+        let last = self.colds[..self.colds.partition_point(|(at, _)| before(at))].last();
+        self.all || last.is_some_and(|(at, cold)| *cold && span.of(at.cf).is_some())
+    }
+}
+
+/// Of a level 0 that is full.
+fn colds(plan: Level0Plan) -> Colds {
+    let mut colds = Colds::new();
+    for slice in plan.slices {
+        let at = Position {
+            cf: slice.family,
+            key: slice.first.into(),
+        };
+        let of_family = colds.last().filter(|(last, _)| last.cf == at.cf);
+        if of_family.is_none_or(|(_, cold)| *cold == slice.stays) {
+            colds.push((at, !slice.stays));
+        }
+    }
+    colds.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+    // Each is an edit. What lies behind is as the last one of these.
+    colds.truncate(RANGES_MAX);
+    colds
+}
+
+impl Inner {
+    /// What a flush of these does not leave in persistent memory.
+    pub(super) fn leaving(&self, taken: &Taken) -> Leaving {
+        let version = lock(&self.versions).current().clone();
+        let held = |cf: CfId| self.compactions_of(cf).0;
+        let evacuates = self.options.level0.shape() == Level0Shape::Tiered && !self.is_relieving();
+        let plan = evacuates
+            .then(|| self.level0_plan(&version, held))
+            .flatten();
+        let Some(plan) = plan.filter(|plan| plan.form == Form::Corrected) else {
+            return Leaving::default();
+        };
+        let bytes: u64 = taken.generations.iter().map(|m| m.bytes()).sum();
+        let full = plan.drains || plan.bytes.saturating_add(bytes) >= plan.thresholds.major;
+        let updates = self.updates_to_come(taken, &plan);
+        if self.compactions.costs.bypass(&plan, updates, full) {
+            return Leaving {
+                all: true,
+                alone: plan.bytes == 0,
+                colds: Vec::new(),
+            };
+        }
+        Leaving {
+            all: false,
+            alone: false,
+            colds: if full { colds(plan) } else { Vec::new() },
+        }
+    }
+
+    /// Which part of what is written into persistent memory now will be superseded before level 0's share is full: as
+    /// many as in the generations, reckoned up to that many bytes; or as many as were found in level 0, if that is more.
+    fn updates_to_come(&self, taken: &Taken, plan: &Level0Plan) -> f64 {
+        let share = self.options.level0_pm_bytes().unwrap_or(0) as f64;
+        let (mut all, mut updates) = (0.0, 0.0);
+        for memtable in &taken.generations {
+            let (len, bytes) = (memtable.len() as f64, memtable.bytes().max(1) as f64);
+            let own = len - (memtable.keys() as f64).min(len);
+            all += len;
+            updates += (own * (share / bytes).max(1.0)).min(len);
+        }
+        let writes: u64 = plan.slices.iter().map(|slice| slice.writes).sum();
+        let found: u64 = plan.slices.iter().map(|slice| slice.updates).sum();
+        (updates / f64::max(all, 1.0)).max(found as f64 / writes.max(1) as f64)
+    }
+
+    /// What each family takes along of a range of which about `bytes` lie in generations; `must` if it cannot stay in
+    /// persistent memory.
+    pub(super) fn along_of(
+        &self,
+        taken: &Taken,
+        span: &Span,
+        bytes: u64,
+        must: bool,
+    ) -> Vec<Along<'_>> {
+        let mut families: Vec<CfId> = taken
+            .generations
+            .iter()
+            .flat_map(|m| m.families())
+            .collect();
+        families.sort_unstable();
+        families.dedup();
+        let within = families.into_iter().filter(|cf| span.of(*cf).is_some());
+        let within: Vec<CfId> = within.collect();
+        let keys_of = |cf: CfId| taken.generations.iter().map(|m| m.keys_of(cf)).sum::<u64>();
+        let all: u64 = within.iter().map(|cf| keys_of(*cf)).sum();
+        let of = |cf: CfId| self.hold_along(cf, span, share(bytes, keys_of(cf), all), must);
+        within.into_iter().filter_map(of).collect()
+    }
+
+    fn hold_along(&self, cf: CfId, span: &Span, bytes: u64, must: bool) -> Option<Along<'_>> {
+        let (from, end) = span.of(cf)?;
+        let (ends, version, picked) = self.hold_along_flush(cf, |levels, running| {
+            let options = self.compactions.shape.pick_options(levels);
+            let tables = levels.version.tables_of(cf);
+            let largest = tables.map(|(_, table)| table.range.largest()).max();
+            let range = match end {
+                Some(end) => KeyRange::until(from, end),
+                // Behind the last key of all tables nobody holds anything.
+                None => KeyRange::inclusive(from, largest.unwrap_or(from).max(from)),
+            };
+            let state = levels.state(running);
+            pick_along(&state, &options, &range, bytes, must)
+        })?;
+        Some(Along::of((cf, version), picked, (from, end), ends))
+    }
+}
+
+impl<'a> Along<'a> {
+    fn of(
+        (cf, version): (CfId, Arc<Version>),
+        picked: pick::Along,
+        (from, end): (&[u8], Option<&[u8]>),
+        ends: Ends<'a>,
+    ) -> Along<'a> {
+        let levels = Levels::of(&version, cf, None);
+        let to = Level(u8::try_from(picked.to).expect("levels are few"));
+        let of = |level: Level, places: &[usize]| -> Vec<(Place, Arc<TableRef>)> {
+            // A family has the levels that have tables.
+            let tables = levels.refs.get(usize::from(level.0));
+            let tables = tables.map_or(&[][..], |tables| &tables[..]);
+            let place = Place::new(cf, level);
+            places.iter().map(|n| (place, tables[*n].clone())).collect()
+        };
+        let mut inputs = of(Level::ZERO, &picked.inputs);
+        let mut rests = Vec::new();
+        let mut inside = |table: Arc<TableRef>| {
+            let (piece, outside) = pieces(&table, from, end);
+            rests.extend(outside.into_iter().flatten());
+            piece
+        };
+        let runs = levels.runs(&picked.inputs).into_iter();
+        let runs = runs.map(|run| run.into_iter().map(&mut inside).collect());
+        let mut runs: Vec<Vec<Arc<TableRef>>> = runs.collect();
+        if !picked.overlapped.is_empty() {
+            let lower = of(to, &picked.overlapped);
+            runs.push(lower.iter().map(|(_, table)| table.clone()).collect());
+            inputs.extend(lower);
+        }
+        Along {
+            cf,
+            to,
+            inputs,
+            runs,
+            rests,
+            from: from.to_vec(),
+            end: end.map(<[u8]>::to_vec),
+            version: version.clone(),
+            _ends: ends,
+        }
+    }
+
+    /// What was taken along, newest first, to be read.
+    pub fn runs<'r>(&self, inner: &'r Inner, read: &'r Cell<u64>) -> Vec<RunInput<'r>> {
+        let runs = self.runs.iter().cloned();
+        runs.map(|run| RunInput::new(&inner.table_files, self.cf, run, read))
+            .collect()
+    }
+
+    /// What lies below the outputs.
+    pub fn below(&self) -> RangesBelow {
+        let is_input = |table: &Arc<TableRef>| {
+            self.inputs
+                .iter()
+                .any(|(_, input)| Arc::ptr_eq(input, table))
+        };
+        let all = self.version.tables_of(self.cf).map(|(_, table)| table);
+        below(all.filter(|table| !is_input(table)))
+    }
+
+    /// For outputs in the base level: they end at both ends of the range, and where level 0 may end its own at `starts` of
+    /// partitions.
+    pub fn cutter(&self, shape: &Shape, starts: Vec<Vec<u8>>) -> Cutter<'_> {
+        let levels = Levels::of(&self.version, self.cf, None);
+        let next = levels.refs.get(usize::from(self.to.0) + 1);
+        let grandparents = next.into_iter().flatten().map(|table| Grandparent {
+            range: range_of(table),
+            bytes: table.bytes,
+        });
+        let sizes = shape.output_options();
+        let ends = [Some(&self.from), self.end.as_ref()].into_iter().flatten();
+        let bounds = ends.filter(|key| !key.is_empty()).cloned().collect();
+        Cutter::new(sizes, bounds, grandparents.collect())
+            .preferring(starts, sizes.target_bytes / 2)
+    }
+
+    pub fn write_options(&self, shape: &Shape) -> WriteOptions {
+        let levels = Levels::of(&self.version, self.cf, None);
+        let last_level = shape.pick_options(&levels).last_level;
+        let why = match self.to {
+            Level::ZERO => Creation::Flush,
+            _ => Creation::Compaction,
+        };
+        shape.write_options(usize::from(self.to.0), last_level, why)
+    }
+
+    /// Whether all that it takes is still there: not if the family was dropped.
+    pub fn stands(&self, state: &State) -> bool {
+        let stands = |(place, table): &(Place, Arc<TableRef>)| {
+            let mut references = state.version().references(table.file).iter();
+            references.any(|(at, other)| at == place && other == table)
+        };
+        self.inputs.iter().all(stands)
+    }
+
+    /// What an edit says of what was taken along.
+    pub fn taken(&self) -> impl Iterator<Item = Change> {
+        let removed = self.inputs.iter();
+        let removed = removed.map(|(place, table)| Change::table_removed(*place, table));
+        let place = Place::new(self.cf, Level::ZERO);
+        let rests = self.rests.iter().map(move |table| Change::TableAdded {
+            place,
+            table: table.clone(),
+        });
+        let forgets = active(Bug::AlongForgetsRest);
+        removed.chain(rests.filter(move |_| !forgets))
+    }
+
+    /// The newest seqno of those.
+    pub fn newest(&self) -> SeqNo {
+        let newest = self.inputs.iter().map(|(_, table)| table.largest_seqno);
+        newest.max().unwrap_or(SeqNo(0))
+    }
+
+    /// Bytes of the tables that were taken along, of all levels.
+    pub fn bytes(&self) -> u64 {
+        self.inputs.iter().map(|(_, table)| table.bytes).sum()
+    }
+}
+
+/// The part of a reference in a range, where it has some, and those before and behind it.
+fn pieces(
+    table: &Arc<TableRef>,
+    from: &[u8],
+    end: Option<&[u8]>,
+) -> (Arc<TableRef>, [Option<Arc<TableRef>>; 2]) {
+    // How much of it lies where nobody knows without looking.
+    let half = (1, 2);
+    let (before, table) = match table.cut_at(from, half) {
+        Some([before, table]) => (Some(Arc::new(before)), Arc::new(table)),
+        None => (None, table.clone()),
+    };
+    match end.and_then(|end| table.cut_at(end, half)) {
+        Some([table, behind]) => (Arc::new(table), [before, Some(Arc::new(behind))]),
+        None => (table, [before, None]),
+    }
+}
+
+/// The range tombstones of all these.
+pub(super) fn tombstones_of(runs: &[RunInput<'_>]) -> Result<Vec<RangeTombstone>> {
+    let mut all = Vec::new();
+    for run in runs {
+        all.extend(run.tombstones()?);
+    }
+    Ok(all)
+}
+
+/// Them as sources.
+pub(super) fn inputs_of(runs: Vec<RunInput<'_>>) -> impl Iterator<Item = Input<'_>> {
+    runs.into_iter().map(|run| Input::Run(Box::new(run)))
+}
+
+#[cfg(test)]
+mod tests;

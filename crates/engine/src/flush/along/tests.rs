@@ -1,0 +1,149 @@
+//! What is held for a range, and what it is when something is in the way. (More is in `pm_tables::tests::along`, and in the
+//! histories of `evacuate`.)
+
+use std::path::Path;
+
+use thermocline_base::options::{Options, Shape};
+use thermocline_base::planted::{Bug, plant};
+use thermocline_base::{CfOptions, WriteBatch};
+
+use super::*;
+use crate::flush::tests::{Model, check_cursor, get, put};
+use crate::partitions::{Adjustment, Outcome, Waiter};
+use crate::tests::Machine;
+use crate::{Durability, Engine};
+
+const PM: u64 = 4 << 20;
+
+fn open(machine: &Machine) -> Engine {
+    let mut options = Options {
+        pm: PM,
+        ..Options::default()
+    };
+    options.pm_region.part_bytes_first = 256 << 10;
+    options.compaction.table_bytes = 32 << 10;
+    options.flush.automatic = 0;
+    options.level0.shape = Shape::Tiered as u64;
+    options.level0.merge_percent = 0;
+    Engine::open(machine.world(), Path::new("/db"), options).unwrap()
+}
+
+fn key(n: u16) -> [u8; 2] {
+    n.to_be_bytes()
+}
+
+fn write(engine: &Engine, cf: CfId, keys: impl Iterator<Item = u16>, value: &[u8]) {
+    for n in keys {
+        put(engine, cf, &key(n), value);
+    }
+    engine.inner.seal_active().unwrap();
+}
+
+/// Who asks for splits here.
+const HAND: Waiter = Waiter::Hand(0);
+
+#[test]
+fn a_split_waits_for_a_range_that_cuts_its_table() {
+    let story = || {
+        let machine = Machine::new(PM);
+        let engine = open(&machine);
+        let inner = &engine.inner;
+        write(&engine, CfId::DEFAULT, 0..300, &[1; 100]);
+        inner.flush_sealed().unwrap();
+        write(&engine, CfId::DEFAULT, 200..300, &[2; 100]);
+        let taken = Taken {
+            generations: inner.to_flush(),
+            front: None,
+        };
+        let from = Position {
+            cf: CfId::DEFAULT,
+            key: key(150)[..].into(),
+        };
+        let span = Span { from, to: None };
+        let along = inner.along_of(&taken, &span, 10_000, true);
+        assert_eq!((along.len(), along[0].rests.len()), (1, 1));
+        // Before the range, in the table that is taken.
+        let split = Adjustment::Split(key(50).to_vec());
+        let outcome = inner.adjust(CfId::DEFAULT, &split, HAND).unwrap();
+        let stands = along[0].stands(lock(&inner.manifest).state());
+        drop(along);
+        (outcome, stands)
+    };
+    assert_eq!(story(), (Outcome::Waits, true));
+    let _bug = plant(Bug::SplitBesideJob);
+    assert_eq!(story(), (Outcome::Done, false));
+}
+
+#[test]
+fn a_family_without_tables_takes_nothing_along() {
+    let machine = Machine::new(PM);
+    let engine = open(&machine);
+    let red = engine.family("red", &CfOptions::default()).unwrap().id;
+    engine.inner.compactions.costs.bypass_always();
+    for round in 1..4u8 {
+        write(&engine, CfId::DEFAULT, 0..200, &[round; 100]);
+        // The second has no table yet, and none any more.
+        if round > 1 {
+            write(&engine, red, 0..5, &[round; 100]);
+        }
+        engine.inner.flush_sealed().unwrap();
+        if round == 2 {
+            let mut batch = WriteBatch::new();
+            batch.delete_range(red, b"", None).unwrap();
+            engine.write(batch.iter(), Durability::Immediate).unwrap();
+            engine.flush().unwrap();
+            let all = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
+            engine.compact(red, all).unwrap();
+        }
+    }
+    assert_eq!(engine.inner.pm_tables_use().bytes, 0);
+    assert_eq!(get(&engine, &key(7)), Some(vec![3; 100]));
+    let found = engine.get(red, &key(4), <[u8]>::to_vec).unwrap();
+    assert_eq!(found, Some(vec![3; 100]));
+}
+
+/// Range tombstones without an end, the greatest key that there is, and a snapshot, over what is taken along.
+#[test]
+fn what_is_deleted_over_what_is_taken_along_stays_deleted() {
+    for to_files in [true, false] {
+        let machine = Machine::new(PM);
+        let engine = open(&machine);
+        let last = vec![u8::MAX; thermocline_base::limits::KEY_LEN_MAX];
+        if to_files {
+            // Much lies below.
+            write(&engine, CfId::DEFAULT, 0..3000, &[0; 300]);
+            let all = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
+            engine.flush().unwrap();
+            engine.compact(CfId::DEFAULT, all).unwrap();
+        }
+        put(&engine, CfId::DEFAULT, &last, b"last");
+        write(&engine, CfId::DEFAULT, 0..300, &[1; 100]);
+        engine.inner.flush_sealed().unwrap();
+        let mut before: Model = (0..300).map(|n| (key(n).to_vec(), vec![1; 100])).collect();
+        if to_files {
+            before.extend((300..3000).map(|n| (key(n).to_vec(), vec![0; 300])));
+        }
+        before.insert(last, b"last".to_vec());
+        let snapshot = engine.snapshot();
+        let mut batch = WriteBatch::new();
+        batch.delete_range(CfId::DEFAULT, &key(100), None).unwrap();
+        engine.write(batch.iter(), Durability::Immediate).unwrap();
+        write(&engine, CfId::DEFAULT, 150..152, &[2; 100]);
+        engine.inner.compactions.costs.bypass_always();
+        let ranges = engine.metrics().ranges_along;
+        engine.inner.flush_sealed().unwrap();
+        assert!(engine.metrics().ranges_along > ranges);
+        let version = engine.inner.view.load().tables.version().clone();
+        let place = Place::new(CfId::DEFAULT, Level::ZERO);
+        let level0 = version.level(place).into_iter().flat_map(|t| t.iter());
+        assert_eq!(level0.count() > 0, to_files);
+        let mut after: Model = (0..100).map(|n| (key(n).to_vec(), vec![1; 100])).collect();
+        after.extend((150..152).map(|n| (key(n).to_vec(), vec![2; 100])));
+        let family = crate::Family::DEFAULT;
+        check_cursor(engine.cursor(family).unwrap(), &after);
+        check_cursor(snapshot.cursor(family).unwrap(), &before);
+        drop(snapshot);
+        engine.flush().unwrap();
+        check_cursor(engine.cursor(family).unwrap(), &after);
+    }
+}

@@ -1,0 +1,208 @@
+//! What leaves persistent memory with a flush, and whole flushes that do. The clock stands still.
+
+use thermocline_base::options::Shape;
+use thermocline_base::planted::{Bug, plant};
+use thermocline_compaction::KeyRange;
+use thermocline_compaction::pick::Reason;
+use thermocline_version::Level;
+
+use super::costs::{done, plan, read, settle, with};
+use super::*;
+
+fn tiered(set: impl FnOnce(&mut Options)) -> (Machine, Engine) {
+    with(|own| {
+        own.level0.shape = Shape::Tiered as u64;
+        own.level0.merge_percent = 0;
+        own.level0.pm_percent = 25;
+        own.compaction.table_bytes = 32 << 10;
+        set(own);
+    })
+}
+
+/// Writes these keys, and flushes them without compacting anything.
+fn flush(engine: &Engine, keys: impl Iterator<Item = u16>, value: &[u8]) {
+    for n in keys {
+        put(engine, CfId::DEFAULT, &n.to_be_bytes(), value);
+    }
+    engine.inner.seal_active().unwrap();
+    engine.inner.flush_sealed().unwrap();
+}
+
+/// The references of level 0, newest first: whether each lies in persistent memory, and its keys.
+fn level0(engine: &Engine) -> Vec<(bool, u16, u16)> {
+    let version = engine.inner.view.load().tables.version().clone();
+    let family = version.family(CfId::DEFAULT);
+    let level0 = family.into_iter().flat_map(|family| family.levels());
+    let level0 = level0.filter(|(level, _)| *level == Level::ZERO);
+    let key = |key: &[u8]| u16::from_be_bytes([key[0], key.get(1).copied().unwrap_or(0)]);
+    let tables = level0.flat_map(|(_, tables)| tables.iter());
+    let tables = tables.map(|table| {
+        let in_pm = version.pm_table(table.file).is_some();
+        (
+            in_pm,
+            key(table.range.smallest()),
+            key(table.range.largest()),
+        )
+    });
+    tables.collect()
+}
+
+fn pm_bytes(engine: &Engine) -> u64 {
+    engine.inner.pm_tables_use().bytes
+}
+
+#[test]
+fn flushes_bypass_a_level_0_in_which_nothing_dies_and_nothing_is_read() {
+    let (machine, engine) = tiered(|_| ());
+    let mut keys = 0..u16::MAX;
+    let mut rounds = 0;
+    while engine.metrics().ranges_along == 0 {
+        assert!(rounds < 30, "it never gets full");
+        flush(&engine, keys.by_ref().take(300), &[7; 300]);
+        rounds += 1;
+    }
+    assert!(rounds > 2, "first it has room");
+    let last = done(&engine).costs.last;
+    let told = last.last().unwrap();
+    assert!(
+        told.starts_with("flush: to the SSD, 0 % are updates"),
+        "{told}"
+    );
+    // All of it has left, with everything that lay there.
+    assert_eq!(pm_bytes(&engine), 0);
+    assert!(engine.inner.compactions.costs.bypasses());
+    let due = |engine: &Engine| engine.plan().flush.sealed_bytes_due;
+    let limit = engine.inner.space.usage().limit_bytes;
+    assert_eq!(due(&engine), limit / 100 * 50);
+    flush(&engine, keys.by_ref().take(300), &[7; 300]);
+    assert_eq!(pm_bytes(&engine), 0, "there is room, but nothing comes");
+    // What is written again and again is worth it.
+    for _ in 0..30 {
+        for n in 0..10u16 {
+            put(&engine, CfId::DEFAULT, &n.to_be_bytes(), &[8; 300]);
+        }
+    }
+    flush(&engine, 0..10, &[7; 300]);
+    assert!(!engine.inner.compactions.costs.bypasses() && pm_bytes(&engine) > 0);
+    assert!(due(&engine) < limit / 100 * 50);
+    let last = done(&engine).costs.last;
+    let told = last.last().unwrap();
+    assert!(
+        told.starts_with("flush: to level 0, 100 % are updates"),
+        "{told}"
+    );
+    // And so is what is read, when it is full the next time.
+    rounds = 0;
+    let before = engine.metrics().ranges_along;
+    while engine.metrics().ranges_along == before {
+        assert!(rounds < 30, "it never gets full");
+        flush(&engine, keys.by_ref().take(300), &[7; 300]);
+        read(&engine, 0..100, 3);
+        rounds += 1;
+    }
+    assert!(!engine.inner.compactions.costs.bypasses());
+    for n in 0..keys.start {
+        assert_eq!(get(&engine, &n.to_be_bytes()), Some(vec![7; 300]));
+    }
+    settle(&engine);
+    drop(engine);
+    assert!(verified(&machine).faults.is_empty());
+}
+
+#[test]
+fn what_is_cold_leaves_with_a_flush_and_what_is_read_stays() {
+    // Reads are known by partitions, here by the first byte of keys.
+    let (_machine, engine) = tiered(|own| {
+        own.set("partition.by", "prefix").unwrap();
+        own.partition.prefix_len = 1;
+    });
+    let hot = 256..512u16;
+    let mut rounds: u8 = 0;
+    while engine.metrics().ranges_along == 0 {
+        assert!(rounds < 30, "it never gets full");
+        flush(&engine, 0..600, &[rounds; 120]);
+        read(&engine, hot.clone(), 3);
+        rounds += 1;
+    }
+    assert!(!engine.inner.compactions.costs.bypasses());
+    let level0 = level0(&engine);
+    let within = |in_pm: bool, n: u16| {
+        let tables = level0.iter().filter(|t| t.0 == in_pm);
+        tables.filter(|t| (t.1..=t.2).contains(&n)).count()
+    };
+    assert!(within(true, 350) > 1, "{level0:?}");
+    let cold = [20u16, 580].into_iter().filter(|n| within(true, *n) == 0);
+    assert!(cold.count() > 0, "{level0:?}");
+    let bytes = engine.metrics().bytes_along;
+    assert!(bytes > 0 && pm_bytes(&engine) <= plan(&engine).thresholds.major);
+    for n in 0..600u16 {
+        assert_eq!(get(&engine, &n.to_be_bytes()), Some(vec![rounds - 1; 120]));
+    }
+}
+
+/// What a job takes it finds when it has written it, whatever a flush takes along meanwhile; and the flush writes where
+/// the job is not in its way.
+#[test]
+fn nothing_is_taken_along_that_a_job_holds() {
+    let story = || {
+        let (_machine, engine) = tiered(|_| ());
+        for round in 0..3u8 {
+            flush(
+                &engine,
+                (0..300).step_by(1 + usize::from(round)),
+                &[round; 300],
+            );
+        }
+        let inner = &engine.inner;
+        let before = done(&engine).reasons;
+        let job = {
+            let all = KeyRange::inclusive(b"", &[0xff; 4]);
+            inner.take_range(CfId::DEFAULT, &all).unwrap()
+        };
+        let held = pm_bytes(&engine);
+        let all = inner.compactions_of(CfId::DEFAULT).0;
+        assert_eq!(all.len(), 1);
+        // More than there is room for.
+        inner.compactions.costs.bypass_always();
+        flush(&engine, (0..300).step_by(7), &[9; 300]);
+        assert!(pm_bytes(&engine) >= held, "what the job takes is there");
+        inner.run(job).unwrap();
+        let jobs = |reasons: &[(Reason, u64)]| reasons.iter().map(|(_, n)| n).sum::<u64>();
+        for n in 0..300u16 {
+            let newest = [(7, 9), (3, 2), (2, 1), (1, 0)];
+            let (_, value) = newest.into_iter().find(|(step, _)| n % step == 0).unwrap();
+            assert_eq!(get(&engine, &n.to_be_bytes()), Some(vec![value; 300]));
+        }
+        jobs(&done(&engine).reasons) - jobs(&before)
+    };
+    assert_eq!(story(), 1, "the job's work counts");
+    let _bug = plant(Bug::AlongBesideJob);
+    let caught = std::panic::catch_unwind(story);
+    assert!(!matches!(caught, Ok(1)));
+}
+
+/// Where the disk has no room for what leaves, it stays.
+#[test]
+fn what_finds_no_room_on_the_disk_stays_in_persistent_memory() {
+    let (machine, engine) = tiered(|own| own.compaction.compression_last = 0);
+    let mut keys = 0..u16::MAX;
+    flush(&engine, keys.by_ref().take(300), &[7; 300]);
+    engine.inner.compactions.costs.bypass_always();
+    let names = machine.world().env.storage.list(Path::new("/db")).unwrap();
+    let files = names.iter().map(|name| Path::new("/db").join(name));
+    let used: usize = files
+        .filter_map(|path| machine.fs.contents(&path))
+        .map(|f| f.len())
+        .sum();
+    // Room for edits, and no table.
+    machine.fs.limit(used as u64 + 8192);
+    flush(&engine, keys.by_ref().take(50), &[7; 300]);
+    assert_eq!(engine.metrics().ranges_along, 0);
+    assert!(level0(&engine).iter().all(|table| table.0));
+    machine.fs.limit(u64::MAX);
+    flush(&engine, keys.by_ref().take(50), &[7; 300]);
+    assert_eq!((engine.metrics().ranges_along, pm_bytes(&engine)), (1, 0));
+    for n in 0..keys.start {
+        assert_eq!(get(&engine, &n.to_be_bytes()), Some(vec![7; 300]));
+    }
+}
