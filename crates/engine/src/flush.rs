@@ -74,11 +74,12 @@ use thermocline_version::{Change, Evacuation, FileKind, State, VersionSet};
 use crate::compact::LevelUse;
 use crate::compact::outputs::Outputs;
 use crate::metrics::Count;
+use crate::partitions::Waiter;
 use crate::pm_tables::Promise;
 use crate::pressure::is_no_room;
 use crate::runtime::Job;
 use crate::store::{Engine, Inner};
-use crate::sync::{Arc, MutexGuard, lock};
+use crate::sync::{Arc, MutexGuard, lock, read};
 use crate::tables::{TableFiles, Tables};
 use crate::view::{Front, View};
 use crate::write::{Writer, busy};
@@ -224,20 +225,23 @@ impl Inner {
                 false => Vec::new(),
             };
             let mut outputs = Outputs::default();
-            let written = match leaving.all || !along.is_empty() {
+            let held = !along.is_empty();
+            let written = match leaving.all || held {
                 true => self.write_away(taken, &span, &mut along, &mut promise, &mut outputs),
                 false => self.write_level0(taken, &span, promise.as_ref(), &mut outputs),
             };
             let done = written.and_then(|()| self.name_tables(taken, &span, &outputs, &along));
             self.release(&outputs);
             made.add(&outputs);
-            if done.is_err() && !along.is_empty() {
-                // Who found no job beside this one may find one now.
+            if let Err(error) = done {
                 drop(along);
-                self.want_compaction();
-                return done;
+                if held {
+                    self.compactions.forget_waiting(Waiter::Size);
+                    // Who found no job beside this one may find one now.
+                    self.want_compaction();
+                }
+                return Err(error);
             }
-            done?;
             if let Some(promise) = &mut promise {
                 promise.kept(
                     outputs
@@ -248,15 +252,23 @@ impl Inner {
                 );
             }
             self.count_flush(&outputs, &along);
-            if !along.is_empty() {
-                drop(along);
+            drop(along);
+            if held {
                 self.unlink_obsolete();
                 self.release_pm_tables();
+                self.serve_waiting()?;
             }
             // Beside the ranges that follow.
             self.want_compaction();
         }
         Ok(())
+    }
+
+    /// A split that waits for what was held here has its turn now, as behind a job.
+    fn serve_waiting(&self) -> Result<()> {
+        let _gate = read(&self.compactions.gate);
+        let adjusted = self.adjust_waiting_by_size();
+        adjusted.inspect_err(|_| self.compactions.forget_waiting(Waiter::Size))
     }
 
     /// Has due compactions run soon, where there are threads for that.

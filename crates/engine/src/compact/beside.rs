@@ -160,7 +160,10 @@ impl Inner {
         let picked = pick(&levels, &running)?;
         // What reaches out of the range is held as a whole: it will be cut, and nobody else must do that.
         let inputs = picked.inputs.iter().map(|n| levels.refs[0][*n]);
-        let wholes = inputs.map(|table| all_of(Place::new(cf, Level::ZERO), table));
+        let wholes = inputs.map(|table| Held {
+            stays: false,
+            ..all_of(Place::new(cf, Level::ZERO), table)
+        });
         let holds = wholes.chain([picked.holds.clone()]).collect();
         let id = jobs.hold(cf, holds);
         Some((Ends::new(self, id), version, picked))

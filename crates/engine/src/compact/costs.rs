@@ -37,7 +37,7 @@ use thermocline_base::{CfId, FileId, Result, SeqNo};
 use thermocline_compaction::KeyRange;
 use thermocline_compaction::cost::{
     Arrival, Candidate, Corrected, CostModel, Decision, Equation, Form, HORIZON,
-    Internal as Equations, Partition, Thresholds, UnitCosts, keep,
+    Internal as Equations, MARGIN, Partition, Thresholds, UnitCosts, keep,
 };
 use thermocline_compaction::pick::{Held, Slice, Table, level0_slices};
 use thermocline_env::Clock;
@@ -125,6 +125,8 @@ struct Known {
     kept: Vec<(CfId, Vec<u8>)>,
     drains: bool,
     bypasses: bool,
+    /// When a flush has asked for the last time, in nanoseconds.
+    asked_at: u64,
     /// Whatever it is worth.
     #[cfg(test)]
     always_bypass: bool,
@@ -227,20 +229,39 @@ impl Costs {
 
     /// Decides whether flushes bypass level 0 in persistent memory, if this part of the records that they write there
     /// would be superseded there. They begin to only where level 0 is `full`.
-    pub fn bypass(&self, plan: &Level0Plan, updates: f64, full: bool) -> bool {
+    pub fn bypass(
+        &self,
+        plan: &Level0Plan,
+        updates: f64,
+        (now, records): (u64, u64),
+        full: bool,
+    ) -> bool {
+        let mut known = lock(&self.known);
+        // What comes now is in no rate yet.
+        let since = now.saturating_sub(known.asked_at) as f64 / 1e9;
+        let coming = match known.asked_at > 0 && since > 0.0 {
+            true => records as f64 / since,
+            false => 0.0,
+        };
+        known.asked_at = now;
         let arrival = Arrival {
             updates,
             reads: plan.rates.0,
-            writes: plan.rates.1,
+            writes: plan.rates.1.max(coming),
         };
-        let mut known = lock(&self.known);
         #[cfg(test)]
         if known.always_bypass {
             return true;
         }
         let decision = self.model(plan.form, &known).arrival(&arrival);
         // With hysteresis, as everywhere.
-        let bypasses = !decision.due && (known.bypasses || full && decision.gain < decision.cost);
+        let more = Arrival {
+            reads: arrival.reads * MARGIN,
+            ..arrival
+        };
+        let reads_stay = self.model(plan.form, &known).arrival(&more).due;
+        let begins = full && decision.gain < decision.cost && !reads_stay;
+        let bypasses = !decision.due && (known.bypasses || begins);
         if bypasses != known.bypasses {
             known.bypasses = bypasses;
             known.remember(format!(

@@ -139,7 +139,13 @@ impl Inner {
         let bytes: u64 = taken.generations.iter().map(|m| m.bytes()).sum();
         let full = plan.drains || plan.bytes.saturating_add(bytes) >= plan.thresholds.major;
         let updates = self.updates_to_come(taken, &plan);
-        if self.compactions.costs.bypass(&plan, updates, full) {
+        let records = taken.generations.iter().map(|m| m.len()).sum();
+        let costs = &self.compactions.costs;
+        let before = costs.bypasses();
+        let bypasses = costs.bypass(&plan, updates, (self.now_ns(), records), full);
+        // With the last one comes more than there is to be room for.
+        let usual = self.space.usage().limit_bytes / 100 * self.options.sealed_percent();
+        if bypasses || before && bytes > usual {
             return Leaving {
                 all: true,
                 alone: plan.bytes == 0,

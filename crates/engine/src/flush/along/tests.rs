@@ -22,6 +22,7 @@ fn open(machine: &Machine) -> Engine {
     };
     options.pm_region.part_bytes_first = 256 << 10;
     options.compaction.table_bytes = 32 << 10;
+    options.compaction.compression_last = 0;
     options.flush.automatic = 0;
     options.level0.shape = Shape::Tiered as u64;
     options.level0.merge_percent = 0;
