@@ -69,7 +69,7 @@ use crate::sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, Ordering, RwLock, 
 pub(crate) use costs::Costs;
 pub use costs::{CostUse, Level0Plan, SlicePlan};
 use internal::Internal;
-pub(crate) use job::Ends;
+pub(crate) use job::{Ends, level_of, stand};
 use pace::Pace;
 use shape::Shape;
 pub(crate) use usage::Usage;

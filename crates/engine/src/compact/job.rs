@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{CfId, Result, SeqNo};
-use thermocline_compaction::output::{Cutter, Grandparent};
+use thermocline_compaction::output::Cutter;
 use thermocline_compaction::pick::{self, Held, Reason};
 use thermocline_compaction::retain::RangesBelow;
 use thermocline_sst::Creation;
@@ -151,11 +151,7 @@ impl Job {
     /// Whether all that it takes is still there.
     fn is_valid(&self, state: &State) -> bool {
         let named = self.cf == CfId::METADATA || state.families().contains_key(&self.cf.0);
-        let stands = |(place, table): &(Place, Arc<TableRef>)| {
-            let mut references = state.version().references(table.file).iter();
-            references.any(|(at, other)| at == place && other == table)
-        };
-        named && self.inputs.iter().all(stands)
+        named && stand(&self.inputs, state)
     }
 
     /// What the levels behind that of the output have where it works.
@@ -185,15 +181,13 @@ impl Job {
         if self.picked.is_within_level0() {
             return shape.internal_cutter(levels, starts);
         }
-        let range = self.holds().range();
-        let next = levels.refs.get(self.picked.to + 1);
-        let grandparents = next.into_iter().flatten().map(|table| Grandparent {
-            range: range_of(table),
-            bytes: table.bytes,
-        });
-        let grandparents = grandparents.filter(|g| g.range.overlaps(&range)).collect();
-        let sizes = shape.output_options();
-        Cutter::new(sizes, vec![], grandparents).preferring(starts, sizes.target_bytes / 2)
+        shape.sinking_cutter(
+            levels,
+            self.picked.to,
+            &self.holds().range(),
+            vec![],
+            starts,
+        )
     }
 
     fn edit(&self, outputs: &Outputs) -> VersionEdit {
@@ -607,7 +601,15 @@ impl Inner {
     }
 }
 
+/// Whether all of these references are still there.
+pub(crate) fn stand(inputs: &[(Place, Arc<TableRef>)], state: &State) -> bool {
+    inputs.iter().all(|(place, table)| {
+        let mut references = state.version().references(table.file).iter();
+        references.any(|(at, other)| at == place && other == table)
+    })
+}
+
 /// A level's number as versions have it.
-fn level_of(level: usize) -> Level {
+pub(crate) fn level_of(level: usize) -> Level {
     Level(u8::try_from(level).expect("levels are few"))
 }

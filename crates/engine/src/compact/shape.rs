@@ -4,7 +4,7 @@ use thermocline_base::options::{CompactionOptions, Options, Shape as Level0Shape
 use thermocline_base::size::index;
 use thermocline_base::{CfId, FileId, SeqNo};
 use thermocline_compaction::KeyRange;
-use thermocline_compaction::output::{Cutter, OutputOptions};
+use thermocline_compaction::output::{Cutter, Grandparent, OutputOptions};
 use thermocline_compaction::pick::{
     Held, PickOptions, State, Table, depth, level0_cuts, pending_bytes, runs,
 };
@@ -259,6 +259,26 @@ impl Shape {
             bytes_min = self.table_bytes / 4;
         }
         Cutter::new(self.output_options(), bounds, vec![]).preferring(cuts, bytes_min)
+    }
+
+    /// For what goes down to level `to`, within `range`: tables end at `bounds`, and at `starts` of partitions, where they are
+    /// not too small then.
+    pub fn sinking_cutter<'v>(
+        &self,
+        levels: &Levels<'v>,
+        to: usize,
+        range: &KeyRange<'_>,
+        bounds: Vec<Vec<u8>>,
+        starts: Vec<Vec<u8>>,
+    ) -> Cutter<'v> {
+        let next = levels.refs.get(to + 1);
+        let grandparents = next.into_iter().flatten().map(|table| Grandparent {
+            range: range_of(table),
+            bytes: table.bytes,
+        });
+        let grandparents = grandparents.filter(|g| g.range.overlaps(range)).collect();
+        let sizes = self.output_options();
+        Cutter::new(sizes, bounds, grandparents).preferring(starts, sizes.target_bytes / 2)
     }
 
     /// Keys before which tables of level 0 end.

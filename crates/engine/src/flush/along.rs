@@ -32,13 +32,13 @@
 //!    range is written as others are: into persistent memory, as far as that is promised, or into files above it all.
 //!    Nothing of what was to be taken along has moved.
 //!
+//! A crash finds what it finds of any range (`evacuate`): before the edit the generations and the tables, after it
+//! the outputs; and tables in persistent memory that nothing refers to, which are removed.
+//!
 //! # Bypass
 //! Where flushes bypass level 0 ([`Costs::bypass`](crate::compact::Costs::bypass)) every range leaves. Once nothing of level 0
 //! is left in persistent memory such a flush is one of another shape: not cut into ranges, and as large, since
 //! generations may have what tables do not.
-//!
-//! A crash finds what it finds of any range (`evacuate`): before the edit the generations and the tables, after it
-//! the outputs; and tables in persistent memory that nothing refers to, which are removed.
 
 use std::cell::Cell;
 
@@ -46,8 +46,8 @@ use thermocline_base::options::Shape as Level0Shape;
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{CfId, Result, SeqNo};
 use thermocline_compaction::cost::Form;
-use thermocline_compaction::output::{Cutter, Grandparent};
-use thermocline_compaction::pick::{self, pick_along};
+use thermocline_compaction::output::Cutter;
+use thermocline_compaction::pick::{self, Held, pick_along};
 use thermocline_compaction::retain::RangesBelow;
 use thermocline_compaction::{KeyRange, RangeTombstone};
 use thermocline_sst::{Creation, WriteOptions};
@@ -56,8 +56,8 @@ use thermocline_version::{Change, Level, Place, State, TableRef, Version};
 use super::evacuate::{RANGES_MAX, Span, Taken};
 use crate::compact::input::{Input, RunInput};
 use crate::compact::outputs::below;
-use crate::compact::shape::{Levels, Shape, range_of};
-use crate::compact::{Ends, Level0Plan};
+use crate::compact::shape::{Levels, Shape};
+use crate::compact::{Ends, Level0Plan, level_of, stand};
 use crate::partitions::share;
 use crate::store::Inner;
 use crate::sync::{Arc, lock};
@@ -79,6 +79,7 @@ pub(super) struct Along<'a> {
     /// The keys at which the range begins and, unless nothing lies behind, ends.
     from: Vec<u8>,
     end: Option<Vec<u8>>,
+    holds: Held,
     _ends: Ends<'a>,
 }
 
@@ -225,7 +226,7 @@ impl<'a> Along<'a> {
         ends: Ends<'a>,
     ) -> Along<'a> {
         let levels = Levels::of(&version, cf, None);
-        let to = Level(u8::try_from(picked.to).expect("levels are few"));
+        let to = level_of(picked.to);
         let of = |level: Level, places: &[usize]| -> Vec<(Place, Arc<TableRef>)> {
             // A family has the levels that have tables.
             let tables = levels.refs.get(usize::from(level.0));
@@ -257,6 +258,7 @@ impl<'a> Along<'a> {
             from: from.to_vec(),
             end: end.map(<[u8]>::to_vec),
             version: version.clone(),
+            holds: picked.holds,
             _ends: ends,
         }
     }
@@ -283,16 +285,10 @@ impl<'a> Along<'a> {
     /// partitions.
     pub fn cutter(&self, shape: &Shape, starts: Vec<Vec<u8>>) -> Cutter<'_> {
         let levels = Levels::of(&self.version, self.cf, None);
-        let next = levels.refs.get(usize::from(self.to.0) + 1);
-        let grandparents = next.into_iter().flatten().map(|table| Grandparent {
-            range: range_of(table),
-            bytes: table.bytes,
-        });
-        let sizes = shape.output_options();
         let ends = [Some(&self.from), self.end.as_ref()].into_iter().flatten();
         let bounds = ends.filter(|key| !key.is_empty()).cloned().collect();
-        Cutter::new(sizes, bounds, grandparents.collect())
-            .preferring(starts, sizes.target_bytes / 2)
+        let to = usize::from(self.to.0);
+        shape.sinking_cutter(&levels, to, &self.holds.range(), bounds, starts)
     }
 
     pub fn write_options(&self, shape: &Shape) -> WriteOptions {
@@ -307,11 +303,7 @@ impl<'a> Along<'a> {
 
     /// Whether all that it takes is still there: not if the family was dropped.
     pub fn stands(&self, state: &State) -> bool {
-        let stands = |(place, table): &(Place, Arc<TableRef>)| {
-            let mut references = state.version().references(table.file).iter();
-            references.any(|(at, other)| at == place && other == table)
-        };
-        self.inputs.iter().all(stands)
+        stand(&self.inputs, state)
     }
 
     /// What an edit says of what was taken along.
