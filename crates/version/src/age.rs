@@ -88,13 +88,21 @@ fn moved(place: Place, whole: &Arc<TableRef>, edit: &VersionEdit) -> Option<Arc<
         let Change::TableAdded { place: at, table } = change else {
             continue;
         };
-        if *at != place || table.file != whole.file || !whole.range.overlaps(&table.range) {
+        if *at != place || table.file != whole.file {
             continue;
         }
         let (begins, ends) = table.limits();
-        match table.range.smallest() == whole.range.smallest() {
-            true => lower = ends,
-            false => upper = begins,
+        let part = whole.part(begins, ends);
+        if part.is_none_or(|part| part.range != table.range) {
+            continue;
+        }
+        let is_first = table.range.smallest() == whole.range.smallest();
+        let is_last = table.range.end() == whole.range.end();
+        match (is_first, is_last) {
+            (true, true) => return None,
+            (true, false) => lower = ends,
+            (false, true) => upper = begins,
+            (false, false) => {}
         }
     }
     match (lower, upper) {

@@ -78,8 +78,12 @@ impl KeyRange {
 
     /// Whether all of it lies within `other`.
     pub(crate) fn is_within(&self, other: &KeyRange) -> bool {
-        let end = |range: &KeyRange| (range.largest.clone(), !range.open);
-        other.smallest <= self.smallest && end(self) <= end(other)
+        other.smallest <= self.smallest && self.end() <= other.end()
+    }
+
+    /// The largest key, and whether it lies within: ends are ordered as these are.
+    pub(crate) fn end(&self) -> (&[u8], bool) {
+        (&self.largest, !self.open)
     }
 
     /// Whether a key may lie in both of two ranges that are not empty.

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use thermocline_version::{Change, Level, Place, State, VersionEdit};
+use thermocline_base::FileId;
+use thermocline_version::{Change, Level, Place, State, TableRef, VersionEdit};
 
 use crate::model::{apply, begun, check_snapshot, config};
 use crate::{pm_tables, tables};
@@ -17,6 +18,8 @@ enum Step {
     Move(usize, u8),
     /// Cut in two at a letter; the second part may go to another level.
     Cut(usize, u8, u8),
+    /// Below the letter it stays; what lies above becomes another file, perhaps in another level.
+    Leave(usize, u8, u64, u8),
     Family(u16),
     /// To a family of a table in persistent memory.
     Refer(usize, usize),
@@ -29,6 +32,8 @@ fn step() -> impl Strategy<Value = Step> {
         2 => nth.clone().prop_map(Step::Remove),
         3 => (nth.clone(), 0u8..4).prop_map(|(n, level)| Step::Move(n, level)),
         3 => (nth.clone(), b'b'..b'h', 0u8..4).prop_map(|(n, at, level)| Step::Cut(n, at, level)),
+        3 => (nth.clone(), b'b'..b'h', 0u64..8, 0u8..4)
+            .prop_map(|(n, at, file, level)| Step::Leave(n, at, file, level)),
         1 => (1u16..4).prop_map(Step::Family),
         2 => pm_tables::change().prop_map(Step::Change),
         4 => (nth, 0usize..3).prop_map(|(n, family)| Step::Refer(n, family)),
@@ -83,6 +88,30 @@ impl Step {
                         Change::TableAdded { place, table }
                     }));
                 }
+                changes
+            }),
+            Step::Leave(n, at, file, level) => nth(*n).map_or_else(Vec::new, |(place, table)| {
+                let at = [*at];
+                let mut changes = vec![Change::table_removed(place, &table)];
+                let stays = table.part(None, Some(&at)).map(|mut part| {
+                    part.blobs.clear();
+                    (place, part)
+                });
+                let leaves = table.part(Some(&at), None).map(|part| {
+                    let whole = TableRef {
+                        file: FileId(*file),
+                        bytes: part.file_bytes,
+                        limited_below: false,
+                        limited_above: false,
+                        blobs: Vec::new(),
+                        ..part
+                    };
+                    (leveled(place, *level), whole)
+                });
+                changes.extend(stays.into_iter().chain(leaves).map(|(place, table)| {
+                    let table = Arc::new(table);
+                    Change::TableAdded { place, table }
+                }));
                 changes
             }),
         }

@@ -64,6 +64,29 @@ fn is_above(a: &Placed, b: &Placed) -> bool {
     a.0.level < b.0.level || by_age && a.1.smallest_seqno > b.1.largest_seqno
 }
 
+/// The points of a removed reference without those at an end of it that the edit adds again, in its
+/// place and limited there.
+fn moved((place, whole): &Placed, edit: &VersionEdit) -> BTreeSet<u32> {
+    let all = points_of(&whole.range);
+    let mut moved = all.clone();
+    for change in &edit.changes {
+        let Change::TableAdded { place: at, table } = change else {
+            continue;
+        };
+        let stays = points_of(&table.range);
+        if at != place || table.file != whole.file || !stays.is_subset(&all) {
+            continue;
+        }
+        let is_first = stays.first() == all.first();
+        let is_last = stays.last() == all.last();
+        let limited = (is_first || table.limited_below) && (is_last || table.limited_above);
+        if (is_first || is_last) && limited {
+            moved.retain(|point| !stays.contains(point));
+        }
+    }
+    moved
+}
+
 impl ModelTables {
     fn referenced(&self, blob: FileId) -> u64 {
         let blobs = self.references.iter().flat_map(|(_, table)| &table.blobs);
@@ -197,12 +220,19 @@ impl ModelTables {
         let kept = |(place, table): Placed| {
             let of_family = removed.iter().filter(|source| source.0.cf == place.cf);
             let sources = of_family.filter(|source| overlap(&source.1, &table));
-            let mut sources: Vec<_> = sources.collect();
-            if sources.iter().any(|source| source.1.file == table.file) {
-                sources.retain(|source| source.1.file == table.file);
+            let mut sources: Vec<_> = sources.map(|s| (*s, points_of(&s.1.range))).collect();
+            if sources.iter().any(|(s, _)| s.1.file == table.file) {
+                sources.retain(|(s, _)| s.1.file == table.file);
+            } else {
+                sources
+                    .iter_mut()
+                    .for_each(|(s, points)| *points = moved(s, edit));
+                let lies_in =
+                    |points: &BTreeSet<u32>| !points.is_disjoint(&points_of(&table.range));
+                sources.retain(|(_, points)| lies_in(points));
             }
-            let newer = |s: &&&&Placed| s.1.largest_seqno >= table.largest_seqno;
-            let outside = sources.iter().find(newer).is_none();
+            let newer = |s: &Placed| s.1.largest_seqno >= table.largest_seqno;
+            let outside = !sources.iter().any(|(s, _)| newer(s));
             let added = (place, Arc::clone(&table));
             self.references.iter().all(|other| {
                 if (other.0.cf, other.0.partition) != (place.cf, place.partition)
@@ -228,8 +258,9 @@ impl ModelTables {
                 if !before.references.contains(other) {
                     return true;
                 }
-                let overtaken = |source: &&&Placed| {
-                    overlap(&source.1, &other.1) && is_above(other, source) != above
+                let overtaken = |(source, points): &(&Placed, BTreeSet<u32>)| {
+                    !points.is_disjoint(&points_of(&other.1.range))
+                        && is_above(other, source) != above
                 };
                 let sinks = outside && above;
                 !(sinks || sources.iter().any(overtaken))
