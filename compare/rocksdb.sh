@@ -9,8 +9,8 @@
 # costs nothing there, and our write-backs and fences are done all the same). `file` uses --file-dir, a folder
 # on a disk. Prints one line a run, and medians.
 #
-# `ssd`: data five times the persistent memory (1 GiB for 5,000,000 values of 1 KiB; less with --num in
-# proportion). Tables lie in --file-dir, RocksDB's log and our region in DIR; both with direct I/O and a cache
+# `ssd`: data five times the persistent memory (1 GiB and 512 MiB of DRAM for 5,000,000 values of 1 KiB;
+# less with --num in proportion). Tables lie in --file-dir, RocksDB's log and our region in DIR; both with direct I/O and a cache
 # of a tenth of the data. Each loads every key once in random order, durably, one by one, until no background
 # work is left; then point reads (1 and 16 threads) and scans of 50 entries, all of keys that are there. With
 # --preset leveled our side, too, has no persistent memory and a log in DIR.
@@ -70,12 +70,12 @@ pair() { # NAME OURS-COMMAND… -- ROCKS-COMMAND…
 # What `ssd` measures. Both print: puts a second until drained; SSD bytes for each user byte; processor seconds
 # for each million puts; reads a second with 1 and with 16 threads; scans of 50 a second.
 ssd_ours() { # NUM
-  local n=$1 bytes=$(($1 * 1024)) at region out reads; at=$(mktemp -d "$file_dir/ours.XXXXXX")
+  local n=$1 pm=$(($1 * (1 << 30) / 5000000)) at region out; at=$(mktemp -d "$file_dir/ours.XXXXXX")
   region=$(mktemp -d "$dir/ours.XXXXXX")
-  local places=(--pm-path "$region" --pm $((bytes / 5)))
+  local places=(--pm-path "$region" --pm "$pm")
   [ "$preset" != leveled ] || places=(--wal-path "$region")
   run() { "$ours" bench "$@" --db "$at/db" --num "$n" --value-size 1024 --preset "$preset" "${places[@]}" \
-    --dram $((bytes / 10)) --json --quiet; }
+    --dram $((pm / 2)) --json --quiet; }
   field() { sed -n "s/.*\"$1\": *\([0-9.]*\).*/\1/p" | head -1; }
   out=$(run fillrandom --drain)
   printf '%.0f %s %.1f' "$(field ops_per_sec <<<"$out")" "$(field write_amplification_ssd <<<"$out")" \
@@ -86,10 +86,10 @@ ssd_ours() { # NUM
   echo; rm -rf "$at" "$region"
 }
 ssd_rocks() { # NUM
-  local n=$1 at wal cpu out; at=$(mktemp -d "$file_dir/rocks.XXXXXX"); wal=$(mktemp -d "$dir/rocks.XXXXXX")
+  local n=$1 dram=$(($1 * (1 << 29) / 5000000)) at wal; at=$(mktemp -d "$file_dir/rocks.XXXXXX"); wal=$(mktemp -d "$dir/rocks.XXXXXX")
   # Half of the DRAM for write buffers while it loads, all of it for the cache while it reads.
   run() { db_bench --db="$at" --wal_dir="$wal" --num="$n" --key_size=16 --value_size=1024 --compression_type=none \
-    --write_buffer_size=$((n * 1024 / 80)) --max_write_buffer_number=4 --cache_size=$((n * 1024 / 10)) \
+    --write_buffer_size=$((dram / 8)) --max_write_buffer_number=4 --cache_size="$dram" \
     --use_direct_io_for_flush_and_compaction=1 --use_direct_reads=1 --bloom_bits=10 --max_background_jobs=2 \
     --level_compaction_dynamic_level_bytes=1 --seed=1 --histogram=0 "$@" 2>/dev/null; }
   per_second() { awk '/ops\/sec/ { for (i = 1; i <= NF; i++) if ($i == "ops/sec") v = $(i - 1) } END { print v }'; }

@@ -88,6 +88,11 @@ impl Place {
         options.commit.buckets = rng.gen_range(1..3);
         options.commit.ring_slots = rng.gen_range(1..4);
         options.commit.buffered_bytes = 1 << rng.gen_range(8..12);
+        if options.level0.shape == Shape::Tiered as u64 {
+            // Several ranges, of a few keys each.
+            options.compaction.table_bytes = [0, 128][rng.gen_range(0..2)];
+            options.level0.evacuation_threads = rng.gen_range(1..4);
+        }
         let mut place = Place {
             pm: SimPm::new(PM, steps.clone()),
             fs: SimFs::new(steps),

@@ -178,6 +178,9 @@ option_group! {
         /// as a merge has keys to move: this share of it, in percent. 0 merges them at once, whether
         /// they are read or not.
         merge_percent: Count = 100, 0 => 100_000;
+        /// Threads that write ranges of keys at once, where sealed generations become tables in persistent memory by
+        /// ranges (`tiered`). 0 takes one for each core, at most 4, if the store has threads of its own.
+        evacuation_threads: Count = 0, 0 => 64;
     }
 }
 

@@ -59,9 +59,9 @@ pub mod hint {
 /// Threads.
 pub mod thread {
     #[cfg(feature = "shuttle")]
-    pub use shuttle::thread::{Builder, JoinHandle, ThreadId, current, spawn, yield_now};
+    pub use shuttle::thread::{Builder, JoinHandle, ThreadId, current, scope, spawn, yield_now};
     #[cfg(not(feature = "shuttle"))]
-    pub use std::thread::{Builder, JoinHandle, ThreadId, current, spawn, yield_now};
+    pub use std::thread::{Builder, JoinHandle, ThreadId, current, scope, spawn, yield_now};
 
     /// A small number for this thread, never given to another one.
     #[cfg(not(feature = "shuttle"))]

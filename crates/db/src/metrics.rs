@@ -134,6 +134,8 @@ pub struct Metrics {
     pub ranges_along: u64,
     /// Bytes of the tables that were taken along.
     pub bytes_along: u64,
+    /// Ranges of keys that flushes have written into persistent memory together, by several threads (shape `tiered`).
+    pub ranges_ahead: u64,
     /// What the last open had to do.
     pub recovery: RecoveryMetrics,
     /// Every option with its effective value, as text that `--set` reads.
@@ -390,6 +392,7 @@ impl Metrics {
             rewritten_bytes: m.rewritten_bytes,
             ranges_along: m.ranges_along,
             bytes_along: m.bytes_along,
+            ranges_ahead: m.ranges_ahead,
             recovery: RecoveryMetrics {
                 records: m.recovery.records,
                 kept_records: m.recovery.kept_records,

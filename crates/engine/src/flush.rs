@@ -50,6 +50,7 @@
 //!
 //! Who holds an older view reads the generations on; their zones stay until he has gone.
 
+mod ahead;
 mod along;
 mod due;
 mod evacuate;
@@ -83,6 +84,7 @@ use crate::sync::{Arc, MutexGuard, lock, read};
 use crate::tables::{TableFiles, Tables};
 use crate::view::{Front, View};
 use crate::write::{Writer, busy};
+use ahead::Written;
 use along::Along;
 pub(crate) use due::DESCRIPTORS_SHORT;
 use evacuate::{Span, Taken};
@@ -212,7 +214,8 @@ impl Inner {
         };
         let each = bytes / spans.len() as u64;
         let is_less = |promise: &Option<Promise>| promise.as_ref().is_none_or(|p| p.bytes() < each);
-        for span in spans {
+        let mut spans = spans.into_iter().peekable();
+        while let Some(span) = spans.next() {
             let leaves = leaving.takes(&span);
             if evacuates && !leaves && is_less(&promise) {
                 // The ranges before may have made room.
@@ -220,47 +223,104 @@ impl Inner {
                 promise = self.promise_for_flush(taken)?;
             }
             let room_lacks = evacuates && is_less(&promise) && !self.is_relieving();
-            let mut along = match leaves || room_lacks {
-                true => self.along_of(taken, &span, each, leaving.all || room_lacks),
-                false => Vec::new(),
-            };
-            let mut outputs = Outputs::default();
-            let held = !along.is_empty();
-            let written = match leaving.all || held {
-                true => self.write_away(taken, &span, &mut along, &mut promise, &mut outputs),
-                false => self.write_level0(taken, &span, promise.as_ref(), &mut outputs),
-            };
-            let done = written.and_then(|()| self.name_tables(taken, &span, &outputs, &along));
-            self.release(&outputs);
-            made.add(&outputs);
-            if let Err(error) = done {
-                drop(along);
-                if held {
-                    self.compactions.forget_waiting(Waiter::Size);
-                    // Who found no job beside this one may find one now.
-                    self.want_compaction();
+            if leaves || room_lacks {
+                let along = self.along_of(taken, &span, each, leaving.all || room_lacks);
+                if leaving.all || !along.is_empty() {
+                    self.flush_along(taken, span, along, &mut promise, made)?;
+                    continue;
                 }
-                return Err(error);
             }
-            if let Some(promise) = &mut promise {
-                promise.kept(
-                    outputs
-                        .pm
-                        .iter()
-                        .map(|made| made.info.meta.zone_bytes)
-                        .sum(),
-                );
+            let mut group = vec![span];
+            let most = self.group_most(promise.as_ref(), each);
+            while !leaves && group.len() < most {
+                match spans.next_if(|span| !leaving.takes(span)) {
+                    Some(span) => group.push(span),
+                    None => break,
+                }
             }
-            self.count_flush(&outputs, &along);
-            drop(along);
-            if held {
-                self.unlink_obsolete();
-                self.release_pm_tables();
-                self.serve_waiting()?;
+            self.flush_group(taken, group, &mut promise, made)?;
+        }
+        Ok(())
+    }
+
+    /// Writes and names a range that leaves persistent memory, with what is taken along.
+    fn flush_along(
+        &self,
+        taken: &Taken,
+        span: Span,
+        mut along: Vec<Along<'_>>,
+        promise: &mut Option<Promise>,
+        made: &mut Made,
+    ) -> Result<()> {
+        let mut outputs = Outputs::default();
+        let held = !along.is_empty();
+        let done = self.write_away(taken, &span, &mut along, promise, &mut outputs);
+        let written = Written {
+            span,
+            outputs,
+            done,
+        };
+        let done = self.name_written(taken, written, &along, promise, made);
+        drop(along);
+        if held && done.is_ok() {
+            self.unlink_obsolete();
+            self.release_pm_tables();
+            self.serve_waiting()?;
+        } else if held {
+            self.compactions.forget_waiting(Waiter::Size);
+        }
+        // Beside the ranges that follow. Who found no job beside this one may find one now.
+        self.want_compaction();
+        done
+    }
+
+    /// Writes and names ranges that stay ([`ahead`]).
+    fn flush_group(
+        &self,
+        taken: &Taken,
+        group: Vec<Span>,
+        promise: &mut Option<Promise>,
+        made: &mut Made,
+    ) -> Result<()> {
+        if group.len() > 1 {
+            self.counted.add(Count::RangesAhead, group.len() as u64);
+        }
+        let mut all = Ok(());
+        for written in self.write_group(taken, group, promise.as_ref()) {
+            if all.is_err() {
+                // Those behind one that failed are not named.
+                self.release(&written.outputs);
+                continue;
             }
-            // Beside the ranges that follow.
+            all = self.name_written(taken, written, &[], promise, made);
             self.want_compaction();
         }
+        all
+    }
+
+    /// Names what was written of a range.
+    fn name_written(
+        &self,
+        taken: &Taken,
+        written: Written,
+        along: &[Along<'_>],
+        promise: &mut Option<Promise>,
+        made: &mut Made,
+    ) -> Result<()> {
+        let Written {
+            span,
+            outputs,
+            done,
+        } = written;
+        let done = done.and_then(|()| self.name_tables(taken, &span, &outputs, along));
+        self.release(&outputs);
+        made.add(&outputs);
+        done?;
+        if let Some(promise) = promise {
+            let zones = outputs.pm.iter().map(|made| made.info.meta.zone_bytes);
+            promise.kept(zones.sum());
+        }
+        self.count_flush(&outputs, along);
         Ok(())
     }
 

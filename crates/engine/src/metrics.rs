@@ -39,12 +39,14 @@ pub(crate) enum Count {
     Rewrites,
     RewrittenBytes,
     RangesAlong,
+    /// Ranges that were written in a group (`flush::ahead`).
+    RangesAhead,
     BytesAlong,
 }
 
 /// The store's own counters.
 #[derive(Debug, Default)]
-pub(crate) struct Counted(Counters<17>);
+pub(crate) struct Counted(Counters<18>);
 
 impl Counted {
     /// Returns a part of what it was before: see [`Counters::add`].
@@ -323,6 +325,8 @@ pub struct EngineMetrics {
     pub ranges_along: u64,
     /// Bytes of the tables that they have taken along.
     pub bytes_along: u64,
+    /// Ranges of flushes that were written together, by several threads where there are some.
+    pub ranges_ahead: u64,
     /// Change feeds, and what is kept for them.
     pub feed: FeedUse,
     /// Open snapshots, cursors and iterators.
@@ -547,6 +551,7 @@ impl Engine {
             rewritten_bytes: inner.counted.get(Count::RewrittenBytes),
             ranges_along: inner.counted.get(Count::RangesAlong),
             bytes_along: inner.counted.get(Count::BytesAlong),
+            ranges_ahead: inner.counted.get(Count::RangesAhead),
             feed: inner.feed_use(),
             readers: inner.readers.open(),
             pinned_bytes: inner.pins.bytes(),

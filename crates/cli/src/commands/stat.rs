@@ -323,6 +323,10 @@ fn tiers(m: &Metrics, families: &[String], partitions: String) -> Vec<(&'static 
             ),
         ));
     }
+    if m.ranges_ahead > 0 {
+        let ranges = format!("{} of keys", count(m.ranges_ahead, "range"));
+        rows.push(("flushed together", ranges));
+    }
     let in_pm = m.hits.memtable + m.hits.global_index + m.hits.pm_table;
     let found = in_pm + m.hits.block_cache + m.hits.ssd;
     if found > 0 {
@@ -488,6 +492,7 @@ fn as_json(m: &Metrics, families: &[String]) -> Value {
     document["rewritten_bytes"] = m.rewritten_bytes.into();
     document["ranges_along"] = m.ranges_along.into();
     document["bytes_along"] = m.bytes_along.into();
+    document["ranges_ahead"] = m.ranges_ahead.into();
     document["levels"] = levels_as_json(m);
     document["compaction"] = compaction_as_json(&m.compaction);
     document["partition_changes"] = json!({

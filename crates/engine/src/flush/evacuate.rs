@@ -4,8 +4,8 @@
 //! A flush that takes much is cut into *ranges* of keys, in the order of families and of their keys. Each is
 //! written and named by itself, by one edit that says, too, how far the generations are evacuated by it. So a
 //! range that finds no room in persistent memory goes into files, and no more than that; and what was written before a
-//! crash, or before a disk was full, is not written again. (One thread writes one range after the other. Several
-//! could write ahead: only the edits have an order.)
+//! crash, or before a disk was full, is not written again. Several threads write ahead what stays
+//! ([`ahead`](super::ahead)); only the edits have an order.
 //!
 //! # Vocabulary
 //! The *frozen* generations are those that the flush has taken. The *front* is a key of a family: all records

@@ -73,20 +73,21 @@ impl Inner {
         if promise.is_none() {
             *promise = self.promise_for_flush(taken)?;
         }
-        self.write_level0(taken, span, promise.as_ref(), outputs)
+        let room = promise.as_ref().map(Promise::bytes);
+        self.write_level0(taken, span, room, outputs)
     }
 
-    /// Writes into persistent memory, as far as that is promised; else into files.
+    /// Writes into persistent memory, if `room` bytes there are enough, which are promised; else into files.
     pub(super) fn write_level0(
         &self,
         taken: &Taken,
         span: &Span,
-        promise: Option<&Promise>,
+        room: Option<u64>,
         outputs: &mut Outputs,
     ) -> Result<()> {
         let generations = &taken.generations;
-        if let Some(promise) = promise {
-            let mut sink = PmSink::new(&self.space, promise.bytes());
+        if let Some(room) = room {
+            let mut sink = PmSink::new(&self.space, room);
             let written = self.write_tables(generations, span, &[], To::Pm(&mut sink), outputs);
             match written.and_then(|()| sink.hand_over(self, outputs)) {
                 // There is no room, or it fits no PM table. What was written is gone, and nothing was named.

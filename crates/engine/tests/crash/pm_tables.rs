@@ -37,6 +37,7 @@ pub fn evacuated(options: &mut Options) {
     options.memtable.bytes_max = 2 << 10;
     options.compaction.base_bytes = 16 << 10;
     options.compaction.table_bytes = 350;
+    options.level0.evacuation_threads = 2;
 }
 
 /// As [`evacuated`], with room in level 0 for one flush: with the next one ranges leave, and take along what is there.

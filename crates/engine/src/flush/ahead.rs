@@ -1,0 +1,91 @@
+//! Ranges of an evacuation that are written ahead, by several threads (design §7: "each range evacuated in parallel").
+//!
+//! # Vocabulary
+//! A *group* is ranges that follow each other, stay in persistent memory, and are written at once. Then they are named,
+//! one after the other.
+//!
+//! # The argument
+//! 1. *Order.* What a range's tables have is decided by the frozen generations, which do not change, and by what
+//!    lies below its keys. Of the ranges before it none has such a key, and range tombstones are cut where ranges end. So it
+//!    makes no difference whether those are named before it is written or after. Only edits move the front
+//!    (`evacuate`, 1), and each is made as if there were no group.
+//! 2. *A crash* finds the tables of more than one range that nobody names: zones and files that are free, as of one.
+//! 3. *Room.* Each has the same part of what is promised, and a group has so few ranges that this is not less than
+//!    it takes in generations. One that finds no room after all goes into files, as if it was alone.
+//! 4. *Failures.* The ranges before the first one that failed are named. What was written of those behind it is
+//!    gone, and the next flush goes on from the front.
+//! 5. *What leaves* is not written ahead: what one range takes along may reach into the next one, which would find it
+//!    held.
+//!
+//! A store without threads of its own writes a group in its order, before it names any of it: so what simulations see
+//! of groups repeats itself.
+
+use thermocline_base::Result;
+
+use super::evacuate::{Span, Taken};
+use crate::compact::outputs::Outputs;
+use crate::pm_tables::Promise;
+use crate::runtime::cores;
+use crate::store::Inner;
+use crate::sync::thread;
+
+/// Most ranges that are written at once, where nobody says how many.
+const THREADS: usize = 4;
+
+/// A range that was written, or was tried to be.
+pub(super) struct Written {
+    pub span: Span,
+    pub outputs: Outputs,
+    pub done: Result<()>,
+}
+
+impl Inner {
+    /// How many ranges of about `each` bytes in generations may be in a group.
+    pub(super) fn group_most(&self, promise: Option<&Promise>, each: u64) -> usize {
+        let threads = match usize::try_from(self.options.level0.evacuation_threads) {
+            Ok(0) if self.world.background => cores().min(THREADS),
+            Ok(0) | Err(_) => 1,
+            Ok(threads) => threads,
+        };
+        let fit = promise.map_or(1, |promise| promise.bytes() / each.max(1));
+        usize::try_from(fit).unwrap_or(usize::MAX).clamp(1, threads)
+    }
+
+    /// Writes these ranges into persistent memory, as far as that is promised.
+    pub(super) fn write_group(
+        &self,
+        taken: &Taken,
+        group: Vec<Span>,
+        promise: Option<&Promise>,
+    ) -> Vec<Written> {
+        let room = promise.map(|promise| promise.bytes() / group.len() as u64);
+        let write = |span: Span| {
+            let mut outputs = Outputs::default();
+            let done = self.write_level0(taken, &span, room, &mut outputs);
+            Written {
+                span,
+                outputs,
+                done,
+            }
+        };
+        if group.len() == 1 || !self.world.background {
+            return group.into_iter().map(write).collect();
+        }
+        thread::scope(|scope| {
+            let write = &write;
+            let mut spans = group.into_iter();
+            // This thread writes, too.
+            let first = spans.next();
+            let others: Vec<_> = spans.map(|span| scope.spawn(move || write(span))).collect();
+            let first = first.map(write).into_iter();
+            let others = others.into_iter().map(|other| match other.join() {
+                Ok(written) => written,
+                Err(panic) => std::panic::resume_unwind(panic),
+            });
+            first.chain(others).collect()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;
