@@ -559,6 +559,7 @@ fn compaction_as_json(c: &CompactionUse) -> Value {
             "entries_dropped": c.internal.entries_dropped,
             "by_reads": c.costs.by_reads,
             "by_writes": c.costs.by_writes,
+            "by_room": c.costs.by_room,
             "by_warmth": c.costs.by_warmth,
             "decisions": c.costs.last,
         },
@@ -573,10 +574,11 @@ fn internal_rows(c: &CompactionUse) -> Vec<(&'static str, String)> {
         rows.push((
             "merged in level 0",
             format!(
-                "{}, {} for reads and {} for writes; {} read, {} written, {} dropped",
+                "{}, {} for reads, {} for writes and {} for room; {} read, {} written, {} dropped",
                 count(did.jobs, "job"),
                 grouped(costs.by_reads),
                 grouped(costs.by_writes),
+                grouped(costs.by_room),
                 format_size(did.bytes_read),
                 format_size(did.bytes_written),
                 count(did.entries_dropped, "record")

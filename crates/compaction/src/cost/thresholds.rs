@@ -4,7 +4,7 @@
 const WRITE_MIN: u64 = 256 << 10;
 
 /// τm in percent of the budget: above it there is room for what is written meanwhile.
-const MAJOR_PERCENT: u64 = 80;
+const MAJOR_PERCENT: u64 = 90;
 
 /// τt in percent of τm, where nothing is read.
 const KEEP_PERCENT: u64 = 50;

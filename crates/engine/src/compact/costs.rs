@@ -22,6 +22,11 @@
 //! level 0 has τm bytes; from then on level 0 *drains*: slices leave until those that stay fit τt. What stays is
 //! decided anew with each job, and what has stayed counts for more.
 //!
+//! Before level 0 is full (from three quarters of τm on) a slice of which a merge would give back much (a fifth) is merged
+//! before anything leaves, whatever equation 2 says. That weighs times; but what leaves for the want of room is written to
+//! the SSD now, and once more for each level, and what is merged may never be. Merges of parts hold inputs and outputs, so
+//! while they go on level 0 is full only when it has all of its share.
+//!
 //! Flushes ask, too (`flush::along`): what of level 0 would not stay if theirs came to it, so that it leaves with them; and where
 //! level 0 is full whether what they bring is worth writing there at all ([`Costs::bypass`]): equation 2 with which part
 //! of it will be superseded. While it is not they *bypass* it, and level 0 in persistent memory empties.
@@ -52,6 +57,12 @@ use crate::sync::{Arc, Mutex, lock};
 /// Entries that are drawn from a slice.
 const SAMPLES: u64 = 48;
 
+/// A merge that drops this part of what it reads makes room.
+const ROOM_SHARE: f64 = 0.2;
+
+/// From this part of [`Thresholds::major`] on room is made, in percent: a merge needs some itself.
+const FILLING_PERCENT: u64 = 75;
+
 /// Decisions that are remembered.
 const REMEMBERED: usize = 8;
 
@@ -68,6 +79,11 @@ pub struct Level0Plan {
     pub bytes: u64,
     /// Whether slices leave until the rest fits [`Thresholds::keep`].
     pub drains: bool,
+    /// Whether level 0 will soon be full: what makes room is merged.
+    pub is_filling: bool,
+    /// From so many bytes on slices leave: [`Thresholds::major`], or all of the share as long as merges make room, which need
+    /// some until they end.
+    pub full_bytes: u64,
     /// Reads a second, and records that are written, by what was lately flushed and merged.
     pub rates: (f64, f64),
     /// All slices, by family and key.
@@ -97,6 +113,8 @@ pub struct SlicePlan {
     pub updates: u64,
     /// What equations 1 and 2 say; `None` of a slice of one run, and of one with files that are newer than some of it.
     pub decisions: Option<Equations>,
+    /// Whether a merge would give back much of what it takes: where level 0 will soon be full it is merged.
+    pub makes_room: bool,
     /// What equation 3 says: whether it stays if level 0 has [`Thresholds::major`] bytes.
     pub stays: bool,
     /// Its place among the slices of its family.
@@ -134,6 +152,7 @@ struct Known {
     decided: VecDeque<String>,
     by_reads: u64,
     by_writes: u64,
+    by_room: u64,
     by_warmth: u64,
 }
 
@@ -144,6 +163,8 @@ pub struct CostUse {
     pub by_reads: u64,
     /// Those that what need not be written to the SSD has paid for: equation 2.
     pub by_writes: u64,
+    /// Those that level 0 has asked for when it was nearly full, since much of it would go.
+    pub by_room: u64,
     /// Jobs that took slices to the SSD which equation 3 has chosen.
     pub by_warmth: u64,
     /// The last decisions with their numbers, the newest last.
@@ -201,6 +222,16 @@ impl Costs {
             Equation::Writes => known.by_writes += 1,
         }
         known.remember(decision.to_string());
+    }
+
+    /// A slice is merged because level 0 will soon be full.
+    pub fn makes_room(&self, slice: &SlicePlan) {
+        let mut known = lock(&self.known);
+        known.by_room += 1;
+        known.remember(format!(
+            "internal: for room, {} of {} records go",
+            slice.updates, slice.records
+        ));
     }
 
     /// Level 0 drains, or does not any more.
@@ -300,6 +331,7 @@ impl Costs {
         CostUse {
             by_reads: known.by_reads,
             by_writes: known.by_writes,
+            by_room: known.by_room,
             by_warmth: known.by_warmth,
             last: known.decided.iter().cloned().collect(),
         }
@@ -484,6 +516,7 @@ impl Costs {
                 updates,
             };
             let merges = weighed.slice.runs > 1 && weighed.slice.on_top;
+            let gone = known.corrected.dropped(partition.updates);
             SlicePlan {
                 family: weighed.family,
                 first: weighed.slice.range.first.to_vec(),
@@ -495,6 +528,9 @@ impl Costs {
                 writes: partition.writes,
                 updates: partition.updates,
                 decisions: merges.then(|| model.internal(&partition, known.corrected, &thresholds)),
+                makes_room: form == Form::Corrected
+                    && merges
+                    && gone >= partition.records.max(1) as f64 * ROOM_SHARE,
                 stays: stays.next().unwrap_or(true),
                 place: weighed.place,
                 free: weighed.slice.free || weighed.slice.on_top,
@@ -502,12 +538,20 @@ impl Costs {
         };
         let slices: Vec<SlicePlan> = slices.into_iter().map(plan).collect();
         let leave = slices.iter().any(|slice| slice.free && !slice.stays);
+        let filling = bytes >= thresholds.major / 100 * FILLING_PERCENT;
+        let makes_room = staying > 0 || slices.iter().any(|slice| slice.makes_room);
+        let full_bytes = match filling && makes_room && form == Form::Corrected {
+            true => self.budget,
+            false => thresholds.major,
+        };
         Level0Plan {
             form,
             units: known.units,
             thresholds,
             bytes,
-            drains: leave && (bytes >= thresholds.major || known.drains && bytes > thresholds.keep),
+            is_filling: filling,
+            full_bytes,
+            drains: leave && (bytes >= full_bytes || known.drains && bytes > thresholds.keep),
             rates: (0.0, 0.0),
             slices,
         }
@@ -515,7 +559,7 @@ impl Costs {
 }
 
 impl Inner {
-    /// Draws entries from slices that are large enough for equation 2 and have changed, and looks how many of them
+    /// Draws entries from slices that are large enough for equation 2, or all if level 0 will soon be full, and have changed, and looks how many of them
     /// older runs have, too. The caller holds no lock.
     pub fn sample_level0(&self) {
         let costs = &self.compactions.costs;
@@ -526,8 +570,10 @@ impl Inner {
         };
         let mut before = std::mem::take(&mut lock(&costs.known).sampled);
         let mut sampled = BTreeMap::new();
-        let large = |slice: &&SlicePlan| slice.decisions.is_some_and(|d| d.writes.is_some());
-        for slice in plan.slices.iter().filter(large) {
+        // The small ones may make room, too.
+        let large = |decisions: Equations| plan.is_filling || decisions.writes.is_some();
+        let asked = |slice: &&SlicePlan| slice.decisions.is_some_and(large);
+        for slice in plan.slices.iter().filter(asked) {
             let levels = Levels::of(&version, slice.family, None);
             let held = held(slice.family);
             let slices = level0_slices(&levels.state(&held));

@@ -164,19 +164,50 @@ impl Inner {
         let worth = |decision: &Decision| decision.gain / decision.cost.max(1.0);
         due.sort_by(|(a, _), (b, _)| worth(b).total_cmp(&worth(a)));
         due.into_iter().find_map(|(decision, of)| {
-            let levels = Levels::of(version, of.family, None);
-            let running = jobs.held(of.family);
-            let slices = level0_slices(&levels.state(&running));
-            let slice = slices.get(of.place)?;
-            // Or what is to be taken down would never be free.
-            let options = self.compactions.shape.pick_options(&levels);
-            if slice.files >= options.level0_tables {
-                return None;
-            }
-            let job = self.begin_internal(jobs, of.family, version, &levels, slice)?;
+            let job = self.begin_planned(jobs, version, of)?;
             self.compactions.costs.decided(&decision);
-            Some(job.expecting(of.updates, of.records))
+            Some(job)
         })
+    }
+
+    /// Where level 0 will soon be full: the internal compaction that makes most room, and for which there is some.
+    pub(super) fn take_for_pm_room(
+        &self,
+        jobs: &mut Jobs,
+        version: &Arc<Version>,
+        plan: &Level0Plan,
+    ) -> Option<Job> {
+        let due = plan
+            .slices
+            .iter()
+            .filter(|slice| slice.free && slice.makes_room);
+        let mut due: Vec<&SlicePlan> = due.collect();
+        let share = |slice: &SlicePlan| slice.updates as f64 / slice.records.max(1) as f64;
+        due.sort_by(|a, b| share(b).total_cmp(&share(a)));
+        due.into_iter().find_map(|of| {
+            let job = self.begin_planned(jobs, version, of)?;
+            self.compactions.costs.makes_room(of);
+            Some(job)
+        })
+    }
+
+    fn begin_planned(
+        &self,
+        jobs: &mut Jobs,
+        version: &Arc<Version>,
+        of: &SlicePlan,
+    ) -> Option<Job> {
+        let levels = Levels::of(version, of.family, None);
+        let running = jobs.held(of.family);
+        let slices = level0_slices(&levels.state(&running));
+        let slice = slices.get(of.place)?;
+        // Or what is to be taken down would never be free.
+        let options = self.compactions.shape.pick_options(&levels);
+        if slice.files >= options.level0_tables {
+            return None;
+        }
+        let job = self.begin_internal(jobs, of.family, version, &levels, slice)?;
+        Some(job.expecting(of.updates, of.records))
     }
 
     /// The compaction of slices that do not stay in persistent memory.
@@ -284,6 +315,14 @@ pub(crate) fn next_by_cost(
     cursors: &Cursors,
     plan: &Level0Plan,
 ) -> Option<pick::Job> {
+    let state = levels.state(running);
+    let slices = level0_slices(&state);
+    let own = || plan.slices.iter().filter(|slice| slice.family == cf);
+    let for_room = own().filter(|slice| plan.is_filling && slice.free && slice.makes_room);
+    let merge = |slice: &SlicePlan| pick_internal(&state, options, slices.get(slice.place)?);
+    if let Some(job) = { for_room }.find_map(merge) {
+        return Some(job);
+    }
     if let Some(job) = plan
         .drains
         .then(|| pick_cold((cf, levels), running, options, cursors, plan))
@@ -291,11 +330,8 @@ pub(crate) fn next_by_cost(
     {
         return Some(job);
     }
-    let state = levels.state(running);
-    let slices = level0_slices(&state);
-    let own = plan.slices.iter().filter(|slice| slice.family == cf);
-    let mut due = own.filter(|slice| slice.decisions.is_some_and(|d| d.due().is_some()));
-    due.find_map(|slice| pick_internal(&state, options, slices.get(slice.place)?))
+    let due = own().filter(|slice| slice.decisions.is_some_and(|d| d.due().is_some()));
+    { due }.find_map(merge)
 }
 
 #[cfg(test)]

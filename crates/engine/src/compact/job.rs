@@ -308,7 +308,13 @@ impl Inner {
         };
         if let Some(plan) = plan {
             let turns = from_next.iter().chain(before).copied();
-            // Where level 0 is full the room that leaves is wanted first.
+            // Room is wanted first: what would go by a merge need not leave.
+            let room = (plan.is_filling && !alone)
+                .then(|| self.take_for_pm_room(&mut jobs, &version, &plan))
+                .flatten();
+            if room.is_some() {
+                return room;
+            }
             let cold = match plan.drains {
                 true => self.take_cold(&mut jobs, &version, &plan, turns),
                 false => {

@@ -50,6 +50,7 @@ use thermocline_compaction::output::Cutter;
 use thermocline_compaction::pick::{self, Held, pick_along};
 use thermocline_compaction::retain::RangesBelow;
 use thermocline_compaction::{KeyRange, RangeTombstone};
+use thermocline_memtable::Memtable;
 use thermocline_sst::{Creation, WriteOptions};
 use thermocline_version::{Change, Level, Place, State, TableRef, Version};
 
@@ -115,8 +116,10 @@ fn colds(plan: Level0Plan) -> Colds {
             key: slice.first.into(),
         };
         let of_family = colds.last().filter(|(last, _)| last.cf == at.cf);
-        if of_family.is_none_or(|(_, cold)| *cold == slice.stays) {
-            colds.push((at, !slice.stays));
+        // What is about to be merged for room stays so long.
+        let cold = !slice.stays && !slice.makes_room;
+        if of_family.is_none_or(|(_, before)| *before != cold) {
+            colds.push((at, cold));
         }
     }
     colds.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
@@ -138,7 +141,10 @@ impl Inner {
             return Leaving::default();
         };
         let bytes: u64 = taken.generations.iter().map(|m| m.bytes()).sum();
-        let full = plan.drains || plan.bytes.saturating_add(bytes) >= plan.thresholds.major;
+        // What is superseded within a generation goes nowhere.
+        let live = |m: &Memtable| share(m.bytes(), m.keys().min(m.len()), m.len());
+        let come: u64 = taken.generations.iter().map(|m| live(m)).sum();
+        let full = plan.drains || plan.bytes.saturating_add(come) >= plan.full_bytes;
         let updates = self.updates_to_come(taken, &plan);
         let records = taken.generations.iter().map(|m| m.len()).sum();
         let costs = &self.compactions.costs;

@@ -132,15 +132,21 @@ fn what_is_read_stays_when_level_0_is_full() {
         own.level0.pm_percent = 25;
         own.compaction.table_bytes = 32 << 10;
     });
-    let hot = 300..400u16;
+    // Others in each round, between those of before: nothing is superseded.
+    let keys = |from: u16, round: u16| (from..from + 100).map(move |n| 20 * n + round);
     let mut rounds = 0;
     while files(&machine) == 0 {
         assert!(rounds < 20, "it never gets full");
         // Slices of their own.
         for from in [0, 100, 200, 300, 400, 500u16] {
-            fill(&engine, from..from + 100, 400);
+            for n in keys(from, rounds) {
+                put(&engine, CfId::DEFAULT, &n.to_be_bytes(), &[7; 400]);
+            }
+            engine.flush().unwrap();
         }
-        read(&engine, hot.clone(), 2);
+        for n in keys(300, rounds).chain(keys(300, rounds)) {
+            get(&engine, &n.to_be_bytes());
+        }
         rounds += 1;
     }
     let did = done(&engine);
@@ -163,13 +169,13 @@ fn what_is_read_stays_when_level_0_is_full() {
         version
             .level(level0)
             .unwrap()
-            .may_have(&n.to_be_bytes())
+            .may_have(&(20 * n).to_be_bytes())
             .count()
     };
     assert!(within(350) > 0, "what is read stays");
     let left: usize = [50, 150, 250, 450, 550].into_iter().map(within).sum();
-    assert!(left < 5 * rounds, "something has left");
-    for n in 0..600u16 {
+    assert!(left < 5 * usize::from(rounds), "something has left");
+    for n in (0..rounds).flat_map(|round| keys(0, round).chain(keys(500, round))) {
         assert_eq!(get(&engine, &n.to_be_bytes()), Some(vec![7; 400]));
     }
     // Nothing more is due, and nothing flaps.
@@ -209,8 +215,10 @@ fn level_0_spills_where_it_lies_over_much() {
             fill(&engine, from..from + 1000, 400);
             compact_all(&engine);
         }
+        // Nothing there is superseded.
+        let mut rounds = 0..10u16;
         while plan(&engine).bytes < plan(&engine).thresholds.major {
-            for n in (0..4000u16).step_by(10) {
+            for n in (rounds.next().unwrap()..4000).step_by(10) {
                 put(&engine, CfId::DEFAULT, &n.to_be_bytes(), &[8; 400]);
             }
             // And no compaction.
@@ -373,4 +381,44 @@ fn level_0_drains_no_more_until_it_is_full_again() {
     assert!(!plan(&engine).drains);
     settle(&engine);
     assert_eq!(done(&engine).costs.by_warmth, by_warmth);
+}
+
+/// A part of it is superseded: too little for equation 2, but enough for the sake of room.
+#[test]
+fn what_a_merge_would_give_back_does_not_leave_a_level_0_that_is_full() {
+    // Of 250 records each time, `again` are of keys of before.
+    let story = |again: u16| {
+        let (machine, engine) = with(|own| {
+            own.compaction.table_bytes = 32 << 10;
+            own.level0.pm_percent = 30;
+        });
+        let (mut from, mut rounds) = (0, 0..20);
+        while !engine.plan().level0.is_some_and(|plan| plan.drains) {
+            rounds.next().unwrap();
+            for n in from - from.min(again)..from + 250 - again {
+                put(&engine, CfId::DEFAULT, &n.to_be_bytes(), &[7; 700]);
+            }
+            from += 250 - again;
+            engine.inner.seal_active().unwrap();
+            engine.inner.flush_sealed().unwrap();
+        }
+        let before = plan(&engine);
+        let next = engine.plan().families[0].next.unwrap().reason;
+        engine.compact_once().unwrap();
+        for n in 0..from {
+            assert_eq!(get(&engine, &n.to_be_bytes()), Some(vec![7; 700]));
+        }
+        (before, next, done(&engine), files(&machine))
+    };
+    let (before, next, did, files) = story(100);
+    let mut decisions = before.slices.iter().filter_map(|slice| slice.decisions);
+    assert!(decisions.all(|d| d.due().is_none()), "{before:?}");
+    let done = (did.costs.by_room, did.internal.jobs, files);
+    assert_eq!(done, (1, 1, 0), "{before:?} {did:?}");
+    assert_eq!(next, Reason::Internal);
+    let told = did.costs.last.last().unwrap();
+    assert!(told.starts_with("internal: for room, "), "{told}");
+    let (before, next, did, files) = story(0);
+    assert_eq!((did.costs.by_room, did.internal.jobs), (0, 0), "{before:?}");
+    assert!(files > 0 && next != Reason::Internal, "{next:?}");
 }
