@@ -59,9 +59,34 @@ pub mod hint {
 /// Threads.
 pub mod thread {
     #[cfg(feature = "shuttle")]
-    pub use shuttle::thread::{Builder, JoinHandle, ThreadId, current, scope, spawn, yield_now};
+    pub use shuttle::thread::{
+        Builder, JoinHandle, Scope, ScopedJoinHandle, ThreadId, current, scope, spawn, yield_now,
+    };
     #[cfg(not(feature = "shuttle"))]
-    pub use std::thread::{Builder, JoinHandle, ThreadId, current, scope, spawn, yield_now};
+    pub use std::thread::{
+        Builder, JoinHandle, Scope, ScopedJoinHandle, ThreadId, current, scope, spawn, yield_now,
+    };
+
+    /// A thread of a scope; `None` if the system gives none.
+    #[cfg(not(feature = "shuttle"))]
+    pub fn spawn_scoped<'scope, 'env, T: Send + 'scope>(
+        scope: &'scope Scope<'scope, 'env>,
+        name: &str,
+        work: impl FnOnce() -> T + Send + 'scope,
+    ) -> Option<ScopedJoinHandle<'scope, T>> {
+        let builder = Builder::new().name(name.to_string());
+        builder.spawn_scoped(scope, work).ok()
+    }
+
+    /// A thread of a scope. A scheduler has always one, and no name for it.
+    #[cfg(feature = "shuttle")]
+    pub fn spawn_scoped<'scope, 'env, T: Send + 'static>(
+        scope: &'scope Scope<'scope, 'env>,
+        _name: &str,
+        work: impl FnOnce() -> T + Send + 'scope,
+    ) -> Option<ScopedJoinHandle<'scope, T>> {
+        Some(scope.spawn(work))
+    }
 
     /// A small number for this thread, never given to another one.
     #[cfg(not(feature = "shuttle"))]

@@ -84,7 +84,6 @@ use crate::sync::{Arc, MutexGuard, lock, read};
 use crate::tables::{TableFiles, Tables};
 use crate::view::{Front, View};
 use crate::write::{Writer, busy};
-use ahead::Written;
 use along::Along;
 pub(crate) use due::DESCRIPTORS_SHORT;
 use evacuate::{Span, Taken};
@@ -204,6 +203,7 @@ impl Inner {
         let evacuates =
             self.options.level0.shape() == Shape::Tiered && !self.compactions.costs.are_printed();
         let bytes: u64 = taken.generations.iter().map(|m| m.bytes()).sum();
+        self.compactions.costs.flushes();
         let leaving = self.leaving(taken);
         if leaving.all {
             promise = None;
@@ -238,7 +238,7 @@ impl Inner {
                     None => break,
                 }
             }
-            self.flush_group(taken, group, &mut promise, made)?;
+            self.flush_group(taken, &group, &mut promise, made)?;
         }
         Ok(())
     }
@@ -255,12 +255,7 @@ impl Inner {
         let mut outputs = Outputs::default();
         let held = !along.is_empty();
         let done = self.write_away(taken, &span, &mut along, promise, &mut outputs);
-        let written = Written {
-            span,
-            outputs,
-            done,
-        };
-        let done = self.name_written(taken, written, &along, promise, made);
+        let done = self.name_written(taken, &span, (&outputs, done), &along, promise, made);
         drop(along);
         if held && done.is_ok() {
             self.unlink_obsolete();
@@ -274,25 +269,47 @@ impl Inner {
         done
     }
 
-    /// Writes and names ranges that stay ([`ahead`]).
+    /// Writes and names ranges that stay, several at once ([`ahead`]).
     fn flush_group(
         &self,
         taken: &Taken,
-        group: Vec<Span>,
+        group: &[Span],
         promise: &mut Option<Promise>,
         made: &mut Made,
     ) -> Result<()> {
-        if group.len() > 1 {
-            self.counted.add(Count::RangesAhead, group.len() as u64);
-        }
+        let room = promise.as_ref().map(Promise::bytes);
+        let written = match (group, room) {
+            (_, Some(room)) if group.len() > 1 => {
+                self.counted.add(Count::RangesAhead, group.len() as u64);
+                self.write_group(taken, group, room)
+            }
+            // To be written when it is named.
+            _ => group
+                .iter()
+                .map(|_| (Outputs::default(), Ok(false)))
+                .collect(),
+        };
+        let mut behind: u64 = written
+            .iter()
+            .map(|(outputs, _)| outputs.zone_bytes())
+            .sum();
         let mut all = Ok(());
-        for written in self.write_group(taken, group, promise.as_ref()) {
+        for (span, (mut outputs, done)) in group.iter().zip(written) {
+            behind -= outputs.zone_bytes();
             if all.is_err() {
                 // Those behind one that failed are not named.
-                self.release(&written.outputs);
+                self.release(&outputs);
                 continue;
             }
-            all = self.name_written(taken, written, &[], promise, made);
+            let done = done.and_then(|had_room| match had_room {
+                true => Ok(()),
+                false => {
+                    let room = promise.as_ref().map(|p| p.bytes().saturating_sub(behind));
+                    self.write_level0(taken, span, room, &mut outputs)
+                }
+            });
+            all = self.name_written(taken, span, (&outputs, done), &[], promise, made);
+            // Beside the ranges that follow.
             self.want_compaction();
         }
         all
@@ -302,25 +319,20 @@ impl Inner {
     fn name_written(
         &self,
         taken: &Taken,
-        written: Written,
+        span: &Span,
+        (outputs, done): (&Outputs, Result<()>),
         along: &[Along<'_>],
         promise: &mut Option<Promise>,
         made: &mut Made,
     ) -> Result<()> {
-        let Written {
-            span,
-            outputs,
-            done,
-        } = written;
-        let done = done.and_then(|()| self.name_tables(taken, &span, &outputs, along));
-        self.release(&outputs);
-        made.add(&outputs);
+        let done = done.and_then(|()| self.name_tables(taken, span, outputs, along));
+        self.release(outputs);
+        made.add(outputs);
         done?;
         if let Some(promise) = promise {
-            let zones = outputs.pm.iter().map(|made| made.info.meta.zone_bytes);
-            promise.kept(zones.sum());
+            promise.kept(outputs.zone_bytes());
         }
-        self.count_flush(&outputs, along);
+        self.count_flush(outputs, along);
         Ok(())
     }
 

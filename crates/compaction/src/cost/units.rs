@@ -3,6 +3,9 @@
 /// A measurement counts for so much of what is known, at most.
 const WEIGHT: f64 = 0.2;
 
+/// So much of what past merges have dropped, other than was counted, is forgotten with each flush.
+const FORGOTTEN: f64 = 0.05;
+
 /// From so many steps on a measurement has its full weight.
 const STEPS_FULL: f64 = 10_000.0;
 
@@ -114,6 +117,12 @@ impl Corrected {
     /// The records that `updates` will have dropped.
     pub fn dropped(self, updates: u64) -> f64 {
         updates as f64 * self.0
+    }
+
+    /// Something new was flushed: what past merges have found counts for a little less. Without that merges that a snapshot made
+    /// useless would be the last ones.
+    pub fn age(&mut self) {
+        self.0 += (1.0 - self.0) * FORGOTTEN;
     }
 
     /// A merge after `updates` has dropped so many.

@@ -25,7 +25,7 @@
 //! Before level 0 is full (from three quarters of τm on) a slice of which a merge would give back much (a fifth) is merged
 //! before anything leaves, whatever equation 2 says. That weighs times; but what leaves for the want of room is written to
 //! the SSD now, and once more for each level, and what is merged may never be. Merges of parts hold inputs and outputs, so
-//! while they go on level 0 is full only when it has all of its share.
+//! while they go on level 0 is full only when it has its share, or a merge could not begin.
 //!
 //! Flushes ask, too (`flush::along`): what of level 0 would not stay if theirs came to it, so that it leaves with them; and where
 //! level 0 is full whether what they bring is worth writing there at all ([`Costs::bypass`]): equation 2 with which part
@@ -81,8 +81,8 @@ pub struct Level0Plan {
     pub drains: bool,
     /// Whether level 0 will soon be full: what makes room is merged.
     pub is_filling: bool,
-    /// From so many bytes on slices leave: [`Thresholds::major`], or all of the share as long as merges make room, which need
-    /// some until they end.
+    /// From so many bytes on slices leave: [`Thresholds::major`]; or, while merges make room, which need some until they end,
+    /// as much of the share as lets them begin.
     pub full_bytes: u64,
     /// Reads a second, and records that are written, by what was lately flushed and merged.
     pub rates: (f64, f64),
@@ -222,6 +222,11 @@ impl Costs {
             Equation::Writes => known.by_writes += 1,
         }
         known.remember(decision.to_string());
+    }
+
+    /// A flush writes something new.
+    pub fn flushes(&self) {
+        lock(&self.known).corrected.age();
     }
 
     /// A slice is merged because level 0 will soon be full.
@@ -464,7 +469,12 @@ impl Inner {
             staying += staying_bytes(version, levels, held);
         }
         let thresholds = Thresholds::new(costs.budget, slices.len(), whole(reads), whole(writes));
-        let mut plan = costs.decide_about(form, slices, thresholds, staying);
+        // Merges must be able to begin until it is full: a part of what they write lies beside what they read.
+        let shape = &self.compactions.shape;
+        let part = shape.internal_part_bytes() + 3 * shape.table_bytes();
+        let limit = shape.internal_limit().unwrap_or(0).saturating_sub(part);
+        let full = limit.clamp(thresholds.major, costs.budget.max(thresholds.major));
+        let mut plan = costs.decide_about(form, slices, thresholds, (staying, full));
         plan.rates = (reads, writes);
         Some(plan)
     }
@@ -486,7 +496,7 @@ impl Costs {
         form: Form,
         slices: Vec<Weighed<'_>>,
         thresholds: Thresholds,
-        staying: u64,
+        (staying, full): (u64, u64),
     ) -> Level0Plan {
         let known = lock(&self.known);
         let model = self.model(form, &known);
@@ -517,6 +527,7 @@ impl Costs {
             };
             let merges = weighed.slice.runs > 1 && weighed.slice.on_top;
             let gone = known.corrected.dropped(partition.updates);
+            let gone = gone.min(partition.writes as f64);
             SlicePlan {
                 family: weighed.family,
                 first: weighed.slice.range.first.to_vec(),
@@ -541,7 +552,7 @@ impl Costs {
         let filling = bytes >= thresholds.major / 100 * FILLING_PERCENT;
         let makes_room = staying > 0 || slices.iter().any(|slice| slice.makes_room);
         let full_bytes = match filling && makes_room && form == Form::Corrected {
-            true => self.budget,
+            true => full,
             false => thresholds.major,
         };
         Level0Plan {
@@ -568,7 +579,8 @@ impl Inner {
         let Some(plan) = self.level0_plan(&version, held) else {
             return;
         };
-        let mut before = std::mem::take(&mut lock(&costs.known).sampled);
+        // Whoever decides meanwhile knows what was known.
+        let mut before = lock(&costs.known).sampled.clone();
         let mut sampled = BTreeMap::new();
         // The small ones may make room, too.
         let large = |decisions: Equations| plan.is_filling || decisions.writes.is_some();

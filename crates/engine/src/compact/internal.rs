@@ -177,14 +177,7 @@ impl Inner {
         version: &Arc<Version>,
         plan: &Level0Plan,
     ) -> Option<Job> {
-        let due = plan
-            .slices
-            .iter()
-            .filter(|slice| slice.free && slice.makes_room);
-        let mut due: Vec<&SlicePlan> = due.collect();
-        let share = |slice: &SlicePlan| slice.updates as f64 / slice.records.max(1) as f64;
-        due.sort_by(|a, b| share(b).total_cmp(&share(a)));
-        due.into_iter().find_map(|of| {
+        due_for_room(plan).into_iter().find_map(|of| {
             let job = self.begin_planned(jobs, version, of)?;
             self.compactions.costs.makes_room(of);
             Some(job)
@@ -277,8 +270,10 @@ impl Inner {
     }
 
     /// A job has found no room, or what it merged fits no table.
-    pub(super) fn internal_gave_up(&self, version: &Arc<Version>) {
-        *lock(&self.compactions.internal.gave_up) = Arc::downgrade(version);
+    pub(super) fn internal_gave_up(&self) {
+        // That of now: in the one in which it was picked it may be that nobody asks any more.
+        let version = Arc::downgrade(lock(&self.versions).current());
+        *lock(&self.compactions.internal.gave_up) = version;
         self.compactions.usage.add_given_up();
     }
 }
@@ -307,7 +302,16 @@ fn pick_cold(
     spill.or_else(|| pick_slices(&state, options, cursors, &wanted))
 }
 
-/// What costs would have done next in a family, in the order of [`Inner::take_due`].
+/// The slices that are to be merged for room: those first of which most goes.
+fn due_for_room(plan: &Level0Plan) -> Vec<&SlicePlan> {
+    let free = |of: &&SlicePlan| plan.is_filling && of.free && of.makes_room;
+    let mut due: Vec<&SlicePlan> = plan.slices.iter().filter(free).collect();
+    let share = |of: &SlicePlan| of.updates as f64 / of.records.max(1) as f64;
+    due.sort_by(|a, b| share(b).total_cmp(&share(a)));
+    due
+}
+
+/// What costs would have done next in a family, if there is room for it, in the order of [`Inner::take_due`].
 pub(crate) fn next_by_cost(
     (cf, levels): (CfId, &Levels<'_>),
     running: &[Held],
@@ -318,8 +322,8 @@ pub(crate) fn next_by_cost(
     let state = levels.state(running);
     let slices = level0_slices(&state);
     let own = || plan.slices.iter().filter(|slice| slice.family == cf);
-    let for_room = own().filter(|slice| plan.is_filling && slice.free && slice.makes_room);
     let merge = |slice: &SlicePlan| pick_internal(&state, options, slices.get(slice.place)?);
+    let for_room = due_for_room(plan).into_iter().filter(|of| of.family == cf);
     if let Some(job) = { for_room }.find_map(merge) {
         return Some(job);
     }

@@ -309,7 +309,7 @@ impl Inner {
         if let Some(plan) = plan {
             let turns = from_next.iter().chain(before).copied();
             // Room is wanted first: what would go by a merge need not leave.
-            let room = (plan.is_filling && !alone)
+            let room = (!alone)
                 .then(|| self.take_for_pm_room(&mut jobs, &version, &plan))
                 .flatten();
             if room.is_some() {
@@ -422,7 +422,7 @@ impl Inner {
         let gave_up = guarded && !moved && done.as_ref().is_err_and(is_no_room);
         let internal = job.picked.is_internal();
         if internal && done.as_ref().is_err_and(gives_up) {
-            self.internal_gave_up(&job.version);
+            self.internal_gave_up();
         }
         let bytes = job.picked.bytes;
         // It has a version, and with that its inputs.

@@ -105,6 +105,11 @@ impl Outputs {
         self.tables.len() + self.pm.len()
     }
 
+    /// Bytes of persistent memory of the tables there.
+    pub fn zone_bytes(&self) -> u64 {
+        self.pm.iter().map(|made| made.info.meta.zone_bytes).sum()
+    }
+
     /// Whether files were made, whatever became of them.
     pub fn has_files(&self) -> bool {
         !self.files.is_empty()

@@ -11,14 +11,19 @@
 //!    (`evacuate`, 1), and each is made as if there were no group.
 //! 2. *A crash* finds the tables of more than one range that nobody names: zones and files that are free, as of one.
 //! 3. *Room.* Each has the same part of what is promised, and a group has so few ranges that this is not less than
-//!    it takes in generations. One that finds no room after all goes into files, as if it was alone.
-//! 4. *Failures.* The ranges before the first one that failed are named. What was written of those behind it is
+//!    it takes in generations, if all are as large. One that finds no room in its part is written once more when its turn
+//!    to be named has come, into all that the others have left; if that is too little, into files.
+//! 4. *Threads* that the system does not give are done without. A fence covers what its own thread wrote: each writes its
+//!    tables alone, and fences them before it ends.
+//! 5. *Failures.* The ranges before the first one that failed are named. What was written of those behind it is
 //!    gone, and the next flush goes on from the front.
-//! 5. *What leaves* is not written ahead: what one range takes along may reach into the next one, which would find it
+//! 6. *What leaves* is not written ahead: what one range takes along may reach into the next one, which would find it
 //!    held.
 //!
 //! A store without threads of its own writes a group in its order, before it names any of it: so what simulations see
 //! of groups repeats itself.
+
+use std::panic::resume_unwind;
 
 use thermocline_base::Result;
 
@@ -32,12 +37,8 @@ use crate::sync::thread;
 /// Most ranges that are written at once, where nobody says how many.
 const THREADS: usize = 4;
 
-/// A range that was written, or was tried to be.
-pub(super) struct Written {
-    pub span: Span,
-    pub outputs: Outputs,
-    pub done: Result<()>,
-}
+/// What was written of a range, and whether there was room for it.
+pub(super) type Written = (Outputs, Result<bool>);
 
 impl Inner {
     /// How many ranges of about `each` bytes in generations may be in a group.
@@ -51,38 +52,35 @@ impl Inner {
         usize::try_from(fit).unwrap_or(usize::MAX).clamp(1, threads)
     }
 
-    /// Writes these ranges into persistent memory, as far as that is promised.
-    pub(super) fn write_group(
-        &self,
-        taken: &Taken,
-        group: Vec<Span>,
-        promise: Option<&Promise>,
-    ) -> Vec<Written> {
-        let room = promise.map(|promise| promise.bytes() / group.len() as u64);
-        let write = |span: Span| {
+    /// Writes these ranges into persistent memory, each into its part of `room` bytes.
+    pub(super) fn write_group(&self, taken: &Taken, group: &[Span], room: u64) -> Vec<Written> {
+        let room = room / group.len().max(1) as u64;
+        let write = |span: &Span| {
             let mut outputs = Outputs::default();
-            let done = self.write_level0(taken, &span, room, &mut outputs);
-            Written {
-                span,
-                outputs,
-                done,
-            }
+            let done = self.write_pm(taken, span, room, &mut outputs);
+            (outputs, done)
         };
-        if group.len() == 1 || !self.world.background {
-            return group.into_iter().map(write).collect();
+        // This thread writes, too.
+        let [first, others @ ..] = group else {
+            return Vec::new();
+        };
+        if !self.world.background {
+            return group.iter().map(write).collect();
         }
         thread::scope(|scope| {
             let write = &write;
-            let mut spans = group.into_iter();
-            // This thread writes, too.
-            let first = spans.next();
-            let others: Vec<_> = spans.map(|span| scope.spawn(move || write(span))).collect();
-            let first = first.map(write).into_iter();
-            let others = others.into_iter().map(|other| match other.join() {
-                Ok(written) => written,
-                Err(panic) => std::panic::resume_unwind(panic),
+            let begin = |span| {
+                let begun =
+                    thread::spawn_scoped(scope, "thermocline-evacuate", move || write(span));
+                (span, begun)
+            };
+            let others: Vec<_> = others.iter().map(begin).collect();
+            let first = write(first);
+            let others = others.into_iter().map(|(span, begun)| match begun {
+                Some(begun) => begun.join().unwrap_or_else(|panic| resume_unwind(panic)),
+                None => write(span),
             });
-            first.chain(others).collect()
+            std::iter::once(first).chain(others).collect()
         })
     }
 }

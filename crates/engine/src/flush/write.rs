@@ -85,21 +85,36 @@ impl Inner {
         room: Option<u64>,
         outputs: &mut Outputs,
     ) -> Result<()> {
-        let generations = &taken.generations;
-        if let Some(room) = room {
-            let mut sink = PmSink::new(&self.space, room);
-            let written = self.write_tables(generations, span, &[], To::Pm(&mut sink), outputs);
-            match written.and_then(|()| sink.hand_over(self, outputs)) {
-                // There is no room, or it fits no PM table. What was written is gone, and nothing was named.
-                Err(Error::OutOfSpace(_) | Error::InvalidArgument(_)) => {
-                    *outputs = Outputs::default();
-                    // Not what a store says that takes no writes any more.
-                    self.check_writable()?;
-                }
-                done => return done,
-            }
+        if let Some(room) = room
+            && self.write_pm(taken, span, room, outputs)?
+        {
+            return Ok(());
         }
-        self.write_tables(generations, span, &[], To::Files, outputs)
+        self.write_tables(&taken.generations, span, &[], To::Files, outputs)
+    }
+
+    /// Writes into `room` bytes of persistent memory, which are promised; whether that was enough, and it fits PM tables.
+    /// Else what was written is gone, and nothing was named.
+    pub(super) fn write_pm(
+        &self,
+        taken: &Taken,
+        span: &Span,
+        room: u64,
+        outputs: &mut Outputs,
+    ) -> Result<bool> {
+        let mut sink = PmSink::new(&self.space, room);
+        let to = To::Pm(&mut sink);
+        let written = self.write_tables(&taken.generations, span, &[], to, outputs);
+        match written.and_then(|()| sink.hand_over(self, outputs)) {
+            Ok(()) => Ok(true),
+            Err(Error::OutOfSpace(_) | Error::InvalidArgument(_)) => {
+                *outputs = Outputs::default();
+                // Not what a store says that takes no writes any more.
+                self.check_writable()?;
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// The persistent memory that a flush may write tables into, if it is to. Tables that have been compacted

@@ -80,8 +80,8 @@ fn groups_write_what_ranges_write_one_by_one() {
     }
 }
 
-/// A range among others is too large for its part of what is promised, and so goes into files. Whichever write to the
-/// disk fails, of those or of an edit.
+/// A range among others is too large for its part of what is promised, and for all of it, and so goes into files.
+/// Whichever write to the disk fails, of those or of an edit.
 #[test]
 fn what_lies_before_a_range_that_failed_is_named_and_nothing_behind_it() {
     let (mut edits, mut ranges) = (0, 0);
@@ -139,6 +139,28 @@ fn noise(n: u16, len: usize) -> Vec<u8> {
         state.to_be_bytes()[0]
     };
     std::iter::repeat_with(next).take(len).collect()
+}
+
+/// A range among others is too large for its part of what is promised, but not for what the others leave.
+#[test]
+fn a_range_that_is_larger_than_others_finds_room_when_its_turn_comes() {
+    let machine = Machine::new(PM);
+    let engine = Engine::open(machine.world(), Path::new("/db"), options(64)).unwrap();
+    for n in 0..600u16 {
+        let len = if (300..340).contains(&n) {
+            8 << 10
+        } else {
+            200
+        };
+        put(&engine, CfId::DEFAULT, &key(n), &noise(n, len));
+    }
+    engine.flush().unwrap();
+    assert!(engine.metrics().ranges_ahead > 8);
+    let tables = tables(&engine);
+    assert!(
+        tables.len() > 8 && tables.iter().all(|(_, in_pm)| *in_pm),
+        "{tables:?}"
+    );
 }
 
 /// In a store with threads, beside a writer.
