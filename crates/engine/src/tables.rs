@@ -148,7 +148,6 @@ impl Tables {
                 continue;
             };
             if let Some(part) = self.pm_part(cf, table) {
-                watch.asked(table, true);
                 match self.get_in_pm(&part, key, seqno)? {
                     None => continue,
                     found => return Ok(found),
@@ -201,17 +200,16 @@ impl Tables {
         }))
     }
 
-    /// A cursor of family `cf` goes to `key`: if two runs may have it, the newer one's table is asked beside
+    /// A cursor of family `cf` goes to `key`: if two runs of files may have it, the newer one's table is asked beside
     /// the other.
     pub fn charge_seek(&self, cf: CfId, key: &[u8]) {
         let runs;
         let mut watch = Watch::new(self, cf);
         if watch.looks {
             runs = self.runs(cf);
-            for run in runs.iter() {
-                if let Some(table) = runs::may_have(run, key) {
-                    watch.asked(table, true);
-                }
+            let asked = runs.iter().filter_map(|run| runs::may_have(run, key));
+            for table in asked.filter(|table| !self.pm.contains_key(&table.file)) {
+                watch.asked(table, true);
             }
         }
     }

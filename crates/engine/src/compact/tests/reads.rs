@@ -78,6 +78,45 @@ fn a_table_that_seeks_pay_for_is_compacted_and_reads_find_the_same() {
     }
 }
 
+/// What lies above in persistent memory hides nothing from whoever asks: files below are charged, and it stays.
+#[test]
+fn files_below_persistent_memory_that_seeks_pay_for_are_compacted() {
+    let machine = Machine::new(PM);
+    let mut options = looking();
+    options.set("level0.shape", "ssd").unwrap();
+    let engine = open(&machine, &options);
+    below(&engine, 0..60);
+    let every = |engine: &Engine, step: usize, value: &[u8]| {
+        for n in (0..60).step_by(step) {
+            put(engine, CF, &key(n), value);
+        }
+        flush(engine);
+    };
+    every(&engine, 10, b"newer");
+    engine.close().unwrap();
+    options.set("level0.shape", "pm-tables").unwrap();
+    options.set("level0.internal", "off").unwrap();
+    let engine = open(&machine, &options);
+    every(&engine, 20, b"newest");
+    let stands = |engine: &Engine| (levels(engine)[0], engine.metrics().pm_tier.tables);
+    assert_eq!(stands(&engine), (2, 1));
+    seek(&engine, 100);
+    assert!(engine.compact_once().unwrap());
+    assert_eq!((for_reads(&engine), stands(&engine)), (1, (1, 1)));
+    // One run of files is left.
+    seek(&engine, 1000);
+    assert!(!engine.compact_once().unwrap());
+    for n in 0..60 {
+        let wanted = match (n % 20, n % 10) {
+            (0, _) => &b"newest"[..],
+            (_, 0) => &b"newer"[..],
+            _ => &[7; 20],
+        };
+        let found = engine.get(CF, &key(n), |value| value == wanted).unwrap();
+        assert_eq!(found, Some(true));
+    }
+}
+
 #[test]
 fn nothing_is_compacted_for_reads_where_that_is_switched_off_or_nothing_is_written() {
     let machine = Machine::new(PM);
