@@ -43,7 +43,7 @@ pub fn evacuated(options: &mut Options) {
 /// As [`evacuated`], with room in level 0 for one flush: with the next one ranges leave, and take along what is there.
 pub fn leaving(options: &mut Options) {
     tiered(options);
-    options.level0.pm_percent = 12;
+    options.level0.pm_percent = 11;
     options.memtable.bytes_max = 8 << 10;
     options.compaction.table_bytes = 4 << 10;
     options.compaction.base_bytes = 64 << 10;
