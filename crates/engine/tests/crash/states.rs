@@ -274,8 +274,8 @@ const EVACUATED: Part = Part {
 const LEAVING: Part = Part {
     workloads: &["leaving"],
     seeds: 1,
-    one_in: 19,
-    bar: 3_000,
+    one_in: 61,
+    bar: 2_500,
     sites: &[
         "level0: piece of a table durable",
         "sst: file named",
