@@ -275,7 +275,7 @@ const LEAVING: Part = Part {
     workloads: &["leaving"],
     seeds: 1,
     one_in: 61,
-    bar: 2_500,
+    bar: 3_000,
     sites: &[
         "level0: piece of a table durable",
         "sst: file named",
