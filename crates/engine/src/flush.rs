@@ -54,6 +54,7 @@ mod ahead;
 mod along;
 mod due;
 mod evacuate;
+mod ranges;
 pub(crate) mod rewrite;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -64,7 +65,6 @@ mod write;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use thermocline_base::options::Shape;
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{Error, FileId, Result};
 use thermocline_env::Storage;
@@ -75,12 +75,10 @@ use thermocline_version::{Change, Evacuation, FileKind, State, VersionSet};
 use crate::compact::LevelUse;
 use crate::compact::outputs::Outputs;
 use crate::metrics::Count;
-use crate::partitions::Waiter;
-use crate::pm_tables::Promise;
 use crate::pressure::is_no_room;
 use crate::runtime::Job;
 use crate::store::{Engine, Inner};
-use crate::sync::{Arc, MutexGuard, lock, read};
+use crate::sync::{Arc, MutexGuard, lock};
 use crate::tables::{TableFiles, Tables};
 use crate::view::{Front, View};
 use crate::write::{Writer, busy};
@@ -190,157 +188,6 @@ impl Inner {
         self.want_compaction();
         self.reclaim()?;
         Ok(flushed)
-    }
-
-    /// Writes and names all of it, range by range. The promise is one for all ranges: what the first ones have
-    /// written is not in the way of the others.
-    fn flush_ranges(
-        &self,
-        taken: &Taken,
-        mut promise: Option<Promise>,
-        made: &mut Made,
-    ) -> Result<()> {
-        let evacuates =
-            self.options.level0.shape() == Shape::Tiered && !self.compactions.costs.are_printed();
-        let bytes: u64 = taken.generations.iter().map(|m| m.bytes()).sum();
-        self.compactions.costs.flushes();
-        let leaving = self.leaving(taken);
-        if leaving.all {
-            promise = None;
-        }
-        let spans = match leaving.alone {
-            true => vec![taken.rest()],
-            false => self.ranges(taken, &leaving.colds)?,
-        };
-        let each = bytes / spans.len() as u64;
-        let is_less = |promise: &Option<Promise>| promise.as_ref().is_none_or(|p| p.bytes() < each);
-        let mut spans = spans.into_iter().peekable();
-        while let Some(span) = spans.next() {
-            let leaves = leaving.takes(&span);
-            if evacuates && !leaves && is_less(&promise) {
-                // The ranges before may have made room.
-                drop(promise.take());
-                promise = self.promise_for_flush(taken)?;
-            }
-            let room_lacks = evacuates && is_less(&promise) && !self.is_relieving();
-            if leaves || room_lacks {
-                let along = self.along_of(taken, &span, each, leaving.all || room_lacks);
-                if leaving.all || !along.is_empty() {
-                    self.flush_along(taken, span, along, &mut promise, made)?;
-                    continue;
-                }
-            }
-            let mut group = vec![span];
-            let most = self.group_most(promise.as_ref(), each);
-            while !leaves && group.len() < most {
-                match spans.next_if(|span| !leaving.takes(span)) {
-                    Some(span) => group.push(span),
-                    None => break,
-                }
-            }
-            self.flush_group(taken, &group, &mut promise, made)?;
-        }
-        Ok(())
-    }
-
-    /// Writes and names a range that leaves persistent memory, with what is taken along.
-    fn flush_along(
-        &self,
-        taken: &Taken,
-        span: Span,
-        mut along: Vec<Along<'_>>,
-        promise: &mut Option<Promise>,
-        made: &mut Made,
-    ) -> Result<()> {
-        let mut outputs = Outputs::default();
-        let held = !along.is_empty();
-        let done = self.write_away(taken, &span, &mut along, promise, &mut outputs);
-        let done = self.name_written(taken, &span, (&outputs, done), &along, promise, made);
-        drop(along);
-        if held && done.is_ok() {
-            self.unlink_obsolete();
-            self.release_pm_tables();
-            self.serve_waiting()?;
-        } else if held {
-            self.compactions.forget_waiting(Waiter::Size);
-        }
-        // Beside the ranges that follow. Who found no job beside this one may find one now.
-        self.want_compaction();
-        done
-    }
-
-    /// Writes and names ranges that stay, several at once ([`ahead`]).
-    fn flush_group(
-        &self,
-        taken: &Taken,
-        group: &[Span],
-        promise: &mut Option<Promise>,
-        made: &mut Made,
-    ) -> Result<()> {
-        let room = promise.as_ref().map(Promise::bytes);
-        let written = match (group, room) {
-            (_, Some(room)) if group.len() > 1 => {
-                self.counted.add(Count::RangesAhead, group.len() as u64);
-                self.write_group(taken, group, room)
-            }
-            // To be written when it is named.
-            _ => group
-                .iter()
-                .map(|_| (Outputs::default(), Ok(false)))
-                .collect(),
-        };
-        let mut behind: u64 = written
-            .iter()
-            .map(|(outputs, _)| outputs.zone_bytes())
-            .sum();
-        let mut all = Ok(());
-        for (span, (mut outputs, done)) in group.iter().zip(written) {
-            behind -= outputs.zone_bytes();
-            if all.is_err() {
-                // Those behind one that failed are not named.
-                self.release(&outputs);
-                continue;
-            }
-            let done = done.and_then(|had_room| match had_room {
-                true => Ok(()),
-                false => {
-                    let room = promise.as_ref().map(|p| p.bytes().saturating_sub(behind));
-                    self.write_level0(taken, span, room, &mut outputs)
-                }
-            });
-            all = self.name_written(taken, span, (&outputs, done), &[], promise, made);
-            // Beside the ranges that follow.
-            self.want_compaction();
-        }
-        all
-    }
-
-    /// Names what was written of a range.
-    fn name_written(
-        &self,
-        taken: &Taken,
-        span: &Span,
-        (outputs, done): (&Outputs, Result<()>),
-        along: &[Along<'_>],
-        promise: &mut Option<Promise>,
-        made: &mut Made,
-    ) -> Result<()> {
-        let done = done.and_then(|()| self.name_tables(taken, span, outputs, along));
-        self.release(outputs);
-        made.add(outputs);
-        done?;
-        if let Some(promise) = promise {
-            promise.kept(outputs.zone_bytes());
-        }
-        self.count_flush(outputs, along);
-        Ok(())
-    }
-
-    /// A split that waits for what was held here has its turn now, as behind a job.
-    fn serve_waiting(&self) -> Result<()> {
-        let _gate = read(&self.compactions.gate);
-        let adjusted = self.adjust_waiting_by_size();
-        adjusted.inspect_err(|_| self.compactions.forget_waiting(Waiter::Size))
     }
 
     /// Has due compactions run soon, where there are threads for that.

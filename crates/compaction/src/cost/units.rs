@@ -103,6 +103,10 @@ fn refine(known: &mut f64, steps: u64, nanos: u64) {
 ///     corrected.learn(1000, 250);
 /// }
 /// assert!((corrected.dropped(100) - 25.0).abs() < 0.5);
+/// for _ in 0..60 {
+///     corrected.age();
+/// }
+/// assert!(corrected.dropped(100) > 90.0);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Corrected(f64);
