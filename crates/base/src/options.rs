@@ -165,8 +165,9 @@ option_group! {
         /// sealed: level 0 is on the SSD then, in runs that overlap. So does `pm-tables`, into compressed
         /// tables that stay in persistent memory (PM-Blade §IV), as many as `level0.pm_percent` allows.
         /// `tiered` is both: sealed generations get one index, and when together they are large they become
-        /// such tables.
-        shape: Shape = 1, 0 => 4;
+        /// such tables. `auto` is `tiered` where there is persistent memory, and `global-index` where a file of
+        /// kind `file` stands in for it: tables there would lie on the SSD as others do.
+        shape: Shape = 5, 0 => 5;
         /// With `pm-tables` and `tiered` the share of `pm`, in percent, that tables may take there; what is
         /// more is compacted into tables on the SSD.
         pm_percent: Count = 50, 1 => 80;
@@ -198,6 +199,9 @@ pub enum Shape {
     /// They stay there, and get one index in common, until they are flushed into tables in persistent memory.
     Tiered,
 }
+
+/// The place of `auto`, behind those of the shapes.
+const SHAPE_AUTO: u64 = 5;
 
 impl Shape {
     /// Whether sealed generations get one index in common.
@@ -232,7 +236,7 @@ impl Level0Options {
         }
     }
 
-    /// The shape of level 0.
+    /// The shape of level 0; where it is `auto` that on persistent memory.
     pub fn shape(&self) -> Shape {
         match self.shape {
             0 => Shape::Immutables,
@@ -664,6 +668,25 @@ impl Options {
         self
     }
 
+    /// With the shape of level 0 that `auto` stands for, on persistent memory or on a file that stands in for it.
+    ///
+    /// ```
+    /// use thermocline_base::options::{Options, Shape};
+    /// let options = Options::default();
+    /// assert_eq!(options.clone().on_region(true).level0.shape(), Shape::Tiered);
+    /// assert_eq!(options.on_region(false).level0.shape(), Shape::GlobalIndex);
+    /// ```
+    pub fn on_region(mut self, in_memory: bool) -> Options {
+        if self.level0.shape == SHAPE_AUTO {
+            let shape = match in_memory {
+                true => Shape::Tiered,
+                false => Shape::GlobalIndex,
+            };
+            self.level0.shape = shape as u64;
+        }
+        self
+    }
+
     /// Checks every value and how they fit together.
     ///
     /// # Errors
@@ -709,7 +732,7 @@ impl Options {
                 "preset 'leveled' has no persistent memory: a kind of region or an emulation profile \
                  cannot be asked for"
             }
-            true if !matches!(self.level0.shape(), Shape::Ssd | Shape::GlobalIndex) => {
+            true if ![Shape::Ssd as u64, SHAPE_AUTO].contains(&self.level0.shape) => {
                 "preset 'leveled' has its level 0 on the SSD: level0.shape is ssd there"
             }
             _ => return Ok(()),

@@ -70,7 +70,7 @@ impl Preset {
     pub(crate) fn values(self) -> [(&'static str, u64); 6] {
         // Words are numbered in their order in `options::row`.
         let (shape, merge_percent) = match self {
-            Preset::Thermocline => (1, 100),
+            Preset::Thermocline => (5, 100),
             Preset::GlobalIndex => (1, 0),
             Preset::PmBlade => (3, 100),
             Preset::Leveled => (2, 100),

@@ -147,7 +147,7 @@ impl Compactions {
             adjusting: Mutex::new(Adjusting::default()),
             ended: Condvar::default(),
             shape: Shape::new(options),
-            costs: Costs::new(options.level0.costs(), options.level0_pm_bytes(), &*clock),
+            costs: Costs::new(options, &*clock),
             pace: Pace::new(options.compaction.rate_bytes, clock),
             debt: Default::default(),
             usage: Usage::default(),

@@ -14,7 +14,7 @@ use thermocline_env::LockGuard;
 use thermocline_exec::DirectStorage;
 use thermocline_halloc::{Space, SpaceSpec, Zone};
 use thermocline_memtable::{ChainWriter, Descriptor};
-use thermocline_pm::{Place, Region, RegionSpec};
+use thermocline_pm::{Place, Region, RegionKind, RegionSpec};
 use thermocline_version::{Manifest, State, VersionEdit, VersionSet};
 
 use crate::approximate::Rulers;
@@ -164,6 +164,8 @@ fn open_existing(
         loaded,
         logs,
     } = open_space(&world, dir, &options, &state, &account)?;
+    let kind = space.region().kind();
+    let options = options.on_region(kind != RegionKind::File);
     recover::check_witness(&space, &state)?;
     let mut descriptors = described(&space, &db_id, &state, loaded.as_ref())?;
     let threads = replay_threads(&options, &world);

@@ -16,7 +16,7 @@ pub enum Unit {
     Flag,
     /// How blocks are compressed: one of [`CODECS`], kept as its place there.
     Codec,
-    /// What becomes of sealed memtable generations: one of [`SHAPES`], kept as its place there.
+    /// What becomes of sealed memtable generations: one of [`SHAPES`] or `auto`, kept as its place there.
     Shape,
     /// By what keys are divided into partitions: one of [`DIVISIONS`], kept as its place there.
     Division,
@@ -30,6 +30,11 @@ pub const CODECS: [&str; 3] = ["none", "lz4", "zstd"];
 /// The values of [`Unit::Shape`].
 pub const SHAPES: [&str; 5] = ["immutables", "global-index", "ssd", "pm-tables", "tiered"];
 
+/// [`SHAPES`], and the word that leaves it to the region.
+const SHAPES_OR_AUTO: [&str; 6] = [
+    SHAPES[0], SHAPES[1], SHAPES[2], SHAPES[3], SHAPES[4], "auto",
+];
+
 /// The values of [`Unit::Division`].
 pub const DIVISIONS: [&str; 4] = ["none", "size", "prefix", "keys"];
 
@@ -41,7 +46,7 @@ impl Unit {
     fn words(self) -> &'static [&'static str] {
         match self {
             Unit::Codec => &CODECS,
-            Unit::Shape => &SHAPES,
+            Unit::Shape => &SHAPES_OR_AUTO,
             Unit::Division => &DIVISIONS,
             Unit::Costs => &COSTS,
             Unit::Bytes | Unit::Count | Unit::Millis | Unit::Flag => &[],
@@ -78,7 +83,8 @@ impl OptionRow {
                     Unit::Millis => "it takes a whole number of milliseconds",
                     Unit::Flag => "it takes true or false",
                     Unit::Codec => "it takes none, lz4 or zstd",
-                    Unit::Shape => "it takes immutables, global-index, ssd, pm-tables or tiered",
+                    Unit::Shape =>
+                        "it takes auto, immutables, global-index, ssd, pm-tables or tiered",
                     Unit::Division => "it takes none, size, prefix or keys",
                     Unit::Costs => "it takes off, corrected or printed",
                 }

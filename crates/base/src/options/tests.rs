@@ -60,7 +60,7 @@ fn nonsense_is_refused_with_the_limit() {
         (
             "level0.shape",
             "pyramid",
-            "immutables, global-index, ssd, pm-tables or tiered",
+            "auto, immutables, global-index, ssd, pm-tables or tiered",
         ),
         ("compaction.compression", "brotli", "none, lz4 or zstd"),
         ("compaction.compression", "3", "none, lz4 or zstd"),

@@ -18,6 +18,8 @@ fn open(machine: &Machine) -> Engine {
         pm: 16 << 20,
         ..Options::default()
     };
+    // What is looked at lies in files.
+    options.set("level0.shape", "global-index").unwrap();
     options.pm_region.part_bytes_first = 256 << 10;
     options.memtable.bytes_max = 8 << 20;
     Engine::open(machine.world(), Path::new("/db"), options).unwrap()

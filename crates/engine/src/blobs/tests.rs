@@ -205,7 +205,8 @@ fn what_is_overwritten_in_memtables_does_not_gather() {
     for _ in 0..2000u32 {
         put(&engine, CF, b"k", &long(200));
         let bytes = engine.metrics().blobs.bytes;
-        assert!(bytes < 4 * (4 << 10), "{bytes} bytes");
+        // Of those one part in tables, until they are merged.
+        assert!(bytes < 5 * (4 << 10), "{bytes} bytes");
     }
     let plan = engine.plan().flush;
     assert_eq!(plan.sealed_blob_bytes_due, 4 << 10);

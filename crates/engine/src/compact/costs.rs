@@ -27,6 +27,10 @@
 //! the SSD now, and once more for each level, and what is merged may never be. Merges of parts hold inputs and outputs, so
 //! while they go on level 0 is full only when it has its share, or a merge could not begin.
 //!
+//! Likewise a slice is merged whose newer runs refer to as much in blob files as a generation may
+//! ([`generation_bytes`](thermocline_base::options::BlobOptions::generation_bytes)): a reference is short, so no equation
+//! would see what it keeps on the SSD. Where the disk is full any that refers to some is (`compact::job`).
+//!
 //! Flushes ask, too (`flush::along`): what of level 0 would not stay if theirs came to it, so that it leaves with them; and where
 //! level 0 is full whether what they bring is worth writing there at all ([`Costs::bypass`]): equation 2 with which part
 //! of it will be superseded. While it is not they *bypass* it, and level 0 in persistent memory empties.
@@ -36,7 +40,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use thermocline_base::options::Costs as Choice;
+use thermocline_base::options::{Costs as Choice, Options};
 use thermocline_base::size::format_size;
 use thermocline_base::{CfId, FileId, Result, SeqNo};
 use thermocline_compaction::KeyRange;
@@ -115,6 +119,8 @@ pub struct SlicePlan {
     pub decisions: Option<Equations>,
     /// Whether a merge would give back much of what it takes: where level 0 will soon be full it is merged.
     pub makes_room: bool,
+    /// Whether its newer runs refer to so much in blob files that it is merged.
+    pub holds_blobs: bool,
     /// What equation 3 says: whether it stays if level 0 has [`Thresholds::major`] bytes.
     pub stays: bool,
     /// Its place among the slices of its family.
@@ -129,6 +135,8 @@ pub(crate) struct Costs {
     form: Option<Form>,
     /// Level 0's share.
     budget: u64,
+    /// What newer runs of a slice may refer to in blob files, in bytes.
+    blob_bytes_max: u64,
     /// A leaf in the order of locks.
     known: Mutex<Known>,
 }
@@ -172,10 +180,10 @@ pub struct CostUse {
 }
 
 impl Costs {
-    /// Takes less than a millisecond of this clock's time, where it is asked at all. `budget` is level 0's share, if it
-    /// lies in persistent memory.
-    pub fn new(choice: Choice, budget: Option<u64>, clock: &dyn Clock) -> Costs {
-        let form = match (budget, choice) {
+    /// Takes less than a millisecond of this clock's time, where it is asked at all.
+    pub fn new(options: &Options, clock: &dyn Clock) -> Costs {
+        let budget = options.level0_pm_bytes();
+        let form = match (budget, options.level0.costs()) {
             (None, _) | (_, Choice::Off) => None,
             (_, Choice::Corrected) => Some(Form::Corrected),
             (_, Choice::Printed) => Some(Form::Printed),
@@ -187,6 +195,7 @@ impl Costs {
         Costs {
             form,
             budget: budget.unwrap_or(0),
+            blob_bytes_max: options.blob.generation_bytes,
             known: Mutex::new(known),
         }
     }
@@ -362,6 +371,8 @@ struct Weighed<'v> {
     records: u64,
     writes: u64,
     reads: f64,
+    /// What its newer runs refer to in blob files, in bytes.
+    blob_bytes: u64,
 }
 
 /// What a reference to a table stands for of its zones.
@@ -378,6 +389,13 @@ fn staying_bytes(version: &Version, levels: &Levels<'_>, held: &[Held]) -> u64 {
         .filter(|(_, table)| held.iter().any(|held| stays(held, table)))
         .filter_map(|(n, _)| zone_bytes(version, levels.refs[0][n]))
         .sum()
+}
+
+/// What runs refer to in blob files, but for the oldest one, in bytes. They come newest first.
+pub(super) fn newer_blob_bytes(runs: &[Vec<Arc<TableRef>>]) -> u64 {
+    let newer = runs.split_last().map_or(&[][..], |(_, newer)| newer);
+    let blobs = newer.iter().flatten().flat_map(|table| &table.blobs);
+    blobs.map(|blob| blob.bytes).sum()
 }
 
 /// The slices of a family.
@@ -402,6 +420,7 @@ fn slices_of<'a>(
             records,
             writes: records - oldest,
             reads: 0.0,
+            blob_bytes: newer_blob_bytes(&runs),
             slice,
         }
     };
@@ -542,6 +561,7 @@ impl Costs {
                 makes_room: form == Form::Corrected
                     && merges
                     && gone >= partition.records.max(1) as f64 * ROOM_SHARE,
+                holds_blobs: merges && weighed.blob_bytes >= self.blob_bytes_max,
                 stays: stays.next().unwrap_or(true),
                 place: weighed.place,
                 free: weighed.slice.free || weighed.slice.on_top,

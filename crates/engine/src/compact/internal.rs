@@ -46,7 +46,7 @@ use thermocline_compaction::pick::{
 use thermocline_version::{Change, Place, TableRef, Version};
 
 use super::Jobs;
-use super::costs::{Level0Plan, SlicePlan};
+use super::costs::{Level0Plan, SlicePlan, newer_blob_bytes};
 use super::job::Job;
 use super::outputs::Outputs;
 use super::shape::Levels;
@@ -54,6 +54,9 @@ use crate::partitions::share;
 use crate::pm_tables::Promise;
 use crate::store::{Engine, Inner};
 use crate::sync::{Arc, Mutex, lock, read, wait};
+
+/// Where one table would end for its size so many may, at most: at starts of partitions they end from a quarter on.
+const TABLES_OF_ONE: u64 = 4;
 
 /// What internal compactions know of each other.
 #[derive(Debug, Default)]
@@ -170,7 +173,8 @@ impl Inner {
         })
     }
 
-    /// Where level 0 will soon be full: the internal compaction that makes most room, and for which there is some.
+    /// Where level 0 will soon be full, or refers to much in blob files: the internal compaction that makes most room, and
+    /// for which there is some.
     pub(super) fn take_for_pm_room(
         &self,
         jobs: &mut Jobs,
@@ -182,6 +186,25 @@ impl Inner {
             self.compactions.costs.makes_room(of);
             Some(job)
         })
+    }
+
+    /// Where the disk is full: an internal compaction of what refers to blob files, so that what is overwritten there goes
+    /// from the disk. It needs none of it. Each leaves fewer runs, so they end.
+    pub(super) fn take_for_blob_room(
+        &self,
+        jobs: &mut Jobs,
+        version: &Arc<Version>,
+        cf: CfId,
+    ) -> Option<Job> {
+        let levels = Levels::of(version, cf, None);
+        let running = jobs.held(cf);
+        let slices = level0_slices(&levels.state(&running)).into_iter();
+        let holds = |slice: &Slice<'_>| {
+            let merges = slice.free && slice.on_top && slice.runs > 1;
+            merges && newer_blob_bytes(&levels.runs(&slice.pm)) > 0
+        };
+        let mut holding = slices.filter(holds);
+        holding.find_map(|slice| self.begin_internal(jobs, cf, version, &levels, &slice))
     }
 
     fn begin_planned(
@@ -224,10 +247,15 @@ impl Inner {
         taken
     }
 
-    /// Whether none is to be begun in this version.
+    /// Whether none is to be begun in this version, but for room.
     pub(super) fn leaves_level0_alone(&self, version: &Arc<Version>) -> bool {
+        self.is_relieving() || self.gave_up_in(version)
+    }
+
+    /// Whether one has found no room in this version.
+    pub(super) fn gave_up_in(&self, version: &Arc<Version>) -> bool {
         let gave_up = lock(&self.compactions.internal.gave_up);
-        self.is_relieving() || std::ptr::eq(gave_up.as_ptr(), Arc::as_ptr(version))
+        std::ptr::eq(gave_up.as_ptr(), Arc::as_ptr(version))
     }
 
     /// Begins to merge a slice, if there is room for that.
@@ -264,8 +292,12 @@ impl Inner {
             all += meta.zone_bytes;
             zone = zone.max(meta.zone_bytes / u64::from(meta.zones.max(1)));
         }
-        let table = shape.table_bytes().saturating_mul(2).saturating_add(zone);
-        let bytes = all.min(shape.internal_part_bytes()).saturating_add(table);
+        let table = shape.table_bytes();
+        let part = shape.internal_part_bytes();
+        let part = part.saturating_add(table.saturating_mul(2).saturating_add(zone));
+        // All of it has no more bytes than the inputs, in tables that end early, too, each of which leaves a zone unfilled.
+        let tables = (all / table.max(1)).saturating_mul(TABLES_OF_ONE) + 2;
+        let bytes = part.min(all.saturating_add(zone.saturating_mul(tables)));
         self.promise_pm(shape.internal_limit()?, bytes, bytes)
     }
 
@@ -304,7 +336,8 @@ fn pick_cold(
 
 /// The slices that are to be merged for room: those first of which most goes.
 fn due_for_room(plan: &Level0Plan) -> Vec<&SlicePlan> {
-    let free = |of: &&SlicePlan| plan.is_filling && of.free && of.makes_room;
+    let makes_room = |of: &SlicePlan| of.holds_blobs || plan.is_filling && of.makes_room;
+    let free = |of: &&SlicePlan| of.free && makes_room(of);
     let mut due: Vec<&SlicePlan> = plan.slices.iter().filter(free).collect();
     let share = |of: &SlicePlan| of.updates as f64 / of.records.max(1) as f64;
     due.sort_by(|a, b| share(b).total_cmp(&share(a)));

@@ -291,6 +291,13 @@ impl Inner {
             if !jobs.running.is_empty() {
                 return None;
             }
+            if !self.gave_up_in(&version) {
+                let mut turns = from_next.iter().chain(before);
+                let take = |cf: &CfId| self.take_for_blob_room(&mut jobs, &version, *cf);
+                if let Some(job) = turns.find_map(take) {
+                    return Some(job);
+                }
+            }
             let most = self.job_bytes_for_room(room);
             for most in [most.min(room.unwrap_or(u64::MAX)), most] {
                 let mut turns = from_next.iter().chain(before);

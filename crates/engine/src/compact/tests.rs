@@ -29,6 +29,8 @@ fn tiny() -> Options {
         pm: PM,
         ..Options::default()
     };
+    // What is looked at lies in files.
+    options.set("level0.shape", "global-index").unwrap();
     options.pm_region.part_bytes_first = 256 << 10;
     options.compaction.table_bytes = 2 << 10;
     options.compaction.base_bytes = 6 << 10;

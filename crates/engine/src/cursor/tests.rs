@@ -22,6 +22,8 @@ fn options() -> Options {
         pm: PM,
         ..Options::default()
     };
+    // What is looked at lies in files.
+    options.set("level0.shape", "global-index").unwrap();
     options.pm_region.part_bytes_first = 256 << 10;
     options
 }

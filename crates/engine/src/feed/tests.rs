@@ -24,6 +24,8 @@ fn options() -> Options {
     };
     options.pm_region.part_bytes_first = 256 << 10;
     options.memtable.bytes_max = 16 << 10;
+    // Generations stay sealed for a while.
+    options.set("level0.shape", "global-index").unwrap();
     options
 }
 

@@ -20,6 +20,8 @@ fn options() -> Options {
         pm: PM,
         ..Options::default()
     };
+    // What is looked at lies in files.
+    options.set("level0.shape", "global-index").unwrap();
     options.pm_region.part_bytes_first = 256 << 10;
     options.compaction.table_bytes = 2 << 10;
     options.compaction.base_bytes = 8 << 10;

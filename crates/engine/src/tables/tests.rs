@@ -35,6 +35,8 @@ impl Home {
             pm: 16 << 20,
             ..Options::default()
         };
+        // What is looked at lies in files.
+        options.set("level0.shape", "global-index").unwrap();
         options.memtable.bytes_max = 4 << 20;
         options.pm_region.part_bytes_first = 256 << 10;
         // Tables stay as they were flushed.

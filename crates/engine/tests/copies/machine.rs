@@ -21,6 +21,8 @@ pub fn options() -> Options {
     };
     options.pm_region.part_bytes_first = 256 << 10;
     options.memtable.bytes_max = 16 << 10;
+    // Flushes write files.
+    options.set("level0.shape", "global-index").unwrap();
     // Some values are longer.
     options.blob.inline_bytes_max = 250;
     options.level0.merge_percent = 0;

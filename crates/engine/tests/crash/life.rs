@@ -32,6 +32,8 @@ pub fn options() -> Options {
     };
     options.pm_region.part_bytes_first = 256 << 10;
     options.flush.automatic = 0;
+    // What lies in tables in persistent memory has parts of its own.
+    options.set("level0.shape", "global-index").unwrap();
     // Indexes are merged as soon as generations are sealed, whether they are read or not.
     options.level0.merge_percent = 0;
     // Reclaiming by hand is to leave alone what is not dead.

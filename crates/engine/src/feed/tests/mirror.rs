@@ -86,6 +86,7 @@ impl Host {
             options.level0.shape = 0;
         } else if rng.one_in(3) {
             options.preset = Preset::Leveled;
+            options.level0.shape = 2;
             options.dram = 4 << 20;
             options.pm = 4 << 30;
         }

@@ -1,13 +1,18 @@
 //! The cost models, asked: what merges level 0 inside persistent memory, and what leaves it. The clock stands still,
 //! so that unit costs are the usual ones, and every count is as of now.
 
+use thermocline_base::Steps;
 use thermocline_compaction::cost::UnitCosts;
 use thermocline_compaction::pick::Reason;
+use thermocline_env::sim::SimFs;
 use thermocline_env::simulated::SimClock;
+use thermocline_env::{Env, Storage};
+use thermocline_pm::SimPm;
 
 use super::*;
 use crate::CompactionUse;
 use crate::Level0Plan;
+use crate::World;
 use crate::sync::{Arc, lock};
 
 pub(super) fn with(set: impl FnOnce(&mut Options)) -> (Machine, Engine) {
@@ -421,4 +426,59 @@ fn what_a_merge_would_give_back_does_not_leave_a_level_0_that_is_full() {
     let (before, next, did, files) = story(0);
     assert_eq!((did.costs.by_room, did.internal.jobs), (0, 0), "{before:?}");
     assert!(files > 0 && next != Reason::Internal, "{next:?}");
+}
+
+/// What is overwritten there keeps its blob file until a merge finds that out; references are too short for an
+/// equation.
+#[test]
+fn long_values_that_are_overwritten_there_do_not_gather() {
+    let (_machine, engine) = with(|own| {
+        own.blob.inline_bytes_max = 100;
+        own.blob.generation_bytes = 20 << 10;
+    });
+    let mut most = 0;
+    for n in 0..60 {
+        put(&engine, CfId::DEFAULT, b"k", &[n; 5000]);
+        engine.flush().unwrap();
+        settle(&engine);
+        most = most.max(engine.metrics().blobs.bytes);
+    }
+    assert_eq!(get(&engine, b"k"), Some(vec![59; 5000]));
+    let did = done(&engine);
+    assert!(most < (20 + 3 * 5) << 10, "{most} {did:?}");
+    // Each time that newer runs refer to so much, and not more often: every fifth flush or so.
+    assert!((8..=15).contains(&did.internal.jobs), "{did:?}");
+    assert_eq!(did.costs.by_room, did.internal.jobs);
+}
+
+/// Where the disk is full they make room, however little they are.
+#[test]
+fn long_values_that_are_overwritten_there_make_room_on_the_disk() {
+    let steps = Steps::new();
+    let fs = SimFs::new(steps.clone());
+    fs.limit(8 << 20);
+    let world = World {
+        env: Env::simulated(fs.clone(), 7),
+        sim: Some(SimPm::new(PM, steps)),
+        shadow: None,
+        background: false,
+    };
+    let mut own = options();
+    own.blob.inline_bytes_max = 1000;
+    let engine = Engine::open(world, Path::new("/db"), own).unwrap();
+    for n in 0..60u8 {
+        let mut batch = WriteBatch::new();
+        batch.put(CfId::DEFAULT, b"k", &vec![n; 400_000]).unwrap();
+        let write = || engine.write(batch.iter(), Durability::Immediate);
+        // This disk has room again when its folder has been synced.
+        if let Err(error) = write() {
+            assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{error}");
+            let site = thermocline_sst::sites::FILE_NAMED;
+            fs.sync_dir(Path::new("/db"), site).unwrap();
+            write().unwrap();
+        }
+        engine.flush().unwrap();
+    }
+    let did = done(&engine);
+    assert!(did.internal.jobs > 0 && did.costs.by_room == 0, "{did:?}");
 }
