@@ -246,7 +246,7 @@ impl Shape {
     }
 
     /// For what is merged inside level 0: nothing else will lie where its tables do, so they end as those of a first
-    /// flush would; and where slices are apart, which a spill may have several of.
+    /// flush would.
     pub fn internal_cutter(&self, levels: &Levels<'_>, starts: Vec<Vec<u8>>) -> Cutter<'static> {
         let below = levels.refs.iter().skip(1).find(|level| !level.is_empty());
         let begins = below.into_iter().flatten().map(|t| t.range.smallest());
@@ -256,7 +256,6 @@ impl Shape {
         let front = levels.version.front(levels.cf);
         let bounds = front.into_iter().map(<[u8]>::to_vec).collect();
         self.cutter_in_level0(cuts, self.table_bytes / 4 * 3, starts, bounds)
-            .preferring(self.level0_cuts(levels), self.table_bytes / SLICE_PARTS)
     }
 
     /// In persistent memory tables end at `starts` of partitions, too, if they are not too small then: so what is
