@@ -126,6 +126,5 @@ fn without_costs_all_of_a_full_level_0_leaves() {
         assert!(round < 30, "it never gets full");
     }
     assert!(most > PM / 10 * 4 / 2, "{most}");
-    eprintln!("JOBS {:?}", super::costs::done(&engine));
     assert_eq!(bytes(), 0, "of {most}");
 }
