@@ -172,7 +172,7 @@ option_group! {
         /// more is compacted into tables on the SSD.
         pm_percent: Count = 50, 1 => 80;
         /// When tables there that lie over each other are merged inside persistent memory. `off`: only
-        /// by hand. `corrected` and `printed`: when that pays, by the equations of PM-Blade (§IV.C), corrected or
+        /// by hand, and all of level 0 leaves when it is full. `corrected` and `printed`: when that pays, by the equations of PM-Blade (§IV.C), corrected or
         /// as they are printed.
         internal: Costs = 1, 0 => 2;
         /// Indexes are merged when reads have asked so many of them, beyond those that cannot be spared,

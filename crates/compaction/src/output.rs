@@ -63,10 +63,8 @@ pub struct Cutter<'a> {
     options: OutputOptions,
     /// Those that are still ahead, the next one last.
     bounds: Vec<Vec<u8>>,
-    /// Preferred cuts that are still ahead, the next one last.
-    preferred: Vec<Vec<u8>>,
-    /// Bytes from which on a table ends at one.
-    preferred_min: u64,
+    /// Preferred cuts that are still ahead, the next one last, and the bytes from which on a table ends there.
+    preferred: Vec<(Vec<u8>, u64)>,
     /// In key order.
     grandparents: Vec<Grandparent<'a>>,
     /// The first grandparent that does not end before the last key.
@@ -98,7 +96,6 @@ impl<'a> Cutter<'a> {
             options,
             bounds,
             preferred: Vec::new(),
-            preferred_min: 0,
             grandparents,
             grandparent: 0,
             overlap: 0,
@@ -110,12 +107,15 @@ impl<'a> Cutter<'a> {
     /// Prefers to end tables before these keys, in any order, as far as sizes allow: a table that has
     /// `bytes_min` ends there, and none ends before it is half as large again as the target while one of
     /// them is ahead. So runs that are written one after the other end their tables at the same keys, and
-    /// can be compacted slice by slice.
+    /// can be compacted slice by slice. What was preferred before still is; of a key that is given again the least bytes
+    /// count.
     #[must_use]
-    pub fn preferring(mut self, mut keys: Vec<Vec<u8>>, bytes_min: u64) -> Cutter<'a> {
-        keys.sort_unstable_by(|a, b| b.cmp(a));
-        keys.dedup();
-        (self.preferred, self.preferred_min) = (keys, bytes_min);
+    pub fn preferring(mut self, keys: Vec<Vec<u8>>, bytes_min: u64) -> Cutter<'a> {
+        self.preferred
+            .extend(keys.into_iter().map(|key| (key, bytes_min)));
+        self.preferred
+            .sort_unstable_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
+        self.preferred.dedup_by(|later, kept| later.0 == kept.0);
         self
     }
 
@@ -132,12 +132,11 @@ impl<'a> Cutter<'a> {
         }
         let target = self.options.target_bytes;
         let mut passed = None;
-        while let Some(key) = self.preferred.pop_if(|key| **key <= *user_key) {
-            passed = Some(key);
+        while let Some((key, least)) = self.preferred.pop_if(|(key, _)| **key <= *user_key) {
+            // Between two entries lie several: the last one at which it may end.
+            passed = Some(key).filter(|_| table_bytes >= least).or(passed);
         }
-        if let Some(key) =
-            passed.filter(|_| self.last.is_some() && table_bytes >= self.preferred_min)
-        {
+        if let Some(key) = passed.filter(|_| self.last.is_some()) {
             self.last = None;
             return Some(key);
         }

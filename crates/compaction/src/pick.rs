@@ -46,7 +46,7 @@ use thermocline_base::{FileId, SeqNo};
 
 use crate::KeyRange;
 pub use along::{Along, pick_along};
-pub use inputs::level0_cuts;
+pub use inputs::{Gaps, level0_cuts, level0_gaps};
 pub use internal::{Slice, level0_slices, pick_internal, pick_slices, pick_spill};
 pub use manual::{Manual, pick_range, pick_read, pick_room};
 pub use score::{Scores, depth, pending_bytes, runs};

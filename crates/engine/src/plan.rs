@@ -185,7 +185,7 @@ impl Inner {
         };
         let by_cost = level0
             .and_then(|plan| next_by_cost((family, levels), &running, &options, &cursors, plan));
-        let next = by_cost.or_else(|| pick(&state, &options, &cursors));
+        let next = by_cost.or_else(|| pick(&state, &self.options_by_size(levels), &cursors));
         FamilyPlan {
             family,
             name: self.families.name_of(family),

@@ -1,8 +1,9 @@
 //! A store on trial: runs of `bench` on it, one after the other, or what else is done to it when it is open.
 
-use thermocline::{Db, Durability};
+use thermocline::{Db, Durability, Metrics};
 use thermocline_base::Result;
 use thermocline_base::options::{Emulation, Options, Preset};
+use thermocline_bench::distribution::Draw;
 use thermocline_bench::keys::KeyMaker;
 use thermocline_bench::scratch::Scratch;
 use thermocline_bench::values::Values;
@@ -121,6 +122,53 @@ impl Trial {
 
     pub fn run(&self, plan: &Plan) -> Result<Report> {
         thermocline_bench::run(plan, &Watch::new())
+    }
+}
+
+/// What updates and reads have come to while background work never was behind.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Settled {
+    /// Bytes written to the SSD for each byte of updates.
+    pub ssd: f64,
+    /// And to persistent memory.
+    pub pm: f64,
+    /// The share of reads that persistent memory answers.
+    pub pm_share: f64,
+}
+
+/// Background work that is due is waited for so often while as much as persistent memory is written.
+const STEPS: u64 = 256;
+
+impl Trial {
+    /// So many updates, and beside each a read, of keys that are drawn with this skew. Which bytes are written, and where
+    /// reads find what they want, is then a matter of what is decided, and not of how far background work is behind.
+    pub fn settled(&self, setting: &Setting, theta: f64, updates: u64) -> Result<Settled> {
+        let size = self.size;
+        let db = self.open(setting)?;
+        let before = db.metrics();
+        let mut draws = [0, 1].map(|of| Draw::new(skewed(theta), size.keys, SEED, of, 0));
+        let mut writer = Writer::new(&size);
+        let mut keys = KeyMaker::new(KEY_BYTES);
+        let step = (size.pm / (KEY_BYTES + size.value_bytes) as u64 / STEPS).max(1);
+        for n in 1..=updates {
+            writer.put(&db, draws[0].index(0))?;
+            db.get(keys.key(draws[1].index(0)))?;
+            if n % step == 0 {
+                db.drain()?;
+            }
+        }
+        db.drain()?;
+        let after = db.metrics();
+        db.close()?;
+        let written = (after.user_bytes_written - before.user_bytes_written).max(1) as f64;
+        let hits = |of: fn(&Metrics) -> u64| (of(&after) - of(&before)) as f64;
+        let in_pm = hits(|m| m.hits.memtable + m.hits.global_index + m.hits.pm_table);
+        let on_ssd = hits(|m| m.hits.block_cache + m.hits.ssd);
+        Ok(Settled {
+            ssd: (after.ssd_bytes_written - before.ssd_bytes_written) as f64 / written,
+            pm: (after.pm_bytes_written - before.pm_bytes_written) as f64 / written,
+            pm_share: in_pm / (in_pm + on_ssd).max(1.0),
+        })
     }
 }
 

@@ -182,3 +182,32 @@ fn the_next_run_ends_its_tables_where_the_last_one_did() {
         }
     }
 }
+
+#[test]
+fn each_preferred_cut_has_its_own_least_bytes() {
+    let keys = |keys: &[&str]| keys.iter().map(|key| key.as_bytes().to_vec()).collect();
+    let options = OutputOptions {
+        target_bytes: 100,
+        ..OutputOptions::default()
+    };
+    let cutter = || {
+        Cutter::new(options, vec![], vec![])
+            .preferring(keys(&["c", "g"]), 50)
+            .preferring(keys(&["e", "g"]), 10)
+    };
+    let cut = |bytes: u64, next: &str| {
+        let mut cutter = cutter();
+        assert_eq!(cutter.cut_before(b"a", 0), None);
+        cutter.cut_before(next.as_bytes(), bytes)
+    };
+    assert_eq!(cut(20, "d"), None);
+    assert_eq!(cut(50, "d").unwrap(), b"c");
+    assert_eq!(cut(20, "f").unwrap(), b"e");
+    // Of several between two entries the last one; of one that was named twice the less.
+    assert_eq!(cut(60, "f").unwrap(), b"e");
+    assert_eq!(cut(20, "h").unwrap(), b"g");
+    // The last one at which it may end.
+    let mut cutter = cutter().preferring(keys(&["f"]), 90);
+    assert_eq!(cutter.cut_before(b"a", 0), None);
+    assert_eq!(cutter.cut_before(b"f", 60).unwrap(), b"e");
+}

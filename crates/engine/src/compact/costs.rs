@@ -10,7 +10,7 @@
 //! | R, records | its references |
 //! | w, writes since the last merge | the references of its newer runs |
 //! | u, updates among them | entries that are drawn there and sought in the older runs ([`Inner::sample_level0`]): no counter tells whether something lies below a write, and none survives an opening |
-//! | r, reads a second | those of the partitions that it overlaps, each divided among its slices by their bytes |
+//! | r, reads a second | those of the partitions that it overlaps, each divided among its slices by the bytes of all that lies in their ranges, in whatever level |
 //! | s, bytes | the zones of its tables. One to which several references lead counts for each as one part: together they are what level 0 takes |
 //!
 //! Unit costs begin with those of a machine as fast as this one, and are refined by what merges and drawings take. By a
@@ -53,7 +53,7 @@ use thermocline_env::Clock;
 use thermocline_level0::{PmCursor, PmPart};
 use thermocline_version::{TableRef, Version};
 
-use super::shape::Levels;
+use super::shape::{Levels, range_of};
 use crate::partitions::{PartitionRate, share};
 use crate::store::Inner;
 use crate::sync::{Arc, Mutex, lock};
@@ -368,6 +368,8 @@ struct Weighed<'v> {
     place: usize,
     files: Vec<FileId>,
     zone_bytes: u64,
+    /// Bytes of all that lies in its range, in whatever level.
+    range_bytes: u64,
     records: u64,
     writes: u64,
     reads: f64,
@@ -398,6 +400,13 @@ pub(super) fn newer_blob_bytes(runs: &[Vec<Arc<TableRef>>]) -> u64 {
     blobs.map(|blob| blob.bytes).sum()
 }
 
+/// Bytes of tables, of all levels, whose keys are such.
+fn bytes_where(levels: &Levels<'_>, such: impl Fn(&KeyRange<'_>) -> bool) -> u64 {
+    let tables = levels.refs.iter().flatten();
+    let found = tables.filter(|table| such(&range_of(table)));
+    found.map(|table| table.bytes).sum()
+}
+
 /// The slices of a family.
 fn slices_of<'a>(
     version: &Version,
@@ -417,6 +426,7 @@ fn slices_of<'a>(
             place,
             files: tables().map(|table| table.file).collect(),
             zone_bytes: tables().filter_map(zone_bytes).sum(),
+            range_bytes: bytes_where(levels, |range| range.overlaps(&slice.range)),
             records,
             writes: records - oldest,
             reads: 0.0,
@@ -432,24 +442,30 @@ fn slices_of<'a>(
         .collect()
 }
 
-/// Divides what partitions are read among the slices that lie there.
+/// Divides what partitions are read among the slices that lie there, by all the data in their ranges. Nobody knows
+/// where in a partition its reads go; and a slice stands for its range there as a partition does in the paper, whose reads
+/// are all those of its keys, wherever they are found. So of slices with as much below the smaller is the warmer one,
+/// and what is read where level 0 has nothing counts for none.
 fn divide_reads(
     slices: &mut [Weighed<'_>],
+    levels: &Levels<'_>,
     rates: &[PartitionRate],
     end_of: impl Fn(&[u8]) -> Option<Vec<u8>>,
 ) {
     for rate in rates.iter().filter(|rate| rate.reads > 0.0) {
         let end = end_of(&rate.start);
-        let range = |slice: &Weighed<'_>| {
-            let begins_behind = end
-                .as_ref()
-                .is_some_and(|end| slice.slice.range.first >= &end[..]);
-            !begins_behind && !slice.slice.range.ends_before(&rate.start)
+        let lies_there = |range: &KeyRange<'_>| {
+            let begins_behind = end.as_ref().is_some_and(|end| range.first >= &end[..]);
+            !begins_behind && !range.ends_before(&rate.start)
         };
-        let within: Vec<usize> = (0..slices.len()).filter(|n| range(&slices[*n])).collect();
-        let all: u64 = within.iter().map(|n| slices[*n].zone_bytes.max(1)).sum();
+        let within: Vec<usize> = (0..slices.len())
+            .filter(|n| lies_there(&slices[*n].slice.range))
+            .collect();
+        let of_slices: u64 = within.iter().map(|n| slices[*n].range_bytes).sum();
+        // What reaches over an end of a slice counts for two.
+        let all = bytes_where(levels, lies_there).max(of_slices).max(1);
         for n in within {
-            let share = slices[n].zone_bytes.max(1) as f64 / all as f64;
+            let share = slices[n].range_bytes as f64 / all as f64;
             slices[n].reads += rate.reads * share;
         }
     }
@@ -483,7 +499,7 @@ impl Inner {
             writes += rates.iter().map(|rate| rate.writes).sum::<f64>();
             let mut own = slices_of(version, levels, *cf, held);
             let end_of = |start: &[u8]| partitions.of(start).end.map(<[u8]>::to_vec);
-            divide_reads(&mut own, &rates, end_of);
+            divide_reads(&mut own, levels, &rates, end_of);
             slices.extend(own);
             staying += staying_bytes(version, levels, held);
         }

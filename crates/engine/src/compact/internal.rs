@@ -53,7 +53,7 @@ use super::shape::Levels;
 use crate::partitions::share;
 use crate::pm_tables::Promise;
 use crate::store::{Engine, Inner};
-use crate::sync::{Arc, Mutex, lock, read, wait};
+use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock, read, wait};
 
 /// Where one table would end for its size so many may, at most: at starts of partitions they end from a quarter on.
 const TABLES_OF_ONE: u64 = 4;
@@ -63,6 +63,9 @@ const TABLES_OF_ONE: u64 = 4;
 pub(crate) struct Internal {
     /// In this version one has given up.
     gave_up: Mutex<Weak<Version>>,
+    /// Without cost models: the tables in persistent memory with smaller numbers leave; 0 where none do. Relaxed: it
+    /// guards nothing.
+    leave_below: AtomicU64,
 }
 
 /// Of a range that somebody wants merged.
@@ -245,6 +248,41 @@ impl Inner {
         });
         self.compactions.costs.drains(plan, taken.is_some());
         taken
+    }
+
+    /// How a family is picked from by its sizes. Without cost models all of level 0 leaves persistent memory once it has
+    /// its share, as in the paper's PMBlade-PM (PM-Blade §VI.B), and not only what is too much.
+    pub fn options_by_size(&self, levels: &Levels<'_>) -> PickOptions {
+        let mut options = self.compactions.shape.pick_options(levels);
+        if self.leave_below(levels) > 0 {
+            options.level0_pm_bytes = 1;
+        }
+        options
+    }
+
+    /// Remembers what leaves by [`Inner::options_by_size`], so that it does though there is room again.
+    pub(super) fn note_leaving(&self, levels: &Levels<'_>) {
+        let below = self.leave_below(levels);
+        let known = &self.compactions.internal.leave_below;
+        known.store(below, Ordering::Relaxed);
+    }
+
+    fn leave_below(&self, levels: &Levels<'_>) -> u64 {
+        if self.compactions.costs.decide() || !self.options.level0.shape().is_in_pm() {
+            return 0;
+        }
+        let referred = levels.version.pm_tables().filter(|(_, r)| !r.is_empty());
+        let files: Vec<u64> = referred.map(|(table, _)| table.file.0).collect();
+        let below = self
+            .compactions
+            .internal
+            .leave_below
+            .load(Ordering::Relaxed);
+        match self.compactions.shape.is_past_share(levels) {
+            _ if files.iter().any(|file| *file < below) => below,
+            true => files.into_iter().max().map_or(0, |last| last + 1),
+            false => 0,
+        }
     }
 
     /// Whether none is to be begun in this version, but for room.

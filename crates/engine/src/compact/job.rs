@@ -336,7 +336,8 @@ impl Inner {
         }
         let by_size = from_next.iter().chain(before).find_map(|cf| {
             let levels = Levels::of(&version, *cf, None);
-            let options = compactions.shape.pick_options(&levels);
+            self.note_leaving(&levels);
+            let options = self.options_by_size(&levels);
             let running = jobs.held(*cf);
             let cursors = jobs.cursors.entry(*cf).or_default();
             let picked = pick::pick(&levels.state(&running), &options, cursors)?;

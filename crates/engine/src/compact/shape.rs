@@ -1,12 +1,12 @@
 //! The levels of a version as the picker sees them, and how they should be.
 
-use thermocline_base::options::{CompactionOptions, Options, Shape as Level0Shape};
+use thermocline_base::options::{CompactionOptions, Options};
 use thermocline_base::size::index;
 use thermocline_base::{CfId, FileId, SeqNo};
 use thermocline_compaction::KeyRange;
 use thermocline_compaction::output::{Cutter, Grandparent, OutputOptions};
 use thermocline_compaction::pick::{
-    Held, PickOptions, State, Table, depth, level0_cuts, pending_bytes, runs,
+    Held, PickOptions, State, Table, depth, level0_cuts, level0_gaps, pending_bytes, runs,
 };
 use thermocline_sst::{Compression, Creation, WriteOptions};
 use thermocline_version::{Level, TableRef, Version};
@@ -22,6 +22,9 @@ const GRANDPARENT_TABLES: u64 = 10;
 /// Tables in persistent memory that a read may have to ask before they are compacted; if as many in files may
 /// be more, so many.
 const PM_TABLES: u64 = 64;
+
+/// What lies apart in level 0 stays apart from one part in so many of a table on.
+const SLICE_PARTS: u64 = 8;
 
 /// An internal compaction writes no more than one part in so many of level 0's share at a time.
 const INTERNAL_PARTS: u64 = 8;
@@ -40,8 +43,6 @@ pub(crate) struct Shape {
     pm_bytes_max: Option<u64>,
     /// Whether all that is flushed is to lie there.
     in_pm: bool,
-    /// Whether ranges may leave it with flushes.
-    tiered: bool,
     memtable_bytes: u64,
 }
 
@@ -142,7 +143,6 @@ impl Shape {
             write_bytes: index(options.dram / 64).clamp(256 << 10, 1 << 20) & !4095,
             pm_bytes_max: options.level0_pm_bytes(),
             in_pm: options.level0.shape().is_in_pm(),
-            tiered: options.level0.shape() == Level0Shape::Tiered,
             memtable_bytes: options.memtable_bytes(),
         }
     }
@@ -180,6 +180,11 @@ impl Shape {
         let own: u64 = level0.filter(|t| t.in_pm).map(|t| t.bytes).sum();
         let room = share.saturating_add(1).saturating_add(own);
         room.saturating_sub(levels.pm_bytes).max(1)
+    }
+
+    /// Whether tables in persistent memory take more than the share of level 0.
+    pub fn is_past_share(&self, levels: &Levels<'_>) -> bool {
+        levels.pm_bytes > self.pm_bytes_max.unwrap_or(0)
     }
 
     /// Most bytes of persistent memory that all tables there may have while some are merged: the share, and a
@@ -223,13 +228,21 @@ impl Shape {
         let cuts = self.level0_cuts(levels);
         let bytes_min = match levels.refs.first() {
             _ if small => 0,
-            // What leaves with a flush has tables of another size than one that stays: where they reach over each
-            // other's ends, all slices would become one.
-            Some(level0) if !level0.is_empty() && self.tiered => self.table_bytes / 8,
+            // Slices that are merged, or leave, one by one, are of other sizes than what is flushed: where its tables
+            // reach over their ends, all slices would become one.
+            Some(level0) if !level0.is_empty() && self.in_pm => self.table_bytes / SLICE_PARTS,
             Some(level0) if !level0.is_empty() => self.table_bytes / 2,
             _ => self.table_bytes / 4 * 3,
         };
-        self.cutter_in_level0(cuts, bytes_min, starts, vec![])
+        let cutter = self.cutter_in_level0(cuts, bytes_min, starts, vec![]);
+        let is_empty = levels.refs.first().is_none_or(Vec::is_empty);
+        if !self.in_pm || is_empty {
+            return cutter;
+        }
+        let gaps = level0_gaps(&levels.state(&[]), &self.pick_options(levels));
+        cutter
+            .preferring(gaps.ends, bytes_min)
+            .preferring(gaps.within, self.table_bytes / 2)
     }
 
     /// For what is merged inside level 0: nothing else will lie where its tables do, so they end as those of a first

@@ -16,6 +16,7 @@ mod along;
 mod costs;
 mod internal;
 mod limits;
+mod slices;
 
 const PM: u64 = 4 << 20;
 const ALL: Family = Family {

@@ -96,6 +96,8 @@ fn open(background: bool) -> Engine {
     };
     options.pm_region.part_bytes_first = 256 << 10;
     options.memtable.bytes_max = 128 << 10;
+    // What is flushed leaves persistent memory.
+    options.set("level0.shape", "global-index").unwrap();
     // Nothing else moves the clock.
     options.memtable.idle_ms = 0;
     Engine::open(world, Path::new("/db"), options).unwrap()

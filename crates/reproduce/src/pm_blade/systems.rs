@@ -14,7 +14,7 @@ pub(super) const PMBLADE: System = System {
     ],
 };
 
-/// PMBlade-PM: the same, never merged there but by hand.
+/// PMBlade-PM: the same, never merged there but by hand, and level 0 leaves as a whole when it is full.
 pub(super) const PMBLADE_PM: System = System {
     name: "pm-tables, none",
     preset: Preset::Thermocline,
