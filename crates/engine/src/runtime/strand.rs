@@ -179,6 +179,10 @@ impl Strand {
         }
         if let Some(workers) = &self.workers {
             workers.arm(self, task, delay);
+            // A job may ask while the store is closed, and after timers were forgotten.
+            if lock(&self.queue).stage != Stage::Open {
+                workers.disarm(self);
+            }
         }
     }
 
