@@ -65,7 +65,8 @@ impl Machine {
         options.pm_region.part_bytes_first = 256 << 10;
         options.flush.automatic = 0;
         options.memtable.bytes_max = 100_000;
-        options.manifest.bytes_max = 640;
+        options.manifest.bytes_max = 512;
+        options.set("level0.shape", "global-index").unwrap();
         let setup = Setup {
             runtime: runtime.cloned(),
             listener: Some(Arc::new(listener)),

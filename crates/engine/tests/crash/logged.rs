@@ -23,6 +23,7 @@ pub const SITES: &[&str] = &[
 
 fn in_dram(options: &mut Options) {
     options.preset = Preset::Leveled;
+    options.set("level0.shape", "ssd").unwrap();
     options.dram = 4 * PM;
     options.flush.automatic = 1;
 }
