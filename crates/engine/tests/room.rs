@@ -30,6 +30,7 @@ fn options() -> Options {
     options.pm_region.part_bytes_first = 256 << 10;
     options.memtable.bytes_max = PM;
     options.flush.pm_percent = 95;
+    options.set("level0.shape", "global-index").unwrap();
     options
 }
 

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use thermocline_base::options::{Options, Preset};
+use thermocline_base::options::{Options, Preset, Shape};
 use thermocline_base::{CfId, CfOptions, Error, ErrorKind, Result, Steps, WriteBatch};
 use thermocline_engine::{Cursor, Durability, Engine, World};
 use thermocline_env::fault::{Fault, FaultStorage, Op, Plan, Repeat};
@@ -48,8 +48,11 @@ fn options() -> Options {
         pm: CAPACITY,
         ..Options::default()
     };
+    // Flushes write files.
+    options.level0.shape = Shape::GlobalIndex as u64;
     if LOGGED.get() {
         options.preset = Preset::Leveled;
+        options.level0.shape = Shape::Ssd as u64;
         options.dram = 4 * CAPACITY;
     }
     if LONG.get() {

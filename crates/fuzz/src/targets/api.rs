@@ -105,7 +105,10 @@ fn options_of(kind: u8) -> Options {
     options.compaction.table_bytes = 4000;
     match kind % KINDS {
         0 => {}
-        1 => options.level0.merge_percent = 0,
+        1 => {
+            options.level0.shape = Shape::GlobalIndex as u64;
+            options.level0.merge_percent = 0;
+        }
         2 => options.level0.shape = Shape::Immutables as u64,
         3 => options.level0.shape = Shape::Ssd as u64,
         4 => options.level0.shape = Shape::Tiered as u64,
