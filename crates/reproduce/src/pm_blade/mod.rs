@@ -1,6 +1,7 @@
 //! PM-Blade (`PAPERS.md`).
 
 pub(crate) mod internal;
+pub(crate) mod loading;
 pub(crate) mod merging;
 pub(crate) mod space;
 mod systems;
