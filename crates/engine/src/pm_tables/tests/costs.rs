@@ -1,18 +1,14 @@
 //! The cost models, asked: what merges level 0 inside persistent memory, and what leaves it. The clock stands still,
 //! so that unit costs are the usual ones, and every count is as of now.
 
-use thermocline_base::Steps;
 use thermocline_compaction::cost::UnitCosts;
 use thermocline_compaction::pick::Reason;
-use thermocline_env::sim::SimFs;
+use thermocline_env::Storage;
 use thermocline_env::simulated::SimClock;
-use thermocline_env::{Env, Storage};
-use thermocline_pm::SimPm;
 
 use super::*;
 use crate::CompactionUse;
 use crate::Level0Plan;
-use crate::World;
 use crate::sync::{Arc, lock};
 
 pub(super) fn with(set: impl FnOnce(&mut Options)) -> (Machine, Engine) {
@@ -454,18 +450,11 @@ fn long_values_that_are_overwritten_there_do_not_gather() {
 /// Where the disk is full they make room, however little they are.
 #[test]
 fn long_values_that_are_overwritten_there_make_room_on_the_disk() {
-    let steps = Steps::new();
-    let fs = SimFs::new(steps.clone());
-    fs.limit(8 << 20);
-    let world = World {
-        env: Env::simulated(fs.clone(), 7),
-        sim: Some(SimPm::new(PM, steps)),
-        shadow: None,
-        background: false,
-    };
+    let machine = Machine::new(PM);
+    machine.fs.limit(8 << 20);
     let mut own = options();
     own.blob.inline_bytes_max = 1000;
-    let engine = Engine::open(world, Path::new("/db"), own).unwrap();
+    let engine = Engine::open(machine.world(), Path::new("/db"), own).unwrap();
     for n in 0..60u8 {
         let mut batch = WriteBatch::new();
         batch.put(CfId::DEFAULT, b"k", &vec![n; 400_000]).unwrap();
@@ -474,7 +463,7 @@ fn long_values_that_are_overwritten_there_make_room_on_the_disk() {
         if let Err(error) = write() {
             assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{error}");
             let site = thermocline_sst::sites::FILE_NAMED;
-            fs.sync_dir(Path::new("/db"), site).unwrap();
+            machine.fs.sync_dir(Path::new("/db"), site).unwrap();
             write().unwrap();
         }
         engine.flush().unwrap();
