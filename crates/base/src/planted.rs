@@ -37,6 +37,10 @@ bugs! {
     CutBelowPublished,
     /// Rule 3: recovery does not persist again what it keeps.
     SkipRepersist,
+    /// What an open relies upon is synced again and not stored again, though a sync may have failed.
+    TrustCacheAfterFailedSync,
+    /// A sync that fails for want of room is taken for no room, and what it covered for durable.
+    CleanAfterEnospc,
     /// Rule 4: writing starts before the manifest records the cut.
     AcceptBeforeSeal,
     /// Rule 5: the new incarnation begins right behind the cut.
@@ -47,6 +51,10 @@ bugs! {
     AckAtVisible,
     /// A generation is sealed while a group that was granted room in it has not finished.
     SealWhileOpen,
+    /// A put does not look whether its key is in a gap.
+    GapForgetsPut,
+    /// A gap is taken for clean though groups are under way that its cursor has not seen.
+    GapBesideWriters,
     /// Versions that a registered reader still sees are dropped.
     PurgePastReader,
     /// A column family is dropped without an edit that says so.
@@ -65,8 +73,10 @@ bugs! {
     ReplayForgetsMetadata,
     /// The descriptor of a dead generation is given back before the manifest forgets the generation.
     ReleaseBeforeEdit,
-    /// A flushed generation is dropped while an older one is named.
+    /// A flushed generation is dropped while an older one is named, and nothing says that this one was flushed.
     DropFlushedFirst,
+    /// A cursor that stands still keeps its view, whoever asks for it.
+    IdleKeepsView,
     /// A staged batch reserves its chain over numbers that it has read before it took the manifest's lock.
     StaleReservation,
     /// A staged batch is committed while its items are not written back.
@@ -113,6 +123,8 @@ bugs! {
     RetireLogBeforeEdit,
     /// A generation of which tables have records, and no later one, is taken for one that takes writes.
     FloorForgetsTables,
+    /// Nobody asks whose logs outside of a database's folder are.
+    LogsUnclaimed,
     /// The checksum of what a frame of a log carries is not compared.
     SkipFrameChecksum,
     /// A change feed goes on behind a generation that is gone.

@@ -103,9 +103,12 @@ Without --cf, --from and --to all column families are compacted; with --from or 
 the default one.")]
     Compact(CompactArgs),
     /// Drop the partition of a prefix at once (not in this version)
-    #[command(after_help = "\
+    #[command(
+        hide = true,
+        after_help = "\
 Examples:
-  thermocline drop-partition events.db 2024-01-")]
+  thermocline drop-partition events.db 2024-01-"
+    )]
     DropPartition(PrefixArgs),
     /// Delete all keys from FROM up to, not including, TO, durably, as one write
     #[command(after_help = "\
@@ -328,7 +331,8 @@ Examples:
 Each line is KEY<TAB>VALUE. In both, a tab is \\t, a line's end \\n, a backslash \\\\, and each byte
 that is not part of printable UTF-8 \\xNN. --hex prints digits instead. --json prints
 {\"entries\":[{\"key\":…,\"value\":…}],\"count\":N}; what is not UTF-8 stands there as key_hex, value_hex.
-In a column family whose keys descend, --from is above --to, and --reverse begins at the lowest key.")]
+In a column family whose keys descend, --from is above --to, and --reverse begins at the lowest key. A range
+that ends before it begins is an error.")]
 pub(crate) struct ScanArgs {
     /// The database's folder
     pub db: PathBuf,
@@ -370,7 +374,9 @@ Examples:
 
 The value of a row is the row as a JSON object: the columns of CSV and TSV in their order, as
 strings; a line of JSON as it is. Rows with the same key overwrite each other; the last one stays.
-A bad row ends the load with its line number; the rows before it are loaded, none after it.")]
+A bad row ends the load with its line number; the rows before it are loaded, none after it. So does a quote
+that is never closed, with --skip-bad, too. Ctrl-C, SIGTERM and SIGHUP end the load after the rows that are
+under way.")]
 pub(crate) struct LoadArgs {
     /// The database's folder; made if there is none
     pub db: PathBuf,
@@ -499,7 +505,7 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "NAME", default_value = "none")]
     pub emulate: String,
     /// Write a page with plots (not in this version)
-    #[arg(long, value_name = "FILE.html")]
+    #[arg(long, value_name = "FILE.html", hide = true)]
     pub report: Option<PathBuf>,
     /// The part of its size that a value compresses to; 1 is incompressible
     #[arg(long, value_name = "RATIO", default_value_t = 1.0)]
@@ -667,9 +673,9 @@ Examples:
   thermocline ingest orders.db one.sst two.sst --cf archive
 
 All entries of all tables show at one moment, above what was written before. Tables of one call must not
-overlap in keys. The files stay where they are.")]
+overlap in keys. The files stay where they are. The column family must exist.")]
 pub(crate) struct IngestArgs {
-    /// The database's folder
+    /// The database's folder; made if there is none
     pub db: PathBuf,
     /// The tables
     #[arg(required = true)]
@@ -747,6 +753,53 @@ mod tests {
     use clap::CommandFactory;
 
     use super::*;
+
+    /// Every word of help that looks like a command is one that is there.
+    #[test]
+    fn help_names_commands_that_exist_and_nothing_that_does_not_work() {
+        let mut command = Cli::command();
+        command.build();
+        let shown = |sub: &&clap::Command| !sub.is_hide_set();
+        let names: Vec<String> = command
+            .get_subcommands()
+            .filter(shown)
+            .map(|sub| sub.get_name().to_string())
+            .collect();
+        let mut texts = vec![command.render_long_help().to_string()];
+        let subs = command.get_subcommands().filter(shown);
+        let mut subs: Vec<clap::Command> = subs.cloned().collect();
+        texts.extend(
+            subs.iter_mut()
+                .map(|sub| sub.render_long_help().to_string()),
+        );
+        let mut named = 0;
+        for text in &texts {
+            assert!(!text.contains("not in this version"), "{text}");
+            let words: Vec<&str> = text.split_whitespace().collect();
+            for pair in words.windows(2).filter(|pair| pair[0] == "thermocline") {
+                let word = pair[1].trim_matches(['`', ',', '.', ')']);
+                let is_usage = word.starts_with(['[', '<', '-']);
+                assert!(
+                    is_usage || names.iter().any(|name| name == word),
+                    "{pair:?} in {text}"
+                );
+                named += 1;
+            }
+            // Words in backticks are commands, options, or answers.
+            for word in text.split('`').skip(1).step_by(2) {
+                let answers = ["not found", "position"];
+                let known = names.iter().any(|name| name == word) || answers.contains(&word);
+                assert!(known || word.starts_with('-'), "`{word}` in {text}");
+            }
+        }
+        assert!(named > 60, "{named}");
+        let hidden: Vec<String> = command
+            .get_subcommands()
+            .filter(|sub| sub.is_hide_set())
+            .map(|sub| sub.get_name().to_string())
+            .collect();
+        assert_eq!(hidden, ["tour-writer", "drop-partition"]);
+    }
 
     #[test]
     fn the_command_line_is_consistent_and_every_command_has_examples() {

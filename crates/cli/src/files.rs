@@ -1,6 +1,7 @@
 //! The one place where the command line opens and writes files of its own.
 
-use std::fs::{DirBuilder, File};
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::Write;
 use std::path::Path;
 
 use crate::fail::{Failure, Outcome};
@@ -23,14 +24,56 @@ pub(crate) fn open(path: &Path) -> Outcome<(File, u64)> {
     Ok((file, about.len()))
 }
 
-/// Writes a file, in place of one that was there.
+/// Refuses what is no ordinary file, nor a link to one, without opening it: a FIFO would wait.
+pub(crate) fn check(path: &Path) -> Outcome {
+    let failed = |e| Failure::Failed(format!("cannot read {}: {e}", path.display()));
+    match path.metadata().map_err(failed)?.is_file() {
+        true => Ok(()),
+        false => Err(Failure::Failed(format!(
+            "{} is not an ordinary file; name one",
+            path.display()
+        ))),
+    }
+}
+
+/// Writes a file, in place of one that was there. No link is followed, and nothing is written to what is
+/// not an ordinary file: it might be anybody's.
 #[expect(
     clippy::disallowed_methods,
     reason = "a page for people, outside the engine's simulated world"
 )]
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> Outcome {
     let failed = |e| Failure::Failed(format!("cannot write {}: {e}", path.display()));
-    std::fs::write(path, bytes).map_err(failed)
+    if let Ok(about) = path.symlink_metadata()
+        && !about.is_file()
+    {
+        return Err(Failure::Failed(format!(
+            "{} is not an ordinary file (a link, a folder or a device); name another file",
+            path.display()
+        )));
+    }
+    // Nothing is opened that is there, so nothing can be put in its place in between.
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(".part");
+    let temporary = Path::new(&temporary);
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(temporary)
+        .map_err(|e| {
+            let temporary = temporary.display();
+            Failure::Failed(format!(
+                "cannot create {temporary}: {e}; remove it if nobody needs it"
+            ))
+        })?;
+    let written = file
+        .write_all(bytes)
+        .and_then(|()| std::fs::rename(temporary, path));
+    if written.is_err() {
+        // What stays is a part of a page.
+        let _ = std::fs::remove_file(temporary);
+    }
+    written.map_err(failed)
 }
 
 /// As [`write`], making the folder where there is none.

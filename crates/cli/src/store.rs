@@ -6,9 +6,10 @@ use thermocline::{CfOptions, ColumnFamily, Db, Options};
 
 use crate::args::StoreArgs;
 use crate::fail::{Failure, Outcome};
+use crate::text::{escape, hex};
 
 /// The family that every database has.
-const DEFAULT_FAMILY: &str = "default";
+pub(crate) const DEFAULT_FAMILY: &str = "default";
 
 /// What a command does to the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,4 +74,34 @@ pub(crate) fn family(
             db.column_families().join(", ")
         ))
     })
+}
+
+/// Refuses bounds of which the second one comes before the first one in the family's order.
+pub(crate) fn check_order(
+    family: &ColumnFamily,
+    (from, to): (Option<&[u8]>, Option<&[u8]>),
+    as_hex: bool,
+) -> Outcome {
+    let reverse = family.options().reverse == Some(true);
+    let (Some(from), Some(to)) = (from, to) else {
+        return Ok(());
+    };
+    if (!reverse && from <= to) || (reverse && from >= to) {
+        return Ok(());
+    }
+    let shown = |key: &[u8]| {
+        let mut text = String::new();
+        match as_hex {
+            true => text = hex(key),
+            false => escape(key, &mut text),
+        }
+        text
+    };
+    Err(Failure::Usage(format!(
+        "the range from '{}' to '{}' ends before it begins: the keys of column family '{}' {}; swap the two",
+        shown(from),
+        shown(to),
+        family.name(),
+        if reverse { "descend" } else { "ascend" }
+    )))
 }

@@ -237,12 +237,17 @@ impl Batch {
     }
 
     /// As [`Batch::commit_async`], but `done` is called with the outcome, once, on a thread of the
-    /// store's. Callbacks are called one after another, in the order of the commits, so each should be
-    /// quick, and must not wait for another commit.
+    /// runtime's that does nothing else. Callbacks are called one after another, in the order of the commits, so
+    /// each should be quick, and must not wait for another commit. One that blocks holds up the store's later
+    /// callbacks and events, and whoever [closes](crate::Db::close) the store, but nothing else: what was
+    /// written becomes durable meanwhile.
+    ///
+    /// While 65,536 commits of the store wait for their callbacks, this waits for one of those; so does
+    /// [`Batch::commit_async`].
     ///
     /// # Errors
-    /// As [`Batch::commit`], and then `done` is never called; [`crate::Error::Busy`] if 65,536 commits
-    /// wait for their callbacks.
+    /// As [`Batch::commit`], and then `done` is never called; [`crate::Error::Busy`] where it would have to wait
+    /// for a callback and is called in a callback or listener itself.
     pub fn commit_with_callback(
         &mut self,
         done: impl FnOnce(Result<()>) + Send + 'static,

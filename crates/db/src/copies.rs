@@ -6,6 +6,7 @@ use std::path::Path;
 use thermocline_base::Result;
 use thermocline_engine::{BackupInfo, Exported, Family, Ingested, World};
 
+use crate::range::check_order;
 use crate::scan::owned;
 use crate::{ColumnFamily, Db, VerifyReport};
 
@@ -81,6 +82,8 @@ impl Db {
         range: impl RangeBounds<Vec<u8>>,
         file: &Path,
     ) -> Result<Exported> {
+        let (begin, end) = (range.start_bound().cloned(), range.end_bound().cloned());
+        check_order(&begin, &end, family.reverse)?;
         let bounds = (range.start_bound(), range.end_bound());
         let bounds = (bounds.0.map(Vec::as_slice), bounds.1.map(Vec::as_slice));
         self.engine.export(family, bounds, file)
@@ -101,7 +104,8 @@ impl ColumnFamily {
     /// return. Metadata is not exported.
     ///
     /// # Errors
-    /// [`crate::Error::InvalidArgument`] if the file exists, or if it is too much for one table;
+    /// [`crate::Error::InvalidArgument`] if the file exists, if the range ends before it begins, or if it is too
+    /// much for one table;
     /// those of reading and of the file system. There is no such file then.
     pub fn export<K: AsRef<[u8]>>(
         &self,

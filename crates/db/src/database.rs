@@ -7,7 +7,7 @@ use thermocline_base::batch::{check_key, check_value};
 use thermocline_base::{BatchEntry, CfId, Kind, Result};
 use thermocline_engine::{Engine, Family, KeyBounds, Operation, Runtime, World};
 
-use crate::range::byte_range;
+use crate::range::{byte_range, check_order};
 use crate::scan::{Bounds, owned, prefix_bounds};
 use crate::{
     Batch, CfOptions, ColumnFamily, Cursor, DbBuilder, FamilyMap, Metrics, Options, Plan,
@@ -275,7 +275,8 @@ impl Db {
         self.iter_in(Family::DEFAULT)
     }
 
-    /// The entries of the default column family whose keys lie in `range`.
+    /// The entries of the default column family whose keys lie in `range`. Where that ends before it begins,
+    /// the first item is an [`crate::Error::InvalidArgument`].
     ///
     /// ```
     /// # let folder = tempfile::tempdir().unwrap();
@@ -370,7 +371,8 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// [`crate::Error::Corruption`] of an index; those of the file system.
+    /// [`crate::Error::InvalidArgument`] if the range ends before it begins; [`crate::Error::Corruption`] of
+    /// an index; those of the file system.
     pub fn approximate_size<K: AsRef<[u8]>>(
         &self,
         range: impl RangeBounds<K>,
@@ -413,7 +415,8 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// As [`Db::flush`]; [`crate::Error::Corruption`] of a table, naming file and offset.
+    /// As [`Db::flush`]; [`crate::Error::InvalidArgument`] if the range ends before it begins;
+    /// [`crate::Error::Corruption`] of a table, naming file and offset.
     pub fn compact<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<()> {
         self.compact_in(Family::DEFAULT, range)
     }
@@ -499,9 +502,12 @@ impl Db {
         self.engine.map()
     }
 
-    /// Closes the database for all handles: reads by others go on, writes fail. On return its folder
-    /// may be removed, and a new database made there. Dropping the last handle does the same, without
-    /// an answer.
+    /// Closes the database for all handles: by those nothing is read or written any more.
+    /// Snapshots, iterators and values that were there go on. On return its folder may be removed,
+    /// and a new database made there. Dropping the last handle does the same, without an answer.
+    ///
+    /// On return every callback has been called, and every event told: it waits for one that blocks, when all is
+    /// durable and another opening need not wait. In a callback or listener it waits for none.
     ///
     /// # Errors
     /// A failed persist, now or earlier. The database is closed all the same; what was acknowledged is
@@ -594,6 +600,9 @@ impl Db {
         ranges: impl IntoIterator<Item = R>,
     ) -> Result<Vec<RangeSize>> {
         let ranges: Vec<_> = ranges.into_iter().map(|range| owned(&range)).collect();
+        for (first, last) in &ranges {
+            check_order(first, last, family.reverse)?;
+        }
         fn bytes(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
             bound.as_ref().map(Vec::as_slice)
         }
@@ -619,6 +628,7 @@ impl Db {
                 check_key(key)?;
             }
         }
+        check_order(&start, &end, family.reverse)?;
         // Tables ascend, whatever the family's order.
         let (start, end) = match family.reverse {
             true => (end, start),

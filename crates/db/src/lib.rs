@@ -58,10 +58,11 @@ pub use thermocline_base::{CfOptions, Error, ErrorKind, Result, limits, size};
 pub use thermocline_engine::{
     BackupInfo, Change, ChangeFeed, ChangeGroup, ChangeOp, Changes, CompactionPlan,
     CompactionReason, CompactionUse, CostDecision, CostDecisions, CostForm, CostThresholds,
-    CostUse, Delay, Durability, Event, EventListener, Exported, FamilyMap, FamilyPlan, FeedUse,
-    FlushPlan, Ingested, Level0Plan, LevelPlan, LevelUse, PartitionRate, PartitionUse,
-    PartitionsPlan, Plan, PressureCause, RangeSize, RewritePlan, Runtime, RuntimeMetrics,
-    RuntimeOptions, SlicePlan, StallCause, TableState, UnitCosts, Value, WriteOptions,
+    CostUse, Delay, DeliveryUse, Durability, Event, EventListener, Exported, FamilyMap, FamilyPlan,
+    FeedUse, FlushPlan, Ingested, Level0Plan, LevelPlan, LevelUse, PartitionRate, PartitionUse,
+    PartitionsPlan, Plan, PressureCause, RangeSize, ReaderKind, ReaderState, RewritePlan, Runtime,
+    RuntimeMetrics, RuntimeOptions, SlicePlan, StallCause, TableState, UnitCosts, Value,
+    WriteOptions,
 };
 
 #[cfg(doctest)]

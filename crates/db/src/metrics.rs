@@ -2,15 +2,17 @@
 
 use std::path::PathBuf;
 
-use thermocline_engine::{CompactionUse, FeedUse, PartitionUse, RuntimeMetrics};
+use thermocline_engine::{
+    CompactionUse, DeliveryUse, FeedUse, PartitionUse, ReaderState, RuntimeMetrics,
+};
 
 /// A reading of a store's accounting. Counters count since the store was opened.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Metrics {
     /// The preset that the options started from.
     pub preset: String,
-    /// `file`, `shm` or `dax`; `dram` where records lie in DRAM and in logs; in tests also `sim` or
-    /// `shadow`.
+    /// `file`, `shm` or `dax`; `dram` where records lie in DRAM and in logs; `none` for a copy that was never
+    /// opened for writing, and so has no region yet; in tests also `sim` or `shadow`.
     pub region_kind: &'static str,
     /// What data in this kind of region survives, as words that follow "survives".
     pub region_survives: &'static str,
@@ -23,9 +25,12 @@ pub struct Metrics {
     pub wal_bytes_written: u64,
     /// Size of the region now, in bytes.
     pub region_bytes: u64,
-    /// Most persistent memory that the store may use, in bytes. Where records lie in DRAM (region kind
-    /// `dram`), this and what follows are DRAM.
+    /// Most persistent memory that the store may use, in bytes, as far as the disk has room for it. Where records lie in
+    /// DRAM (region kind `dram`), this and what follows are DRAM.
     pub pm_limit_bytes: u64,
+    /// Most that the options allow, in bytes: more than `pm_limit_bytes` where the region shares a disk with tables that has
+    /// no room for more.
+    pub pm_allowed_bytes: u64,
     /// Persistent memory in zones with an owner, in bytes.
     pub pm_attached_bytes: u64,
     /// Persistent memory in free zones, in bytes.
@@ -101,8 +106,15 @@ pub struct Metrics {
     pub gets: u64,
     /// Point reads that found their key.
     pub gets_found: u64,
+    /// Deleted keys that iterators have stepped over; those that they have passed in a seek are not counted.
+    pub keys_stepped_over: u64,
+    /// What callbacks and listeners have not been told yet, and what they never will be.
+    pub deliveries: DeliveryUse,
     /// Open snapshots, cursors and iterators: who holds old versions.
     pub readers: u64,
+    /// Who they are, those that have been there longest first; 64 of them at most. An iterator that
+    /// is read from both ends is two cursors.
+    pub readers_told: Vec<ReaderState>,
     /// Bytes of values that readers hold where they lie; their place cannot be used again.
     pub pinned_bytes: u64,
     /// Change feeds, what persistent memory keeps for them, and since when changes can be asked for.
@@ -208,8 +220,9 @@ pub struct GenerationMetrics {
     pub pinned_bytes: u64,
     /// Whether nothing in it is alive, and it stays only for those who hold it.
     pub retired: bool,
-    /// Views of earlier moments that hold it: snapshots and iterators share those. While there are
-    /// any, its persistent memory is not free. Not exact while somebody writes.
+    /// Views of earlier moments that hold it: those of reads under way, and of cursors that have
+    /// not been asked to let go of them. While there are any, its persistent memory is not free.
+    /// Not exact while somebody writes.
     pub views: u64,
     /// Open snapshots and iterators at a moment at which it was the newest generation.
     pub readers: u64,
@@ -310,6 +323,7 @@ impl Metrics {
             wal_bytes_written: log_bytes,
             region_bytes: m.space.region_bytes,
             pm_limit_bytes: m.space.limit_bytes,
+            pm_allowed_bytes: options.region_bytes_max().max(m.space.limit_bytes),
             pm_attached_bytes: m.space.attached_bytes,
             pm_free_bytes: m.space.free_bytes,
             zones_attached: m.space.zones_attached,
@@ -370,7 +384,10 @@ impl Metrics {
             range_deletes: m.range_deletes,
             gets: m.gets,
             gets_found: m.found,
+            keys_stepped_over: m.stepped_over,
+            deliveries: m.deliveries,
             readers: m.readers as u64,
+            readers_told: m.readers_told,
             pinned_bytes: m.pinned_bytes,
             feed: m.feed,
             stall_ms: stalls.iter().map(|stall| stall.ms).sum(),

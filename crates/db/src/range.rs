@@ -17,15 +17,7 @@ pub(crate) type ByteRange = (Vec<u8>, Option<Vec<u8>>);
 pub(crate) fn byte_range((begin, end): &Bounds, reverse: bool) -> Result<Option<ByteRange>> {
     let keys = [key(begin), key(end)];
     keys.into_iter().flatten().try_for_each(check_key)?;
-    if let [Some(first), Some(last)] = keys
-        && (if reverse { first < last } else { first > last })
-    {
-        let order = if reverse { "descending" } else { "ascending" };
-        return Err(Error::InvalidArgument(format!(
-            "the range to delete ends before it begins: the keys of this column family are in \
-             {order} order"
-        )));
-    }
+    check_order(begin, end, reverse)?;
     let (low, high) = if reverse { (end, begin) } else { (begin, end) };
     let start = match low {
         Bound::Unbounded => Vec::new(),
@@ -42,6 +34,42 @@ pub(crate) fn byte_range((begin, end): &Bounds, reverse: bool) -> Result<Option<
     };
     let is_empty = end.as_ref().is_some_and(|end| *end <= start);
     Ok((!is_empty).then_some((start, end)))
+}
+
+/// Refuses a range that ends before it begins, in a family whose keys descend if `reverse`. It is a mistake,
+/// and looks like a range without keys. One that ends where it begins is empty.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] with both ends.
+pub(crate) fn check_order(
+    begin: &Bound<Vec<u8>>,
+    end: &Bound<Vec<u8>>,
+    reverse: bool,
+) -> Result<()> {
+    let (Some(first), Some(last)) = (key(begin), key(end)) else {
+        return Ok(());
+    };
+    if (!reverse && first <= last) || (reverse && first >= last) {
+        return Ok(());
+    }
+    let order = if reverse { "descending" } else { "ascending" };
+    Err(Error::InvalidArgument(format!(
+        "the range from '{}' to '{}' ends before it begins: the keys of this column family are in \
+         {order} order",
+        shown(first),
+        shown(last)
+    )))
+}
+
+/// A key for people: its first bytes.
+fn shown(key: &[u8]) -> String {
+    const SHOWN_MAX: usize = 64;
+    let begin = &key[..key.len().min(SHOWN_MAX)];
+    let more = if key.len() > SHOWN_MAX { "…" } else { "" };
+    match std::str::from_utf8(begin) {
+        Ok(text) if !text.contains(char::is_control) => format!("{text}{more}"),
+        _ => format!("{}{more}", begin.escape_ascii()),
+    }
 }
 
 /// The key of a bound.

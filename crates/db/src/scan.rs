@@ -7,12 +7,14 @@ use thermocline_base::{Error, Result};
 use thermocline_engine::{Cursor, Direction, Operation};
 
 use crate::Value;
+use crate::range::check_order;
 
 /// Where a range begins and where it ends, in the order of its family.
 pub(crate) type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
 /// An iterator over the entries of a range, from both ends, at the moment at which it was made:
-/// later writes do not show. After an error it ends.
+/// later writes do not show. After an error it ends. Of a range that ends before it begins the first item is
+/// that error.
 #[derive(Debug)]
 pub struct Scan {
     /// What kept it from beginning: the first thing that it gives.
@@ -43,6 +45,7 @@ impl Scan {
                 };
             }
         };
+        let failed = check_order(&begin, &end, front.is_reverse()).err();
         let range = Range {
             begin,
             end,
@@ -51,7 +54,7 @@ impl Scan {
             front_begun: false,
         };
         Scan {
-            failed: None,
+            failed,
             range: range.is_sane().then_some(range),
         }
     }

@@ -13,9 +13,10 @@ use crate::{ColumnFamily, Cursor, Scan, Value};
 /// and a batch is there whole or not at all. Made by [`crate::Db::snapshot`].
 ///
 /// It costs next to nothing to make and to clone. While it is held, of each key that is overwritten
-/// the version that it sees stays, with its bytes in DRAM and persistent memory; dropping the last
-/// clone, and the last iterator made from it, gives that back as the keys are written again. It
-/// does not keep the database open, but reads at it go on after [`crate::Db::close`].
+/// the version that it sees stays, wherever that is moved, and nothing else: it may be held for as
+/// long as one likes. Dropping the last clone, and the last iterator made from it, gives that back
+/// as the keys are written again. It does not keep the database open, but reads at it go on after
+/// [`crate::Db::close`].
 ///
 /// It reads the default column family; [`Snapshot::column_family`] gives the same moment of
 /// another.

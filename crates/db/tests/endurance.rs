@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use thermocline::{Cursor, Db, Durability, Metrics, Options, Scan, Snapshot};
+use thermocline::{Cursor, Db, Durability, Metrics, Options, Scan, Snapshot, Value};
 use thermocline_testkit::Rng;
 
 /// What may wait for a reader that the machine has put to sleep, in bytes: little beside what a leak of
@@ -334,4 +334,70 @@ fn one_key_is_overwritten_by_several_threads() {
     assert_eq!(metrics.readers, 0);
     assert_eq!(number(&db.get("hot").unwrap().unwrap()), writes);
     assert!(metrics.generations_dropped > 0);
+}
+
+/// Readers that stand still beside many times what the region holds: writes go on, what the store takes stays
+/// bounded, and the readers see what they saw.
+#[test]
+fn readers_that_stand_still_hold_nobody_up() {
+    const OLD: usize = 20_000;
+    let new = 200_000 * usize::try_from(times()).unwrap();
+    let home = home();
+    let options = Options {
+        pm: 64 << 20,
+        dram: 256 << 20,
+        ..Options::default()
+    };
+    let db = Db::open(home.path().join("db"), options).unwrap();
+    let old = |n: usize| vec![n.to_le_bytes()[0]; 100 + n % 50];
+    for n in 0..OLD {
+        db.put_with(key(n), old(n), Durability::Buffered).unwrap();
+    }
+    let snapshot = db.snapshot();
+    let mut forwards = db.iter();
+    let mut backwards = db.iter().rev();
+    let mut cursor = db.cursor().unwrap();
+    assert!(cursor.seek(&key(OLD / 2)).unwrap());
+    for n in 0..OLD / 3 {
+        let (k, v) = forwards.next().unwrap().unwrap();
+        assert!(k == key(n) && *v == old(n));
+        let (k, v) = backwards.next().unwrap().unwrap();
+        assert!(k == key(OLD - 1 - n) && *v == old(OLD - 1 - n));
+    }
+    for n in 0..new {
+        let value = vec![7; 100 + n % 900];
+        db.put_with(format!("new {n:09}"), value, Durability::Buffered)
+            .unwrap();
+        let again = n % OLD;
+        db.put_with(key(again), [8; 50], Durability::Buffered)
+            .unwrap();
+    }
+    let metrics = db.metrics();
+    // One of the iterators has two ends.
+    assert_eq!((metrics.readers, metrics.readers_told.len()), (5, 5));
+    assert!(
+        metrics
+            .readers_told
+            .iter()
+            .all(|r| r.behind >= 2 * new as u64)
+    );
+    assert!(metrics.pm_attached_bytes <= 64 << 20);
+    assert!(metrics.dram_index_bytes <= 256 << 20);
+    for n in (0..OLD).step_by(7) {
+        assert!(snapshot.get(key(n)).unwrap().map(Value::into_vec) == Some(old(n)));
+    }
+    for n in OLD / 2..OLD {
+        assert!(cursor.key() == key(n) && cursor.value() == old(n));
+        assert_eq!(cursor.next().unwrap(), n + 1 < OLD);
+    }
+    for n in OLD / 3..OLD {
+        let (k, v) = forwards.next().unwrap().unwrap();
+        assert!(k == key(n) && *v == old(n));
+    }
+    assert!(forwards.next().is_none());
+    for n in (0..OLD - OLD / 3).rev() {
+        let (k, v) = backwards.next().unwrap().unwrap();
+        assert!(k == key(n) && *v == old(n));
+    }
+    assert!(backwards.next().is_none());
 }

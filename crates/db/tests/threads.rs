@@ -8,7 +8,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use thermocline::{CfOptions, Db, Durability, ErrorKind, Options};
+use thermocline::{CfOptions, Db, Durability, ErrorKind, Options, Result};
 use thermocline_testkit::Rng;
 
 /// Keys that every batch sets, in each of two families.
@@ -60,18 +60,24 @@ fn write_together(db: &Db, n: u64) {
 
 /// Sees all keys with one number, both ways; returns it.
 fn read_together(db: &Db, rng: &mut Rng) -> u64 {
+    try_read_together(db, rng).unwrap()
+}
+
+fn try_read_together(db: &Db, rng: &mut Rng) -> Result<u64> {
     let family = db
         .find_column_family(["default", "other"][rng.below(2)])
         .unwrap();
     let mut numbers: Vec<u64> = Vec::new();
     match rng.below(4) {
         0 => {
-            let entries = family.prefix("together/");
-            numbers.extend(entries.map(|entry| number(&entry.unwrap().1)));
+            for entry in family.prefix("together/") {
+                numbers.push(number(&entry?.1));
+            }
         }
         1 => {
-            let entries = family.prefix("together/").rev();
-            numbers.extend(entries.map(|entry| number(&entry.unwrap().1)));
+            for entry in family.prefix("together/").rev() {
+                numbers.push(number(&entry?.1));
+            }
         }
         2 => {
             let mut scan = family.prefix("together/");
@@ -80,28 +86,28 @@ fn read_together(db: &Db, rng: &mut Rng) -> u64 {
             } else {
                 scan.next_back()
             } {
-                numbers.push(number(&entry.unwrap().1));
+                numbers.push(number(&entry?.1));
             }
         }
         _ => {
-            let mut cursor = family.cursor().unwrap();
-            let mut more = cursor.seek(b"together/").unwrap();
+            let mut cursor = family.cursor()?;
+            let mut more = cursor.seek(b"together/")?;
             while more && cursor.key().starts_with(b"together/") {
                 numbers.push(number(cursor.value()));
-                more = cursor.next().unwrap();
+                more = cursor.next()?;
             }
             // And back again: the cursor still sees its moment.
-            let mut more = cursor.seek_for_prev(&key(TOGETHER)).unwrap();
+            let mut more = cursor.seek_for_prev(&key(TOGETHER))?;
             for _ in 0..TOGETHER {
                 assert!(more);
                 assert_eq!(number(cursor.value()), numbers[0]);
-                more = cursor.prev().unwrap();
+                more = cursor.prev()?;
             }
         }
     }
     assert_eq!(numbers.len(), TOGETHER);
     assert!(numbers.iter().all(|&n| n == numbers[0]), "{numbers:?}");
-    numbers[0]
+    Ok(numbers[0])
 }
 
 #[test]
@@ -258,12 +264,19 @@ fn closing_under_readers_and_writers() {
                 scope.spawn(move || {
                     let mut rng = Rng::new(r);
                     let mut seen = 0;
+                    let before = db.snapshot();
+                    let then = before.get(key(0)).unwrap();
                     start.wait();
-                    // Reading goes on after the close, with what was there.
+                    // A handle reads until the close; what was being read then reads on.
                     for _ in 0..20 {
-                        let n = read_together(&db, &mut rng);
-                        assert!(n >= seen);
-                        seen = n;
+                        match try_read_together(&db, &mut rng) {
+                            Ok(n) => {
+                                assert!(n >= seen);
+                                seen = n;
+                            }
+                            Err(error) => assert_eq!(error.kind(), ErrorKind::Closed, "{error}"),
+                        }
+                        assert_eq!(before.get(key(0)).unwrap(), then);
                     }
                 });
             }

@@ -82,6 +82,7 @@ impl Engine {
     pub fn approximate_sizes(&self, cf: CfId, ranges: &[KeyBounds<'_>]) -> Result<Vec<RangeSize>> {
         let inner = &*self.inner;
         let view = inner.view.load_full();
+        view.pins()?;
         inner.families.check(cf, inner.families.moment())?;
         inner.rulers.forget_all_but(&view.memtables);
         let mut sizes = Vec::with_capacity(ranges.len());

@@ -7,6 +7,7 @@ use thermocline_sst::FileName;
 use thermocline_version::{Change, FileKind, NextIds, State, VersionEdit};
 
 use crate::blobs::unreferenced;
+use crate::copy::note::Note;
 use crate::copy::{Capture, Target, link_or_copy, stream};
 use crate::create::region_id_of_copy;
 use crate::store::{Engine, Inner};
@@ -48,20 +49,24 @@ impl Inner {
     /// Brings all files into the target, and says what it will be.
     fn fill(self: &Arc<Inner>, target: &Target) -> Result<State> {
         let capture = Capture::of(self)?;
-        let state = self.stream_state(&capture, target.dir())?;
+        let state = self.stream_state(&capture, (target.dir(), target.note()))?;
         let storage = &*self.world.env.storage;
         let wanted = |(file, _): &(FileId, FileKind)| state.version().file(*file).is_some();
-        for (file, kind) in capture.version().files().filter(wanted) {
-            let name = file_name(file, kind).to_string();
+        let wanted = capture.version().files().filter(wanted);
+        let names: Vec<String> = wanted
+            .map(|(f, kind)| file_name(f, kind).to_string())
+            .collect();
+        target.note().record(names.iter().cloned())?;
+        for name in names {
             let (from, to) = (self.dir.join(&name), target.dir().join(&name));
             link_or_copy(storage, &from, &to, || self.check_open())?;
         }
         Ok(state)
     }
 
-    /// Writes what the capture has outside of tables into tables of `dir`. Gives the state of a new
+    /// Writes what the capture has outside of tables into tables of a folder with a note. Gives the state of a new
     /// database that has both.
-    pub fn stream_state(&self, capture: &Capture, dir: &Path) -> Result<State> {
+    pub fn stream_state(&self, capture: &Capture, to: (&Path, &Note)) -> Result<State> {
         let mut db_id = [0; 16];
         let random = &*self.world.env.random;
         random.fill(&mut db_id)?;
@@ -69,7 +74,7 @@ impl Inner {
         let mut state = capture.copied(&self.options, db_id, region_id)?;
         // Not 0, as everywhere.
         let mut file = state.next_ids().file.max(1);
-        let tables = stream(capture, dir, db_id, &mut file)?;
+        let tables = stream(capture, to, db_id, &mut file)?;
         if !tables.is_empty() {
             let ids = NextIds {
                 file,

@@ -1,17 +1,48 @@
 //! Closing: after it nothing is left to replay.
+//!
+//! # Who reads on
+//! Snapshots, cursors and values that are read in place go on. They hold the folder, and whoever
+//! opens the store next drops nothing of what was there (`reclaim`). A handle is no reader, nor is
+//! what has one (a family, a batch): from here on it tells what there was, and reads nothing.
+//! 1. What holds the folder is [`Pins`](crate::value::Pins). Views hold that, and values that are
+//!    read in place. The view that stays in the store does not.
+//! 2. The last view that does is set aside for those who are registered, before it leaves its
+//!    place, and until the last of them goes. Who leaves first says so (`Readers::leave`), then
+//!    looks whether the store is closed; who closes it says that, then looks whether anybody is
+//!    registered. Both are sequentially consistent, so one of them sees the other.
+//! 3. A read that was under way has a view of before, and holds the folder until it is done.
 
+use std::sync::Weak;
+
+use thermocline_base::size::format_size;
 use thermocline_base::{Error, Result};
 use thermocline_version::VersionEdit;
 
 use crate::events::Event;
 use crate::store::{Engine, Inner};
-use crate::sync::{Arc, Ordering, lock, write};
+use crate::sync::{Arc, Mutex, Ordering, lock, write};
+use crate::value::Pins;
+
+/// A store that was closed, and that somebody may read.
+struct Left {
+    db_id: [u8; 16],
+    inner: Weak<Inner>,
+    pins: Weak<Pins>,
+}
+
+/// Those of this process, for whoever opens one again and has to say who holds its space.
+static LEFT: Mutex<Vec<Left>> = Mutex::new(Vec::new());
 
 impl Engine {
     /// Closes the store: cuts the chain in the manifest, so that the next open has nothing to
-    /// decide, and gives up the lock. Reads by other handles go on; the folder may be removed, and a
-    /// new database made in its place. Idempotent: whoever comes second waits for the first, except
-    /// in a callback of the store's runtime.
+    /// decide, and gives up the lock. Snapshots, cursors and values go on; other handles read
+    /// nothing from then on. The folder may be removed, and a new database made in its place.
+    /// Idempotent: whoever comes second waits for the first.
+    ///
+    /// On return every callback has been called and every event told. So it waits for one that blocks, but only
+    /// when all is durable and the folder given up: the next open waits for none. (A store that has failed gives
+    /// its folder up when this has returned.) In a callback or listener, of whatever store, it waits for
+    /// none: what is left is called when that has returned. The same holds when the last handle is dropped.
     ///
     /// # Errors
     /// A failed persist, now or earlier; the store is closed all the same, and the next open recovers.
@@ -22,7 +53,7 @@ impl Engine {
 
 impl Inner {
     pub fn close(&self) -> Result<()> {
-        if self.closed.swap(true, Ordering::AcqRel) {
+        if self.closed.swap(true, Ordering::SeqCst) {
             self.background.wait_ended();
             // What the first was told.
             return self.poison.check();
@@ -40,7 +71,6 @@ impl Inner {
         // So does whoever stages a batch, and gives up, or has committed when this returns.
         drop(write(&self.stages));
         let sealed = self.seal_chain();
-        self.acks.run(self);
         self.account.close();
         // After a failure a write that was granted may still be storing its item. Whoever opens the
         // database next must wait until it has gone, and this store with it. A full disk alone has refused
@@ -51,6 +81,8 @@ impl Inner {
             }
             self.let_go();
         }
+        // The user's code runs when all else is done: it may block, and whoever opens next does not wait for it.
+        self.tell_commits();
         let error = sealed.as_ref().err().map(ToString::to_string);
         self.events.emit(Event::Closed { error });
         self.background.end();
@@ -63,9 +95,49 @@ impl Inner {
         // For those who read on, and before the lock is given up: whoever opens next asks for it
         // (`reclaim`). Where a folder cannot be held, only their checksums protect them.
         let folder = self.world.env.storage.hold_folder(&self.dir);
-        self.pins.hold(folder.unwrap_or(None));
+        let view = self.view.load_full();
+        if let Ok(pins) = view.pins() {
+            pins.hold(folder.unwrap_or(None));
+            let mut left = lock(&LEFT);
+            left.retain(|left| left.pins.strong_count() > 0);
+            left.push(Left {
+                db_id: self.db_id,
+                inner: self.me.clone(),
+                pins: Arc::downgrade(pins),
+            });
+        }
+        *lock(&self.left) = Some(view.clone());
+        self.view.store(Arc::new(view.closed()));
+        drop(view);
+        self.let_left_go();
         self.space.region().unlock();
         drop(lock(&self.lock).take());
+    }
+
+    /// If nobody is registered any more: what was set aside for that goes.
+    pub fn let_left_go(&self) {
+        let mut left = lock(&self.left);
+        let gone = self.readers.is_empty().then(|| left.take());
+        drop(left);
+        if gone.is_some() {
+            std::mem::take(&mut *lock(&self.relics));
+        }
+    }
+
+    /// The readers of earlier openings of this store, in this process.
+    pub fn elders_named(&self) -> Vec<String> {
+        let mut told = Vec::new();
+        let of = |left: &&Left| left.db_id == self.db_id;
+        let both = |left: &Left| (left.inner.upgrade(), left.pins.upgrade());
+        let held: Vec<_> = lock(&LEFT).iter().filter(of).map(both).collect();
+        for (inner, pins) in held {
+            told.extend(inner.iter().flat_map(|inner| inner.named_as_elders()));
+            let pinned = pins.map_or(0, |pins| pins.bytes());
+            if pinned > 0 {
+                told.push(format!("{} of values in place", format_size(pinned)));
+            }
+        }
+        told
     }
 
     fn seal_chain(&self) -> Result<()> {

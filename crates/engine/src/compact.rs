@@ -119,6 +119,13 @@ struct Running {
     holds: Vec<Held>,
 }
 
+impl Compactions {
+    /// Whether some job runs.
+    pub fn is_any_running(&self) -> bool {
+        !lock(&self.jobs).running.is_empty()
+    }
+}
+
 impl Jobs {
     /// What jobs of a family hold, and what is kept free for splits.
     fn held(&self, cf: CfId) -> Vec<Held> {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use thermocline_base::options::Options;
 use thermocline_base::size::index;
-use thermocline_base::{Error, Result, Steps};
+use thermocline_base::{Error, Result};
 use thermocline_env::{OpenMode, Random, Storage};
 use thermocline_halloc::{Space, SpaceSpec};
 use thermocline_memtable::Descriptor;
@@ -29,10 +29,10 @@ pub(crate) fn refuse_or_prepare(
         )));
     }
     if storage.exists(dir)? {
-        layout::check_folder(storage, dir)
-    } else {
-        storage.create_dir_all(dir)
+        layout::check_folder(storage, dir)?;
     }
+    // One that exists may have been made by a process that ended before its name was durable.
+    storage.create_dir_all(dir)
 }
 
 /// Makes a new database: first the region, then the manifest that names it. The database exists
@@ -129,7 +129,7 @@ pub(crate) fn region_in_memory(
     }
     let capacity = options.pm_region.part_bytes_first.min(options.pm);
     let world = World {
-        sim: Some(SimPm::new(capacity.next_multiple_of(64), Steps::new())),
+        sim: Some(SimPm::standing_in(capacity.next_multiple_of(64))),
         ..world.clone()
     };
     let options = Options {

@@ -1,9 +1,11 @@
 //! Reading: point lookups, and a cursor that merges the generations of a view.
 //!
-//! A cursor holds a snapshot: it sees one moment of the store for as long as it lives. Of its view it
-//! lets go what nobody needs any more, and seeks its place anew. Each generation is scanned in chunks (no epoch guard outlives a call); of equal keys the newest generation's record
-//! wins, and a tombstone hides the key, or a range of them (`hidden`). Checksums are verified before a record is believed, whatever it
-//! then leads to.
+//! A cursor sees one moment of the store for as long as it lives. While it stands still its view
+//! may be taken from it (`seat`, `holds`); then, and where what the view has was retired, it seeks
+//! its key anew in the newest one when it moves. Each generation is scanned in chunks (no epoch
+//! guard outlives a call); of equal keys the newest generation's record wins, and a tombstone hides
+//! the key, or a range of them (`hidden`). Stretches of deleted keys are stepped through once, and then
+//! passed (`gaps`). Checksums are verified before a record is believed, whatever it then leads to.
 //!
 //! All moves are in the order of the cursor's family. Indexes always ascend; for a family whose keys
 //! descend the cursor goes through them the other way, and nothing else differs.
@@ -13,22 +15,27 @@ use std::ops::Bound;
 
 use thermocline_base::size::index;
 use thermocline_base::{CfId, Kind, Result, SeqNo};
-use thermocline_memtable::{Direction, Memtable, RecordRef, ScanEntry};
+use thermocline_memtable::{Direction, GapList, Memtable, RecordRef, ScanEntry};
 use thermocline_pm::PmOff;
 use thermocline_sst::Value as Stored;
 
 use crate::compact::reads::DELETES;
 use crate::families::Family;
-use crate::latency::Latencies;
-use crate::snapshot::Snapshot;
+use crate::snapshot::Moment;
 use crate::store::Engine;
 use crate::sync::{Arc, Ordering as Atomic};
 use crate::tables::{TableSource, Tables, place, sources};
 use crate::value::Value;
 use crate::view::not_before;
+use gaps::Passed;
 use hidden::Covering;
+use place::Place;
+pub use seat::Cursor;
 
+mod gaps;
 mod hidden;
+mod place;
+mod seat;
 
 /// Entries of a cursor's first chunk from each generation; later ones double up to the option.
 const FIRST_CHUNK: usize = 16;
@@ -52,6 +59,7 @@ impl Engine {
         let verify = inner.options.read.verify_checksums != 0;
         // A generation that comes after this holds only what was not visible when we began.
         let view = inner.view.load();
+        view.pins()?;
         // Behind the view: what was dropped by now may be missing from it, or from a part of it.
         inner.families.check(cf, inner.families.moment())?;
         let visible = inner.ring.visible_mark();
@@ -73,6 +81,7 @@ impl Engine {
         let inner = &*self.inner;
         let verify = inner.options.read.verify_checksums != 0;
         let view = inner.view.load();
+        let pins = view.pins()?;
         // As above.
         inner.families.check(cf, inner.families.moment())?;
         let visible = inner.ring.visible_mark();
@@ -81,7 +90,7 @@ impl Engine {
             (cf, key),
             |memtable| memtable.get_latest(cf, key, visible, verify),
             |tables| tables.get(cf, key, SeqNo(visible.load(Atomic::SeqCst))),
-            |hit| inner.value(hit),
+            |hit| inner.value(pins, hit),
         )
     }
 
@@ -90,14 +99,16 @@ impl Engine {
     /// # Errors
     /// [`thermocline_base::Error::InvalidArgument`] for a family that was dropped.
     pub fn cursor(&self, family: Family) -> Result<Cursor> {
-        self.snapshot().into_cursor(family)
+        let moment = Moment::now(&self.inner);
+        moment.check(family.id)?;
+        Ok(Cursor::new(moment, family))
     }
 }
 
-/// A position in one column family, at one moment of the store.
+/// A position in one column family, at one moment of the store: what of a cursor is used while it moves.
 #[derive(Debug)]
-pub struct Cursor {
-    at: Snapshot,
+struct Walk {
+    at: Place,
     family: Family,
     /// One for each generation of the view, newest first.
     sources: Vec<Source>,
@@ -105,13 +116,16 @@ pub struct Cursor {
     runs: Vec<TableSource>,
     /// The tables that the runs are of.
     tables: Option<Arc<Tables>>,
-    /// The way it goes through the bytes; see [`Cursor::way`].
+    /// The way it goes through the bytes; see [`Walk::way`].
     direction: Direction,
     valid: bool,
     key: Vec<u8>,
     value: Vec<u8>,
     chunk_max: usize,
     verify: bool,
+    /// Whether any source has gaps.
+    has_gaps: bool,
+    passed: Passed,
 }
 
 /// The records of one generation from the cursor's position on.
@@ -125,6 +139,8 @@ struct Source {
     head: Option<Head>,
     /// The range tombstones of its generation.
     covering: Option<Covering>,
+    /// The gaps of its generation.
+    gaps: Option<Arc<GapList>>,
     /// Keys below this one are none of its own: those are in tables (`evacuate`).
     first: Box<[u8]>,
 }
@@ -258,132 +274,44 @@ impl Source {
     }
 }
 
-impl Cursor {
-    pub(crate) fn new(at: Snapshot, family: Family) -> Cursor {
-        let options = &at.inner.options;
-        Cursor {
+impl Walk {
+    fn new(moment: Moment, family: Family) -> Walk {
+        let options = &moment.inner().options;
+        Walk {
             chunk_max: index(options.read.readahead),
             verify: options.read.verify_checksums != 0,
-            sources: at
-                .view
-                .memtables
-                .iter()
-                .map(|_| Source::default())
-                .collect(),
+            sources: Vec::new(),
             runs: Vec::new(),
             tables: None,
-            at,
+            at: Place::new(moment),
             family,
             direction: Direction::Forward,
             valid: false,
             key: Vec::new(),
             value: Vec::new(),
+            has_gaps: false,
+            passed: Passed::default(),
         }
     }
 
-    /// Goes to the first key at or after `key`. Returns whether there is one.
-    ///
-    /// # Errors
-    /// [`thermocline_base::Error::Corruption`] naming region and offset; the cursor is then at no
-    /// key. So for all moves.
-    pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
+    fn seek(&mut self, key: &[u8]) -> Result<bool> {
         self.start(Bound::Included(key), self.way(Direction::Forward))
     }
 
-    /// Goes to the last key at or before `key`.
-    ///
-    /// # Errors
-    /// As [`Cursor::seek`].
-    pub fn seek_for_prev(&mut self, key: &[u8]) -> Result<bool> {
+    fn seek_for_prev(&mut self, key: &[u8]) -> Result<bool> {
         self.start(Bound::Included(key), self.way(Direction::Reverse))
     }
 
-    /// Goes to the first key behind `key`, or before it for the reverse direction.
-    ///
-    /// # Errors
-    /// As [`Cursor::seek`].
-    pub fn seek_past(&mut self, key: &[u8], direction: Direction) -> Result<bool> {
+    fn seek_past(&mut self, key: &[u8], direction: Direction) -> Result<bool> {
         self.start(Bound::Excluded(key), self.way(direction))
     }
 
-    /// Goes to the first key of all.
-    ///
-    /// # Errors
-    /// As [`Cursor::seek`].
-    pub fn seek_to_first(&mut self) -> Result<bool> {
+    fn seek_to_first(&mut self) -> Result<bool> {
         self.start(Bound::Unbounded, self.way(Direction::Forward))
     }
 
-    /// Goes to the last key of all.
-    ///
-    /// # Errors
-    /// As [`Cursor::seek`].
-    pub fn seek_to_last(&mut self) -> Result<bool> {
+    fn seek_to_last(&mut self) -> Result<bool> {
         self.start(Bound::Unbounded, self.way(Direction::Reverse))
-    }
-
-    /// Goes to the next key. `false`, and at no key, if there is none or it was at none.
-    ///
-    /// # Errors
-    /// As [`Cursor::seek`].
-    #[expect(
-        clippy::should_implement_trait,
-        reason = "a cursor lends its key and value"
-    )]
-    pub fn next(&mut self) -> Result<bool> {
-        self.step(self.way(Direction::Forward))
-    }
-
-    /// Goes to the key before.
-    ///
-    /// # Errors
-    /// As [`Cursor::seek`].
-    pub fn prev(&mut self) -> Result<bool> {
-        self.step(self.way(Direction::Reverse))
-    }
-
-    /// Whether it is at a key.
-    pub fn valid(&self) -> bool {
-        self.valid
-    }
-
-    /// The key it is at; empty if at none.
-    pub fn key(&self) -> &[u8] {
-        if self.valid { &self.key } else { &[] }
-    }
-
-    /// The value of that key.
-    pub fn value(&self) -> &[u8] {
-        if self.valid { &self.value } else { &[] }
-    }
-
-    /// Moves to what is visible now, at no key.
-    ///
-    /// # Errors
-    /// [`thermocline_base::Error::InvalidArgument`] if the family has been dropped; the cursor stays
-    /// where it is then.
-    pub fn refresh(&mut self) -> Result<()> {
-        let engine = &self.at.inner;
-        let now = Snapshot::now(engine);
-        now.check(self.family.id)?;
-        *self = Cursor::new(now, self.family);
-        Ok(())
-    }
-
-    /// Where the times of operations go.
-    #[inline]
-    pub fn latencies(&self) -> &Latencies {
-        self.at.latencies()
-    }
-
-    /// Another cursor over the same family at the same moment, not yet at any key.
-    pub fn sibling(&self) -> Cursor {
-        Cursor::new(self.at.clone(), self.family)
-    }
-
-    /// Whether the keys of its family descend.
-    pub fn is_reverse(&self) -> bool {
-        self.family.reverse
     }
 
     /// The way through the bytes for a way through the family's order: where keys descend, the first key
@@ -400,7 +328,9 @@ impl Cursor {
         if !self.valid {
             return Ok(false);
         }
-        if direction == self.direction && !self.at.renew(self.family.id) {
+        let renewed = self.at.renew(self.family.id);
+        self.valid = renewed.is_ok();
+        if !renewed? && direction == self.direction {
             return self.settle();
         }
         let key = std::mem::take(&mut self.key);
@@ -420,12 +350,12 @@ impl Cursor {
     fn start(&mut self, from: Bound<&[u8]>, direction: Direction) -> Result<bool> {
         self.valid = false;
         self.direction = direction;
-        self.at.renew(self.family.id);
+        self.at.renew(self.family.id)?;
         let reader = self.reader();
         let generations = self.at.view.memtables.len();
         if generations > 2 {
             // Of each a chunk is read, which costs as much as asking for some keys.
-            self.at.inner.asked(CHUNK_ASKS * (generations as u64 - 2));
+            self.at.inner().asked(CHUNK_ASKS * (generations as u64 - 2));
         }
         self.sources.resize_with(generations, Source::default);
         let view = &self.at.view;
@@ -436,9 +366,12 @@ impl Cursor {
             };
             let cover = memtable.cover(reader.cf, reader.seqno);
             source.covering = cover.map(|cover| Covering::new(cover, first));
+            // It is known by now at which moment this reads.
+            source.gaps = memtable.gaps(reader.cf);
             source.first = first.into();
             source.restart(memtable, reader, from)?;
         }
+        self.look_for_gaps();
         let tables = &self.at.view.tables;
         if self.tables.as_ref().is_none_or(|t| !Arc::ptr_eq(t, tables)) {
             self.runs = sources(tables, reader.cf);
@@ -459,12 +392,19 @@ impl Cursor {
     /// Takes the next key that has a value.
     fn settle(&mut self) -> Result<bool> {
         self.valid = false;
+        self.passed.begin();
         let mut deletes = 0;
         while let Some(first) = self.first()? {
             if self.has_covers() && self.pass_covered(first)? {
                 continue;
             }
+            if self.has_gaps && self.pass_gap(first)? {
+                continue;
+            }
             let found = self.take(first)?;
+            if !found {
+                self.passed.step(&self.key);
+            }
             if let First::Run(run) = first
                 && !found
             {
@@ -477,7 +417,8 @@ impl Cursor {
                 break;
             }
         }
-        self.at.inner.compact_for_reads();
+        self.end_of_passed();
+        self.at.inner().compact_for_reads();
         Ok(self.valid)
     }
 
@@ -518,13 +459,13 @@ impl Cursor {
             _ => {}
         }
         // Before a reference is believed.
-        self.at.inner.space.region().check_media()?;
+        self.at.inner().space.region().check_media()?;
         if let Some(blob) = blob {
             // Both at a time would be one too many.
             self.value = Vec::new();
             self.value = self
                 .at
-                .inner
+                .inner()
                 .table_files
                 .read_blob(self.family.id, &self.key, blob)?;
         }

@@ -1,24 +1,33 @@
 //! What happens to a store, told to whoever listens.
 //!
 //! An event is emitted where it happens, under whatever locks, and delivered later, as a call of the
-//! store's strand: by a worker, in the order in which events were emitted, one at a time, and under no
-//! lock, so that a listener may use the store, and be slow. A store without threads delivers at the end
-//! of the call in which they happened, and closing delivers what is left before it returns.
+//! store (`runtime::strand`): by a courier, in the order in which events were emitted, one at a time, and under
+//! no lock, so that a listener may use the store, be slow, and block. A store without threads delivers at the
+//! end of the call in which they happened, and closing delivers what is left before it returns.
+//!
+//! # What waits is bounded
+//! While [`WAITING_MAX`](waiting::WAITING_MAX) events wait, further ones are dropped and counted, and the next that is taken, or
+//! the end of those that wait, is preceded by [`Event::EventsLost`]: the gap is told where it is. That a
+//! store was poisoned, or closed, is never dropped: each happens once. The newest are dropped, not the
+//! oldest: whoever emits has no time, and may be under a lock, where nothing of a subscriber's may be dropped.
 //!
 //! The same events go to `tracing`, with the target `thermocline` and the store's folder as the field
 //! `db`. Whether somebody listens is asked when an event is emitted, and it is delivered to whom the
 //! emitting thread's events go, on whatever thread. Without a listener and a subscriber an event costs
 //! what it takes to ask that.
 
+mod waiting;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use thermocline_base::sync::{AtomicU64, Ordering};
+use thermocline_base::sync::{AtomicU64, Mutex, Ordering, lock};
 use thermocline_base::{CfId, Error};
 use thermocline_compaction::pick::Reason as CompactionReason;
 use tracing::{Dispatch, Level, dispatcher};
 
+use self::waiting::Waiting;
 use crate::runtime::Background;
 use crate::stall::StallCause;
 
@@ -201,6 +210,11 @@ pub enum Event {
     },
     /// A write is taken again as large as one that was refused.
     WritesResumed,
+    /// Events were dropped here, because 4,096 waited for whoever listens.
+    EventsLost {
+        /// How many.
+        events: u64,
+    },
     /// A persist failed: the store takes no writes until it is opened again.
     Poisoned {
         /// What failed.
@@ -215,9 +229,11 @@ pub enum Event {
 
 /// Listens to the events of a store.
 ///
-/// It is called on a worker thread of the store's runtime, in the order of events, one at a time, and
-/// under no lock: it may use the store, and close it. While it runs other events of the store, its
-/// callbacks and its background work wait. A panic in it ends the delivery of that event only.
+/// It is called on a thread of the store's runtime that does nothing else, in the order of events, one at a
+/// time, and under no lock: it may use the store, and close it. While it runs other events of the store
+/// and its callbacks wait, and nothing else does. Up to 4,096 events wait; further ones are dropped, and
+/// [`Event::EventsLost`] says how many. Closing the store waits for it, unless that is done in it.
+/// A panic in it ends the delivery of that event only.
 ///
 /// Functions and closures are listeners.
 pub trait EventListener: Send + Sync {
@@ -236,6 +252,7 @@ pub(crate) struct Events {
     db: Arc<Path>,
     listener: Option<Arc<dyn EventListener>>,
     background: Arc<Background>,
+    waiting: Arc<Mutex<Waiting>>,
     /// Bytes of the smallest write that was refused and not told to be taken again; `u64::MAX` if
     /// there is none. Relaxed: it guards nothing.
     refused_bytes: AtomicU64,
@@ -251,6 +268,7 @@ impl Events {
             db: db.into(),
             listener,
             background,
+            waiting: Arc::default(),
             refused_bytes: AtomicU64::new(u64::MAX),
         }
     }
@@ -263,15 +281,32 @@ impl Events {
         if dispatch.is_none() && self.listener.is_none() {
             return;
         }
-        let (db, listener) = (self.db.clone(), self.listener.clone());
+        let Some(lost_before) = lock(&self.waiting).take(&event) else {
+            return;
+        };
+        let listens = Listens {
+            db: self.db.clone(),
+            listener: self.listener.clone(),
+            dispatch,
+        };
+        if lost_before > 0 {
+            let listens = listens.clone();
+            self.background
+                .run(Box::new(move || listens.tell_lost(lost_before)));
+        }
+        let waiting = self.waiting.clone();
         self.background.run(Box::new(move || {
-            if let Some(dispatch) = dispatch {
-                dispatcher::with_default(&dispatch, || event.trace(&db));
-            }
-            if let Some(listener) = listener {
-                listener.event(&event);
-            }
+            lock(&waiting).leave();
+            listens.tell(&event);
+            let lost = lock(&waiting).lost_at_end();
+            listens.tell_lost(lost);
         }));
+    }
+
+    /// Events that wait, and those that were dropped.
+    pub fn usage(&self) -> (u64, u64) {
+        let waiting = lock(&self.waiting);
+        (waiting.events, waiting.lost_ever)
     }
 
     /// A write of `bytes` bytes was not let through.
@@ -298,6 +333,31 @@ impl Events {
     fn resumed(&self) {
         if self.refused_bytes.swap(u64::MAX, Ordering::Relaxed) != u64::MAX {
             self.emit(Event::WritesResumed);
+        }
+    }
+}
+
+/// Who is told an event.
+#[derive(Clone)]
+struct Listens {
+    db: Arc<Path>,
+    listener: Option<Arc<dyn EventListener>>,
+    dispatch: Option<Dispatch>,
+}
+
+impl Listens {
+    fn tell(&self, event: &Event) {
+        if let Some(dispatch) = &self.dispatch {
+            dispatcher::with_default(dispatch, || event.trace(&self.db));
+        }
+        if let Some(listener) = &self.listener {
+            listener.event(event);
+        }
+    }
+
+    fn tell_lost(&self, events: u64) {
+        if events > 0 {
+            self.tell(&Event::EventsLost { events });
         }
     }
 }
@@ -335,6 +395,7 @@ impl Event {
             | Event::ManifestSwitched { .. } => Level::DEBUG,
             Event::WriteStalled { .. }
             | Event::WritesRefused { .. }
+            | Event::EventsLost { .. }
             | Event::Closed { error: Some(_) } => Level::WARN,
             Event::Poisoned { .. } => Level::ERROR,
         }
@@ -436,6 +497,7 @@ impl Event {
                 tell!(WARN, "write stalled", cause = cause.name(), took = ?took);
             }
             Event::WritesRefused { cause } => tell!(WARN, "writes refused", cause = %cause),
+            Event::EventsLost { events } => tell!(WARN, "events lost", events),
             Event::WritesResumed => tell!(INFO, "writes resumed"),
             Event::Poisoned { cause } => tell!(ERROR, "poisoned", cause = %cause),
             Event::Closed { error: None } => tell!(INFO, "closed"),

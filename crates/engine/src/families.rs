@@ -14,7 +14,8 @@
 //!    durable: nothing that a crash may take back lies before something that it may not.
 //! 4. A reader of a moment before a drop goes on, one of a later moment is refused. A snapshot
 //!    notes how many drops there had been, after it has registered: so what it sees of other
-//!    families is never younger than a family that it still reads.
+//!    families is never younger than a family that it still reads. What it reads there was set aside
+//!    (`relics`).
 //!
 //! # Crash argument of a drop
 //! Before the edit is durable, an open finds the family with all of its records. After it, an open
@@ -269,7 +270,11 @@ impl Engine {
     pub fn drop_family(&self, name: &str) -> Result<()> {
         let inner = &*self.inner;
         inner.check_writable()?;
-        let _writer = lock(&inner.writer);
+        let is_named = self
+            .find_family(name)
+            .is_some_and(|family| family.id != CfId::DEFAULT);
+        let flushing = inner.flush_for_readers(is_named);
+        let mut writer = lock(&inner.writer);
         // Again, since the store may have been closed meanwhile.
         inner.check_writable()?;
         let Some(Family { id, .. }) = self.find_family(name) else {
@@ -286,8 +291,10 @@ impl Engine {
         if !active(Bug::DropBeforeDurable) {
             inner.drain()?;
         }
+        inner.set_aside(&mut writer, id, flushing.as_ref());
         if !active(Bug::DropUnrecorded) {
-            inner.edit(Change::ColumnFamilyDropped { id: id.0 }.into())?;
+            let dropped = inner.edit(Change::ColumnFamilyDropped { id: id.0 }.into());
+            dropped.inspect_err(|_| inner.keep_after_all(id))?;
         }
         let families = &inner.families;
         let mut table = write(&families.table);

@@ -25,9 +25,12 @@
 //!    and no record gets into two tables, which their order by age forbids. While generations are evacuated
 //!    range by range the manifest says what F is (`evacuate`, 4).
 //! 3. *Durable first.* A table has nothing that is not durable and visible.
-//! 4. *In order they go.* A flushed generation is dropped only with, or after, all older ones that the
-//!    manifest names. Generations are read before tables: an older one that came back after a crash would
-//!    hide what the tables have of the flushed one.
+//! 4. *In order they are forgotten.* A flushed generation is dropped only with, or after, all older
+//!    ones that the manifest names, or by an edit after which it says, by a seqno, that those were
+//!    flushed. (Somebody may read an older one: it was flushed before, by 1, or was found dead, so
+//!    that a younger one had all that was needed, and that was flushed.) Generations are read
+//!    before tables: an older one that came back into a view after a crash would hide what the
+//!    tables have of the flushed one.
 //! 5. *No table without its name.* A file is named by an edit only when its bytes and its name are
 //!    durable; what no edit names, the next open removes.
 //!
@@ -46,9 +49,11 @@
 //! # What is left out
 //! See `compact::outputs`. Below a generation are all tables of the version at hand. A tombstone may go
 //! though a generation that is out of the view, and still named, has its key: that one is older, and by
-//! invariant 4 the tombstone's generation outlives it.
+//! invariant 4 the tombstone's generation outlives it, or it is known as flushed.
 //!
-//! Who holds an older view reads the generations on; their zones stay until he has gone.
+//! Who is inside a call, with an older view, reads the generations on; their zones stay until he
+//! has gone. Who stands still has none (`holds`): of what he may still ask for the tables have
+//! every version.
 
 mod ahead;
 mod along;
@@ -63,18 +68,19 @@ pub(crate) mod tombstones;
 mod write;
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{Error, FileId, Result};
-use thermocline_env::Storage;
+use thermocline_env::{OpenMode, Storage};
 use thermocline_memtable::Memtable;
-use thermocline_sst::{FileName, sites};
+use thermocline_sst::{FileName, identity_of, sites};
 use thermocline_version::{Change, Evacuation, FileKind, State, VersionSet};
 
 use crate::compact::LevelUse;
 use crate::compact::outputs::Outputs;
 use crate::metrics::Count;
+use crate::poison::is_sync;
 use crate::pressure::is_no_room;
 use crate::runtime::Job;
 use crate::store::{Engine, Inner};
@@ -118,7 +124,19 @@ impl Inner {
     /// As [`Engine::flush`], of what is sealed. The caller holds no lock. A store without threads does the
     /// compactions that are due then.
     pub fn flush(&self) -> Result<usize> {
-        let flushed = self.flush_sealed()?;
+        let flushed = match self.flush_sealed() {
+            Err(error) if is_no_room(&error) => {
+                // What is dead, of deletes too, need not be written, and its zones may go back to the disk.
+                let before = self.disk_room();
+                self.reclaim()?;
+                self.give_space_back(false);
+                match (before, self.disk_room()) {
+                    (Some(before), Some(now)) if now.free > before.free => self.flush_sealed()?,
+                    _ => return Err(error),
+                }
+            }
+            flushed => flushed?,
+        };
         self.compact_inline()?;
         Ok(flushed)
     }
@@ -283,14 +301,14 @@ impl Inner {
         sealed.cloned().collect()
     }
 
-    /// Makes it known that files are gone, to file systems that give room back only then. Those that want
-    /// room for that, too, are left alone.
+    /// Makes it known that files are gone, to file systems that give room back only then. If it fails, for want
+    /// of room, too, it may have covered the names of files that others are about to name.
     fn sync_removals(&self) -> Result<()> {
         let storage = &self.world.env.storage;
         match storage.sync_dir(&self.dir, sites::FILE_NAMED) {
-            Err(error) if is_no_room(&error) => Ok(()),
-            // As for names.
-            synced => synced.map_err(|error| self.poison.poison(error)),
+            // A folder that could not be opened was not synced; that is for another time.
+            Err(error) if is_sync(&error) => Err(self.poison.poison(error)),
+            _ => Ok(()),
         }
     }
 
@@ -378,17 +396,16 @@ impl Inner {
     /// Removes the files that nobody names or reads any more. What cannot be removed now the next open
     /// removes. Readers of an earlier opening may read any.
     pub fn unlink_obsolete(&self) {
-        if lock(&self.reclaim).has_elders() || self.poison.check().is_err() {
+        if self.poison.check().is_err() {
             return;
         }
+        self.ask_readers_to_leave();
         // Several may be here at the same time: what somebody else has removed is gone, too.
-        let obsolete = lock(&self.versions).obsolete();
+        let mut obsolete = lock(&self.versions).obsolete();
+        obsolete.retain(|(file, _)| !lock(&self.reclaim).elders_may_read(*file));
         let mut gone = BTreeSet::new();
         for (file, kind) in obsolete {
-            let path = match kind {
-                FileKind::Table => self.table_files.path(file),
-                FileKind::Blob => self.table_files.blob_path(file),
-            };
+            let path = path_of(&self.table_files, (file, kind));
             let storage = &self.table_files.storage;
             if storage.remove(&path).is_ok() || matches!(storage.exists(&path), Ok(false)) {
                 lock(&self.versions).unlinked(file);
@@ -450,18 +467,46 @@ pub(crate) fn sweep_tables(
     if read_only {
         return Ok(());
     }
+    let mut going = Vec::new();
+    for found in unnamed {
+        let path = path_of(files, found);
+        if !is_anothers(files, found, &path)? {
+            going.push(found);
+        }
+    }
     if elders {
-        versions.left_by_sweep(&unnamed);
+        versions.left_by_sweep(&going);
         return Ok(());
     }
-    for (file, kind) in unnamed {
-        let name = match kind {
-            FileKind::Table => FileName::Table(file),
-            FileKind::Blob => FileName::Blob(file),
-        };
-        files.storage.remove(&files.dir.join(name.to_string()))?;
+    let mut going = going.into_iter();
+    going.try_for_each(|found| files.storage.remove(&path_of(files, found)))
+}
+
+fn path_of(files: &TableFiles, (file, kind): (FileId, FileKind)) -> PathBuf {
+    match kind {
+        FileKind::Table => files.path(file),
+        FileKind::Blob => files.blob_path(file),
     }
-    Ok(())
+}
+
+/// Whether a file that has the name of a table of ours is a whole table which somebody else has made: exported,
+/// say, or another database's. What ends as no table does was being written when its process ended.
+fn is_anothers(files: &TableFiles, (file, kind): (FileId, FileKind), path: &Path) -> Result<bool> {
+    let opened = match files.storage.open(path, OpenMode::Read) {
+        // A folder, or a link: we make neither.
+        Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::InvalidInput => {
+            return Ok(true);
+        }
+        opened => opened?,
+    };
+    if kind == FileKind::Blob {
+        return Ok(false);
+    }
+    match identity_of(&*opened) {
+        Ok(identity) => Ok(identity != files.identity(file)),
+        Err(Error::Corruption { .. } | Error::Unsupported(_)) => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// The tables and blob files in a folder.

@@ -68,10 +68,11 @@ impl Inner {
         })
     }
 
-    /// Lets the region remember a chain that the manifest has just learned of.
+    /// Lets the region remember a chain that the manifest has just learned of, or what says whose logs are.
     pub fn witness(&self, chain: &Chain, nonce: u64) -> Result<()> {
-        self.space
-            .set_witness(Witness::of(chain.id, nonce))
+        let set = self.space.set_witness(Witness::of(chain.id, nonce));
+        let known = self.wal.as_ref().map(|wal| wal.know(chain.id, nonce));
+        set.and(known.unwrap_or(Ok(())))
             .map_err(|error| self.poison.poison(error))
     }
 

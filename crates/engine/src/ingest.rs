@@ -17,7 +17,7 @@
 //! are never used. (An open after a crash leaves such gaps, too.)
 //!
 //! # Steps
-//! 1. *Check* every table.
+//! 1. *Check* every table, one after the other: of thousands none stays open.
 //! 2. *Copy* (no lock held but `ingesting`): entries into pinned files; sync each, then the folder.
 //! 3. *Flush* what is in persistent memory, as often as that is much: writers go on meanwhile.
 //! 4. Under the lock of flushing, and the writer's: *seal* the active generation, *flush* the little that
@@ -54,11 +54,11 @@ use thermocline_base::{CfId, Error, Result, SeqNo};
 use thermocline_compaction::output::Cutter;
 use thermocline_compaction::retain::{Decision, Moments, RangesBelow, Retain};
 use thermocline_compaction::{Head, KeyRange, RangeTombstone};
-use thermocline_env::{File, OpenMode};
+use thermocline_env::{File, OpenMode, Storage};
 use thermocline_memtable::{Chain, ChainWriter, Descriptor, Memtable};
 use thermocline_sst::{
-    Creation, FileSource, KeyRef, Properties, SyncCursor, Table, TablePart, Value, identity_of,
-    open_table, verify_table,
+    Creation, FileSource, Identity, KeyRef, Properties, SyncCursor, Table, TablePart, Value,
+    identity_of, open_table, verify_table,
 };
 use thermocline_version::format::{PAYLOAD_LEN_MAX, encode_edit};
 use thermocline_version::{Change, Level, Place, VersionEdit};
@@ -100,16 +100,34 @@ pub struct Ingested {
     pub seqno: u64,
 }
 
-/// A table from outside.
+/// A table from outside that was checked. There may be thousands, so neither its file nor its index is kept.
 struct Source {
     path: PathBuf,
-    file: Arc<dyn File>,
-    table: Arc<Table>,
+    identity: Identity,
+    bytes: u64,
     /// The first user key, and where it ends.
     keys: (Vec<u8>, Bound<Vec<u8>>),
 }
 
 impl Source {
+    /// The table, which is still the one that was checked, as far as can be seen. Each block is checked again when
+    /// it is read.
+    fn open(&self, storage: &dyn Storage) -> Result<(Arc<dyn File>, Arc<Table>)> {
+        let file = storage.open(&self.path, OpenMode::ReadInput)?;
+        let identity = identity_of(&*file)?;
+        let table = open_table(&*file, identity)?;
+        check_kinds(&self.path, table.properties())?;
+        let keys = keys_of(table.properties());
+        let same = identity == self.identity && file.len()? == self.bytes;
+        if same && keys.as_ref() == Some(&self.keys) {
+            return Ok((file, table));
+        }
+        Err(Error::InvalidArgument(format!(
+            "the table {} was changed while it was ingested; nothing was ingested",
+            self.path.display()
+        )))
+    }
+
     /// Of its entries, and of its range tombstones.
     fn range(&self) -> KeyRange<'_> {
         let (first, last) = &self.keys;
@@ -162,29 +180,19 @@ impl Inner {
         for path in tables {
             self.check_writable()?;
             let path = path.as_ref().to_path_buf();
-            let file = self.world.env.storage.open(&path, OpenMode::Read)?;
+            let file = self.world.env.storage.open(&path, OpenMode::ReadInput)?;
             let identity = identity_of(&*file)?;
             let table = open_table(&*file, identity)?;
             check_kinds(&path, table.properties())?;
             if let Some(fault) = verify_table(&file, identity).faults.into_iter().next() {
                 return Err(fault);
             }
-            let Properties {
-                smallest, largest, ..
-            } = table.properties();
             // A table without entries says nothing.
-            if let Some((smallest, largest)) = smallest.as_ref().zip(largest.as_ref()) {
-                let last = largest.user_key.clone();
-                // A range tombstone reaches furthest.
-                let last = match largest.seqno {
-                    SeqNo::MAX => Bound::Excluded(last),
-                    _ => Bound::Included(last),
-                };
-                let keys = (smallest.user_key.clone(), last);
+            if let Some(keys) = keys_of(table.properties()) {
                 sources.push(Source {
                     path,
-                    file,
-                    table,
+                    identity,
+                    bytes: file.len()?,
                     keys,
                 });
             }
@@ -272,14 +280,15 @@ impl Inner {
         let mut seen = 0u64;
         let (mut entries, mut ranges) = (0, 0);
         for source in sources {
-            let part = TablePart::whole(source.table.clone());
+            let (file, table) = source.open(&*self.world.env.storage)?;
+            let part = TablePart::whole(table.clone());
             let newest = Moments::new(vec![], SeqNo::MAX);
             let older = RangesBelow::new([source.range()]);
-            let mut retain = Retain::new(newest, tombstones_of(&source.table), older);
+            let mut retain = Retain::new(newest, tombstones_of(&table), older);
             let tombstones = united(retain.tombstones(), seqno);
             ranges += tombstones.len() as u64;
             let mut tombstones = tombstones.into_iter().peekable();
-            let mut cursor = SyncCursor::new(part, FileSource(source.file.clone()));
+            let mut cursor = SyncCursor::new(part, FileSource(file));
             let mut more = cursor.first()?;
             while more {
                 seen += 1;
@@ -337,14 +346,14 @@ impl Inner {
             return Err(Error::Busy(why.into()));
         }
         let nonce = self.world.env.random_u64()?;
-        // From here on nothing may fail but a persist.
-        let flying = Flying(self);
         let ids = lock(&self.manifest).state().next_ids();
         let incarnation = writer.chain.chain().incarnation;
         let base = seqno.0 + 1;
         let chain = Chain::new(&self.db_id, ids.chain, incarnation, nonce, base);
+        let log = self.begin_log(chain.id, nonce)?;
+        let ended = writer.take_ended();
         let mut edit = VersionEdit {
-            changes: writer.take_ended(),
+            changes: ended.clone(),
         };
         edit.changes.push(Change::GenerationDropped { id: unused });
         edit.changes.extend(added.changes);
@@ -353,8 +362,15 @@ impl Inner {
             Change::GenerationCreated { id: ids.generation },
             opened(&chain, ids.generation, nonce, None),
         ]);
-        let log = self.begin_log(chain.id, nonce)?;
-        self.edit(edit).map_err(|error| self.poison.poison(error))?;
+        // If the edit has no room, nothing has happened. From there on nothing may fail but a persist.
+        let flying = Flying(self);
+        if let Err(error) = self.edit_with_log(edit, &log) {
+            writer.give_back_ended(ended);
+            if self.poison.check().is_ok() {
+                mem::forget(flying);
+            }
+            return Err(error);
+        }
         self.go_over_to_log(log);
         self.witness(&chain, nonce)?;
         self.publish_ingested(writer, unused, (ids.generation, chain, nonce), seqno)?;
@@ -384,7 +400,8 @@ impl Inner {
         let memtables = [active.clone()].into_iter().chain(older.cloned()).collect();
         let tables = self.tables_after(&view);
         // All that is older was flushed.
-        let view = View::new(memtables, tables, None);
+        let pins = view.pins().ok().cloned();
+        let view = View::new(memtables, tables, None, pins);
         self.view.store(Arc::new(view));
         let chain = ChainWriter::new(self.space.clone(), chain, None);
         writer.go_on(active, descriptor, chain, nonce, seqno);
@@ -407,6 +424,18 @@ impl Inner {
         }
         Ok(())
     }
+}
+
+/// The first user key of a table, and where it ends; none of one without entries.
+fn keys_of(properties: &Properties) -> Option<(Vec<u8>, Bound<Vec<u8>>)> {
+    let (smallest, largest) = (properties.smallest.as_ref()?, properties.largest.as_ref()?);
+    let last = largest.user_key.clone();
+    // A range tombstone reaches furthest.
+    let last = match largest.seqno {
+        SeqNo::MAX => Bound::Excluded(last),
+        _ => Bound::Included(last),
+    };
+    Some((smallest.user_key.clone(), last))
 }
 
 fn tombstones_of(table: &Table) -> Vec<RangeTombstone> {

@@ -1,5 +1,6 @@
 //! Names of files, and what may lie in a database's folder.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use thermocline_base::options::Options;
@@ -10,12 +11,16 @@ use thermocline_version::Manifest;
 use thermocline_version::format::{CURRENT, CURRENT_TEMP, manifest_no};
 
 use crate::copy::COPYING_NAME;
+use crate::copy::note::Found;
 
 /// The file that is locked while the database is open.
 pub const LOCK_NAME: &str = "LOCK";
 
 /// The region's file, unless `pm_path` says otherwise.
 pub const REGION_NAME: &str = "region.pm";
+
+/// Bytes of a region's id, which are all that the note of a creation has.
+const REGION_ID_LEN: u64 = 16;
 
 /// Exists while a database is being made; holds the id of its region.
 pub(crate) const CREATING_NAME: &str = "CREATING";
@@ -94,7 +99,7 @@ pub(crate) fn check_folder(storage: &dyn Storage, dir: &Path) -> Result<()> {
             dir.display()
         )));
     }
-    if storage.exists(&dir.join(COPYING_NAME))? {
+    if matches!(Found::at(storage, &dir.join(COPYING_NAME))?, Found::Note(_)) {
         return Err(Error::InvalidArgument(format!(
             "{0} is a copy of a database (a checkpoint, or restored) that was not completed; make it \
              again, or remove {0}",
@@ -148,21 +153,31 @@ pub(crate) fn noted_creation(storage: &dyn Storage, dir: &Path) -> Result<Option
     Ok((file.read_at(&mut region_id, 0)? == region_id.len()).then_some(region_id))
 }
 
-/// Removes the note.
+/// Removes the note. Something else of its name stays: it is somebody's.
 pub(crate) fn forget_creation(storage: &dyn Storage, dir: &Path) -> Result<()> {
-    forget(storage, &dir.join(CREATING_NAME))
-}
-
-/// Removes the note that a copy is being made: it is complete.
-pub(crate) fn forget_copying(storage: &dyn Storage, dir: &Path) -> Result<()> {
-    forget(storage, &dir.join(COPYING_NAME))
-}
-
-fn forget(storage: &dyn Storage, note: &Path) -> Result<()> {
-    if storage.exists(note)? {
-        storage.remove(note)?;
+    let note = dir.join(CREATING_NAME);
+    if !storage.exists(&note)? {
+        return Ok(());
+    }
+    let len = match storage.open(&note, OpenMode::Read) {
+        Ok(file) => file.len()?,
+        Err(Error::Io { source, .. }) if source.kind() == ErrorKind::InvalidInput => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    // Torn, it is shorter.
+    if len <= REGION_ID_LEN {
+        storage.remove(&note)?;
     }
     Ok(())
+}
+
+/// Removes the note that a copy is being made: it is complete. Something else of its name stays.
+pub(crate) fn forget_copying(storage: &dyn Storage, dir: &Path) -> Result<()> {
+    let note = dir.join(COPYING_NAME);
+    match Found::at(storage, &note)? {
+        Found::Note(_) => storage.remove(&note),
+        Found::Nothing | Found::Foreign => Ok(()),
+    }
 }
 
 #[cfg(test)]

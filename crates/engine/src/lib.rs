@@ -30,7 +30,8 @@
 //! of each incarnation, rebuild the indexes. Then, before any write, in this order:
 //!
 //! 1. *Re-persist* (rule 3): the items kept that are not known to be durable, and the headers of the
-//!    zones they lie in.
+//!    zones they lie in, are stored again and persisted. What is read need not be durable, and syncing it alone would
+//!    not make it so (`recover::keep` says why, and what else an open stores again).
 //! 2. *Seal* (rule 4): one edit cuts every chain of the last incarnation and opens the chain of the
 //!    new one, whose base exceeds every seqno seen plus all that the unsealed space could have held
 //!    (rule 5).
@@ -76,7 +77,8 @@
 //! # In the background (`runtime`, `maintain`)
 //! Stores share the worker threads and the DRAM budget of a [`Runtime`]. What is done ahead of need, when a
 //! store falls idle, and for buffered commits are tasks of the store's *strand*, one at a time; callbacks
-//! and events (`events`) are its calls. A store whose [`World`] has no background has no tasks, and makes its
+//! and events (`events`) are its calls, which have a strand and threads of their own: whatever users do in
+//! them, tasks and jobs go on. A store whose [`World`] has no background has no tasks, and makes its
 //! calls at the end of whatever caused them. Closing ends the tasks before it cuts the chain and makes the
 //! calls that are left after it has given up the folder; from then on nothing of the store touches either.
 //!
@@ -90,7 +92,9 @@
 //! whoever makes or removes one, or removes PM tables); `writer`; `next`; then `manifest` or
 //! the `jobs` of compactions, `versions`, then `reclaim`, then the locks inside `halloc`, then a node of the tree or
 //! the range tombstones of a family in a generation, then the registry of `readers`. Whoever waits for groups in flight holds nothing behind `next`. A bucket's queue, and
-//! `syncing` with the ring's list and the log behind it, stand on their own. Readers of data take none of these.
+//! `syncing` with the ring's list and the log behind it, stand on their own. Readers of data take none of these, but that
+//! a cursor that has stepped through a gap may find the writer's free (`cursor::gaps`); behind that comes the lock of a
+//! family's gaps in a generation.
 //!
 //! Last of all, under any of them, come the leaves: a strand's queue, then, not under it, the workers'
 //! state; and the account of DRAM, under a tree's size class and pool. Events may be emitted and tasks
@@ -111,6 +115,7 @@ mod compact;
 mod copy;
 mod create;
 mod cursor;
+mod descriptors;
 mod dram;
 mod events;
 mod export;
@@ -118,6 +123,7 @@ mod families;
 mod feed;
 mod flush;
 mod generation;
+mod holds;
 mod ingest;
 mod latency;
 mod layout;
@@ -134,6 +140,7 @@ mod pressure;
 mod readers;
 mod reclaim;
 mod recover;
+mod relics;
 mod replay;
 mod room;
 mod runtime;
@@ -162,13 +169,14 @@ pub use export::{Exported, IngestWriter};
 pub use families::Family;
 pub use feed::{Change, ChangeFeed, ChangeGroup, ChangeOp, Changes, FeedUse};
 pub use flush::rewrite::RewritePlan;
+pub use holds::{ReaderKind, ReaderState};
 pub use ingest::Ingested;
 pub use latency::{Begun, Latencies, Latency, Operation};
 pub use layout::{LOCK_NAME, REGION_NAME};
 pub use map::{FamilyMap, TableState};
 pub use metrics::{
-    BlobState, CacheState, DramUse, EngineMetrics, GenerationState, HitCounts, LevelState, LogUse,
-    PmTier, Recovery, SsdBytes,
+    BlobState, CacheState, DeliveryUse, DramUse, EngineMetrics, GenerationState, HitCounts,
+    LevelState, LogUse, PmTier, Recovery, SsdBytes,
 };
 pub use partitions::{PartitionRate, PartitionSize, PartitionUse, PartitionsPlan};
 pub use plan::{CompactionPlan, FamilyPlan, FlushPlan, LevelPlan, Plan};

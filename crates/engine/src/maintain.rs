@@ -72,6 +72,7 @@ impl Client for Inner {
             self.flush_if_due();
             self.want_merge();
             self.look_at_readers();
+            self.give_space_back(task == Task::Idle);
         }
     }
 
@@ -145,16 +146,10 @@ impl Inner {
         }
     }
 
-    /// Makes durable what is visible, and lets those be told who wait for that: in a call, since what
-    /// they do is their business.
+    /// Makes durable what is visible, and has those told who wait for that.
     fn write_back(&self) {
         let _ = self.sync_up_to(SeqNo(self.ring.visible_and_listed()));
-        let me = self.me.clone();
-        self.background.run(Box::new(move || {
-            if let Some(inner) = me.upgrade() {
-                inner.acks.run(&inner);
-            }
-        }));
+        self.tell_commits();
     }
 
     /// Some time has passed since the first write after the last call of this. Only if nothing was
@@ -184,7 +179,12 @@ impl Inner {
         // Closing takes this lock before it gives up the region, which somebody else may then grow.
         let _ahead = lock(&self.ahead);
         self.check_writable()?;
-        if self.space.wants_growth(self.options.pm_region.zones_ahead) {
+        let zones = self.options.pm_region.zones_ahead;
+        if self.space.wants_growth(zones) {
+            // How far it may.
+            self.press();
+        }
+        if self.space.wants_growth(zones) {
             let grown = self.space.grow(self.space.region_bytes());
             grown.map_err(|error| self.poison_unless_full(error))?;
             self.note_growth();

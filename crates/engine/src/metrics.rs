@@ -11,6 +11,7 @@ use thermocline_pm::{PmCounters, RegionKind};
 
 use crate::compact::CompactionUse;
 use crate::feed::FeedUse;
+use crate::holds::ReaderState;
 use crate::latency::{Latencies, Latency};
 use crate::partitions::PartitionUse;
 use crate::reclaim::Retired;
@@ -42,11 +43,13 @@ pub(crate) enum Count {
     /// Ranges that were written in a group (`flush::ahead`).
     RangesAhead,
     BytesAlong,
+    /// Keys without a value, by cursors.
+    SteppedOver,
 }
 
 /// The store's own counters.
 #[derive(Debug, Default)]
-pub(crate) struct Counted(Counters<18>);
+pub(crate) struct Counted(Counters<19>);
 
 impl Counted {
     /// Returns a part of what it was before: see [`Counters::add`].
@@ -95,8 +98,9 @@ pub struct GenerationState {
     pub pinned_bytes: u64,
     /// Whether nothing in it is alive, and it stays only for those who hold it.
     pub retired: bool,
-    /// Views of earlier moments that hold it: as long as there are any, its persistent memory is
-    /// not free. Not exact while somebody writes.
+    /// Views of earlier moments that hold it, of reads under way, and of cursors that have not been
+    /// asked to let go: as long as there are any, its persistent memory is not free. Not exact
+    /// while somebody writes.
     pub views: u64,
     /// Registered readers at a moment at which it was the newest generation. They see it and all
     /// before it.
@@ -254,6 +258,17 @@ pub struct LogUse {
     pub bytes_written: u64,
 }
 
+/// What a store owes to callbacks and listeners.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DeliveryUse {
+    /// Commits whose callbacks have not returned; at most 65,536.
+    pub commits: u64,
+    /// Events that wait for whoever listens; at most 4,096, and the store's end.
+    pub events: u64,
+    /// Events since the opening that were dropped, because so many waited.
+    pub events_lost: u64,
+}
+
 /// A reading of a store's accounting.
 #[derive(Debug, Clone)]
 pub struct EngineMetrics {
@@ -313,6 +328,8 @@ pub struct EngineMetrics {
     pub found: u64,
     /// Sealed indexes that point reads and cursors have asked, beyond the first of each.
     pub asked: u64,
+    /// Keys without a value that cursors have stepped over.
+    pub stepped_over: u64,
     /// Merges of indexes.
     pub merges: u64,
     /// Keys that they have moved.
@@ -329,8 +346,12 @@ pub struct EngineMetrics {
     pub ranges_ahead: u64,
     /// Change feeds, and what is kept for them.
     pub feed: FeedUse,
+    /// What callbacks and listeners have not been told yet.
+    pub deliveries: DeliveryUse,
     /// Open snapshots, cursors and iterators.
     pub readers: usize,
+    /// Who they are, those that have been there longest first: 64 of them at most.
+    pub readers_told: Vec<ReaderState>,
     /// Bytes of values that readers hold in place, in dropped generations, too.
     pub pinned_bytes: u64,
     /// How long operations took, of the kinds that were timed.
@@ -506,15 +527,35 @@ fn holders(home: &Arc<Home>, index: Option<&Arc<Memtable>>, retired: bool) -> u6
     all.saturating_sub(own) as u64
 }
 
+impl Inner {
+    fn delivery_use(&self) -> DeliveryUse {
+        let (events, events_lost) = self.events.usage();
+        DeliveryUse {
+            commits: self.acks.places() as u64,
+            events,
+            events_lost,
+        }
+    }
+}
+
 impl Engine {
     /// Reads all counters.
     pub fn metrics(&self) -> EngineMetrics {
         let inner = &*self.inner;
         let generations = inner.generations();
+        let region_kind = inner.space.region().kind();
+        let mut space = inner.space.usage();
+        if region_kind == RegionKind::Absent {
+            // What stands in for it takes none, and sets no limit.
+            space = SpaceUse {
+                limit_bytes: inner.options.pm,
+                ..SpaceUse::default()
+            };
+        }
         EngineMetrics {
-            region_kind: inner.space.region().kind(),
+            region_kind,
             region_path: inner.space.region().path().to_path_buf(),
-            space: inner.space.usage(),
+            space,
             pm: inner.space.region().counters(),
             ssd: inner.ssd_bytes(),
             log: inner.log_use(),
@@ -545,6 +586,7 @@ impl Engine {
             gets: inner.counted.get(Count::Gets),
             found: inner.counted.get(Count::Found),
             asked: inner.counted.get(Count::Asked),
+            stepped_over: inner.counted.get(Count::SteppedOver),
             merges: inner.counted.get(Count::Merges),
             merged_keys: inner.counted.get(Count::MergedKeys),
             rewrites: inner.counted.get(Count::Rewrites),
@@ -553,8 +595,10 @@ impl Engine {
             bytes_along: inner.counted.get(Count::BytesAlong),
             ranges_ahead: inner.counted.get(Count::RangesAhead),
             feed: inner.feed_use(),
-            readers: inner.readers.open(),
-            pinned_bytes: inner.pins.bytes(),
+            deliveries: inner.delivery_use(),
+            readers: inner.holds.count(),
+            readers_told: inner.readers_told(),
+            pinned_bytes: inner.pins.upgrade().map_or(0, |pins| pins.bytes()),
             latencies: inner.latencies.read(),
             runtime: inner.background.runtime_metrics(),
             stalls: StallCause::ALL

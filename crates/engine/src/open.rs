@@ -28,9 +28,11 @@ use crate::compact::Compactions;
 use crate::create::{
     create, lacks_region, make_missing_region, refuse_or_prepare, region_in_memory,
 };
+use crate::descriptors::Frugal;
 use crate::events::{Event, Events};
 use crate::families::Families;
 use crate::flush::{flushed_up_to, newest_in_tables, sweep_tables};
+use crate::holds::Holds;
 use crate::latency::Latencies;
 use crate::layout::{self, LOCK_NAME, REGION_NAME};
 use crate::merge::Merges;
@@ -50,7 +52,7 @@ use crate::store::{Engine, Inner, Setup, World};
 use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, RwLock};
 use crate::tables::{TableFiles, Tables};
 use crate::view::{Front, View};
-use crate::wal::{Loaded, LogDirs, NO_REGION, Wal};
+use crate::wal::{Claims, Loaded, LogDirs, NO_REGION, Wal};
 use crate::write::Writer;
 
 impl Engine {
@@ -68,8 +70,15 @@ impl Engine {
     ///
     /// # Errors
     /// As [`Engine::open`].
-    pub fn open_with(world: World, dir: &Path, options: Options, setup: Setup) -> Result<Engine> {
+    pub fn open_with(
+        mut world: World,
+        dir: &Path,
+        options: Options,
+        setup: Setup,
+    ) -> Result<Engine> {
         options.validate()?;
+        let frugal = Frugal::new(world.env.storage.clone());
+        world.env.storage = frugal.clone();
         let options = layout::absolute(options.settled())?;
         let started = world.env.clock.now_ns();
         let storage = world.env.storage.clone();
@@ -85,7 +94,7 @@ impl Engine {
         if !exists && !Manifest::exists(&*storage, dir)? {
             create(&world, dir, &options)?;
         }
-        open_existing(world, dir, options, setup, lock, started)
+        open_existing(world, &frugal, dir, options, setup, lock, started)
     }
 
     /// The options that the database in `dir` was last opened with for writing; `None` if there is
@@ -116,6 +125,7 @@ impl Engine {
 
 fn open_existing(
     mut world: World,
+    frugal: &Frugal,
     dir: &Path,
     options: Options,
     setup: Setup,
@@ -183,7 +193,7 @@ fn open_existing(
         // Rule 5: what was granted and never logged.
         found.next_base += lost_records_max(&state);
     }
-    let wal = logs.map(|dirs| Wal::new(storage.clone(), dirs, db_id));
+    let wal = logs.map(|logs| Wal::new(storage.clone(), logs, db_id));
     let start = Start::decide(&world, &state, &found, &descriptors, &db_id)?;
     let known = Known::of(&state);
     let in_tables = newest_in_tables(&state);
@@ -200,8 +210,8 @@ fn open_existing(
     if !options.read_only {
         found.repersist(&space, &zones, &mut descriptors)?;
         if let (Some(loaded), Some(wal)) = (loaded, &wal) {
+            wal.take_over(&state)?;
             loaded.keep(&*storage, &found)?;
-            storage.create_dir_all(&wal.dir().dir)?;
             wal.gather(&state)?;
             // What an earlier process was about to begin with the id that is next.
             wal.sweep(&state)?;
@@ -212,6 +222,9 @@ fn open_existing(
         start.record(&mut manifest, &found, &options)?;
         if start.recorded() {
             space.set_witness(start.witness())?;
+            if let Some(wal) = &wal {
+                wal.know(start.chain.id, start.nonce)?;
+            }
         }
         start.release_dropped(&space, &descriptors)?;
         // What elders may read goes later, like all that is not needed any more.
@@ -256,6 +269,7 @@ fn open_existing(
     let mut versions = VersionSet::new(manifest.state());
     let dram = (&options, &account);
     let table_files = TableFiles::new(&storage, dir, origins, dram, &runtime.lent());
+    frugal.may_close(&table_files);
     sweep_tables(&table_files, &mut versions, (options.read_only, elders))?;
     let named = (&**versions.current(), db_id);
     let pm = &table_files.pm;
@@ -266,7 +280,13 @@ fn open_existing(
     let memtables = rebuilt.live.into_iter().rev().collect();
     let front = state.evacuation().map(Front::of);
     let front = front.filter(|_| !active(Bug::FrontForgotten));
-    let view = View::new(memtables, tables, front.map(Arc::new));
+    let pins = Arc::default();
+    let view = View::new(
+        memtables,
+        tables,
+        front.map(Arc::new),
+        Some(Arc::clone(&pins)),
+    );
     let active = view.memtables[0].clone();
     let chain = ChainWriter::new(space.clone(), start.chain, start.segment);
     let writer = Writer::new(active, descriptor, chain, start.nonce, start.recorded());
@@ -278,7 +298,9 @@ fn open_existing(
     account.opened();
     let threads = world.background && !options.read_only;
     let region_bytes = space.region_bytes();
-    let pressure = Pressure::new(space.usage().limit_bytes);
+    // If the disk does not say, the region grows as if it lay elsewhere.
+    let region_on_disk = space.region().takes_room_of(dir).unwrap_or(false);
+    let pressure = Pressure::new(space.usage().limit_bytes).with_region_on_disk(region_on_disk);
     let listener = setup.listener;
     let clock = world.env.clock.clone();
     let compactions = Compactions::new(&options, clock.clone(), versions.current());
@@ -317,8 +339,11 @@ fn open_existing(
             syncing: Mutex::new(()),
             wal,
             acks: Acks::default(),
-            pins: Arc::default(),
+            pins: Arc::downgrade(&pins),
             readers: Readers::default(),
+            holds: Holds::default(),
+            relics: Mutex::default(),
+            left: Mutex::default(),
             reclaim: Mutex::new(reclaim),
             stages: RwLock::default(),
             staging: AtomicU64::new(0),
@@ -437,9 +462,9 @@ pub(crate) fn region_spec(
 pub(crate) struct OpenedSpace {
     pub space: Arc<Space>,
     pub zones: Vec<Zone>,
-    /// What was loaded from logs, and where those lie, if the region is kept in DRAM.
+    /// What was loaded from logs, and where those lie and what keeps others away, if the region is kept in DRAM.
     pub loaded: Option<Loaded>,
-    pub logs: Option<LogDirs>,
+    pub logs: Option<(LogDirs, Claims)>,
 }
 
 /// Opens the region of a database, or makes one in DRAM, charged to `account`, and loads its logs into
@@ -469,13 +494,15 @@ pub(crate) fn open_space(
         let space = Arc::new(Space::create(region, &region_id, space_spec)?);
         space.set_limit(options.region_bytes_max());
         let dirs = LogDirs::of(dir, options, state);
-        let loaded = Loaded::load(&*world.env.storage, &dirs, &db_id, state, &space)?;
+        let storage = &*world.env.storage;
+        let claims = Claims::make(storage, dir, &dirs, state, options.read_only)?;
+        let loaded = Loaded::load(storage, &dirs, &db_id, state, &space)?;
         space.set_limit(options.region_bytes_max());
         return Ok(OpenedSpace {
             zones: loaded.zones.clone(),
             space,
             loaded: Some(loaded),
-            logs: Some(dirs),
+            logs: Some((dirs, claims)),
         });
     }
     let spec = region_spec(world, dir, options, &region_id)?;

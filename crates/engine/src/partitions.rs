@@ -122,7 +122,9 @@ impl Engine {
         let version = lock(&self.inner.versions).current().clone();
         let view = self.inner.view.load_full();
         let mut measures = Measures::default();
-        sizes::of(&version, cf, &mut measures.by(&view.tables, usize::MAX))
+        // Nothing is opened once the store is closed.
+        let opened = if view.pins().is_ok() { usize::MAX } else { 0 };
+        sizes::of(&version, cf, &mut measures.by(&view.tables, opened))
     }
 
     /// Divides the partition in which `key` lies there; returns whether none began there before. Waits for

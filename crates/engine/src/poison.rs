@@ -6,6 +6,17 @@ use thermocline_base::{Error, Result};
 
 use crate::events::{Event, Events};
 
+/// Whether it failed in a sync, so that nobody knows what is durable. What has failed before a sync, for want of room or
+/// of a descriptor, has left all as it was.
+pub(crate) fn is_sync(error: &Error) -> bool {
+    match error {
+        Error::Io { op, .. } => op.starts_with("sync"),
+        // As an index, or a log, of which a sync has failed before.
+        Error::Poisoned(_) => true,
+        _ => false,
+    }
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Poison {
     cause: OnceLock<String>,
@@ -27,6 +38,15 @@ impl Poison {
         match self.cause.get() {
             None => Ok(()),
             Some(cause) => Err(Error::Poisoned(cause.clone())),
+        }
+    }
+
+    /// As [`Poison::poison`], if what failed is a sync. Else nothing has happened that the caller has not undone.
+    #[cold]
+    pub fn poison_if_sync(&self, error: Error) -> Error {
+        match is_sync(&error) {
+            true => self.poison(error),
+            false => error,
         }
     }
 

@@ -19,7 +19,14 @@
 //! flushed, and a job of compaction; no more than a quarter of the disk. From twice the reserve on writes are held
 //! back, and where no more than it is free they are refused, but for deletes. Reads, flushes, compactions and files
 //! that are removed go on, and each refusal asks the file system again. Where it says nothing, nothing is kept.
-//! What deletes make room then is [`relief`]'s. Each store keeps its own reserve: several on one disk may ask
+//! What deletes make room then is [`relief`]'s.
+//!
+//! A region that lies on that disk is the largest part of it, and does not get smaller by what is deleted in it. So it
+//! grows only as far as the disk has, behind that, room for all of the region to be flushed, and for a job
+//! ([`Inner::limit_region`]); and what is free at its end goes back to the disk when that is full, or nearly so and
+//! the store idle ([`Inner::give_space_back`]), as do logs that were kept to be used again. Otherwise it keeps what it has: growing again costs writes.
+//!
+//! Each store keeps its own reserve: several on one disk may ask
 //! for more than is left when all of them flush at once; then a flush fails, loses nothing, and is tried again.
 
 mod relief;
@@ -54,6 +61,9 @@ const FULL: u64 = 1 << 63;
 /// A job of compaction takes no more of the disk than this part of it.
 const JOB_SHARE: u64 = 10;
 
+/// A growing region tries whether so much is left of the disk, at most: on some file systems that takes time.
+const KEEP_MAX: u64 = 16 << 20;
+
 /// The reserve is no larger than this part of the disk.
 const RESERVE_SHARE: u64 = 4;
 
@@ -65,6 +75,8 @@ pub(crate) struct Pressure {
     now: AtomicU64,
     owed_until: AtomicU64,
     relief: relief::Relief,
+    /// Whether the region takes its room from the disk with the tables.
+    region_on_disk: bool,
 }
 
 impl Pressure {
@@ -76,6 +88,15 @@ impl Pressure {
             now: AtomicU64::new(0),
             owed_until: AtomicU64::new(0),
             relief: relief::Relief::default(),
+            region_on_disk: false,
+        }
+    }
+
+    /// Of a store whose region takes its room from the disk with the tables, or not.
+    pub fn with_region_on_disk(self, region_on_disk: bool) -> Pressure {
+        Pressure {
+            region_on_disk,
+            ..self
         }
     }
 
@@ -151,10 +172,11 @@ pub(crate) fn is_no_room(error: &Error) -> bool {
 impl Inner {
     /// What fills up has changed.
     pub fn press(&self) {
+        let disk = self.disk_room();
+        self.limit_region(disk);
         if !self.flushes() {
             return;
         }
-        let disk = self.disk_room();
         let reserve = disk.map_or(0, |disk| self.disk_reserve(disk));
         let full = disk.is_some_and(|disk| disk.free <= reserve);
         let debt = match self.world.background {
@@ -208,10 +230,63 @@ impl Inner {
 
     /// Bytes of the disk that flushes and compactions may need.
     pub fn disk_reserve(&self, disk: DiskRoom) -> u64 {
-        let job = self.compactions.shape.job_bytes_max();
-        let job = job.min(disk.total / JOB_SHARE);
-        let all = self.space.usage().attached_bytes.saturating_add(job);
+        let attached = self.space.usage().attached_bytes;
+        let all = attached.saturating_add(self.job_bytes(disk));
         all.min(disk.total / RESERVE_SHARE).max(1)
+    }
+
+    /// Bytes of the disk that a job of compaction may need.
+    fn job_bytes(&self, disk: DiskRoom) -> u64 {
+        let job = self.compactions.shape.job_bytes_max();
+        job.min(disk.total / JOB_SHARE)
+    }
+
+    /// Lets the region grow no farther than so that the disk has room for what then could be flushed, and for a job. A
+    /// quota says nothing of its room: so the region tries whether some of that is there, too.
+    fn limit_region(&self, disk: Option<DiskRoom>) {
+        let Some(disk) = disk.filter(|_| self.pressure.region_on_disk) else {
+            return;
+        };
+        let has = self.space.region_bytes();
+        let keep = has.saturating_add(self.job_bytes(disk));
+        // Each byte of growth takes one from the disk, and wants to be flushed there.
+        let more = disk.free.saturating_sub(keep) / 2;
+        self.space
+            .set_device_limit(has.saturating_add(more), keep.min(KEEP_MAX));
+    }
+
+    /// Gives the disk what is free at the region's end, and logs that are kept to be used again, if it is full, or nearly
+    /// so and the store `idle`. The caller holds no lock.
+    pub fn give_space_back(&self, idle: bool) {
+        let Some(disk) = self.disk_room() else {
+            return;
+        };
+        let reserve = self.disk_reserve(disk);
+        let short = match idle {
+            true => 2 * reserve,
+            false => reserve,
+        };
+        // As for growing: closing takes this lock before it gives up the region.
+        let _ahead = lock(&self.ahead);
+        if disk.free > short || self.check_writable().is_err() {
+            return;
+        }
+        if let Some(wal) = &self.wal {
+            wal.remove_spares();
+        }
+        if !self.pressure.region_on_disk {
+            return;
+        }
+        match self.space.give_back() {
+            Ok(0) => {}
+            Ok(_) => {
+                self.region_seen
+                    .store(self.space.region_bytes(), Ordering::Relaxed);
+                self.press();
+            }
+            // The next writer reports it.
+            Err(error) => drop(self.poison.poison(error)),
+        }
     }
 
     /// How much writers are held back.
@@ -262,6 +337,7 @@ impl Inner {
             let _ = self.reclaim();
             self.discard_blobs();
             self.unlink_obsolete();
+            self.give_space_back(false);
             checked = self.disk_takes(bytes);
         }
         while checked.is_err() && self.yield_kept_blobs(bytes)? {

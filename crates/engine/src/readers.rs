@@ -58,8 +58,6 @@ pub(crate) struct Readers {
     moments: AtomicUsize,
     /// Readers in slots.
     in_slots: AtomicUsize,
-    /// Who holds registrations, for metrics.
-    holds: AtomicUsize,
 }
 
 /// A reader's registration: where it stands.
@@ -78,7 +76,6 @@ impl Default for Readers {
             registry: Mutex::default(),
             moments: AtomicUsize::new(0),
             in_slots: AtomicUsize::new(0),
-            holds: AtomicUsize::new(0),
         }
     }
 }
@@ -143,9 +140,10 @@ impl Readers {
     /// Forgets a reader.
     pub fn leave(&self, registration: &Registration) {
         if let Some(i) = registration.slot {
-            self.in_slots.fetch_sub(1, Ordering::Relaxed);
             // Release: what the reader read is over.
             self.slot(i).store(0, Ordering::Release);
+            // SeqCst: see `is_empty`.
+            self.in_slots.fetch_sub(1, Ordering::SeqCst);
             return;
         }
         let mut registry = lock(&self.registry);
@@ -170,19 +168,11 @@ impl Readers {
         all
     }
 
-    /// Snapshots, cursors and iterators that are held. Several may share a registration.
-    pub fn open(&self) -> usize {
-        self.holds.load(Ordering::Relaxed)
-    }
-
-    /// Counts one more hold.
-    pub fn count_hold(&self) {
-        self.holds.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Counts one less.
-    pub fn count_release(&self) {
-        self.holds.fetch_sub(1, Ordering::Relaxed);
+    /// Whether nobody is registered, but for whoever is about to be.
+    pub fn is_empty(&self) -> bool {
+        // SeqCst, as where they are lowered: who leaves then looks whether the store is closed.
+        let entered = self.entered.load(Ordering::SeqCst);
+        entered == 0 && self.in_slots.load(Ordering::SeqCst) == 0
     }
 
     /// At how many different moments they read, at most: so many versions of a key are kept for them.

@@ -26,7 +26,8 @@
 //! 2. Where a check took a tombstone for one that hides nothing, no older generation was named, and
 //!    there was no table. (A generation that is retired and read may be named; then its younger ones
 //!    wait. A table that comes later has records of younger generations.)
-//! 3. A flushed generation is dropped only when no older one is named (`flush`, invariant 4).
+//! 3. A flushed generation is dropped while an older one is named, which somebody reads, only by an
+//!    edit after which the manifest says that those are flushed, too (`flush`, invariant 4).
 //!
 //! # Why nothing is lost
 //! Every dropped version has a newer one that is *durable* and visible (or is a tombstone with
@@ -41,7 +42,8 @@
 //! exists. Groups in flight write into the active generation, which is never checked.
 //!
 //! A generation's home is held by its memtable, by merged indexes that lead to its records, and by pinned
-//! values; those indexes by views, and views by readers. A retired generation is in no current view; when
+//! values; those indexes by views, and views by readers who are inside a call, or stand still and are
+//! asked to leave here (`holds`). A retired generation is in no current view; when
 //! its home has one holder, which is the list here, nobody is left who could read it.
 //!
 //! # Merged indexes
@@ -63,10 +65,12 @@
 //! items carry both, so those of the earlier life are never taken for records.
 //!
 //! # Readers that outlive their store
-//! Snapshots, iterators and pinned values may be read after their store was closed. By invariant 1 all
-//! that they may read is named by the manifest then, and whoever opens the database next will keep it,
-//! but for what *it* drops. So such readers hold the database's folder (`env`'s `hold_folder`, by
-//! `value::Pins`), and while somebody does, no generation that was there at the opening is dropped.
+//! Snapshots, iterators and pinned values may be read after their store was closed. By invariant 1
+//! all that they may read is named by the manifest then, and whoever opens the database next will
+//! keep it, but for what *it* drops. So such readers hold the database's folder (`env`'s
+//! `hold_folder`, by `value::Pins`), and while somebody does, no generation that was there at the
+//! opening is dropped, nor are the zones or files freed of a table that was. What came since is. A
+//! handle is no reader (`close`).
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -114,6 +118,8 @@ pub(crate) struct Reclaim {
     pub unreadable: u64,
     /// Up to this generation, all may be read by readers of an earlier opening; 0 if there are none.
     elders_read: u64,
+    /// And all tables and blob files with smaller numbers.
+    elders_files: FileId,
     /// The seqno at which a writer last looked for descriptors in vain.
     looked_at: u64,
     /// Who keeps generations to read their changes.
@@ -196,19 +202,27 @@ impl Reclaim {
         Reclaim {
             owned: there.map(found).collect(),
             elders_read: if elders { newest } else { 0 },
+            elders_files: FileId(state.next_ids().file),
             ..Reclaim::default()
         }
     }
 
-    /// Takes what is dead and nobody reads, with what it owns, but for what is kept.
-    fn take_free(&mut self, keeping: &Keeping) -> Vec<(Retired, Owned)> {
+    /// Takes what is dead and nobody reads, with what it owns, but for what is kept. The manifest
+    /// `may_say` of a flushed generation that it and all older ones were flushed.
+    fn take_free(
+        &mut self,
+        keeping: &Keeping,
+        may_say: impl Fn(&Retired) -> bool,
+    ) -> Vec<(Retired, Owned)> {
         let kept = self.kept_from(keeping);
         let mut free = Vec::new();
         // Oldest first, so that those go together that may.
         for retired in std::mem::take(&mut self.retired) {
             let id = retired.generation();
             let read = Arc::strong_count(&retired.home) > 1;
-            if read || id >= kept || self.is_flushed(id) && !self.may_drop_flushed(id) {
+            let stays = self.is_flushed(id)
+                && (id <= self.elders_read || self.has_older(id) && !may_say(&retired));
+            if read || id >= kept || stays {
                 self.retired.push(retired);
             } else {
                 let owned = self.owned.remove(&id).unwrap_or_default();
@@ -225,13 +239,6 @@ impl Reclaim {
             self.retired.push(retired);
         }
         self.retired.sort_unstable_by_key(Retired::generation);
-    }
-
-    /// Whether a flushed generation is the oldest that the manifest names (`flush`, invariant 4), and
-    /// nobody reads it who read it before the store was opened.
-    fn may_drop_flushed(&self, id: u64) -> bool {
-        let behind = self.owned.keys().next().is_some_and(|&oldest| oldest < id);
-        (!behind || active(Bug::DropFlushedFirst)) && id > self.elders_read
     }
 
     /// These generations were flushed: they are dead.
@@ -287,18 +294,12 @@ impl Reclaim {
         zones.iter().map(bytes).sum()
     }
 
-    /// How many generations are dead and stay because somebody reads them, or an older one that was flushed, whether
+    /// How many generations are dead and stay because somebody reads them, whether
     /// or not they are kept for feeds, too; or are about to go. And the persistent memory that they own.
     pub fn held_bytes(&self, keeping: &Keeping) -> (usize, u64) {
         let kept = self.kept_from(keeping);
         let is_read = |retired: &Retired| Arc::strong_count(&retired.home) > 1;
-        let mut behind = false;
-        self.sum(self.retired.iter().filter(|retired| {
-            let flushed = self.is_flushed(retired.generation());
-            let held = is_read(retired) || (behind && flushed);
-            behind |= held && flushed;
-            held || retired.generation() < kept
-        }))
+        self.sum((self.retired.iter()).filter(|r| is_read(r) || r.generation() < kept))
     }
 
     /// How many generations are kept for feeds, and the persistent memory that they own.
@@ -351,9 +352,14 @@ impl Reclaim {
         files.retain(|file| !notes(file));
     }
 
-    /// Whether readers of an earlier opening may read.
+    /// Whether readers of an earlier opening may read anything.
     pub fn has_elders(&self) -> bool {
         self.elders_read > 0
+    }
+
+    /// Whether those may read a table or a blob file.
+    pub fn elders_may_read(&self, file: FileId) -> bool {
+        self.elders_read > 0 && file < self.elders_files
     }
 
     /// Whether the manifest may name a generation older than `id`.
@@ -367,6 +373,7 @@ impl Inner {
     /// Drops what is dead and nobody reads, and returns how many generations those were. The caller does not
     /// hold the writer's lock.
     pub fn reclaim(&self) -> Result<usize> {
+        self.forget_relics();
         // Readers may have let go of tables, too.
         self.unlink_obsolete();
         let mut all = 0;
@@ -595,7 +602,20 @@ impl Inner {
 
     fn drop_unkept(&self, writer: &mut Writer, keeping: &Keeping) -> Result<usize> {
         self.retire();
-        let mut free = lock(&self.reclaim).take_free(keeping);
+        // What the manifest says: what tables tell is forgotten with them.
+        let (said, evacuating) = {
+            let manifest = lock(&self.manifest);
+            let state = manifest.state();
+            let evacuation = state.evacuation();
+            let said = evacuation.map_or(state.flushed_up_to(), |going| going.above);
+            (said, evacuation.is_some())
+        };
+        if !lock(&self.reclaim).is_nothing_retired() {
+            self.ask_readers_to_leave();
+        }
+        let base = |retired: &Retired| retired.home.base().0;
+        let may_say = |retired: &Retired| base(retired) <= said || !evacuating;
+        let mut free = lock(&self.reclaim).take_free(keeping, may_say);
         if free.is_empty() {
             return Ok(0);
         }
@@ -607,9 +627,16 @@ impl Inner {
         let dropped = |retired: &Retired| Change::GenerationDropped {
             id: retired.generation(),
         };
+        // Older ones may stay named.
+        let flushed = free.iter().filter(|(retired, owned)| {
+            owned.flushed && lock(&self.reclaim).has_older(retired.generation())
+        });
+        let says = flushed.map(|(retired, _)| base(retired)).max();
+        let says = says.filter(|says| *says > said && !active(Bug::DropFlushedFirst));
+        let says = says.map(|seqno| Change::FlushedUpTo { seqno });
         let ended = writer.take_ended();
         let drops = free.iter().map(|(retired, _)| dropped(retired));
-        let changes = ended.iter().cloned().chain(drops).collect();
+        let changes = ended.iter().cloned().chain(says).chain(drops).collect();
         // If it fails, but for want of room, the store is poisoned, and nothing is given back.
         if let Err(error) = self.edit(VersionEdit { changes }) {
             writer.give_back_ended(ended);
@@ -671,9 +698,8 @@ impl Inner {
         reclaim.retired.sort_unstable_by_key(Retired::generation);
         drop(reclaim);
         // Everybody who was loading the view has it when this returns, and counts.
-        let front = view.front().cloned();
-        self.view
-            .store(Arc::new(View::new(memtables, tables, front)));
+        let view = view.with_memtables(memtables).over(tables);
+        self.view.store(Arc::new(view));
     }
 
     pub fn give_descriptor_back(&self, descriptor: Option<Descriptor>) -> Result<()> {

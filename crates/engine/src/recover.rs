@@ -1,5 +1,8 @@
 //! From manifest and region back to memtables (design §14). See the crate documentation for the order
 //! of what recovery makes durable.
+//! What is only readable is made durable first (`keep`).
+
+mod keep;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,8 +12,8 @@ use thermocline_base::planted::{Bug, active};
 use thermocline_base::{Error, Result};
 use thermocline_halloc::{Space, Witness, Zone};
 use thermocline_memtable::{
-    Chain, ChainEnd, ChainPlan, Descriptor, Memtable, SITE_REPERSIST, Segment, Stretch, Trail,
-    WalkOutcome, replay, walk_incarnation,
+    Chain, ChainEnd, ChainPlan, Descriptor, Memtable, Segment, Stretch, Trail, WalkOutcome, replay,
+    walk_incarnation,
 };
 use thermocline_pm::PmOff;
 use thermocline_version::{Change, Generation, State};
@@ -145,7 +148,7 @@ fn check_owners(space: &Space, state: &State) -> Result<()> {
 /// The region remembers the chain that was recorded last. A manifest that does not know it lost its
 /// last edit, or is an older copy; one that knows another chain of that id is another copy, which
 /// has gone its own way. A crash between edit and witness leaves the witness one chain behind; nothing
-/// was granted to that chain yet. Writes nothing, and comes before anything is written.
+/// was granted to that chain yet. Writes nothing, and comes before anything is changed.
 pub(crate) fn check_witness(space: &Space, state: &State) -> Result<()> {
     let Some(found) = space.witness()? else {
         return Ok(());
@@ -422,40 +425,6 @@ impl Found {
             live: live.into_iter().map(Arc::new).collect(),
             records,
         })
-    }
-
-    /// Rule 3: makes durable, before the first edit, everything that was kept and is not known to
-    /// have been durable, the headers of the zones that it lies in, and the floors.
-    pub fn repersist(
-        &self,
-        space: &Space,
-        zones: &[Zone],
-        descriptors: &mut [Descriptor],
-    ) -> Result<()> {
-        let Some(last) = self.incarnations.last() else {
-            return Ok(());
-        };
-        if active(Bug::SkipRepersist) {
-            return Ok(());
-        }
-        let kept = last
-            .walk
-            .chains
-            .iter()
-            .flat_map(|end| end.items.iter().flatten());
-        for item in kept.filter(|item| item.next_seqno() > last.walk.known_durable + 1) {
-            space.region().flush(item.at, u64::from(item.bytes));
-        }
-        space.region().fence(SITE_REPERSIST)?;
-        let owners: Vec<u64> = last.plans.iter().map(|plan| plan.chain.id).collect();
-        let relied: Vec<Zone> = zones
-            .iter()
-            .copied()
-            .filter(|z| owners.contains(&z.owner))
-            .collect();
-        space.repersist(&relied)?;
-        // By its floor a generation counts as sealed, and the one behind it takes the writes.
-        descriptors.iter_mut().try_for_each(|d| d.repersist(space))
     }
 
     /// The cuts of the last incarnation's chains that have none, except of generations that go.

@@ -19,7 +19,8 @@
 //!    error says which.
 //!
 //! What is kept for change feeds (`feed`) goes first, generation by generation. Readers that hold what was
-//! flushed are waited for a moment ([`READERS_MS`]): a scan may end. So are the
+//! flushed are waited for a moment ([`READERS_MS`]): a scan may end. So are compactions that work with the DRAM which
+//! the write needs ([`JOBS_MS`]), and the
 //! other stores of the runtime where it is its DRAM that they have together ([`OTHERS_MS`]): those are
 //! asked to flush what they have beyond their share.
 //!
@@ -42,6 +43,12 @@ const ATTEMPTS_MAX: u32 = 100;
 
 /// Time for which a writer waits for readers, in milliseconds.
 const READERS_MS: u64 = 250;
+
+/// Time for which a writer waits for a compaction that works with the DRAM that it needs, in milliseconds.
+const JOBS_MS: u64 = 10_000;
+
+/// A store with less than this part of `dram` left may have too little for a write.
+const DRAM_SHARE: u64 = 8;
 
 /// Time for which a writer waits for other stores to give back DRAM, in milliseconds.
 const OTHERS_MS: u64 = 500;
@@ -142,6 +149,7 @@ impl Inner {
     fn make_room_by_flushing(&self, seen: u64, error: Error) -> Result<()> {
         let flushing = lock(&self.flushing);
         self.check_writable()?;
+        let charged = self.account.charged();
         let before = self.room.made();
         if before != seen {
             return Ok(());
@@ -167,10 +175,25 @@ impl Inner {
         }
         drop(flushing);
         let made = self.room.made() != before;
-        if made || self.wait_for_others() || self.wait_for_readers(before)? {
+        let waited = || self.wait_for_jobs(charged) || self.wait_for_others();
+        if made || waited() || self.wait_for_readers(before)? {
             return Ok(());
         }
         Err(self.naming_readers(error))
+    }
+
+    /// Whether a compaction has given back DRAM that it worked with, when `charged` bytes were, and that leaves too little for an index where `dram` is
+    /// small: it may take what it needs (`budget`), and indexes wait until it has done.
+    fn wait_for_jobs(&self, charged: u64) -> bool {
+        let full = || self.account.is_full(self.options.dram / DRAM_SHARE);
+        for _ in 0..JOBS_MS {
+            let waits = self.world.background && !self.closed.load(Ordering::Relaxed);
+            if !waits || !full() || !self.compactions.is_any_running() {
+                break;
+            }
+            self.world.env.clock.sleep_ms(1);
+        }
+        self.account.charged() < charged
     }
 
     /// Whether other stores of the runtime have given back DRAM, of which there is too little for all.
@@ -236,9 +259,10 @@ impl Inner {
             _ => format!(", and of {tables} PM tables that are compacted,"),
         };
         let text = space_text(error);
+        let who = self.who_reads();
         Error::OutOfSpace(format!(
-            "{text}; {} of {generations} generations that are flushed or dead{of_tables} are held by readers: \
-             let go of snapshots, iterators and values",
+            "{text}; {} of {generations} generations that are flushed or dead{of_tables} are held by readers \
+             ({who}): let go of snapshots, iterators and values",
             format_size(bytes)
         ))
     }

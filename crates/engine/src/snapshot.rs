@@ -1,26 +1,39 @@
 //! Snapshots: one moment of the store, held for as long as somebody looks at it.
 //!
-//! A snapshot is a registered seqno and the view of that moment. Registering keeps, of each key,
-//! the version that the snapshot sees, whoever writes meanwhile (see `readers`); the view keeps the
-//! generations that hold it, whichever are sealed or added meanwhile. Nothing is copied: taking one
-//! costs a few counters.
+//! A snapshot is a registered seqno. Registering keeps, of each key, the version that the snapshot
+//! sees, whoever writes meanwhile (see `readers`), and wherever it is moved: whoever leaves
+//! versions out (the trees of the memtables, merges of indexes, flushes, compactions) asks first
+//! who reads. So every view that there is from then on shows the same at that seqno, and a read
+//! takes the newest (`holds`). Nothing is copied: taking one costs a few counters.
 //!
-//! The view is loaded after the seqno was registered. So it has every generation with a record up
-//! to that seqno: a generation joins the view before its first record becomes visible.
+//! # Why no version is missed
+//! 1. *The view is loaded after the seqno was registered.* So it has every generation with a record up
+//!    to that seqno: a generation joins the view before its first record becomes visible. Later
+//!    views have, of those records, what somebody needs who was registered when they were made
+//!    (`reclaim`, `merge`, `flush`, `compact::outputs`).
+//! 2. *What was made without it.* A job that asked who reads before the snapshot came leaves out only
+//!    what is followed by something settled, or visible, at that time; the snapshot's seqno is no
+//!    lower. So it needs nothing of that, in whichever view it finds the outcome.
+//! 3. *A view is held for a call.* What it leads to stays for that long, whatever is retired meanwhile.
+//! 4. *Families that are dropped* count as dead for everybody else. Who reads one at a moment before
+//!    reads what was set aside for that (`relics`). The view is loaded before it is asked whether
+//!    that is so: a view that lacks a family is newer than its drop.
+//! 5. *When the store is closed* its last view stays for those who are registered (`close`).
 
+use arc_swap::Guard;
 use thermocline_base::counter::thread_number;
-use thermocline_base::{CfId, Kind, Result, SeqNo};
+use thermocline_base::{CfId, Error, Kind, Result, SeqNo};
 use thermocline_memtable::{Lookup, Memtable, RecordRef};
 use thermocline_sst::Pinned;
 
 use crate::cursor::Cursor;
 use crate::families::Family;
+use crate::holds::{Hold, HoldId, ReaderKind};
 use crate::latency::Latencies;
 use crate::metrics::Count;
-use crate::partitions::PartitionRates;
 use crate::readers::Registration;
 use crate::store::{Engine, Inner};
-use crate::sync::Arc;
+use crate::sync::{Arc, Ordering, lock};
 use crate::tables::{TableValue, Tables};
 use crate::value::Value;
 use crate::view::View;
@@ -28,14 +41,19 @@ use crate::view::View;
 /// One moment of a store. A clone is another hold on the same moment.
 #[derive(Debug)]
 pub struct Snapshot {
-    pub(crate) inner: Arc<Inner>,
-    pub(crate) view: Arc<View>,
+    moment: Moment,
+    hold: HoldId,
+}
+
+/// A seqno that is registered for as long as there is a clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Moment {
     held: Arc<Held>,
     /// How many families had been dropped (`families`, invariant 4).
     drops: u64,
 }
 
-/// The registration that all clones of a snapshot share. Registering once more at a moment that is past
+/// The registration that all clones of a moment share. Registering once more at a moment that is past
 /// could not be made safe: a writer that looks for readers might find the new slot still free, and the
 /// old one free already.
 #[derive(Debug)]
@@ -47,60 +65,90 @@ struct Held {
 impl Drop for Held {
     fn drop(&mut self) {
         self.inner.readers.leave(&self.registration);
+        // SeqCst, as what `leave` counts: see `close`.
+        if self.inner.closed.load(Ordering::SeqCst) {
+            self.inner.let_left_go();
+        }
     }
 }
 
 impl Engine {
     /// What is visible now, held.
     pub fn snapshot(&self) -> Snapshot {
-        Snapshot::now(&self.inner)
+        Snapshot::of(Moment::now(&self.inner), ReaderKind::Snapshot)
     }
 }
 
-impl Snapshot {
-    pub(crate) fn now(inner: &Arc<Inner>) -> Snapshot {
-        let inner = inner.clone();
+impl Moment {
+    pub fn now(inner: &Arc<Inner>) -> Moment {
         let mark = inner.ring.visible_mark();
         let registration = inner.readers.register(mark, thread_number());
-        inner.readers.count_hold();
-        let view = inner.view.load_full();
         let drops = inner.families.moment();
-        Snapshot {
+        let inner = inner.clone();
+        Moment {
             held: Arc::new(Held {
-                inner: inner.clone(),
+                inner,
                 registration,
             }),
-            inner,
-            view,
             drops,
         }
     }
 
-    /// Lets go of generations that were retired: nothing in them is needed at this moment, so the view
-    /// of today shows the same. Not so for a family that has been dropped, whose records count as dead:
-    /// whoever reads it reads the view that he has. Returns whether the view is another one now.
-    pub(crate) fn renew(&mut self, cf: CfId) -> bool {
-        if !self.view.memtables.iter().any(|m| m.is_retired()) {
-            return false;
-        }
-        let view = self.inner.view.load_full();
-        // In this order: a family that is dropped later was not dead for this view.
-        let families = &self.inner.families;
-        let exists = families.check(cf, families.moment()).is_ok();
-        if exists {
-            self.view = view;
-        }
-        exists
+    #[inline]
+    pub fn inner(&self) -> &Arc<Inner> {
+        &self.held.inner
     }
 
     /// The last seqno that it sees.
+    #[inline]
     pub fn seqno(&self) -> SeqNo {
         self.held.registration.seqno
     }
 
+    /// The view in which it reads family `cf` now, for the length of a call.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a family that was dropped while the moment was being registered;
+    /// [`Error::Closed`] for a store that was closed before.
+    pub fn view(&self, cf: CfId) -> Result<Guard<Arc<View>>> {
+        self.inner().view_of(cf, self.drops)
+    }
+
+    /// Whether `cf` had not been dropped.
+    pub fn check(&self, cf: CfId) -> Result<()> {
+        self.inner().families.check(cf, self.drops)
+    }
+
+    /// What it is to be entered as.
+    pub fn hold(&self, kind: ReaderKind) -> Hold {
+        Hold {
+            kind,
+            seqno: self.seqno(),
+            since_ns: self.inner().now_ns(),
+            drops: self.drops,
+            guest: None,
+        }
+    }
+}
+
+impl Snapshot {
+    pub(crate) fn of(moment: Moment, kind: ReaderKind) -> Snapshot {
+        let hold = moment.inner().holds.enter(moment.hold(kind));
+        Snapshot { moment, hold }
+    }
+
+    pub(crate) fn inner(&self) -> &Arc<Inner> {
+        self.moment.inner()
+    }
+
+    /// The last seqno that it sees.
+    pub fn seqno(&self) -> SeqNo {
+        self.moment.seqno()
+    }
+
     /// Whether it is of the store that `engine` is a handle of.
     pub fn is_of(&self, engine: &Engine) -> bool {
-        Arc::ptr_eq(&self.inner, &engine.inner)
+        Arc::ptr_eq(self.inner(), &engine.inner)
     }
 
     /// Calls `found` with the value that `key` had at this moment; `None` if it had none.
@@ -114,15 +162,8 @@ impl Snapshot {
         found: impl FnOnce(&[u8]) -> T,
     ) -> Result<Option<T>> {
         self.check(cf)?;
-        let verify = self.inner.options.read.verify_checksums != 0;
-        let seqno = self.seqno();
-        self.inner.find(
-            &self.view,
-            (cf, key),
-            |memtable| memtable.get(cf, key, seqno, verify),
-            |tables| tables.get(cf, key, seqno),
-            |hit| found(hit.bytes()),
-        )
+        let view = self.moment.view(cf)?;
+        self.find(&view, (cf, key), |hit| found(hit.bytes()))
     }
 
     /// As [`Snapshot::get`], with the value copied or pinned.
@@ -131,14 +172,25 @@ impl Snapshot {
     /// As [`Snapshot::get`].
     pub fn value(&self, cf: CfId, key: &[u8]) -> Result<Option<Value>> {
         self.check(cf)?;
-        let verify = self.inner.options.read.verify_checksums != 0;
+        let view = self.moment.view(cf)?;
+        let pins = view.pins()?;
+        self.find(&view, (cf, key), |hit| self.inner().value(pins, hit))
+    }
+
+    fn find<T>(
+        &self,
+        view: &View,
+        (cf, key): (CfId, &[u8]),
+        found: impl FnOnce(Hit<'_>) -> T,
+    ) -> Result<Option<T>> {
+        let verify = self.inner().options.read.verify_checksums != 0;
         let seqno = self.seqno();
-        self.inner.find(
-            &self.view,
+        self.inner().find(
+            view,
             (cf, key),
             |memtable| memtable.get(cf, key, seqno, verify),
             |tables| tables.get(cf, key, seqno),
-            |hit| self.inner.value(hit),
+            found,
         )
     }
 
@@ -148,18 +200,15 @@ impl Snapshot {
     /// As [`Snapshot::get`].
     pub fn metadata<T>(&self, cf: CfId, found: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
         self.check(cf)?;
-        self.get(CfId::METADATA, &cf.metadata_key(), found)
-    }
-
-    /// Where reads are counted.
-    pub(crate) fn rates(&self) -> &PartitionRates {
-        &self.inner.rates
+        let view = self.moment.view(cf)?;
+        let key = cf.metadata_key();
+        self.find(&view, (CfId::METADATA, &key), |hit| found(hit.bytes()))
     }
 
     /// Where the times of operations go.
     #[inline]
     pub fn latencies(&self) -> &Latencies {
-        &self.inner.latencies
+        &self.inner().latencies
     }
 
     /// A cursor over `family` at this moment, not yet at any key.
@@ -167,7 +216,8 @@ impl Snapshot {
     /// # Errors
     /// [`thermocline_base::Error::InvalidArgument`] for a family that had been dropped.
     pub fn cursor(&self, family: Family) -> Result<Cursor> {
-        self.clone().into_cursor(family)
+        self.check(family.id)?;
+        Ok(Cursor::new(self.moment.clone(), family))
     }
 
     /// As [`Snapshot::cursor`], without another hold on the moment.
@@ -175,8 +225,7 @@ impl Snapshot {
     /// # Errors
     /// As [`Snapshot::cursor`].
     pub fn into_cursor(self, family: Family) -> Result<Cursor> {
-        self.check(family.id)?;
-        Ok(Cursor::new(self, family))
+        self.cursor(family)
     }
 
     /// Whether `cf` had not been dropped.
@@ -184,7 +233,28 @@ impl Snapshot {
     /// # Errors
     /// [`thermocline_base::Error::InvalidArgument`] naming the family.
     pub fn check(&self, cf: CfId) -> Result<()> {
-        self.inner.families.check(cf, self.drops)
+        self.moment.check(cf)
+    }
+}
+
+impl Inner {
+    /// The view in which a reader of a moment, before which so many families had been dropped, reads `cf` now.
+    ///
+    /// # Errors
+    /// See [`Moment::view`].
+    pub fn view_of(&self, cf: CfId, drops: u64) -> Result<Guard<Arc<View>>> {
+        let mut view = self.view.load();
+        if view.pins().is_err() {
+            let left = lock(&self.left).clone();
+            view = Guard::from_inner(left.ok_or(Error::Closed)?);
+        }
+        // Behind the view (4).
+        if self.families.moment() != drops
+            && let Some(relic) = self.relic_of(cf)?
+        {
+            view = Guard::from_inner(relic);
+        }
+        Ok(view)
     }
 }
 
@@ -287,19 +357,13 @@ impl Inner {
 
 impl Clone for Snapshot {
     fn clone(&self) -> Snapshot {
-        self.inner.readers.count_hold();
-        Snapshot {
-            held: self.held.clone(),
-            inner: self.inner.clone(),
-            view: self.view.clone(),
-            drops: self.drops,
-        }
+        Snapshot::of(self.moment.clone(), ReaderKind::Snapshot)
     }
 }
 
 impl Drop for Snapshot {
     fn drop(&mut self) {
-        self.inner.readers.count_release();
+        self.inner().holds.remove(self.hold);
     }
 }
 

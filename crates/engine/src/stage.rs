@@ -29,7 +29,8 @@
 //!    written `Buffered` included. So a staged batch is durable when its call returns, whatever was
 //!    asked for; a callback is on the list before the group finishes, as any other's (`ack`).
 //! 4. *Nothing fails halfway.* Between the edit and the end of step 4 only a persist may fail, which
-//!    poisons the store, as a panic there does (`carry::Flying`).
+//!    poisons the store, as a panic there does (`carry::Flying`). An edit that finds no room on the disk has not
+//!    happened: the batch is given up, and what the seal has begun goes on.
 //! 5. *DRAM.* What is promised in step 1 counts in every promise until the batch is committed or given
 //!    up, whether it is in use by then or not (`dram`).
 //! 6. *Closing* waits for batches that are being staged, before it gives the region up: each holds
@@ -69,7 +70,7 @@ use thermocline_base::{BatchEntry, CfId, Error, Kind, Result, SeqNo};
 use thermocline_memtable::{Chain, ChainWriter, Descriptor, Memtable, Stage, Staged};
 use thermocline_version::{Change, NextIds, VersionEdit};
 
-use crate::commit::ack::Callback;
+use crate::commit::ack::Told;
 use crate::commit::carry::{Durability, Flying};
 use crate::commit::submit::{WriteOptions, deletes_any};
 use crate::events::Event;
@@ -82,7 +83,7 @@ use crate::write::Writer;
 /// A batch between its reservation and its commit.
 struct Staging<'s, 'b> {
     inner: &'s Inner,
-    /// Taken by the commit, right before the edit.
+    /// Taken by the commit, right behind the edit. If that has failed and may have happened, the store is poisoned.
     stage: Option<Stage<'b>>,
     /// Of the chain.
     nonce: u64,
@@ -136,7 +137,7 @@ impl Engine {
         entries: impl ExactSizeIterator<Item = BatchEntry<'a>> + Clone,
         bytes: u64,
         mode: WriteOptions,
-        told: Option<Callback>,
+        told: Option<Told<'_>>,
     ) -> Result<SeqNo> {
         let inner = &*self.inner;
         if mode.no_slowdown {
@@ -276,7 +277,8 @@ impl Inner {
         if let Some(wal) = &self.wal {
             let region = self.space.region();
             let written = wal.write_whole(region, staged.chain, staging.nonce, stage.items());
-            written.map_err(|error| self.poison.poison(error))?;
+            // Nobody names that log: it goes with the batch.
+            written.map_err(|error| self.poison.poison_if_sync(error))?;
         }
         Ok((staging, staged))
     }
@@ -287,7 +289,7 @@ impl Inner {
         mut staging: Staging<'_, 'b>,
         staged: Staged,
         entries: impl Iterator<Item = BatchEntry<'b>> + Clone,
-        told: Option<Callback>,
+        told: Option<Told<'_>>,
     ) -> Result<SeqNo> {
         let deletes = deletes_any(entries.clone());
         let (mut writer, mut next) = self.with_room(0, false, || {
@@ -303,19 +305,25 @@ impl Inner {
         let writer = &mut *writer;
         let unused = self.begin_generation(writer, &mut next)?;
         let nonce = self.world.env.random_u64()?;
+        // If the edit has no room, nothing has happened. From there on nothing may fail but a persist.
+        let flying = Flying(self);
+        let adoption = match self.adopt(writer, staged, staging.nonce, unused, nonce) {
+            Err(error) if self.poison.check().is_ok() => {
+                std::mem::forget(flying);
+                return Err(error);
+            }
+            adopted => adopted?,
+        };
         let Some(stage) = staging.stage.take() else {
             unreachable!("it is taken once");
         };
-        // From here on nothing may fail but a persist.
-        let flying = Flying(self);
-        let adoption = self.adopt(writer, staged, staging.nonce, unused, nonce)?;
         let last = adoption.last;
         if deletes {
             self.deleted(last);
         }
         self.publish(writer, stage, adoption)?;
         if let Some(told) = told {
-            lock(&self.acks.waiting).insert(last.0, told);
+            told.granted(last);
         }
         // Nothing is in flight; yet whoever has moved over the last group may still hold the baton, and moves over this
         // one, too (`Ring::finish`).
@@ -343,10 +351,11 @@ impl Inner {
         let incarnation = writer.chain.chain().incarnation;
         // It follows on from the batch: base 0 in the manifest.
         let chain = Chain::new(&self.db_id, ids.chain, incarnation, nonce, 0);
-        let mut edit = VersionEdit {
-            changes: writer.take_ended(),
-        };
         let log = self.begin_log(chain.id, nonce)?;
+        let ended = writer.take_ended();
+        let mut edit = VersionEdit {
+            changes: ended.clone(),
+        };
         edit.changes.extend([
             Change::GenerationDropped { id: unused },
             Change::GenerationCreated { id: own },
@@ -362,7 +371,10 @@ impl Inner {
             Change::GenerationCreated { id: next },
             opened(&chain, next, nonce, None),
         ]);
-        self.edit(edit).map_err(|error| self.poison.poison(error))?;
+        if let Err(error) = self.edit_with_log(edit, &log) {
+            writer.give_back_ended(ended);
+            return Err(error);
+        }
         self.go_over_to_log(log);
         self.witness(&chain, nonce)?;
         let chain = Chain {

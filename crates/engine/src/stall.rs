@@ -28,11 +28,13 @@ pub enum StallCause {
     PendingBytes,
     /// Held back, since the disk fills.
     DiskRoom,
+    /// Too many commits waited for their callbacks.
+    Callbacks,
 }
 
 impl StallCause {
     /// Every cause.
-    pub const ALL: [StallCause; 7] = [
+    pub const ALL: [StallCause; 8] = [
         StallCause::Growth,
         StallCause::Generation,
         StallCause::Flush,
@@ -40,6 +42,7 @@ impl StallCause {
         StallCause::Level0Tables,
         StallCause::PendingBytes,
         StallCause::DiskRoom,
+        StallCause::Callbacks,
     ];
 
     /// Its name, as `stat` spells it.
@@ -52,6 +55,7 @@ impl StallCause {
             StallCause::Level0Tables => Cause::Level0Tables.name(),
             StallCause::PendingBytes => Cause::PendingBytes.name(),
             StallCause::DiskRoom => Cause::DiskRoom.name(),
+            StallCause::Callbacks => "callbacks",
         }
     }
 

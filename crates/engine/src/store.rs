@@ -23,6 +23,7 @@ use crate::compact::Compactions;
 use crate::events::{EventListener, Events};
 use crate::families::Families;
 use crate::generation::Prepared;
+use crate::holds::Holds;
 use crate::latency::Latencies;
 use crate::merge::Merges;
 use crate::metrics::{Counted, Recovery};
@@ -31,6 +32,7 @@ use crate::poison::Poison;
 use crate::pressure::Pressure;
 use crate::readers::Readers;
 use crate::reclaim::Reclaim;
+use crate::relics::Relic;
 use crate::room::Room;
 use crate::runtime::{Background, Runtime};
 use crate::stall::Stalls;
@@ -142,8 +144,15 @@ pub(crate) struct Inner {
     /// What makes writes durable where records lie in DRAM.
     pub wal: Option<Wal>,
     pub acks: Acks,
-    pub pins: Arc<Pins>,
+    /// Held by views.
+    pub pins: Weak<Pins>,
     pub readers: Readers,
+    /// Who is registered, and what is lent to whom.
+    pub holds: Holds,
+    /// What was set aside of families that were dropped.
+    pub relics: Mutex<Vec<Relic>>,
+    /// Of a store that was closed: the view of those who are still registered.
+    pub left: Mutex<Option<Arc<View>>>,
     /// What generations own; held for moments.
     pub reclaim: Mutex<Reclaim>,
     /// Held shared by whoever stages a batch, so that closing can wait for that. Before the writer's.

@@ -84,8 +84,8 @@ pub(crate) struct Pins {
 }
 
 impl Pins {
-    /// The store is closed, and its folder held for as long as this is: by what is pinned, and by all
-    /// who can read on.
+    /// The store is about to be closed, and its folder held for as long as this is: by what is
+    /// pinned, and by the views of those who read on. A handle of the store does not hold it.
     pub fn hold(&self, folder: Option<Box<dyn LockGuard>>) {
         *lock(&self.folder) = folder;
     }
@@ -175,34 +175,34 @@ impl Inner {
     /// A value that was found, and verified: pinned if that pays and may be, else copied. From a
     /// table it is copied: to pin it would keep its block, which the cache no longer counted. One from a blob
     /// file keeps the memory that it was read into, which clones share.
-    pub fn value(&self, hit: Hit<'_>) -> Value {
+    pub fn value(&self, pins: &Arc<Pins>, hit: Hit<'_>) -> Value {
         let (memtable, record) = match hit {
             Hit::Record(memtable, record) => (memtable, record),
             Hit::Block(value) => return Value::copy(value),
-            Hit::Pm(value) => return self.value_in_table(value),
+            Hit::Pm(value) => return self.value_in_table(pins, value),
             Hit::Blob(value) => return Value(Held::Read(Arc::new(value))),
         };
-        if !self.may_pin(record.value.len()) {
+        if !self.may_pin(pins, record.value.len()) {
             return Value::copy(record.value);
         }
         match memtable.home_of(record.at) {
-            Ok(home) => Value(Held::Pinned(Pin::new(home, record, &self.pins))),
+            Ok(home) => Value(Held::Pinned(Pin::new(home, record, pins))),
             Err(_) => Value::copy(record.value),
         }
     }
 
-    fn value_in_table(&self, value: thermocline_level0::Pinned) -> Value {
-        match self.may_pin(value.len()) {
-            true => Value(Held::Table(TablePin::new(value, &self.pins))),
+    fn value_in_table(&self, pins: &Arc<Pins>, value: thermocline_level0::Pinned) -> Value {
+        match self.may_pin(pins, value.len()) {
+            true => Value(Held::Table(TablePin::new(value, pins))),
             false => Value::copy(&value),
         }
     }
 
     /// Whether a value of so many bytes is to be pinned.
-    fn may_pin(&self, len: usize) -> bool {
+    fn may_pin(&self, pins: &Pins, len: usize) -> bool {
         let read = &self.options.read;
         let most = self.space.region().len() / 100 * read.pins_percent_max;
-        len >= index(read.pin_bytes_min) && self.pins.bytes() + len as u64 <= most
+        len >= index(read.pin_bytes_min) && pins.bytes() + len as u64 <= most
     }
 }
 

@@ -1,17 +1,18 @@
 //! Checking a database without opening it for use: every checksum, every structural rule.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind::InvalidInput;
 use std::path::Path;
 
 use thermocline_base::budget::{Account, Budget};
 use thermocline_base::options::Options;
-use thermocline_base::{BlobRef, Error, FileId, Result};
+use thermocline_base::{BlobRef, Error, ErrorKind, FileId, Result};
 use thermocline_env::{File, OpenMode};
 use thermocline_halloc::Space;
 use thermocline_memtable::Descriptor;
 use thermocline_pm::PmOff;
 use thermocline_sst::{BlobFile, BlobRecords, Identity, verify_blobs, verify_table};
-use thermocline_version::{FileKind, Manifest, State, VersionSet};
+use thermocline_version::{FileKind, Manifest, State};
 
 use crate::checkpoint::file_name;
 use crate::create::lacks_region;
@@ -97,6 +98,7 @@ pub fn verify(world: &World, dir: &Path, options: &Options) -> Result<Report> {
     Ok(report)
 }
 
+/// One part after the other, so that damage of one does not hide that of the next.
 fn check(world: &World, dir: &Path, options: &Options, report: &mut Report) -> Result<()> {
     let (manifest, state) = Manifest::open(world.env.storage.clone(), dir, true)?;
     report.bytes += manifest.len();
@@ -111,44 +113,67 @@ fn check(world: &World, dir: &Path, options: &Options, report: &mut Report) -> R
         ));
     };
     let mut references = BTreeMap::new();
-    if lacks_region(&state) {
-        return check_files(world, dir, &state, &references, report);
+    let region = match lacks_region(&state) {
+        true => Ok(()),
+        false => {
+            let settled = settled(world, dir, options.clone(), &state, &region_id);
+            settled.and_then(|options| {
+                check_region(
+                    (world, dir, &options),
+                    &state,
+                    &db_id,
+                    &mut references,
+                    report,
+                )
+            })
+        }
+    };
+    let files = check_files(world, dir, &state, &references, report);
+    for checked in [region, files] {
+        match checked {
+            // What keeps one part from being checked does not hide what is wrong with another.
+            Err(error) if error.kind() != ErrorKind::Corruption && !report.faults.is_empty() => {
+                report.faults.push(Fault {
+                    place: dir.display().to_string(),
+                    offset: 0,
+                    what: format!("a part could not be checked: {error}"),
+                });
+            }
+            Err(error) => report.note(error)?,
+            Ok(()) => {}
+        }
     }
-    let options = &settled(world, dir, options.clone(), &state, &region_id)?;
+    Ok(())
+}
+
+/// Reads all that lies in the region, or in logs: PM tables, and the chains with their records. Of what tells
+/// where the chains are, and of the chains, the first fault ends it.
+fn check_region(
+    (world, dir, options): (&World, &Path, &Options),
+    state: &State,
+    db_id: &[u8; 16],
+    references: &mut References,
+    report: &mut Report,
+) -> Result<()> {
     // Nobody's budget: it is gone when this returns.
     let account = Account::new(Budget::new(u64::MAX), u64::MAX);
-    let opened = open_space(world, dir, options, &state, &account)?;
+    let opened = open_space(world, dir, options, state, &account)?;
     let (space, zones, loaded) = (opened.space, opened.zones, opened.loaded.as_ref());
+    verify_pm_tables((&space, &zones), (state.version(), *db_id), report)?;
     let descriptors = match loaded {
-        None => Descriptor::read_all(&space, &db_id)?,
-        Some(_) => described(&space, &db_id, &state, loaded)?,
+        None => Descriptor::read_all(&space, db_id)?,
+        Some(_) => described(&space, db_id, state, loaded)?,
     };
-    verify_pm_tables((&space, &zones), (state.version(), db_id), report)?;
     let threads = replay_threads(options, world);
-    let found = recover::find(
-        &db_id,
-        &space,
-        &zones,
-        &state,
-        &descriptors,
-        loaded,
-        threads,
-    )?;
+    let found = recover::find(db_id, &space, &zones, state, &descriptors, loaded, threads)?;
     // A generation has no chain until the first write.
     let written = state
         .generations()
         .iter()
         .filter(|(_, g)| !g.chains.is_empty());
     let generations: Vec<u64> = written.map(|(id, _)| *id).collect();
-    let known = Known::of(&state);
-    check_records(
-        (&space, &known),
-        &found,
-        &generations,
-        &mut references,
-        report,
-    )?;
-    check_files(world, dir, &state, &references, report)
+    let known = Known::of(state);
+    check_records((&space, &known), &found, &generations, references, report)
 }
 
 /// References of records to values in blob files, by file: where each record lies in the region, by where its
@@ -165,15 +190,29 @@ fn check_files(
     report: &mut Report,
 ) -> Result<()> {
     let storage = &world.env.storage;
-    // Whether all are there.
-    VersionSet::new(state).sweep(&files_in(&**storage, dir)?)?;
+    let there = files_in(&**storage, dir)?;
     let Some(origins) = state.origins() else {
         return Ok(());
     };
     let version = state.version();
     for (file, kind) in version.files() {
         let path = dir.join(file_name(file, kind).to_string());
-        let opened = storage.open(&path, OpenMode::Read)?;
+        if !there.contains(&(file, kind)) {
+            let place = path.display().to_string();
+            let what = "a file that the manifest names is missing";
+            report.note(Error::corruption(what, place, 0, "a file", "no such file"))?;
+            continue;
+        }
+        let opened = match storage.open(&path, OpenMode::Read) {
+            // A folder, a link, a device.
+            Err(Error::Io { source, .. }) if source.kind() == InvalidInput => {
+                let place = path.display().to_string();
+                let what = "something else stands in a file's place";
+                report.note(Error::corruption(what, place, 0, "a file", source))?;
+                continue;
+            }
+            opened => opened?,
+        };
         let identity = Identity::new(origins.of(file), file);
         let verified = match kind {
             FileKind::Table => verify_table(&opened, identity),
@@ -245,7 +284,14 @@ fn check_records(
         };
         for item in end.items.iter().flatten() {
             report.bytes += u64::from(item.bytes);
-            for at in memtable.record_offsets(item)? {
+            let offsets = match memtable.record_offsets(item) {
+                Ok(offsets) => offsets,
+                Err(error) => {
+                    report.note(error)?;
+                    continue;
+                }
+            };
+            for at in offsets {
                 report.records += 1;
                 let record = match memtable.checked_record(at) {
                     Ok(record) => record,

@@ -3,11 +3,12 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use thermocline_base::{CfId, SeqNo};
+use thermocline_base::{CfId, Error, Result, SeqNo};
 use thermocline_memtable::Memtable;
 use thermocline_version::{Change, Evacuation};
 
 use crate::tables::Tables;
+use crate::value::Pins;
 
 /// The memtable generations of a store and the tables below them, at one moment.
 #[derive(Debug, Clone)]
@@ -19,6 +20,9 @@ pub struct View {
     pub(crate) tables: Arc<Tables>,
     /// Where the evacuation of the oldest memtables has come to, if one has begun (`evacuate`).
     front: Option<Arc<Front>>,
+    /// Whoever holds the view may read all that is in it, and holds this for that: what keeps the folder once
+    /// the store is closed. `None` where the store is closed, and the view only tells what there was.
+    pins: Option<Arc<Pins>>,
 }
 
 /// Where an evacuation has come to: what lies before it is in tables, of generations that are no newer than this.
@@ -99,6 +103,7 @@ impl View {
         memtables: Vec<Arc<Memtable>>,
         tables: Arc<Tables>,
         front: Option<Arc<Front>>,
+        pins: Option<Arc<Pins>>,
     ) -> View {
         // Of which nothing is left, of that nothing need be said.
         let front = front.filter(|front| memtables.iter().any(|m| front.takes(m)));
@@ -106,7 +111,37 @@ impl View {
             memtables,
             tables,
             front,
+            pins,
         }
+    }
+
+    /// What is left of it for whoever only asks what there is, since the store is closed: it holds nothing
+    /// for readers, nor the indexes of sealed generations.
+    pub(crate) fn closed(&self) -> View {
+        View {
+            memtables: self.memtables[..1].to_vec(),
+            pins: None,
+            ..self.clone()
+        }
+    }
+
+    /// These generations and tables, which a reader of one family may still need.
+    pub(crate) fn relic(&self, memtables: Vec<Arc<Memtable>>, tables: Arc<Tables>) -> View {
+        View::new(memtables, tables, self.front.clone(), self.pins.clone())
+    }
+
+    /// What is pinned of what is here, and holds the folder.
+    ///
+    /// # Errors
+    /// [`Error::Closed`] if nothing does: what the view leads to may be gone.
+    #[inline]
+    pub(crate) fn pins(&self) -> Result<&Arc<Pins>> {
+        self.pins.as_ref().ok_or(Error::Closed)
+    }
+
+    /// Whether it has generations that have left `current`, or other tables.
+    pub(crate) fn is_past(&self, current: &View) -> bool {
+        self.memtables.iter().any(|m| m.is_retired()) || !Arc::ptr_eq(&self.tables, &current.tables)
     }
 
     /// This view with a new generation in front.
@@ -119,17 +154,20 @@ impl View {
 
     /// These generations over the same tables.
     pub(crate) fn with_memtables(&self, memtables: Vec<Arc<Memtable>>) -> View {
-        View::new(memtables, self.tables.clone(), self.front.clone())
+        let (tables, front) = (self.tables.clone(), self.front.clone());
+        View::new(memtables, tables, front, self.pins.clone())
     }
 
     /// The same generations over these tables.
     pub(crate) fn over(&self, tables: Arc<Tables>) -> View {
-        View::new(self.memtables.clone(), tables, self.front.clone())
+        let (memtables, front) = (self.memtables.clone(), self.front.clone());
+        View::new(memtables, tables, front, self.pins.clone())
     }
 
     /// The same generations over these tables, which have all that lies before this.
     pub(crate) fn evacuated(&self, front: Front, tables: Arc<Tables>) -> View {
-        View::new(self.memtables.clone(), tables, Some(Arc::new(front)))
+        let (memtables, front) = (self.memtables.clone(), Some(Arc::new(front)));
+        View::new(memtables, tables, front, self.pins.clone())
     }
 
     /// Where the evacuation of the oldest memtables has come to, if one has begun.

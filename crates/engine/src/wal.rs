@@ -20,8 +20,15 @@
 //!    that is torn is an item that is missing, behind it lies the next one, and its `published` tells
 //!    whether that is the end or corruption.
 //! 5. *Floors are found anew.* A generation's descriptor is gone with the region. A generation was sealed if a
-//!    later one has items, or if tables have records of it (`flush`, invariant 2). One that was sealed
-//!    without either goes on taking writes, in a chain of its own.
+//!    later one was used, or if tables have records of it (`flush`, invariant 2). *Used* is one that has an
+//!    item, were it the one without records that covers an idle store; or whose chain begins with a seqno
+//!    that the manifest knows, as behind an ingestion, or behind a generation that was dropped. Each comes
+//!    only after the seal of the generation before. One that was sealed without either goes on taking
+//!    writes, in a chain of its own.
+//!
+//! 6. *Nobody else's.* Logs outside of the database's folder are read, used again or removed only by who has
+//!    claimed them ([`claim`]): two stores that find the same logs, because the folder of one was
+//!    copied, are told apart before anything is read.
 //!
 //! # Recovery
 //! 1. *Load*: for each chain, in the manifest's order, the frames of its log, whatever lies between them.
@@ -41,7 +48,7 @@
 //!
 //! # Where logs lie
 //! In the database's folder as `NNNNNN.log`, or in the folder `wal_path`, with the database's id in their
-//! names. Logs of chains from before are found where they were made: there, in the database's folder, or
+//! names; `-LOCK` and `-OWNER` there say who has them. Logs of chains from before are found where they were made: there, in the database's folder, or
 //! where the manifest says that `wal_path` was last; an open for writing brings them to the new place.
 //!
 //! # Rejected
@@ -51,6 +58,7 @@
 //! - *A copy of each group when it is granted*: it would lie in two places in DRAM, and the writer would do
 //!   what the one who syncs does for many at once.
 
+mod claim;
 mod load;
 mod place;
 #[cfg(test)]
@@ -68,9 +76,13 @@ use thermocline_version::{Change, State, VersionEdit};
 use thermocline_wal::{LogId, LogReader, LogWriter, SITE_LOG_NAMED};
 
 use crate::commit::ring::Range;
+use crate::poison::is_sync;
+use crate::pressure::is_no_room;
 use crate::store::Inner;
 use crate::sync::{Arc, Mutex, lock};
 
+pub(crate) use claim::Claims;
+use claim::Noted;
 pub(crate) use load::Loaded;
 pub(crate) use place::{LogDir, LogDirs};
 
@@ -91,10 +103,19 @@ pub(crate) struct Wal {
     current: Mutex<Option<LogWriter>>,
     /// Files of logs that nobody needs any more.
     spares: Mutex<Vec<PathBuf>>,
+    /// Keep others from the logs until the store is closed.
+    claims: Mutex<Option<Claims>>,
+    /// Says whose the logs are, where they lie outside of the database's folder. Written to under
+    /// `engine::Inner::next`, or the writer's lock, as chains are named.
+    noted: Mutex<Option<Noted>>,
 }
 
 impl Wal {
-    pub fn new(storage: Arc<dyn Storage>, dirs: LogDirs, db_id: [u8; 16]) -> Wal {
+    pub fn new(
+        storage: Arc<dyn Storage>,
+        (dirs, claims): (LogDirs, Claims),
+        db_id: [u8; 16],
+    ) -> Wal {
         Wal {
             storage,
             dirs,
@@ -102,7 +123,27 @@ impl Wal {
             bytes: Arc::default(),
             current: Mutex::new(None),
             spares: Mutex::default(),
+            claims: Mutex::new(Some(claims)),
+            noted: Mutex::new(None),
         }
+    }
+
+    /// Sees to it that there is a folder for new logs, and that it says that they are ours. `state` is what
+    /// the manifest names.
+    pub fn take_over(&self, state: &State) -> Result<()> {
+        self.storage.create_dir_all(&self.dir().dir)?;
+        if let Some(claims) = &mut *lock(&self.claims) {
+            *lock(&self.noted) = claims.note(&*self.storage, &self.dirs, state)?;
+        }
+        Ok(())
+    }
+
+    /// The manifest has learned of a chain.
+    pub fn know(&self, chain: u64, nonce: u64) -> Result<()> {
+        let mut noted = lock(&self.noted);
+        noted
+            .as_mut()
+            .map_or(Ok(()), |noted| noted.know(chain, nonce))
     }
 
     /// Makes the log of a chain, durably. To be called before the edit that names the chain.
@@ -125,6 +166,14 @@ impl Wal {
         };
         storage.sync_dir(&dir.dir, SITE_LOG_NAMED)?;
         Ok(log)
+    }
+
+    /// Takes a log back that was begun, or half begun, and that no edit has named. Whether it is gone: else its
+    /// chain's id cannot be tried again.
+    fn abandon(&self, chain: u64) -> bool {
+        let path = self.dirs.newest().path(&self.db_id, chain);
+        let _ = self.storage.remove(&path);
+        matches!(self.storage.exists(&path), Ok(false))
     }
 
     /// From now on the chain of `log` is written to (invariant 3).
@@ -174,11 +223,17 @@ impl Wal {
         }
     }
 
-    /// Removes what was kept to be used again: the store is closed.
+    /// Removes what was kept to be used again, and lets go of the logs: the store is closed.
     pub fn close(&self) {
+        self.remove_spares();
+    }
+
+    /// Removes what was kept to be used again; also because the disk is full.
+    pub fn remove_spares(&self) {
         for spare in std::mem::take(&mut *lock(&self.spares)) {
             let _ = self.storage.remove(&spare);
         }
+        drop(lock(&self.claims).take());
     }
 
     /// Removes the logs that nobody names (recovery, 5).
@@ -192,16 +247,24 @@ impl Wal {
     }
 
     /// Brings logs that lie elsewhere to where new ones are made: the manifest is about to forget where
-    /// they are. A copy gets its name when it is durable, and the log goes when that name is.
+    /// they are. A copy gets its name when it is durable, and the log goes when that name is. So as long as the log
+    /// is there, a copy that an earlier open has made may have a name that goes with the power, though its
+    /// folder can be synced again: it is made anew. Nothing is ever appended to the log of a chain that an
+    /// open finds, so both have the same frames.
     pub fn gather(&self, state: &State) -> Result<()> {
         let (storage, dir) = (&*self.storage, self.dirs.newest());
         let mut copied = Vec::new();
         for (_, chain) in state.chains() {
             let own = dir.path(&self.db_id, chain.id);
-            let found = self.dirs.find(storage, &self.db_id, chain.id)?;
-            let Some(found) = found.filter(|found| *found != own) else {
+            let Some(found) = self.dirs.find_older(storage, &self.db_id, chain.id)? else {
                 continue;
             };
+            // By another path it is the same log: there is nothing to bring, and it must not go.
+            if let Some(folder) = found.parent()
+                && storage.is_same(folder, &dir.dir)?
+            {
+                continue;
+            }
             let copy = own.with_extension("log-copy");
             if storage.exists(&copy)? {
                 storage.remove(&copy)?;
@@ -243,6 +306,14 @@ fn write_to(
     log.sync()
 }
 
+/// Of a log that could not be begun: if it is room that it lacks, that is no more than that.
+fn without_log(error: Error) -> Error {
+    match is_no_room(&error) {
+        true => Error::OutOfSpace(format!("the disk has no room for another log ({error})")),
+        false => error,
+    }
+}
+
 impl Inner {
     /// Whether groups finish deferred whatever was asked for, because a log makes them durable.
     #[inline]
@@ -263,11 +334,32 @@ impl Inner {
         region.fence(thermocline_memtable::SITE_DEFERRED)
     }
 
-    /// Makes the log of a chain that is about to be named, where the store has logs. A failure poisons the
-    /// store.
+    /// Makes the log of a chain that is about to be named, where the store has logs. A failed sync poisons the
+    /// store, and what is left of a log that cannot be removed; else nothing has happened.
     pub fn begin_log(&self, chain: u64, nonce: u64) -> Result<Option<LogWriter>> {
-        let log = self.wal.as_ref().map(|wal| wal.begin(chain, nonce));
-        log.transpose().map_err(|error| self.poison.poison(error))
+        let Some(wal) = &self.wal else {
+            return Ok(None);
+        };
+        let log =
+            wal.begin(chain, nonce)
+                .map_err(|error| match !is_sync(&error) && wal.abandon(chain) {
+                    true => without_log(error),
+                    false => self.poison.poison(error),
+                });
+        log.map(Some)
+    }
+
+    /// The edit that was to name a chain has failed. If nothing has happened, its log goes, and the next attempt may
+    /// begin it again; else the store is poisoned.
+    pub fn without_edit(&self, log: &Option<LogWriter>, error: Error) -> Error {
+        let (Some(wal), Some(log)) = (&self.wal, log) else {
+            return error;
+        };
+        let nothing = matches!(error, Error::OutOfSpace(_) | Error::InvalidArgument(_));
+        match nothing && self.poison.check().is_ok() && wal.abandon(log.id().log) {
+            true => error,
+            false => self.poison.poison(error),
+        }
     }
 
     /// Goes over to the log of a chain that is written to from now on.

@@ -187,8 +187,8 @@ impl Inner {
             (full || writer.heavy) && !writer.active.is_empty() && self.space.has_room(bytes);
         if (seal || wide(writer)) && (may_wait || !self.is_next_missing()) {
             match self.rotate(writer, &mut self.lock_next()) {
-                // The active one grows instead, unless a log was begun for nothing.
-                Err(Error::OutOfSpace(_)) => self.poison.check()?,
+                // The active one grows instead, unless more has failed.
+                Err(Error::OutOfSpace(_) | Error::Io { .. }) => self.poison.check()?,
                 rotated => rotated?,
             }
         }
@@ -291,23 +291,22 @@ impl Inner {
         self.witness(writer.chain.chain(), writer.nonce)
     }
 
-    /// Makes an edit durable. A failure poisons the store, but for [`Error::OutOfSpace`], with which nothing has
-    /// changed.
+    /// Makes an edit durable. A failure poisons the store, but for [`Error::OutOfSpace`] and
+    /// [`Error::InvalidArgument`], with which nothing has changed.
     pub fn edit(&self, edit: VersionEdit) -> Result<()> {
         self.append(&mut lock(&self.manifest), &edit)
     }
 
-    /// As [`Inner::edit`], for one that names a chain whose log has been begun: the next attempt could not begin it
-    /// again, so any failure poisons the store.
+    /// As [`Inner::edit`], for one that names a chain whose log has been begun. If nothing has happened, the log goes.
     pub fn edit_with_log(&self, edit: VersionEdit, log: &Option<LogWriter>) -> Result<()> {
-        self.edit(edit).map_err(|error| match log {
-            None => error,
-            Some(_) => self.poison.poison(error),
-        })
+        let edited = self.edit(edit);
+        edited.map_err(|error| self.without_edit(log, error))
     }
 
-    /// As [`Inner::edit`], for whoever has the manifest and asked it something first.
+    /// As [`Inner::edit`], for whoever has the manifest and asked it something first. A store that is poisoned
+    /// writes no edit: a sync that has failed, of the folder say, may have covered what this edit names, too.
     pub fn append(&self, manifest: &mut Manifest, edit: &VersionEdit) -> Result<()> {
+        self.poison.check()?;
         let before = manifest.path().to_path_buf();
         let mut versions = lock(&self.versions);
         // What it refuses is a mistake of ours: nothing has been written.
@@ -320,7 +319,7 @@ impl Inner {
         let version_before = versions.current().clone();
         match &appended {
             Ok(()) => drop(versions.install(edit, manifest.state())),
-            Err(Error::OutOfSpace(_)) => {}
+            Err(Error::OutOfSpace(_) | Error::InvalidArgument(_)) => {}
             Err(_) => versions.freeze(),
         }
         let version = versions.current().clone();
@@ -334,7 +333,11 @@ impl Inner {
                 bytes: manifest.len(),
             });
         }
-        appended.map_err(|error| self.poison_unless_full(error))?;
+        appended.map_err(|error| match error {
+            // A mistake of ours, of which nothing was written.
+            Error::InvalidArgument(_) => error,
+            other => self.poison_unless_full(other),
+        })?;
         self.retire_logs(&chains);
         Ok(())
     }

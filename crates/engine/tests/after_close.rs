@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use thermocline_base::options::Options;
-use thermocline_base::{CfId, CfOptions, Steps, WriteBatch};
+use thermocline_base::{CfId, CfOptions, ErrorKind, Steps, WriteBatch};
 use thermocline_engine::{Durability, Engine, Family, Runtime, RuntimeOptions, Setup, World};
 use thermocline_env::fault::{Fault, FaultStorage};
 use thermocline_env::sim::SimFs;
@@ -119,10 +119,8 @@ fn a_closed_store_touches_nothing() {
             assert!(put(&handle, b"k", b"v").is_err());
             assert!(handle.family("new", &CfOptions::default()).is_err());
             assert!(handle.work_ahead().is_err() && handle.cover_idle().is_err());
-            assert_eq!(
-                handle.get(CF, &[9], <[u8]>::to_vec).unwrap(),
-                Some(vec![9; 1000])
-            );
+            let refused = handle.get(CF, &[9], <[u8]>::to_vec).unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::Closed, "a handle is no reader");
             assert_eq!(handle.metrics().durable, 200);
             handle.close().unwrap();
         }

@@ -29,9 +29,10 @@
 
 mod file;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -110,6 +111,10 @@ pub enum Fault {
     ShortWrite(usize),
     /// A call that needs space fails with ENOSPC and does nothing.
     NoSpace,
+    /// As [`Fault::NoSpace`], with EDQUOT: there is room, but not for us.
+    Quota,
+    /// A call that opens something fails with EMFILE and does nothing: the process has as many descriptors as it may.
+    NoDescriptor,
     /// A link fails with EXDEV, as between two file systems.
     CrossesDevices,
     /// A read returns at most the given number of bytes, as if the file ended there.
@@ -125,6 +130,8 @@ pub enum Fault {
     SyncKept,
     /// A sync fails; over [`SimFs`] readers see the durable content again.
     SyncDropped,
+    /// A sync fails with ENOSPC (delayed allocation, thin volumes, quotas); else as [`Fault::SyncKept`].
+    SyncNoSpace,
 }
 
 impl Fault {
@@ -133,7 +140,11 @@ impl Fault {
         match self {
             Fault::Eio => true,
             Fault::ShortWrite(_) | Fault::LostWrite | Fault::Misdirected(_) => op == Op::Write,
-            Fault::NoSpace => matches!(
+            Fault::NoDescriptor => matches!(
+                op,
+                Op::Open | Op::Create | Op::List | Op::SyncDir | Op::Lock
+            ),
+            Fault::NoSpace | Fault::Quota => matches!(
                 op,
                 Op::Create
                     | Op::CreateDir
@@ -146,7 +157,9 @@ impl Fault {
             ),
             Fault::CrossesDevices => op == Op::Link,
             Fault::ShortRead(_) | Fault::FlipBit(_) => op == Op::Read,
-            Fault::SyncKept | Fault::SyncDropped => matches!(op, Op::Sync | Op::SyncDir),
+            Fault::SyncKept | Fault::SyncDropped | Fault::SyncNoSpace => {
+                matches!(op, Op::Sync | Op::SyncDir)
+            }
         }
     }
 }
@@ -178,6 +191,8 @@ struct Faults {
     plan: Option<Plan>,
     /// Bytes by which files may still grow, if that is limited.
     room: Option<u64>,
+    /// Up to where a file has room behind its end.
+    reserved: BTreeMap<PathBuf, u64>,
     calls: [u64; Op::ALL.len()],
     fired: u64,
 }
@@ -276,6 +291,20 @@ impl FaultStorage {
         match lock(&self.faults).call(op) {
             Some(Fault::Eio) => Err(eio(what, path)),
             Some(Fault::NoSpace) => Err(no_space(what, path)),
+            Some(Fault::Quota) => {
+                let edquot = io::Error::from_raw_os_error(libc::EDQUOT);
+                Err(Error::io(what, path, edquot))
+            }
+            Some(Fault::NoDescriptor) => {
+                // Before anything is synced.
+                let what = if op == Op::SyncDir {
+                    "open folder"
+                } else {
+                    what
+                };
+                let emfile = io::Error::from_raw_os_error(libc::EMFILE);
+                Err(Error::io(what, path, emfile))
+            }
             Some(Fault::CrossesDevices) => {
                 let exdev = io::Error::from_raw_os_error(libc::EXDEV);
                 Err(Error::io(what, path, exdev))
@@ -307,31 +336,69 @@ impl FaultStorage {
         path: &Path,
         pass: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
-        let how = match self.call(op, what, path)? {
-            Some(Fault::SyncKept) => FailedSync::Kept,
-            Some(Fault::SyncDropped) => FailedSync::Dropped,
+        let fault = self.call(op, what, path)?;
+        self.sync_as(fault, what, path, pass)
+    }
+
+    /// A sync that this befalls.
+    fn sync_as(
+        &self,
+        fault: Option<Fault>,
+        what: &'static str,
+        path: &Path,
+        pass: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        let (how, error) = match fault {
+            Some(Fault::SyncKept) => (FailedSync::Kept, eio(what, path)),
+            Some(Fault::SyncNoSpace) => (FailedSync::Kept, no_space(what, path)),
+            Some(Fault::SyncDropped) => (FailedSync::Dropped, eio(what, path)),
+            Some(Fault::Eio) => return Err(eio(what, path)),
             _ => return pass(),
         };
-        match &self.sim {
-            Some(sim) => {
-                sim.fail_next_sync(how);
-                pass()
-            }
-            None => Err(eio(what, path)),
+        if let Some(sim) = &self.sim {
+            sim.fail_next_sync(how);
+            let failed = pass();
+            debug_assert!(failed.is_err(), "it was to fail");
         }
+        Err(error)
     }
 
     /// How far a file of `len` bytes may grow towards `end`; takes that room.
-    fn take_room(&self, len: u64, end: u64) -> u64 {
+    fn take_room(&self, path: &Path, len: u64, end: u64) -> u64 {
         let mut faults = lock(&self.faults);
         let Some(room) = faults.room else {
             return end;
         };
-        let growth = end.saturating_sub(len);
+        let has = faults.reserved.get(path).copied().unwrap_or(0).max(len);
+        let growth = end.saturating_sub(has);
         let granted = growth.min(room);
         faults.room = Some(room - granted);
         faults.fired += u64::from(granted < growth);
         end - (growth - granted)
+    }
+
+    /// Takes room behind the end of a file of `len` bytes, all up to `end` or none.
+    fn reserve(&self, path: &Path, len: u64, end: u64) -> bool {
+        let mut faults = lock(&self.faults);
+        let has = faults.reserved.get(path).copied().unwrap_or(0).max(len);
+        let growth = end.saturating_sub(has);
+        let room = faults.room.unwrap_or(u64::MAX);
+        if growth > room {
+            faults.fired += 1;
+            return false;
+        }
+        faults.room = faults.room.map(|room| room - growth);
+        faults.reserved.insert(path.to_path_buf(), end.max(has));
+        true
+    }
+
+    /// A file that was cut gives back what it had behind its end.
+    fn give_room_back(&self, path: &Path, before: u64, len: u64) {
+        let mut faults = lock(&self.faults);
+        let had = faults.reserved.remove(path).unwrap_or(0).max(before);
+        if let Some(room) = &mut faults.room {
+            *room += had.saturating_sub(len);
+        }
     }
 }
 
@@ -384,6 +451,17 @@ impl Storage for FaultStorage {
         self.inner.rename(from, to)
     }
 
+    /// The folder is opened first: so a fault of that comes before the rename, and one of the sync behind it.
+    fn rename_and_sync(&self, from: &Path, to: &Path, dir: &Path, site: Site) -> Result<()> {
+        let fault = lock(&self.faults).call(Op::SyncDir);
+        if fault == Some(Fault::NoDescriptor) {
+            let emfile = io::Error::from_raw_os_error(libc::EMFILE);
+            return Err(Error::io("open folder", dir, emfile));
+        }
+        self.rename(from, to)?;
+        self.sync_as(fault, "sync folder", dir, || self.inner.sync_dir(dir, site))
+    }
+
     fn link(&self, from: &Path, to: &Path) -> Result<()> {
         self.call(Op::Link, "link", to)?;
         self.inner.link(from, to)
@@ -391,7 +469,12 @@ impl Storage for FaultStorage {
 
     fn remove(&self, path: &Path) -> Result<()> {
         self.call(Op::Remove, "remove", path)?;
-        self.inner.remove(path)
+        // As if nobody had it open, or under another name.
+        let file = self.inner.open(path, OpenMode::Read);
+        let len = file.and_then(|file| file.len()).unwrap_or(0);
+        self.inner.remove(path)?;
+        self.give_room_back(path, len, 0);
+        Ok(())
     }
 
     fn sync_dir(&self, dir: &Path, site: Site) -> Result<()> {
@@ -420,6 +503,11 @@ impl Storage for FaultStorage {
         self.inner.is_folder_held(dir)
     }
 
+    fn is_same(&self, one: &Path, other: &Path) -> Result<bool> {
+        self.call(Op::LookUp, "look up", other)?;
+        self.inner.is_same(one, other)
+    }
+
     fn fs_kind(&self, path: &Path) -> Result<FsKind> {
         self.call(Op::LookUp, "look up the file system of", path)?;
         self.inner.fs_kind(path)
@@ -428,6 +516,15 @@ impl Storage for FaultStorage {
     fn room(&self, path: &Path) -> Result<Option<DiskRoom>> {
         self.call(Op::LookUp, "look up the room of", path)?;
         self.inner.room(path)
+    }
+
+    fn same_disk(&self, one: &Path, other: &Path) -> Result<bool> {
+        self.call(Op::LookUp, "look up the file system of", one)?;
+        self.inner.same_disk(one, other)
+    }
+
+    fn open_files_max(&self) -> Option<u64> {
+        self.inner.open_files_max()
     }
 }
 

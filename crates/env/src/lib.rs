@@ -10,6 +10,9 @@
 //! 2. [`Storage::sync_dir`] makes the names in a folder durable: creations, renames, removals.
 //! 3. What was not synced may be lost, kept or torn, in any order.
 //! 4. After a failed sync nothing is known; the caller must not try again and trust the answer.
+//! 5. Only ordinary files are opened, and no link in the last component of a path is followed, but
+//!    by [`OpenMode::ReadInput`]: who may write into a folder cannot have another file changed
+//!    through a name there, nor have an open wait for ever at a FIFO. A folder may be a link.
 //!
 //! | module | what it puts behind the traits |
 //! |---|---|
@@ -46,6 +49,8 @@ use direct::{DeviceBytes, Transfers};
 pub enum OpenMode {
     /// The file must exist; only reading.
     Read,
+    /// As [`OpenMode::Read`], of a file that a user has named: it may be reached through a link.
+    ReadInput,
     /// The file must exist; reading and writing.
     ReadWrite,
     /// The file must not exist; it is made, with mode 0600, empty.
@@ -114,6 +119,16 @@ pub trait File: Send + Sync + fmt::Debug {
     /// run out of space; extends the file.
     fn allocate(&self, offset: u64, len: u64) -> Result<()>;
 
+    /// Reserves space on the device for `len` bytes at `offset` and does not extend the file, so that writes there
+    /// will find room that others have taken all of. [`File::set_len`] gives it back. Where the file system knows no
+    /// such thing nothing is done.
+    ///
+    /// # Errors
+    /// Those of the file system, with the file as it was.
+    fn reserve_behind(&self, _offset: u64, _len: u64) -> Result<()> {
+        Ok(())
+    }
+
     /// Makes data and size durable. `site` names what becomes durable.
     fn sync(&self, site: Site) -> Result<()>;
 
@@ -177,7 +192,10 @@ pub enum FsKind {
 
 /// A file system.
 pub trait Storage: Send + Sync + fmt::Debug {
-    /// Opens a file.
+    /// Opens an ordinary file.
+    ///
+    /// # Errors
+    /// Of kind `InvalidInput` if there is something else of this name; others of the file system.
     fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn File>>;
 
     /// Opens a file for [direct I/O](direct), where the file system allows it, and as an ordinary
@@ -192,7 +210,7 @@ pub trait Storage: Send + Sync + fmt::Debug {
         counter: &Arc<DeviceBytes>,
     ) -> Result<Arc<dyn File>>;
 
-    /// Whether something has this name.
+    /// Whether something has this name, were it a link that leads nowhere.
     fn exists(&self, path: &Path) -> Result<bool>;
 
     /// Whether this is a folder.
@@ -208,6 +226,16 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// Renames a file, replacing the target atomically.
     fn rename(&self, from: &Path, to: &Path) -> Result<()>;
 
+    /// [`Storage::rename`] within `dir`, and then [`Storage::sync_dir`] of that; whatever it takes to begin the sync is there
+    /// before the name is changed.
+    ///
+    /// # Errors
+    /// Those of the file system. With the operation "open folder" nothing has happened, as with "rename".
+    fn rename_and_sync(&self, from: &Path, to: &Path, dir: &Path, site: Site) -> Result<()> {
+        self.rename(from, to)?;
+        self.sync_dir(dir, site)
+    }
+
     /// Gives a file a second name, `to`, in another folder: a hard link. Both names are of one file,
     /// which goes with the last of them.
     ///
@@ -220,13 +248,18 @@ pub trait Storage: Send + Sync + fmt::Debug {
     fn remove(&self, path: &Path) -> Result<()>;
 
     /// Makes the names in a folder durable. `site` names what becomes durable.
+    ///
+    /// # Errors
+    /// Those of the file system. One with the operation "sync folder" leaves open what is durable, and whether a later
+    /// call would tell. Any other has come before: it is as if nobody had called.
     fn sync_dir(&self, dir: &Path, site: Site) -> Result<()>;
 
     /// Locks the file `path` against every other handle, making it if needed, and writes the
     /// process id into it.
     ///
     /// # Errors
-    /// [`thermocline_base::Error::Locked`] with the folder and the holder's process id.
+    /// [`thermocline_base::Error::Locked`] with the folder and the holder's process id; of kind
+    /// `InvalidInput` if what has this name can be no lock file.
     fn lock(&self, path: &Path) -> Result<Box<dyn LockGuard>>;
 
     /// Locks an existing lock file against writers, together with other readers, and changes
@@ -249,6 +282,14 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// Those of the file system.
     fn is_folder_held(&self, dir: &Path) -> Result<bool>;
 
+    /// Whether two folders, which exist, are one, by whatever paths.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    fn is_same(&self, one: &Path, other: &Path) -> Result<bool> {
+        Ok(one == other)
+    }
+
     /// What kind of file system `path` (which exists) lies on.
     fn fs_kind(&self, path: &Path) -> Result<FsKind>;
 
@@ -257,6 +298,19 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// # Errors
     /// Those of the file system.
     fn room(&self, path: &Path) -> Result<Option<DiskRoom>>;
+
+    /// Whether two paths, which exist, lie on one file system, so that one takes the room of the other.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    fn same_disk(&self, _one: &Path, _other: &Path) -> Result<bool> {
+        Ok(true)
+    }
+
+    /// How many files this process may have open; `None` where nobody knows.
+    fn open_files_max(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// The room of a file system, in bytes.

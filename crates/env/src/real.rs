@@ -9,7 +9,7 @@ mod file;
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -92,10 +92,9 @@ impl RealStorage {
         })
     }
 
+    /// Opening a folder for reading is how its names are synced.
     fn sync_folder(&self, dir: &Path) -> io::Result<()> {
-        // Opening a folder for reading is how its names are synced.
-        let folder = open_with(fs::OpenOptions::new().read(true), dir)?;
-        retry(|| folder.sync_all())
+        open_folder(dir).and_then(|folder| retry(|| folder.sync_all()))
     }
 }
 
@@ -110,14 +109,62 @@ fn open_with(options: &fs::OpenOptions, path: &Path) -> io::Result<fs::File> {
 fn open_in(mode: OpenMode, path: &Path) -> Result<fs::File> {
     let mut options = fs::OpenOptions::new();
     let (op, options) = match mode {
-        OpenMode::Read => ("open", options.read(true)),
+        OpenMode::Read | OpenMode::ReadInput => ("open", options.read(true)),
         OpenMode::ReadWrite => ("open", options.read(true).write(true)),
         OpenMode::CreateNew => (
             "create",
             options.read(true).write(true).create_new(true).mode(0o600),
         ),
     };
-    open_with(options, path).map_err(|e| Error::io(op, path, e))
+    open_file(options, path, mode == OpenMode::ReadInput).map_err(|e| Error::io(op, path, e))
+}
+
+/// Opens an ordinary file and nothing else (promise 5 of the crate). What was opened is looked at, so
+/// nothing can be put in its place in between.
+fn open_file(options: &mut fs::OpenOptions, path: &Path, follow: bool) -> io::Result<fs::File> {
+    let links = if follow { 0 } else { libc::O_NOFOLLOW };
+    // Without this flag a FIFO would wait for whoever opens its other end.
+    let options = options.custom_flags(links | libc::O_NONBLOCK);
+    let file = match retry(|| open_with(options, path)) {
+        Err(e)
+            if matches!(
+                e.raw_os_error(),
+                Some(libc::ELOOP | libc::EISDIR | libc::ENXIO)
+            ) =>
+        {
+            // For the message alone.
+            let kind = path.symlink_metadata().map(|about| about.file_type());
+            return Err(kind.ok().and_then(not_ordinary).unwrap_or(e));
+        }
+        opened => opened?,
+    };
+    if let Some(refusal) = not_ordinary(file.metadata()?.file_type()) {
+        return Err(refusal);
+    }
+    // Whoever hands reads to the kernel in bulk would be told to come again.
+    sys::set_blocking(&file)?;
+    Ok(file)
+}
+
+/// Why what is of this kind is not opened; `None` for an ordinary file.
+fn not_ordinary(kind: fs::FileType) -> Option<io::Error> {
+    let what = match kind {
+        _ if kind.is_file() => return None,
+        _ if kind.is_symlink() => "a symbolic link",
+        _ if kind.is_dir() => "a folder",
+        _ if kind.is_fifo() => "a FIFO",
+        _ if kind.is_socket() => "a socket",
+        _ => "a device",
+    };
+    let text = format!("it is {what}, and only an ordinary file is opened here; move it away");
+    Some(io::Error::new(io::ErrorKind::InvalidInput, text))
+}
+
+/// Opens a folder, which may be a link to one.
+fn open_folder(dir: &Path) -> io::Result<fs::File> {
+    let mut options = fs::OpenOptions::new();
+    let options = options.read(true).custom_flags(libc::O_DIRECTORY);
+    retry(|| open_with(options, dir))
 }
 
 fn retry<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
@@ -157,7 +204,11 @@ impl Storage for RealStorage {
     }
 
     fn exists(&self, path: &Path) -> Result<bool> {
-        path.try_exists().map_err(|e| Error::io("look up", path, e))
+        match path.symlink_metadata() {
+            Ok(_) => Ok(true),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(e) => Err(Error::io("look up", path, e)),
+        }
     }
 
     fn is_dir(&self, path: &Path) -> Result<bool> {
@@ -224,6 +275,12 @@ impl Storage for RealStorage {
         fs::rename(from, to).map_err(|e| Error::io("rename", from, e))
     }
 
+    fn rename_and_sync(&self, from: &Path, to: &Path, dir: &Path, _site: Site) -> Result<()> {
+        let folder = open_folder(dir).map_err(|e| Error::io("open folder", dir, e))?;
+        self.rename(from, to)?;
+        retry(|| folder.sync_all()).map_err(|e| Error::io("sync folder", dir, e))
+    }
+
     fn link(&self, from: &Path, to: &Path) -> Result<()> {
         fs::hard_link(from, to).map_err(|e| Error::io("link", to, e))
     }
@@ -242,16 +299,17 @@ impl Storage for RealStorage {
         } else {
             dir
         };
-        self.sync_folder(dir)
-            .map_err(|e| Error::io("sync folder", dir, e))
+        // Nothing was synced then, and nothing has failed that was to be.
+        let folder = open_folder(dir).map_err(|e| Error::io("open folder", dir, e))?;
+        retry(|| folder.sync_all()).map_err(|e| Error::io("sync folder", dir, e))
     }
 
     /// The lock belongs to the open file, so a second handle of the same process is refused too.
     fn lock(&self, path: &Path) -> Result<Box<dyn LockGuard>> {
         let mut options = fs::OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
-        let file =
-            open_with(options.mode(0o600), path).map_err(|e| Error::io("create", path, e))?;
+        let file = open_file(options.mode(0o600), path, false)
+            .map_err(|e| Error::io("create", path, e))?;
         match retry(|| match file.try_lock() {
             Ok(()) => Ok(true),
             Err(fs::TryLockError::WouldBlock) => Ok(false),
@@ -271,6 +329,7 @@ impl Storage for RealStorage {
             }
             Err(e) => return Err(Error::io("lock", path, e)),
         }
+        check_lock_file(&file, path)?;
         // First the new name, then the cut: whoever reads in between finds a whole number.
         let pid = format!("{}\n", std::process::id());
         file.write_all_at(pid.as_bytes(), 0)
@@ -280,7 +339,7 @@ impl Storage for RealStorage {
     }
 
     fn lock_shared(&self, path: &Path) -> Result<Option<Box<dyn LockGuard>>> {
-        let file = match open_with(fs::OpenOptions::new().read(true), path) {
+        let file = match open_file(fs::OpenOptions::new().read(true), path, false) {
             Ok(file) => file,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(Error::io("open", path, e)),
@@ -301,8 +360,7 @@ impl Storage for RealStorage {
 
     /// A lock of the folder itself: no file is needed, so a reader may hold it that writes nothing.
     fn hold_folder(&self, dir: &Path) -> Result<Option<Box<dyn LockGuard>>> {
-        let file = open_with(fs::OpenOptions::new().read(true), dir)
-            .map_err(|e| Error::io("open", dir, e))?;
+        let file = open_folder(dir).map_err(|e| Error::io("open", dir, e))?;
         match retry(|| match file.try_lock_shared() {
             Ok(()) => Ok(true),
             Err(fs::TryLockError::WouldBlock) => Ok(false),
@@ -315,8 +373,7 @@ impl Storage for RealStorage {
     }
 
     fn is_folder_held(&self, dir: &Path) -> Result<bool> {
-        let file = open_with(fs::OpenOptions::new().read(true), dir)
-            .map_err(|e| Error::io("open", dir, e))?;
+        let file = open_folder(dir).map_err(|e| Error::io("open", dir, e))?;
         // Given up as the file is closed.
         retry(|| match file.try_lock() {
             Ok(()) => Ok(false),
@@ -327,6 +384,15 @@ impl Storage for RealStorage {
         .map_err(|e| Error::io("lock", dir, e))
     }
 
+    fn is_same(&self, one: &Path, other: &Path) -> Result<bool> {
+        use std::os::unix::fs::MetadataExt;
+        let id = |path: &Path| {
+            let found = fs::metadata(path).map_err(|e| Error::io("look up", path, e))?;
+            Ok((found.dev(), found.ino()))
+        };
+        Ok(id(one)? == id(other)?)
+    }
+
     fn fs_kind(&self, path: &Path) -> Result<FsKind> {
         sys::fs_kind(path).map_err(|e| Error::io("look up the file system of", path, e))
     }
@@ -334,7 +400,40 @@ impl Storage for RealStorage {
     fn room(&self, path: &Path) -> Result<Option<DiskRoom>> {
         sys::room(path).map_err(|e| Error::io("look up the room of", path, e))
     }
+
+    fn same_disk(&self, one: &Path, other: &Path) -> Result<bool> {
+        use std::os::unix::fs::MetadataExt;
+
+        let device = |path: &Path| {
+            let metadata = path.metadata();
+            let failed = |e| Error::io("look up the file system of", path, e);
+            metadata.map(|m| m.dev()).map_err(failed)
+        };
+        Ok(device(one)? == device(other)?)
+    }
+
+    fn open_files_max(&self) -> Option<u64> {
+        sys::open_files_max()
+    }
 }
+
+/// Refuses a file that is too long to be a lock file of ours: the lock's name would replace somebody's
+/// bytes.
+fn check_lock_file(file: &fs::File, path: &Path) -> Result<()> {
+    let len = file
+        .metadata()
+        .map_err(|e| Error::io("look up", path, e))?
+        .len();
+    if len <= LOCK_LEN_MAX {
+        return Ok(());
+    }
+    let text = format!("it has {len} bytes, so it is no lock file of ours; move it away");
+    let source = io::Error::new(io::ErrorKind::InvalidInput, text);
+    Err(Error::io("lock", path, source))
+}
+
+/// More than any process id takes, with a line's end.
+const LOCK_LEN_MAX: u64 = 64;
 
 fn read_pid(file: &fs::File) -> u32 {
     let mut text = [0; 16];

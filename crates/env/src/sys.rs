@@ -11,6 +11,24 @@ use crate::{DiskRoom, FsKind};
 /// system cannot reserve space.
 #[cfg(target_os = "linux")]
 pub fn allocate(file: &File, offset: u64, len: u64) -> io::Result<bool> {
+    fallocate(file, 0, offset, len)
+}
+
+/// Reserves `len` bytes at `offset` and leaves the file's length as it is. `Ok(false)` where the file
+/// system cannot.
+#[cfg(target_os = "linux")]
+pub fn reserve_behind(file: &File, offset: u64, len: u64) -> io::Result<bool> {
+    fallocate(file, libc::FALLOC_FL_KEEP_SIZE, offset, len)
+}
+
+/// Reserving space is known on Linux only.
+#[cfg(not(target_os = "linux"))]
+pub fn reserve_behind(_file: &File, _offset: u64, _len: u64) -> io::Result<bool> {
+    Ok(false)
+}
+
+#[cfg(target_os = "linux")]
+fn fallocate(file: &File, mode: libc::c_int, offset: u64, len: u64) -> io::Result<bool> {
     use std::os::fd::AsRawFd;
 
     let out_of_range = |_| io::Error::from(io::ErrorKind::InvalidInput);
@@ -19,7 +37,7 @@ pub fn allocate(file: &File, offset: u64, len: u64) -> io::Result<bool> {
     loop {
         // SAFETY: `fallocate` touches no memory of this process; the descriptor belongs to `file`,
         // which stays borrowed over the call.
-        if unsafe { libc::fallocate(file.as_raw_fd(), 0, offset, len) } == 0 {
+        if unsafe { libc::fallocate(file.as_raw_fd(), mode, offset, len) } == 0 {
             return Ok(true);
         }
         let error = io::Error::last_os_error();
@@ -31,7 +49,25 @@ pub fn allocate(file: &File, offset: u64, len: u64) -> io::Result<bool> {
     }
 }
 
-/// Reserving space is known on Linux only.
+/// Has transfers of an open file wait for the device again, whatever it was opened with.
+pub fn set_blocking(file: &File) -> io::Result<()> {
+    use std::os::fd::AsRawFd;
+
+    let fd = file.as_raw_fd();
+    // SAFETY: `fcntl` with these commands touches no memory of this process; the descriptor belongs
+    // to `file`, which stays borrowed over the call.
+    let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
+    if flags < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: as above.
+    match unsafe { libc::fcntl(fd, libc::F_SETFL, flags & !libc::O_NONBLOCK) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// As for [`reserve_behind`].
 #[cfg(not(target_os = "linux"))]
 pub fn allocate(_file: &File, _offset: u64, _len: u64) -> io::Result<bool> {
     Ok(false)
@@ -83,6 +119,17 @@ pub fn room(path: &Path) -> io::Result<Option<DiskRoom>> {
     };
     // Some file systems have no size.
     Ok((room.total > 0).then_some(room))
+}
+
+/// How many descriptors this process may have.
+pub fn open_files_max() -> Option<u64> {
+    let mut limit = std::mem::MaybeUninit::<libc::rlimit>::zeroed();
+    // SAFETY: `limit` has room for one `rlimit` and lives over the call.
+    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, limit.as_mut_ptr()) } != 0 {
+        return None;
+    }
+    // SAFETY: the memory was zeroed, which is a valid `rlimit`, and then filled by the kernel.
+    Some(unsafe { limit.assume_init() }.rlim_cur)
 }
 
 /// Elsewhere nobody is asked.

@@ -127,6 +127,10 @@ impl Storage for DirectStorage {
         self.inner.rename(from, to)
     }
 
+    fn rename_and_sync(&self, from: &Path, to: &Path, dir: &Path, site: Site) -> Result<()> {
+        self.inner.rename_and_sync(from, to, dir, site)
+    }
+
     fn link(&self, from: &Path, to: &Path) -> Result<()> {
         self.inner.link(from, to)
     }
@@ -155,12 +159,24 @@ impl Storage for DirectStorage {
         self.inner.is_folder_held(dir)
     }
 
+    fn is_same(&self, one: &Path, other: &Path) -> Result<bool> {
+        self.inner.is_same(one, other)
+    }
+
     fn fs_kind(&self, path: &Path) -> Result<FsKind> {
         self.inner.fs_kind(path)
     }
 
     fn room(&self, path: &Path) -> Result<Option<DiskRoom>> {
         self.inner.room(path)
+    }
+
+    fn same_disk(&self, one: &Path, other: &Path) -> Result<bool> {
+        self.inner.same_disk(one, other)
+    }
+
+    fn open_files_max(&self) -> Option<u64> {
+        self.inner.open_files_max()
     }
 }
 
@@ -198,6 +214,10 @@ impl File for DirectFile {
 
     fn allocate(&self, offset: u64, len: u64) -> Result<()> {
         self.inner.allocate(offset, len)
+    }
+
+    fn reserve_behind(&self, offset: u64, len: u64) -> Result<()> {
+        self.inner.reserve_behind(offset, len)
     }
 
     fn sync(&self, site: Site) -> Result<()> {
@@ -255,6 +275,10 @@ impl File for CountedFile {
 
     fn allocate(&self, offset: u64, len: u64) -> Result<()> {
         self.inner.allocate(offset, len)
+    }
+
+    fn reserve_behind(&self, offset: u64, len: u64) -> Result<()> {
+        self.inner.reserve_behind(offset, len)
     }
 
     fn sync(&self, site: Site) -> Result<()> {

@@ -42,7 +42,26 @@
 //! more. *Grow*: `pm` makes zeroed bytes durable, then the part header's copies, then the part word
 //! A, then B; the larger valid word wins, and with word A torn, B still says the old count: the part
 //! does not exist and is made again. Where the words differ, opening writes both again before anything
-//! is attached: a kill leaves word A readable before it is durable. *Object pools*: see `pool`.
+//! is attached: a kill leaves word A readable before it is durable. *Give back*: the part word forgets parts of which no
+//! zone is attached, copy by copy, and only when both are durable the file is cut. In between the larger word wins, and
+//! its parts are all there; after it the file may be longer than its parts, as after a growth that was interrupted, and
+//! what lies there is zeroed when the region grows again. Generations that were used there alone may be used again: never
+//! in a zone that has seen them. *Object pools*: see `pool`.
+//!
+//! # What an open may rely upon
+//! A word that was read need not be durable: the process before was killed before its persist, or saw that
+//! persist fail, and after a failed sync the kernel holds for clean what the device does not have (kind
+//! `file`; `pm` has the argument). Whatever an open builds on is therefore *stored again*, and persisted,
+//! before the first thing that needs it:
+//!
+//! 1. The meta zone (superblock, part words, object pools with their objects, floors, witness), all of it, before
+//!    any of it is read. So what is read is durable. In between a crash leaves of each word what was durable or
+//!    what was read; those differ only by steps that were under way when the process before ended, each of
+//!    one word or one checked copy, and each of which may come or not: the same states as a crash then.
+//! 2. The header of a part is durable if the part word counts it (invariant 4): the word was stored only when the
+//!    header's persist had succeeded.
+//! 3. The headers of zones that hold what recovery keeps: [`Space::repersist`]. Those of others were durable when
+//!    the manifest named what lies in them.
 #![forbid(unsafe_code)]
 
 mod format;
@@ -58,6 +77,8 @@ pub use space::{Reserve, Space, SpaceSpec, SpaceUse, Witness};
 thermocline_base::sites! {
     /// The superblock and the empty pools are durable.
     SITE_FORMAT = "halloc: region formatted";
+    /// The meta zone that an open found is durable, whatever the process before has seen fail.
+    SITE_META_KEPT = "halloc: meta zone kept";
     /// The header of a new part is durable.
     SITE_PART = "halloc: part header durable";
     /// The part word counts a new part.

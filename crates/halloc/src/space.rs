@@ -19,7 +19,10 @@ use crate::part::{
     zone, zone_bytes,
 };
 use crate::pool::{ObjectPool, PoolPlace};
-use crate::{SITE_ATTACH, SITE_FORMAT, SITE_WITNESS};
+use crate::{SITE_ATTACH, SITE_FORMAT, SITE_META_KEPT, SITE_WITNESS};
+
+/// A part that its device cuts short has at least such a part of the bytes that it should have.
+const DEVICE_PART_LEAST: u64 = 8;
 
 const GENERATION_OBJECTS: u32 = 64;
 const GENERATION_OBJECT_BYTES: u64 = 192;
@@ -75,7 +78,7 @@ pub struct SpaceUse {
     pub zones_attached: u64,
     /// Zones free.
     pub zones_free: u64,
-    /// Most bytes the region may have.
+    /// Most bytes the region may have, as far as its device has room for them.
     pub limit_bytes: u64,
 }
 
@@ -87,6 +90,8 @@ pub struct Space {
     part_bytes_first: u64,
     /// Most bytes that the user allows.
     pm: AtomicU64,
+    /// Most bytes that the device has for it, as far as is known, and what growing must leave there.
+    device: [AtomicU64; 2],
     generations: ObjectPool,
     /// Of all zone headers that the open saw, live or not.
     highest_owner: u64,
@@ -133,6 +138,7 @@ impl Space {
             seed,
             part_bytes_first: spec.part_bytes_first,
             pm: AtomicU64::new(spec.pm),
+            device: [AtomicU64::new(u64::MAX), AtomicU64::new(0)],
             generations,
             highest_owner: 0,
             state: Mutex::new(state),
@@ -231,6 +237,10 @@ impl Space {
             ));
         }
         let seed = region_seed(id);
+        if !region.is_read_only() && !active(Bug::SkipRepersist) {
+            region.flush_again(PmOff(0), META_BYTES_MIN.min(region.len()));
+            region.fence(SITE_META_KEPT)?;
+        }
         let (mut parts, whole) = read_parts(&region, seed)?;
         if !whole && !region.is_read_only() && !active(Bug::SkipRepersist) {
             // A killed process may have stored word A and not persisted it; what is attached in the
@@ -268,6 +278,7 @@ impl Space {
             seed,
             part_bytes_first: spec.part_bytes_first,
             pm: AtomicU64::new(spec.pm),
+            device: [AtomicU64::new(u64::MAX), AtomicU64::new(0)],
             generations,
             highest_owner: highest_owner.get(),
             state,
@@ -286,6 +297,19 @@ impl Space {
         // Relaxed: a number that guards nothing.
         let pm = self.pm.load(Ordering::Relaxed);
         pm.min(self.region.capacity())
+    }
+
+    /// From now on the region grows to at most `most` bytes, because its device has no more for it, and only if
+    /// `keep` bytes are left there. What it has beyond that it keeps, unless it is asked to [give it
+    /// back](Space::give_back).
+    pub fn set_device_limit(&self, most: u64, keep: u64) {
+        self.device[0].store(most, Ordering::Relaxed);
+        self.device[1].store(keep, Ordering::Relaxed);
+    }
+
+    /// Most bytes that the region can have just now.
+    fn reachable(&self) -> u64 {
+        self.limit().min(self.device[0].load(Ordering::Relaxed))
     }
 
     /// The region.
@@ -399,8 +423,10 @@ impl Space {
         };
         for (p, i, (at, bytes)) in wanted {
             self.region.populate(at, bytes, true);
-            // Attached meanwhile, perhaps: then so much the better.
-            lock(&self.state).parts[p].present[i] = true;
+            // Attached meanwhile, perhaps: then so much the better. Or given back.
+            if let Some(part) = lock(&self.state).parts.get_mut(p) {
+                part.present[i] = true;
+            }
         }
     }
 
@@ -420,12 +446,23 @@ impl Space {
     /// The error for `bytes` more that do not fit.
     #[cold]
     pub fn full(&self, bytes: u64) -> Error {
+        let usage = self.usage();
+        let limit = self.limit();
+        let way_out = match self.reachable() < limit {
+            false => "raise pm, or delete and compact".to_string(),
+            true => format!(
+                "it has {} and may have {}, but its disk must keep room for flushing and compaction: make room \
+                 there, or delete and compact (if that does not do, raise pm)",
+                format_size(usage.region_bytes),
+                format_size(limit)
+            ),
+        };
         Error::OutOfSpace(format!(
             "persistent memory region {} is full: {} of {} in use, and {} more with one zone in \
-             reserve do not fit; raise pm, or delete and compact",
+             reserve do not fit; {way_out}",
             self.region.path().display(),
-            format_size(self.usage().attached_bytes),
-            format_size(self.limit()),
+            format_size(usage.attached_bytes),
+            format_size(usage.limit_bytes),
             format_size(bytes)
         ))
     }
@@ -490,12 +527,49 @@ impl Space {
         }
         let next = self.next_part(&lock(&self.state));
         let Some(header) = next else { return Ok(false) };
-        self.region
-            .grow(header.offset, header.offset + header.bytes)?;
+        let keep = self.device[1].load(Ordering::Relaxed);
+        let end = header.offset + header.bytes;
+        self.region.grow_keeping(header.offset, end, keep)?;
         write_part_header(&self.region, self.seed, &header)?;
         write_parts_word(&self.region, self.seed, header.index + 1)?;
         lock(&self.state).parts.push(Part::new(header));
         Ok(true)
+    }
+
+    /// Gives parts at the end of the region back to its device, of which no zone is attached, as far as two zones
+    /// stay free. Returns how many bytes that were.
+    ///
+    /// First nobody finds zones there any more, then the part word forgets the parts, durably, then the file is
+    /// cut. A crash in between leaves a file that is longer than its parts, as an interrupted growth does. Nobody
+    /// may hold bytes of free zones (see [`Space::release`]).
+    ///
+    /// # Errors
+    /// A failed persist. That the file cannot be cut is none: then it stays as long as it is.
+    pub fn give_back(&self) -> Result<u64> {
+        let _growing = lock(&self.growing);
+        if !self.region.can_shrink() {
+            return Ok(0);
+        }
+        let (parts, end, before) = {
+            let mut state = lock(&self.state);
+            let before = end_of(&state.parts);
+            let mut free: usize = state.parts.iter().map(|p| p.free).sum();
+            while let [_, .., last] = &state.parts[..]
+                && last.free == last.taken.len()
+                && free >= last.free + 2
+            {
+                free -= last.free;
+                state.parts.pop();
+            }
+            (state.parts.len() as u64, end_of(&state.parts), before)
+        };
+        if end == before {
+            return Ok(0);
+        }
+        write_parts_word(&self.region, self.seed, narrow(parts)?)?;
+        // What is left of it is in nobody's way, and is overwritten if the region grows again.
+        let _ = self.region.shrink(end);
+        Ok(before - end)
     }
 
     /// Bytes of the region in use as parts.
@@ -512,11 +586,18 @@ impl Space {
             .max()
             .unwrap_or(0);
         let wanted = (last * 2).clamp(self.part_bytes_first, PART_BYTES_MAX);
-        let limit = self.limit();
-        let bytes = wanted.min(limit.saturating_sub(offset)) / META_BYTES_MIN * META_BYTES_MIN;
+        let (limit, reachable) = (self.limit(), self.reachable());
+        let bytes =
+            |limit: u64| wanted.min(limit.saturating_sub(offset)) / META_BYTES_MIN * META_BYTES_MIN;
+        let least = match reachable < limit {
+            false => 0,
+            // The device may have a little more from time to time: that would be many small parts.
+            true => bytes(limit) / DEVICE_PART_LEAST,
+        };
+        let bytes = bytes(reachable);
         let number = u32::try_from(state.parts.len()).ok()?;
         // A remainder too small for a few zones is not worth a part.
-        (bytes >= 4 * META_BYTES_MIN).then(|| PartHeader {
+        (bytes >= least.max(4 * META_BYTES_MIN)).then(|| PartHeader {
             offset,
             bytes,
             zone_bytes: zone_bytes(bytes),
@@ -577,6 +658,10 @@ impl Space {
             limit_bytes: self.limit(),
             ..SpaceUse::default()
         };
+        usage.limit_bytes = self
+            .reachable()
+            .max(usage.region_bytes)
+            .min(usage.limit_bytes);
         for part in &state.parts {
             let free = part.free as u64;
             let taken = part.taken.len() as u64 - free - u64::from(part.header.index == 0);
@@ -588,9 +673,9 @@ impl Space {
         usage
     }
 
-    /// Makes the headers of `zones` durable again (design §14, rule 3): after a kill they may have
-    /// been readable without ever having been persisted. Both copies are written, since a crash may
-    /// have come between them: one alone would be one rotten byte from losing the zone.
+    /// Makes the headers of `zones` durable again (design §14, rule 3): after a kill, or a failed persist, they
+    /// may have been readable without being durable. Both copies are stored again, whatever they read, since a
+    /// crash may have come between them: one alone would be one rotten byte from losing the zone.
     ///
     /// # Errors
     /// A failed persist.
@@ -599,7 +684,8 @@ impl Space {
             let at = PmOff(zone.data.0 - ZONE_HEADER_BYTES);
             let block = zone.header().encode(self.seed, at);
             for copy in [at, at.plus(64)] {
-                if self.region.bytes(copy, 64)? != block {
+                let there = self.region.bytes(copy, 64)? == block;
+                if !(there && active(Bug::TrustCacheAfterFailedSync)) {
                     self.region.write(copy, &block);
                 }
                 self.region.flush(copy, 64);

@@ -5,7 +5,7 @@ use thermocline_base::{BatchEntry, CfId, Kind, Result, SeqNo};
 use thermocline_pm::PmOff;
 
 use crate::format::decode_blob_ref;
-use crate::table::Memtable;
+use crate::table::{Index, Memtable};
 
 impl Memtable {
     /// Puts a stored record into the index of its family: [`Memtable::insert`], or
@@ -25,7 +25,14 @@ impl Memtable {
             return self.insert_range(entry.cf, entry.key, entry.value, seqno, moments);
         }
         self.refer(entry);
-        self.insert(entry.cf, entry.key, at, seqno, moments)
+        let index = self.index_or_new(entry.cf);
+        self.insert_into(index, entry.key, at, seqno, moments)?;
+        if let Some(gaps) = index.gaps()
+            && entry.kind != Kind::Delete
+        {
+            gaps.put(entry.key);
+        }
+        Ok(())
     }
 
     /// Notes the blob file that a record refers to, if it refers to one. This is of one generation.
@@ -87,7 +94,18 @@ impl Memtable {
         seqno: SeqNo,
         moments: impl FnOnce() -> M,
     ) -> Result<()> {
-        let tree = self.tree_or_new(cf);
+        self.insert_into(self.index_or_new(cf), key, at, seqno, moments)
+    }
+
+    fn insert_into<M: Moments>(
+        &self,
+        index: &Index,
+        key: &[u8],
+        at: PmOff,
+        seqno: SeqNo,
+        moments: impl FnOnce() -> M,
+    ) -> Result<()> {
+        let tree = &index.tree;
         let guard = tree.pin();
         let leaf = Leaf::of(key, at.0);
         tree.update(&guard, key, self.records(), |present| {

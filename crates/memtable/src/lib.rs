@@ -41,7 +41,7 @@
 //! The item's lines are stored and fenced; only then is anything acknowledged or published. A crash
 //! before the fence leaves any mixture of words: the item is valid only if all of its words arrived.
 //! The walk (`walk`) takes it then, and recovery persists it again before anything builds on it
-//! (rule 3 of design §14); else it is the first bad item, not covered by any `published`, and is
+//! (rule 3 of design §14, by storing it again); else it is the first bad item, not covered by any `published`, and is
 //! cut. After the fence it is found in every image.
 //!
 //! # Why keys are covered twice
@@ -58,6 +58,7 @@ mod descriptor;
 #[cfg(test)]
 mod fixture;
 mod format;
+mod gaps;
 mod home;
 mod image;
 mod insert;
@@ -79,6 +80,7 @@ pub use descriptor::Descriptor;
 pub use format::{
     BLOB_REF_LEN, ITEM_HEADER, RECORD_HEADER, decode_blob_ref, encode_blob_ref, item_bytes,
 };
+pub use gaps::GapList;
 pub use home::Home;
 pub use image::ItemImage;
 pub use merge::{Merging, Without};
@@ -89,7 +91,7 @@ pub use stage::{Stage, Staged};
 pub use table::{Lookup, Memtable, RecordRef};
 pub use tombstones::{Cover, Fragment};
 pub use trail::{Mark, Trail};
-pub use walk::{ChainEnd, ItemRef, WalkOutcome, walk_incarnation};
+pub use walk::{ChainEnd, ItemRef, WalkOutcome, holds_again, walk_incarnation};
 
 thermocline_base::sites! {
     /// An item's records are durable.

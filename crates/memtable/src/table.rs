@@ -11,6 +11,7 @@ use thermocline_pm::{PmOff, Region};
 
 use crate::chain::Chain;
 use crate::format::{RECORD_HEADER, decode_blob_ref};
+use crate::gaps::Gaps;
 use crate::home::{Home, Records};
 use crate::tombstones::{self, Cover, Ledger, Tombstones};
 
@@ -50,6 +51,7 @@ type IndexPage = Box<[OnceLock<Box<Index>>]>;
 pub(crate) struct Index {
     pub tree: Tree,
     tombstones: OnceLock<Box<Tombstones>>,
+    gaps: OnceLock<Box<Gaps>>,
 }
 
 impl Index {
@@ -57,6 +59,20 @@ impl Index {
     #[inline]
     pub fn tombstones(&self) -> Option<&Tombstones> {
         Some(self.tombstones.get()?)
+    }
+
+    /// The gaps, if there has been one.
+    #[inline]
+    pub fn gaps(&self) -> Option<&Gaps> {
+        Some(self.gaps.get()?)
+    }
+
+    /// As [`Index::gaps`], made where there are none, unless that fails. One thread at a time calls this.
+    pub fn gaps_or(&self, make: impl FnOnce() -> Option<Gaps>) -> Option<&Gaps> {
+        if self.gaps.get().is_none() {
+            let _ = self.gaps.set(Box::new(make()?));
+        }
+        self.gaps()
     }
 }
 
@@ -290,6 +306,11 @@ impl Memtable {
         self.ledger.fulfil(bytes);
     }
 
+    /// Whose DRAM it takes, if it is in a store.
+    pub(crate) fn account(&self) -> Option<&Arc<Account>> {
+        self.ledger.account()
+    }
+
     pub(crate) fn records(&self) -> &Records {
         &self.records
     }
@@ -313,13 +334,14 @@ impl Memtable {
             .skip_while(move |(id, _)| *id < cf)
     }
 
-    fn index_or_new(&self, cf: CfId) -> &Index {
+    pub(crate) fn index_or_new(&self, cf: CfId) -> &Index {
         let page = self.indexes[usize::from(cf.0) / PAGE]
             .get_or_init(|| (0..PAGE).map(|_| OnceLock::new()).collect());
         page[usize::from(cf.0) % PAGE].get_or_init(|| {
             Box::new(Index {
                 tree: Tree::with_memory(self.memory.clone() as Arc<dyn NodeMemory>),
                 tombstones: OnceLock::new(),
+                gaps: OnceLock::new(),
             })
         })
     }

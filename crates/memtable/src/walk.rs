@@ -451,6 +451,21 @@ fn values_hold(region: &Region, chain: &Chain, item: &ItemRef) -> Result<bool> {
     Ok(true)
 }
 
+/// Whether an item that the walk has accepted, in segment `segment` of `plan`, reads as it did, values included.
+///
+/// # Errors
+/// Those of the region.
+pub fn holds_again(
+    region: &Region,
+    plan: &ChainPlan,
+    segment: usize,
+    item: &ItemRef,
+) -> Result<bool> {
+    let again = item_at(region, &plan.chain, &plan.segments[segment], item.at)?;
+    let same = again.is_some_and(|(again, _)| again == *item);
+    Ok(same && values_hold(region, &plan.chain, item)?)
+}
+
 /// Calls `visit` with the offset and header of each record of a valid item.
 pub(crate) fn each_record(
     region: &Region,

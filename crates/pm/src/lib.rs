@@ -29,6 +29,20 @@
 //! plain stores. Non-temporal stores it does not: they are covered by their own thread's fence alone
 //! (`sim` has the argument).
 //!
+//! # A sync that fails
+//! Of kind `file` a persist can fail: the kernel could not write a page, tells of it once (by `msync`, or by the
+//! sync of a growth, in whoever's call), and holds the page for clean from then on. It reads as it was stored,
+//! the device does not have it, and the next sync succeeds without writing it. `ENOSPC` and `EDQUOT` are no
+//! exceptions: a file system that allocates late says so when it writes back. So
+//!
+//! - after a failed sync no fence of this region succeeds any more ([`Region::fence`]), and whoever uses it
+//!   poisons the store. Only a growth that was refused *before* its sync is no more than a full device;
+//! - who opens a region stores again what it relies upon and cannot know to be durable
+//!   ([`Region::flush_again`]), before it flushes it.
+//!
+//! `sim` fails syncs in that way. With `dax` and `shm` there is no such failure: a line stays in the caches until
+//! it is written back.
+//!
 //! # Invariants
 //! 1. **One door.** No code outside this crate writes to a region's bytes. There is no `&mut [u8]`.
 //! 2. **Bounds.** Every access is checked against the region's current length; an offset read from

@@ -120,6 +120,29 @@ impl Reservation {
         Ok(())
     }
 
+    /// Takes the file away from behind `[from, to)`, which is only reserved from then on.
+    pub fn unmap(&self, from: usize, to: usize) -> io::Result<()> {
+        assert!(
+            from < to && to <= self.len && from.is_multiple_of(PAGE) && to.is_multiple_of(PAGE)
+        );
+        // SAFETY: M1: the range is ours, so MAP_FIXED replaces only our own pages. That nobody has a slice of them is
+        // what the caller promises (`Region::shrink`).
+        let got = unsafe {
+            libc::mmap(
+                self.base.add(from).cast(),
+                to - from,
+                libc::PROT_NONE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED,
+                -1,
+                0,
+            )
+        };
+        match got == libc::MAP_FAILED {
+            false => Ok(()),
+            true => Err(io::Error::last_os_error()),
+        }
+    }
+
     /// Puts memory of the process's own, all zeros, behind `[from, to)`, which has nothing behind it yet.
     pub fn back(&self, from: usize, to: usize) -> io::Result<()> {
         assert!(

@@ -4,8 +4,8 @@
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use thermocline_base::budget::{Account, Charge};
 use thermocline_base::options::RegionDemand;
@@ -36,6 +36,8 @@ pub enum RegionKind {
     Shadow,
     /// Plain memory: gone when it is closed. Durable is what somebody writes elsewhere.
     Dram,
+    /// There is none yet: empty memory stands in for it, for who only reads.
+    Absent,
 }
 
 impl RegionKind {
@@ -48,6 +50,7 @@ impl RegionKind {
             RegionKind::Sim => "sim",
             RegionKind::Shadow => "shadow",
             RegionKind::Dram => "dram",
+            RegionKind::Absent => "none",
         }
     }
 
@@ -60,6 +63,7 @@ impl RegionKind {
             RegionKind::Sim => "simulated crashes",
             RegionKind::Shadow => "process crash only, which loses all else (emulated)",
             RegionKind::Dram => "nothing: what is durable lies in the log",
+            RegionKind::Absent => "nothing lies there yet: the first open for writing makes it",
         }
     }
 }
@@ -147,8 +151,10 @@ struct Inner {
     file: Option<Arc<dyn File>>,
     watch: Option<Watch>,
     map: Option<Arc<Reservation>>,
-    /// Held while the file is synced; why a sync failed.
-    sync_failed: Mutex<Option<String>>,
+    /// Held while the file is synced.
+    syncing: Mutex<()>,
+    /// Why a sync failed, since the region was opened. Set under `syncing`.
+    sync_failed: OnceLock<String>,
 }
 
 // SAFETY: `base` points into `map` (or the simulator's buffer), both owned by `Inner` and never
@@ -421,7 +427,7 @@ impl Region {
         match &self.inner.backend {
             Backend::Cpu => cpu::fence(),
             Backend::Msync => self.sync_flushed()?,
-            Backend::Sim(sim) => sim.fence(site)?,
+            Backend::Sim(sim) => self.unless_failed(|| sim.fence(site))?,
             Backend::Shadow(shadow) => {
                 shadow.fence();
                 if let Some(offset) = shadow.fault() {
@@ -476,18 +482,26 @@ impl Region {
         };
         // The system tells of a failed write-back once, to whichever sync of this file comes first. So
         // one at a time syncs, and after a failure none succeeds.
-        let mut failed = lock(&self.inner.sync_failed);
-        if let Some(cause) = &*failed {
+        let _syncing = lock(&self.inner.syncing);
+        self.unless_failed(|| {
+            for (from, to) in merged {
+                let synced = map.sync(index(from), index(to - from));
+                let synced = synced.map_err(|e| Error::io_at("sync", &self.inner.path, from, e))?;
+                self.inner.counters.device(synced as u64);
+            }
+            Ok(())
+        })
+    }
+
+    /// Syncs, unless a sync has failed since the region was opened: what that one covered is on the device
+    /// only if it is stored again, which is what the next open does. So none succeeds any more until then.
+    fn unless_failed(&self, sync: impl FnOnce() -> Result<()>) -> Result<()> {
+        if let Some(cause) = self.inner.sync_failed.get() {
             return Err(Error::Poisoned(format!("an earlier sync failed: {cause}")));
         }
-        for (from, to) in merged {
-            let synced = map.sync(index(from), index(to - from)).map_err(|e| {
-                *failed = Some(e.to_string());
-                Error::io_at("sync", &self.inner.path, from, e)
-            })?;
-            self.inner.counters.device(synced as u64);
-        }
-        Ok(())
+        sync().inspect_err(|error| {
+            let _ = self.inner.sync_failed.set(error.to_string());
+        })
     }
 
     fn check_writable(&self, off: PmOff, len: u64) {
@@ -531,6 +545,7 @@ impl Region {
     }
 }
 
+mod again;
 mod attach;
 
 #[cfg(test)]

@@ -23,6 +23,9 @@
 //! through a plain release store would not; the model counts on neither, nor does any code here.
 //! What it does not model is that B may still *read* the old value.
 //!
+//! A sync may be made to fail: then no later one makes certain what was stored before it, unless it is *stored
+//! again* (`fail`).
+//!
 //! A crash may leave each word at its certain value or at any value stored since, independently of
 //! all other words. That allows more than real hardware does (x86 keeps the order of stores within
 //! a line), so what survives here does not lean on one vendor.
@@ -39,7 +42,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use thermocline_base::checksum::{hash64, hash64_seeded};
 use thermocline_base::size::index;
 use thermocline_base::sync::{Mutex, lock};
-use thermocline_base::{Error, Result, Site, Steps, When};
+use thermocline_base::{Result, Site, Steps, When};
+use thermocline_env::sim::SimFs;
 
 use crate::writer::{ActingWriter, Writer};
 
@@ -55,6 +59,8 @@ pub struct SimPm {
 struct Core {
     /// What the CPU sees. Written under `state`'s lock; read freely.
     words: Box<[AtomicU64]>,
+    /// Whether it stands in for a region that was never made.
+    stands_in: bool,
     steps: Steps,
     state: Mutex<State>,
 }
@@ -71,7 +77,9 @@ struct State {
     /// One bit for each word of the capacity.
     reads: Option<Vec<u64>>,
     sites: BTreeMap<Site, u64>,
-    fail_fence_in: Option<u64>,
+    failure: Option<Failure>,
+    /// Whose room it takes.
+    disk: Option<SimFs>,
 }
 
 #[derive(Clone)]
@@ -87,6 +95,8 @@ struct Store {
     value: u64,
     /// Whose write-combining buffer may still hold it.
     buffered_by: Option<Writer>,
+    /// A sync has failed since: no later one makes it certain.
+    clean: bool,
 }
 
 /// A word whose value after a crash is open.
@@ -120,11 +130,25 @@ impl std::fmt::Debug for SimPm {
 impl SimPm {
     /// Empty memory that can grow to `capacity` bytes (a multiple of 64).
     pub fn new(capacity: u64, steps: Steps) -> SimPm {
+        SimPm::with(capacity, steps, false)
+    }
+
+    /// As [`SimPm::new`], in place of a region that is not there yet: a region on it is of kind `none`.
+    pub fn standing_in(capacity: u64) -> SimPm {
+        SimPm::with(capacity, Steps::new(), true)
+    }
+
+    pub(crate) fn stands_in(&self) -> bool {
+        self.core.stands_in
+    }
+
+    fn with(capacity: u64, steps: Steps, stands_in: bool) -> SimPm {
         assert!(capacity.is_multiple_of(64));
         let words = (0..capacity / WORD).map(|_| AtomicU64::new(0)).collect();
         SimPm {
             core: Arc::new(Core {
                 words,
+                stands_in,
                 steps,
                 state: Mutex::default(),
             }),
@@ -175,9 +199,21 @@ impl SimPm {
         lock(&self.core.state).sites.clone()
     }
 
-    /// Lets the `n`-th fence from now (0 = the next) and all after it fail.
-    pub fn fail_fence_in(&self, n: u64) {
-        lock(&self.core.state).fail_fence_in = Some(n);
+    /// From now on it takes its room from this disk, as a region's file does.
+    pub fn lie_on(&self, disk: &SimFs) {
+        let mut state = lock(&self.core.state);
+        disk.take_for_region(state.len);
+        state.disk = Some(disk.clone());
+    }
+
+    pub(crate) fn has_disk(&self) -> bool {
+        lock(&self.core.state).disk.is_some()
+    }
+
+    /// Takes `len` bytes of its disk instead of what it has there, if there are so many.
+    pub(crate) fn take_disk(&self, len: u64) -> bool {
+        let disk = lock(&self.core.state).disk.clone();
+        disk.is_none_or(|disk| disk.take_for_region(len))
     }
 
     /// Begins (or ends) to note which words are read.
@@ -227,6 +263,7 @@ impl SimPm {
         };
         SimPm {
             core: Arc::new(Core {
+                stands_in: false,
                 words,
                 steps,
                 state: Mutex::new(copy),
@@ -284,10 +321,13 @@ impl SimPm {
         lock(&self.core.state).len
     }
 
-    pub(crate) fn set_len(&self, from: u64, to: u64, site: Site) {
+    /// Makes the bytes `[from, to)` part of the region, all zero, and syncs them. After a failure the region is
+    /// as long as it was.
+    pub(crate) fn grow(&self, from: u64, to: u64, site: Site) -> Result<()> {
         self.core.steps.point(site, When::Before);
         {
             let mut state = lock(&self.core.state);
+            state.fail_if_due()?;
             for word in &self.core.words[index(from / WORD)..index(to / WORD)] {
                 word.store(0, Ordering::Relaxed);
             }
@@ -296,6 +336,18 @@ impl SimPm {
             *state.sites.entry(site).or_default() += 1;
         }
         self.core.steps.point(site, When::After);
+        Ok(())
+    }
+
+    /// Gives up the bytes from `to` on, atomically and durably. A crash right before or behind it finds the same as one
+    /// before it, since nothing is there: so it is no point of its own.
+    pub(crate) fn cut(&self, to: u64) {
+        {
+            let mut state = lock(&self.core.state);
+            state.pending.retain(|&w, _| w < to / WORD);
+            state.len = to;
+        }
+        self.take_disk(to);
     }
 
     pub(crate) fn store(&self, off: u64, bytes: &[u8]) {
@@ -350,12 +402,7 @@ impl SimPm {
         self.core.steps.point(site, When::Before);
         {
             let mut state = lock(&self.core.state);
-            if let Some(left) = state.fail_fence_in {
-                if left == 0 {
-                    return Err(Error::Poisoned("a simulated fence failed".into()));
-                }
-                state.fail_fence_in = Some(left - 1);
-            }
+            state.fail_if_due()?;
             state.fence(Writer::current());
             *state.sites.entry(site).or_default() += 1;
         }
@@ -387,6 +434,7 @@ impl State {
             clock: self.clock,
             value: new,
             buffered_by,
+            clean: false,
         };
         self.pending
             .entry(word)
@@ -411,7 +459,8 @@ impl State {
                 };
                 let open = history.stores.iter().position(|store| !covered(store));
                 let done = open.unwrap_or(history.stores.len());
-                if done > 0 {
+                // What comes behind what is clean was stored again, and is written back with all of its word.
+                if done > 0 && !history.stores[done - 1].clean {
                     history.durable = history.stores[done - 1].value;
                     history.stores.drain(..done);
                 }
@@ -464,7 +513,9 @@ impl CrashImage {
 }
 
 mod choose;
+mod fail;
 pub use choose::{Choice, EXHAUSTIVE_MAX};
+use fail::Failure;
 
 #[cfg(test)]
 mod tests;

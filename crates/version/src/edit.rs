@@ -129,8 +129,9 @@ pub enum Change {
         /// Another database than this one.
         db_id: [u8; 16],
     },
-    /// Every generation with a base at or below this seqno has been flushed, whatever becomes of its
-    /// tables. (That tables have later seqnos says so, too, while they do.)
+    /// Every generation with a base at or below this seqno has been flushed, or nothing of it is
+    /// needed, whatever becomes of its tables. (That tables have later seqnos says so, too, while
+    /// they do.)
     FlushedUpTo {
         /// Not below that of an earlier such change.
         seqno: u64,

@@ -11,6 +11,8 @@ thermocline_base::sites! {
     NEW_NAMES_DURABLE = "manifest: new names durable";
     /// The new `CURRENT`: the switch itself.
     SWITCH_DURABLE = "manifest: switch durable";
+    /// `CURRENT` as an open found it, and its name.
+    CURRENT_DURABLE = "manifest: CURRENT durable as it was";
     /// The edits that an open accepted, and the cut behind them.
     ACCEPTED_DURABLE = "manifest: accepted edits durable";
 }

@@ -54,7 +54,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
-use thermocline_base::{Error, FileId, Result};
+use thermocline_base::{CfId, Error, FileId, Result};
 
 use crate::edit::{Change, NextIds, VersionEdit};
 use crate::state::State;
@@ -151,6 +151,14 @@ impl VersionSet {
             version: Arc::clone(&self.current),
             _counted: Arc::clone(&self.holds),
         }
+    }
+
+    /// A version with the tables of these families alone, which keeps their files as an earlier
+    /// version would: for those who read the families on when they are dropped.
+    pub fn set_aside(&mut self, families: &[CfId]) -> Arc<Version> {
+        let version = Arc::new(self.current.with_only(families));
+        self.earlier.push(Arc::downgrade(&version));
+        version
     }
 
     /// The number of holds.
@@ -268,7 +276,7 @@ impl VersionSet {
                 Change::TableRemoved { file, .. } => self.left(*file, FileKind::Table),
                 Change::BlobFileRemoved { file } => self.left(*file, FileKind::Blob),
                 Change::ColumnFamilyDropped { id } => {
-                    let of_family = before.tables_of(thermocline_base::CfId(*id));
+                    let of_family = before.tables_of(CfId(*id));
                     for (_, table) in of_family.filter(|(_, table)| !in_pm(table.file)) {
                         self.left(table.file, FileKind::Table);
                     }

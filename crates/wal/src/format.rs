@@ -24,6 +24,24 @@
 //!      16       payload, then zeros to a multiple of 16
 //! ```
 //!
+//! ```text
+//!  owner, thermocline-<database id>-OWNER, beside logs outside of the database's folder
+//!       0 4096  copy; the writings with even numbers
+//!    4096 4096  copy; those with odd numbers, of which the first is 1. The higher number counts
+//!
+//!  copy
+//!       0    8  magic "THCLWOWN"
+//!       8    4  format version, 1
+//!      12    4  CRC32C of bytes 0..12 and 16..64+n
+//!      16   16  database id
+//!      32    8  number of this writing
+//!      40    8  the newest chain that the manifest is known to name, 0 if there is none
+//!      48    8  its nonce
+//!      56    4  length n of the path, at most 4032; 0 if it is longer
+//!      60    4  reserved, 0
+//!      64    n  absolute path of the database's folder
+//! ```
+//!
 //! The *log seed* is XXH3-64 of database id and log id, under the nonce. A frame's header has a checksum
 //! of its own, so that a search for frames looks at a payload only where there is one.
 
@@ -126,7 +144,7 @@ impl LogId {
     }
 }
 
-fn header_crc(bytes: &[u8; HEADER_LEN]) -> u32 {
+fn header_crc(bytes: &[u8]) -> u32 {
     crc32c(crc32c(0, &bytes[..12]), &bytes[16..])
 }
 
@@ -140,6 +158,77 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
 
 fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
+}
+
+/// Bytes of a copy of an [`Owner`].
+pub(crate) const OWNER_COPY: usize = 4096;
+const OWNER_HEADER: usize = 64;
+const OWNER_MAGIC: [u8; 8] = *b"THCLWOWN";
+const OWNER_VERSION: u32 = 1;
+
+/// Whose the logs of a database are that lie outside of its folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Owner {
+    /// The database's id, which a copy of its folder has, too.
+    pub db_id: [u8; 16],
+    /// The newest chain that its manifest is known to name.
+    pub chain: u64,
+    /// That chain's nonce.
+    pub nonce: u64,
+    /// The absolute path of its folder; empty if it is not known.
+    pub folder: Vec<u8>,
+}
+
+impl Owner {
+    /// A copy, as the writing `number`.
+    pub(crate) fn encode(&self, number: u64) -> [u8; OWNER_COPY] {
+        let mut bytes = [0; OWNER_COPY];
+        let fits = self.folder.len() <= OWNER_COPY - OWNER_HEADER;
+        let folder = if fits { &self.folder[..] } else { &[] };
+        let len = u32::try_from(folder.len()).unwrap_or(0);
+        bytes[0..8].copy_from_slice(&OWNER_MAGIC);
+        bytes[8..12].copy_from_slice(&OWNER_VERSION.to_le_bytes());
+        bytes[16..32].copy_from_slice(&self.db_id);
+        bytes[32..40].copy_from_slice(&number.to_le_bytes());
+        bytes[40..48].copy_from_slice(&self.chain.to_le_bytes());
+        bytes[48..56].copy_from_slice(&self.nonce.to_le_bytes());
+        bytes[56..60].copy_from_slice(&len.to_le_bytes());
+        bytes[OWNER_HEADER..][..folder.len()].copy_from_slice(folder);
+        let crc = header_crc(&bytes[..OWNER_HEADER + folder.len()]);
+        bytes[12..16].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    /// Reads a copy, with the number of its writing; `None` if it is not whole.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if a newer version wrote it.
+    pub(crate) fn decode(bytes: &[u8], path: &Path) -> Result<Option<(Owner, u64)>> {
+        let len = usize::try_from(u32_at(bytes, 56)).unwrap_or(usize::MAX);
+        let end = OWNER_HEADER.saturating_add(len);
+        if bytes[0..8] != OWNER_MAGIC || end > bytes.len() {
+            return Ok(None);
+        }
+        if header_crc(&bytes[..end]) != u32_at(bytes, 12) {
+            return Ok(None);
+        }
+        let version = u32_at(bytes, 8);
+        if version > OWNER_VERSION {
+            return Err(Error::Unsupported(format!(
+                "{} has format {version}; this version reads up to {OWNER_VERSION}",
+                path.display()
+            )));
+        }
+        let mut db_id = [0; 16];
+        db_id.copy_from_slice(&bytes[16..32]);
+        let owner = Owner {
+            db_id,
+            chain: u64_at(bytes, 40),
+            nonce: u64_at(bytes, 48),
+            folder: bytes[OWNER_HEADER..end].to_vec(),
+        };
+        Ok(Some((owner, u64_at(bytes, 32))))
+    }
 }
 
 /// Bytes that a payload of `len` bytes takes in a log, header and padding included.
@@ -191,8 +280,17 @@ impl FrameHeader {
     /// Whether `payload` is what the frame at `at` carries. Padding is not looked at: it says nothing.
     pub fn holds(&self, seed: u64, at: u64, payload: &[u8]) -> bool {
         payload.len() as u64 == u64::from(self.len)
-            && (self.payload_crc == crc32c(seeded(seed, at), payload)
-                || active(Bug::SkipFrameChecksum))
+            && self.has_crc(crc32c(self.start(seed, at), payload))
+    }
+
+    /// Where the checksum of the payload starts from.
+    pub fn start(&self, seed: u64, at: u64) -> u32 {
+        seeded(seed, at)
+    }
+
+    /// Whether the payload has this checksum.
+    pub fn has_crc(&self, crc: u32) -> bool {
+        self.payload_crc == crc || active(Bug::SkipFrameChecksum)
     }
 }
 
@@ -241,6 +339,33 @@ mod tests {
             ],
         );
         golden::check("log", include_str!("../tests/golden/log-v1.txt"), &text);
+    }
+
+    #[test]
+    fn the_bytes_of_an_owner_are_those_of_version_1() {
+        let owner = Owner {
+            db_id: [1; 16],
+            chain: 7,
+            nonce: 99,
+            folder: b"/data/db".to_vec(),
+        };
+        let text = golden::annotate(
+            &owner.encode(3)[..96],
+            &[
+                (8, "magic"),
+                (4, "format version"),
+                (4, "crc"),
+                (16, "database id"),
+                (8, "number of the writing"),
+                (8, "newest chain"),
+                (8, "its nonce"),
+                (4, "length of the path"),
+                (4, "zeros"),
+                (8, "path"),
+                (24, "zeros"),
+            ],
+        );
+        golden::check("owner", include_str!("../tests/golden/owner-v1.txt"), &text);
     }
 
     #[test]

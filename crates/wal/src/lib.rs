@@ -49,10 +49,12 @@
 #![forbid(unsafe_code)]
 
 mod format;
+mod owner;
 mod reader;
 mod writer;
 
-pub use format::{FORMAT_VERSION, FRAME_HEADER, HEADER_BYTES, LogId, frame_bytes};
+pub use format::{FORMAT_VERSION, FRAME_HEADER, HEADER_BYTES, LogId, Owner, frame_bytes};
+pub use owner::OwnerFile;
 pub use reader::{Frame, LogReader};
 pub use writer::{GROWTH_BYTES_MAX, LogWriter};
 
@@ -65,6 +67,8 @@ thermocline_base::sites! {
     SITE_FRAMES = "wal: frames durable";
     /// What recovery keeps is durable, even if a killed process had not synced it.
     SITE_KEPT = "wal: kept frames durable";
+    /// Whose the logs in a folder are, and the newest chain of their database.
+    SITE_OWNER = "wal: owner durable";
 }
 
 /// Every durability site of this crate.

@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use thermocline_base::checksum::{Prefix, Sums};
+use thermocline_base::planted::{Bug, active};
 use thermocline_base::size::index;
 use thermocline_base::{Error, Result};
 use thermocline_env::{File, OpenMode, Storage};
@@ -14,6 +16,9 @@ use crate::format::{
 
 /// What is read at a time, unless a frame has more.
 const WINDOW: u64 = 1 << 20;
+
+/// So many bytes are summed at most where sums are known ([`Sums`]).
+const NOTED_EVERY: usize = 256;
 
 /// A frame whose checksums hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,7 +32,14 @@ pub struct Frame<'a> {
 
 /// Reads a log from its beginning. Behind what is no frame every place where one could begin is tried,
 /// up to the end of the file. It takes no more memory than the longest frame that verifies has bytes, and a
-/// little more.
+/// sixty-fourth of the file more.
+///
+/// # What a header claims
+/// A payload is taken into memory at once only if it is short; a longer one when it is known to
+/// verify. And since each place might have a header that claims all that follows, a payload that did not
+/// verify is the last that is summed by itself: behind its header the bytes are summed once, and the
+/// checksum of each payload that begins there follows from that ([`Sums`]), until a frame verifies that
+/// ends behind all that was claimed. So each byte is summed a few times at most, whatever headers say.
 #[derive(Debug)]
 pub struct LogReader {
     file: Arc<dyn File>,
@@ -39,6 +51,8 @@ pub struct LogReader {
     window: Vec<u8>,
     /// Where the window begins in the file.
     from: u64,
+    /// Of the bytes from here on.
+    sums: Option<(u64, Sums)>,
 }
 
 impl LogReader {
@@ -70,6 +84,7 @@ impl LogReader {
             at: HEADER_BYTES,
             window: Vec::new(),
             from: 0,
+            sums: None,
         })
     }
 
@@ -137,9 +152,66 @@ impl LogReader {
             return Ok(None);
         };
         let len = u64::from(header.len);
+        let end = at + FRAME_HEADER as u64 + len;
+        if end > self.len {
+            return Ok(None);
+        }
+        if self.sums.is_none() && len <= WINDOW {
+            let whole = self.bytes(at, FRAME_HEADER as u64 + len)?;
+            if whole.is_some_and(|whole| header.holds(seed, at, &whole[FRAME_HEADER..])) {
+                return Ok(Some(len));
+            }
+        }
+        let (from, to) = self.prefixes(at, end)?;
+        let sums = self.sums.as_ref().map(|(_, sums)| sums);
+        let crc = sums.map(|sums| sums.between(header.start(seed, at), from, to));
+        if !crc.is_some_and(|crc| header.has_crc(crc)) {
+            return Ok(None);
+        }
+        // What ends here is all that was claimed.
+        self.sums = self
+            .sums
+            .take()
+            .filter(|(from, sums)| from + sums.len() > end);
         let whole = self.bytes(at, FRAME_HEADER as u64 + len)?;
+        // Were it read otherwise this time, it would be no frame either.
         let holds = whole.is_some_and(|whole| header.holds(seed, at, &whole[FRAME_HEADER..]));
         Ok(holds.then_some(len))
+    }
+
+    /// The sums up to the payload of the frame at `at` and up to its `end`.
+    fn prefixes(&mut self, at: u64, end: u64) -> Result<(Prefix, Prefix)> {
+        let (from, mut sums) = match self.sums.take() {
+            Some(sums) => sums,
+            None => (at, Sums::new(NOTED_EVERY)),
+        };
+        let mut piece = Vec::new();
+        while from + sums.len() < end {
+            let next = from + sums.len();
+            piece.resize(index((end - next).min(WINDOW)), 0);
+            self.file.read_exact_at(&mut piece, next)?;
+            sums.append(&piece);
+        }
+        let mut up_to = |place: u64| -> Result<Prefix> {
+            let noted = sums.noted_before(place - from);
+            let len = place - from - noted;
+            let rest = self.bytes_beside(from + noted, len, &mut piece)?;
+            Ok(sums.up_to(place - from, rest))
+        };
+        let both = (up_to(at + FRAME_HEADER as u64)?, up_to(end)?);
+        self.sums = Some((from, sums));
+        Ok(both)
+    }
+
+    /// `len` bytes from `at` on, which the file has: of the window, or read into `piece`.
+    fn bytes_beside<'a>(&'a self, at: u64, len: u64, piece: &'a mut Vec<u8>) -> Result<&'a [u8]> {
+        if self.from <= at && at + len <= self.from + self.window.len() as u64 {
+            let start = index(at - self.from);
+            return Ok(&self.window[start..start + index(len)]);
+        }
+        piece.resize(index(len), 0);
+        self.file.read_exact_at(piece, at)?;
+        Ok(piece)
     }
 
     /// `len` bytes from `at` on, if the file has them.
@@ -180,7 +252,9 @@ impl LogReader {
             // The bytes that were checked, not a second reading of them, which could differ.
             let mut bytes = FrameHeader::encode(id.seed(), at, payload)?.to_vec();
             bytes.extend_from_slice(payload);
-            file.write_at(&bytes, at)?;
+            if !active(Bug::TrustCacheAfterFailedSync) {
+                file.write_at(&bytes, at)?;
+            }
         }
         file.sync(SITE_KEPT)
     }

@@ -1,5 +1,6 @@
 //! Appending to a log.
 
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -21,6 +22,13 @@ pub const GROWTH_BYTES_MAX: u64 = 4 << 20;
 const KEEP_BYTES: usize = 1 << 20;
 
 const PAGE: u64 = DIRECT_UNIT as u64;
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+    )
+}
 
 /// Appends frames to a log. See the crate's documentation.
 #[derive(Debug)]
@@ -177,7 +185,11 @@ impl LogWriter {
         while at < end + more {
             let n = usize::try_from(end + more - at).unwrap_or(zeros.len());
             let n = n.min(zeros.len());
-            self.file.write_at(&zeros[..n], at)?;
+            match self.file.write_at(&zeros[..n], at) {
+                // It is for later: then each sync writes the new length.
+                Err(Error::Io { source, .. }) if is_full(&source) => break,
+                written => written?,
+            }
             at += n as u64;
         }
         self.grown = at;

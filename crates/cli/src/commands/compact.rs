@@ -8,14 +8,13 @@ use thermocline::{ColumnFamily, Metrics, size::format_size};
 use crate::args::CompactArgs;
 use crate::fail::Outcome;
 use crate::output::Output;
-use crate::store::{Access, family};
+use crate::store::{Access, check_order, family};
 use crate::text::bytes_of;
 
 /// Compacts, and says what became of the space.
 pub(crate) fn compact(args: &CompactArgs, output: &mut Output) -> Outcome {
     let key = |text: &Option<String>| text.as_ref().map(|t| bytes_of(t, args.hex)).transpose();
-    let from = key(&args.from)?.map_or(Bound::Unbounded, Bound::Included);
-    let to = key(&args.to)?.map_or(Bound::Unbounded, Bound::Excluded);
+    let (from, to) = (key(&args.from)?, key(&args.to)?);
     let db = args.store.open(&args.db, Access::Write)?;
     let everything = args.cf.is_none() && args.from.is_none() && args.to.is_none();
     let families: Vec<ColumnFamily> = match everything {
@@ -27,6 +26,11 @@ pub(crate) fn compact(args: &CompactArgs, output: &mut Output) -> Outcome {
         }
         false => vec![family(&db, &args.db, args.cf.as_deref(), Access::Write)?],
     };
+    for family in &families {
+        check_order(family, (from.as_deref(), to.as_deref()), args.hex)?;
+    }
+    let from = from.map_or(Bound::Unbounded, Bound::Included);
+    let to = to.map_or(Bound::Unbounded, Bound::Excluded);
     let before = db.metrics();
     for family in &families {
         family.compact::<Vec<u8>>((from.clone(), to.clone()))?;

@@ -124,6 +124,14 @@ fn drawn(m: &Metrics, plan: &Plan, names: &[String]) -> Vec<String> {
             lines.push(row(&of, level.bytes, m.pm_limit_bytes, &text));
         }
     }
+    // So that the rows add up to what is taken, by which it is decided what comes next.
+    let records: u64 = m.generations.iter().map(|g| g.bytes).sum();
+    let tables: u64 = plan.families.iter().map(|f| f.level0_pm.bytes).sum();
+    let rest = m.pm_attached_bytes.saturating_sub(records + tables);
+    if rest > 0 {
+        let text = "room in zones that were begun, and beside tables";
+        lines.push(row("rest of zones", rest, m.pm_limit_bytes, text));
+    }
     let on_ssd: u64 = m.levels.iter().map(|level| level.bytes).sum();
     lines.extend(["".into(), format!("SSD: {}", format_size(on_ssd))]);
     for (family, name) in plan.families.iter().zip(names) {
@@ -269,7 +277,7 @@ fn flush_text(f: &FlushPlan) -> String {
         ),
     };
     format!(
-        "flush: {when}; {generations}{} of persistent memory sealed (due from {} on), {} of long \
+        "flush: {when}; {generations}{} of zones sealed (due from {} on), {} of long \
          values (from {} on), {} of DRAM taken (from {} on), {} left (from {} down)",
         format_size(f.sealed_bytes),
         format_size(f.sealed_bytes_due),

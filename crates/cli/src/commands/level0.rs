@@ -34,7 +34,7 @@ pub(super) fn sentences(plan: &Level0Plan) -> Vec<String> {
         false => "nothing leaves now",
     };
     let mut all = vec![format!(
-        "level 0 in persistent memory: {} in {}; eq. 3: from {} on slices leave until {} stay, {drains}; eq. 2 is \
+        "level 0 in persistent memory: {} of zones in {}; eq. 3: from {} on slices leave until {} stay, {drains}; eq. 2 is \
          asked from {} on; a search takes {:.2} µs, a record {:.2} µs to merge there and {:.2} µs to compact",
         format_size(plan.bytes),
         count(plan.slices.len() as u64, "slice"),
@@ -60,7 +60,7 @@ fn slice_text(slice: &SlicePlan) -> String {
         false => "leaves first",
     };
     let mut text = format!(
-        "slice from {from} on: {} in {}, {}, {:.0} reads a second, {stays}",
+        "slice from {from} on: {} of zones in {}, {}, {:.0} reads a second, {stays}",
         format_size(slice.bytes),
         count(slice.runs as u64, "run"),
         count(slice.records, "record"),

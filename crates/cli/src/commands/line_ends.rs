@@ -32,6 +32,11 @@ impl<R> LineEnds<R> {
         }
     }
 
+    /// What is read.
+    pub fn get_ref(&self) -> &R {
+        &self.inner
+    }
+
     /// The line, from 1, of the first byte at or after `offset` that ends no line. `offset` never
     /// goes back.
     pub fn line_at(&mut self, offset: u64) -> u64 {

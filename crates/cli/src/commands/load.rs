@@ -109,7 +109,7 @@ impl Loader<'_> {
         while let Some(row) = rows.next_row()? {
             match row.and_then(checked) {
                 Ok(row) => self.add(row)?,
-                Err(bad) if self.skip_bad => self.skip(&bad),
+                Err(bad) if self.skip_bad && !bad.takes_all => self.skip(&bad),
                 Err(bad) => return self.end_at(&bad),
             }
             if self.batch.len() >= BATCH_ROWS || self.batch_bytes >= BATCH_BYTES {
@@ -165,9 +165,12 @@ impl Loader<'_> {
 
     fn end_at(&mut self, bad: &BadRow) -> Outcome {
         self.commit()?;
+        let remedy = match bad.takes_all {
+            true => "mend the line",
+            false => "mend the line, or add --skip-bad",
+        };
         Err(Failure::Failed(format!(
-            "{} line {}: {}; {} before it loaded, nothing after it; mend the line, or add \
-             --skip-bad",
+            "{} line {}: {}; {} before it loaded, nothing after it; {remedy}",
             self.name,
             bad.line,
             bad.what,
@@ -181,6 +184,7 @@ fn checked(row: Row) -> Result<Row, BadRow> {
     let too_long = |what: &str, length: usize, limit: usize| BadRow {
         line: row.line,
         what: format!("the {what} has {length} bytes, but the limit is {limit}"),
+        takes_all: false,
     };
     if row.key.len() > limits::KEY_LEN_MAX {
         return Err(too_long("key", row.key.len(), limits::KEY_LEN_MAX));

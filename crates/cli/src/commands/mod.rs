@@ -10,6 +10,7 @@ mod level0;
 mod line_ends;
 mod load;
 mod point;
+mod quotes;
 mod reproduce;
 mod rows;
 mod scan;

@@ -10,7 +10,7 @@ use crate::args::{KeyArgs, PutArgs, RangeArgs};
 use crate::fail::{Failure, Outcome};
 use crate::files;
 use crate::output::Output;
-use crate::store::{Access, family};
+use crate::store::{Access, check_order, family};
 use crate::text::{bytes_of, hex, insert};
 
 /// Sets a key to a value.
@@ -66,6 +66,7 @@ pub(crate) fn delete_range(args: &RangeArgs, output: &mut Output) -> Outcome {
     let to = bytes_of(&args.to, args.hex)?;
     let db = args.store.open(&args.db, Access::Write)?;
     let family = family(&db, &args.db, args.cf.as_deref(), Access::Write)?;
+    check_order(&family, (Some(&from), Some(&to)), args.hex)?;
     family.delete_range(from..to).map_err(Failure::usage)?;
     drop(family);
     db.close()?;

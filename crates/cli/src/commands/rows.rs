@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 use crate::args::Format;
 use crate::commands::line_ends::LineEnds;
+use crate::commands::quotes::Quotes;
 use crate::fail::{Failure, Outcome};
 use crate::text::count;
 
@@ -26,6 +27,18 @@ pub(crate) struct BadRow {
     pub line: u64,
     /// What is wrong, as words that follow "line N: ".
     pub what: String,
+    /// Whether it has taken all that follows along, so that leaving it out would leave out that, too.
+    pub takes_all: bool,
+}
+
+impl BadRow {
+    fn at(line: u64, what: String) -> BadRow {
+        BadRow {
+            line,
+            what,
+            takes_all: false,
+        }
+    }
 }
 
 /// What reading the next row can answer. The outer error is of the file.
@@ -64,7 +77,8 @@ impl<R: Read> Rows<R> {
 
 /// CSV and TSV.
 pub(crate) struct Separated<R> {
-    reader: csv::Reader<LineEnds<R>>,
+    reader: csv::Reader<LineEnds<Quotes<R>>>,
+    delimiter: u8,
     name: String,
     columns: Vec<String>,
     key: Vec<usize>,
@@ -78,13 +92,18 @@ impl<R: Read> Separated<R> {
             .quoting(delimiter == b',')
             .flexible(true)
             .buffer_capacity(1 << 16)
-            .from_reader(LineEnds::new(input));
+            .from_reader(LineEnds::new(Quotes::new(input)));
         let columns: Vec<String> = reader
             .headers()
             .map_err(|e| Failure::Failed(format!("cannot read the first line of {name}: {e}")))?
             .iter()
             .map(|column| column.trim_start_matches(BYTE_ORDER_MARK).to_string())
             .collect();
+        if delimiter == b',' && reader.get_ref().get_ref().open_quote().is_some() {
+            return Err(Failure::Failed(format!(
+                "the first line of {name} opens a quote that is never closed; mend the line"
+            )));
+        }
         if columns.is_empty() {
             return Err(Failure::Failed(format!(
                 "{name} is empty; its first line must name the columns"
@@ -108,6 +127,7 @@ impl<R: Read> Separated<R> {
         let key = key.iter().map(place).collect::<Outcome<Vec<usize>>>()?;
         Ok(Separated {
             reader,
+            delimiter,
             name: name.to_string(),
             columns,
             key,
@@ -124,8 +144,24 @@ impl<R: Read> Separated<R> {
             return Ok(None);
         }
         let start = self.record.position().map_or(0, csv::Position::byte);
-        let line = self.reader.get_mut().line_at(start);
-        Ok(Some(self.row(line).map_err(|what| BadRow { line, what })))
+        let input = self.reader.get_mut();
+        let line = input.line_at(start);
+        let unclosed = input
+            .get_ref()
+            .open_quote()
+            .filter(|_| self.delimiter == b',');
+        if let Some(quote) = unclosed {
+            let what = format!(
+                "a quote that is opened there is never closed, and takes {} to the end of the file along",
+                count(quote.lines, "more line")
+            );
+            return Ok(Some(Err(BadRow {
+                line,
+                what,
+                takes_all: true,
+            })));
+        }
+        Ok(Some(self.row(line).map_err(|what| BadRow::at(line, what))))
     }
 
     fn row(&self, line: u64) -> Result<Row, String> {
@@ -180,7 +216,7 @@ impl<R: Read> Lines<R> {
                 continue;
             }
             let line = self.line;
-            return Ok(Some(self.row().map_err(|what| BadRow { line, what })));
+            return Ok(Some(self.row().map_err(|what| BadRow::at(line, what))));
         }
     }
 
@@ -251,6 +287,39 @@ mod tests {
                 Err(9),
             ]
         );
+    }
+
+    #[test]
+    fn a_quote_that_is_never_closed_is_told_where_it_begins() {
+        let bad = |text: &str, format| {
+            let key = ["id".to_string()];
+            let mut rows = Rows::new(text.as_bytes(), "input", format, &key).unwrap();
+            let mut good = 0;
+            while let Some(row) = rows.next_row().unwrap() {
+                match row {
+                    Ok(_) => good += 1,
+                    Err(bad) => return (good, Some((bad.line, bad.takes_all, bad.what))),
+                }
+            }
+            (good, None)
+        };
+        let (good, found) = bad("id,name\n1,a\n2,\"b\n3,c\n4,d\n", Format::Csv);
+        let (line, takes_all, what) = found.unwrap();
+        assert_eq!((good, line, takes_all), (1, 3, true));
+        assert!(what.contains("2 more lines"), "{what}");
+        // At the end of the file, and in the first line.
+        assert_eq!(bad("id,name\n1,\"", Format::Csv).1.unwrap().0, 2);
+        assert_eq!(bad("id,name\n\"1,x", Format::Csv).1.unwrap().0, 2);
+        // These are closed, or none.
+        for text in [
+            "id,n\n1,\"a\"\n",
+            "id,n\n1,\"a\"",
+            "id,n\n1,a\"b\n",
+            "id,n\n1,\"a\"\"\"",
+        ] {
+            assert_eq!(bad(text, Format::Csv), (1, None), "{text:?}");
+        }
+        assert_eq!(bad("id\tn\n1\t\"b\n2\tc\n", Format::Tsv), (2, None));
     }
 
     #[test]

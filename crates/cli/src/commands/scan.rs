@@ -9,7 +9,7 @@ use thermocline::Scan;
 use crate::args::ScanArgs;
 use crate::fail::Outcome;
 use crate::output::Output;
-use crate::store::{Access, family};
+use crate::store::{Access, check_order, family};
 use crate::text::{bytes_of, escape, hex, insert};
 
 type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
@@ -20,6 +20,11 @@ pub(crate) fn scan(args: &ScanArgs, output: &mut Output) -> Outcome {
     let db = args.store.open(&args.db, Access::Read)?;
     let family = family(&db, &args.db, args.cf.as_deref(), Access::Read)?;
     let reverse = family.options().reverse == Some(true);
+    check_order(
+        &family,
+        (typed.from.as_deref(), typed.to.as_deref()),
+        args.hex,
+    )?;
     let entries = family.range(typed.bounds(reverse));
     let limit = args.limit.unwrap_or(u64::MAX);
     if output.json {
@@ -117,7 +122,7 @@ impl Typed {
         };
         let above = after_prefix(&prefix).map_or(Bound::Unbounded, Bound::Excluded);
         let lowest = Bound::Included(prefix);
-        if reverse {
+        let (begin, end) = if reverse {
             (
                 tighter(begin, above, Ordering::Less),
                 tighter(end, lowest, Ordering::Greater),
@@ -127,6 +132,11 @@ impl Typed {
                 tighter(begin, lowest, Ordering::Greater),
                 tighter(end, above, Ordering::Less),
             )
+        };
+        match crosses(&begin, &end, reverse) {
+            // A prefix outside of the range: no key is meant, which is no mistake.
+            true => (Bound::Excluded(vec![]), Bound::Excluded(vec![])),
+            false => (begin, end),
         }
     }
 }
@@ -145,6 +155,18 @@ fn tighter(a: Bound<Vec<u8>>, b: Bound<Vec<u8>>, inward: Ordering) -> Bound<Vec<
         }
     };
     if first { a } else { b }
+}
+
+/// Whether the second bound lies before the first one.
+fn crosses(begin: &Bound<Vec<u8>>, end: &Bound<Vec<u8>>, reverse: bool) -> bool {
+    let (
+        Bound::Included(begin) | Bound::Excluded(begin),
+        Bound::Included(end) | Bound::Excluded(end),
+    ) = (begin, end)
+    else {
+        return false;
+    };
+    if reverse { begin < end } else { begin > end }
 }
 
 /// The first key after all keys that begin with `prefix`, if there is one.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use thermocline::size::format_size;
-use thermocline::{CompactionUse, Db, GenerationMetrics, LevelMetrics, Metrics, Plan};
+use thermocline::{CompactionUse, Db, GenerationMetrics, LevelMetrics, Metrics, Plan, ReaderState};
 use thermocline_bench::grouped;
 
 use crate::args::DbArgs;
@@ -10,6 +10,9 @@ use crate::fail::Outcome;
 use crate::output::Output;
 use crate::store::Access;
 use crate::text::count;
+
+/// So many readers are shown, of those that have been there longest.
+const READERS_SHOWN: usize = 8;
 
 /// Shows what the store says about itself.
 pub(crate) fn stat(args: &DbArgs, output: &mut Output) -> Outcome {
@@ -146,7 +149,10 @@ fn tiers(m: &Metrics, families: &[String], partitions: String) -> Vec<(&'static 
         ("preset", m.preset.clone()),
         (
             "region",
-            format!("kind {} at {}", m.region_kind, m.region_path.display()),
+            match m.region_kind {
+                "none" => "none yet".to_string(),
+                kind => format!("kind {kind} at {}", m.region_path.display()),
+            },
         ),
         ("survives", m.region_survives.to_string()),
         (
@@ -166,12 +172,13 @@ fn tiers(m: &Metrics, families: &[String], partitions: String) -> Vec<(&'static 
                 _ => "records in DRAM",
             },
             format!(
-                "{} in use in {}, {} free in {}; at most {}",
+                "{} in use in {}, {} free in {}; at most {}{}",
                 format_size(m.pm_attached_bytes),
                 count(m.zones_attached, "zone"),
                 format_size(m.pm_free_bytes),
                 count(m.zones_free, "zone"),
-                format_size(m.pm_limit_bytes)
+                format_size(m.pm_limit_bytes),
+                on_its_disk(m)
             ),
         ),
         (
@@ -235,6 +242,10 @@ fn tiers(m: &Metrics, families: &[String], partitions: String) -> Vec<(&'static 
     }
     if m.readers > 0 {
         rows.push(("readers", format!("{} open", grouped(m.readers))));
+        for reader in m.readers_told.iter().take(READERS_SHOWN) {
+            let behind = count(reader.behind, "change");
+            rows.push(("", format!("{reader}, {behind} behind")));
+        }
     }
     if m.feed.open > 0 || m.feed.kept_generations > 0 {
         let mut kept = format_size(m.feed.kept_bytes);
@@ -280,6 +291,10 @@ fn tiers(m: &Metrics, families: &[String], partitions: String) -> Vec<(&'static 
                 grouped(p.prefixes)
             ),
         ));
+    }
+    if m.deliveries.events_lost > 0 {
+        let lost = count(m.deliveries.events_lost, "event");
+        rows.push(("not told", format!("{lost}: too many waited")));
     }
     for stall in m.stalls.iter().filter(|stall| stall.count > 0) {
         rows.push((
@@ -355,6 +370,18 @@ fn tiers(m: &Metrics, families: &[String], partitions: String) -> Vec<(&'static 
     rows
 }
 
+/// Why persistent memory may not be as large as it was allowed to be.
+fn on_its_disk(m: &Metrics) -> String {
+    match m.pm_limit_bytes < m.pm_allowed_bytes {
+        false => String::new(),
+        true => format!(
+            ", since its disk has no room for the {} that are allowed; what is free at its end goes back when \
+             the disk is full, or nearly so and the store idle",
+            format_size(m.pm_allowed_bytes)
+        ),
+    }
+}
+
 /// What lies on the SSD, in a few words.
 /// The part of level 0 that lies in persistent memory.
 fn in_pm_tables(m: &Metrics) -> String {
@@ -399,6 +426,17 @@ fn in_blobs(m: &Metrics) -> String {
             format_size(blobs.garbage_bytes)
         ),
     }
+}
+
+fn reader_as_json(reader: &ReaderState) -> Value {
+    json!({
+        "kind": reader.kind.name(),
+        "seqno": reader.seqno,
+        "held_seconds": reader.held.as_secs_f64(),
+        "changes_behind": reader.behind,
+        "in_call": reader.in_call,
+        "retired_bytes": reader.retired_bytes,
+    })
 }
 
 fn as_json(m: &Metrics, families: &[String]) -> Value {
@@ -474,6 +512,9 @@ fn as_json(m: &Metrics, families: &[String]) -> Value {
         },
         "effective_options": options,
     });
+    let readers = m.readers_told.iter().map(reader_as_json);
+    document["readers_told"] = readers.collect();
+    document["pm_allowed_bytes"] = m.pm_allowed_bytes.into();
     document["pm_active_bytes"] = m.pm_active_bytes.into();
     document["pm_sealed_bytes"] = m.pm_sealed_bytes.into();
     document["pm_retired_bytes"] = m.pm_retired_bytes.into();
@@ -525,6 +566,12 @@ fn as_json(m: &Metrics, families: &[String]) -> Value {
         "oldest": m.feed.oldest,
     });
     document["stalls"] = stalls_as_json(m);
+    document["keys_stepped_over"] = json!(m.keys_stepped_over);
+    document["deliveries"] = json!({
+        "commits": m.deliveries.commits,
+        "events": m.deliveries.events,
+        "events_lost": m.deliveries.events_lost,
+    });
     document["latency_us"] = latencies_as_json(m);
     document["runtime"] = runtime_as_json(m);
     document
@@ -640,6 +687,9 @@ fn runtime_as_json(m: &Metrics) -> Value {
         "workers": runtime.workers,
         "workers_limit": runtime.workers_limit,
         "stores_waiting": runtime.stores_waiting,
+        "couriers": runtime.couriers,
+        "couriers_limit": runtime.couriers_limit,
+        "calls_waiting": runtime.calls_waiting,
         "timers": runtime.timers,
         "panics": runtime.panics,
         "dram_limit_bytes": (runtime.dram_limit_bytes < u64::MAX).then_some(runtime.dram_limit_bytes),

@@ -7,13 +7,23 @@ use thermocline::size::format_size;
 
 use crate::args::{ExportArgs, IngestArgs};
 use crate::fail::Outcome;
+use crate::files;
 use crate::output::Output;
-use crate::store::{Access, family};
+use crate::store::{Access, DEFAULT_FAMILY, check_order, family};
 use crate::text::{bytes_of, count};
 
 /// Adds the entries of tables.
 pub(crate) fn ingest(args: &IngestArgs, output: &mut Output) -> Outcome {
-    let db = args.store.open(&args.db, Access::Write)?;
+    // Before a database is made for them.
+    for table in &args.table {
+        files::check(table)?;
+    }
+    // A family is not made, so a database neither where one must be there.
+    let access = match &args.cf {
+        Some(name) if name != DEFAULT_FAMILY => Access::Write,
+        _ => Access::Create,
+    };
+    let db = args.store.open(&args.db, access)?;
     let family = family(&db, &args.db, args.cf.as_deref(), Access::Write)?;
     let done = family.ingest(&args.table)?;
     db.close()?;
@@ -46,6 +56,7 @@ pub(crate) fn export(args: &ExportArgs, output: &mut Output) -> Outcome {
     let (from, to) = (typed(&args.from)?, typed(&args.to)?);
     let db = args.store.open(&args.db, Access::Read)?;
     let family = family(&db, &args.db, args.cf.as_deref(), Access::Read)?;
+    check_order(&family, (from.as_deref(), to.as_deref()), args.hex)?;
     let range = (
         from.map_or(Bound::Unbounded, Bound::Included),
         to.map_or(Bound::Unbounded, Bound::Excluded),

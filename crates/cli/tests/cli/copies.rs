@@ -39,6 +39,16 @@ fn a_checkpoint_is_a_database_of_its_own() {
     assert_eq!(store.run(&["verify", "copy"]).code, 0);
     let region = |dir: &str| names(&store.path().with_file_name(dir)).contains(&"region.pm".into());
     assert!(!region("copy"));
+    let stat = store.run(&["stat", "copy"]);
+    assert!(stat.code == 0 && !stat.out.contains("sim"), "{}", stat.out);
+    for says in ["none yet", "0 B free in 0 zones; at most 4 GiB"] {
+        assert!(stat.out.contains(says), "no '{says}' in\n{}", stat.out);
+    }
+    let json = store.run(&["stat", "copy", "--json"]).json();
+    assert_eq!(
+        (&json["region_kind"], &json["region_bytes"]),
+        (&json!("none"), &json!(0))
+    );
     assert_eq!(store.run(&["put", "copy", "b", "of the copy"]).code, 0);
     assert!(region("copy"));
     assert_eq!(store.run(&["put", "DB", "a", "of the original"]).code, 0);
@@ -219,9 +229,10 @@ fn tables_go_out_and_in() {
             "no column family 'x'",
         ),
         (
-            vec!["ingest", "nothing", "all.sst"],
+            vec!["ingest", "nothing", "all.sst", "--cf", "x"],
             "no database in nothing",
         ),
+        (vec!["ingest", "nothing", "none.sst"], "none.sst"),
         (vec!["export", "DB", "all.sst"], "all.sst exists"),
     ] {
         let run = store.run(&command);
@@ -229,6 +240,11 @@ fn tables_go_out_and_in() {
         assert!(run.is_one_sentence_naming(says), "{command:?}: {}", run.err);
     }
     assert_eq!(store.run(&["ingest", "other"]).code, 2);
+    // A database is made, as by put and load.
+    assert!(!store.names().contains(&"nothing".into()));
+    let fresh = store.run(&["ingest", "nothing", "all.sst"]);
+    assert_eq!(fresh.code, 0, "{}", fresh.err);
+    assert_eq!(store.run(&["scan", "nothing"]).out, ALL);
     assert_eq!(
         store
             .run(&["export", "DB", "z.sst", "--hex", "--from", "0"])

@@ -1,5 +1,7 @@
 //! `load`: formats, keys, bad lines.
 
+use std::io::Write;
+
 use crate::support::Store;
 use serde_json::json;
 
@@ -201,4 +203,77 @@ fn a_full_region_says_how_many_rows_are_there() {
         scan.err
     );
     assert!(said > 0);
+}
+
+#[test]
+fn a_quote_that_is_never_closed_ends_the_load() {
+    let store = Store::new();
+    let mut text = String::from("id,name\n1,a\n2,\"b\n");
+    for n in 3..20_000 {
+        text.push_str(&format!("{n},row {n}\n"));
+    }
+    store.write("a.csv", &text);
+    for more in [&[][..], &["--skip-bad"]] {
+        let load = [&["load", "DB", "a.csv", "--key", "id"][..], more].concat();
+        let run = store.run(&load);
+        assert_eq!((run.code, run.out.as_str()), (1, ""), "{more:?}");
+        for says in [
+            "a.csv line 3",
+            "never closed",
+            "19,997 more lines",
+            "1 row before it",
+        ] {
+            assert!(run.is_one_sentence_naming(says), "{more:?}: {}", run.err);
+        }
+        assert_eq!(store.run(&["scan", "DB", "--keys-only"]).out, "1\n");
+    }
+    store.write("head.csv", "id,\"name\n1,a\n");
+    let run = store.run(&["load", "DB", "head.csv", "--key", "id"]);
+    assert!(
+        run.code == 1 && run.is_one_sentence_naming("first line"),
+        "{}",
+        run.err
+    );
+}
+
+/// The signals by which others than its user end a process.
+#[test]
+fn a_load_that_is_told_to_end_does_so_in_order() {
+    for signal in ["-TERM", "-HUP", "-INT"] {
+        let store = Store::new();
+        let load = ["load", "DB", "/dev/stdin", "--format", "csv", "--key", "id"];
+        let mut child = store.start(&load);
+        let mut input = child.stdin.take().unwrap();
+        input.write_all(b"id,name\n").unwrap();
+        let mut row = 0u32;
+        let mut feed = |rows: u32| {
+            let lines = (row..row + rows).map(|n| format!("{n:08},x\n"));
+            row += rows;
+            input.write_all(lines.collect::<String>().as_bytes())
+        };
+        // It reads, so it has begun, and listens.
+        for _ in 0..200 {
+            feed(1000).unwrap();
+        }
+        let pid = child.id().to_string();
+        let sent = std::process::Command::new("kill")
+            .args([signal, &pid])
+            .status();
+        assert!(sent.unwrap().success());
+        // On and on, until nobody reads any more.
+        while feed(1000).is_ok() {}
+        let output = child.wait_with_output().unwrap();
+        let err = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(
+            output.status.code(),
+            Some(1),
+            "{signal}: {:?} {err}",
+            output.status
+        );
+        assert!(
+            err.contains("interrupted; loaded so far"),
+            "{signal}: {err}"
+        );
+        assert_eq!(store.run(&["verify", "DB"]).code, 0);
+    }
 }

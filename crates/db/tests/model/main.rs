@@ -297,10 +297,13 @@ impl Run {
             }
             3 => {
                 let (begin, end) = self.range(i);
-                // One that is upside down is refused.
+                let refused = self.families[i].1.is_upside_down(&begin, &end);
+                let size = family.approximate_size((begin.clone(), end.clone()));
                 let compacted = family.compact((begin, end));
-                let error = compacted.map_err(|error| error.kind()).err();
-                assert!(error.is_none_or(|kind| kind == ErrorKind::InvalidArgument));
+                for error in [size.err(), compacted.err()] {
+                    let kind = error.map(|error| error.kind());
+                    assert_eq!(kind, refused.then_some(ErrorKind::InvalidArgument));
+                }
             }
             _ => self.follow(i, family),
         }
@@ -543,7 +546,14 @@ impl Run {
             return left;
         }
         let (begin, end) = (self.bound(), self.bound());
-        let scan = family.range((begin.clone(), end.clone()));
+        let mut scan = family.range((begin.clone(), end.clone()));
+        if content.is_upside_down(&begin, &end) {
+            let error = scan.next().map(|entry| entry.map(drop));
+            let error = error.expect("it is refused").unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+            assert!(scan.next().is_none());
+            return Going::all(family.iter(), &content);
+        }
         let begin = begin.as_ref().map(Vec::as_slice);
         let left = content.between(begin, end.as_ref().map(Vec::as_slice));
         Going { scan, left }

@@ -26,17 +26,7 @@ impl Content {
 
     /// Removes what lies between two bounds in the family's order; false if they are in the wrong order.
     pub fn delete_range(&mut self, (begin, end): &(Bound<Vec<u8>>, Bound<Vec<u8>>)) -> bool {
-        let keys = [begin, end].map(|bound| match bound {
-            Bound::Included(key) | Bound::Excluded(key) => Some(key),
-            Bound::Unbounded => None,
-        });
-        if let [Some(first), Some(last)] = keys
-            && (if self.reverse {
-                first < last
-            } else {
-                first > last
-            })
-        {
+        if self.is_upside_down(begin, end) {
             return false;
         }
         let gone = self.between(
@@ -47,6 +37,19 @@ impl Content {
             self.map().remove(&key);
         }
         true
+    }
+
+    /// Whether a range ends before it begins.
+    pub fn is_upside_down(&self, begin: &Bound<Vec<u8>>, end: &Bound<Vec<u8>>) -> bool {
+        let keys = [begin, end].map(|bound| match bound {
+            Bound::Included(key) | Bound::Excluded(key) => Some(key),
+            Bound::Unbounded => None,
+        });
+        match (keys, self.reverse) {
+            ([Some(first), Some(last)], false) => first > last,
+            ([Some(first), Some(last)], true) => first < last,
+            _ => false,
+        }
     }
 
     /// What lies between two bounds in the family's order.

@@ -1,5 +1,7 @@
 //! Limits of keys, values, batches, names and options.
 
+use std::ops::Bound;
+
 use thermocline::limits::{
     CF_NAME_LEN_MAX, KEY_LEN_MAX, METADATA_LEN_MAX, VALUE_INLINE_MAX, VALUE_LEN_MAX,
 };
@@ -162,6 +164,64 @@ fn batches() {
     assert_eq!(db.metadata().unwrap().as_deref(), Some(&b""[..]));
     assert_eq!(db.range([0]..=[63]).count(), 64);
     assert!(*db.get([63]).unwrap().unwrap() == value);
+}
+
+#[test]
+fn ranges_that_end_before_they_begin() {
+    let home = home();
+    let dir = home.path().join("db");
+    filled(&dir, options());
+    let db = Db::open(&dir, options()).unwrap();
+    let down = db
+        .column_family("down", CfOptions::default().reverse(true))
+        .unwrap();
+    down.put("m", "").unwrap();
+    let up = db.find_column_family("default").unwrap();
+    let file = home.path().join("out.sst");
+    let (kind, says) = (ErrorKind::InvalidArgument, ["ends before it begins"]);
+    for (family, begin, end) in [(&up, "key 2", "key 1"), (&down, "a\u{1}", "z")] {
+        let says = [says[0], "key 2", "key 1"];
+        let says = if begin == "key 2" {
+            &says[..]
+        } else {
+            &["'a\\x01'", "'z'", "descending"]
+        };
+        let [first, last] = [begin, end].map(String::from);
+        let range = || {
+            (
+                Bound::Included(first.clone()),
+                Bound::Excluded(last.clone()),
+            )
+        };
+        let then = db.snapshot().column_family(family).unwrap();
+        for mut scan in [family.range(range()), then.range(range())] {
+            refused(scan.next().unwrap(), kind, says);
+            assert!(scan.next().is_none() && scan.next_back().is_none());
+        }
+        refused(family.range(range()).next_back().unwrap(), kind, says);
+        refused(family.delete_range(range()), kind, says);
+        refused(family.compact(range()), kind, says);
+        refused(family.approximate_size(range()), kind, says);
+        refused(family.export(range(), &file), kind, says);
+        let mut batch = db.batch();
+        batch.delete_range_cf(family, range());
+        refused(batch.commit(Durability::Immediate), kind, says);
+        // One that ends where it begins is empty.
+        let empty = || {
+            (
+                Bound::Excluded(first.clone()),
+                Bound::Excluded(first.clone()),
+            )
+        };
+        assert_eq!(family.range(empty()).count(), 0);
+        assert_eq!(family.approximate_size(empty()).unwrap().entries, 0);
+        family.compact(empty()).unwrap();
+    }
+    let long = "l".repeat(1000);
+    let error = refused(db.range(&*long.."a").next().unwrap(), kind, &says);
+    assert!(error.to_string().len() < 300, "{error}");
+    assert!(!file.exists());
+    assert_filled(&db);
 }
 
 #[test]

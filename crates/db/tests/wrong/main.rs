@@ -6,8 +6,10 @@
 )]
 
 mod bytes;
+mod faults;
 mod folders;
 mod limits;
+mod links;
 mod locks;
 mod manifests;
 mod permissions;

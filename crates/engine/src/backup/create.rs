@@ -7,13 +7,14 @@ use thermocline_base::planted::{Bug, active};
 use thermocline_base::{FileId, Result};
 use thermocline_env::{OpenMode, Storage};
 use thermocline_sst::{Identity, sum_record_headers, verify_blobs, verify_table};
-use thermocline_version::FileKind;
+use thermocline_version::{FileKind, State};
 
 use super::format::{LIST_TEMP, Listed, Stored, TAIL_BYTES, list_name};
-use super::{BackupInfo, Backups, crc_from};
+use super::{BackupInfo, Backups, NOTE_NAME, check_sum, crc_from};
 use crate::checkpoint::file_name;
+use crate::copy::note::{Note, end, remove_all};
 use crate::copy::{Capture, copy_file, sites};
-use crate::store::Engine;
+use crate::store::{Engine, Inner};
 
 /// The files that are there already, by what they are known again.
 type Known = BTreeMap<(FileId, FileKind, [u8; 16], u64, u32), Stored>;
@@ -32,78 +33,125 @@ impl Backups {
         // Before anything is changed in what may be somebody's.
         if self.storage().exists(&self.dir)? {
             self.found()?;
-        } else {
-            self.storage().create_dir_all(&self.dir)?;
         }
+        // Its name may not be durable, whoever made it.
+        self.storage().create_dir_all(&self.dir)?;
         let _lock = self.lock()?;
         let lists = self.sweep()?;
-        let made = self.make(engine, &lists);
-        if made.is_err() {
-            // What stays is no backup, and the next one removes it.
-            let _ = self.sweep();
+        let note = Note::begin(&self.env.storage, &self.dir.join(NOTE_NAME))?;
+        let made = self.make(engine, &lists, &note);
+        match &made {
+            Ok(_) => {
+                // The backup exists, and what the note names does not; the next backup removes it if this fails.
+                let _ = end(self.storage(), &self.dir.join(NOTE_NAME));
+            }
+            Err(error) => {
+                note.disown(error);
+                // What stays is no backup, and the next one removes it.
+                let _ = self.withdraw(&note);
+            }
         }
         made
     }
 
-    fn make(&self, engine: &Engine, lists: &[Listed]) -> Result<BackupInfo> {
+    /// Removes what was made so far, whatever somebody has brought meanwhile.
+    fn withdraw(&self, note: &Note) -> Result<()> {
+        remove_all(self.storage(), &self.dir, &note.names())?;
+        end(self.storage(), &self.dir.join(NOTE_NAME))?;
+        let found = self.found_beside_strangers()?;
+        self.sweep_found(found).map(drop)
+    }
+
+    fn make(&self, engine: &Engine, lists: &[Listed], note: &Note) -> Result<BackupInfo> {
         let inner = &engine.inner;
         // Whatever this fails for, what is in no table is streamed.
         let _ = engine.flush();
         let capture = Capture::of(inner)?;
-        let state = inner.stream_state(&capture, &self.dir)?;
+        let state = inner.stream_state(&capture, (&self.dir, note))?;
+        let (files, new_bytes) = self.gather(inner, &state, lists, note)?;
+        if !active(Bug::CopyForgetsNames) {
+            self.storage().sync_dir(&self.dir, sites::COPY_NAMED)?;
+        }
+        let listed = Listed {
+            id: self
+                .found_beside_strangers()?
+                .lists
+                .last()
+                .map_or(1, |last| last + 1),
+            db_id: inner.db_id,
+            seqno: capture.snapshot.seqno(),
+            files,
+            state,
+        };
+        note.record([LIST_TEMP.into()])?;
+        self.write(&listed)?;
+        Ok(BackupInfo {
+            new_bytes,
+            ..BackupInfo::of(&listed)
+        })
+    }
+
+    /// Brings all files of a state here that are not here yet, under names of their own. Gives them all, and
+    /// the bytes of those.
+    fn gather(
+        &self,
+        inner: &Inner,
+        state: &State,
+        lists: &[Listed],
+        note: &Note,
+    ) -> Result<(Vec<Stored>, u64)> {
         let known = lists.iter().flat_map(|listed| &listed.files);
         let known: Known = known.map(|stored| (key_of(stored), *stored)).collect();
         let origins = state.origins().expect("a copy has an id");
+        let storage = &*inner.world.env.storage;
         let mut files = Vec::new();
-        let mut new_bytes = 0;
+        let mut new = Vec::new();
         for (file, kind) in state.version().files() {
             inner.check_open()?;
             let db_id = origins.of(file);
             let name = file_name(file, kind).to_string();
             // Streamed into place just now, or the store's.
             let own = Some(db_id) == state.db_id();
-            let temporary = self.dir.join(&name);
-            let source = if own {
-                temporary.clone()
-            } else {
-                inner.dir.join(&name)
-            };
-            let storage = &*inner.world.env.storage;
-            let looked = look(storage, &source, file, kind, db_id)?;
-            if let Some(stored) = known.get(&key_of(&looked))
-                && self.has(stored)?
-            {
-                files.push(*stored);
-                continue;
+            let folder = if own { &self.dir } else { &inner.dir };
+            let looked = look(storage, &folder.join(&name), file, kind, db_id)?;
+            match known.get(&key_of(&looked)) {
+                Some(stored) if self.has(stored)? => files.push(*stored),
+                _ => {
+                    new.push((files.len(), name, own));
+                    files.push(looked);
+                }
             }
-            let crc = if own {
-                crc_from(storage, &source, 0)?
+        }
+        let copied = new.iter().filter(|(_, _, own)| !own);
+        note.record(copied.map(|(_, name, _)| name.clone()))?;
+        let mut new_bytes = 0;
+        for (at, name, own) in new {
+            let stored = &mut files[at];
+            let temporary = self.dir.join(&name);
+            stored.crc = if own {
+                crc_from(storage, &temporary, 0)?
             } else {
-                check_source(storage, &source, &looked)?;
-                let copied = copy_file(storage, &source, &temporary, || inner.check_open())?;
-                copied.crc
+                let source = inner.dir.join(&name);
+                check_source(storage, &source, stored)?;
+                copy_file(storage, &source, &temporary, || inner.check_open())?.crc
             };
-            let stored = Stored { crc, ..looked };
-            self.storage()
-                .rename(&temporary, &self.dir.join(stored.name()))?;
+            self.settle(stored, &temporary, lists)?;
             new_bytes += stored.bytes;
-            files.push(stored);
         }
-        if !active(Bug::CopyForgetsNames) {
-            self.storage().sync_dir(&self.dir, sites::COPY_NAMED)?;
+        Ok((files, new_bytes))
+    }
+
+    /// Gives a file its own name. One of that name that no list names is nobody's of ours, and stays, if it is
+    /// what its name says.
+    fn settle(&self, stored: &Stored, temporary: &Path, lists: &[Listed]) -> Result<()> {
+        let path = self.dir.join(stored.name());
+        let is_named = || lists.iter().any(|listed| listed.files.contains(stored));
+        if !self.storage().exists(&path)? || is_named() {
+            return self.storage().rename(temporary, &path);
         }
-        let listed = Listed {
-            id: self.found()?.lists.last().map_or(1, |last| last + 1),
-            db_id: inner.db_id,
-            seqno: capture.snapshot.seqno(),
-            files,
-            state,
-        };
-        self.write(&listed)?;
-        Ok(BackupInfo {
-            new_bytes,
-            ..BackupInfo::of(&listed)
-        })
+        let len = self.storage().open(&path, OpenMode::Read)?.len()?;
+        check_sum(stored, &path, len, crc_from(self.storage(), &path, 0)?)?;
+        self.storage().remove(temporary)
     }
 
     /// Makes a list, durably.

@@ -32,14 +32,19 @@ use std::path::Path;
 
 use thermocline_base::checksum::crc32c;
 use thermocline_base::{Error, FileId, Result, SeqNo};
+use thermocline_env::File;
 use thermocline_version::format::{PAYLOAD_LEN_MAX, Unreadable, decode_edit, encode_edit};
 use thermocline_version::{FileKind, State};
 
 const MAGIC: &[u8; 8] = b"THCLBKUP";
 const FORMAT_VERSION: u32 = 1;
 const CRC_AT: usize = 12;
+const LEN_AT: usize = 48;
 const HEADER_LEN: usize = 64;
 const FILE_LEN: usize = 48;
+
+/// Bytes that are read at once.
+const PIECE_BYTES: usize = 64 << 10;
 
 /// Bytes at the end of a file by which it is known again.
 pub(crate) const TAIL_BYTES: u64 = 64 << 10;
@@ -66,6 +71,13 @@ impl Stored {
             FileKind::Blob => "blob",
         };
         format!("{id:032x}-{file:06}-{crc:08x}.{kind}")
+    }
+
+    /// The checksum in the name of a file.
+    pub fn crc_in(name: &str) -> Option<u32> {
+        let (stem, _) = name.split_once('.')?;
+        let (_, crc) = stem.rsplit_once('-')?;
+        u32::from_str_radix(crc, 16).ok()
     }
 
     /// Whether a name in the folder of backups can be that of a file.
@@ -143,17 +155,55 @@ impl Listed {
         bytes
     }
 
-    /// Reads the list `id`, which lies at `path`.
+    /// Reads the list `id`, which `bytes` are.
     ///
     /// # Errors
-    /// [`Error::Corruption`] with the place; [`Error::Unsupported`] if a newer version wrote it.
+    /// As [`Listed::read`].
+    #[cfg(test)]
     pub fn decode(bytes: &[u8], id: u64, path: &Path) -> Result<Listed> {
-        let mut fields = Fields { bytes, at: 0, path };
-        let magic = fields.take(8)?;
-        fields.must(magic == MAGIC, "magic of a backup", 0, MAGIC.escape_ascii())?;
+        let read = &mut |at: usize, into: &mut [u8]| {
+            into.copy_from_slice(&bytes[at..at + into.len()]);
+            Ok(())
+        };
+        Listed::read_with(read, bytes.len() as u64, id, path)
+    }
+
+    /// Reads the list `id` from its file: twice, first for its checksum. A file may have any length, and need not
+    /// have as many bytes (it may have holes), so no more memory is taken than what it lists and its longest
+    /// edit take, and for these only when the checksum holds.
+    ///
+    /// # Errors
+    /// [`Error::Corruption`] with the place; [`Error::Unsupported`] if a newer version wrote it; those of
+    /// reading.
+    pub fn read(file: &dyn File, id: u64) -> Result<Listed> {
+        let read = &mut |at: usize, into: &mut [u8]| file.read_exact_at(into, at as u64);
+        Listed::read_with(read, file.len()?, id, file.path())
+    }
+
+    fn read_with(read: Read<'_>, len: u64, id: u64, path: &Path) -> Result<Listed> {
+        let mut fields = Fields {
+            read,
+            len: usize::try_from(len).unwrap_or(usize::MAX),
+            at: 0,
+            path,
+        };
+        let magic: [u8; 8] = fields.array()?;
+        fields.must(
+            magic == *MAGIC,
+            "magic of a backup",
+            0,
+            magic.escape_ascii(),
+        )?;
         let version = fields.u32()?;
         let crc = fields.u32()?;
-        let sound = bytes.len() >= HEADER_LEN && crc == crc_of(bytes);
+        let long_enough = fields.len >= HEADER_LEN;
+        fields.must(long_enough, "length of a backup", 48, len)?;
+        fields.at = LEN_AT;
+        let noted = fields.u64()?;
+        // Before all of it is summed; a newer version may have another place for it.
+        let known = version != FORMAT_VERSION || noted == len;
+        fields.must(known, "length of a backup", LEN_AT, noted)?;
+        let sound = crc == fields.crc()?;
         let got = format!("{crc:#010x}");
         fields.must(sound, "checksum of a backup", CRC_AT, got)?;
         if version != FORMAT_VERSION {
@@ -162,12 +212,12 @@ impl Listed {
                 "{path} has format version {version}; this program reads version {FORMAT_VERSION}"
             )));
         }
+        fields.at = CRC_AT + 4;
         let found = fields.u64()?;
         fields.must(found == id, "number of a backup", 16, found)?;
         let db_id = fields.array()?;
         let seqno = SeqNo(fields.u64()?);
-        let len = fields.u64()?;
-        fields.must(len == bytes.len() as u64, "length of a backup", 48, len)?;
+        fields.at = LEN_AT + 8;
         let count = fields.u64()?;
         let mut files = Vec::new();
         // Grows as it reads: a count that lies allocates nothing.
@@ -206,13 +256,17 @@ fn crc_of(bytes: &[u8]) -> u32 {
     crc32c(crc32c(0, &bytes[..CRC_AT]), &bytes[CRC_AT + 4..])
 }
 
+/// Reads bytes from a place on, which lie within the file.
+type Read<'a> = &'a mut dyn FnMut(usize, &mut [u8]) -> Result<()>;
+
 struct Fields<'a> {
-    bytes: &'a [u8],
+    read: Read<'a>,
+    len: usize,
     at: usize,
     path: &'a Path,
 }
 
-impl<'a> Fields<'a> {
+impl Fields<'_> {
     fn must(&self, holds: bool, what: &str, at: usize, got: impl ToString) -> Result<()> {
         if holds {
             return Ok(());
@@ -227,16 +281,34 @@ impl<'a> Fields<'a> {
         ))
     }
 
-    fn take(&mut self, len: usize) -> Result<&'a [u8]> {
-        let rest = &self.bytes[self.at..];
-        self.must(len <= rest.len(), "end of a backup", self.at, rest.len())?;
-        self.at += len;
-        Ok(&rest[..len])
+    fn into(&mut self, field: &mut [u8]) -> Result<()> {
+        let left = self.len.saturating_sub(self.at);
+        self.must(field.len() <= left, "end of a backup", self.at, left)?;
+        (self.read)(self.at, field)?;
+        self.at += field.len();
+        Ok(())
     }
 
     fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
-        let field = self.take(N)?;
-        Ok(field.try_into().expect("as many bytes as were taken"))
+        let mut field = [0; N];
+        self.into(&mut field)?;
+        Ok(field)
+    }
+
+    /// The checksum of all of it.
+    fn crc(&mut self) -> Result<u32> {
+        let mut piece = [0; CRC_AT];
+        (self.read)(0, &mut piece)?;
+        let mut crc = crc32c(0, &piece);
+        let mut piece = vec![0; PIECE_BYTES];
+        let mut at = CRC_AT + 4;
+        while at < self.len {
+            let piece = &mut piece[..PIECE_BYTES.min(self.len - at)];
+            (self.read)(at, piece)?;
+            crc = crc32c(crc, piece);
+            at += piece.len();
+        }
+        Ok(crc)
     }
 
     fn u32(&mut self) -> Result<u32> {
@@ -282,12 +354,17 @@ impl<'a> Fields<'a> {
     /// Everything that is left.
     fn state(&mut self) -> Result<State> {
         let mut state = State::default();
-        while self.at < self.bytes.len() {
+        let mut bytes = Vec::new();
+        while self.at < self.len {
             let at = self.at;
             let len = usize::try_from(self.u32()?).unwrap_or(usize::MAX);
             let possible = (1..=PAYLOAD_LEN_MAX).contains(&len);
             self.must(possible, "length of an edit", at, len)?;
-            let edit = decode_edit(self.take(len)?).map_err(|why| match why {
+            let left = self.len - self.at;
+            self.must(len <= left, "end of a backup", self.at, left)?;
+            bytes.resize(len, 0);
+            self.into(&mut bytes)?;
+            let edit = decode_edit(&bytes).map_err(|why| match why {
                 Unreadable::Damaged { what, got, .. } => {
                     self.must(false, what, at, got).unwrap_err()
                 }

@@ -17,14 +17,18 @@
 //! # Steps of a backup, under the folder's lock
 //! | step | durable after it |
 //! |---|---|
-//! | remove what an interrupted backup left | nothing needed |
+//! | remove what an interrupted backup left, and note that one is being made (`copy::note`) | the note |
 //! | flush, where the store is open for writing, so that the next backup shares what is new in this one | |
 //! | capture; stream what is in no table yet into tables of the backup's own | |
-//! | copy new files under temporary names; sync each, rename it to its own, sync the folder | the files |
+//! | write down temporary names; copy new files under them; sync each, rename it to its own, sync the folder | the files |
 //! | write the list under a temporary name, sync it, rename it, sync the folder | the backup |
+//! | remove the note | that nothing is to be removed |
 //!
 //! A crash before the list has its name leaves files that no list names. They go when the next backup is
-//! made or deleted, but only if every list can be read: what a damaged one names is unknown.
+//! made or deleted, if they can be proven to be ours: under a temporary name only if the note has it, under a
+//! name of their own only if that has the checksum of their bytes; and the latter only if every list can be read,
+//! since what a damaged one names is unknown. A file with any other name is a stranger's: then the folder is none
+//! of backups, and is left as it is.
 //!
 //! A *deletion* removes the list, durably, then what no other list names. A *restoration* makes a copy
 //! (`copy::Target`) of the listed files, each summed while it is copied, as a database with a new id. So
@@ -40,12 +44,15 @@ use std::path::{Path, PathBuf};
 use thermocline_base::checksum::crc32c;
 use thermocline_base::{Error, Result};
 use thermocline_env::{Env, LockGuard, OpenMode, Storage};
-use thermocline_sst::FileName;
 
+use crate::copy::note::{Found as Note, end, remove_all};
 use crate::copy::sites;
 use crate::layout::LOCK_NAME;
 use crate::verify::Report;
-use format::{LIST_TEMP, Listed, Stored, list_id, list_name};
+use format::{Listed, Stored, list_id, list_name};
+
+/// Exists while a backup is being made, and names what is temporary.
+const NOTE_NAME: &str = "BACKING-UP";
 
 /// Bytes that are read at once.
 const PIECE_BYTES: u64 = 1 << 20;
@@ -176,22 +183,35 @@ impl Backups {
     }
 
     /// What lies there.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if that is anything but backups.
     fn found(&self) -> Result<Found> {
+        let found = self.found_beside_strangers()?;
+        match found.stranger {
+            None => Ok(found),
+            Some(name) => {
+                let dir = self.dir.display();
+                Err(Error::InvalidArgument(format!(
+                    "{dir} is not a folder of backups: it has '{name}'; choose an empty or new folder, \
+                     or move that away"
+                )))
+            }
+        }
+    }
+
+    /// What lies there of backups.
+    fn found_beside_strangers(&self) -> Result<Found> {
         let mut found = Found::default();
+        let note = Note::at(self.storage(), &self.dir.join(NOTE_NAME))?;
         for name in self.storage().list(&self.dir)? {
             match list_id(&name) {
                 Some(id) => found.lists.push(id),
                 None if Stored::is_name(&name) => found.files.push(name),
-                None if name == LIST_TEMP || FileName::parse(&name).is_some() => {
-                    found.temporary.push(name);
-                }
+                None if note.names(&name) => found.temporary.push(name),
                 None if name == LOCK_NAME => {}
-                None => {
-                    let dir = self.dir.display();
-                    return Err(Error::InvalidArgument(format!(
-                        "{dir} is not a folder of backups: it has '{name}'; choose an empty or new folder"
-                    )));
-                }
+                None if name == NOTE_NAME && note != Note::Foreign => found.noted = true,
+                None => found.stranger = Some(name),
             }
         }
         found.lists.sort_unstable();
@@ -217,41 +237,29 @@ impl Backups {
     fn read(&self, id: u64) -> Result<Listed> {
         let path = self.dir.join(list_name(id));
         let file = self.storage().open(&path, OpenMode::Read)?;
-        let len = usize::try_from(file.len()?).map_err(|_| {
-            let place = path.display().to_string();
-            Error::corruption(
-                "length of a backup",
-                place,
-                0,
-                "less",
-                "more than memory has",
-            )
-        })?;
-        let mut bytes = Vec::new();
-        if bytes.try_reserve_exact(len).is_err() {
-            let path = path.display();
-            return Err(Error::OutOfSpace(format!(
-                "{path} does not fit into memory"
-            )));
-        }
-        bytes.resize(len, 0);
-        file.read_exact_at(&mut bytes, 0)?;
-        Listed::decode(&bytes, id, &path)
+        Listed::read(&*file, id)
     }
 
-    /// Removes what no list names. Gives the lists, of which those that cannot be read are missing:
+    /// Removes what no list names and is ours. Gives the lists, of which those that cannot be read are missing:
     /// then only what is temporary goes.
     fn sweep(&self) -> Result<Vec<Listed>> {
-        let found = self.found()?;
-        for name in found.temporary {
-            self.storage().remove(&self.dir.join(name))?;
+        self.sweep_found(self.found()?)
+    }
+
+    fn sweep_found(&self, found: Found) -> Result<Vec<Listed>> {
+        remove_all(self.storage(), &self.dir, &found.temporary)?;
+        if found.noted {
+            end(self.storage(), &self.dir.join(NOTE_NAME))?;
         }
         let lists: Vec<Result<Listed>> = found.lists.iter().map(|&id| self.read(id)).collect();
         if lists.iter().all(Result::is_ok) {
             let named = lists.iter().flatten().flat_map(|listed| &listed.files);
             let named: BTreeSet<String> = named.map(Stored::name).collect();
             for name in found.files.iter().filter(|name| !named.contains(*name)) {
-                self.storage().remove(&self.dir.join(name))?;
+                let path = self.dir.join(name);
+                if Stored::crc_in(name) == Some(crc_from(self.storage(), &path, 0)?) {
+                    self.storage().remove(&path)?;
+                }
             }
         }
         Ok(lists.into_iter().flatten().collect())
@@ -263,7 +271,12 @@ impl Backups {
 struct Found {
     lists: Vec<u64>,
     files: Vec<String>,
+    /// Those that the note names.
     temporary: Vec<String>,
+    /// Whether there is a note.
+    noted: bool,
+    /// Something else, if there is any.
+    stranger: Option<String>,
 }
 
 /// The CRC32C of a file's bytes from `at` on.

@@ -43,6 +43,9 @@ impl Backups {
     }
 
     fn fill(&self, listed: &Listed, target: &Target) -> Result<State> {
+        let names = listed.files.iter();
+        let names = names.map(|file| file_name(file.file, file.kind).to_string());
+        target.note().record(names)?;
         for file in &listed.files {
             let from = self.dir.join(file.name());
             check_there(self.storage(), file, &from)?;

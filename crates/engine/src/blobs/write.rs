@@ -189,7 +189,7 @@ impl Inner {
             // What is durable of the folder is unknown if this fails, and asking again might not tell.
             let storage = &self.table_files.blob_storage;
             let synced = storage.sync_dir(&self.dir, sites::FILE_NAMED);
-            synced.map_err(|error| self.poison.poison(error))?;
+            synced.map_err(|error| self.poison.poison_if_sync(error))?;
         }
         if !active(Bug::BlobUnnamed) {
             let mut edit = VersionEdit::new();

@@ -20,7 +20,7 @@ pub struct WriteOptions {
     pub durability: Durability,
     /// Whether to give up with [`Error::Busy`] rather than wait for the manifest, for the region's
     /// growth, for another writer's grant, for room among the writes in flight, for a flush that makes
-    /// room, or because flushing or compaction are behind. It still waits for
+    /// room, because flushing or compaction are behind, or because too many commits wait for their callbacks. It still waits for
     /// its own persist, and for those of writes before it. A batch over `memtable.item_bytes_max`, or with a
     /// value over `blob.inline_bytes_max`, always waits for the manifest.
     pub no_slowdown: bool,
@@ -281,8 +281,9 @@ impl Engine {
     /// [`Error::Poisoned`]; a failed persist, which poisons the store.
     pub fn sync(&self) -> Result<()> {
         let visible = SeqNo(self.inner.ring.visible());
+        let _settled = self.inner.background.settled_after();
         let synced = self.inner.sync_up_to(visible);
-        self.inner.acks.run(&self.inner);
+        self.inner.tell_commits();
         synced
     }
 }

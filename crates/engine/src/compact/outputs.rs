@@ -26,10 +26,10 @@
 //!
 //! Tables may forget a record, and later what hid it, while the generation that had it is still named, and
 //! comes back after a crash. Then all younger generations come back with it (`flush`, 4), and what hid it is
-//! in one of them.
+//! in one of them; or it is known as flushed, and comes back into no view.
 //!
 //! A failed sync of the folder poisons the store: names that somebody else has made there may be lost,
-//! and no later sync would tell. Any other failure leaves files that nobody names, and nothing else.
+//! and no later sync would tell. (A folder that could not even be opened was not synced.) Any other failure leaves files that nobody names, and nothing else.
 
 use std::cmp::Reverse;
 use std::path::{Path, PathBuf};
@@ -49,6 +49,7 @@ use thermocline_sst::{
 use thermocline_version::{BlobBytes, Change, FileKind, KeyRange, PartitionId, Place, TableRef};
 
 use super::input::Input;
+use crate::copy::note::Note;
 use crate::flush::rewrite::weight;
 use crate::partitions::{Counting, Prefixes};
 use crate::pm_tables::{Made, PmSink};
@@ -135,6 +136,8 @@ pub(crate) struct Folder<'a> {
     pub db_id: [u8; 16],
     /// The number of the next one.
     pub next: &'a mut u64,
+    /// Where each name is written down before a table has it.
+    pub note: &'a Note,
 }
 
 impl Destination<'_> {
@@ -151,7 +154,9 @@ impl Destination<'_> {
                 let file = FileId(*folder.next);
                 *folder.next += 1;
                 let identity = Identity::new(folder.db_id, file);
-                Ok((folder.dir.join(table_name(file)), identity))
+                let name = table_name(file);
+                folder.note.record([name.clone()])?;
+                Ok((folder.dir.join(name), identity))
             }
             Destination::Pm(_) | Destination::Nowhere(_) => {
                 unreachable!("what is written there is no file")
@@ -296,7 +301,7 @@ impl Inner {
         let storage = &self.world.env.storage;
         let synced = storage.sync_dir(&self.dir, sites::FILE_NAMED);
         // What is durable of the folder is unknown, and asking again might not tell.
-        synced.map_err(|error| self.poison.poison(error))
+        synced.map_err(|error| self.poison.poison_if_sync(error))
     }
 
     /// Ends the pins: the edit is installed, or there will be none and the files are obsolete.

@@ -7,15 +7,19 @@ use thermocline_base::{CfId, Error, Result};
 use thermocline_memtable::Memtable;
 use thermocline_version::{Hold, Place, State, TableRef, Version};
 
+use crate::holds::ReaderKind;
 use crate::open::stored;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Moment, Snapshot};
 use crate::store::Inner;
 use crate::sync::{Arc, Ordering, lock};
+use crate::view::View;
 
 /// See the [module](super).
 pub(crate) struct Capture {
-    /// Keeps the generations, and what it sees in them and in tables.
+    /// Keeps what it sees in generations and in tables.
     pub snapshot: Snapshot,
+    /// Keeps the generations, for as long as the copy takes.
+    view: Arc<View>,
     /// Keeps the files of the manifest's version.
     hold: Hold,
     /// The manifest's.
@@ -42,9 +46,10 @@ impl Capture {
             inner.poison.check()?;
             let manifest = lock(&inner.manifest);
             let hold = lock(&inner.versions).hold();
-            let snapshot = Snapshot::now(inner);
+            let snapshot = Snapshot::of(Moment::now(inner), ReaderKind::Copy);
+            let view = inner.view.load_full();
             let reclaim = lock(&inner.reclaim);
-            let unflushed = snapshot.view.memtables.iter();
+            let unflushed = view.memtables.iter();
             let unflushed = unflushed.filter(|m| !reclaim.is_flushed(m.generation()));
             let (below, written_anew) = match hold.version().pm_tables().len() {
                 0 => (hold.version().clone(), Vec::new()),
@@ -58,6 +63,7 @@ impl Capture {
                 written_anew,
                 generations: unflushed.cloned().collect(),
                 snapshot,
+                view,
                 hold,
                 state: manifest.state().clone(),
             }
@@ -66,7 +72,7 @@ impl Capture {
         Ok(captured)
     }
 
-    /// The tables below the generations, and all other files. (The snapshot's view may have those from
+    /// The tables below the generations, and all other files. (The view may have those from
     /// before a compaction that was installed a moment ago; both answer the same.)
     pub fn version(&self) -> &Arc<Version> {
         self.hold.version()
@@ -79,12 +85,12 @@ impl Capture {
 
     /// The first key of a family that the copy takes of a generation; `None` if all of them are in tables.
     pub fn first_of(&self, memtable: &Memtable, cf: CfId) -> Option<&[u8]> {
-        self.snapshot.view.first_of(memtable, cf)
+        self.view.first_of(memtable, cf)
     }
 
     /// Where an evacuation has come to in a family: no table of the copy reaches over that.
     pub fn front_in(&self, cf: CfId) -> Option<Vec<u8>> {
-        let front = self.snapshot.view.front()?;
+        let front = self.view.front()?;
         (front.at.cf == cf && !front.at.key.is_empty()).then(|| front.at.key.to_vec())
     }
 

@@ -59,14 +59,15 @@
 //! # How a copy comes to be (`target`)
 //! | step | durable after it |
 //! |---|---|
-//! | make the folder, lock it, note that a copy is being made | the note: the folder is no database, and what is in it may go |
-//! | link, copy and write files, and sync each | their bytes |
+//! | make the folder, lock it, note that a copy is being made | the note: the folder is no database |
+//! | write down each name before a file gets it (`note`); link, copy and write files, and sync each | what may go, were the copy not completed; the bytes |
 //! | make the manifest (`version::manifest`), which syncs the folder twice | first all names, then `CURRENT`: the copy exists |
 //! | remove the note | nothing needed: whoever opens the copy removes it |
 //!
 //! A crash before `CURRENT` leaves a folder that no open takes for a database, nor for an empty one, and
 //! that the next copy to that place clears. A failure clears it at once, as far as it can; `CURRENT`
-//! first, durably, so that what is half cleared is no database.
+//! first, durably, so that what is half cleared is no database. Nothing goes but what the note names; where
+//! there is anything else, the next copy is refused.
 //!
 //! Rejected: *a temporary folder that is renamed*: `CURRENT` is the commit of a database anyway, a
 //! database under a temporary name would be one, too, and a rename does not refuse an empty folder that
@@ -74,6 +75,8 @@
 
 mod capture;
 mod files;
+mod format;
+pub(crate) mod note;
 pub mod sites;
 mod stream;
 mod target;

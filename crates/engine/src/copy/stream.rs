@@ -13,22 +13,23 @@ use thermocline_sst::Creation;
 use thermocline_version::{Change, Level, Place};
 
 use super::Capture;
+use super::note::Note;
 use crate::compact::input::{GenerationInput, Input, RunInput};
 use crate::compact::outputs::{Destination, Folder, Outputs, Recipe, below};
 use crate::flush::{LastDeletes, tombstones};
 
-/// Writes what the capture sees of its generations into tables of `dir`, which are numbered from `next`
-/// on and sealed to `db_id`. Gives what an edit says of them; the bytes are durable, the names are not.
+/// Writes what the capture sees of its generations into tables of `dir`, which are written down in `note`,
+/// numbered from `next` on and sealed to `db_id`. Gives what an edit says of them; the bytes are durable, the names are not.
 ///
 /// Of each key, and of range tombstones over it, that goes which answers a reader at the capture's seqno.
 /// Nobody reads a copy at an earlier moment.
 pub(crate) fn stream(
     capture: &Capture,
-    dir: &Path,
+    (dir, note): (&Path, &Note),
     db_id: [u8; 16],
     next: &mut u64,
 ) -> Result<Vec<Change>> {
-    let inner = &capture.snapshot.inner;
+    let inner = capture.snapshot.inner();
     let seqno = capture.snapshot.seqno();
     let shape = &inner.compactions.shape;
     let mut outputs = Outputs::default();
@@ -71,6 +72,7 @@ pub(crate) fn stream(
                 dir,
                 db_id,
                 next: &mut *next,
+                note,
             }),
         };
         let inputs = inputs.collect();

@@ -1,13 +1,14 @@
 //! The folder in which a copy is made.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use thermocline_base::{Error, Result};
-use thermocline_env::{LockGuard, OpenMode, Storage};
-use thermocline_sst::FileName;
-use thermocline_version::format::{CURRENT, CURRENT_TEMP, manifest_no};
+use thermocline_env::{LockGuard, Storage};
+use thermocline_version::format::{CURRENT, CURRENT_TEMP, manifest_name, manifest_no};
 use thermocline_version::{Manifest, State};
 
+use super::note::{Found, Note, end, remove_all};
 use super::sites;
 use crate::layout::LOCK_NAME;
 use crate::sync::Arc;
@@ -19,6 +20,7 @@ pub(crate) const COPYING_NAME: &str = "COPYING";
 pub(crate) struct Target {
     storage: Arc<dyn Storage>,
     dir: PathBuf,
+    note: Note,
     _lock: Box<dyn LockGuard>,
 }
 
@@ -32,18 +34,22 @@ impl Target {
         let storage = storage.clone();
         if storage.exists(dir)? {
             check_free(&*storage, dir)?;
-        } else {
-            storage.create_dir_all(dir)?;
         }
-        let target = Target {
-            _lock: storage.lock(&dir.join(LOCK_NAME))?,
+        // Its name may not be durable, whoever made it.
+        storage.create_dir_all(dir)?;
+        let lock = storage.lock(&dir.join(LOCK_NAME))?;
+        // Again: somebody may have made it into something before it was locked.
+        let left = check_free(&*storage, dir)?;
+        let path = dir.join(COPYING_NAME);
+        if let Found::Note(names) = left {
+            clear(&*storage, dir, &names)?;
+        }
+        Ok(Target {
+            note: Note::begin(&storage, &path)?,
             storage,
             dir: dir.to_path_buf(),
-        };
-        // Again: somebody may have made it into something before it was locked.
-        check_free(&*target.storage, dir)?;
-        target.note().map_err(|error| target.withdraw(error))?;
-        Ok(target)
+            _lock: lock,
+        })
     }
 
     /// The folder.
@@ -51,13 +57,9 @@ impl Target {
         &self.dir
     }
 
-    fn note(&self) -> Result<()> {
-        self.clear()?;
-        let file = self
-            .storage
-            .open(&self.dir.join(COPYING_NAME), OpenMode::CreateNew)?;
-        file.sync(sites::COPY_NOTED)?;
-        self.storage.sync_dir(&self.dir, sites::COPY_NOTED)
+    /// Where names are written down before files have them.
+    pub fn note(&self) -> &Note {
+        &self.note
     }
 
     /// Makes the database of these files, all of which have durable bytes.
@@ -66,43 +68,47 @@ impl Target {
     /// Those of the file system; then there is no database.
     pub fn complete(self, state: State) -> Result<()> {
         let storage = self.storage.clone();
+        let noted = self.next_manifest().and_then(|manifest| {
+            let names = [CURRENT.into(), CURRENT_TEMP.into(), manifest];
+            self.note.record(names)
+        });
         // It makes all names in the folder durable before it names itself.
-        let made = Manifest::create_as(storage, &self.dir, state).map(drop);
+        let made = noted.and_then(|()| Manifest::create_as(storage, &self.dir, state).map(drop));
         made.map_err(|error| self.withdraw(error))?;
         // The database exists. Whoever opens it removes the note if this fails.
         let _ = self.storage.remove(&self.dir.join(COPYING_NAME));
         Ok(())
     }
 
-    /// Removes what was made so far, as far as that can be done. Gives `error` back.
-    pub fn withdraw(&self, error: Error) -> Error {
-        // What stays is no database, and the next copy clears it.
-        let _ = self.clear();
-        error
+    /// The name that the manifest will have: a number above all that are there.
+    fn next_manifest(&self) -> Result<String> {
+        let names = self.storage.list(&self.dir)?;
+        let last = names.iter().filter_map(|name| manifest_no(name)).max();
+        Ok(manifest_name(last.unwrap_or(0).saturating_add(1)))
     }
 
-    fn clear(&self) -> Result<()> {
-        let has = |name: &str| self.storage.exists(&self.dir.join(name));
-        if has(CURRENT)? {
-            self.storage.remove(&self.dir.join(CURRENT))?;
-            self.storage.sync_dir(&self.dir, sites::COPY_WITHDRAWN)?;
-        }
-        for name in self.storage.list(&self.dir)? {
-            if name != LOCK_NAME && name != COPYING_NAME {
-                self.storage.remove(&self.dir.join(&name))?;
-            }
-        }
-        // The note last: without it what is left would be a stranger's.
-        if has(COPYING_NAME)? {
-            self.storage.sync_dir(&self.dir, sites::COPY_WITHDRAWN)?;
-            self.storage.remove(&self.dir.join(COPYING_NAME))?;
-        }
-        Ok(())
+    /// Removes what was made so far, as far as that can be done. Gives `error` back.
+    pub fn withdraw(&self, error: Error) -> Error {
+        self.note.disown(&error);
+        // What stays is no database, and the next copy clears it.
+        let _ = clear(&*self.storage, &self.dir, &self.note.names());
+        error
     }
 }
 
-/// Refuses a folder in which something lies that an interrupted copy has not left.
-fn check_free(storage: &dyn Storage, dir: &Path) -> Result<()> {
+/// Removes what a note of a copy names, and the note last: without it what is left would be a stranger's.
+fn clear(storage: &dyn Storage, dir: &Path, names: &BTreeSet<String>) -> Result<()> {
+    let current = dir.join(CURRENT);
+    if names.contains(CURRENT) && storage.exists(&current)? {
+        storage.remove(&current)?;
+        storage.sync_dir(dir, sites::COPY_WITHDRAWN)?;
+    }
+    remove_all(storage, dir, names)?;
+    end(storage, &dir.join(COPYING_NAME))
+}
+
+/// Refuses a folder in which something lies that an interrupted copy has not left. Gives the note of that.
+fn check_free(storage: &dyn Storage, dir: &Path) -> Result<Found> {
     let shown = dir.display();
     if !storage.is_dir(dir)? {
         return Err(Error::InvalidArgument(format!(
@@ -110,21 +116,19 @@ fn check_free(storage: &dyn Storage, dir: &Path) -> Result<()> {
         )));
     }
     let names = storage.list(dir)?;
-    let has = |name: &str| names.iter().any(|n| n == name);
-    if has(CURRENT) {
+    if names.iter().any(|name| name == CURRENT) {
         return Err(Error::InvalidArgument(format!(
             "{shown} already holds a database; choose a folder that does not exist yet"
         )));
     }
-    let left = has(COPYING_NAME);
-    let ours = |name: &&String| {
-        let made = FileName::parse(name).is_some()
-            || manifest_no(name).is_some()
-            || [CURRENT_TEMP, COPYING_NAME].contains(&name.as_str());
-        *name == LOCK_NAME || left && made
+    let left = Found::at(storage, &dir.join(COPYING_NAME))?;
+    let ours = |name: &str| match name {
+        LOCK_NAME => true,
+        COPYING_NAME => left != Found::Foreign,
+        name => left.names(name),
     };
     match names.iter().find(|name| !ours(name)) {
-        None => Ok(()),
+        None => Ok(left),
         Some(stranger) => Err(Error::InvalidArgument(format!(
             "{shown} exists and is not empty (it has '{stranger}'); choose a folder that does not exist \
              yet"

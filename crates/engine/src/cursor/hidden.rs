@@ -18,7 +18,7 @@ use thermocline_base::planted::{Bug, active};
 use thermocline_base::{Result, SeqNo};
 use thermocline_memtable::{Cover, Direction};
 
-use super::{Cursor, First, Reader};
+use super::{First, Reader, Walk};
 use crate::tables::TableSource;
 
 /// The range tombstones of one generation, and of them what lies over the last key that was asked for:
@@ -74,14 +74,14 @@ impl Covering {
 
 /// Where a stretch of covered keys ends, on a cursor's way.
 #[derive(Debug)]
-enum Edge {
+pub(super) enum Edge {
     /// Forwards: the first key behind it. Backwards: the first key within it.
     At(Vec<u8>),
     /// All the way is covered.
     Nowhere,
 }
 
-impl Cursor {
+impl Walk {
     /// Whether any source has range tombstones.
     #[inline]
     pub(super) fn has_covers(&self) -> bool {
@@ -133,7 +133,7 @@ impl Cursor {
         edge.map(Edge::At)
     }
 
-    fn go_past(&mut self, first: First, edge: &Edge, reader: Reader) -> Result<()> {
+    pub(super) fn go_past(&mut self, first: First, edge: &Edge, reader: Reader) -> Result<()> {
         let from = match (edge, reader.direction) {
             (Edge::Nowhere, _) => None,
             (Edge::At(key), Direction::Forward) => Some(Bound::Included(&key[..])),

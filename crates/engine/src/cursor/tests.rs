@@ -12,6 +12,8 @@ use thermocline_testkit::{Replay, Rng, seeds};
 use crate::tests::Machine;
 use crate::{Cursor, Durability, Engine, Family, Snapshot};
 
+mod gaps;
+
 const PM: u64 = 4 << 20;
 const CF: CfId = CfId::DEFAULT;
 

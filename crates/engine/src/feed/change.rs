@@ -11,6 +11,7 @@ use crate::blobs::Hold;
 use crate::families::Families;
 use crate::store::Inner;
 use crate::sync::Arc;
+use crate::value::Pins;
 
 /// Batches that were committed together: all of them at one moment. It is a copy in DRAM, as large as the batches
 /// were. So it may be kept for as long as one likes, and be read when what it was made of is gone, and when the store
@@ -32,6 +33,8 @@ struct Copied {
 struct HeldBlobs {
     inner: Arc<Inner>,
     holds: Vec<Hold>,
+    /// What holds the folder.
+    _pins: Option<Arc<Pins>>,
 }
 
 impl Drop for HeldBlobs {
@@ -118,6 +121,7 @@ impl ChangeGroup {
         let hold = |file| inner.blobs.hold(file);
         let blobs = (!files.is_empty()).then(|| HeldBlobs {
             inner: inner.clone(),
+            _pins: inner.pins.upgrade(),
             holds: match active(Bug::GroupForgetsBlobs) {
                 true => vec![],
                 false => files.into_iter().map(hold).collect(),

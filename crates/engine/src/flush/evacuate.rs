@@ -54,7 +54,7 @@
 //!   the flush fails as a whole, and the next one goes on from there.
 //! - *Copies* take of the frozen generations what lies behind the front, and end a table there (`copy::stream`).
 //! - *Change feeds* and blob files know generations, and those stay until the last edit.
-//! - *Readers that outlive the store* hold views, and those hold everything.
+//! - *Readers that outlive the store* have its last view, which holds everything.
 //!
 //! # What a crash leaves
 //! | a crash | finds |

@@ -85,7 +85,7 @@ impl Inner {
         // Closing waits for whoever removes a table, as for who removes a blob file, and whoever comes later
         // finds the store closed.
         let _gate = read(&self.blobs.gate);
-        if self.check_writable().is_err() || lock(&self.reclaim).has_elders() {
+        if self.check_writable().is_err() {
             return;
         }
         let files = self.unread_pm_tables();
@@ -102,6 +102,7 @@ impl Inner {
         }
         let mut files = lock(&self.versions).unread_pm_tables();
         files.retain(|file| !self.table_files.pm.is_held(*file));
+        files.retain(|file| !lock(&self.reclaim).elders_may_read(*file));
         files
     }
 

@@ -6,10 +6,20 @@
 //! any more. The threads hold neither: a store that is dropped is closed, whatever waits for it here.
 //!
 //! # Vocabulary
-//! - A *strand* (`strand`) has the jobs of one store, which run one at a time.
 //! - A *task* is the store's own work; a *call* is user code that a store owes (a callback, an event).
-//! - The *workers* (`workers`) are the threads, with the strands that are ready and the deadlines.
+//! - A *strand* (`strand`) has the tasks of one store, which run one at a time; another has its calls.
+//! - The *workers* (`workers`) are the threads that run tasks, with the strands that are ready and the
+//!   deadlines; the *couriers* are those that make calls.
 //! - A *job* (`jobs`) is the store's own work that takes long. Jobs have threads of their own.
+//!
+//! # User code holds up nothing but user code
+//! A call may block, for ever. So no task and no job is behind a call (R6 in `strand`): what is to be
+//! durable after a second is, whatever callbacks, listeners and wakers do. A store's calls are made one
+//! after another, in their order, so one that blocks holds up that store's later ones. Other stores' calls
+//! go on, since each store that is in a call has a courier of its own; only while [`COURIERS_MAX`] stores
+//! are blocked at a time do the calls of further ones wait. What waits is bounded: events that
+//! wait for a listener by dropping and counting those above a limit (`events`), callbacks by making
+//! whoever commits wait (`commit::ack`), unless it is in a call itself.
 //!
 //! # What an open store costs
 //! No thread; an entry in the tables below where it has asked for something. Idle, it asks for nothing:
@@ -18,6 +28,10 @@
 //! # Rejected
 //! - *A thread for each store*, as it was: 300 stores were 300 threads, each waking once a second.
 //! - *A timer wheel*: a store has at most one timer for each kind of task, so the heap is small.
+//! - *Calls on the workers*, as it was: one callback that blocked kept the buffered writes of all stores
+//!   from becoming durable.
+//! - *A thread for the calls of each store that has any*: hundreds of stores with listeners would be
+//!   hundreds of threads, though calls are hardly ever made at the same time.
 //! - *Stealing between queues of several workers*: tasks are few and long, and a lock held for a push
 //!   is not what they wait for.
 
@@ -40,11 +54,15 @@ use crate::tables::{Lent, SharedCache};
 pub(crate) use jobs::Job;
 use jobs::Jobs;
 use strand::Strand;
-pub(crate) use strand::{Call, Client, Task};
+pub(crate) use strand::{Call, Client, Task, is_calling};
 use workers::Workers;
 
 /// Most worker threads, and job threads, of a runtime.
 const THREADS_MAX: usize = 256;
+
+/// Most threads of a runtime that make calls of the user's: so many stores may be in calls at a time. They
+/// start when they are needed.
+const COURIERS_MAX: usize = 64;
 
 /// Most bytes of buffers for transfers that lie idle: two pieces of a file, and some blocks.
 const BUFS_IDLE_MAX: u64 = 576 << 10;
@@ -96,6 +114,7 @@ pub struct Runtime {
 struct Shared {
     options: RuntimeOptions,
     workers: Arc<Workers>,
+    couriers: Arc<Workers>,
     jobs: Arc<Jobs>,
     budget: Arc<Budget>,
     /// Of blocks of tables, from the first table on.
@@ -118,6 +137,12 @@ pub struct RuntimeMetrics {
     pub workers_limit: usize,
     /// Stores that wait for a thread.
     pub stores_waiting: usize,
+    /// Threads that make calls of the user's, and have started.
+    pub couriers: usize,
+    /// Most of them that there will be.
+    pub couriers_limit: usize,
+    /// Stores whose callbacks and events wait for one of them.
+    pub calls_waiting: usize,
     /// Threads for jobs that have started.
     pub job_threads: usize,
     /// Most threads for jobs there will be.
@@ -184,7 +209,8 @@ impl Runtime {
     }
 
     fn of(options: RuntimeOptions, dram: u64, clock: Arc<dyn Clock>) -> Runtime {
-        let workers = Workers::new(options.workers, clock);
+        let workers = Workers::new("thermocline", options.workers, clock.clone());
+        let couriers = Workers::new("thermocline-call", COURIERS_MAX, clock);
         let jobs = Jobs::new(options.jobs);
         let budget = Budget::new(options.dram);
         let bufs = BufPool::new(index(BUFS_IDLE_MAX.min(dram / 16)));
@@ -192,6 +218,7 @@ impl Runtime {
             shared: Arc::new(Shared {
                 options,
                 workers,
+                couriers,
                 jobs,
                 budget,
                 cache: SharedCache::default(),
@@ -224,18 +251,22 @@ impl Runtime {
     /// Reads all counters.
     pub fn metrics(&self) -> RuntimeMetrics {
         let usage = self.shared.workers.usage();
+        let couriers = self.shared.couriers.usage();
         let jobs = self.shared.jobs.usage();
         RuntimeMetrics {
             stores: self.shared.stores.load(Ordering::Relaxed),
             workers: usage.threads,
             workers_limit: self.shared.options.workers,
             stores_waiting: usage.ready,
+            couriers: couriers.threads,
+            couriers_limit: COURIERS_MAX,
+            calls_waiting: couriers.ready,
             job_threads: jobs.threads,
             job_threads_limit: self.shared.options.jobs,
             jobs_running: jobs.running,
             jobs_waiting: jobs.ready,
             timers: usage.timers,
-            panics: usage.panics,
+            panics: couriers.panics,
             dram_limit_bytes: self.shared.budget.limit(),
             dram_used_bytes: self.shared.budget.used(),
             dram_held_bytes: self.shared.budget.held(),
@@ -253,6 +284,7 @@ impl Drop for Shared {
     fn drop(&mut self) {
         self.jobs.stop();
         self.workers.stop();
+        self.couriers.stop();
     }
 }
 
@@ -267,7 +299,8 @@ impl std::fmt::Debug for Runtime {
 
 /// A store's place in its runtime.
 pub(crate) struct Background {
-    strand: Arc<Strand>,
+    tasks: Arc<Strand>,
+    calls: Arc<Strand>,
     /// Its lane with the job threads, if it has any.
     jobs: Option<(Arc<Jobs>, u64)>,
     /// Until the store is closed.
@@ -280,10 +313,12 @@ impl Background {
     pub fn new(runtime: Runtime, client: std::sync::Weak<dyn Client>, threads: bool) -> Background {
         runtime.shared.stores.fetch_add(1, Ordering::Relaxed);
         let workers = threads.then(|| runtime.shared.workers.clone());
+        let couriers = threads.then(|| runtime.shared.couriers.clone());
         let jobs = threads.then(|| runtime.shared.jobs.clone());
         Background {
             jobs: jobs.map(|jobs| (jobs.clone(), jobs.enter(client.clone()))),
-            strand: Strand::new(client, workers),
+            tasks: Strand::new(client.clone(), workers),
+            calls: Strand::new(client, couriers),
             runtime: Mutex::new(Some(runtime)),
         }
     }
@@ -292,14 +327,14 @@ impl Background {
     /// must be stored under a lock that the task takes, or sequentially consistent (R2).
     #[inline]
     pub fn request(&self, task: Task) {
-        self.strand.request(task);
+        self.tasks.request(task);
     }
 
     /// Has `task` done after `delay`. Changes nothing, and costs a load, where it is to be done
     /// already, soon or later.
     #[inline]
     pub fn request_after(&self, task: Task, delay: Duration) {
-        self.strand.request_after(task, delay);
+        self.tasks.request_after(task, delay);
     }
 
     /// Has a job run soon, on a job thread. May be asked for under any lock.
@@ -328,31 +363,37 @@ impl Background {
     /// Makes `call` in the background, once, after all calls before it. May be asked for under any
     /// lock.
     pub fn run(&self, call: Call) {
-        self.strand.run(call);
+        self.calls.run(call);
+    }
+
+    /// Counts a panic of the user's that ended a part of a call.
+    pub fn count_panic(&self) {
+        self.calls.count_panic();
     }
 
     /// Makes the calls that wait, in a store without threads. For the end of a call of the store,
     /// when no lock is held.
     pub fn settle(&self) {
-        self.strand.settle();
+        self.calls.settle();
     }
 
     /// [`Background::settle`], when what this returns is dropped: to be made before any lock is taken.
     pub fn settled_after(&self) -> impl Drop + '_ {
-        SettledAfter(&self.strand)
+        SettledAfter(&self.calls)
     }
 
     /// Ends the tasks and jobs: on return none runs and none will.
     pub fn stop(&self) {
-        self.strand.stop();
+        self.tasks.stop();
         if let Some((jobs, lane)) = &self.jobs {
             jobs.leave(*lane);
         }
     }
 
-    /// Makes the calls that are left, and leaves the runtime.
+    /// Waits for the call that is being made, makes those that are left, and leaves the runtime. Waits for
+    /// none in a call of the user's.
     pub fn end(&self) {
-        self.strand.end();
+        self.calls.end();
         let runtime = lock(&self.runtime).take();
         if let Some(runtime) = &runtime {
             runtime.shared.stores.fetch_sub(1, Ordering::Relaxed);
@@ -368,7 +409,7 @@ impl Background {
 
     /// Waits until another thread has ended it.
     pub fn wait_ended(&self) {
-        self.strand.wait_ended();
+        self.calls.wait_ended();
     }
 }
 

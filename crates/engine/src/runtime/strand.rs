@@ -1,12 +1,13 @@
 //! A strand: what is to be done for one store in the background, one thing at a time.
 //!
-//! It has *tasks*, the store's own work, each waiting at most once, and *calls*, which are owed to
-//! the user: callbacks of commits and deliveries of events. Tasks come first, since writers may soon
-//! wait for them; among themselves tasks, and calls, keep the order in which they came.
+//! A store has two. One has its *tasks*, the store's own work, each waiting at most once; workers run
+//! them. The other has its *calls*, which are owed to the user: callbacks of commits and deliveries of
+//! events; couriers make them. Each keeps the order in which they came, and neither waits for the
+//! other: what the user does in a call holds up that store's other calls, and nothing else.
 //!
 //! # Invariants
-//! - **R1** At most one thread runs jobs of a strand: the one in `running`. It is a worker, or whoever
-//!   closes the store or, without workers, ends a call of it.
+//! - **R1** At most one thread runs jobs of a strand: the one in `running`. It is a worker or courier, or
+//!   whoever closes the store or, without couriers, ends a call of it.
 //! - **R2** A task that is requested begins after the request. Its bit in `flags` is set by the request
 //!   and cleared before the task begins. A request that finds the bit set does nothing, so what it
 //!   asks for must be seen by the task. It is if the task reads it under a lock that the requester held
@@ -14,15 +15,17 @@
 //!   before the request looked. It is too if both are sequentially consistent, as the bit is.
 //! - **R3** Every call is made, once, whatever becomes of the store.
 //! - **R4** Once [`Strand::stop`] has returned, no task runs and none will.
-//! - **R5** A strand keeps no store alive, and the workers' queues keep no store alive.
+//! - **R5** A strand keeps no store alive, and the threads' queues keep no store alive.
+//! - **R6** No task waits for a call, and no thread that runs tasks makes one.
 //!
 //! # Closing
 //! `stop` drops the tasks that wait and waits for the one that runs. Then the store is closed, and
-//! [`Strand::end`] makes the calls that are left, on its own thread: the workers may all be in calls
-//! that wait for this one. From a call of this very strand neither waits: what is left is made when
-//! that call returns. From a call of another strand of the same runtime they wait for no call:
-//! two stores' callbacks that close each other's store must not wait for each other.
+//! [`Strand::end`] waits for the call that is being made, and makes those that are left, on its own
+//! thread: the couriers may all be in calls that wait for this one. From a call of the user, of
+//! whatever store and runtime, nobody waits for another ([`is_calling`]): two stores' callbacks that close
+//! each other's store must not wait for each other. What is left is made when the present one returns.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
@@ -61,6 +64,44 @@ impl Task {
 /// In `flags`: calls wait for the end of a call of the store, for want of workers.
 const CALLS: u32 = 1 << 31;
 
+thread_local! {
+    /// This thread, once for each call of the user's that it is in. By name, since under a scheduler
+    /// that takes over several threads are one of the system's.
+    static CALLING: RefCell<Vec<thread::ThreadId>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Whether this thread is in a call of the user's, of whatever store: then it must wait for no other.
+pub(crate) fn is_calling() -> bool {
+    let me = thread::current().id();
+    // A thread that ends has left all calls.
+    CALLING
+        .try_with(|calls| calls.borrow().contains(&me))
+        .unwrap_or(false)
+}
+
+/// A call of the user's on this thread, until it is dropped.
+struct Calling;
+
+impl Calling {
+    fn begin() -> Calling {
+        let me = thread::current().id();
+        let _ = CALLING.try_with(|calls| calls.borrow_mut().push(me));
+        Calling
+    }
+}
+
+impl Drop for Calling {
+    fn drop(&mut self) {
+        let me = thread::current().id();
+        let _ = CALLING.try_with(|calls| {
+            let mut calls = calls.borrow_mut();
+            if let Some(at) = calls.iter().rposition(|call| *call == me) {
+                calls.remove(at);
+            }
+        });
+    }
+}
+
 /// Something that is owed to the user.
 pub(crate) type Call = Box<dyn FnOnce() + Send>;
 
@@ -83,7 +124,8 @@ pub(crate) struct Strand {
     /// Who closes waits here for `running` and `stage`.
     changed: Condvar,
     client: Weak<dyn Client>,
-    /// `None`: there are no tasks, and calls are made at the end of a call of the store.
+    /// Those who run its jobs. `None`: there are no tasks, and calls are made at the end of a call of
+    /// the store.
     workers: Option<Arc<Workers>>,
 }
 
@@ -196,7 +238,8 @@ impl Strand {
     /// after the end the call is made at once.
     pub fn run(self: &Arc<Strand>, call: Call) {
         let mut queue = lock(&self.queue);
-        if queue.stage == Stage::Ended && queue.running.is_none() {
+        let is_idle = queue.running.is_none() && queue.calls.is_empty();
+        if queue.stage == Stage::Ended && is_idle {
             drop(queue);
             return self.make(call);
         }
@@ -266,6 +309,13 @@ impl Strand {
         job
     }
 
+    /// Whether nothing waits and nothing runs.
+    #[cfg(test)]
+    pub fn is_idle(&self) -> bool {
+        let queue = lock(&self.queue);
+        queue.tasks.is_empty() && queue.calls.is_empty() && queue.running.is_none()
+    }
+
     fn set_running(&self, queue: &mut Queue, running: Option<Running>) {
         queue.running = running;
         if queue.waiting > 0 {
@@ -290,11 +340,17 @@ impl Strand {
     }
 
     /// Makes a call. Its panic is the user's and has been reported by the hook: it ends the call, and
-    /// neither the worker nor the store.
+    /// neither the thread nor the store.
     fn make(&self, call: Call) {
-        if catch_unwind(AssertUnwindSafe(call)).is_err()
-            && let Some(workers) = &self.workers
-        {
+        let _calling = Calling::begin();
+        if catch_unwind(AssertUnwindSafe(call)).is_err() {
+            self.count_panic();
+        }
+    }
+
+    /// Counts a panic of the user's that ended less than a call.
+    pub fn count_panic(&self) {
+        if let Some(workers) = &self.workers {
             workers.count_panic();
         }
     }
@@ -336,7 +392,7 @@ impl Strand {
 
     /// Makes what is left (R3), or sees to it that it is made.
     pub fn end(&self) {
-        let waits = self.may_wait_for_calls();
+        let waits = !is_calling();
         let mut queue = lock(&self.queue);
         while queue.running.is_some() && waits {
             queue = self.park(queue);
@@ -350,19 +406,11 @@ impl Strand {
 
     /// Waits until another thread, which is closing the store, has ended that.
     pub fn wait_ended(&self) {
-        let waits = self.may_wait_for_calls();
+        let waits = !is_calling();
         let mut queue = lock(&self.queue);
         while queue.stage != Stage::Ended && waits {
             queue = self.park(queue);
         }
-    }
-
-    /// Whether this thread is in no call that others may wait for: see the module's text.
-    fn may_wait_for_calls(&self) -> bool {
-        let me = thread::current().id();
-        let running = lock(&self.queue).running;
-        let mine = running.is_some_and(|running| running.thread == me);
-        !mine && !self.workers.as_ref().is_some_and(|w| w.has(me))
     }
 
     fn park<'a>(&self, mut queue: MutexGuard<'a, Queue>) -> MutexGuard<'a, Queue> {

@@ -66,6 +66,13 @@ impl Store {
         self.background.end();
     }
 
+    /// Returns when no task waits or runs.
+    fn finish_tasks(&self) {
+        while !self.background.tasks.is_idle() {
+            thread::yield_now();
+        }
+    }
+
     /// Returns when all calls so far have been made.
     fn flush(&self) {
         let (sender, receiver) = channel();
@@ -114,7 +121,7 @@ fn a_task_begins_after_the_last_request_for_it() {
     for thread in threads {
         thread.join().unwrap();
     }
-    store.flush();
+    store.finish_tasks();
     assert_eq!(seen.load(Ordering::SeqCst), 60_000);
 }
 
@@ -142,24 +149,25 @@ fn a_task_that_waits_is_not_queued_again() {
     }
     key.send(()).unwrap();
     key.send(()).unwrap();
-    store.flush();
+    store.finish_tasks();
     assert_eq!(runs.load(Ordering::SeqCst), 2);
 }
 
 #[test]
-fn calls_keep_their_order_and_one_job_of_a_store_runs_at_a_time() {
+fn calls_keep_their_order_and_of_a_store_one_task_runs_and_one_call_at_a_time() {
     let runtime = runtime(4);
     let stores: Vec<_> = (0..5)
         .map(|_| {
-            let inside = Arc::new(AtomicBool::new(false));
-            let alone = inside.clone();
-            let enter = move || {
-                assert!(!alone.swap(true, Ordering::SeqCst), "two at a time");
-                thread::yield_now();
-                alone.store(false, Ordering::SeqCst);
+            let alone = || {
+                let inside = Arc::new(AtomicBool::new(false));
+                move || {
+                    assert!(!inside.swap(true, Ordering::SeqCst), "two at a time");
+                    thread::yield_now();
+                    inside.store(false, Ordering::SeqCst);
+                }
             };
-            let task = enter.clone();
-            (store(&runtime, move |_| task()), enter)
+            let task = alone();
+            (store(&runtime, move |_| task()), alone())
         })
         .collect();
     let logs: Vec<_> = stores
@@ -195,10 +203,12 @@ fn calls_keep_their_order_and_one_job_of_a_store_runs_at_a_time() {
             let of_one: Vec<_> = log.iter().filter(|e| e.0 == t).map(|e| e.1).collect();
             assert_eq!(of_one, (0..500).collect::<Vec<_>>());
         }
+        store.finish_tasks();
         assert!(lock(&store.client.panicked).is_empty());
     }
     let metrics = runtime.metrics();
     assert!(metrics.workers <= 4 && metrics.panics == 0, "{metrics:?}");
+    assert!(metrics.couriers <= metrics.couriers_limit, "{metrics:?}");
 }
 
 #[test]
@@ -241,7 +251,7 @@ fn deadlines_come_in_their_order_and_not_before_their_time() {
     }
     assert_eq!(runtime.metrics().timers, 3);
     for store in &stores {
-        store.flush();
+        store.finish_tasks();
     }
     assert!(receiver.try_recv().is_err());
     clock.sleep_ms(8 * 60_000);
@@ -268,12 +278,17 @@ fn a_panic_ends_the_job_and_nothing_else() {
     store.run(|| panic!("planned"));
     store.background.request(Task::Idle);
     store.flush();
+    store.finish_tasks();
     store.background.request(Task::Ahead);
     store.run(|| panic!("planned"));
     store.flush();
+    store.finish_tasks();
     assert_eq!(*lock(&store.client.panicked), ["Idle"]);
     let metrics = runtime.metrics();
-    assert_eq!((metrics.panics, metrics.workers), (2, 1));
+    assert_eq!(
+        (metrics.panics, metrics.workers, metrics.couriers),
+        (2, 1, 1)
+    );
 }
 
 #[test]
@@ -312,22 +327,31 @@ fn no_task_runs_once_a_store_has_stopped() {
 #[test]
 fn every_call_is_made_though_the_store_is_closed() {
     let runtime = runtime(1);
-    let (blocker, store) = (store(&runtime, |_| ()), store(&runtime, |_| ()));
-    let (wait, key) = door();
-    blocker.run(move || wait.recv().unwrap());
+    let blockers: Vec<_> = (0..COURIERS_MAX)
+        .map(|_| {
+            let blocker = store(&runtime, |_| ());
+            let (wait, key) = door();
+            blocker.run(move || wait.recv().unwrap());
+            (blocker, key)
+        })
+        .collect();
+    let store = store(&runtime, |_| ());
     let made = Arc::new(Mutex::new(Vec::new()));
     for n in 0..300 {
         let made = made.clone();
         store.run(move || lock(&made).push(n));
     }
-    // The only worker is held up, so closing makes them.
+    // All couriers are held up, so closing makes them.
     store.close();
     assert_eq!(*lock(&made), (0..300).collect::<Vec<_>>());
     let late = made.clone();
     store.run(move || lock(&late).push(300));
     assert_eq!(lock(&made).len(), 301);
-    key.send(()).unwrap();
-    blocker.flush();
+    assert_eq!(runtime.metrics().couriers, COURIERS_MAX);
+    for (blocker, key) in blockers {
+        key.send(()).unwrap();
+        blocker.flush();
+    }
 }
 
 #[test]
@@ -359,9 +383,11 @@ fn a_store_can_be_closed_in_a_call_of_its_own() {
 
 #[test]
 fn calls_that_close_each_others_stores_do_not_wait_for_each_other() {
-    for _ in 0..50 {
-        let runtime = runtime(2);
-        let stores = [store(&runtime, |_| ()), store(&runtime, |_| ())];
+    for round in 0..50 {
+        // Of one runtime, and of one each.
+        let runtimes = [runtime(1), runtime(1)];
+        let [first, second] = [&runtimes[0], &runtimes[round % 2]];
+        let stores = [store(first, |_| ()), store(second, |_| ())];
         let both = Arc::new(Barrier::new(2));
         let (done, ends) = channel();
         for (mine, other) in [(0, 1), (1, 0)] {
@@ -374,7 +400,7 @@ fn calls_that_close_each_others_stores_do_not_wait_for_each_other() {
         }
         ends.recv().unwrap();
         ends.recv().unwrap();
-        assert_eq!(runtime.metrics().stores, 0);
+        assert!(runtimes.iter().all(|r| r.metrics().stores == 0));
     }
 }
 
@@ -390,8 +416,12 @@ fn the_threads_end_with_the_last_holder() {
         });
     }
     all.wait();
-    assert_eq!(runtime.metrics().workers, 3);
+    assert_eq!(runtime.metrics().couriers, 3);
+    for store in &stores {
+        store.background.request(Task::Ahead);
+    }
     let workers = Arc::downgrade(&runtime.shared.workers);
+    let couriers = Arc::downgrade(&runtime.shared.couriers);
     stores[3]
         .background
         .request_after(Task::Idle, Duration::from_secs(3600));
@@ -401,15 +431,15 @@ fn the_threads_end_with_the_last_holder() {
         store.close();
     }
     // Each thread held them until it was joined with. A closed store holds no runtime, but knows the
-    // workers.
+    // threads.
     drop(stores);
-    assert_eq!(workers.strong_count(), 0);
+    assert_eq!((workers.strong_count(), couriers.strong_count()), (0, 0));
 }
 
 #[test]
 fn the_last_holder_may_be_a_call() {
     let runtime = runtime(2);
-    let workers = Arc::downgrade(&runtime.shared.workers);
+    let couriers = Arc::downgrade(&runtime.shared.couriers);
     let store = store(&runtime, |_| ());
     let (wait, key) = door();
     let (this, made) = (store.clone(), channel());
@@ -422,7 +452,7 @@ fn the_last_holder_may_be_a_call() {
     key.send(()).unwrap();
     made.1.recv().unwrap();
     // Nobody joins with the thread; it ends by itself.
-    while workers.strong_count() > 0 {
+    while couriers.strong_count() > 0 {
         thread::yield_now();
     }
 }
@@ -434,12 +464,15 @@ fn a_strand_keeps_no_store_alive() {
     let Store { background, client } =
         Arc::into_inner(store(&runtime, |_| panic!("of a store that is gone"))).unwrap();
     background.run(Box::new(move || wait.recv().unwrap()));
-    background.request(Task::Ahead);
-    background.request_after(Task::Idle, Duration::ZERO);
     let weak = Arc::downgrade(&client);
     drop(client);
     assert_eq!(weak.strong_count(), 0);
+    background.request(Task::Ahead);
+    background.request_after(Task::Idle, Duration::ZERO);
     key.send(()).unwrap();
+    while !background.tasks.is_idle() {
+        thread::yield_now();
+    }
     let (sender, receiver) = channel();
     background.run(Box::new(move || sender.send(()).unwrap()));
     receiver.recv().unwrap();
@@ -485,7 +518,28 @@ fn without_threads_calls_are_made_at_the_end_of_a_call_of_the_store() {
     let log = made.clone();
     store.run(move || lock(&log).push(22));
     assert_eq!(lock(&made).len(), 9);
-    assert_eq!(runtime.metrics().workers, 0);
+    let metrics = runtime.metrics();
+    assert_eq!((metrics.workers, metrics.couriers), (0, 0));
+}
+
+#[test]
+fn a_call_that_blocks_holds_up_no_task_and_no_other_store() {
+    let runtime = runtime(1);
+    let (done, tasks) = channel();
+    let done = Mutex::new(done);
+    let same = store(&runtime, move |task| lock(&done).send(task).unwrap());
+    let others: Vec<_> = (0..5).map(|_| store(&runtime, |_| ())).collect();
+    let (wait, key) = door();
+    same.run(move || wait.recv().unwrap());
+    for _ in 0..100 {
+        same.background.request(Task::Sync);
+        assert_eq!(tasks.recv().unwrap(), Task::Sync);
+        for other in &others {
+            other.flush();
+        }
+    }
+    key.send(()).unwrap();
+    same.flush();
 }
 
 #[test]

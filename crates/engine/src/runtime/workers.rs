@@ -1,6 +1,10 @@
 //! The worker threads of a runtime, the queue of strands that have something to do, and the one place
 //! where deadlines wait.
 //!
+//! A runtime has two of these: the workers, which run tasks, and the couriers, which make calls and
+//! have no deadlines. A call may last for ever, and takes a courier with it; so there are as many as
+//! stores are in calls at a time, up to a limit.
+//!
 //! A strand is in the queue at most once, and a worker that has had its turn with it puts it back at
 //! the end: so no store waits for more than one turn of each other store. Threads start when there is
 //! something for them to do, and end with the runtime.
@@ -17,13 +21,14 @@ use thermocline_base::sync::{
 };
 use thermocline_env::Clock;
 
-use super::strand::{Strand, Task};
+use super::strand::{Strand, Task, is_calling};
 
 /// See the module's text.
 pub(crate) struct Workers {
     state: Mutex<State>,
     /// Workers without work wait here.
     changed: Condvar,
+    name: &'static str,
     limit: usize,
     clock: Arc<dyn Clock>,
     /// Whether the system gave not even one thread.
@@ -41,6 +46,8 @@ struct State {
     parked: usize,
     /// Threads that run or are being started.
     started: usize,
+    /// Of those, the ones that have not looked for work yet, and will take some.
+    starting: usize,
     ids: Vec<thread::ThreadId>,
     handles: Vec<thread::JoinHandle<()>>,
     stopping: bool,
@@ -83,10 +90,12 @@ pub(super) struct WorkersUse {
 }
 
 impl Workers {
-    pub fn new(limit: usize, clock: Arc<dyn Clock>) -> Arc<Workers> {
+    /// At most `limit` threads of this name.
+    pub fn new(name: &'static str, limit: usize, clock: Arc<dyn Clock>) -> Arc<Workers> {
         Arc::new(Workers {
             state: Mutex::new(State::default()),
             changed: Condvar::new(),
+            name,
             limit,
             clock,
             failed: AtomicBool::new(false),
@@ -134,20 +143,23 @@ impl Workers {
             self.changed.notify_one();
             return;
         }
-        if state.started == self.limit || state.stopping {
+        let comes = state.starting > 0 && state.starting >= state.ready.len();
+        if comes || state.started == self.limit || state.stopping {
             return;
         }
         state.started += 1;
+        state.starting += 1;
         drop(state);
         let workers = self.clone();
         let started = thread::Builder::new()
-            .name("thermocline".into())
+            .name(self.name.into())
             .spawn(move || workers.work());
         let mut state = lock(&self.state);
         match started {
             Ok(handle) => state.handles.push(handle),
             Err(_) => {
                 state.started -= 1;
+                state.starting -= 1;
                 // With others the work waits for them. With none tasks are done when they are due,
                 // and calls at the end of a call of the store.
                 if state.started == 0 {
@@ -158,15 +170,17 @@ impl Workers {
     }
 
     fn work(self: Arc<Workers>) {
-        lock(&self.state).ids.push(thread::current().id());
-        while let Some(strand) = self.next() {
+        let mut state = lock(&self.state);
+        state.ids.push(thread::current().id());
+        state.starting -= 1;
+        while let Some(strand) = self.next(state) {
             strand.turn();
+            state = lock(&self.state);
         }
     }
 
     /// The next strand with something to do; `None` when there will be none any more.
-    fn next(self: &Arc<Workers>) -> Option<Arc<Strand>> {
-        let mut state = lock(&self.state);
+    fn next<'a>(self: &'a Arc<Workers>, mut state: MutexGuard<'a, State>) -> Option<Arc<Strand>> {
         loop {
             let now = match state.timers.is_empty() {
                 true => 0,
@@ -201,7 +215,7 @@ impl Workers {
     }
 
     /// Ends the threads, when there is no open store any more, and waits for them, unless this is one
-    /// of them: a worker waits for no other, since both may be in calls of the user.
+    /// of them, or in a call of the user's, for which another may wait.
     pub fn stop(&self) {
         let mut state = lock(&self.state);
         state.stopping = true;
@@ -209,7 +223,7 @@ impl Workers {
         let handles = std::mem::take(&mut state.handles);
         drop(state);
         self.changed.notify_all();
-        if !self.has(thread::current().id()) {
+        if !self.has(thread::current().id()) && !is_calling() {
             for handle in handles {
                 // Whatever could panic there is caught.
                 let _ = handle.join();
@@ -225,7 +239,7 @@ impl Workers {
     }
 
     /// Whether `thread` is one of them.
-    pub fn has(&self, thread: thread::ThreadId) -> bool {
+    fn has(&self, thread: thread::ThreadId) -> bool {
         lock(&self.state).ids.contains(&thread)
     }
 

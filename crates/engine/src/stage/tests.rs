@@ -12,7 +12,7 @@ use thermocline_testkit::Rng;
 use super::*;
 use crate::commit::carry::Durability;
 use crate::tests::Machine;
-use crate::{Cursor, Family, Snapshot, World};
+use crate::{Callback, Cursor, Family, Snapshot, World};
 
 const CF: CfId = CfId::DEFAULT;
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;

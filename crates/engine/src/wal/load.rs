@@ -130,22 +130,24 @@ impl Loaded {
         flushed: u64,
         descriptors: &mut [Descriptor],
     ) -> Result<()> {
-        let mut written = false;
+        let mut follows = false;
         for (id, generation) in state.generations().iter().rev() {
-            let items = || {
-                self.items_of(generation)
-                    .filter(|item| item.next > item.first)
-            };
-            let last = items().map(|item| item.next - 1).max();
-            let in_tables = items().any(|item| item.first <= flushed);
+            let mut records = self
+                .items_of(generation)
+                .filter(|item| item.next > item.first);
+            let in_tables = records.any(|item| item.first <= flushed);
+            let last = self.items_of(generation).map(|item| item.next - 1).max();
             let own = descriptors.iter_mut().find(|d| d.generation == *id);
-            if (written || in_tables && !active(Bug::FloorForgetsTables))
+            if (follows || in_tables && !active(Bug::FloorForgetsTables))
                 && !generation.is_staged()
                 && let Some(descriptor) = own
             {
                 descriptor.set_floor(space, last.unwrap_or(0))?;
             }
-            written |= last.is_some();
+            // What recovery takes for used (`recover::check_floors`): an item that only covers an idle
+            // store, or a base, says as much as a record does.
+            let based = generation.chains.iter().any(|chain| chain.base_seqno != 0);
+            follows |= last.is_some() || based;
         }
         Ok(())
     }

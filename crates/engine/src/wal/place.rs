@@ -24,6 +24,21 @@ impl LogDir {
         format!("thermocline-{id}-")
     }
 
+    /// Whether it is the database's own folder.
+    pub fn is_own(&self) -> bool {
+        self.own
+    }
+
+    /// The file that is locked while the database is open (`claim`).
+    pub fn lock(&self, db_id: &[u8; 16]) -> PathBuf {
+        self.dir.join(format!("{}LOCK", self.prefix(db_id)))
+    }
+
+    /// The file that says whose the database's logs there are (`claim`).
+    pub fn owner(&self, db_id: &[u8; 16]) -> PathBuf {
+        self.dir.join(format!("{}OWNER", self.prefix(db_id)))
+    }
+
     /// The path of a chain's log there.
     pub fn path(&self, db_id: &[u8; 16], chain: u64) -> PathBuf {
         self.dir
@@ -67,6 +82,11 @@ impl LogDirs {
         &self.0[0]
     }
 
+    /// Those outside of the database's folder.
+    pub fn elsewhere(&self) -> impl Iterator<Item = &LogDir> {
+        self.0.iter().filter(|dir| !dir.own)
+    }
+
     /// Where the log of a chain lies, if it is there.
     pub fn find(
         &self,
@@ -74,13 +94,17 @@ impl LogDirs {
         db_id: &[u8; 16],
         chain: u64,
     ) -> Result<Option<PathBuf>> {
-        for dir in &self.0 {
-            let path = dir.path(db_id, chain);
-            if storage.exists(&path)? {
-                return Ok(Some(path));
-            }
-        }
-        Ok(None)
+        find_in(&self.0, storage, db_id, chain)
+    }
+
+    /// As [`LogDirs::find`], but not where new ones are made.
+    pub fn find_older(
+        &self,
+        storage: &dyn Storage,
+        db_id: &[u8; 16],
+        chain: u64,
+    ) -> Result<Option<PathBuf>> {
+        find_in(&self.0[1..], storage, db_id, chain)
     }
 
     /// The logs of the database, with their chains.
@@ -109,4 +133,19 @@ impl LogDirs {
             "no such file",
         )
     }
+}
+
+fn find_in(
+    dirs: &[LogDir],
+    storage: &dyn Storage,
+    db_id: &[u8; 16],
+    chain: u64,
+) -> Result<Option<PathBuf>> {
+    for dir in dirs {
+        let path = dir.path(db_id, chain);
+        if storage.exists(&path)? {
+            return Ok(Some(path));
+        }
+    }
+    Ok(None)
 }

@@ -13,6 +13,9 @@ use thermocline_wal::LogReader;
 use crate::store::{Setup, World};
 use crate::{Backups, Durability, Engine, IngestWriter, Runtime, RuntimeOptions, verify};
 
+mod copied;
+mod ingest;
+
 const DB: &str = "/db";
 
 fn world(fs: &SimFs) -> World {

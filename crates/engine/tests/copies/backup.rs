@@ -160,8 +160,8 @@ fn what_cannot_be_is_refused_with_reasons() {
     );
 }
 
-/// A name that only an interrupted backup uses.
-const ASIDE: &str = "/b/000099.sst";
+/// A name that a file of a backup may have.
+const ASIDE: &str = "/b/00000000000000000000000000000000-000099-00000000.sst";
 
 /// Every byte of a list, and bytes all over the files.
 #[test]

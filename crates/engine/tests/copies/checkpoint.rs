@@ -221,11 +221,10 @@ fn what_is_there_is_refused_and_what_an_interrupted_copy_left_is_not() {
     refused("/other", "it has '000001.sst'");
     new("/file");
     refused("/file", "is a file");
-    // With the note these are leftovers, but for what nobody copies.
+    // A note does not name them.
     new("/other/COPYING");
-    new("/other/letter.txt");
-    refused("/other", "it has 'letter.txt'");
-    disk.remove(path("/other/letter.txt")).unwrap();
+    refused("/other", "it has '000001.sst'");
+    disk.remove(path("/other/000001.sst")).unwrap();
     let half = Place::new(&disk, "/other");
     let error = half.try_open(&Options {
         create_if_missing: true,

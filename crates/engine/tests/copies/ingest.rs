@@ -531,3 +531,25 @@ fn writers_and_readers_go_on_beside_an_ingestion() {
     assert_eq!(dump(&place.open()), expected);
     place.verify();
 }
+
+/// Of many tables few are open at a time.
+#[test]
+fn many_tables_are_ingested_with_few_files_open() {
+    let fs = SimFs::new(Steps::new());
+    let disk: Arc<dyn Storage> = Arc::new(fs.clone());
+    let place = Place::new(&disk, "/db");
+    let engine = place.open();
+    let mut names = Vec::new();
+    for n in 0..300u16 {
+        let name = format!("/t{n}.sst");
+        let mut table = writer(&disk, &name);
+        table.put(&n.to_be_bytes(), b"v").unwrap();
+        table.finish().unwrap();
+        names.push(name);
+    }
+    fs.take_most_open();
+    let ingested = engine.ingest(CfId::DEFAULT, &names).unwrap();
+    assert_eq!(ingested.entries, 300);
+    let open = fs.take_most_open();
+    assert!(open < 30, "{open}");
+}

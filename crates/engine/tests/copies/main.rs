@@ -4,6 +4,7 @@
 //! | module | what it has |
 //! |---|---|
 //! | `faults` | a fault at every call of files |
+//! | `hostile` | folders in which somebody has files, with names such as ours |
 //! | `ingest` | tables from outside, and for others |
 //! | `machine` | stores in simulated worlds, and all that is in one |
 //! | `blobs` | long values in copies |
@@ -17,6 +18,7 @@ mod beside;
 mod blobs;
 mod checkpoint;
 mod faults;
+mod hostile;
 mod ingest;
 mod machine;
 mod ranges;

@@ -84,7 +84,7 @@ impl Left {
     }
 
     fn original(&self) -> Engine {
-        Engine::open(self.life.world(), dir(), options()).unwrap()
+        Engine::open(self.life.world(), dir(), self.life.options().clone()).unwrap()
     }
 
     /// Another store in this state, whose region was never made.
@@ -163,7 +163,7 @@ fn explore<T>(
             if !seen.insert((done, snapshot.digest(&state))) {
                 continue;
             }
-            let life = snapshot.life(&state, &options(), 1000 + n as u64);
+            let life = snapshot.life(&state, life.options(), 1000 + n as u64);
             let left = Left { life, done };
             let checked = caught(|| {
                 check(&left, &expected);
@@ -365,7 +365,7 @@ fn a_deletion_harms_no_other_backup_at_any_crash() {
 }
 
 /// Tables from outside, into a store of which a snapshot keeps the generations that are flushed on the way.
-fn ingestion(bug: Option<Bug>) -> Explored {
+fn ingestion(life: &mut Life, bug: Option<Bug>) -> Explored {
     let prepare = |life: &mut Life| {
         let before = open_and_fill(life);
         let mut after = before.clone();
@@ -389,10 +389,13 @@ fn ingestion(bug: Option<Bug>) -> Explored {
     };
     let work = |life: &mut Life| {
         let _held = life.engine().snapshot();
+        // The generation that the ingestion ends has no record then.
+        life.engine().flush().unwrap();
+        life.engine().cover_idle().unwrap();
         let tables = ["/two.sst", "/one.sst"];
         life.engine().ingest(CfId::DEFAULT, &tables).unwrap();
     };
-    explore(&mut fresh(), bug, prepare, work, |left, (before, after)| {
+    explore(life, bug, prepare, work, |left, (before, after)| {
         for round in 0..2 {
             let engine = left.original();
             left.is_tidy(dir());
@@ -406,14 +409,22 @@ fn ingestion(bug: Option<Bug>) -> Explored {
             engine.ingest(CfId::DEFAULT, &tables).unwrap();
             assert_eq!(dump(&engine), *after);
         }
-        let report = verify(&left.life.world(), dir(), &options()).unwrap();
+        let report = verify(&left.life.world(), dir(), left.life.options()).unwrap();
         assert_eq!(report.faults, []);
     })
 }
 
 #[test]
 fn what_is_ingested_is_there_or_not_after_every_crash() {
-    let (states, _) = ingestion(None).unwrap();
+    let (states, _) = ingestion(&mut fresh(), None).unwrap();
+    assert!(states > 50, "{states}");
+}
+
+#[test]
+fn what_is_ingested_into_a_store_with_logs_is_there_or_not_after_every_crash() {
+    let mut options = options();
+    crate::logged::in_dram(&mut options);
+    let (states, _) = ingestion(&mut Life::fresh(&options, 5), None).unwrap();
     assert!(states > 50, "{states}");
 }
 
@@ -425,5 +436,5 @@ fn what_copies_leave_out_is_noticed() {
     backup(Some(Bug::CopyForgetsNames)).expect_err("the names in a backup");
     backup(Some(Bug::CopyForgetsSync)).expect_err("a table in a backup");
     restoration(Some(Bug::CopyForgetsSync)).expect_err("a table that is restored");
-    ingestion(Some(Bug::ForgetTableSync)).expect_err("a table that is ingested");
+    ingestion(&mut fresh(), Some(Bug::ForgetTableSync)).expect_err("a table that is ingested");
 }

@@ -87,6 +87,10 @@ impl Life {
         Ok(model)
     }
 
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
     pub fn world(&self) -> World {
         World {
             env: self.env.clone(),

@@ -19,9 +19,10 @@ pub const SITES: &[&str] = &[
     "wal: kept frames durable",
     "wal: log made",
     "wal: log named",
+    "wal: owner durable",
 ];
 
-fn in_dram(options: &mut Options) {
+pub fn in_dram(options: &mut Options) {
     options.preset = Preset::Leveled;
     options.set("level0.shape", "ssd").unwrap();
     options.dram = 4 * PM;
@@ -31,6 +32,11 @@ fn in_dram(options: &mut Options) {
 fn small(options: &mut Options) {
     in_dram(options);
     small_generations(options);
+}
+
+fn elsewhere(options: &mut Options) {
+    small(options);
+    options.wal_path = Some("/logs".into());
 }
 
 fn small_items(options: &mut Options) {
@@ -79,6 +85,7 @@ pub fn all() -> Vec<Workload> {
         }
     }));
     all.push(Workload::of("logged-flushes", small, flushes));
+    all.push(Workload::of("logged-elsewhere", elsewhere, flushes));
     all
 }
 
@@ -145,6 +152,7 @@ const GENERATIONS: Sampled = &[
     ("logged-reopen", 31),
     ("logged-overwrites", 13),
     ("logged-flushes", 29),
+    ("logged-elsewhere", 47),
 ];
 
 const GROUPS: Sampled = &[

@@ -28,9 +28,11 @@
 //! | `planted` | the same with bugs planted, each of which must be caught |
 //! | `flips` | every byte of a live chain flipped |
 //! | `fences` | every fence failing |
+//! | `again` | every sync failing once, and a process that follows in the same machine |
 //!
 //! A failure prints workload, seed, point and choice, and the command that runs just that.
 
+mod again;
 mod blobs;
 mod check;
 mod compaction;

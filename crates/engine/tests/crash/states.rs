@@ -29,15 +29,11 @@ struct Part {
 
 /// Sites that every part reaches.
 const EVERYWHERE: &[&str] = &[
-    "env: name changed",
-    "env: name created",
+    "halloc: meta zone kept",
     "halloc: witness durable",
     "halloc: zone attached",
-    "manifest: CURRENT temp durable",
     "manifest: accepted edits durable",
     "manifest: edit durable",
-    "manifest: new names durable",
-    "manifest: switch durable",
     "memtable: item durable",
     "memtable: kept items durable",
 ];
@@ -100,7 +96,16 @@ const MANIFEST: Part = Part {
     seeds: 1,
     one_in: 13,
     bar: 1_800,
-    sites: &["env: name removed", "manifest: new file durable"],
+    sites: &[
+        "env: name changed",
+        "env: name created",
+        "env: name removed",
+        "manifest: CURRENT durable as it was",
+        "manifest: CURRENT temp durable",
+        "manifest: new file durable",
+        "manifest: new names durable",
+        "manifest: switch durable",
+    ],
 };
 
 const REOPEN: Part = Part {

@@ -72,7 +72,7 @@ fn a_full_disk_of_long_values() {
 #[test]
 fn a_failed_sync_of_long_values() {
     LONG.set(true);
-    for fault in [Fault::SyncKept, Fault::SyncDropped] {
+    for fault in [Fault::SyncKept, Fault::SyncDropped, Fault::SyncNoSpace] {
         let (runs, failed) = at_every_call(work, fault);
         assert!(runs > 50 && failed > runs / 2, "{runs} {failed}");
     }

@@ -80,7 +80,7 @@ fn a_full_disk_in_a_flush() {
 
 #[test]
 fn a_failed_sync_in_a_flush() {
-    for fault in [Fault::SyncKept, Fault::SyncDropped] {
+    for fault in [Fault::SyncKept, Fault::SyncDropped, Fault::SyncNoSpace] {
         let (runs, failed) = at_every_call(work, fault);
         assert!(runs > 50 && failed > runs / 2, "{runs} {failed}");
     }

@@ -120,6 +120,7 @@ fn faults_of_writes_with_leveled() {
         (Fault::NoSpace, 100),
         (Fault::SyncKept, 100),
         (Fault::SyncDropped, 100),
+        (Fault::SyncNoSpace, 100),
         (Fault::ShortWrite(13), 100),
     ] {
         let (runs, failed) = at_every_call(work, fault);
@@ -205,4 +206,52 @@ fn a_disk_that_fills_up_byte_by_byte() {
     }
     println!("{refusals} refusals, {went_on} writes after one");
     assert!(refusals > 10);
+}
+
+/// Logs are brought to another place, and the names that they get there are not durable when the process ends.
+/// The next one finds them there, and forgets the place that they were brought from.
+#[test]
+fn logs_whose_new_names_no_sync_made_durable_are_brought_again() {
+    LOGGED.set(true);
+    let options = |place: &str| Options {
+        wal_path: Some(place.into()),
+        ..options_of(1 << 20)
+    };
+    let put = |engine: &Engine, key: &[u8]| {
+        let mut batch = WriteBatch::new();
+        batch.put(CfId::DEFAULT, key, b"value").unwrap();
+        engine.write(batch.iter(), Durability::Immediate).unwrap();
+    };
+    let mut failed = 0;
+    for at in 0.. {
+        let machine = Machine::new();
+        let open = |place| Engine::open(machine.world(), dir(), options(place));
+        let engine = open("/first").unwrap();
+        put(&engine, b"one");
+        engine.close().unwrap();
+        drop(engine);
+        let before = machine.disk.calls_for(Fault::SyncKept, None);
+        machine.disk.arm(Plan {
+            fault: Fault::SyncKept,
+            op: None,
+            at: before + at,
+            repeat: Repeat::Once,
+        });
+        let opened = open("/second");
+        failed += u64::from(opened.is_err());
+        let fired = machine.disk.fired() > 0;
+        machine.disk.disarm();
+        drop(opened);
+        let engine = open("/second").unwrap();
+        put(&engine, b"two");
+        let fs = machine.fs.image_none(Steps::new());
+        let world = world(Arc::new(fs), SimPm::new(CAPACITY, Steps::new()));
+        let after = Engine::open(world, dir(), options("/second"))
+            .unwrap_or_else(|error| panic!("sync {at} failed, then the power: {error}"));
+        assert_eq!(entries(&after).unwrap().len(), 2, "sync {at}");
+        if !fired {
+            break;
+        }
+    }
+    assert!(failed > 3, "{failed}");
 }

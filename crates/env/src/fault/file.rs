@@ -22,7 +22,7 @@ impl FaultFile {
 
     /// Grows the file as far as there is room; an error if that is not up to `end`.
     fn grow(&self, what: &'static str, end: u64) -> Result<()> {
-        if self.storage.take_room(self.inner.len()?, end) < end {
+        if self.storage.take_room(&self.path, self.inner.len()?, end) < end {
             return Err(no_space(what, &self.path));
         }
         Ok(())
@@ -66,7 +66,7 @@ impl FaultFile {
             _ => {}
         }
         let end = offset.saturating_add(bytes.len() as u64);
-        let reach = self.storage.take_room(self.inner.len()?, end);
+        let reach = self.storage.take_room(&self.path, self.inner.len()?, end);
         if reach < end {
             self.write_part(bytes, reach.saturating_sub(offset), offset, way)?;
             return Err(no_space("write", &self.path));
@@ -122,13 +122,25 @@ impl File for FaultFile {
 
     fn set_len(&self, len: u64) -> Result<()> {
         self.call(Op::SetLen, "set the length of")?;
-        self.inner.set_len(len)
+        let before = self.inner.len()?;
+        self.inner.set_len(len)?;
+        self.storage.give_room_back(&self.path, before, len);
+        Ok(())
     }
 
     fn allocate(&self, offset: u64, len: u64) -> Result<()> {
         self.call(Op::Allocate, "reserve space for")?;
         self.grow("reserve space for", offset.saturating_add(len))?;
         self.inner.allocate(offset, len)
+    }
+
+    fn reserve_behind(&self, offset: u64, len: u64) -> Result<()> {
+        self.call(Op::Allocate, "reserve space for")?;
+        let end = offset.saturating_add(len);
+        if !self.storage.reserve(&self.path, self.inner.len()?, end) {
+            return Err(no_space("reserve space for", &self.path));
+        }
+        self.inner.reserve_behind(offset, len)
     }
 
     fn sync(&self, site: Site) -> Result<()> {

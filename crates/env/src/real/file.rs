@@ -160,6 +160,12 @@ impl File for RealFile {
         Ok(())
     }
 
+    fn reserve_behind(&self, offset: u64, len: u64) -> Result<()> {
+        let reserved = sys::reserve_behind(&self.file, offset, len);
+        let failed = |e| Error::io_at("reserve space for", &self.path, offset, e);
+        reserved.map(drop).map_err(failed)
+    }
+
     fn sync(&self, _site: Site) -> Result<()> {
         retry(|| self.syscalls.fsync(&self.file)).map_err(|e| Error::io("sync", &self.path, e))
     }

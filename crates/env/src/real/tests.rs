@@ -216,3 +216,112 @@ fn clock_and_randomness_work() {
     assert!(env.clock.now_ns() >= before + 1_000_000);
     assert_ne!(env.random_u64().unwrap(), env.random_u64().unwrap());
 }
+
+/// Everything that can have a name and is no ordinary file, and the file behind the link.
+fn strange_names(dir: &Path) -> (Vec<std::path::PathBuf>, std::path::PathBuf) {
+    let of = |name: &str| dir.join(name);
+    RealStorage::new().create_dir_all(&of("folder")).unwrap();
+    let target = of("target");
+    let file = RealStorage::new()
+        .open(&target, OpenMode::CreateNew)
+        .unwrap();
+    file.write_at(b"precious", 0).unwrap();
+    std::os::unix::fs::symlink(&target, of("link")).unwrap();
+    std::os::unix::fs::symlink(of("folder"), of("link-to-folder")).unwrap();
+    std::os::unix::fs::symlink(of("nothing"), of("dangling")).unwrap();
+    let made = std::process::Command::new("mkfifo")
+        .arg(of("fifo"))
+        .status();
+    assert!(made.unwrap().success());
+    std::os::unix::net::UnixListener::bind(of("socket")).unwrap();
+    let names = [
+        "folder",
+        "link",
+        "link-to-folder",
+        "dangling",
+        "fifo",
+        "socket",
+    ];
+    let mut all: Vec<_> = names.into_iter().map(of).collect();
+    all.push("/dev/null".into());
+    (all, target)
+}
+
+#[test]
+fn nothing_but_an_ordinary_file_is_opened_and_no_link_followed() {
+    let dir = tempfile::tempdir().unwrap();
+    let storage = RealStorage::new();
+    let (names, target) = strange_names(dir.path());
+    let counter = Arc::default();
+    for path in &names {
+        let refused = |answer: Result<()>| {
+            let error = answer.unwrap_err();
+            let text = error.to_string();
+            assert!(text.contains(&path.display().to_string()), "{text}");
+            assert_eq!(
+                kind_of::<()>(Err(error)),
+                io::ErrorKind::InvalidInput,
+                "{text}"
+            );
+        };
+        assert!(storage.exists(path).unwrap());
+        for mode in [OpenMode::Read, OpenMode::ReadWrite] {
+            refused(storage.open(path, mode).map(drop));
+            refused(storage.open_direct(path, mode, &counter).map(drop));
+        }
+        let made = storage.open(path, OpenMode::CreateNew);
+        assert_eq!(kind_of(made), io::ErrorKind::AlreadyExists);
+        refused(storage.lock(path).map(drop));
+        refused(storage.lock_shared(path).map(drop));
+        assert!(!dir.path().join("nothing").exists(), "made through a link");
+    }
+    let file = storage.open(&target, OpenMode::Read).unwrap();
+    let mut bytes = [0; 20];
+    assert_eq!(file.read_at(&mut bytes, 0).unwrap(), 8);
+    assert_eq!(&bytes[..8], b"precious");
+    // What a user names may be a link, to an ordinary file; and so may a folder.
+    for (path, fine) in names.iter().map(|path| (path, path.ends_with("link"))) {
+        assert_eq!(
+            storage.open(path, OpenMode::ReadInput).is_ok(),
+            fine,
+            "{path:?}"
+        );
+    }
+    let linked = dir.path().join("link-to-folder");
+    storage.lock(&linked.join("LOCK")).unwrap();
+    storage.sync_dir(&linked, SITE).unwrap();
+    storage.hold_folder(&linked).unwrap().unwrap();
+    assert!(storage.hold_folder(&dir.path().join("fifo")).is_err());
+    assert!(storage.sync_dir(&dir.path().join("fifo"), SITE).is_err());
+}
+
+#[test]
+fn an_open_file_waits_for_its_device() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a");
+    let storage = RealStorage::new();
+    storage.open(&path, OpenMode::CreateNew).unwrap();
+    let file = storage.open(&path, OpenMode::ReadWrite).unwrap();
+    let info = format!("/proc/self/fdinfo/{}", file.raw_fd().unwrap());
+    let text = std::fs::read_to_string(info).unwrap();
+    let flags = text
+        .lines()
+        .find_map(|line| line.strip_prefix("flags:"))
+        .unwrap();
+    let flags = i32::from_str_radix(flags.trim(), 8).unwrap();
+    assert_eq!(flags & libc::O_NONBLOCK, 0, "{text}");
+}
+
+#[test]
+fn a_file_that_can_be_no_lock_file_is_left_as_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let storage = RealStorage::new();
+    let path = dir.path().join("LOCK");
+    let file = storage.open(&path, OpenMode::CreateNew).unwrap();
+    file.write_at(&[b'7'; 65], 0).unwrap();
+    let text = storage.lock(&path).unwrap_err().to_string();
+    assert!(text.contains("LOCK") && text.contains("65 bytes"), "{text}");
+    assert_eq!(file.len().unwrap(), 65);
+    file.set_len(64).unwrap();
+    storage.lock(&path).unwrap();
+}

@@ -31,7 +31,8 @@ impl SimFile {
         }
         let mut state = self.fs.state();
         if let (Some(capacity), Some(end)) = (state.capacity, end) {
-            let more = end.saturating_sub(state.inodes[&self.file].live().len);
+            let has = state.reserved.get(&self.file).copied().unwrap_or(0);
+            let more = end.saturating_sub(has.max(state.inodes[&self.file].live().len));
             if more > 0 && state.used() + more > capacity {
                 state.refusals += 1;
                 let enospc = io::Error::from_raw_os_error(libc::ENOSPC);
@@ -100,6 +101,7 @@ impl File for SimFile {
     fn set_len(&self, len: u64) -> Result<()> {
         let mut state = self.writable("set the length of", Some(len))?;
         state.inode_mut(self.file).set_len(len);
+        state.reserved.remove(&self.file);
         Ok(())
     }
 
@@ -110,6 +112,16 @@ impl File for SimFile {
         let inode = state.inode_mut(self.file);
         let end = end.unwrap_or(0).max(inode.live().len);
         inode.set_len(end);
+        Ok(())
+    }
+
+    /// A crash forgets what is reserved.
+    fn reserve_behind(&self, offset: u64, len: u64) -> Result<()> {
+        let end = offset.checked_add(len);
+        let mut state = self.writable("reserve space for", end)?;
+        let end = end.unwrap_or(0);
+        let has = state.reserved.entry(self.file).or_default();
+        *has = end.max(*has);
         Ok(())
     }
 

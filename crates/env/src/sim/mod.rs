@@ -82,6 +82,8 @@ struct State {
     next_file: FileNo,
     /// Handles per file: a file without names lives as long as it is open.
     opens: BTreeMap<FileNo, usize>,
+    /// Most handles that there were at a time.
+    most_open: usize,
     locks: BTreeSet<PathBuf>,
     /// How many hold each folder.
     holds: BTreeMap<PathBuf, usize>,
@@ -89,6 +91,10 @@ struct State {
     refuses_direct: bool,
     /// Bytes that all files may have together.
     capacity: Option<u64>,
+    /// Up to where files have room behind their ends.
+    reserved: BTreeMap<FileNo, u64>,
+    /// Of the capacity a simulated region has so many.
+    region: u64,
     /// How often that was too little.
     refusals: u64,
 }
@@ -119,9 +125,13 @@ impl State {
         Ok((dir.to_path_buf(), name.to_string()))
     }
 
-    /// Bytes of all files.
+    /// Bytes of all files, and of what lies beside them.
     fn used(&self) -> u64 {
-        self.inodes.values().map(|inode| inode.live().len).sum()
+        let len = |(file, inode): (&FileNo, &Arc<Inode>)| {
+            let reserved = self.reserved.get(file).copied().unwrap_or(0);
+            inode.live().len.max(reserved)
+        };
+        self.inodes.iter().map(len).sum::<u64>() + self.region
     }
 
     fn find(&self, path: &Path) -> Option<FileNo> {
@@ -201,6 +211,26 @@ impl SimFs {
         self.state().capacity = Some(bytes);
     }
 
+    /// A simulated region takes so many bytes of the disk from now on, in place of those that it had before. `false`
+    /// if there is no room for them.
+    pub fn take_for_region(&self, bytes: u64) -> bool {
+        let mut state = self.state();
+        let others = state.used() - state.region;
+        let fits = state
+            .capacity
+            .is_none_or(|all| bytes <= state.region || others + bytes <= all);
+        match fits {
+            true => state.region = bytes,
+            false => state.refusals += 1,
+        }
+        fits
+    }
+
+    /// Most files that were open at a time since this was last asked for.
+    pub fn take_most_open(&self) -> usize {
+        std::mem::take(&mut self.state().most_open)
+    }
+
     /// How often there was no room.
     pub fn refusals(&self) -> u64 {
         self.state().refusals
@@ -243,6 +273,7 @@ impl SimFs {
         counter: Option<&Arc<DeviceBytes>>,
     ) -> Arc<dyn File> {
         *state.opens.entry(file).or_default() += 1;
+        state.most_open = state.most_open.max(state.opens.values().sum());
         let transfers = counter.map(|counter| Transfers::new(!state.refuses_direct, counter));
         Arc::new(SimFile {
             fs: self.clone(),

@@ -295,3 +295,72 @@ fn pages_are_asked_for_ahead_of_need_and_once() {
     space.populate_ahead(u64::MAX);
     assert!(!space.wants_presence(u64::MAX), "nothing more to ask for");
 }
+
+/// Parts at the end of which nothing is attached go back to the device. Whatever a crash leaves of that is a region that
+/// has what was attached, and can grow again.
+#[test]
+fn the_free_end_goes_back_and_can_be_had_again() {
+    let sim = SimPm::new(PM, Steps::new());
+    let space = create(&sim);
+    let kept = space.attach(1, 0, 1000, Reserve::Keep).unwrap();
+    let mut others = Vec::new();
+    while let Ok(zone) = space.attach(2, narrow(others.len() as u64).unwrap(), 1000, Reserve::Keep)
+    {
+        others.push(zone);
+    }
+    let full = space.region_bytes();
+    assert_eq!((full, space.give_back().unwrap()), (PM, 0), "it is in use");
+    space.release(&others);
+    let images = images(&sim, || assert!(space.give_back().unwrap() > 0));
+    let usage = space.usage();
+    assert!(
+        usage.region_bytes < full && usage.zones_free >= 2,
+        "{usage:?}"
+    );
+    assert_eq!(space.region().len(), usage.region_bytes);
+    assert_eq!(space.give_back().unwrap(), 0);
+    let grows = |space: &Space| {
+        let mut zones = Vec::new();
+        while let Ok(zone) =
+            space.attach(3, narrow(zones.len() as u64).unwrap(), 1000, Reserve::Keep)
+        {
+            let bytes = space.region().bytes(zone.data, 64).unwrap();
+            assert!(zone.generation > kept.generation && zone.data != kept.data);
+            assert_eq!(bytes.len(), 64);
+            zones.push(zone);
+        }
+        assert_eq!(zones.len(), others.len());
+        assert_eq!(space.region_bytes(), PM);
+    };
+    let states = each_state(&images, |point, sim| {
+        let (space, zones) = open(&sim, &[1]).unwrap_or_else(|e| panic!("{point:?}: {e}"));
+        assert_eq!(zones, [kept], "{point:?}");
+        grows(&space);
+    });
+    assert!(states > 2, "{states}");
+    grows(&space);
+}
+
+/// As far as the device has room the region grows, in parts that are not too small; what it says then names the device.
+#[test]
+fn it_grows_as_far_as_its_device_has_room() {
+    let sim = SimPm::new(PM, Steps::new());
+    let space = create(&sim);
+    let began = space.region_bytes();
+    space.set_device_limit(began + (8 << 10), 0);
+    assert!(!space.can_grow() && !space.wants_growth(100));
+    space.set_device_limit(began + (300 << 10), 0);
+    assert_eq!(space.usage().limit_bytes, began + (300 << 10));
+    let mut count = 0;
+    let error = loop {
+        match space.attach(2, count, 1000, Reserve::Keep) {
+            Ok(_) => count += 1,
+            Err(error) => break error.to_string(),
+        }
+    };
+    let has = space.region_bytes();
+    assert!(has > began && has <= began + (300 << 10), "{has}");
+    assert!(error.contains("its disk must keep room"), "{error}");
+    space.set_device_limit(u64::MAX, 0);
+    assert!(space.attach(2, count, 1000, Reserve::Keep).is_ok());
+}

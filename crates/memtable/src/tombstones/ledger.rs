@@ -36,6 +36,11 @@ impl Ledger {
         Arc::new(ledger)
     }
 
+    /// Whose bytes they are.
+    pub fn account(&self) -> Option<&Arc<Account>> {
+        self.account.as_ref()
+    }
+
     pub fn keep(&self, bytes: u64) {
         self.used.fetch_add(bytes, Ordering::Relaxed);
     }

@@ -1,11 +1,12 @@
 //! Making, opening and growing regions.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use thermocline_base::budget::Account;
 use thermocline_base::options::RegionDemand;
+use thermocline_base::planted::{Bug, active};
 use thermocline_base::size::{format_size, index};
 use thermocline_base::sync::{Mutex, lock};
 use thermocline_base::{Error, Result};
@@ -63,11 +64,15 @@ impl Region {
     }
 
     fn attach_sim(spec: &RegionSpec, sim: &SimPm) -> Region {
+        let (kind, path) = match sim.stands_in() {
+            false => (RegionKind::Sim, "sim"),
+            true => (RegionKind::Absent, "(not made yet)"),
+        };
         Region::assemble(
             spec,
-            Path::new("sim"),
+            Path::new(path),
             Parts {
-                kind: RegionKind::Sim,
+                kind,
                 backend: Backend::Sim(sim.clone()),
                 base: sim.base(),
                 len: sim.len(),
@@ -179,7 +184,8 @@ impl Region {
                 file: parts.file,
                 watch: parts.watch,
                 map: parts.map,
-                sync_failed: Mutex::default(),
+                syncing: Mutex::default(),
+                sync_failed: OnceLock::new(),
             }),
         }
     }
@@ -188,16 +194,30 @@ impl Region {
     /// that is in use; leftovers of an interrupted growth behind it are overwritten.
     ///
     /// # Errors
-    /// [`Error::OutOfSpace`] if the device is full, or there is no DRAM left for plain memory, with the
-    /// region as it was.
+    /// [`Error::OutOfSpace`] if the device is full or refuses to reserve or write what is behind the region, or there
+    /// is no DRAM left for plain memory, with the region as it was. Others of the storage: if it was the sync that
+    /// failed, what of the region is durable is unknown, and no fence succeeds any more.
     pub fn grow(&self, from: u64, to: u64) -> Result<()> {
+        self.grow_keeping(from, to, 0)
+    }
+
+    /// As [`Region::grow`], if the device has room for `keep` bytes more than that. It is asked by taking
+    /// them and giving them back, since a quota tells nobody how much it leaves.
+    ///
+    /// # Errors
+    /// As [`Region::grow`].
+    pub fn grow_keeping(&self, from: u64, to: u64, keep: u64) -> Result<()> {
         let inner = &*self.inner;
         assert!(
             from < to && to <= inner.capacity,
             "growth is checked against pm by the caller"
         );
         if let Backend::Sim(sim) = &inner.backend {
-            sim.set_len(from, to, SITE_GROW);
+            if !sim.take_disk(to + keep) {
+                return Err(self.no_growth(from, to, keep, &"no space left in the simulator"));
+            }
+            sim.take_disk(to);
+            self.sync_growth(|| sim.grow(from, to, SITE_GROW))?;
             inner.len.store(to, Ordering::Release);
             return Ok(());
         }
@@ -226,18 +246,20 @@ impl Region {
         if let Backend::Shadow(shadow) = &inner.backend {
             shadow.forget(from);
         }
-        if let Err(error) = self.initialise(file.as_ref(), from, to) {
-            // Give back what was taken; the mapping never covered it.
+        let made = self.initialise(file.as_ref(), from, to, keep);
+        let made = made.map_err(|error| match &error {
+            Error::Io { .. } => self.no_growth(from, to, keep, &error),
+            _ => error,
+        });
+        let synced = made.and_then(|()| {
+            // As in `sync_flushed`: this one might be told of another's failure.
+            let _syncing = lock(&inner.syncing);
+            self.sync_growth(|| file.sync(SITE_GROW))
+        });
+        if let Err(error) = synced {
+            // Give back what was taken; the mapping never covered it, and what stays is overwritten.
             let _ = file.set_len(mapped);
-            return Err(match error {
-                Error::Io { source, .. } if device_is_full(&source) => Error::OutOfSpace(format!(
-                    "the device of region {} is full: it cannot grow from {} to {}",
-                    inner.path.display(),
-                    format_size(from),
-                    format_size(to)
-                )),
-                other => other,
-            });
+            return Err(error);
         }
         let fd = file.raw_fd().unwrap_or(-1);
         let map_more = match &inner.backend {
@@ -248,17 +270,86 @@ impl Region {
             }
             _ => Ok(()),
         };
-        map_more.map_err(|e| Error::io("map", &inner.path, e))?;
+        map_more.map_err(|e| {
+            let _ = file.set_len(mapped);
+            self.no_growth(from, to, keep, &Error::io("map", &inner.path, e))
+        })?;
         inner.len.fetch_max(to, Ordering::AcqRel);
         Ok(())
     }
 
+    /// The error for a growth that was not to be, of which nothing is left.
+    #[cold]
+    fn no_growth(&self, from: u64, to: u64, keep: u64, why: &dyn std::fmt::Display) -> Error {
+        let beyond = match keep {
+            0 => String::new(),
+            _ => format!(
+                " and leave {} for flushing and compaction",
+                format_size(keep)
+            ),
+        };
+        Error::OutOfSpace(format!(
+            "the device of region {} is full: it cannot grow from {} to {}{beyond} ({why})",
+            self.inner.path.display(),
+            format_size(from),
+            format_size(to)
+        ))
+    }
+
+    /// Whether [`Region::shrink`] is more than a wish.
+    pub fn can_shrink(&self) -> bool {
+        match &self.inner.backend {
+            Backend::Cpu | Backend::Msync => self.inner.file.is_some(),
+            Backend::Sim(_) => true,
+            Backend::Shadow(_) | Backend::Volatile(_) => false,
+        }
+    }
+
+    /// Gives all bytes from `to` on back to the device. Nobody has a slice of them, or will ask for one.
+    ///
+    /// # Errors
+    /// Those of the file system: the file may stay as long as it is.
+    pub fn shrink(&self, to: u64) -> Result<()> {
+        let inner = &*self.inner;
+        let before = self.len();
+        assert!(to <= before && to.is_multiple_of(PAGE as u64) && !inner.read_only);
+        if to == before || !self.can_shrink() {
+            return Ok(());
+        }
+        inner.len.store(to, Ordering::Release);
+        if let Backend::Sim(sim) = &inner.backend {
+            sim.cut(to);
+        }
+        if let (Some(file), Some(map)) = (&inner.file, &inner.map) {
+            // First the mapping: a page of it behind the end of its file would kill whoever touches it.
+            let unmapped = map.unmap(index(to), index(before));
+            unmapped.map_err(|e| Error::io("map", &inner.path, e))?;
+            file.set_len(to)?;
+        }
+        Ok(())
+    }
+
+    /// Whether it takes room of the file system that `dir` lies on.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn takes_room_of(&self, dir: &Path) -> Result<bool> {
+        match &self.inner.backend {
+            Backend::Volatile(_) => Ok(false),
+            Backend::Sim(sim) => Ok(sim.has_disk()),
+            _ => self.inner.env.storage.same_disk(self.path(), dir),
+        }
+    }
+
     /// Zeroes `[from, to)` of the file in writes of 4 KiB (larger ones make the page cache sync in
-    /// larger units, see the crate documentation) and syncs it.
-    fn initialise(&self, file: &dyn File, from: u64, to: u64) -> Result<()> {
+    /// larger units, see the crate documentation). What is refused here is no more than that.
+    fn initialise(&self, file: &dyn File, from: u64, to: u64, keep: u64) -> Result<()> {
         const ZEROS: [u8; PAGE] = [0; PAGE];
         let written = file.len()?;
-        file.allocate(from, to - from)?;
+        file.allocate(from, to - from + keep)?;
+        if keep > 0 {
+            file.set_len(to)?;
+        }
         // The file system hands out zeros. But on devices unwritten extents would turn every first
         // sync into a metadata write.
         let zero_to = match self.inner.kind {
@@ -274,24 +365,33 @@ impl Region {
         if self.inner.kind == RegionKind::File {
             self.inner.counters.device(to - from);
         }
-        // As in `sync_flushed`: this one might be told of another's failure.
-        let mut failed = lock(&self.inner.sync_failed);
-        let synced = file.sync(SITE_GROW);
-        if let Err(error) = &synced
-            && !matches!(error, Error::Io { source, .. } if device_is_full(source))
-        {
-            failed.get_or_insert_with(|| error.to_string());
-        }
-        synced
+        Ok(())
+    }
+
+    /// Syncs what was made part of the file. It covers whatever else of the file is dirty, records among it:
+    /// so if it fails, for whatever reason, nobody knows what is durable. A disk that is full is no exception
+    /// (delayed allocation, thin volumes, quotas): what was not written for want of room is held for
+    /// clean, as after any failure.
+    fn sync_growth(&self, sync: impl FnOnce() -> Result<()>) -> Result<()> {
+        sync().map_err(|error| {
+            if is_full(&error) && active(Bug::CleanAfterEnospc) {
+                return Error::OutOfSpace(error.to_string());
+            }
+            let _ = self.inner.sync_failed.set(error.to_string());
+            error
+        })
     }
 }
 
 /// Whether there is no room for more: on the device, in a quota, or in the largest file allowed.
-fn device_is_full(error: &std::io::Error) -> bool {
+fn is_full(error: &Error) -> bool {
     let full = [libc::ENOSPC, libc::EDQUOT, libc::EFBIG];
-    error
-        .raw_os_error()
-        .is_some_and(|code| full.contains(&code))
+    match error {
+        Error::Io { source, .. } => source
+            .raw_os_error()
+            .is_some_and(|code| full.contains(&code)),
+        _ => false,
+    }
 }
 
 /// What a region is made of.

@@ -165,6 +165,35 @@ fn a_file_cut_short_under_the_mapping_is_an_error_not_a_death() {
     }
 }
 
+/// Invariant S2 of `sigbus`, seen from another thread while the handler is at work.
+#[test]
+fn who_sees_what_stands_in_for_a_lost_page_knows_that_it_is_lost() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("r");
+    let region = Region::create(&spec(&path, 1 << 20), 1 << 20).unwrap();
+    let at = PmOff(512 << 10);
+    region.write(at, &[7; 64]);
+    region.persist(at, 64, SITE).unwrap();
+    let file = Env::real().storage.open(&path, OpenMode::ReadWrite);
+    file.unwrap().set_len(4096).unwrap();
+    let page = region.bytes(at, 1).unwrap().as_ptr().addr();
+    crate::sigbus::pause::at(page);
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| region.bytes(at, 64).unwrap().to_vec());
+        crate::sigbus::pause::wait();
+        let second = region.bytes(at, 64).unwrap().to_vec();
+        let known = region.check_media().is_err();
+        crate::sigbus::pause::end();
+        assert_eq!(second, [0; 64]);
+        assert!(
+            known,
+            "zeros were read in place of a page, and nobody knows"
+        );
+        assert_eq!(first.join().unwrap(), [0; 64]);
+    });
+    assert!(region.check_media().is_err());
+}
+
 #[test]
 fn a_demanded_kind_that_is_not_there_is_refused_politely() {
     for dir in folders() {
@@ -391,5 +420,125 @@ fn a_persist_covers_what_other_threads_stored() {
         if region.kind() == RegionKind::File {
             assert_eq!(after.device_bytes - before.device_bytes, 4096);
         }
+    }
+}
+
+/// Its end goes back to the device, and what comes in its place is zero.
+#[test]
+fn a_region_that_shrinks_gives_its_file_s_end_back() {
+    for dir in folders() {
+        let path = dir.path().join("r");
+        let region = Region::create(&spec(&path, 4 << 20), 3 << 20).unwrap();
+        assert!(region.can_shrink());
+        let last = PmOff((2 << 20) + 100);
+        for at in [PmOff(100), last] {
+            region.write(at, b"hello");
+            region.persist(at, 5, SITE).unwrap();
+        }
+        region.shrink(1 << 20).unwrap();
+        let file_len = || {
+            let file = Env::real().storage.open(&path, OpenMode::Read).unwrap();
+            file.len().unwrap()
+        };
+        assert_eq!((region.len(), file_len()), (1 << 20, 1 << 20));
+        region.bytes(last, 5).unwrap_err();
+        region.prefetch(last);
+        region.populate(last, 4096, true);
+        assert_eq!(region.bytes(PmOff(100), 5).unwrap(), b"hello");
+        region.grow_keeping(1 << 20, 3 << 20, 1 << 20).unwrap();
+        assert_eq!(file_len(), 3 << 20, "what was to be left is left");
+        assert_eq!(region.bytes(last, 5).unwrap(), [0; 5]);
+        region.write(last, b"again");
+        region.persist(last, 5, SITE).unwrap();
+        drop(region);
+        let region = Region::open(&spec(&path, 4 << 20)).unwrap();
+        assert_eq!(region.bytes(PmOff(100), 5).unwrap(), b"hello");
+        assert_eq!(region.bytes(last, 5).unwrap(), b"again");
+    }
+}
+
+/// A device that has no more, or refuses, leaves the region as it was, and that is no failure of what it has. A sync that
+/// fails is one, even if it says that there is no room.
+#[test]
+fn a_growth_that_is_refused_is_no_more_than_that() {
+    use thermocline_env::fault::{Fault, FaultStorage, Op, Plan, Repeat};
+    use thermocline_env::real::RealStorage;
+
+    let faults = [
+        (Fault::NoSpace, Op::Allocate, true),
+        (Fault::Quota, Op::Write, true),
+        (Fault::Eio, Op::Allocate, true),
+        (Fault::Eio, Op::Write, true),
+        (Fault::Eio, Op::Sync, false),
+    ];
+    for (fault, op, no_more) in faults {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("r");
+        let disk = FaultStorage::new(Arc::new(RealStorage::new()));
+        let mut spec = spec(&path, 4 << 20);
+        spec.env.storage = Arc::new(disk.clone());
+        let region = Region::create(&spec, 1 << 20).unwrap();
+        disk.arm(Plan {
+            fault,
+            op: Some(op),
+            at: disk.calls_for(fault, Some(op)),
+            repeat: Repeat::Once,
+        });
+        let error = region.grow_keeping(1 << 20, 2 << 20, 4096).unwrap_err();
+        assert!(disk.fired() > 0, "{fault:?} {op:?}");
+        assert_eq!(region.len(), 1 << 20);
+        let is_full = matches!(error, Error::OutOfSpace(_));
+        assert_eq!(is_full, no_more, "{fault:?} {op:?}: {error}");
+        if no_more {
+            region.grow_keeping(1 << 20, 2 << 20, 4096).unwrap();
+            region.write(PmOff(3 << 19), b"hello");
+            region.persist(PmOff(3 << 19), 5, SITE).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_growth_whose_sync_finds_no_room_is_a_failed_sync_and_one_refused_before_is_not() {
+    use thermocline_env::fault::{Fault, FaultStorage, Op, Plan, Repeat};
+    for folder in folders() {
+        let mut spec = spec(&folder.path().join("region"), 1 << 20);
+        let disk = FaultStorage::new(spec.env.storage.clone());
+        spec.env.storage = Arc::new(disk.clone());
+        let region = Region::create(&spec, 64 << 10).unwrap();
+        let grow = |fault, op| {
+            disk.arm(Plan {
+                fault,
+                op: Some(op),
+                at: disk.calls_for(fault, Some(op)),
+                repeat: Repeat::Once,
+            });
+            region.grow(64 << 10, 128 << 10).unwrap_err()
+        };
+        for op in [Op::Allocate, Op::Write] {
+            if op == Op::Write && region.kind() != RegionKind::File {
+                // Zeros are not written there.
+                continue;
+            }
+            let refused = grow(Fault::NoSpace, op);
+            assert!(matches!(refused, Error::OutOfSpace(_)), "{refused}");
+            region.write(PmOff(0), &[1; 64]);
+            region.persist(PmOff(0), 64, SITE).unwrap();
+        }
+        let failed = grow(Fault::SyncNoSpace, Op::Sync);
+        assert!(matches!(failed, Error::Io { .. }), "{failed}");
+        assert_eq!(region.len(), 64 << 10);
+        region.write(PmOff(0), &[2; 64]);
+        let persisted = region.persist(PmOff(0), 64, SITE);
+        match region.kind() {
+            // It may have covered what others stored.
+            RegionKind::File => assert!(matches!(persisted, Err(Error::Poisoned(_)))),
+            _ => persisted.unwrap(),
+        }
+        drop(region);
+        // The next one stores again what it relies upon.
+        let region = Region::open(&spec).unwrap();
+        region.flush_again(PmOff(0), 64 << 10);
+        region.fence(SITE).unwrap();
+        assert_eq!(region.bytes(PmOff(0), 64).unwrap(), [2; 64]);
     }
 }

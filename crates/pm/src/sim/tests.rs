@@ -1,12 +1,14 @@
 //! The simulator must lose what real memory may lose, and nothing that it may not.
 
+use thermocline_base::Error;
+
 use super::*;
 
 const SITE: Site = Site("test");
 
 fn sim() -> SimPm {
-    let sim = SimPm::new(4096, Steps::new());
-    sim.set_len(0, 4096, SITE);
+    let sim = SimPm::new(8192, Steps::new());
+    sim.grow(0, 4096, SITE).unwrap();
     sim
 }
 
@@ -215,4 +217,40 @@ fn a_killed_writers_stores_past_the_cache_can_be_persisted_by_others() {
     next.flush(0, 64);
     next.fence(SITE).unwrap();
     assert_eq!(next.crash().pending().len(), 0);
+}
+
+#[test]
+fn what_a_failed_sync_covered_is_certain_only_when_it_is_stored_again() {
+    for kind in ["fence", "growth"] {
+        let sim = sim();
+        sim.store(0, &[1; 8]);
+        sim.store(64, &[1; 8]);
+        sim.flush(0, 8);
+        sim.fail_sync_once_in(0, libc::ENOSPC);
+        let failed = match kind {
+            "fence" => sim.fence(SITE),
+            _ => sim.grow(4096, 8192, SITE),
+        };
+        assert!(matches!(failed, Err(Error::Io { .. })), "{failed:?}");
+        assert!(!sim.will_fail());
+        assert_eq!(sim.len(), 4096);
+        let again = sim.fork(Steps::new());
+        for sim in [&sim, &again] {
+            assert_eq!(word(sim, 0).to_le_bytes(), [1; 8], "readers see it");
+            // What was not flushed was not certain either.
+            sim.flush(0, 128);
+            sim.fence(SITE).unwrap();
+            assert_eq!(sim.crash().pending().len(), 2, "pages are clean");
+            sim.store(0, &[1; 8]);
+            sim.flush(0, 128);
+            sim.fence(SITE).unwrap();
+            let open: Vec<u64> = sim.crash().pending().iter().map(|w| w.offset).collect();
+            assert_eq!(open, [64], "{kind}: only what was stored again");
+            // The rest of the word comes along.
+            sim.store(64, &[2]);
+            sim.flush(64, 8);
+            sim.fence(SITE).unwrap();
+            assert!(sim.crash().pending().is_empty());
+        }
+    }
 }

@@ -44,14 +44,13 @@
 //!  0x8a ColumnFamilyOptions 2 id; then as Options
 //!  0x8b ChainAdopted        8 chain, 8 generation, 4 incarnation, 8 nonce, 8 base seqno,
 //!                           8 last seqno, 8 end
-//!  0x8c NextIds             as 0x89; 8 file, not 0; written once there was a file
-//!  0x8d TableAdded          place; table reference
-//!  0x8e TableRemoved        place, 8 file; the rest: smallest user key of the reference
-//!  0x8f BlobFileAdded       8 file, 8 bytes
-//!  0x90 BlobFileRemoved     8 file
-//!  0x91 PartitionCreated    2 column family, 4 partition; the rest: first user key
-//!  0x92 FilesInherited      8 bound, 16 database id; in copies of databases only
-//!  0x93 FlushedUpTo         8 seqno; once tables were ingested, and where an evacuation ends
+//!  0x8c NextIds             as 0x89; 8 file, not 0; written once there was a file 0x8d TableAdded
+//!          place; table reference 0x8e TableRemoved        place, 8 file; the rest: smallest user
+//!  key of the reference 0x8f BlobFileAdded       8 file, 8 bytes 0x90 BlobFileRemoved     8 file
+//!  0x91 PartitionCreated    2 column family, 4 partition; the rest: first user key 0x92
+//!  FilesInherited      8 bound, 16 database id; in copies of databases only 0x93 FlushedUpTo      
+//!    8 seqno; once tables were ingested, where an evacuation ends, and where a flushed
+//!                           generation is dropped before an older one
 //!  0x94 PmTableAdded        PM table
 //!  0x95 PmTableRemoved      8 number
 //!  0x96 PartitionRemoved    as 0x91
@@ -108,7 +107,7 @@
 //!  8 hexadecimal digits: CRC32C of everything before, "\n"
 //! ```
 
-use thermocline_base::checksum::{crc32c, seeded};
+use thermocline_base::checksum::{Sums, crc32c, seeded};
 
 mod change;
 mod fields;
@@ -251,6 +250,38 @@ impl Header {
         }
         let payload_len = usize::try_from(u32::from_le_bytes(header[..4].try_into().ok()?)).ok()?;
         Some((&rest[..payload_len], len))
+    }
+}
+
+/// Bytes among which records are looked for, in time that does not depend on the lengths that they claim.
+pub(crate) struct Searched<'a> {
+    bytes: &'a [u8],
+    sums: Sums,
+}
+
+impl<'a> Searched<'a> {
+    pub fn new(bytes: &'a [u8]) -> Searched<'a> {
+        // A sixteenth of the bytes more, and little to sum behind what is noted.
+        let mut sums = Sums::new(64);
+        sums.append(bytes);
+        Searched { bytes, sums }
+    }
+
+    /// Whether a whole and undamaged record begins at `from`, which is `offset` in the file: whether
+    /// [`Header::decode_record`] would find one there.
+    pub fn has_record(&self, header: &Header, from: usize, offset: u64) -> bool {
+        let bytes = &self.bytes[from..];
+        let Some(len) = record_len_of(bytes).filter(|len| *len <= bytes.len()) else {
+            return false;
+        };
+        let up_to = |at: usize| {
+            let noted = at - at % 64;
+            self.sums.up_to(at as u64, &self.bytes[noted..at])
+        };
+        let start = crc32c(header.crc_start(offset), &bytes[..4]);
+        let rest = (up_to(from + RECORD_HEADER_LEN), up_to(from + len));
+        let stored = u32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
+        self.sums.between(start, rest.0, rest.1) == stored
     }
 }
 

@@ -27,6 +27,7 @@
 //! | rename `CURRENT.tmp` to `CURRENT` | nothing yet: a crash leaves the old or the new `CURRENT` |
 //! | sync the folder | the switch; only now is it acknowledged |
 //! | remove what is not live | nothing needed: the next open removes it again |
+//! | append a record that changes nothing, sync it | that all of this is done (see *Open*) |
 //!
 //! Until the last sync the old file is complete, and nobody appends to either. The edit that caused
 //! the switch is part of the snapshot and in flight until then.
@@ -34,9 +35,13 @@
 //! *Open for writing* decides on what it reads, and that need not be durable: the process before
 //! may have been killed, or have seen a sync fail, between its write and now, and a kernel takes
 //! pages for clean after a failed sync, so that syncing them again would prove nothing. So before
-//! it answers, an open cuts a torn tail, writes the last record once more and syncs the file, and
-//! writes `CURRENT` once more by the steps above. All earlier records are durable by invariant 2. A
-//! crash in between leaves what an open finds again.
+//! it answers, an open cuts a torn tail, writes the last record once more and syncs the file. All earlier
+//! records are durable by invariant 2, and so is a snapshot: the file got its name when its sync had succeeded. A crash
+//! in between leaves what an open finds again.
+//! `CURRENT` is written once more by the steps above, but only where no record lies behind the snapshot. A record
+//! there says that it need not be: it was appended when the last sync of the switch had succeeded, or that of
+//! the open before, since after a failure nothing is appended. So an open takes no new room on the disk, unless
+//! a crash came right behind a switch, or a database that is new has never been written to.
 //!
 //! # A full disk
 //! A write that the file system refuses for want of room has written less than the record, and nothing of it was synced. So
@@ -45,7 +50,11 @@
 //! to the same place, where by then a crash may find a piece of the one or the other. A switch that finds no
 //! room before `CURRENT` is renamed leaves files that nobody names; then the live log grows beyond its limit
 //! instead. Where a *sync* says that the disk is full nobody knows what it has kept: that is a failure like
-//! others.
+//! others. Neither is a switch made where its files cannot be opened or written for other reasons (there may be no
+//! descriptor left): until `CURRENT` is renamed nothing has happened but that files lie there which nobody names.
+//!
+//! Edits are what gives room back, so the log keeps some for them: [`AHEAD`] bytes behind its end are reserved, as far as
+//! the file system does that, and reserved anew when half of them are used. The file does not get longer by that.
 //!
 //! # Torn tail or corruption
 //! A record that does not check is a torn append, and is cut, if it lies behind the durable length,
@@ -67,16 +76,20 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use thermocline_base::planted::{Bug, active};
 use thermocline_base::{Error, Result};
 use thermocline_env::{File, OpenMode, Storage};
 
-use crate::edit::VersionEdit;
+use crate::edit::{Change, VersionEdit};
 use crate::format::{self, Header};
 use crate::sites;
 use crate::state::State;
 
 /// The log may grow to this many bytes before a switch, unless set otherwise.
 pub const BYTES_MAX_DEFAULT: u64 = 1 << 20;
+
+/// So much is reserved behind the end of the log.
+const AHEAD: u64 = 32 << 10;
 
 /// An open manifest.
 ///
@@ -108,6 +121,8 @@ pub struct Manifest {
     bytes_max: u64,
     /// No switch is tried below this length: the last has found no room.
     switch_behind: u64,
+    /// Up to here edits find room on the disk.
+    reserved: u64,
     read_only: bool,
     poisoned: Option<String>,
 }
@@ -119,6 +134,14 @@ impl Manifest {
     /// Those of the storage.
     pub fn exists(storage: &dyn Storage, dir: &Path) -> Result<bool> {
         storage.exists(&dir.join(format::CURRENT))
+    }
+
+    /// The id of the database in `dir`, as `CURRENT` says it.
+    ///
+    /// # Errors
+    /// [`Error::Corruption`] if that cannot be read; those of the storage.
+    pub fn id(storage: &dyn Storage, dir: &Path) -> Result<[u8; 16]> {
+        replay::read_current(storage, dir).map(|(_, db_id)| db_id)
     }
 
     /// A manifest in `dir` that names data although there is no `CURRENT` that names it. Where a
@@ -178,7 +201,7 @@ impl Manifest {
         })?;
         let (file, header) = switch::to_new_file(&*storage, dir, db_id, &state)?;
         switch::remove_obsolete(&*storage, dir, header.file_no);
-        Ok(Manifest {
+        let mut manifest = Manifest {
             storage,
             dir: dir.to_path_buf(),
             file,
@@ -187,9 +210,12 @@ impl Manifest {
             state,
             bytes_max: BYTES_MAX_DEFAULT,
             switch_behind: 0,
+            reserved: 0,
             read_only: false,
             poisoned: None,
-        })
+        };
+        manifest.reserve_ahead();
+        Ok(manifest)
     }
 
     /// Opens the manifest of the database in `dir` and gives its state. Unless `read_only`, which
@@ -219,7 +245,7 @@ impl Manifest {
         };
         let file = replay::open_named(&*storage, dir, &path, mode)?;
         let replayed = replay::replay(&*file, file_no, db_id)?;
-        let manifest = Manifest {
+        let mut manifest = Manifest {
             storage,
             dir: dir.to_path_buf(),
             file,
@@ -228,11 +254,13 @@ impl Manifest {
             state: replayed.state.clone(),
             bytes_max: BYTES_MAX_DEFAULT,
             switch_behind: 0,
+            reserved: 0,
             read_only,
             poisoned: None,
         };
         if !read_only {
             manifest.make_durable(&replayed.last_record, replayed.torn)?;
+            manifest.reserve_ahead();
         }
         Ok((manifest, replayed.state))
     }
@@ -255,9 +283,21 @@ impl Manifest {
         }
         // The bytes that were checked, not a second reading of them, which could differ.
         let at = self.len - last_record.len() as u64;
-        self.file.write_at(last_record, at)?;
+        if !active(Bug::TrustCacheAfterFailedSync) {
+            self.file.write_at(last_record, at)?;
+        }
         self.file.sync(sites::ACCEPTED_DURABLE)?;
-        switch::name_live(&*self.storage, &self.dir, &self.header)?;
+        match self.len > self.header.durable_len {
+            true => switch::keep_name(&*self.storage, &self.dir)?,
+            false => {
+                switch::name_live(&*self.storage, &self.dir, &self.header).map_err(|error| {
+                    match is_full(&error) {
+                        true => out_of_space(&self.dir, &error),
+                        false => error,
+                    }
+                })?
+            }
+        }
         switch::remove_obsolete(&*self.storage, &self.dir, self.header.file_no);
         Ok(())
     }
@@ -327,42 +367,86 @@ impl Manifest {
         let len = self.len + record.len() as u64;
         let snapshot_len = self.header.durable_len;
         if len > self.bytes_max.max(2 * snapshot_len).max(self.switch_behind) {
-            match self.switch(next) {
+            match self.switch(next)? {
+                true => return self.append_proof(next),
                 // There may be room for this one. A snapshot is long: it is not tried with each.
-                Err(Error::OutOfSpace(_)) => self.switch_behind = len + len / 8,
-                other => return other,
+                false => self.switch_behind = len + len / 8,
             }
         }
-        let written = self.file.write_at(&record, self.len);
-        written.map_err(
-            |error| match is_full(&error) && self.file.set_len(self.len).is_ok() {
-                true => out_of_space(self.file.path(), &error),
-                false => error,
-            },
-        )?;
+        self.append_record(&record)
+    }
+
+    fn append_record(&mut self, record: &[u8]) -> Result<()> {
+        let written = self.file.write_at(record, self.len);
+        written.map_err(|error| match is_full(&error) && self.cut().is_ok() {
+            true => out_of_space(self.file.path(), &error),
+            false => error,
+        })?;
         self.file.sync(sites::EDIT_DURABLE)?;
-        self.len = len;
+        self.len += record.len() as u64;
+        self.reserve_ahead();
         Ok(())
     }
 
-    fn switch(&mut self, next: &State) -> Result<()> {
+    /// Whether the state was written into a new file that is live. If not, nothing has happened.
+    fn switch(&mut self, next: &State) -> Result<bool> {
         let storage = &*self.storage;
         let prepared = switch::prepare(storage, &self.dir, self.header.db_id, next);
-        let (file, header) = prepared.map_err(|error| match is_full(&error) {
-            true => {
+        let prepared = prepared.map(|prepared| (prepared, switch::go_live(storage, &self.dir)));
+        let (file, header) = match prepared {
+            Ok((prepared, Ok(()))) => prepared,
+            // What was written before may not be durable, or `CURRENT` has a new name that is not.
+            Err(error) | Ok((_, Err(error))) if is_sync(&error) => return Err(error),
+            Ok((_, Err(error))) if !is_full(&error) && is_rename(&error) => return Err(error),
+            Ok((_, Err(_))) | Err(_) => {
                 switch::remove_obsolete(storage, &self.dir, self.header.file_no);
-                out_of_space(&self.dir, &error)
+                return Ok(false);
             }
-            false => error,
-        })?;
-        switch::go_live(storage, &self.dir)?;
+        };
         self.file = file;
         self.header = header;
         self.len = header.durable_len;
         self.switch_behind = 0;
+        self.reserved = 0;
         switch::remove_obsolete(&*self.storage, &self.dir, header.file_no);
-        Ok(())
+        Ok(true)
     }
+
+    /// Lets the next open know that the switch is durable. Where there is no room for that, it finds out.
+    fn append_proof(&mut self, state: &State) -> Result<()> {
+        let nothing = VersionEdit::from(Change::NextIds(state.next_ids()));
+        let record = self
+            .header
+            .encode_record(&format::encode_edit(&nothing), self.len);
+        match self.append_record(&record) {
+            Err(Error::OutOfSpace(_)) => Ok(()),
+            appended => appended,
+        }
+    }
+
+    /// Cuts off what an append has left, and with it what was reserved.
+    fn cut(&mut self) -> Result<()> {
+        self.reserved = 0;
+        self.file.set_len(self.len)
+    }
+
+    /// Reserves room for more edits, where there is some.
+    fn reserve_ahead(&mut self) {
+        if self.len + AHEAD / 2 > self.reserved {
+            // Whether or not: asked again with each edit, it would cost more than it is worth.
+            self.reserved = self.len + AHEAD;
+            let _ = self.file.reserve_behind(self.len, AHEAD);
+        }
+    }
+}
+
+/// Whether it was the name that could not be changed. Who has no room for that has not changed it; else nobody knows.
+fn is_rename(error: &Error) -> bool {
+    matches!(error, Error::Io { op, .. } if op.starts_with("rename"))
+}
+
+fn is_sync(error: &Error) -> bool {
+    matches!(error, Error::Io { op, .. } if op.starts_with("sync"))
 }
 
 /// Whether a *write* was refused for want of room.

@@ -199,10 +199,12 @@ fn check_torn(file: &dyn File, header: &Header, at: u64, file_len: u64) -> Resul
         ));
     }
     let tail = read(file, at, file_len)?;
+    // Of what an append left, any eight bytes may claim to be a long record.
+    let searched = format::Searched::new(&tail);
     let mut skipped = format::RECORD_ALIGN;
     while skipped < tail.len() {
         let place = at + skipped as u64;
-        if header.decode_record(&tail[skipped..], place).is_some() {
+        if searched.has_record(header, skipped, place) {
             let what = "damaged record before a whole one";
             let got = format!("a whole one at offset {place}");
             return Err(corrupt(file, what, at, "a whole record", got));

@@ -75,6 +75,19 @@ fn free_no(storage: &dyn Storage, dir: &Path) -> Result<u64> {
     })
 }
 
+/// Makes what `CURRENT` says durable where it lies, for one whose name was durable once: that takes no room.
+pub(super) fn keep_name(storage: &dyn Storage, dir: &Path) -> Result<()> {
+    let file = storage.open(&dir.join(format::CURRENT), OpenMode::Read)?;
+    file.sync(sites::CURRENT_DURABLE)?;
+    storage.sync_dir(dir, sites::CURRENT_DURABLE)?;
+    // Of a switch that was not to be. It does no harm.
+    let temp = dir.join(format::CURRENT_TEMP);
+    if storage.exists(&temp)? {
+        let _ = storage.remove(&temp);
+    }
+    Ok(())
+}
+
 /// Makes `CURRENT` name the manifest of `header`, durably.
 pub(super) fn name_live(storage: &dyn Storage, dir: &Path, header: &Header) -> Result<()> {
     prepare_name(storage, dir, header)?;
@@ -94,12 +107,11 @@ fn prepare_name(storage: &dyn Storage, dir: &Path, header: &Header) -> Result<()
 
 /// The steps from the rename on.
 pub(super) fn go_live(storage: &dyn Storage, dir: &Path) -> Result<()> {
-    let temp = dir.join(format::CURRENT_TEMP);
-    storage.rename(&temp, &dir.join(format::CURRENT))?;
+    let (temp, current) = (dir.join(format::CURRENT_TEMP), dir.join(format::CURRENT));
     if planted::active(Bug::ForgetDirFsync) {
-        return Ok(());
+        return storage.rename(&temp, &current);
     }
-    storage.sync_dir(dir, sites::SWITCH_DURABLE)
+    storage.rename_and_sync(&temp, &current, dir, sites::SWITCH_DURABLE)
 }
 
 /// Removes manifests that are not live; of files with a manifest's name only those that can be

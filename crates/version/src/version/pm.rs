@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use thermocline_base::{FileId, PmFamily, PmTableMeta, SeqNo, limits};
+use thermocline_base::{CfId, FileId, PmFamily, PmTableMeta, SeqNo, limits};
 
 use super::Version;
 use crate::pm_table::PmTableInfo;
@@ -94,6 +94,22 @@ impl Version {
         }
         version.pm = Arc::default();
         (version, taken)
+    }
+
+    /// This version with the tables of these families alone, and the blob files that they refer to.
+    pub(crate) fn with_only(&self, families: &[CfId]) -> Version {
+        let mut version = self.clone();
+        let others = self.families().filter(|cf| !families.contains(cf));
+        for (place, table) in others.flat_map(|cf| self.tables_of(cf)) {
+            version.remove_from_level(place, table);
+            version.forget_reference(place, table);
+        }
+        let blobs: Vec<FileId> = version.blob_files().map(|(file, _)| file).collect();
+        for file in blobs {
+            // Those that are referred to stay.
+            let _ = version.remove_blob_file(file);
+        }
+        version
     }
 
     /// The tables of a level 0 that are not wholly older than `oldest`, nor than any of those: tables that were

@@ -1,6 +1,7 @@
 //! Damaged and foreign files: an error that names the place, or the end of the log cut where a
 //! torn append could have left it. Never a panic, never another state.
 
+use thermocline_base::checksum::summed;
 use thermocline_base::{Error, ErrorKind, Result, Steps};
 use thermocline_env::sim::SimFs;
 use thermocline_env::simulated::SeededRandom;
@@ -420,4 +421,37 @@ fn edits_that_cannot_be_are_refused_without_a_trace() {
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
     manifest.append(&possible).unwrap();
     assert!(fs.open(read_only.path(), OpenMode::Read).is_ok());
+}
+
+/// What a long append left, of which any eight bytes claim to be a record that reaches to the end, is
+/// looked through once.
+#[test]
+fn a_long_torn_append_is_searched_in_linear_time() {
+    let sample = sample(3, 4);
+    for len in [1usize << 14, 1 << 17] {
+        let mut bytes = sample.bytes.clone();
+        let end = bytes.len() + len;
+        while bytes.len() < end {
+            let claim = u32::try_from(end - bytes.len() - format::RECORD_HEADER_LEN).unwrap();
+            bytes.extend_from_slice(&claim.max(1).to_le_bytes());
+            bytes.extend_from_slice(&[7; 4]);
+        }
+        let fs = laid_out(&sample, &bytes);
+        let before = summed();
+        let state = open(&fs, true).unwrap();
+        assert_eq!(state, sample.states.last().unwrap().1);
+        let steps = summed() - before;
+        assert!(steps < 64 * bytes.len() as u64, "{steps} for {len}");
+        // A whole one that is hidden among them is found.
+        let at = bytes.len() - len / 2;
+        let header: [u8; format::HEADER_LEN] = bytes[..format::HEADER_LEN].try_into().unwrap();
+        let header = Header::decode(&header).unwrap();
+        let record = header.encode_record(&[9; 1000], at as u64);
+        bytes[at..at + record.len()].copy_from_slice(&record);
+        let error = open(&laid_out(&sample, &bytes), true).unwrap_err();
+        assert!(
+            error.to_string().contains(&format!("offset {at}")),
+            "{error}"
+        );
+    }
 }

@@ -1,8 +1,9 @@
 //! I/O faults at every call: what was acknowledged survives, or an error says that it did not.
 
+use thermocline_base::planted::{self, Bug};
 use thermocline_base::{Error, ErrorKind, Result, Steps};
 use thermocline_env::Storage;
-use thermocline_env::fault::{Fault, FaultStorage, Plan, Repeat};
+use thermocline_env::fault::{Fault, FaultStorage, Op, Plan, Repeat};
 use thermocline_env::sim::SimFs;
 use thermocline_env::simulated::SeededRandom;
 use thermocline_version::{Manifest, State};
@@ -167,6 +168,7 @@ fn after_an_error_at_any_call_acknowledged_edits_survive() {
         Fault::ShortWrite(13),
         Fault::SyncKept,
         Fault::SyncDropped,
+        Fault::SyncNoSpace,
         Fault::ShortRead(0),
         Fault::ShortRead(5),
     ] {
@@ -277,4 +279,82 @@ fn a_full_disk_at_any_byte_is_an_error_and_loses_nothing() {
     }
     println!("{full} of 3000 limits were hit, {undone} in an append");
     assert!(full > 1000 && undone > 1000);
+}
+
+/// Somebody else has every byte of the disk: a database that was written to is opened all the same, whether it was
+/// closed right behind a switch or not, and many edits find the room that was kept for them.
+#[test]
+fn a_disk_without_a_byte_left_is_opened_and_takes_edits() {
+    for appends in 1..40 {
+        let fs = fresh();
+        let mut manifest = Manifest::create(storage(&fs), dir(), &created()).unwrap();
+        manifest.set_bytes_max(700);
+        let random = SeededRandom::new(appends);
+        for _ in 0..appends {
+            let edit = next_edit(manifest.state(), &random);
+            manifest.append(&edit).unwrap();
+        }
+        drop(manifest);
+        fs.limit(1 << 30);
+        let room = fs.room(dir()).unwrap().unwrap();
+        fs.limit(room.total - room.free);
+        for round in 0..3 {
+            let opened = Manifest::open(storage(&fs), dir(), false);
+            let (mut manifest, _) = opened.unwrap_or_else(|e| panic!("{appends}, {round}: {e}"));
+            for n in 0..20 {
+                let edit = next_edit(manifest.state(), &random);
+                let appended = manifest.append(&edit);
+                appended.unwrap_or_else(|e| panic!("{appends}, {round}, {n}: {e}"));
+            }
+        }
+    }
+}
+
+/// As many descriptors as may be are open, or nothing can be made: edits go on in the log that there is.
+#[test]
+fn what_keeps_from_a_switch_keeps_from_no_edit() {
+    for fault in [
+        Fault::NoDescriptor,
+        Fault::NoSpace,
+        Fault::Quota,
+        Fault::Eio,
+    ] {
+        let disk = FaultStorage::over_sim(fresh());
+        let shared: std::sync::Arc<dyn Storage> = std::sync::Arc::new(disk.clone());
+        let mut manifest = Manifest::create(shared.clone(), dir(), &created()).unwrap();
+        manifest.set_bytes_max(700);
+        disk.arm(Plan {
+            fault,
+            op: Some(Op::Create),
+            at: disk.calls_for(fault, Some(Op::Create)),
+            repeat: Repeat::Forever,
+        });
+        let random = SeededRandom::new(3);
+        for _ in 0..40 {
+            let edit = next_edit(manifest.state(), &random);
+            manifest.append(&edit).unwrap();
+        }
+        assert!(disk.fired() > 0);
+        disk.disarm();
+        let state = manifest.state().clone();
+        drop(manifest);
+        let (_, found) = Manifest::open(shared, dir(), false).unwrap();
+        assert!(found == state, "{fault:?}");
+    }
+}
+
+#[test]
+fn trusting_the_cache_after_a_failed_sync_is_caught() {
+    let caught = std::panic::catch_unwind(|| {
+        let _bug = planted::plant(Bug::TrustCacheAfterFailedSync);
+        at_every_call(Fault::SyncKept, |fs, run, _, what| {
+            check_survival(fs, run, what);
+        });
+    });
+    let why = caught.expect_err("the bug does harm");
+    let why = why.downcast_ref::<String>().map_or("a panic", |why| why);
+    assert!(
+        why.contains("lost after it") || why.contains("corruption"),
+        "{why}"
+    );
 }

@@ -2,6 +2,8 @@
 //! damage is still found.
 
 use thermocline_base::ErrorKind;
+use thermocline_base::checksum::{crc32c, seeded, summed};
+use thermocline_env::sim::SimFs;
 use thermocline_testkit::Rng;
 use thermocline_wal::{FRAME_HEADER, HEADER_BYTES};
 
@@ -133,5 +135,106 @@ fn random_bytes_are_an_error_or_frames_that_were_written() {
         if let Ok(found) = frames(&fs, 7) {
             check(&found, &payloads, 0, "random bytes");
         }
+    }
+}
+
+/// A sound header for the place `at` of the log with this seed.
+fn header(seed: u64, at: u64, len: u32, payload_crc: u32) -> [u8; FRAME_HEADER] {
+    let mut bytes = [0; FRAME_HEADER];
+    bytes[4..8].copy_from_slice(&len.to_le_bytes());
+    bytes[8..12].copy_from_slice(&payload_crc.to_le_bytes());
+    let crc = crc32c(seeded(!seed, at), &bytes[4..]);
+    bytes[..4].copy_from_slice(&crc.to_le_bytes());
+    bytes
+}
+
+/// As FORMATS.md has it.
+fn seed_of(log: u64) -> u64 {
+    let id = id(log);
+    let bytes = [&id.db_id[..], &id.log.to_le_bytes()].concat();
+    thermocline_base::checksum::hash64_seeded(&bytes, id.nonce)
+}
+
+/// A log of `len` bytes of headers that are sound, each of which claims all that follows. Some frames among
+/// them are whole.
+fn claims(len: usize) -> (SimFs, Vec<u64>) {
+    let fs = fresh();
+    drop(create(&fs, 7).unwrap());
+    let mut bytes = fs.contents(&path(7)).unwrap();
+    let begin = usize::try_from(HEADER_BYTES).unwrap();
+    bytes.resize(begin + len, 0);
+    let seed = seed_of(7);
+    let mut whole = Vec::new();
+    let mut at = begin;
+    let mut n = 0;
+    while at + FRAME_HEADER < bytes.len() {
+        n += 1;
+        let place = at as u64;
+        let rest = u32::try_from(bytes.len() - at - FRAME_HEADER).unwrap();
+        let payload = vec![5; 16 + n % 7];
+        // One in many, short and at the end a long one.
+        let (head, payload) = match n % 400 {
+            0 if payload.len() < rest as usize => {
+                whole.push(place);
+                let len = u32::try_from(payload.len()).unwrap();
+                (
+                    header(seed, place, len, crc32c(seeded(seed, place), &payload)),
+                    &payload[..],
+                )
+            }
+            _ => (header(seed, place, rest, 99), &[][..]),
+        };
+        bytes[at..at + FRAME_HEADER].copy_from_slice(&head);
+        bytes[at + FRAME_HEADER..][..payload.len()].copy_from_slice(payload);
+        at = (at + FRAME_HEADER + payload.len()).next_multiple_of(16);
+    }
+    fs.install(&path(7), &bytes);
+    (fs, whole)
+}
+
+/// Each header claims what no frame has, and the bytes are summed a few times all the same.
+#[test]
+fn a_log_full_of_claims_is_searched_in_linear_time() {
+    for len in [1usize << 14, 1 << 17, 3 << 20] {
+        let (fs, whole) = claims(len);
+        let before = summed();
+        let found = frames(&fs, 7).unwrap();
+        let steps = summed() - before;
+        let places: Vec<u64> = found.iter().map(|(at, _)| *at).collect();
+        assert_eq!(places, whole);
+        assert!(!whole.is_empty() || len < 1 << 15);
+        assert!(steps < 80 * len as u64, "{steps} for {len}");
+    }
+}
+
+/// One that is longer than what is read at once, behind a bad one, and before a short one.
+#[test]
+fn long_frames_are_found_behind_bad_ones() {
+    let mut rng = Rng::new(11);
+    let long: Vec<u8> = (0..3 << 20)
+        .map(|_| rng.next_u64().to_le_bytes()[0])
+        .collect();
+    let payloads = [long.clone(), vec![1; 100], long.clone(), vec![2; 9], long];
+    let fs = fresh();
+    let mut log = create(&fs, 7).unwrap();
+    for payload in &payloads {
+        log.append(payload).unwrap();
+    }
+    log.sync().unwrap();
+    let whole = fs.contents(&path(7)).unwrap();
+    let places = places(&payloads);
+    for bad in 0..=payloads.len() {
+        let mut bytes = whole.clone();
+        if let Some(&at) = places[..payloads.len()].get(bad) {
+            bytes[usize::try_from(at).unwrap() + FRAME_HEADER + 5] ^= 1;
+        }
+        fs.install(&path(7), &bytes);
+        let mut expected: Vec<_> = places
+            .iter()
+            .copied()
+            .zip(payloads.iter().cloned())
+            .collect();
+        expected.retain(|(at, _)| Some(at) != places[..payloads.len()].get(bad));
+        assert!(frames(&fs, 7).unwrap() == expected, "{bad}");
     }
 }

@@ -251,14 +251,22 @@ fn who_finds_no_room_hears_of_readers_of_what_is_kept() {
     options.memtable.bytes_max = 64 << 10;
     // All of it is kept, whoever reads it.
     options.feed.retain_bytes = 8 * PM;
+    options.read.pin_bytes_min = 100;
+    options.read.pins_percent_max = 100;
     let engine = open(&Machine::new(PM), &options);
     let write = |key| engine.write(puts([key], 1000).iter(), Durability::Immediate);
-    (0..100).for_each(|key| write(key).unwrap());
-    let snapshot = engine.snapshot();
-    let error = (100..8000).find_map(|key| write(key).err()).unwrap();
+    let mut held = Vec::new();
+    let mut write_and_hold = |key: u32| {
+        let written = write(key);
+        if written.is_ok() && key.is_multiple_of(20) {
+            held.push(engine.value(CF, &key.to_be_bytes()).unwrap());
+        }
+        written
+    };
+    let error = (0..8000).find_map(|key| write_and_hold(key).err()).unwrap();
     assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{error}");
     assert!(error.to_string().contains("are held by readers"), "{error}");
-    drop(snapshot);
+    drop(held);
     (0..8000).for_each(|key| write(key).unwrap());
 }
 

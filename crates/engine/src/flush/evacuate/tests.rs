@@ -330,7 +330,7 @@ fn evacuations_that_are_forgotten_are_noticed() {
         Bug::FrontForgetsTombstones,
         Bug::AlongForgetsRest,
     ] {
-        let is_caught = (0..40).any(|seed| {
+        let is_caught = (0..150).any(|seed| {
             let run = || {
                 let _bug = plant(bug);
                 run(seed);

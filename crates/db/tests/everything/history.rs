@@ -1,0 +1,656 @@
+//! One history: a store, what must be in it, and everybody who holds something of it.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::mpsc::{Sender, channel};
+
+use thermocline::limits::KEY_LEN_MAX;
+use thermocline::{CfOptions, ColumnFamily, Db, Durability, Options};
+use thermocline_testkit::Rng;
+
+use crate::draw;
+use crate::machine::{Crash, Machine};
+use crate::reading::{Content, Going, Held, Then, head};
+
+/// All families by name, in the order in which they were made.
+pub type State = Vec<(String, Content)>;
+
+pub const STORE: &str = "store";
+
+/// Families come back: more are made than there are names.
+const NAMES: &[&str] = &["one", "two", "three"];
+
+/// Numbered keys, of which a burst writes many.
+const NUMBERED: usize = 1500;
+
+pub struct History {
+    pub rng: Rng,
+    pub machine: Machine,
+    pub options: Options,
+    pub db: Option<Db>,
+    pub now: State,
+    /// What the store may hold after a crash, if not all: as of every write since something was durable.
+    earlier: Vec<State>,
+    cursors: Vec<Held>,
+    scans: Vec<Going>,
+    thens: Vec<Then>,
+    /// Handles of lives that are over.
+    kept: Vec<Kept>,
+    /// Ends a callback that waits.
+    blocked: Option<Sender<()>>,
+    /// A second store that follows this one, and up to where.
+    pub follower: Option<(String, Options, u64)>,
+    /// How many names of files and copies were given out.
+    names: usize,
+    /// What was done, for a failure to tell.
+    pub told: Vec<String>,
+}
+
+/// What somebody forgot to drop: none of it reads.
+#[expect(dead_code, reason = "it is only held")]
+enum Kept {
+    Db(Db),
+    Batch(thermocline::Batch),
+    Family(ColumnFamily),
+}
+
+impl History {
+    pub fn new(seed: u64) -> History {
+        let mut rng = Rng::new(seed);
+        let machine = match seed % 2 {
+            0 => Machine::real(),
+            _ => Machine::simulated(seed),
+        };
+        let options = draw::fresh(&mut rng, &machine, STORE);
+        let mut history = History {
+            rng,
+            machine,
+            options,
+            db: None,
+            now: vec![("default".into(), Content::default())],
+            earlier: Vec::new(),
+            cursors: Vec::new(),
+            scans: Vec::new(),
+            thens: Vec::new(),
+            kept: Vec::new(),
+            blocked: None,
+            follower: None,
+            names: 0,
+            told: Vec::new(),
+        };
+        history.open();
+        history
+    }
+
+    pub fn open(&mut self) {
+        self.tell(format!("open {:?}", self.options));
+        let db = self.machine.open(STORE, &self.options);
+        self.db = Some(db.unwrap());
+    }
+
+    pub fn tell(&mut self, what: impl Into<String>) {
+        let what = what.into();
+        if std::env::var_os("THERMOCLINE_TELL").is_some() {
+            eprintln!("{what}");
+        }
+        self.told.push(what);
+    }
+
+    pub fn db(&self) -> &Db {
+        self.db.as_ref().expect("it is open")
+    }
+
+    /// A name that nothing has had.
+    pub fn name(&mut self, of: &str) -> String {
+        self.names += 1;
+        format!("{of}-{}", self.names)
+    }
+
+    pub fn key(&mut self) -> Vec<u8> {
+        match self.rng.below(12) {
+            0 => vec![],
+            1 => vec![*self.rng.pick(&[0, b'k', 0xff]); 1 + self.rng.below(5)],
+            2 => vec![*self.rng.pick(&[0, b'k', 0xff]); KEY_LEN_MAX - self.rng.below(2)],
+            3 => vec![b'n', self.rng.next_u64().to_le_bytes()[0]],
+            _ => self.numbered(),
+        }
+    }
+
+    fn numbered(&mut self) -> Vec<u8> {
+        format!("key/{:04}", self.rng.below(NUMBERED)).into_bytes()
+    }
+
+    pub fn value(&mut self) -> Vec<u8> {
+        let len = match self.rng.below(100) {
+            0..5 => 0,
+            5 => self.rng.below(30_000),
+            6..12 => self.rng.below(6000),
+            _ => self.rng.below(500),
+        };
+        let fill = self.rng.next_u64().to_le_bytes();
+        fill.iter().copied().cycle().take(len).collect()
+    }
+
+    pub fn family(&mut self) -> (usize, ColumnFamily) {
+        let i = self.rng.below(self.now.len());
+        let family = self.db().find_column_family(&self.now[i].0);
+        (i, family.expect("it was made"))
+    }
+
+    fn durability(&mut self) -> Durability {
+        match self.rng.below(3) {
+            0 => Durability::Buffered,
+            _ => Durability::Immediate,
+        }
+    }
+
+    /// Call before `now` changes.
+    fn before(&mut self) {
+        self.earlier.push(self.now.clone());
+    }
+
+    /// What is there now is durable.
+    pub fn settled(&mut self) {
+        self.earlier.clear();
+    }
+
+    fn wrote(&mut self, durability: Durability) {
+        if durability == Durability::Immediate {
+            self.settled();
+        }
+    }
+
+    pub fn step(&mut self) {
+        match self.rng.below(200) {
+            0..40 => self.put(),
+            40..52 => self.delete(),
+            52..58 => self.delete_range(),
+            58..80 => self.batch(),
+            80..92 => self.burst(),
+            92..110 => self.get(),
+            110..120 => self.begin_scan(),
+            120..126 => self.begin_cursor(),
+            126..142 => self.move_cursor(),
+            142..156 => self.go_on_scanning(),
+            156..158 => self.make_family(),
+            158 => self.drop_family(),
+            159..163 => self.take_snapshot(),
+            163..168 => self.look_back(),
+            168..178 => self.move_down(),
+            178..181 => self.ingest(),
+            181..183 => self.export(),
+            183..185 => self.copy(),
+            185..188 => self.follow(),
+            188..190 => self.sync(),
+            190 => self.call_back(),
+            191 => self.forget_one(),
+            192 => self.end(),
+            _ => self.put(),
+        }
+    }
+
+    fn put(&mut self) {
+        let (i, family) = self.family();
+        let (key, value, durability) = (self.key(), self.value(), self.durability());
+        self.tell(format!("put {i} {} {}", head(&key), value.len()));
+        self.before();
+        family.put_with(&key, &value, durability).unwrap();
+        self.now[i].1.map().insert(key, value);
+        self.wrote(durability);
+    }
+
+    fn delete(&mut self) {
+        let (i, family) = self.family();
+        let (key, durability) = (self.key(), self.durability());
+        self.tell(format!("delete {i} {}", head(&key)));
+        self.before();
+        family.delete_with(&key, durability).unwrap();
+        self.now[i].1.map().remove(&key);
+        self.wrote(durability);
+    }
+
+    /// Two bounds in the family's order; mostly with few keys between them.
+    fn range(&mut self, i: usize) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+        let begin = match self.rng.below(8) {
+            0 => Bound::Unbounded,
+            1 => Bound::Excluded(self.key()),
+            _ => Bound::Included(self.key()),
+        };
+        let most = *self.rng.pick(&[1, 3, 30, 400]);
+        let content = &self.now[i].1;
+        let from = content.between(begin.as_ref().map(Vec::as_slice), Bound::Unbounded);
+        let last = from.into_iter().take(most).next_back();
+        let end = match last {
+            Some((key, _)) if self.rng.one_in(2) => Bound::Included(key),
+            Some((key, _)) if begin != Bound::Excluded(key.clone()) => Bound::Excluded(key),
+            _ => Bound::Unbounded,
+        };
+        (begin, end)
+    }
+
+    fn delete_range(&mut self) {
+        let (i, family) = self.family();
+        let (range, durability) = (self.range(i), self.durability());
+        self.tell(format!("delete range {i} {:?}", ends(&range)));
+        self.before();
+        family.delete_range_with(range.clone(), durability).unwrap();
+        assert!(self.now[i].1.delete_range(&range));
+        self.wrote(durability);
+    }
+
+    fn batch(&mut self) {
+        let mut batch = self.db().batch();
+        let mut after = self.now.clone();
+        for _ in 0..self.rng.below(12) {
+            let (i, family) = self.family();
+            let key = self.key();
+            match self.rng.below(12) {
+                0..3 => {
+                    batch.delete_cf(&family, &key);
+                    after[i].1.map().remove(&key);
+                }
+                3 => {
+                    let range = self.range(i);
+                    assert!(after[i].1.delete_range(&range));
+                    batch.delete_range_cf(&family, range);
+                }
+                4 => {
+                    let blob = vec![b'm'; self.rng.below(200)];
+                    batch.set_metadata_cf(&family, &blob);
+                    after[i].1.metadata = Some(blob.into());
+                }
+                _ => {
+                    let value = self.value();
+                    batch.put_cf(&family, &key, &value);
+                    after[i].1.map().insert(key, value);
+                }
+            }
+        }
+        if self.rng.one_in(10) {
+            // Never committed; sometimes never dropped.
+            self.kept.push(Kept::Batch(batch));
+            return;
+        }
+        let durability = self.durability();
+        self.tell(format!("batch {durability:?}"));
+        self.before();
+        batch.commit(durability).unwrap();
+        self.now = after;
+        self.wrote(durability);
+    }
+
+    /// Many keys, so that memtables are sealed, flushed and compacted.
+    fn burst(&mut self) {
+        let (i, family) = self.family();
+        let (keys, bytes) = (50 + self.rng.below(400), 50 + self.rng.below(900));
+        self.tell(format!("burst {i} of {keys} with {bytes}"));
+        let deletes = self.rng.one_in(3);
+        for _ in 0..keys {
+            let key = self.numbered();
+            if deletes && self.rng.one_in(2) {
+                family.delete_with(&key, Durability::Buffered).unwrap();
+                self.now[i].1.map().remove(&key);
+                continue;
+            }
+            let fill = self.rng.next_u64().to_le_bytes();
+            let value: Vec<u8> = fill.iter().copied().cycle().take(bytes).collect();
+            family.put_with(&key, &value, Durability::Buffered).unwrap();
+            self.now[i].1.map().insert(key, value);
+        }
+        self.sync();
+    }
+
+    fn sync(&mut self) {
+        self.db().sync().unwrap();
+        self.settled();
+    }
+
+    fn get(&mut self) {
+        for _ in 0..8 {
+            let ((i, family), key) = (self.family(), self.key());
+            let got = family.get(&key).unwrap();
+            let expected = self.now[i].1.map.get(&key).map(|v| &v[..]);
+            assert!(got.as_deref() == expected, "{i}: {}", head(&key));
+            self.now[i].1.check_metadata(family.metadata());
+        }
+        let asked: Vec<_> = (0..5).map(|_| (self.family(), self.key())).collect();
+        let keys = asked.iter().map(|((_, family), key)| (family, key));
+        let got = self.db().multi_get_cf(keys).unwrap();
+        for (((i, _), key), got) in asked.iter().zip(&got) {
+            let expected = self.now[*i].1.map.get(key).map(|v| &v[..]);
+            assert!(got.as_deref() == expected, "{i}: {}", head(key));
+        }
+    }
+
+    fn begin_scan(&mut self) {
+        let (i, family) = self.family();
+        let range = self.range(i);
+        let scan = family.range(range.clone());
+        let ends = (range.0.as_ref(), range.1.as_ref());
+        let left = self.now[i]
+            .1
+            .between(ends.0.map(Vec::as_slice), ends.1.map(Vec::as_slice));
+        self.scans.push(Going { scan, left });
+        if self.scans.len() > 6 {
+            self.scans.remove(0);
+        }
+    }
+
+    fn go_on_scanning(&mut self) {
+        if self.scans.is_empty() {
+            return;
+        }
+        let s = self.rng.below(self.scans.len());
+        let most = *self.rng.pick(&[1, 10, 1000]);
+        if self.scans[s].take(&mut self.rng, most) {
+            self.scans.swap_remove(s);
+        }
+    }
+
+    fn begin_cursor(&mut self) {
+        let (i, family) = self.family();
+        self.cursors.push(Held {
+            cursor: family.cursor().unwrap(),
+            content: self.now[i].1.clone(),
+            at: None,
+        });
+        if self.cursors.len() > 6 {
+            self.cursors.remove(0);
+        }
+    }
+
+    fn move_cursor(&mut self) {
+        if self.cursors.is_empty() {
+            return;
+        }
+        let c = self.rng.below(self.cursors.len());
+        for _ in 0..self.rng.below(30) {
+            let key = self.key();
+            self.cursors[c].step(&mut self.rng, &key);
+        }
+    }
+
+    fn make_family(&mut self) {
+        let name = *self.rng.pick(NAMES);
+        if self.now.iter().any(|(there, _)| there == name) {
+            return;
+        }
+        let reverse = self.rng.one_in(2);
+        self.tell(format!("make {name}, reverse {reverse}"));
+        let options = CfOptions::default().reverse(reverse);
+        self.db().column_family(name, options).unwrap();
+        let content = Content {
+            reverse,
+            ..Content::default()
+        };
+        self.now.push((name.into(), content));
+    }
+
+    pub fn drop_family(&mut self) {
+        if self.now.len() < 2 {
+            return;
+        }
+        let i = 1 + self.rng.below(self.now.len() - 1);
+        let (name, _) = self.now.remove(i);
+        self.tell(format!("drop {name}"));
+        self.db().drop_column_family(&name).unwrap();
+        // All that was granted before is durable.
+        self.settled();
+    }
+
+    fn take_snapshot(&mut self) {
+        let now = self.db().snapshot();
+        let each = |(name, content): &(String, Content)| {
+            let family = self.db().find_column_family(name).expect("it was made");
+            (now.column_family(&family).unwrap(), content.clone())
+        };
+        let then = Then(self.now.iter().map(each).collect());
+        self.thens.push(then);
+        if self.thens.len() > 4 {
+            self.thens.remove(self.rng.below(4));
+        }
+    }
+
+    fn look_back(&mut self) {
+        let key = self.key();
+        for then in &self.thens {
+            then.check(&mut self.rng, &key);
+        }
+    }
+
+    /// Data goes down, all of it or a range.
+    fn move_down(&mut self) {
+        let (i, family) = self.family();
+        let what = self.rng.below(6);
+        self.tell(format!("move down {what}"));
+        match what {
+            0 | 1 => self.db().flush().unwrap(),
+            2 => family.compact::<&[u8]>(..).unwrap(),
+            3 => family.compact(self.range(i)).unwrap(),
+            4 => {
+                // A merge inside persistent memory may find no room.
+                let merged = family.compact_level0();
+                let kind = merged.map_err(|error| error.kind()).err();
+                assert!(kind.is_none_or(|kind| kind == thermocline::ErrorKind::OutOfSpace));
+            }
+            _ => self.db().drain().unwrap(),
+        }
+    }
+
+    /// Asks for a callback that waits, if none does; all that follow wait behind it.
+    fn call_back(&mut self) {
+        if self.machine.is_simulated() {
+            // Without threads callbacks are called where the commit is.
+            return;
+        }
+        let mut batch = self.db().batch();
+        let key = self.key();
+        batch.put(&key, b"called back");
+        if self.blocked.is_none() && self.rng.one_in(2) {
+            self.tell("a callback waits");
+            let (sender, receiver) = channel();
+            self.blocked = Some(sender);
+            let wait = move |outcome: thermocline::Result<()>| {
+                outcome.unwrap();
+                // An error says that the history went on.
+                let _ = receiver.recv();
+            };
+            batch.commit_with_callback(wait).unwrap();
+        } else if self.blocked.is_some() {
+            // No one can wait for a callback behind the one that waits.
+            self.blocked = None;
+            return;
+        } else {
+            batch.commit_async().unwrap().wait().unwrap();
+        }
+        self.before();
+        self.now[0].1.map().insert(key, b"called back".to_vec());
+        self.sync();
+    }
+
+    fn forget_one(&mut self) {
+        if !self.kept.is_empty() {
+            let k = self.rng.below(self.kept.len());
+            self.kept.swap_remove(k);
+        }
+    }
+
+    /// The store is closed or crashes, and opened again with other options.
+    pub fn end(&mut self) {
+        // Some things are of interest as the last thing before the end.
+        match self.rng.below(8) {
+            0 => self.ingest(),
+            1 => self.copy(),
+            2 => self.drop_family(),
+            3 => self.move_down(),
+            _ => {}
+        }
+        self.blocked = None;
+        let crash = *self
+            .rng
+            .pick(&[None, Some(Crash::Kill), Some(Crash::PowerCut)]);
+        match crash.filter(|_| self.machine.is_simulated()) {
+            None => self.close(),
+            Some(how) => self.crash(how),
+        }
+        if self.rng.one_in(4) {
+            self.verify();
+        }
+        let earlier = std::mem::take(&mut self.options);
+        self.options = draw::redrawn(&mut self.rng, &earlier);
+        if self.rng.one_in(6) {
+            self.read_only();
+        }
+        self.open();
+        self.compare();
+        if self.rng.one_in(2) {
+            self.cursors.clear();
+            self.scans.clear();
+            self.thens.clear();
+        }
+    }
+
+    fn close(&mut self) {
+        let db = self.db.take().expect("it is open");
+        let how = self.rng.below(4);
+        self.tell(format!("close {how}"));
+        match how {
+            // The last handle closes it, if nobody else has one.
+            0 if self.kept.is_empty() && self.cursors.is_empty() && self.scans.is_empty() => {
+                drop(db);
+            }
+            1 => {
+                let family = db
+                    .find_column_family("default")
+                    .expect("it is always there");
+                self.kept.push(Kept::Family(family));
+                db.close().unwrap();
+            }
+            2 => {
+                self.kept.push(Kept::Db(db.clone()));
+                db.close().unwrap();
+            }
+            _ => db.close().unwrap(),
+        }
+        if self.kept.len() > 4 {
+            self.kept.remove(0);
+        }
+        // What is held goes on reading.
+        for held in &mut self.cursors {
+            held.step(&mut self.rng, b"key/0700");
+        }
+        for then in &self.thens {
+            then.check(&mut self.rng, b"key/0700");
+        }
+        self.settled();
+    }
+
+    fn crash(&mut self, how: Crash) {
+        self.tell(format!("{how:?}"));
+        let machine = self.machine.crashed(how, &mut self.rng);
+        // The old one goes on for itself; nobody looks any more.
+        self.cursors.clear();
+        self.scans.clear();
+        self.thens.clear();
+        self.kept.clear();
+        self.db = None;
+        self.machine = machine;
+        self.db = Some(self.machine.open(STORE, &self.options).unwrap());
+        self.find();
+        self.db.take().expect("it is open").close().unwrap();
+    }
+
+    /// Which of the moments since the last durable one is there. Families are made durably.
+    fn find(&mut self) {
+        let found = contents(self.db());
+        let names: Vec<&String> = self.now.iter().map(|(name, _)| name).collect();
+        assert!(
+            found.keys().eq(names
+                .iter()
+                .copied()
+                .collect::<std::collections::BTreeSet<_>>())
+        );
+        let moments = self.earlier.drain(..).chain([self.now.clone()]);
+        let moments: Vec<State> = moments.collect();
+        let at = |moment: &State| -> State {
+            let each = |(name, now): &(String, Content)| {
+                let then = moment
+                    .iter()
+                    .find(|(n, c)| n == name && c.reverse == now.reverse);
+                let none = Content {
+                    reverse: now.reverse,
+                    ..Content::default()
+                };
+                (
+                    name.clone(),
+                    then.map_or(none, |(_, content)| content.clone()),
+                )
+            };
+            self.now.iter().map(each).collect()
+        };
+        let mut possible = moments.iter().rev().map(at);
+        let state = possible.find(|state| {
+            let same = |(name, content): &(String, Content)| {
+                let (map, metadata) = &found[name];
+                *map == *content.map && metadata.as_deref() == content.metadata.as_deref()
+            };
+            state.iter().all(same)
+        });
+        let states = moments.len();
+        self.now = state.unwrap_or_else(|| panic!("none of {states} moments is there"));
+    }
+
+    fn verify(&mut self) {
+        let faults = self.machine.verify(STORE, &self.options);
+        assert!(faults.is_empty(), "{faults:?}");
+    }
+
+    fn read_only(&mut self) {
+        self.options.read_only = true;
+        self.open();
+        self.compare();
+        self.db.take().expect("it is open").close().unwrap();
+        self.options.read_only = false;
+    }
+
+    /// Everything that is there is what must be.
+    pub fn compare(&mut self) {
+        let db = self.db.take().expect("it is open");
+        same(&db, &self.now, &mut self.rng);
+        self.db = Some(db);
+    }
+}
+
+/// That `db` holds just this.
+pub fn same(db: &Db, state: &State, rng: &mut Rng) {
+    let names: Vec<&String> = state.iter().map(|(name, _)| name).collect();
+    assert!(db.column_families().iter().eq(names));
+    for (name, content) in state {
+        let family = db.find_column_family(name).unwrap();
+        assert_eq!(family.options().reverse, Some(content.reverse));
+        assert!(Going::all(family.iter(), content).take(rng, usize::MAX));
+        content.check_metadata(family.metadata());
+    }
+}
+
+type Found = BTreeMap<String, (BTreeMap<Vec<u8>, Vec<u8>>, Option<Vec<u8>>)>;
+
+fn contents(db: &Db) -> Found {
+    let family = |name: String| {
+        let family = db.find_column_family(&name).unwrap();
+        let entries = family.iter().map(|entry| entry.unwrap());
+        let map = entries.map(|(key, value)| (key, value.to_vec())).collect();
+        let metadata = family.metadata().unwrap().map(|blob| blob.to_vec());
+        (name, (map, metadata))
+    };
+    db.column_families().into_iter().map(family).collect()
+}
+
+pub fn ends(range: &(Bound<Vec<u8>>, Bound<Vec<u8>>)) -> [String; 2] {
+    let end = |bound: &Bound<Vec<u8>>| match bound {
+        Bound::Included(key) => format!("[{}", head(key)),
+        Bound::Excluded(key) => format!("({}", head(key)),
+        Bound::Unbounded => "all".into(),
+    };
+    [end(&range.0), end(&range.1)]
+}

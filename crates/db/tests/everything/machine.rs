@@ -1,0 +1,148 @@
+//! Where stores lie: on the machine that runs the test, or on a simulated one that can lose its power.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+use thermocline::{Db, Options, Result};
+use thermocline_base::Steps;
+use thermocline_engine::World;
+use thermocline_env::Env;
+use thermocline_env::sim::SimFs;
+use thermocline_pm::SimPm;
+use thermocline_testkit::Rng;
+
+/// Most bytes of a simulated region.
+const SIM_PM_BYTES: u64 = 8 << 20;
+
+pub enum Machine {
+    /// Folders on a disk and in shared memory; threads work in the background, as for any user.
+    Real { disk: TempDir, shm: TempDir },
+    /// Files and regions in memory, on one thread. The regions are found by the name of their store.
+    Simulated {
+        fs: SimFs,
+        regions: BTreeMap<String, SimPm>,
+        env: Env,
+    },
+}
+
+/// How a life of a store ends without being closed.
+#[derive(Debug, Clone, Copy)]
+pub enum Crash {
+    /// Everything that was written is readable afterwards.
+    Kill,
+    /// What was not made durable is old, new, or mixed.
+    PowerCut,
+}
+
+impl Machine {
+    pub fn real() -> Machine {
+        let disk = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let shm = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+        let shm = shm.unwrap();
+        Machine::Real { disk, shm }
+    }
+
+    pub fn simulated(seed: u64) -> Machine {
+        let fs = SimFs::new(Steps::new());
+        Machine::Simulated {
+            env: Env::simulated(fs.clone(), seed),
+            regions: BTreeMap::new(),
+            fs,
+        }
+    }
+
+    pub fn is_simulated(&self) -> bool {
+        matches!(self, Machine::Simulated { .. })
+    }
+
+    pub fn env(&self) -> Env {
+        match self {
+            Machine::Real { .. } => Env::real(),
+            Machine::Simulated { env, .. } => env.clone(),
+        }
+    }
+
+    /// The path of a store or a file.
+    pub fn path(&self, name: &str) -> PathBuf {
+        match self {
+            Machine::Real { disk, .. } => disk.path().join(name),
+            Machine::Simulated { .. } => Path::new("/").join(name),
+        }
+    }
+
+    /// A path in shared memory, if the machine has any.
+    pub fn shm(&self, name: &str) -> Option<PathBuf> {
+        match self {
+            Machine::Real { shm, .. } => Some(shm.path().join(name)),
+            Machine::Simulated { .. } => None,
+        }
+    }
+
+    pub fn open(&mut self, name: &str, options: &Options) -> Result<Db> {
+        let (path, env) = (self.path(name), self.env());
+        let Machine::Simulated { fs, regions, .. } = self else {
+            return Db::open(path, options.clone());
+        };
+        let region = regions.entry(name.into());
+        let region = region.or_insert_with(|| SimPm::new(SIM_PM_BYTES, fs.steps().clone()));
+        let world = World {
+            env,
+            sim: Some(region.clone()),
+            shadow: None,
+            background: false,
+        };
+        Db::open_in_world(world, path, options.clone())
+    }
+
+    pub fn verify(&self, name: &str, options: &Options) -> Vec<String> {
+        let world = match self {
+            Machine::Real { .. } => World::real(),
+            Machine::Simulated { regions, .. } => World {
+                env: self.env(),
+                sim: regions.get(name).cloned(),
+                shadow: None,
+                background: false,
+            },
+        };
+        let report = thermocline_engine::verify(&world, &self.path(name), options).unwrap();
+        report.faults.iter().map(|f| format!("{f:?}")).collect()
+    }
+
+    /// Removes a store that is closed, to give its space back. Names are not used again.
+    pub fn remove(&self, name: &str) {
+        if let Machine::Real { .. } = self {
+            std::fs::remove_dir_all(self.path(name)).unwrap();
+        }
+    }
+
+    /// The machine afterwards; only a simulated one can crash.
+    pub fn crashed(&self, how: Crash, rng: &mut Rng) -> Machine {
+        let Machine::Simulated { fs, regions, .. } = self else {
+            panic!("a real machine does not crash here");
+        };
+        let (steps, seed) = (Steps::new(), rng.next_u64());
+        let fs = match how {
+            Crash::Kill => fs.image_killed(steps.clone()),
+            Crash::PowerCut => fs.image_random(seed, steps.clone()),
+        };
+        let region = |(name, pm): (&String, &SimPm)| {
+            let pm = match how {
+                Crash::Kill => pm.fork(steps.clone()),
+                Crash::PowerCut => {
+                    let image = pm.crash();
+                    image.build(SIM_PM_BYTES, steps.clone(), |_, word| {
+                        rng.below(word.candidates.len())
+                    })
+                }
+            };
+            (name.clone(), pm)
+        };
+        let regions = regions.iter().map(region).collect();
+        Machine::Simulated {
+            env: Env::simulated(fs.clone(), seed),
+            regions,
+            fs,
+        }
+    }
+}

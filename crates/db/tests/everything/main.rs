@@ -1,0 +1,74 @@
+//! Random histories of everything at once, compared with a model.
+//!
+//! Each seed draws a store: a preset, a shape of level 0, where its region or its logs lie, divisions, codecs,
+//! sizes so small that everything happens all the time. Then it draws steps: writes of every kind,
+//! buffered and not; families of both orders that come and go; reads, scans, cursors and snapshots that are held
+//! over flushes, drops, and into the next life of the store; flushes and compactions; tables that are ingested
+//! and exported; checkpoints, backups, a second store that follows the first by its changes; callbacks that
+//! block; handles that somebody forgot. Lives end by a close or, on a simulated machine, by a kill or a power
+//! cut, often just behind an ingest, a copy or a drop; the next one has other options.
+//!
+//! No write may be refused: the disk has room, whoever holds what. After a crash everything that was acknowledged as
+//! durable is there, and of the buffered writes behind it a prefix.
+//!
+//! `cargo test` runs some seeds that are always the same. `THERMOCLINE_EVERYTHING_SECONDS=3600` runs fresh ones for
+//! that long; a failure prints its seed and the command that repeats it.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the test measures how long it has run, and removes folders"
+)]
+
+mod copies;
+mod draw;
+mod history;
+mod machine;
+#[path = "../model/reading.rs"]
+mod reading;
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::time::{Duration, Instant, SystemTime};
+
+use thermocline_testkit::{Replay, seeds};
+
+use crate::history::History;
+
+const STEPS: usize = 300;
+
+fn run(seed: u64) {
+    let _replay = Replay("-p thermocline --test everything", seed);
+    let mut history = History::new(seed);
+    let ended = catch_unwind(AssertUnwindSafe(|| {
+        for _ in 0..STEPS {
+            history.step();
+        }
+        history.compare();
+        history.end();
+    }));
+    if let Err(panic) = ended {
+        let last = history.told.len().saturating_sub(40);
+        for step in &history.told[last..] {
+            eprintln!("{step}");
+        }
+        resume_unwind(panic);
+    }
+}
+
+#[test]
+fn any_history_is_as_the_model_says() {
+    let Ok(seconds) = std::env::var("THERMOCLINE_EVERYTHING_SECONDS") else {
+        for seed in seeds(0..24) {
+            run(seed);
+        }
+        return;
+    };
+    let seconds = Duration::from_secs(seconds.parse().expect("a number of seconds"));
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let first = now.expect("it is after 1970").as_secs() << 20;
+    let begun = Instant::now();
+    let mut histories = 0;
+    while begun.elapsed() < seconds {
+        run(first + histories);
+        histories += 1;
+    }
+    println!("{histories} histories of {STEPS} steps from seed {first} on");
+}

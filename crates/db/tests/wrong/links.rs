@@ -1,0 +1,199 @@
+//! Links and other strange things where files of ours should be: no file behind a link is read for ours, and
+//! none is ever changed.
+
+use std::os::unix::fs::symlink;
+
+use thermocline::Backups;
+
+use super::*;
+
+const PRECIOUS: &[u8] = b"somebody's, and longer than any number of a process";
+
+/// Options with which flushes write files.
+fn with_files() -> Options {
+    let mut options = options();
+    options.set("level0.shape", "global-index").unwrap();
+    options
+}
+
+/// A file outside, and its path.
+fn precious(home: &Path) -> PathBuf {
+    let path = home.join("precious");
+    std::fs::write(&path, PRECIOUS).unwrap();
+    path
+}
+
+#[track_caller]
+fn is_unharmed(path: &Path) {
+    assert_eq!(std::fs::read(path).unwrap(), PRECIOUS);
+}
+
+#[test]
+fn a_lock_that_is_a_link_is_refused_by_all_and_its_target_stays() {
+    let home = home();
+    let target = precious(home.path());
+    let dir = home.path().join("db");
+    filled(&dir, options());
+    let db = Db::open(&dir, options()).unwrap();
+    let backups = Backups::new(home.path().join("good"));
+    backups.create(&db).unwrap();
+    for name in ["checkpoint", "backup", "restore", "open"] {
+        let dir = home.path().join(name);
+        std::fs::create_dir(&dir).unwrap();
+        let lock = dir.join("LOCK");
+        symlink(&target, &lock).unwrap();
+        let says = [&text(&lock)[..], "symbolic link"];
+        let answer = match name {
+            "checkpoint" => db.checkpoint(&dir),
+            "backup" => Backups::new(&dir).create(&db).map(drop),
+            "restore" => backups.restore(None, &dir).map(drop),
+            _ => Db::open(&dir, options()).map(drop),
+        };
+        refused(answer, ErrorKind::Io, &says);
+        is_unharmed(&target);
+        assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 1, "{name}");
+    }
+}
+
+#[test]
+fn whatever_file_of_a_store_is_a_link_a_folder_or_a_fifo_is_never_followed() {
+    let home = home();
+    let made = home.path().join("made");
+    let db = Db::open(&made, with_files()).unwrap();
+    fill(&db);
+    db.flush().unwrap();
+    db.put("long", vec![7; 2 << 20]).unwrap();
+    db.close().unwrap();
+    // What nobody names, of a job that the close has ended, goes with the next opening.
+    Db::open(&made, with_files()).unwrap().close().unwrap();
+    let mut names: Vec<String> = std::fs::read_dir(&made)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort_unstable();
+    assert!(names.iter().any(|name| name.ends_with(".sst")), "{names:?}");
+    assert!(
+        names.iter().any(|name| name.ends_with(".blob")),
+        "{names:?}"
+    );
+    names.extend(["CURRENT.tmp", "CREATING", "COPYING"].map(String::from));
+    for name in &names {
+        for kind in ["link", "folder", "fifo"] {
+            let dir = home.path().join(format!("{name}-{kind}"));
+            copy(&made, &dir);
+            let (file, aside) = (
+                dir.join(name),
+                home.path().join(format!("{name}-{kind}-aside")),
+            );
+            if file.exists() {
+                std::fs::rename(&file, &aside).unwrap();
+            } else {
+                std::fs::write(&aside, PRECIOUS).unwrap();
+            }
+            let before = std::fs::read(&aside).unwrap();
+            match kind {
+                "link" => symlink(&aside, &file).unwrap(),
+                "folder" => std::fs::create_dir(&file).unwrap(),
+                _ => {
+                    let made = std::process::Command::new("mkfifo").arg(&file).status();
+                    assert!(made.unwrap().success());
+                }
+            }
+            let read_only = Options {
+                read_only: true,
+                ..with_files()
+            };
+            let extra = ["CURRENT.tmp", "CREATING", "COPYING"].contains(&&name[..]);
+            for options in [read_only, with_files()] {
+                let writes = !options.read_only;
+                let answer = Db::open(&dir, options).and_then(|db| {
+                    // Tables are opened when they are read.
+                    db.iter().try_for_each(|entry| entry.map(drop))?;
+                    if writes {
+                        db.put("more", vec![8; 3 << 20])?;
+                    }
+                    db.close()
+                });
+                if let Err(error) = &answer {
+                    let error = error.to_string();
+                    assert!(error.contains(name), "{kind}: no {name} in: {error}");
+                }
+                // What no read has needed `verify` looks at.
+                let told = || match Db::verify(&dir, with_files()) {
+                    Ok(report) => report
+                        .faults
+                        .iter()
+                        .any(|f| format!("{f:?}").contains(name)),
+                    Err(_) => true,
+                };
+                assert!(
+                    answer.is_err() || extra || name.ends_with(".blob") || told(),
+                    "{name}, {kind}"
+                );
+                assert!(std::fs::read(&aside).unwrap() == before, "{name}, {kind}");
+            }
+            let _ = Db::verify(&dir, with_files());
+            assert!(std::fs::read(&aside).unwrap() == before, "{name}, {kind}");
+        }
+    }
+}
+
+#[test]
+fn a_table_to_ingest_may_be_a_link_and_one_to_export_may_not() {
+    let home = home();
+    let dir = home.path().join("db");
+    filled(&dir, options());
+    let db = Db::open(&dir, options()).unwrap();
+    let table = home.path().join("table.sst");
+    let family = db.find_column_family("default").unwrap();
+    family.export::<&str>(.., &table).unwrap();
+    let link = home.path().join("link.sst");
+    symlink(&table, &link).unwrap();
+    assert_eq!(family.ingest(&[&link]).unwrap().tables, 1);
+    for target in [precious(home.path()), home.path().join("nowhere")] {
+        let out = home.path().join("out.sst");
+        symlink(&target, &out).unwrap();
+        let kind = ErrorKind::InvalidArgument;
+        refused(
+            family.export::<&str>(.., &out),
+            kind,
+            &["out.sst", "exists"],
+        );
+        assert!(out.symlink_metadata().unwrap().is_symlink());
+        std::fs::remove_file(&out).unwrap();
+    }
+    is_unharmed(&home.path().join("precious"));
+    assert!(!home.path().join("nowhere").exists());
+}
+
+/// A table of somebody else that has the name of one of ours, in our own folder.
+#[test]
+fn a_strangers_table_in_a_database_stays() {
+    let home = home();
+    let dir = home.path().join("db");
+    filled(&dir, with_files());
+    let db = Db::open(&dir, with_files()).unwrap();
+    // Numbers are given out far beyond.
+    for n in 0..12u8 {
+        db.put([n], "x").unwrap();
+        db.flush().unwrap();
+        db.compact::<&str>(..).unwrap();
+    }
+    let table = home.path().join("table.sst");
+    db.export(&table).unwrap();
+    db.close().unwrap();
+    let free = (1..8).map(|n| dir.join(format!("{n:06}.sst")));
+    let free: Vec<PathBuf> = free.filter(|path| !path.exists()).collect();
+    assert!(free.len() >= 3, "{free:?}");
+    std::fs::copy(&table, &free[0]).unwrap();
+    std::fs::create_dir(&free[1]).unwrap();
+    // Of one of our own only the beginning was written.
+    std::fs::write(&free[2], [1; 100]).unwrap();
+    let db = Db::open(&dir, with_files()).unwrap();
+    db.put("more", "x").unwrap();
+    db.flush().unwrap();
+    db.close().unwrap();
+    let whole = std::fs::read(&table).unwrap();
+    assert!(std::fs::read(&free[0]).unwrap() == whole && free[1].is_dir());
+    assert!(!free[2].exists());
+}

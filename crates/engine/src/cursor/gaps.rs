@@ -1,0 +1,198 @@
+//! Gaps on a cursor's way: stretches of deleted keys, which one cursor steps through and later ones
+//! pass (`memtable::gaps`).
+//!
+//! Between one key with a value and the next a cursor counts what it steps over, and keeps the
+//! first of those keys. If it was much, the stretch from there to where it has come is a gap, since
+//! that is what a cursor means: it has found nothing visible there. Whatever it passed on the way,
+//! range tombstones and other gaps included, was not visible. The generation that takes the writes
+//! keeps the gap, if the cursor's view has that in front.
+//!
+//! What comes first of all sources, and lies in a gap of its own generation or of a newer one, is
+//! passed: its source goes on behind the gap. A gap counts as several keys, so that many small ones
+//! behind each other become one.
+//!
+//! Where the next gap on the way begins is kept, by the first bytes of its key: so among keys that
+//! have values gaps cost a comparison.
+//!
+//! A cursor never waits for this: where the writer's lock is taken, the next cursor notes the gap.
+
+use thermocline_base::sync::SCHEDULED;
+use thermocline_base::{Result, SeqNo};
+use thermocline_memtable::Direction;
+
+use super::hidden::Edge;
+use super::{First, Reader, Walk, prefix};
+use crate::metrics::Count;
+use crate::sync::{Arc, try_lock};
+
+/// Keys without a value behind each other that are worth a gap. Unit tests and schedules have few
+/// keys.
+const NOTED_AFTER: u64 = if SCHEDULED || cfg!(test) { 3 } else { 32 };
+
+/// So many of those a gap counts as that was passed.
+const GAP_COUNTS: u64 = NOTED_AFTER / 4 + 1;
+
+/// What a cursor has passed since the last key that had a value.
+#[derive(Debug, Default)]
+pub(super) struct Passed {
+    /// Keys.
+    stepped: u64,
+    counts: u64,
+    /// The first key of the stretch, if anything was passed.
+    first: Vec<u8>,
+    /// Where the last gap ended.
+    edge: Vec<u8>,
+    /// No gap lies before keys that begin like this, on the way; `None` if that is not known.
+    near: Option<u64>,
+}
+
+impl Passed {
+    pub fn begin(&mut self) {
+        (self.stepped, self.counts) = (0, 0);
+        self.edge.clear();
+    }
+
+    /// `key` has no value.
+    pub fn step(&mut self, key: &[u8]) {
+        self.stepped += 1;
+        self.count(key, 1);
+    }
+
+    fn count(&mut self, key: &[u8], counts: u64) {
+        if self.counts == 0 {
+            self.first.clear();
+            self.first.extend_from_slice(key);
+        }
+        self.counts += counts;
+    }
+}
+
+/// The first key behind `key`.
+fn behind(key: &[u8]) -> Vec<u8> {
+    [key, &[0]].concat()
+}
+
+impl Walk {
+    /// The cursor is somewhere else, or goes another way, or has loaded other gaps.
+    pub(super) fn look_for_gaps(&mut self) {
+        self.has_gaps = self.sources.iter().any(|source| source.gaps.is_some());
+        self.passed.near = None;
+    }
+
+    /// Whether what comes first lies before the next gap.
+    #[inline]
+    fn is_before_gaps(&self, first: First) -> bool {
+        let begins = match first {
+            First::Memtable(_, head) => head.prefix,
+            First::Run(i) => prefix(self.runs[i].key().unwrap_or_default()),
+        };
+        self.passed.near.is_some_and(|near| match self.direction {
+            Direction::Forward => begins < near,
+            Direction::Reverse => begins > near,
+        })
+    }
+
+    /// Where the next gap lies from `key` on, which is passed in none; `None` if it lies in one,
+    /// that of an older source.
+    fn near_gap(&self, key: &[u8], reader: Reader) -> Option<u64> {
+        let far = match reader.direction {
+            Direction::Forward => u64::MAX,
+            Direction::Reverse => 0,
+        };
+        let mut near = far;
+        for gaps in self
+            .sources
+            .iter()
+            .filter_map(|source| source.gaps.as_ref())
+        {
+            if gaps.over(key, reader.seqno).is_some() {
+                return None;
+            }
+            let next = gaps.next(key, reader.direction, reader.seqno);
+            let next = next.map_or(far, prefix);
+            near = match reader.direction {
+                Direction::Forward => near.min(next),
+                Direction::Reverse => near.max(next),
+            };
+        }
+        Some(near)
+    }
+
+    /// If what comes first lies in a gap, moves its source on. Returns whether it did.
+    pub(super) fn pass_gap(&mut self, first: First) -> Result<bool> {
+        if self.is_before_gaps(first) {
+            return Ok(false);
+        }
+        let reader = self.reader();
+        let (key, newest) = match first {
+            First::Memtable(i, head) => {
+                let record = self.at.view.memtables[i].record(head.at, false)?;
+                (record.key, i + 1)
+            }
+            First::Run(i) => (self.runs[i].key().unwrap_or_default(), self.sources.len()),
+        };
+        let edge = self.sources[..newest].iter().find_map(|source| {
+            if *key < *source.first {
+                return None;
+            }
+            let (start, end) = source.gaps.as_ref()?.over(key, reader.seqno)?;
+            Some(match reader.direction {
+                Direction::Forward => end,
+                Direction::Reverse => start.max(&source.first),
+            })
+        });
+        let Some(edge) = edge else {
+            self.passed.near = self.near_gap(key, reader);
+            return Ok(false);
+        };
+        self.passed.near = None;
+        let edge = edge.to_vec();
+        self.key.clear();
+        self.key.extend_from_slice(key);
+        // Other sources may stand in the same one.
+        if edge != self.passed.edge {
+            self.passed.count(&self.key, GAP_COUNTS);
+            self.passed.edge.clone_from(&edge);
+        }
+        self.go_past(first, &Edge::At(edge), reader)?;
+        Ok(true)
+    }
+
+    /// The cursor has come to the next key with a value, or to none: notes what it has passed.
+    #[inline]
+    pub(super) fn end_of_passed(&mut self) {
+        if self.passed.counts > 0 {
+            self.note_passed();
+        }
+    }
+
+    fn note_passed(&self) {
+        let inner = self.at.inner();
+        inner.counted.add(Count::SteppedOver, self.passed.stepped);
+        if self.passed.counts < NOTED_AFTER {
+            return;
+        }
+        let first = &self.passed.first;
+        let (start, end) = match (self.direction, self.valid) {
+            (Direction::Forward, true) => (first.clone(), self.key.clone()),
+            (Direction::Forward, false) => (first.clone(), behind(&self.key)),
+            (Direction::Reverse, true) => (behind(&self.key), behind(first)),
+            (Direction::Reverse, false) => (self.key.clone(), behind(first)),
+        };
+        let Some(writer) = try_lock(&inner.writer) else {
+            return;
+        };
+        let newest = &self.at.view.memtables[0];
+        if !Arc::ptr_eq(&writer.active, newest) {
+            return;
+        }
+        // Where nothing is under way the writer may be far ahead: an open leaves a gap in the
+        // seqnos.
+        let granted = match inner.ring.at_most(0) {
+            true => inner.ring.visible(),
+            false => writer.next_seqno() - 1,
+        };
+        let (family, seen) = (self.family.id, self.at.seqno());
+        newest.note_gap(family, (&start, &end), seen, SeqNo(granted));
+    }
+}

@@ -1,0 +1,195 @@
+//! Where a cursor is while it does not move: see `holds`.
+
+use std::mem::{swap, take};
+
+use thermocline_base::planted::{Bug, active};
+use thermocline_base::{Line, Result};
+use thermocline_memtable::Direction;
+
+use super::Walk;
+use crate::families::Family;
+use crate::holds::{Guest, Hold, HoldId, Left, Lent, ReaderKind};
+use crate::latency::Latencies;
+use crate::snapshot::Moment;
+use crate::sync::{Arc, Mutex, lock, try_lock};
+use crate::view::View;
+
+/// A position in one column family, at one moment of the store.
+#[derive(Debug)]
+pub struct Cursor {
+    moment: Moment,
+    family: Family,
+    seat: Arc<Seat>,
+    hold: HoldId,
+    valid: bool,
+    /// What it lends: the walk has them while it moves.
+    key: Vec<u8>,
+    value: Vec<u8>,
+}
+
+/// On a line of its own: its lock is taken twice for each step, and mostly by one thread.
+#[derive(Debug)]
+struct Seat(Line<Mutex<Walk>>);
+
+impl Guest for Seat {
+    fn leave(&self, is_past: &dyn Fn(&View) -> bool) -> Option<Left> {
+        if active(Bug::IdleKeepsView) {
+            return None;
+        }
+        let mut walk = try_lock(&self.0)?;
+        let view = walk.at.view.0.take_if(|view| is_past(view))?;
+        let (sources, runs) = (take(&mut walk.sources), take(&mut walk.runs));
+        let tables = walk.tables.take();
+        Some(Box::new((view, sources, runs, tables)))
+    }
+
+    fn lent(&self) -> Lent {
+        match try_lock(&self.0) {
+            None => Lent::InUse,
+            Some(walk) => walk.at.view.0.clone().map_or(Lent::No, Lent::Yes),
+        }
+    }
+}
+
+impl Cursor {
+    pub(crate) fn new(moment: Moment, family: Family) -> Cursor {
+        let walk = Walk::new(moment.clone(), family);
+        let seat = Arc::new(Seat(Line(Mutex::new(walk))));
+        let hold = moment.inner().holds.enter(Hold {
+            guest: Some(seat.clone()),
+            ..moment.hold(ReaderKind::Cursor)
+        });
+        Cursor {
+            moment,
+            family,
+            seat,
+            hold,
+            valid: false,
+            key: Vec::new(),
+            value: Vec::new(),
+        }
+    }
+
+    /// Moves, and keeps its view and its place for as long.
+    #[inline]
+    fn moved(&mut self, go: impl FnOnce(&mut Walk) -> Result<bool>) -> Result<bool> {
+        let mut walk = lock(&self.seat.0);
+        swap(&mut walk.key, &mut self.key);
+        swap(&mut walk.value, &mut self.value);
+        let moved = go(&mut walk);
+        swap(&mut walk.key, &mut self.key);
+        swap(&mut walk.value, &mut self.value);
+        self.valid = walk.valid;
+        moved
+    }
+
+    /// Goes to the first key at or after `key`. Returns whether there is one.
+    ///
+    /// # Errors
+    /// [`thermocline_base::Error::Corruption`] naming region and offset; the cursor is then at no
+    /// key. So for all moves.
+    pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
+        self.moved(|walk| walk.seek(key))
+    }
+
+    /// Goes to the last key at or before `key`.
+    ///
+    /// # Errors
+    /// As [`Cursor::seek`].
+    pub fn seek_for_prev(&mut self, key: &[u8]) -> Result<bool> {
+        self.moved(|walk| walk.seek_for_prev(key))
+    }
+
+    /// Goes to the first key behind `key`, or before it for the reverse direction.
+    ///
+    /// # Errors
+    /// As [`Cursor::seek`].
+    pub fn seek_past(&mut self, key: &[u8], direction: Direction) -> Result<bool> {
+        self.moved(|walk| walk.seek_past(key, direction))
+    }
+
+    /// Goes to the first key of all.
+    ///
+    /// # Errors
+    /// As [`Cursor::seek`].
+    pub fn seek_to_first(&mut self) -> Result<bool> {
+        self.moved(Walk::seek_to_first)
+    }
+
+    /// Goes to the last key of all.
+    ///
+    /// # Errors
+    /// As [`Cursor::seek`].
+    pub fn seek_to_last(&mut self) -> Result<bool> {
+        self.moved(Walk::seek_to_last)
+    }
+
+    /// Goes to the next key. `false`, and at no key, if there is none or it was at none.
+    ///
+    /// # Errors
+    /// As [`Cursor::seek`].
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "a cursor lends its key and value"
+    )]
+    pub fn next(&mut self) -> Result<bool> {
+        self.moved(|walk| walk.step(walk.way(Direction::Forward)))
+    }
+
+    /// Goes to the key before.
+    ///
+    /// # Errors
+    /// As [`Cursor::seek`].
+    pub fn prev(&mut self) -> Result<bool> {
+        self.moved(|walk| walk.step(walk.way(Direction::Reverse)))
+    }
+
+    /// Whether it is at a key.
+    pub fn valid(&self) -> bool {
+        self.valid
+    }
+
+    /// The key it is at; empty if at none.
+    pub fn key(&self) -> &[u8] {
+        if self.valid { &self.key } else { &[] }
+    }
+
+    /// The value of that key.
+    pub fn value(&self) -> &[u8] {
+        if self.valid { &self.value } else { &[] }
+    }
+
+    /// Moves to what is visible now, at no key.
+    ///
+    /// # Errors
+    /// [`thermocline_base::Error::InvalidArgument`] if the family has been dropped; the cursor stays
+    /// where it is then.
+    pub fn refresh(&mut self) -> Result<()> {
+        let now = Moment::now(self.moment.inner());
+        now.check(self.family.id)?;
+        *self = Cursor::new(now, self.family);
+        Ok(())
+    }
+
+    /// Where the times of operations go.
+    #[inline]
+    pub fn latencies(&self) -> &Latencies {
+        &self.moment.inner().latencies
+    }
+
+    /// Another cursor over the same family at the same moment, not yet at any key.
+    pub fn sibling(&self) -> Cursor {
+        Cursor::new(self.moment.clone(), self.family)
+    }
+
+    /// Whether the keys of its family descend.
+    pub fn is_reverse(&self) -> bool {
+        self.family.reverse
+    }
+}
+
+impl Drop for Cursor {
+    fn drop(&mut self) {
+        self.moment.inner().holds.remove(self.hold);
+    }
+}

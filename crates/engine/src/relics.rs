@@ -1,0 +1,117 @@
+//! What is left of families that were dropped, for those who read them at a moment before.
+//!
+//! A family that is dropped counts as dead, for flushes, merges and compactions, and the next
+//! version has none of its tables. Who was registered before goes on seeing it. So where somebody
+//! is, the drop *sets aside* a view of that family, and of metadata: a version that has its tables
+//! alone, which keeps their files and zones like any version that somebody reads, and the
+//! generations that have records of it. Before, all of them are flushed, so that there are none,
+//! and nothing of other families is kept; only where flushing fails, or is not automatic, whole
+//! generations stay.
+//!
+//! 1. It is set aside before the drop is known, under the writer's lock. So who finds that the family
+//!    was dropped finds it.
+//! 2. It goes when nobody is left who had begun before ([`Holds`](crate::holds::Holds) say when
+//!    that was). Whoever is entered later, but has looked before how many families there were, is
+//!    told that the family was dropped: it came beside the drop.
+
+use thermocline_base::{CfId, Result};
+use thermocline_memtable::Memtable;
+
+use crate::store::Inner;
+use crate::sync::{Arc, MutexGuard, lock};
+use crate::tables::Tables;
+use crate::view::View;
+use crate::write::Writer;
+
+/// What is left of a family.
+#[derive(Debug)]
+pub(crate) struct Relic {
+    cf: CfId,
+    /// The number of its drop.
+    number: u64,
+    view: Arc<View>,
+}
+
+impl Inner {
+    /// Moves what there is into tables, if a family `is_named` that is to be dropped, and somebody
+    /// may read it. Gives the turn to flush what comes meanwhile. What cannot be flushed is kept as
+    /// it is.
+    pub fn flush_for_readers(&self, is_named: bool) -> Option<MutexGuard<'_, ()>> {
+        if !is_named || self.holds.count() == 0 || !self.flushes() {
+            return None;
+        }
+        let flushing = lock(&self.flushing);
+        if self.seal_active().is_ok() {
+            let _ = self.flush_holding(&flushing);
+        }
+        Some(flushing)
+    }
+
+    /// Sets a family aside that is about to be dropped, if anybody is there who may read it. The
+    /// caller holds the writer's lock, and the turn to flush if that is what it says.
+    pub fn set_aside(&self, writer: &mut Writer, cf: CfId, turn: Option<&MutexGuard<'_, ()>>) {
+        if self.holds.count() == 0 {
+            return;
+        }
+        if turn.is_some() {
+            self.flush_rest(writer);
+        }
+        let view = self.view.load_full();
+        let families = [cf, CfId::METADATA];
+        let has = |m: &&Arc<Memtable>| m.families().any(|of| families.contains(&of));
+        let memtables = view.memtables.iter().filter(has).cloned().collect();
+        let version = lock(&self.versions).set_aside(&families);
+        let tables = Tables::new(version, self.table_files.clone(), Some(&view.tables));
+        lock(&self.relics).push(Relic {
+            cf,
+            number: self.families.moment() + 1,
+            view: Arc::new(view.relic(memtables, tables)),
+        });
+    }
+
+    /// The family is not dropped after all.
+    pub fn keep_after_all(&self, cf: CfId) {
+        lock(&self.relics).retain(|relic| relic.cf != cf);
+    }
+
+    /// Flushes what is left, so that nothing of other families is kept. What cannot be flushed is kept
+    /// as it is.
+    fn flush_rest(&self, writer: &mut Writer) {
+        let sealed = match writer.active.is_empty() {
+            true => Ok(()),
+            false => self.record_chain(writer).and_then(|()| {
+                let mut next = self.lock_next();
+                self.rotate(writer, &mut next)
+            }),
+        };
+        let _ = sealed.and_then(|()| self.flush_exclusive(writer));
+    }
+
+    /// The view in which a family is read that was dropped; `None` for one that was not.
+    ///
+    /// # Errors
+    /// That it was dropped, if nothing was set aside.
+    pub fn relic_of(&self, cf: CfId) -> Result<Option<Arc<View>>> {
+        let Err(dropped) = self.families.check(cf, u64::MAX) else {
+            return Ok(None);
+        };
+        let relics = lock(&self.relics);
+        let own = relics.iter().find(|relic| relic.cf == cf);
+        own.map(|relic| Some(relic.view.clone())).ok_or(dropped)
+    }
+
+    /// Forgets what was set aside for nobody who is still there.
+    pub fn forget_relics(&self) {
+        if lock(&self.relics).is_empty() {
+            return;
+        }
+        let mut first = u64::MAX;
+        self.holds.for_each(|hold| first = first.min(hold.drops));
+        let mut relics = lock(&self.relics);
+        let gone: Vec<Relic> = relics
+            .extract_if(.., |relic| relic.number <= first)
+            .collect();
+        drop(relics);
+        drop(gone);
+    }
+}

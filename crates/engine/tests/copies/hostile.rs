@@ -1,0 +1,233 @@
+//! Folders in which somebody has files, from the first or from the middle of the work on, with names such as
+//! ours have: nothing goes but what a copy or backup has made itself.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use thermocline_base::{CfId, ErrorKind, Result, Steps, When};
+use thermocline_engine::{Backups, Engine};
+use thermocline_env::fault::{Fault, FaultStorage, Plan, Repeat};
+use thermocline_env::{Storage, sim::SimFs};
+
+use crate::backup::backups;
+use crate::machine::{Place, disk, dump, path, put};
+
+const PRECIOUS: &[u8] = b"somebody's";
+
+/// What lies in a folder, but for the lock.
+fn contents(fs: &SimFs, dir: &str) -> BTreeMap<String, Vec<u8>> {
+    let names = fs.list(path(dir)).unwrap().into_iter();
+    let names = names.filter(|name| name != "LOCK");
+    let bytes = |name: String| (fs.contents(&path(dir).join(&name)).unwrap(), name);
+    names
+        .map(bytes)
+        .map(|(bytes, name)| (name, bytes))
+        .collect()
+}
+
+struct Bench {
+    fs: SimFs,
+    faulty: FaultStorage,
+    storage: Arc<dyn Storage>,
+    engine: Engine,
+    good: Backups,
+}
+
+/// What is done in a folder.
+type Work = (&'static str, fn(&Bench, &str) -> Result<()>);
+
+const WORK: [Work; 3] = [
+    ("checkpoint", |bench, dir| {
+        bench.engine.checkpoint(path(dir))
+    }),
+    ("restore", |bench, dir| {
+        bench.good.restore(None, path(dir)).map(drop)
+    }),
+    ("backup", |bench, dir| {
+        backups(&bench.storage, dir).create(&bench.engine).map(drop)
+    }),
+];
+
+impl Bench {
+    /// A store with something in a table, something in memory, and a backup.
+    fn new() -> Bench {
+        let fs = SimFs::new(Steps::new());
+        let faulty = FaultStorage::over_sim(fs.clone());
+        let storage: Arc<dyn Storage> = Arc::new(faulty.clone());
+        let engine = Place::new(&storage, "/db").open();
+        put(&engine, CfId::DEFAULT, b"long", &[1; 400]);
+        engine.flush().unwrap();
+        put(&engine, CfId::DEFAULT, b"k", b"v");
+        let good = backups(&storage, "/good");
+        good.create(&engine).unwrap();
+        put(&engine, CfId::DEFAULT, b"l", b"w");
+        storage.create_dir_all(path("/x")).unwrap();
+        Bench {
+            fs,
+            faulty,
+            storage,
+            engine,
+            good,
+        }
+    }
+
+    /// Has strangers put these files into `/x` as soon as the work has begun there.
+    fn meddle(&self, names: &'static [&'static str]) {
+        let fs = self.fs.clone();
+        self.fs.steps().observe(Some(Arc::new(move |point| {
+            let begun = point.site.0 == "copy: noted" && point.when == When::After;
+            let first = path("/x").join(names[0]);
+            if begun && fs.contents(&first).is_none() {
+                for name in names {
+                    fs.install(&path("/x").join(name), PRECIOUS);
+                }
+            }
+        })));
+    }
+}
+
+#[test]
+fn what_lies_in_a_folder_already_is_left_as_it_is() {
+    for names in [
+        &["000007.sst"][..],
+        &["000007.blob"],
+        &["BACKUP.tmp"],
+        &["000007.sst", "COPYING"],
+        &["COPYING", "CURRENT.tmp", "MANIFEST-000001"],
+        &["000007.sst", "BACKING-UP"],
+    ] {
+        for (what, work) in WORK {
+            let bench = Bench::new();
+            for name in names {
+                bench.fs.install(&path("/x").join(name), PRECIOUS);
+            }
+            let before = contents(&bench.fs, "/x");
+            let error = work(&bench, "/x").unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{what}: {error}");
+            let named = names.iter().any(|name| error.to_string().contains(name));
+            assert!(named, "{what}: {error}");
+            assert_eq!(contents(&bench.fs, "/x"), before, "{what}");
+        }
+    }
+}
+
+#[test]
+fn of_a_folder_of_backups_a_strangers_table_stays() {
+    let bench = Bench::new();
+    // One more has the name of a file of a backup, and other bytes than that says.
+    let odd = format!("{}-000001-00000000.sst", "0".repeat(32));
+    for (name, refused) in [("000099.sst", true), (&odd, false)] {
+        bench.fs.install(&path("/good").join(name), PRECIOUS);
+        let made = bench.good.create(&bench.engine);
+        let deleted = bench.good.delete(1);
+        for error in [made.err(), deleted.err()] {
+            assert_eq!(error.is_some(), refused, "{name}");
+            assert!(error.is_none_or(|error| error.to_string().contains(name)));
+        }
+        assert_eq!(contents(&bench.fs, "/good")[name], PRECIOUS);
+        if refused {
+            bench.fs.remove(&path("/good").join(name)).unwrap();
+        }
+    }
+    assert_eq!(bench.good.verify().unwrap().faults, []);
+}
+
+/// At every call that may fail: what was made goes, what came from elsewhere stays.
+#[test]
+fn work_that_fails_takes_back_what_it_has_made_and_nothing_else() {
+    const STRANGERS: &[&str] = &["000999.sst", "MANIFEST-000077", "letter.txt"];
+    for (what, work) in WORK {
+        let run = |plan: Option<Plan>| {
+            let bench = Bench::new();
+            bench.meddle(STRANGERS);
+            let before = bench.faulty.calls_for(Fault::Eio, None);
+            if let Some(plan) = plan {
+                let at = plan.at + before;
+                bench.faulty.arm(Plan { at, ..plan });
+            }
+            let done = work(&bench, "/x");
+            bench.faulty.disarm();
+            let mut left = contents(&bench.fs, "/x");
+            let strangers = STRANGERS
+                .iter()
+                .filter(|name| left.remove(**name).as_deref() == Some(PRECIOUS));
+            let strangers = strangers.count();
+            let begun = strangers > 0;
+            assert!(
+                !begun || strangers == STRANGERS.len(),
+                "{what}, {plan:?}: {left:?}"
+            );
+            if done.is_err() && plan.is_some_and(|plan| plan.repeat == Repeat::Once) {
+                // One failure, that of the work itself, keeps nothing from being removed.
+                let names: Vec<&String> = left.keys().collect();
+                assert!(names.is_empty(), "{what}, {plan:?}: {names:?} are left");
+            }
+            if begun && plan.is_some() && done.is_err() {
+                // What is left is no place for the next attempt, and stays.
+                bench.fs.steps().observe(None);
+                let error = work(&bench, "/x").unwrap_err();
+                // A write of the manifest that fails poisons the store that is copied.
+                let kinds = [ErrorKind::InvalidArgument, ErrorKind::Poisoned];
+                assert!(kinds.contains(&error.kind()), "{what}: {error}");
+                let kept = contents(&bench.fs, "/x");
+                assert!(
+                    STRANGERS.iter().all(|name| kept[*name] == PRECIOUS),
+                    "{what}"
+                );
+            }
+            bench.faulty.calls_for(Fault::Eio, None) - before
+        };
+        let calls = run(None);
+        assert!(calls > 20, "{what}: {calls}");
+        for at in 0..calls {
+            for repeat in [Repeat::Once, Repeat::Forever] {
+                let (fault, op) = (Fault::Eio, None);
+                run(Some(Plan {
+                    fault,
+                    op,
+                    at,
+                    repeat,
+                }));
+            }
+        }
+    }
+}
+
+/// Somebody is faster with a name that is about to be made.
+#[test]
+fn a_strangers_file_under_a_name_that_is_needed_stays() {
+    for name in [
+        "000001.sst",
+        "000002.sst",
+        "000003.blob",
+        "CURRENT.tmp",
+        "BACKUP.tmp",
+    ] {
+        let names: &'static [&'static str] = Vec::leak(vec![name]);
+        for (what, work) in WORK {
+            let bench = Bench::new();
+            bench.meddle(names);
+            let done = work(&bench, "/x");
+            let left = contents(&bench.fs, "/x");
+            assert_eq!(left[name], PRECIOUS, "{what}, {name}: {done:?}");
+            if done.is_err() {
+                assert_eq!(left.len(), 1, "{what}: {left:?}");
+            }
+        }
+    }
+}
+
+/// A note that names nothing any more, and one that was torn.
+#[test]
+fn an_interrupted_copy_is_cleared_by_its_note_alone() {
+    let disk = disk();
+    let engine = Place::new(&disk, "/db").open();
+    put(&engine, CfId::DEFAULT, b"k", b"v");
+    disk.create_dir_all(path("/x")).unwrap();
+    let mode = thermocline_env::OpenMode::CreateNew;
+    let note = disk.open(path("/x/COPYING"), mode).unwrap();
+    note.write_at(&[0; 9], 0).unwrap();
+    drop(note);
+    engine.checkpoint(path("/x")).unwrap();
+    assert_eq!(dump(&Place::new(&disk, "/x").open()), dump(&engine));
+}

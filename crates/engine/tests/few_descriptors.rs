@@ -1,0 +1,105 @@
+//! A process that may have few files open: in a child, since a limit is of a whole process.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use thermocline_base::options::Options;
+use thermocline_base::{CfId, WriteBatch};
+use thermocline_engine::{Durability, Engine, Family, World};
+
+const CF: CfId = CfId::DEFAULT;
+
+/// Where the child finds a folder.
+const HOME: &str = "THERMOCLINE_FEW_DESCRIPTORS";
+
+fn options() -> Options {
+    let mut options = Options {
+        pm: 8 << 20,
+        ..Options::default()
+    };
+    options.set("level0.shape", "global-index").unwrap();
+    options.memtable.bytes_max = 256 << 10;
+    options.compaction.table_bytes = 32 << 10;
+    options.compaction.base_bytes = 256 << 10;
+    options
+}
+
+fn value(key: u32, round: u32) -> Vec<u8> {
+    let words = (0..60u32).flat_map(|n| (n ^ key.wrapping_mul(0x9e37_79b9) ^ round).to_le_bytes());
+    words.collect()
+}
+
+/// Several hundred tables, written, merged, read all over, and read again after another open.
+#[test]
+#[ignore = "needs a limit that its parent sets"]
+fn child() {
+    let Some(home) = std::env::var_os(HOME) else {
+        return;
+    };
+    let dir = PathBuf::from(home).join("db");
+    let engine = Engine::open(World::real(), &dir, options()).unwrap();
+    let keys = 25_000u32;
+    for round in 0..2 {
+        for key in 0..keys {
+            let mut batch = WriteBatch::new();
+            let place = key.wrapping_mul(0x9e37_79b9).to_be_bytes();
+            batch.put(CF, &place, &value(key, round)).unwrap();
+            engine.write(batch.iter(), Durability::Buffered).unwrap();
+        }
+    }
+    engine.flush().unwrap();
+    engine.drain().unwrap();
+    let check = |engine: &Engine| {
+        for key in 0..keys {
+            let place = key.wrapping_mul(0x9e37_79b9).to_be_bytes();
+            let found = engine.get(CF, &place, <[u8]>::to_vec).unwrap();
+            assert!(found == Some(value(key, 1)), "{key}");
+        }
+        let mut cursors: Vec<_> = (0..3)
+            .map(|_| engine.cursor(Family::DEFAULT).unwrap())
+            .collect();
+        for cursor in &mut cursors {
+            let mut found = u32::from(cursor.seek_to_first().unwrap());
+            while cursor.next().unwrap() {
+                found += 1;
+            }
+            assert_eq!(found, keys);
+        }
+    };
+    let tables: usize = engine.map().iter().map(|family| family.tables.len()).sum();
+    assert!(tables > 100, "{tables} tables");
+    check(&engine);
+    engine.close().unwrap();
+    drop(engine);
+    check(&Engine::open(World::real(), &dir, options()).unwrap());
+}
+
+fn with_descriptors(limit: u32) -> (bool, String) {
+    let home = tempfile::tempdir().unwrap();
+    let done = Command::new("sh")
+        .args(["-c", "ulimit -n \"$1\"; shift; exec \"$@\"", "sh"])
+        .arg(limit.to_string())
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", "child", "--ignored", "--nocapture"])
+        .env(HOME, home.path())
+        .output()
+        .unwrap();
+    let text = [done.stdout, done.stderr].concat();
+    (
+        done.status.success(),
+        String::from_utf8_lossy(&text).into_owned(),
+    )
+}
+
+#[test]
+fn sixty_four_are_enough() {
+    let (done, said) = with_descriptors(64);
+    assert!(done, "{said}");
+}
+
+#[test]
+fn too_few_are_named() {
+    let (done, said) = with_descriptors(9);
+    assert!(!done, "{said}");
+    assert!(said.contains("9 (RLIMIT_NOFILE)"), "{said}");
+}

@@ -1,0 +1,40 @@
+//! Records in DRAM, and little of it.
+
+use thermocline_base::options::{Options, Preset};
+use thermocline_base::{CfId, WriteBatch};
+use thermocline_engine::{Durability, Engine, World};
+
+const CF: CfId = CfId::DEFAULT;
+
+/// Nobody is refused what only has to wait for a flush, and the budget is kept.
+#[test]
+fn little_dram_is_waited_for() {
+    for kib in [1024, 1536, 3072] {
+        for len in [20, 1000] {
+            let home = tempfile::tempdir().unwrap();
+            let options = Options {
+                dram: kib << 10,
+                ..Options::preset(Preset::Leveled)
+            };
+            let dir = home.path().join("db");
+            let engine = Engine::open(World::real(), &dir, options).unwrap();
+            let (mut refused, mut most) = (0, 0);
+            let mut last = String::new();
+            let writes = (6u32 << 20) / (len + 60);
+            for n in 0..writes {
+                let key = n.wrapping_mul(0x9e37_79b9).to_be_bytes();
+                let mut batch = WriteBatch::new();
+                batch.put(CF, &key, &vec![7; len as usize]).unwrap();
+                if let Err(error) = engine.write(batch.iter(), Durability::Buffered) {
+                    refused += 1;
+                    last = error.to_string();
+                }
+                most = most.max(engine.metrics().dram.used);
+            }
+            let over = engine.metrics().dram.overdrawn;
+            let what = format!("{kib} KiB, values of {len}");
+            assert_eq!((refused, over), (0, 0), "{what}: {last}, {most} used");
+            engine.close().unwrap();
+        }
+    }
+}
