@@ -21,6 +21,9 @@ use crate::tables::TableFiles;
 /// So many a store wants, for itself and for what its jobs read at the same time.
 const WANTED: u64 = 64;
 
+/// So often tables are closed for one open before it fails.
+const TRIES: usize = 8;
+
 /// A storage that closes tables where descriptors are short.
 #[derive(Debug)]
 pub(crate) struct Frugal {
@@ -43,12 +46,16 @@ impl Frugal {
     }
 
     fn with_descriptors<T>(&self, mut call: impl FnMut() -> Result<T>) -> Result<T> {
-        match call() {
-            Err(error) if is_short(&error) => {}
-            done => return done,
-        }
-        if let Some(tables) = self.tables.get().and_then(Weak::upgrade) {
-            tables.open_tables().evict(u64::MAX);
+        // Other threads may take what eviction has freed.
+        for _ in 0..TRIES {
+            match call() {
+                Err(error) if is_short(&error) => {}
+                done => return done,
+            }
+            if let Some(tables) = self.tables.get().and_then(Weak::upgrade) {
+                tables.open_tables().evict(u64::MAX);
+            }
+            std::thread::yield_now();
         }
         call().map_err(|error| match is_short(&error) {
             true => self.short(error),

@@ -62,11 +62,17 @@
 //!    header's persist had succeeded.
 //! 3. The headers of zones that hold what recovery keeps: [`Space::repersist`]. Those of others were durable when
 //!    the manifest named what lies in them.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod format;
+#[expect(unsafe_code, reason = "stores headers and the part word")]
 mod part;
+#[expect(unsafe_code, reason = "stores words of the free list")]
 mod pool;
+#[expect(
+    unsafe_code,
+    reason = "stores headers of zones, the superblock and the witness"
+)]
 mod space;
 
 pub use format::{FORMAT_VERSION, META_BYTES_MIN, ZONE_HEADER_BYTES};

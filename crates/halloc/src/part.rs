@@ -164,7 +164,8 @@ pub(crate) fn write_part_header(region: &Region, seed: u64, header: &PartHeader)
     let at = PartHeader::place(header.index, header.offset);
     let block = header.encode(seed);
     for copy in [at, at + 64] {
-        region.write(PmOff(copy), &block);
+        // SAFETY: the part word does not count the part yet, and an open reads no header beyond it.
+        unsafe { region.write(PmOff(copy), &block) };
         region.persist(PmOff(copy), 64, SITE_PART)?;
     }
     Ok(())
@@ -172,7 +173,8 @@ pub(crate) fn write_part_header(region: &Region, seed: u64, header: &PartHeader)
 
 pub(crate) fn write_parts_word(region: &Region, seed: u64, parts: u32) -> Result<()> {
     for at in PARTS_WORD_COPIES {
-        region.store_u64(PmOff(at), checked_word(parts, seed, at), SITE_PARTS_WORD);
+        // SAFETY: the part word is read and stored as a word alone.
+        unsafe { region.store_u64(PmOff(at), checked_word(parts, seed, at), SITE_PARTS_WORD) };
         region.persist(PmOff(at), 8, SITE_PARTS_WORD)?;
     }
     Ok(())

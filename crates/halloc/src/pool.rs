@@ -58,7 +58,10 @@ struct State {
 impl ObjectPool {
     /// Writes an empty pool. The caller's format step makes it durable together with the rest.
     pub(crate) fn format(region: &Region, seed: u64, place: PoolPlace) -> Result<()> {
-        let word = |at: u64, payload| region.write(PmOff(at), &checked_bytes(payload, seed, at));
+        let word = |at: u64, payload| {
+            // SAFETY: the region is being made; nobody reads it yet.
+            unsafe { region.write(PmOff(at), &checked_bytes(payload, seed, at)) }
+        };
         word(place.head, 1);
         for i in 0..place.count {
             let next = if i + 1 < place.count { i + 2 } else { 0 };
@@ -165,8 +168,9 @@ impl ObjectPool {
     }
 
     fn store(&self, at: u64, payload: u32, site: Site) -> Result<()> {
-        self.region
-            .store_u64(PmOff(at), checked_word(payload, self.seed, at), site);
+        let word = checked_word(payload, self.seed, at);
+        // SAFETY: a word of the list, which only this pool touches, and only as a word.
+        unsafe { self.region.store_u64(PmOff(at), word, site) };
         self.region.persist(PmOff(at), 8, site)
     }
 

@@ -125,7 +125,8 @@ impl Space {
         write_parts_word(&region, seed, 1)?;
         // The superblock last: with it the region is one.
         for at in SUPERBLOCK_COPIES {
-            region.write(PmOff(at), &format::encode_superblock(id));
+            // SAFETY: the region is being made; nobody reads it yet.
+            unsafe { region.write(PmOff(at), &format::encode_superblock(id)) };
             region.persist(PmOff(at), 64, SITE_FORMAT)?;
         }
         let generations = ObjectPool::open(&region, seed, generation_pool())?;
@@ -238,7 +239,8 @@ impl Space {
         }
         let seed = region_seed(id);
         if !region.is_read_only() && !active(Bug::SkipRepersist) {
-            region.flush_again(PmOff(0), META_BYTES_MIN.min(region.len()));
+            // SAFETY: nothing of it is read, or held by anybody, before the space is open.
+            unsafe { region.flush_again(PmOff(0), META_BYTES_MIN.min(region.len())) };
             region.fence(SITE_META_KEPT)?;
         }
         let (mut parts, whole) = read_parts(&region, seed)?;
@@ -386,7 +388,8 @@ impl Space {
         let block = header.encode(self.seed, at);
         // One copy after the other, so that a torn write leaves the other one whole.
         for copy in [at, at.plus(64)] {
-            self.region.write(copy, &block);
+            // SAFETY: headers are read by an open alone, before it attaches any zone.
+            unsafe { self.region.write(copy, &block) };
             self.region.persist(copy, 64, SITE_ATTACH)?;
         }
         let present = part.take_present(first, run);
@@ -568,7 +571,8 @@ impl Space {
         }
         write_parts_word(&self.region, self.seed, narrow(parts)?)?;
         // What is left of it is in nobody's way, and is overwritten if the region grows again.
-        let _ = self.region.shrink(end);
+        // SAFETY: its zones are free, so nobody holds bytes of them, and no longer found.
+        let _ = unsafe { self.region.shrink(end) };
         Ok(before - end)
     }
 
@@ -613,7 +617,8 @@ impl Space {
     pub fn set_witness(&self, witness: Witness) -> Result<()> {
         for at in WITNESS_COPIES {
             let word = checked_word(witness.0, self.seed, at);
-            self.region.store_u64(PmOff(at), word, SITE_WITNESS);
+            // SAFETY: the witness is read and stored as a word alone.
+            unsafe { self.region.store_u64(PmOff(at), word, SITE_WITNESS) };
             self.region.persist(PmOff(at), 8, SITE_WITNESS)?;
         }
         Ok(())
@@ -686,7 +691,8 @@ impl Space {
             for copy in [at, at.plus(64)] {
                 let there = self.region.bytes(copy, 64)? == block;
                 if !(there && active(Bug::TrustCacheAfterFailedSync)) {
-                    self.region.write(copy, &block);
+                    // SAFETY: as where the zone was attached; the comparison above has ended.
+                    unsafe { self.region.write(copy, &block) };
                 }
                 self.region.flush(copy, 64);
             }

@@ -80,7 +80,8 @@ impl Output {
 
     fn store(&mut self) {
         let at = self.base.plus(self.stored as u64);
-        self.region.write_nt(at, &self.gathered);
+        // SAFETY: the piece lies in a zone that was attached for it, and no table names it yet.
+        unsafe { self.region.write_nt(at, &self.gathered) };
         self.stored += self.gathered.len();
         self.gathered.clear();
     }
@@ -91,6 +92,7 @@ impl Output {
         if !self.gathered.is_empty() {
             self.store();
         }
-        self.region.write_nt(self.base, header);
+        // SAFETY: as in `store`.
+        unsafe { self.region.write_nt(self.base, header) };
     }
 }

@@ -43,7 +43,8 @@ impl Descriptor {
         let at = pool.object(index);
         let mut object = vec![0; thermocline_base::size::index(pool.object_bytes())];
         object[..64].copy_from_slice(&encode_descriptor(generation, seed, at.0));
-        space.region().write(at, &object);
+        // SAFETY: the pool has just given the object out, and it is not committed yet.
+        unsafe { space.region().write(at, &object) };
         space
             .region()
             .persist(at, pool.object_bytes(), SITE_DESCRIPTOR)?;
@@ -122,9 +123,9 @@ impl Descriptor {
     pub fn set_floor(&mut self, space: &Space, floor: u64) -> Result<()> {
         let at = space.generations().object(self.index);
         for copy in FLOOR_COPIES.map(|c| at.plus(c)) {
-            space
-                .region()
-                .write(copy, &encode_floor(floor, self.seed, copy.0));
+            let word = encode_floor(floor, self.seed, copy.0);
+            // SAFETY: floors are read by an open alone, before it writes any.
+            unsafe { space.region().write(copy, &word) };
             space.region().persist(copy, 16, SITE_FLOOR)?;
         }
         self.floor = Some(floor);

@@ -7,7 +7,7 @@ use thermocline_base::options::{Emulation, RegionDemand};
 use thermocline_base::{BatchEntry, CfId, Kind, SeqNo, Steps};
 use thermocline_env::Env;
 use thermocline_halloc::{Reserve, Space, SpaceSpec, Zone};
-use thermocline_pm::{Place, Region, RegionSpec, SimPm};
+use thermocline_pm::{Place, PmOff, Region, RegionSpec, SimPm};
 
 use crate::{Chain, ChainWriter, ItemBuilder, Memtable, Persist, item_bytes};
 
@@ -106,4 +106,10 @@ fn append(writer: &mut ChainWriter, memtable: &Memtable, row: Row<'_>, readers: 
         .insert(CfId(cf), key, at, SeqNo(seqno), keep)
         .unwrap();
     memtable.count_item(bytes, 1);
+}
+
+/// Overwrites what lies at `at`.
+pub(crate) fn rot(region: &Region, at: PmOff, bytes: &[u8]) {
+    // SAFETY: a test is one thread, and holds no slice while it damages bytes.
+    unsafe { region.write(at, bytes) }
 }

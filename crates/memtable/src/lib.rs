@@ -48,20 +48,25 @@
 //! The item's CRC covers keys although the records' CRCs do too. At open, values of items known to
 //! be durable are not read (256 MiB would be); their keys are, and a rotten key would silently
 //! vanish under another name. So keys are checked at open, values when they are read.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
+#[expect(unsafe_code, reason = "stores items")]
 mod append;
 mod blobs;
 mod chain;
 mod copied;
+#[expect(unsafe_code, reason = "stores descriptors and floors")]
 mod descriptor;
 #[cfg(test)]
+#[expect(unsafe_code, reason = "damages what is stored")]
 mod fixture;
 mod format;
 mod gaps;
 mod home;
 mod image;
 mod insert;
+#[expect(unsafe_code, reason = "stores items again")]
+mod keep;
 mod merge;
 mod needed;
 mod replay;
@@ -83,6 +88,7 @@ pub use format::{
 pub use gaps::GapList;
 pub use home::Home;
 pub use image::ItemImage;
+pub use keep::keep_again;
 pub use merge::{Merging, Without};
 pub use needed::{Checked, Neighbours, Position, Readers};
 pub use replay::{Stretch, replay};
@@ -91,7 +97,7 @@ pub use stage::{Stage, Staged};
 pub use table::{Lookup, Memtable, RecordRef};
 pub use tombstones::{Cover, Fragment};
 pub use trail::{Mark, Trail};
-pub use walk::{ChainEnd, ItemRef, WalkOutcome, holds_again, walk_incarnation};
+pub use walk::{ChainEnd, ItemRef, WalkOutcome, walk_incarnation};
 
 thermocline_base::sites! {
     /// An item's records are durable.

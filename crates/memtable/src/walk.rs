@@ -438,7 +438,7 @@ fn try_every_line(
 }
 
 /// Whether all records of an item verify, values included.
-fn values_hold(region: &Region, chain: &Chain, item: &ItemRef) -> Result<bool> {
+pub(crate) fn values_hold(region: &Region, chain: &Chain, item: &ItemRef) -> Result<bool> {
     let mut at = item.at.plus(ITEM_HEADER as u64);
     for _ in 0..item.count {
         let head = RecordHeader::decode(region.bytes(at, RECORD_HEADER)?);
@@ -449,21 +449,6 @@ fn values_hold(region: &Region, chain: &Chain, item: &ItemRef) -> Result<bool> {
         at = at.plus(head.padded() as u64);
     }
     Ok(true)
-}
-
-/// Whether an item that the walk has accepted, in segment `segment` of `plan`, reads as it did, values included.
-///
-/// # Errors
-/// Those of the region.
-pub fn holds_again(
-    region: &Region,
-    plan: &ChainPlan,
-    segment: usize,
-    item: &ItemRef,
-) -> Result<bool> {
-    let again = item_at(region, &plan.chain, &plan.segments[segment], item.at)?;
-    let same = again.is_some_and(|(again, _)| again == *item);
-    Ok(same && values_hold(region, &plan.chain, item)?)
 }
 
 /// Calls `visit` with the offset and header of each record of a valid item.

@@ -49,8 +49,9 @@
 //!    damaged bytes yields [`thermocline_base::Error::Corruption`], never a stray access.
 //! 3. **Published bytes do not change.** [`Region::bytes`] hands out shared slices. Whoever writes a
 //!    range has not published its offset yet, and whoever releases a range waits until nobody can
-//!    hold a slice of it (the callers in `halloc` and `memtable` keep this). Words that do change
-//!    while others look are accessed only by [`Region::store_u64`] and [`Region::load_u64`].
+//!    hold a slice of it. No type can say so, since slices leave no trace: all that stores is `unsafe`,
+//!    and each caller (`halloc`, `memtable`, `level0`) says why nobody reads there. Words that do
+//!    change while others look are accessed only by [`Region::store_u64`] and [`Region::load_u64`].
 //! 4. **The mapping never moves.** The address range for the largest size is reserved at open;
 //!    growing maps more of it.
 //! 5. **Death of a page is an error, not a death of the process.** A truncated file or a media

@@ -331,7 +331,10 @@ impl Region {
     }
 
     /// Stores an 8-byte word atomically. `site` names the fact it publishes.
-    pub fn store_u64(&self, off: PmOff, value: u64, site: Site) {
+    ///
+    /// # Safety
+    /// Nobody holds a slice of the word ([`Region::bytes`]) or stores there otherwise (invariant 3).
+    pub unsafe fn store_u64(&self, off: PmOff, value: u64, site: Site) {
         self.check_writable(off, 8);
         assert!(off.0.is_multiple_of(8));
         self.count_stored(8);
@@ -345,8 +348,12 @@ impl Region {
         word.store(value.to_le(), Ordering::Release);
     }
 
-    /// Stores bytes through the cache; they need a flush and a fence. The range is not published.
-    pub fn write(&self, off: PmOff, bytes: &[u8]) {
+    /// Stores bytes through the cache; they need a flush and a fence.
+    ///
+    /// # Safety
+    /// The range is not published: until this has returned nobody holds a slice of it ([`Region::bytes`]),
+    /// loads a word of it or stores there (invariant 3).
+    pub unsafe fn write(&self, off: PmOff, bytes: &[u8]) {
         self.check_writable(off, bytes.len() as u64);
         self.count_stored(bytes.len() as u64);
         match &self.inner.backend {
@@ -354,7 +361,7 @@ impl Region {
             Backend::Shadow(shadow) => return shadow.store(off.0, bytes),
             Backend::Cpu | Backend::Msync | Backend::Volatile(_) => {}
         }
-        // SAFETY: invariant 2 (checked above) and 3: nobody reads an unpublished range.
+        // SAFETY: invariant 2 (checked above) and the caller: nobody reads an unpublished range.
         unsafe {
             self.inner
                 .base
@@ -365,17 +372,22 @@ impl Region {
 
     /// Stores whole lines past the cache, flushed at once; they need only a fence, by this thread. For
     /// what is written once: storing again into a line just written back costs about 155 ns.
-    pub fn write_nt(&self, off: PmOff, bytes: &[u8]) {
+    ///
+    /// # Safety
+    /// As [`Region::write`].
+    pub unsafe fn write_nt(&self, off: PmOff, bytes: &[u8]) {
         let len = bytes.len() as u64;
         self.check_writable(off, len);
         assert!(off.0.is_multiple_of(64) && len.is_multiple_of(64));
         if let Backend::Msync = &self.inner.backend {
-            self.write(off, bytes);
+            // SAFETY: the same contract.
+            unsafe { self.write(off, bytes) };
             return self.flush(off, len);
         }
         if let Backend::Volatile(_) = &self.inner.backend {
             // Whoever makes it durable reads it soon.
-            return self.write(off, bytes);
+            // SAFETY: the same contract.
+            return unsafe { self.write(off, bytes) };
         }
         self.inner.counters.stored(len);
         self.inner.counters.written_back(off.0, len);
@@ -384,7 +396,7 @@ impl Region {
             Backend::Shadow(shadow) => shadow.store_nt(off.0, bytes),
             Backend::Cpu | Backend::Msync | Backend::Volatile(_) => {
                 self.throttle(len);
-                // SAFETY: invariant 2 (checked above) and 3; C1 of `cpu`.
+                // SAFETY: invariant 2 (checked above) and the caller; C1 of `cpu`.
                 unsafe { cpu::copy_nt(self.inner.base.add(index(off.0)), bytes) };
             }
         }

@@ -177,7 +177,8 @@ impl SimPm {
     /// )?;
     /// {
     ///     let _one = SimPm::as_writer(1);
-    ///     region.write_nt(PmOff(0), &[1; 64]);
+    ///     // SAFETY: nobody holds a slice of the region.
+    ///     unsafe { region.write_nt(PmOff(0), &[1; 64]) };
     /// }
     /// let _two = SimPm::as_writer(2);
     /// region.fence(Site("example"))?;

@@ -33,7 +33,7 @@
 use thermocline_base::Result;
 use thermocline_base::planted::{Bug, active};
 use thermocline_halloc::{Space, Zone};
-use thermocline_memtable::{Descriptor, SITE_REPERSIST, holds_again};
+use thermocline_memtable::{Descriptor, SITE_REPERSIST, keep_again};
 
 use super::{Found, corrupt};
 
@@ -57,9 +57,7 @@ impl Found {
             let items = items.flat_map(|(segment, items)| items.iter().map(move |i| (segment, i)));
             for (segment, item) in items {
                 if item.next_seqno() > last.walk.known_durable + 1 {
-                    let region = space.region();
-                    region.flush_again(item.at, u64::from(item.bytes));
-                    if !holds_again(region, plan, segment, item)? {
+                    if !keep_again(space.region(), plan, segment, item)? {
                         return Err(corrupt(space, "two reads of an item disagree", item.at));
                     }
                 }

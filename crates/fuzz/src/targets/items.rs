@@ -158,7 +158,7 @@ fn run(input: &[u8]) -> Answer {
         if flags & SEAL != 0 {
             seal::seal(&mut piece, at);
         }
-        region.write(PmOff(at), &piece);
+        store_bytes(&region, PmOff(at), &piece);
         segments.push(Segment {
             from: PmOff(at),
             to: PmOff(at + SEGMENT_BYTES as u64),
@@ -191,6 +191,13 @@ fn run(input: &[u8]) -> Answer {
             }
         }
     }
+}
+
+/// Overwrites what lies at `at`.
+#[expect(unsafe_code, reason = "a region is filled with an input")]
+pub(super) fn store_bytes(region: &Region, at: PmOff, bytes: &[u8]) {
+    // SAFETY: a target is one thread, and holds no slice before all of the input is stored.
+    unsafe { region.write(at, bytes) }
 }
 
 pub(super) fn region_spec(sim: &SimPm, capacity: u64) -> RegionSpec {

@@ -102,7 +102,7 @@ fn run(input: &[u8]) -> Answer {
     let region = Region::create(&spec, BYTES as u64).expect("a simulated region can be made");
     for (at, line) in whole.chunks(64).enumerate() {
         if line.iter().any(|&b| b != 0) {
-            region.write(PmOff(64 * at as u64), line);
+            super::items::store_bytes(&region, PmOff(64 * at as u64), line);
         }
     }
     // It is asked only of what does not open, and may then say either.

@@ -361,7 +361,7 @@ fn a_record_that_has_rotted_ends_the_merge() {
     one.scan_versions(CfId(0), Bound::Unbounded, 10, &mut entries)
         .unwrap();
     let at = entries[1].at;
-    space.region().write(at.plus(4), &[1, 0, 0, 0]);
+    fixture::rot(space.region(), at.plus(4), &[1, 0, 0, 0]);
     let free = Registered(vec![]);
     let merged = merge_with(&[Arc::new(one)], &zones, 10, without(&free, &nobody));
     assert_eq!(merged.unwrap_err().kind(), ErrorKind::Corruption);

@@ -189,9 +189,8 @@ fn a_record_that_cannot_be_read_is_an_error() {
             .unwrap()
             .unwrap()
             .leaf();
-        space
-            .region()
-            .write(thermocline_pm::PmOff(leaf.offset() + 4), &[1, 0, 0, 0]);
+        let at = thermocline_pm::PmOff(leaf.offset() + 4);
+        fixture::rot(space.region(), at, &[1, 0, 0, 0]);
         let around = Neighbours {
             newer: &[&new],
             is_oldest: true,

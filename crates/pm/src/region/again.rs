@@ -11,8 +11,11 @@ impl Region {
     /// Stores a range again, as it reads, and starts writing it back. For what an open finds and relies upon:
     /// the process before may have seen a sync fail, and then the kernel holds pages for clean that the
     /// device does not have, so that syncing them once more would write nothing. What reads right after this
-    /// stays as it reads: nothing drops a page that is dirty. Nobody else writes there meanwhile.
-    pub fn flush_again(&self, off: PmOff, len: u64) {
+    /// stays as it reads: nothing drops a page that is dirty.
+    ///
+    /// # Safety
+    /// Nobody holds a slice of the range ([`Region::bytes`]) or stores there until this has returned.
+    pub unsafe fn flush_again(&self, off: PmOff, len: u64) {
         self.check_writable(off, len);
         if active(Bug::TrustCacheAfterFailedSync) {
             return self.flush(off, len);
@@ -22,8 +25,8 @@ impl Region {
             Backend::Msync => {
                 let mut at = off.0;
                 while at < off.0 + len {
-                    // SAFETY: invariants 2 (checked above) and 4; nobody else writes there, and whoever
-                    // reads finds what was there. Volatile, or the compiler would leave both out.
+                    // SAFETY: invariants 2 (checked above) and 4, and the caller. Volatile, or the compiler
+                    // would leave both out.
                     unsafe {
                         let byte = self.inner.base.add(index(at));
                         byte.write_volatile(byte.read_volatile());

@@ -305,11 +305,14 @@ impl Region {
         }
     }
 
-    /// Gives all bytes from `to` on back to the device. Nobody has a slice of them, or will ask for one.
+    /// Gives all bytes from `to` on back to the device.
+    ///
+    /// # Safety
+    /// Nobody holds a slice of them ([`Region::bytes`]).
     ///
     /// # Errors
     /// Those of the file system: the file may stay as long as it is.
-    pub fn shrink(&self, to: u64) -> Result<()> {
+    pub unsafe fn shrink(&self, to: u64) -> Result<()> {
         let inner = &*self.inner;
         let before = self.len();
         assert!(to <= before && to.is_multiple_of(PAGE as u64) && !inner.read_only);

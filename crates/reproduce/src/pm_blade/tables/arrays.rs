@@ -62,18 +62,22 @@ impl Lines<'_> {
         self.gathered.extend_from_slice(bytes);
         let whole = self.gathered.len() / 64 * 64;
         if whole >= 16 << 10 {
-            self.region.write_nt(self.at, &self.gathered[..whole]);
-            self.at = self.at.plus(whole as u64);
-            self.gathered.drain(..whole);
+            self.store(whole);
         }
     }
 
     fn end(&mut self) {
         let len = self.gathered.len().next_multiple_of(64);
         self.gathered.resize(len, 0);
-        self.region.write_nt(self.at, &self.gathered);
+        self.store(len);
+    }
+
+    #[expect(unsafe_code, reason = "stores into a region")]
+    fn store(&mut self, len: usize) {
+        // SAFETY: the room lies in a zone of its own, and nobody reads it before all of it is stored.
+        unsafe { self.region.write_nt(self.at, &self.gathered[..len]) };
         self.at = self.at.plus(len as u64);
-        self.gathered.clear();
+        self.gathered.drain(..len);
     }
 }
 
