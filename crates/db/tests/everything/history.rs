@@ -5,7 +5,7 @@ use std::ops::Bound;
 use std::sync::mpsc::{Sender, channel};
 
 use thermocline::limits::KEY_LEN_MAX;
-use thermocline::{CfOptions, ColumnFamily, Db, Durability, Options};
+use thermocline::{CfOptions, ColumnFamily, Db, Durability, ErrorKind, Options, Result};
 use thermocline_testkit::Rng;
 
 use crate::draw;
@@ -42,6 +42,8 @@ pub struct History {
     pub follower: Option<(String, Options, u64)>,
     /// How many names of files and copies were given out.
     names: usize,
+    /// Whether writes may be refused for want of room on the disk.
+    is_full: bool,
     /// What was done, for a failure to tell.
     pub told: Vec<String>,
 }
@@ -76,6 +78,7 @@ impl History {
             blocked: None,
             follower: None,
             names: 0,
+            is_full: false,
             told: Vec::new(),
         };
         history.open();
@@ -144,19 +147,32 @@ impl History {
         }
     }
 
-    /// Call before `now` changes.
-    fn before(&mut self) {
-        self.earlier.push(self.now.clone());
-    }
-
     /// What is there now is durable.
     pub fn settled(&mut self) {
         self.earlier.clear();
     }
 
-    fn wrote(&mut self, durability: Durability) {
+    /// A write has ended: all of it is there, or, where the disk may be full, nothing.
+    fn wrote(&mut self, after: State, durability: Durability, done: Result<()>) {
+        if !self.fits(done) {
+            return;
+        }
+        self.earlier.push(std::mem::replace(&mut self.now, after));
         if durability == Durability::Immediate {
             self.settled();
+        }
+    }
+
+    /// Whether it was done; it must be, unless the disk is full.
+    pub fn fits(&mut self, done: Result<()>) -> bool {
+        match done {
+            Ok(()) => true,
+            Err(error) => {
+                let refused = self.is_full && error.kind() == ErrorKind::OutOfSpace;
+                assert!(refused, "{error}");
+                self.tell(format!("refused: {error}"));
+                false
+            }
         }
     }
 
@@ -185,6 +201,7 @@ impl History {
             190 => self.call_back(),
             191 => self.forget_one(),
             192 => self.end(),
+            193..195 => self.fill_disk(),
             _ => self.put(),
         }
     }
@@ -193,20 +210,20 @@ impl History {
         let (i, family) = self.family();
         let (key, value, durability) = (self.key(), self.value(), self.durability());
         self.tell(format!("put {i} {} {}", head(&key), value.len()));
-        self.before();
-        family.put_with(&key, &value, durability).unwrap();
-        self.now[i].1.map().insert(key, value);
-        self.wrote(durability);
+        let done = family.put_with(&key, &value, durability);
+        let mut after = self.now.clone();
+        after[i].1.map().insert(key, value);
+        self.wrote(after, durability, done);
     }
 
     fn delete(&mut self) {
         let (i, family) = self.family();
         let (key, durability) = (self.key(), self.durability());
         self.tell(format!("delete {i} {}", head(&key)));
-        self.before();
-        family.delete_with(&key, durability).unwrap();
-        self.now[i].1.map().remove(&key);
-        self.wrote(durability);
+        let done = family.delete_with(&key, durability);
+        let mut after = self.now.clone();
+        after[i].1.map().remove(&key);
+        self.wrote(after, durability, done);
     }
 
     /// Two bounds in the family's order; mostly with few keys between them.
@@ -232,10 +249,10 @@ impl History {
         let (i, family) = self.family();
         let (range, durability) = (self.range(i), self.durability());
         self.tell(format!("delete range {i} {:?}", ends(&range)));
-        self.before();
-        family.delete_range_with(range.clone(), durability).unwrap();
-        assert!(self.now[i].1.delete_range(&range));
-        self.wrote(durability);
+        let done = family.delete_range_with(range.clone(), durability);
+        let mut after = self.now.clone();
+        assert!(after[i].1.delete_range(&range));
+        self.wrote(after, durability, done);
     }
 
     fn batch(&mut self) {
@@ -273,10 +290,8 @@ impl History {
         }
         let durability = self.durability();
         self.tell(format!("batch {durability:?}"));
-        self.before();
-        batch.commit(durability).unwrap();
-        self.now = after;
-        self.wrote(durability);
+        let done = batch.commit(durability);
+        self.wrote(after, durability, done);
     }
 
     /// Many keys, so that memtables are sealed, flushed and compacted.
@@ -288,21 +303,27 @@ impl History {
         for _ in 0..keys {
             let key = self.numbered();
             if deletes && self.rng.one_in(2) {
-                family.delete_with(&key, Durability::Buffered).unwrap();
-                self.now[i].1.map().remove(&key);
+                let done = family.delete_with(&key, Durability::Buffered);
+                if self.fits(done) {
+                    self.now[i].1.map().remove(&key);
+                }
                 continue;
             }
             let fill = self.rng.next_u64().to_le_bytes();
             let value: Vec<u8> = fill.iter().copied().cycle().take(bytes).collect();
-            family.put_with(&key, &value, Durability::Buffered).unwrap();
-            self.now[i].1.map().insert(key, value);
+            let done = family.put_with(&key, &value, Durability::Buffered);
+            if self.fits(done) {
+                self.now[i].1.map().insert(key, value);
+            }
         }
         self.sync();
     }
 
     fn sync(&mut self) {
-        self.db().sync().unwrap();
-        self.settled();
+        let done = self.db().sync();
+        if self.fits(done) {
+            self.settled();
+        }
     }
 
     fn get(&mut self) {
@@ -378,7 +399,10 @@ impl History {
         let reverse = self.rng.one_in(2);
         self.tell(format!("make {name}, reverse {reverse}"));
         let options = CfOptions::default().reverse(reverse);
-        self.db().column_family(name, options).unwrap();
+        let made = self.db().column_family(name, options);
+        if !self.fits(made.map(drop)) {
+            return;
+        }
         let content = Content {
             reverse,
             ..Content::default()
@@ -391,9 +415,13 @@ impl History {
             return;
         }
         let i = 1 + self.rng.below(self.now.len() - 1);
-        let (name, _) = self.now.remove(i);
+        let name = self.now[i].0.clone();
         self.tell(format!("drop {name}"));
-        self.db().drop_column_family(&name).unwrap();
+        let done = self.db().drop_column_family(&name);
+        if !self.fits(done) {
+            return;
+        }
+        self.now.remove(i);
         // All that was granted before is durable.
         self.settled();
     }
@@ -423,18 +451,20 @@ impl History {
         let (i, family) = self.family();
         let what = self.rng.below(6);
         self.tell(format!("move down {what}"));
-        match what {
-            0 | 1 => self.db().flush().unwrap(),
-            2 => family.compact::<&[u8]>(..).unwrap(),
-            3 => family.compact(self.range(i)).unwrap(),
+        let done = match what {
+            0 | 1 => self.db().flush(),
+            2 => family.compact::<&[u8]>(..),
+            3 => family.compact(self.range(i)),
             4 => {
                 // A merge inside persistent memory may find no room.
                 let merged = family.compact_level0();
                 let kind = merged.map_err(|error| error.kind()).err();
-                assert!(kind.is_none_or(|kind| kind == thermocline::ErrorKind::OutOfSpace));
+                assert!(kind.is_none_or(|kind| kind == ErrorKind::OutOfSpace));
+                Ok(())
             }
-            _ => self.db().drain().unwrap(),
-        }
+            _ => self.db().drain(),
+        };
+        self.fits(done);
     }
 
     /// Asks for a callback that waits, if none does; all that follow wait behind it.
@@ -463,7 +493,7 @@ impl History {
         } else {
             batch.commit_async().unwrap().wait().unwrap();
         }
-        self.before();
+        self.earlier.push(self.now.clone());
         self.now[0].1.map().insert(key, b"called back".to_vec());
         self.sync();
     }
@@ -485,6 +515,10 @@ impl History {
             3 => self.move_down(),
             _ => {}
         }
+        self.end_life();
+    }
+
+    fn end_life(&mut self) {
         self.blocked = None;
         let crash = *self
             .rng
@@ -508,6 +542,37 @@ impl History {
             self.scans.clear();
             self.thens.clear();
         }
+    }
+
+    /// For some steps the disk has little room, or none: what is refused leaves nothing behind, what was there
+    /// is read, the store is closed or killed and opened again. With room once more, nothing is refused any more.
+    fn fill_disk(&mut self) {
+        let left = *self.rng.pick(&[0, 5000, 100_000, 400_000]);
+        if !self.machine.leave_on_disk(Some(left)) {
+            return;
+        }
+        self.tell(format!("the disk has {left} bytes left"));
+        self.is_full = true;
+        for _ in 0..self.rng.below(25) {
+            match self.rng.below(20) {
+                0..4 => self.put(),
+                4..6 => self.delete(),
+                6..8 => self.delete_range(),
+                8..11 => self.batch(),
+                11..13 => self.burst(),
+                13 => self.make_family(),
+                14 => self.drop_family(),
+                15..18 => self.move_down(),
+                18 => self.end_life(),
+                _ => self.get(),
+            }
+        }
+        self.machine.leave_on_disk(None);
+        self.tell("the disk has room again");
+        self.is_full = false;
+        self.put();
+        self.sync();
+        self.compare();
     }
 
     fn close(&mut self) {

@@ -12,6 +12,9 @@ use thermocline_env::sim::SimFs;
 use thermocline_pm::SimPm;
 use thermocline_testkit::Rng;
 
+/// As many files a process of some histories may have open.
+const DESCRIPTORS: usize = 64;
+
 /// Most bytes of a simulated region.
 const SIM_PM_BYTES: u64 = 8 << 20;
 
@@ -45,11 +48,23 @@ impl Machine {
 
     pub fn simulated(seed: u64) -> Machine {
         let fs = SimFs::new(Steps::new());
+        if seed % 3 == 0 {
+            fs.limit_descriptors(DESCRIPTORS);
+        }
         Machine::Simulated {
             env: Env::simulated(fs.clone(), seed),
             regions: BTreeMap::new(),
             fs,
         }
+    }
+
+    /// Leaves so many bytes free on the disk from now on, or any number. Only a simulated disk does that.
+    pub fn leave_on_disk(&self, bytes: Option<u64>) -> bool {
+        let Machine::Simulated { fs, .. } = self else {
+            return false;
+        };
+        fs.limit(bytes.map_or(u64::MAX, |bytes| fs.used() + bytes));
+        true
     }
 
     pub fn is_simulated(&self) -> bool {

@@ -8,7 +8,8 @@
 //! block; handles that somebody forgot. Lives end by a close or, on a simulated machine, by a kill or a power
 //! cut, often just behind an ingest, a copy or a drop; the next one has other options.
 //!
-//! No write may be refused: the disk has room, whoever holds what. After a crash everything that was acknowledged as
+//! No write may be refused, whoever holds what; but for a while a simulated disk may be full, and a simulated
+//! process may have 64 descriptors. After a crash everything that was acknowledged as
 //! durable is there, and of the buffered writes behind it a prefix.
 //!
 //! `cargo test` runs some seeds that are always the same. `THERMOCLINE_EVERYTHING_SECONDS=3600` runs fresh ones for

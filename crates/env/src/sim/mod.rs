@@ -84,6 +84,8 @@ struct State {
     opens: BTreeMap<FileNo, usize>,
     /// Most handles that there were at a time.
     most_open: usize,
+    /// As many descriptors as the process may have.
+    descriptors: Option<usize>,
     locks: BTreeSet<PathBuf>,
     /// How many hold each folder.
     holds: BTreeMap<PathBuf, usize>,
@@ -132,6 +134,21 @@ impl State {
             inode.live().len.max(reserved)
         };
         self.inodes.iter().map(len).sum::<u64>() + self.region
+    }
+
+    /// Fails where opening something would take one descriptor too many. Locks and held folders are open files, too.
+    fn check_descriptors(&self, op: &'static str, path: &Path) -> Result<()> {
+        let open = self.opens.values().sum::<usize>()
+            + self.locks.len()
+            + self.holds.values().sum::<usize>();
+        match self.descriptors.is_some_and(|most| open >= most) {
+            true => Err(Error::io(
+                op,
+                path,
+                io::Error::from_raw_os_error(libc::EMFILE),
+            )),
+            false => Ok(()),
+        }
     }
 
     fn find(&self, path: &Path) -> Option<FileNo> {
@@ -226,6 +243,17 @@ impl SimFs {
         fits
     }
 
+    /// Bytes of all files, and of a region that takes room beside them.
+    pub fn used(&self) -> u64 {
+        self.state().used()
+    }
+
+    /// No more than so many descriptors from now on: files, folders, locks; then EMFILE. An image of a crash does as
+    /// its original.
+    pub fn limit_descriptors(&self, most: usize) {
+        self.state().descriptors = Some(most);
+    }
+
     /// Most files that were open at a time since this was last asked for.
     pub fn take_most_open(&self) -> usize {
         std::mem::take(&mut self.state().most_open)
@@ -298,6 +326,7 @@ impl SimFs {
         let file = state
             .find(path)
             .ok_or_else(|| no(io::ErrorKind::NotFound, "open", path))?;
+        state.check_descriptors("open", path)?;
         let writes = mode == OpenMode::ReadWrite;
         Ok(self.handle(&mut state, path, file, writes, counter))
     }
@@ -320,6 +349,7 @@ impl SimFs {
             if state.dirs[&dir].live.contains_key(&name) || state.dirs.contains_key(&clean(path)) {
                 return Err(no(io::ErrorKind::AlreadyExists, "create", path));
             }
+            state.check_descriptors("create", path)?;
             let file = state.add_inode(Inode::default());
             state.dir_mut(&dir).change(Change::Create(name, file));
             Ok(self.handle(state, path, file, true, counter))
@@ -448,6 +478,8 @@ impl Storage for SimFs {
             let mut state = self.state();
             if !state.dirs.contains_key(&dir) {
                 Err(no(io::ErrorKind::NotFound, "sync folder", &dir))
+            } else if let Err(short) = state.check_descriptors("open folder", &dir) {
+                Err(short)
             } else if state.fail_sync.take().is_some() {
                 state.dir_mut(&dir).fail_sync();
                 let eio = io::Error::from_raw_os_error(libc::EIO);
@@ -482,6 +514,7 @@ impl Storage for SimFs {
             self.create(path, None)?;
         }
         let path = clean(path);
+        self.state().check_descriptors("open", &path)?;
         if !self.state().locks.insert(path.clone()) {
             return Err(Error::Locked {
                 path: path.parent().unwrap_or(Path::new("")).to_path_buf(),
@@ -496,6 +529,7 @@ impl Storage for SimFs {
 
     fn hold_folder(&self, dir: &Path) -> Result<Option<Box<dyn LockGuard>>> {
         let path = clean(dir);
+        self.state().check_descriptors("open folder", &path)?;
         *self.state().holds.entry(path.clone()).or_default() += 1;
         let fs = self.clone();
         Ok(Some(Box::new(SimHold { fs, path })))
@@ -512,6 +546,10 @@ impl Storage for SimFs {
             let op = "look up the file system of";
             Err(no(io::ErrorKind::NotFound, op, path))
         }
+    }
+
+    fn open_files_max(&self) -> Option<u64> {
+        self.state().descriptors.map(|most| most as u64)
     }
 
     fn room(&self, _path: &Path) -> Result<Option<DiskRoom>> {
