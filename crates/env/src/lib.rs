@@ -231,10 +231,7 @@ pub trait Storage: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// Those of the file system. With the operation "open folder" nothing has happened, as with "rename".
-    fn rename_and_sync(&self, from: &Path, to: &Path, dir: &Path, site: Site) -> Result<()> {
-        self.rename(from, to)?;
-        self.sync_dir(dir, site)
-    }
+    fn rename_and_sync(&self, from: &Path, to: &Path, dir: &Path, site: Site) -> Result<()>;
 
     /// Gives a file a second name, `to`, in another folder: a hard link. Both names are of one file,
     /// which goes with the last of them.
@@ -286,9 +283,7 @@ pub trait Storage: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// Those of the file system.
-    fn is_same(&self, one: &Path, other: &Path) -> Result<bool> {
-        Ok(one == other)
-    }
+    fn is_same(&self, one: &Path, other: &Path) -> Result<bool>;
 
     /// What kind of file system `path` (which exists) lies on.
     fn fs_kind(&self, path: &Path) -> Result<FsKind>;
@@ -303,14 +298,10 @@ pub trait Storage: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// Those of the file system.
-    fn same_disk(&self, _one: &Path, _other: &Path) -> Result<bool> {
-        Ok(true)
-    }
+    fn same_disk(&self, one: &Path, other: &Path) -> Result<bool>;
 
     /// How many files this process may have open; `None` where nobody knows.
-    fn open_files_max(&self) -> Option<u64> {
-        None
-    }
+    fn open_files_max(&self) -> Option<u64>;
 }
 
 /// The room of a file system, in bytes.

@@ -442,6 +442,12 @@ impl Storage for SimFs {
         })
     }
 
+    fn rename_and_sync(&self, from: &Path, to: &Path, dir: &Path, site: Site) -> Result<()> {
+        self.state().check_descriptors("open folder", dir)?;
+        self.rename(from, to)?;
+        self.sync_dir(dir, site)
+    }
+
     /// Between two folders only: in one folder a file has one name here.
     fn link(&self, from: &Path, to: &Path) -> Result<()> {
         self.change_name(sites::NAME_LINKED, |state| {
@@ -546,6 +552,14 @@ impl Storage for SimFs {
             let op = "look up the file system of";
             Err(no(io::ErrorKind::NotFound, op, path))
         }
+    }
+
+    fn is_same(&self, one: &Path, other: &Path) -> Result<bool> {
+        Ok(clean(one) == clean(other))
+    }
+
+    fn same_disk(&self, _one: &Path, _other: &Path) -> Result<bool> {
+        Ok(true)
     }
 
     fn open_files_max(&self) -> Option<u64> {
