@@ -12,7 +12,7 @@
 //!    registered. Both are sequentially consistent, so one of them sees the other.
 //! 3. A read that was under way has a view of before, and holds the folder until it is done.
 
-use std::sync::Weak;
+use std::sync::{PoisonError, Weak};
 
 use thermocline_base::size::format_size;
 use thermocline_base::{Error, Result};
@@ -20,7 +20,7 @@ use thermocline_version::VersionEdit;
 
 use crate::events::Event;
 use crate::store::{Engine, Inner};
-use crate::sync::{Arc, Mutex, Ordering, lock, write};
+use crate::sync::{Arc, Ordering, lock, write};
 use crate::value::Pins;
 
 /// A store that was closed, and that somebody may read.
@@ -30,8 +30,14 @@ struct Left {
     pins: Weak<Pins>,
 }
 
-/// Those of this process, for whoever opens one again and has to say who holds its space.
-static LEFT: Mutex<Vec<Left>> = Mutex::new(Vec::new());
+/// Those of this process, for whoever opens one again and has to say who holds its space. Nobody waits while
+/// it is locked, and a scheduler that explores orders of threads must not carry it from one to the next: so
+/// the lock is the system's.
+static LEFT: std::sync::Mutex<Vec<Left>> = std::sync::Mutex::new(Vec::new());
+
+fn all_left() -> std::sync::MutexGuard<'static, Vec<Left>> {
+    LEFT.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 impl Engine {
     /// Closes the store: cuts the chain in the manifest, so that the next open has nothing to
@@ -98,7 +104,7 @@ impl Inner {
         let view = self.view.load_full();
         if let Ok(pins) = view.pins() {
             pins.hold(folder.unwrap_or(None));
-            let mut left = lock(&LEFT);
+            let mut left = all_left();
             left.retain(|left| left.pins.strong_count() > 0);
             left.push(Left {
                 db_id: self.db_id,
@@ -129,7 +135,7 @@ impl Inner {
         let mut told = Vec::new();
         let of = |left: &&Left| left.db_id == self.db_id;
         let both = |left: &Left| (left.inner.upgrade(), left.pins.upgrade());
-        let held: Vec<_> = lock(&LEFT).iter().filter(of).map(both).collect();
+        let held: Vec<_> = all_left().iter().filter(of).map(both).collect();
         for (inner, pins) in held {
             told.extend(inner.iter().flat_map(|inner| inner.named_as_elders()));
             let pinned = pins.map_or(0, |pins| pins.bytes());

@@ -197,7 +197,7 @@ impl Listed {
         let version = fields.u32()?;
         let crc = fields.u32()?;
         let long_enough = fields.len >= HEADER_LEN;
-        fields.must(long_enough, "length of a backup", len, len)?;
+        fields.must(long_enough, "length of a backup", fields.len, len)?;
         fields.at = LEN_AT;
         let noted = fields.u64()?;
         // Before all of it is summed; a newer version may have another place for it.

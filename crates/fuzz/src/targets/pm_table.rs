@@ -166,7 +166,7 @@ fn run(input: &[u8]) -> Answer {
             seal(&mut piece, zone.generation, zone.data.0);
         }
         if !piece.is_empty() {
-            super::items::store_bytes(region, zone.data, &piece);
+            super::items::store_bytes(&region, zone.data, &piece);
         }
     }
     match read(&region, sample) {

@@ -306,7 +306,7 @@ fn reseal(f: &Fixture, at: PmOff) {
         crc = crc32c(crc, bytes);
         record = record.plus(head.padded() as u64);
     }
-    fixture::rot(region, at, &crc.to_le_bytes());
+    crate::fixture::rot(region, at, &crc.to_le_bytes());
 }
 
 #[test]
