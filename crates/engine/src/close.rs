@@ -92,6 +92,11 @@ impl Inner {
         let error = sealed.as_ref().err().map(ToString::to_string);
         self.events.emit(Event::Closed { error });
         self.background.end();
+        // All is durable: that the next open finds the ends by itself is no failure.
+        let sealed = sealed.or_else(|error| match error {
+            Error::OutOfSpace(_) => Ok(()),
+            other => Err(other),
+        });
         // Of a store that was poisoned before its first write, too.
         sealed.and(self.poison.check())
     }

@@ -194,7 +194,7 @@ fn open_existing(
         found.next_base += lost_records_max(&state);
     }
     let wal = logs.map(|logs| Wal::new(storage.clone(), logs, db_id));
-    let start = Start::decide(&world, &state, &found, &descriptors, &db_id)?;
+    let mut start = Start::decide(&world, &state, &found, &descriptors, &db_id)?;
     let known = Known::of(&state);
     let in_tables = newest_in_tables(&state);
     let staying = Staying {
@@ -215,18 +215,24 @@ fn open_existing(
             wal.gather(&state)?;
             // What an earlier process was about to begin with the id that is next.
             wal.sweep(&state)?;
-            if start.recorded() {
-                wal.go_over(wal.begin(start.chain.id, start.nonce)?);
+        }
+        let mut log = None;
+        if let Some(wal) = wal.as_ref().filter(|_| start.recorded()) {
+            log = wal.begin_if_room(start.chain.id, start.nonce)?;
+            if log.is_none() {
+                start.name_later();
             }
         }
-        start.record(&mut manifest, &found, &options)?;
+        let durable = start.record(&mut manifest, &found, &options)?;
         if start.recorded() {
             space.set_witness(start.witness())?;
-            if let Some(wal) = &wal {
-                wal.know(start.chain.id, start.nonce)?;
-            }
         }
-        start.release_dropped(&space, &descriptors)?;
+        if let Some((wal, log)) = wal.as_ref().zip(log) {
+            wal.take_begun(log, start.recorded())?;
+        }
+        if durable {
+            start.release_dropped(&space, &descriptors)?;
+        }
         // What elders may read goes later, like all that is not needed any more.
         if let Some(edit) = unreferenced(&version, rebuilt.all())
             && !elders
@@ -234,7 +240,7 @@ fn open_existing(
         {
             append_if_room(&mut manifest, &edit)?;
         }
-        if let Some(wal) = &wal {
+        if let Some(wal) = wal.as_ref().filter(|_| durable) {
             wal.sweep(manifest.state())?;
         }
         for edit in partitions::missing(manifest.state(), &options)? {

@@ -25,6 +25,8 @@ pub(crate) struct Start {
     pub segment: Option<Segment>,
     /// Whether the last process did not close: its chains must be cut before anything is written.
     unsealed: bool,
+    /// Whether the edit that cuts them names the new chain, too.
+    names_chain: bool,
 }
 
 impl Start {
@@ -91,20 +93,35 @@ impl Start {
             nonce,
             segment,
             unsealed,
+            names_chain: unsealed,
         })
     }
 
     /// Whether the new chain is in the manifest once [`Start::record`] has run.
     pub fn recorded(&self) -> bool {
-        self.unsealed
+        self.names_chain
     }
 
-    /// Rule 4: one edit cuts what was found and opens what will be written.
-    pub fn record(&self, manifest: &mut Manifest, found: &Found, options: &Options) -> Result<()> {
+    /// The new chain is named before its first grant, as if the store had been closed.
+    pub fn name_later(&mut self) {
+        self.names_chain = false;
+    }
+
+    /// Rule 4: one edit cuts what was found and opens what will be written, unless that has to wait.
+    ///
+    /// Where the disk has no room for that edit, it goes into the manifest with the next one, and the chain's name
+    /// with it, which comes before its first grant: until then the manifest is as it was found, and nothing may
+    /// be given back that it names. Returns whether it is durable.
+    pub fn record(
+        &mut self,
+        manifest: &mut Manifest,
+        found: &Found,
+        options: &Options,
+    ) -> Result<bool> {
         let mut edit = VersionEdit::new();
         if self.unsealed && !active(Bug::AcceptBeforeSeal) && !active_bug_keeps_incarnation() {
             edit.changes.extend(found.cuts(&self.dropped));
-            edit.changes.push(self.opened());
+            edit.changes.extend(self.names_chain.then(|| self.opened()));
         }
         edit.changes.extend(
             self.dropped
@@ -116,9 +133,17 @@ impl Start {
             edit.changes.push(Change::Options(options));
         }
         if edit.changes.is_empty() {
-            return Ok(());
+            return Ok(true);
         }
-        manifest.append(&edit)
+        match manifest.append(&edit) {
+            Err(Error::OutOfSpace(_)) => {
+                self.name_later();
+                edit.changes
+                    .retain(|change| !matches!(change, Change::ChainOpened { .. }));
+                manifest.append_or_hold(&edit)
+            }
+            appended => appended.map(|()| true),
+        }
     }
 
     /// Generations that were prepared and never used, and are gone.

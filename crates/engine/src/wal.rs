@@ -26,7 +26,10 @@
 //!    only after the seal of the generation before. One that was sealed without either goes on taking
 //!    writes, in a chain of its own.
 //!
-//! 6. *Nobody else's.* Logs outside of the database's folder are read, used again or removed only by who has
+//! 6. *Room before the grant.* A write that finds no room on the disk is refused before it has a seqno: the log
+//!    has bytes to be written over for all that was granted ([`Wal::reserve`]). Writes that do not only delete leave
+//!    the last of those to deletes. So nothing but a failed sync poisons a store whose disk is full.
+//! 7. *Nobody else's.* Logs outside of the database's folder are read, used again or removed only by who has
 //!    claimed them ([`claim`]): two stores that find the same logs, because the folder of one was
 //!    copied, are told apart before anything is read.
 //!
@@ -42,6 +45,10 @@
 //! A crash before 4 finds the same logs, of which more is durable; after it the chains are complete at
 //! their cuts. Rule 5: what was granted and never logged lay in the region, so the base of the new
 //! incarnation exceeds all seqnos found by as many records as that could have held.
+//!
+//! A log needs room on the disk, which may be full. Then the seal cuts what was found and opens nothing, as if the
+//! store had been closed, and the new chain is named before its first grant, as behind a close (`write`). Nothing was
+//! granted meanwhile; so if that process crashes, too, the next one finds chains that are complete.
 //!
 //! A manifest that lost its last edit is told by a log that it should know: one with an id that was
 //! not given out yet, and with frames, for the first grant comes after the edit.
@@ -70,16 +77,18 @@ use thermocline_base::size::index;
 use thermocline_base::{Error, Result};
 use thermocline_env::Storage;
 use thermocline_env::direct::DeviceBytes;
+use thermocline_halloc::Reserve;
 use thermocline_memtable::Grant;
 use thermocline_pm::{PmOff, Region};
 use thermocline_version::{Change, State, VersionEdit};
-use thermocline_wal::{LogId, LogReader, LogWriter, SITE_LOG_NAMED};
+use thermocline_wal::{LogId, LogReader, LogWriter, SITE_LOG_NAMED, frame_bytes};
 
 use crate::commit::ring::Range;
 use crate::poison::is_sync;
 use crate::pressure::is_no_room;
 use crate::store::Inner;
-use crate::sync::{Arc, Mutex, lock};
+use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock, try_lock};
+use crate::write::busy;
 
 pub(crate) use claim::Claims;
 use claim::Noted;
@@ -92,6 +101,9 @@ pub(crate) const NO_REGION: [u8; 16] = [0; 16];
 /// Logs that are kept to be used again.
 const SPARES: usize = 2;
 
+/// What writes that do not only delete leave of a log, in bytes, where the disk has no more room.
+const KEPT_FOR_DELETES: u64 = 8 << 10;
+
 /// The logs of an open store.
 #[derive(Debug)]
 pub(crate) struct Wal {
@@ -101,6 +113,11 @@ pub(crate) struct Wal {
     bytes: Arc<DeviceBytes>,
     /// Of the chain that is written to. Changed under the writer's lock, used under `syncing`.
     current: Mutex<Option<LogWriter>>,
+    /// Where its frames end at most once all is written that was granted. Changed under the writer's lock.
+    granted: AtomicU64,
+    /// Up to where its file has bytes that can be written over (invariant 6). Relaxed: it only grows, and who reads an
+    /// old number asks again under the lock; going over to another log is done under the writer's lock, as is granting.
+    reserved: AtomicU64,
     /// Files of logs that nobody needs any more.
     spares: Mutex<Vec<PathBuf>>,
     /// Keep others from the logs until the store is closed.
@@ -122,6 +139,8 @@ impl Wal {
             db_id,
             bytes: Arc::default(),
             current: Mutex::new(None),
+            granted: AtomicU64::new(0),
+            reserved: AtomicU64::new(0),
             spares: Mutex::default(),
             claims: Mutex::new(Some(claims)),
             noted: Mutex::new(None),
@@ -168,6 +187,33 @@ impl Wal {
         Ok(log)
     }
 
+    /// As [`Wal::begin`]; none where the disk has no room for one, and nothing has happened.
+    pub fn begin_if_room(&self, chain: u64, nonce: u64) -> Result<Option<LogWriter>> {
+        match self.begin(chain, nonce) {
+            Err(error) if is_no_room(&error) && !is_sync(&error) && self.abandon(chain) => Ok(None),
+            begun => begun.map(Some),
+        }
+    }
+
+    /// Goes over to a log that was begun if the manifest names it by now; else takes it back.
+    pub fn take_begun(&self, log: LogWriter, is_named: bool) -> Result<()> {
+        let LogId {
+            log: chain, nonce, ..
+        } = *log.id();
+        if is_named {
+            self.go_over(log);
+            return self.know(chain, nonce);
+        }
+        match self.abandon(chain) {
+            true => Ok(()),
+            false => Err(Error::OutOfSpace(format!(
+                "the disk has no room for an edit of the manifest, and the log that was begun for it, {}, cannot be \
+                 removed: make room there",
+                log.path().display()
+            ))),
+        }
+    }
+
     /// Takes a log back that was begun, or half begun, and that no edit has named. Whether it is gone: else its
     /// chain's id cannot be tried again.
     fn abandon(&self, chain: u64) -> bool {
@@ -178,7 +224,47 @@ impl Wal {
 
     /// From now on the chain of `log` is written to (invariant 3).
     pub fn go_over(&self, log: LogWriter) {
-        *lock(&self.current) = Some(log);
+        let mut current = lock(&self.current);
+        self.granted.store(log.end(), Ordering::Relaxed);
+        self.reserved.store(log.reserved(), Ordering::Relaxed);
+        *current = Some(log);
+    }
+
+    /// Sees to it that an item of `bytes` bytes can be logged (invariant 6). The caller holds the writer's lock.
+    ///
+    /// # Errors
+    /// [`Error::OutOfSpace`] if the disk has no room for it, and [`Error::Busy`] if it `may_wait` for nobody's
+    /// sync: nothing has happened.
+    pub fn reserve(&self, bytes: u64, reserve: Reserve, may_wait: bool) -> Result<()> {
+        let kept = match reserve {
+            Reserve::Use => 0,
+            Reserve::Keep => KEPT_FOR_DELETES,
+        };
+        let end = self.granted.load(Ordering::Relaxed) + frame_bytes(bytes) + kept;
+        if end <= self.reserved.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let mut current = match may_wait {
+            true => lock(&self.current),
+            false => try_lock(&self.current).ok_or_else(|| busy("for the log's sync"))?,
+        };
+        let Some(log) = &mut *current else {
+            // Of a store that was found poisoned: the write is refused for that.
+            return Ok(());
+        };
+        let found = log.reserve(end);
+        self.reserved.store(log.reserved(), Ordering::Relaxed);
+        found.map_err(|error| match is_no_room(&error) {
+            true => Error::OutOfSpace(format!("the disk has no room for more of a log ({error})")),
+            false => error,
+        })
+    }
+
+    /// An item of `bytes` bytes was granted. The caller holds the writer's lock.
+    pub fn granted(&self, bytes: u64) {
+        let before = self.granted.load(Ordering::Relaxed);
+        self.granted
+            .store(before + frame_bytes(bytes), Ordering::Relaxed);
     }
 
     /// Appends items that lie in `ranges`, and makes them durable.
@@ -187,7 +273,9 @@ impl Wal {
         let Some(log) = &mut *current else {
             return Err(Error::Poisoned("no log was begun for the chain".into()));
         };
-        write_to(log, region, ranges.iter().copied())
+        let written = write_to(log, region, ranges.iter().copied());
+        self.reserved.store(log.reserved(), Ordering::Relaxed);
+        written
     }
 
     /// The log of a chain that is complete, durably.
@@ -226,6 +314,7 @@ impl Wal {
     /// Removes what was kept to be used again, and lets go of the logs: the store is closed.
     pub fn close(&self) {
         self.remove_spares();
+        drop(lock(&self.claims).take());
     }
 
     /// Removes what was kept to be used again; also because the disk is full.
@@ -233,7 +322,6 @@ impl Wal {
         for spare in std::mem::take(&mut *lock(&self.spares)) {
             let _ = self.storage.remove(&spare);
         }
-        drop(lock(&self.claims).take());
     }
 
     /// Removes the logs that nobody names (recovery, 5).

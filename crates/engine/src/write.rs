@@ -206,6 +206,9 @@ impl Inner {
                 return Err(self.space.full(bytes));
             }
         }
+        if let Some(wal) = &self.wal {
+            wal.reserve(bytes, reserve, may_wait)?;
+        }
         if writer.chain.state().left >= bytes {
             return Ok(false);
         }
@@ -357,6 +360,9 @@ impl Inner {
         let last = SeqNo(first.0 + records - 1);
         // The room first: it is what could panic, and then no seqno is missing.
         let room = writer.chain.grant(bytes);
+        if let Some(wal) = &self.wal {
+            wal.granted(bytes);
+        }
         writer.next_seqno = last.0 + 1;
         writer.covered = false;
         writer.active.count_item(bytes, records);
@@ -380,6 +386,11 @@ impl Inner {
             // As for lack of room below.
             return Ok(());
         }
+        let log = self.wal.as_ref();
+        if log.is_some_and(|wal| wal.reserve(64, Reserve::Keep, true).is_err()) {
+            // As below.
+            return Ok(());
+        }
         if let Err(error) = writer.chain.ensure(64, Reserve::Keep) {
             return match self.poison_unless_full(error) {
                 // No room: the next write, or closing, covers it.
@@ -389,6 +400,9 @@ impl Inner {
         }
         self.drain()?;
         let room = writer.chain.grant(64);
+        if let Some(wal) = log {
+            wal.granted(64);
+        }
         let published = self.ring.durable();
         let nothing: [BatchEntry<'_>; 0] = [];
         let range = Range {

@@ -23,11 +23,9 @@ const KEEP_BYTES: usize = 1 << 20;
 
 const PAGE: u64 = DIRECT_UNIT as u64;
 
-fn is_full(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
-    )
+fn is_full(error: &Error) -> bool {
+    let kinds = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
+    matches!(error, Error::Io { source, .. } if kinds.contains(&source.kind()))
 }
 
 /// Appends frames to a log. See the crate's documentation.
@@ -113,6 +111,37 @@ impl LogWriter {
         self.page + self.tail.len() as u64
     }
 
+    /// Up to here the file has bytes that can be written over: frames that end there or before need no room
+    /// of the device any more.
+    pub fn reserved(&self) -> u64 {
+        self.grown
+    }
+
+    /// Sees to it that the file has bytes that can be written over up to `end`, and for later some more, if the device
+    /// has them. Nothing is synced, and what was appended stays as it is.
+    ///
+    /// # Errors
+    /// Those of the storage, if it does not reach `end`: nothing has happened but that the file may be longer, and it
+    /// may be tried again. [`Error::Poisoned`] after an earlier failure.
+    pub fn reserve(&mut self, end: u64) -> Result<()> {
+        self.check()?;
+        if end <= self.grown {
+            return Ok(());
+        }
+        let from = self.grown;
+        let refused = self.grow_from(from, end.next_multiple_of(PAGE))?;
+        match refused {
+            Some(error) if self.grown < end => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        self.failed.as_ref().map_or(Ok(()), |cause| {
+            Err(Error::Poisoned(format!("an earlier write failed: {cause}")))
+        })
+    }
+
     /// Appends a frame, which is durable after the next [`LogWriter::sync`].
     ///
     /// # Errors
@@ -134,9 +163,7 @@ impl LogWriter {
     /// Those of the storage: what is durable is unknown, and from now on nothing is written any more;
     /// [`Error::Poisoned`] then.
     pub fn sync(&mut self) -> Result<()> {
-        if let Some(cause) = &self.failed {
-            return Err(Error::Poisoned(format!("an earlier write failed: {cause}")));
-        }
+        self.check()?;
         if !self.dirty {
             return Ok(());
         }
@@ -177,22 +204,30 @@ impl LogWriter {
         if end < self.grown {
             return Ok(());
         }
-        // As much again as there is.
-        let more = end.clamp(GROWTH_BYTES_MIN, GROWTH_BYTES_MAX) / PAGE * PAGE;
+        // It is for later: where there is no room each sync writes the new length.
+        self.grow_from(end, end).map(drop)
+    }
+
+    /// Writes zeros from `at`, behind which the file has nothing, up to `end` and as far again, unless the device is full:
+    /// then returns what it said.
+    fn grow_from(&mut self, mut at: u64, end: u64) -> Result<Option<Error>> {
+        let end = end + end.clamp(GROWTH_BYTES_MIN, GROWTH_BYTES_MAX) / PAGE * PAGE;
         const PIECE: u64 = 256 << 10;
-        let zeros = AlignedBuf::zeroed(usize::try_from(more.min(PIECE)).unwrap_or(DIRECT_UNIT));
-        let mut at = end;
-        while at < end + more {
-            let n = usize::try_from(end + more - at).unwrap_or(zeros.len());
+        let zeros = AlignedBuf::zeroed(usize::try_from(PIECE.min(end - at)).unwrap_or(DIRECT_UNIT));
+        let mut refused = None;
+        while at < end {
+            let n = usize::try_from(end - at).unwrap_or(zeros.len());
             let n = n.min(zeros.len());
             match self.file.write_at(&zeros[..n], at) {
-                // It is for later: then each sync writes the new length.
-                Err(Error::Io { source, .. }) if is_full(&source) => break,
+                Err(error) if is_full(&error) => {
+                    refused = Some(error);
+                    break;
+                }
                 written => written?,
             }
             at += n as u64;
         }
         self.grown = at;
-        Ok(())
+        Ok(refused)
     }
 }

@@ -1,11 +1,12 @@
 //! One history: a store, what must be in it, and everybody who holds something of it.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::ops::Bound;
 use std::sync::mpsc::{Sender, channel};
 
 use thermocline::limits::KEY_LEN_MAX;
-use thermocline::{CfOptions, ColumnFamily, Db, Durability, ErrorKind, Options, Result};
+use thermocline::{CfOptions, ColumnFamily, Db, Durability, Error, ErrorKind, Options, Result};
 use thermocline_testkit::Rng;
 
 use crate::draw;
@@ -168,8 +169,7 @@ impl History {
         match done {
             Ok(()) => true,
             Err(error) => {
-                let refused = self.is_full && error.kind() == ErrorKind::OutOfSpace;
-                assert!(refused, "{error}");
+                assert!(self.is_full && says_full(&error), "{error}");
                 self.tell(format!("refused: {error}"));
                 false
             }
@@ -683,6 +683,15 @@ impl History {
         let db = self.db.take().expect("it is open");
         same(&db, &self.now, &mut self.rng);
         self.db = Some(db);
+    }
+}
+
+/// Whether an error says that there is no room: one of ours, or the disk's own.
+fn says_full(error: &Error) -> bool {
+    let full = io::ErrorKind::StorageFull;
+    match error {
+        Error::Io { source, .. } => source.kind() == full,
+        other => other.kind() == ErrorKind::OutOfSpace,
     }
 }
 

@@ -147,7 +147,7 @@ impl Inner {
             return Wanted::Wait;
         };
         if let Some(job) = self.begin_internal(jobs, cf, &version, &levels, &slice) {
-            return Wanted::Job(Box::new(job));
+            return Wanted::Job(Box::new(job.by_hand()));
         }
         // Whoever is about to name tables, or takes others away, makes room.
         match jobs.running.is_empty() {

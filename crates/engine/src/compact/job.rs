@@ -45,6 +45,8 @@ pub(crate) struct Job {
     promise: Option<(Promise, u64)>,
     /// Of such a one, if costs have asked for it: the updates that it expects, and among how many records.
     expects: Option<(u64, u64)>,
+    /// Whether somebody waits for it.
+    by_hand: bool,
 }
 
 /// Ends what a job holds, however it ends.
@@ -115,6 +117,15 @@ impl Job {
             picked,
             promise: None,
             expects: None,
+            by_hand: false,
+        }
+    }
+
+    /// Somebody has asked for it, and hears what becomes of it.
+    pub(super) fn by_hand(self) -> Job {
+        Job {
+            by_hand: true,
+            ..self
         }
     }
 
@@ -398,7 +409,8 @@ impl Inner {
         let ends = Ends::new(self, job.id);
         let started = self.world.env.clock.now_ns();
         // Where room is wanted no job takes what flushes need; but who asks for one by hand gets it.
-        let guarded = self.is_relieving() && job.picked.reason != Reason::Manual;
+        let by_hand = job.by_hand || job.picked.reason == Reason::Manual;
+        let guarded = self.is_relieving() && !by_hand;
         let room = match guarded {
             true => self.room_for_jobs().unwrap_or(u64::MAX),
             false => u64::MAX,

@@ -14,6 +14,7 @@ use crate::store::{Setup, World};
 use crate::{Backups, Durability, Engine, IngestWriter, Runtime, RuntimeOptions, verify};
 
 mod copied;
+mod full;
 mod ingest;
 
 const DB: &str = "/db";

@@ -53,6 +53,10 @@
 //! others. Neither is a switch made where its files cannot be opened or written for other reasons (there may be no
 //! descriptor left): until `CURRENT` is renamed nothing has happened but that files lie there which nobody names.
 //!
+//! An edit may be held back ([`Manifest::append_or_hold`]): it is in the state, and goes into the record of the next
+//! one, or its snapshot. So a database can be opened where not even one edit has room: a crash before the next
+//! one leaves what that open has found.
+//!
 //! Edits are what gives room back, so the log keeps some for them: [`AHEAD`] bytes behind its end are reserved, as far as
 //! the file system does that, and reserved anew when half of them are used. The file does not get longer by that.
 //!
@@ -125,6 +129,8 @@ pub struct Manifest {
     reserved: u64,
     read_only: bool,
     poisoned: Option<String>,
+    /// Changes that are in the state, and go into the file with the next edit.
+    held: Vec<Change>,
 }
 
 impl Manifest {
@@ -213,6 +219,7 @@ impl Manifest {
             reserved: 0,
             read_only: false,
             poisoned: None,
+            held: Vec::new(),
         };
         manifest.reserve_ahead();
         Ok(manifest)
@@ -257,6 +264,7 @@ impl Manifest {
             reserved: 0,
             read_only,
             poisoned: None,
+            held: Vec::new(),
         };
         if !read_only {
             manifest.make_durable(&replayed.last_record, replayed.torn)?;
@@ -351,15 +359,46 @@ impl Manifest {
             ));
         }
         let mut next = self.state.clone();
-        let payload = check_and_apply(&mut next, edit)?;
+        let mut payload = check_and_apply(&mut next, edit)?;
+        if !self.held.is_empty() {
+            payload = encode(&self.with_held(edit))?;
+        }
         let written = self.write(&payload, &next);
         match written {
-            Ok(()) => self.state = next,
+            Ok(()) => {
+                self.state = next;
+                self.held.clear();
+            }
             // It was undone.
             Err(Error::OutOfSpace(_)) => {}
             Err(ref cause) => self.poisoned = Some(cause.to_string()),
         }
         written
+    }
+
+    /// As [`Manifest::append`]; but where the disk has no room, the edit is in the state and held back: the file gets it
+    /// with the next one, in one record, and until then nothing may be done that relies on it. Returns whether it
+    /// is durable.
+    ///
+    /// # Errors
+    /// Those of [`Manifest::append`], but for [`Error::OutOfSpace`].
+    pub fn append_or_hold(&mut self, edit: &VersionEdit) -> Result<bool> {
+        match self.append(edit) {
+            Err(Error::OutOfSpace(_)) => {
+                let held = self.with_held(edit);
+                check_and_apply(&mut self.state, edit)?;
+                self.held = held.changes;
+                Ok(false)
+            }
+            appended => appended.map(|()| true),
+        }
+    }
+
+    fn with_held(&self, edit: &VersionEdit) -> VersionEdit {
+        let changes = self.held.iter().chain(&edit.changes);
+        VersionEdit {
+            changes: changes.cloned().collect(),
+        }
     }
 
     fn write(&mut self, payload: &[u8], next: &State) -> Result<()> {
@@ -469,20 +508,24 @@ fn out_of_space(path: &Path, error: &Error) -> Error {
 
 /// Applies an edit that a caller made up, and encodes it.
 fn check_and_apply(state: &mut State, edit: &VersionEdit) -> Result<Vec<u8>> {
-    let refused = |why: String| Err(Error::InvalidArgument(why));
+    let payload = encode(edit)?;
+    state.apply_in_place(edit).map_err(|e| {
+        let (what, expected, got) = (e.what, e.expected, e.got);
+        Error::InvalidArgument(format!(
+            "impossible edit: {what} (expected {expected}, got {got})"
+        ))
+    })?;
+    Ok(payload)
+}
+
+fn encode(edit: &VersionEdit) -> Result<Vec<u8>> {
     let payload = format::encode_edit(edit);
     if payload.is_empty() || payload.len() > format::PAYLOAD_LEN_MAX {
-        return refused(format!(
+        return Err(Error::InvalidArgument(format!(
             "an edit takes between 1 and {} bytes; this one takes {}",
             format::PAYLOAD_LEN_MAX,
             payload.len()
-        ));
-    }
-    if let Err(e) = state.apply_in_place(edit) {
-        let (what, expected, got) = (e.what, e.expected, e.got);
-        return refused(format!(
-            "impossible edit: {what} (expected {expected}, got {got})"
-        ));
+        )));
     }
     Ok(payload)
 }
