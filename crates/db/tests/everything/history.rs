@@ -343,6 +343,14 @@ impl History {
         }
     }
 
+    /// Each has a file of every run open; a store that may have few of them has few readers.
+    fn readers_max(&self) -> usize {
+        match self.machine.has_few_descriptors() {
+            true => 1,
+            false => 6,
+        }
+    }
+
     fn begin_scan(&mut self) {
         let (i, family) = self.family();
         let range = self.range(i);
@@ -352,7 +360,7 @@ impl History {
             .1
             .between(ends.0.map(Vec::as_slice), ends.1.map(Vec::as_slice));
         self.scans.push(Going { scan, left });
-        if self.scans.len() > 6 {
+        if self.scans.len() > self.readers_max() {
             self.scans.remove(0);
         }
     }
@@ -375,7 +383,7 @@ impl History {
             content: self.now[i].1.clone(),
             at: None,
         });
-        if self.cursors.len() > 6 {
+        if self.cursors.len() > self.readers_max() {
             self.cursors.remove(0);
         }
     }

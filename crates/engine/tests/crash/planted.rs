@@ -104,12 +104,20 @@ fn rewriting_and_leaving_an_older_generation_behind_is_caught() {
 
 #[test]
 fn unlinking_what_is_still_named_is_caught() {
-    caught_in_work("sinking", Bug::UnlinkBeforeEdit);
+    let (work, recovery) = (Some(Bug::UnlinkBeforeEdit), None);
+    // It does harm until the edit is durable.
+    caught_by("sinking", Planted { work, recovery }, |point| {
+        point.site.0 == "manifest: edit durable"
+    });
 }
 
 #[test]
 fn forgetting_what_lies_below_is_caught() {
-    caught_in_work("sinking", Bug::CompactionForgetsBelow);
+    let (work, recovery) = (Some(Bug::CompactionForgetsBelow), None);
+    // It does harm once the edit is durable.
+    caught_by("sinking", Planted { work, recovery }, |point| {
+        point.site.0 == "manifest: edit durable"
+    });
 }
 
 #[test]
@@ -207,12 +215,20 @@ fn a_merge_that_forgets_deletes_is_caught() {
 
 #[test]
 fn dropping_a_generation_whose_range_tombstone_is_needed_is_caught() {
-    caught_in_work("ranges", Bug::TombstonesNeverNeeded);
+    let (work, recovery) = (Some(Bug::TombstonesNeverNeeded), None);
+    // It does harm once the edit is durable.
+    caught_by("ranges", Planted { work, recovery }, |point| {
+        point.site.0 == "manifest: edit durable"
+    });
 }
 
 #[test]
 fn giving_a_descriptor_back_before_the_edit_is_caught() {
-    caught_in_work("overwrites", Bug::ReleaseBeforeEdit);
+    let (work, recovery) = (Some(Bug::ReleaseBeforeEdit), None);
+    // It does harm until the edit is durable.
+    caught_by("overwrites", Planted { work, recovery }, |point| {
+        point.site.0 == "manifest: edit durable"
+    });
 }
 
 #[test]

@@ -253,7 +253,11 @@ fn refuses_writes(engine: &Engine, run: &mut Run, cause: &Error) {
                 run.in_flight = None;
                 return;
             }
-            Err(again) if begins_log && again.kind() == ErrorKind::Io => return,
+            Err(again)
+                if begins_log && [ErrorKind::Io, ErrorKind::OutOfSpace].contains(&again.kind()) =>
+            {
+                return;
+            }
             Ok(()) => panic!("a write is taken after {cause}"),
             Err(again) => again,
         };

@@ -53,9 +53,9 @@
 //! others. Neither is a switch made where its files cannot be opened or written for other reasons (there may be no
 //! descriptor left): until `CURRENT` is renamed nothing has happened but that files lie there which nobody names.
 //!
-//! An edit may be held back ([`Manifest::append_or_hold`]): it is in the state, and goes into the record of the next
-//! one, or its snapshot. So a database can be opened where not even one edit has room: a crash before the next
-//! one leaves what that open has found.
+//! An edit may be held back ([`Manifest::append_or_hold`]): it is in the state, and goes into the file right before the
+//! next one. So a database can be opened where not even one edit has room: a crash before the next one leaves what
+//! that open has found, and one between the two leaves a state that the manifest has had.
 //!
 //! Edits are what gives room back, so the log keeps some for them: [`AHEAD`] bytes behind its end are reserved, as far as
 //! the file system does that, and reserved anew when half of them are used. The file does not get longer by that.
@@ -129,8 +129,8 @@ pub struct Manifest {
     reserved: u64,
     read_only: bool,
     poisoned: Option<String>,
-    /// Changes that are in the state, and go into the file with the next edit.
-    held: Vec<Change>,
+    /// Edits, encoded, that are in the state and not in the file: they go there before the next one.
+    held: Vec<Vec<u8>>,
 }
 
 impl Manifest {
@@ -359,16 +359,10 @@ impl Manifest {
             ));
         }
         let mut next = self.state.clone();
-        let mut payload = check_and_apply(&mut next, edit)?;
-        if !self.held.is_empty() {
-            payload = encode(&self.with_held(edit))?;
-        }
-        let written = self.write(&payload, &next);
+        let payload = check_and_apply(&mut next, edit)?;
+        let written = self.write_held().and_then(|()| self.write(&payload, &next));
         match written {
-            Ok(()) => {
-                self.state = next;
-                self.held.clear();
-            }
+            Ok(()) => self.state = next,
             // It was undone.
             Err(Error::OutOfSpace(_)) => {}
             Err(ref cause) => self.poisoned = Some(cause.to_string()),
@@ -377,28 +371,28 @@ impl Manifest {
     }
 
     /// As [`Manifest::append`]; but where the disk has no room, the edit is in the state and held back: the file gets it
-    /// with the next one, in one record, and until then nothing may be done that relies on it. Returns whether it
-    /// is durable.
+    /// right before the next one, and until then nothing may be done that relies on it. Returns whether it is durable.
     ///
     /// # Errors
     /// Those of [`Manifest::append`], but for [`Error::OutOfSpace`].
     pub fn append_or_hold(&mut self, edit: &VersionEdit) -> Result<bool> {
         match self.append(edit) {
             Err(Error::OutOfSpace(_)) => {
-                let held = self.with_held(edit);
-                check_and_apply(&mut self.state, edit)?;
-                self.held = held.changes;
+                let payload = check_and_apply(&mut self.state, edit)?;
+                self.held.push(payload);
                 Ok(false)
             }
             appended => appended.map(|()| true),
         }
     }
 
-    fn with_held(&self, edit: &VersionEdit) -> VersionEdit {
-        let changes = self.held.iter().chain(&edit.changes);
-        VersionEdit {
-            changes: changes.cloned().collect(),
+    fn write_held(&mut self) -> Result<()> {
+        while let Some(payload) = self.held.first() {
+            let record = self.header.encode_record(payload, self.len);
+            self.append_record(&record)?;
+            self.held.remove(0);
         }
+        Ok(())
     }
 
     fn write(&mut self, payload: &[u8], next: &State) -> Result<()> {
@@ -508,24 +502,20 @@ fn out_of_space(path: &Path, error: &Error) -> Error {
 
 /// Applies an edit that a caller made up, and encodes it.
 fn check_and_apply(state: &mut State, edit: &VersionEdit) -> Result<Vec<u8>> {
-    let payload = encode(edit)?;
-    state.apply_in_place(edit).map_err(|e| {
-        let (what, expected, got) = (e.what, e.expected, e.got);
-        Error::InvalidArgument(format!(
-            "impossible edit: {what} (expected {expected}, got {got})"
-        ))
-    })?;
-    Ok(payload)
-}
-
-fn encode(edit: &VersionEdit) -> Result<Vec<u8>> {
+    let refused = |why: String| Err(Error::InvalidArgument(why));
     let payload = format::encode_edit(edit);
     if payload.is_empty() || payload.len() > format::PAYLOAD_LEN_MAX {
-        return Err(Error::InvalidArgument(format!(
+        return refused(format!(
             "an edit takes between 1 and {} bytes; this one takes {}",
             format::PAYLOAD_LEN_MAX,
             payload.len()
-        )));
+        ));
+    }
+    if let Err(e) = state.apply_in_place(edit) {
+        let (what, expected, got) = (e.what, e.expected, e.got);
+        return refused(format!(
+            "impossible edit: {what} (expected {expected}, got {got})"
+        ));
     }
     Ok(payload)
 }

@@ -343,6 +343,64 @@ fn what_keeps_from_a_switch_keeps_from_no_edit() {
     }
 }
 
+/// Edits that find no room may wait for the next one, beside others that are refused: the file has those that were
+/// taken up to one of them, and at least up to the last that was durable.
+#[test]
+fn what_is_held_back_comes_with_the_next_edit() {
+    let mut waited = 0;
+    for seed in 0..40 {
+        let (fs, random) = (fresh(), SeededRandom::new(seed));
+        let disk = FaultStorage::over_sim(fs.clone());
+        let shared: std::sync::Arc<dyn Storage> = std::sync::Arc::new(disk.clone());
+        let mut manifest = Manifest::create(shared, dir(), &created()).unwrap();
+        manifest.set_bytes_max(700);
+        let mut taken = vec![manifest.state().clone()];
+        let mut durable = 0;
+        for n in 0..30 {
+            match random.below(4) {
+                0 => disk.arm(Plan {
+                    fault: Fault::NoSpace,
+                    op: Some(Op::Write),
+                    at: disk.calls_for(Fault::NoSpace, Some(Op::Write)) + random.below(2),
+                    repeat: Repeat::Forever,
+                }),
+                1 => disk.disarm(),
+                _ => {}
+            }
+            let edit = next_edit(manifest.state(), &random);
+            let answer = match random.below(3) {
+                0 => manifest.append(&edit).map(|()| true),
+                _ => Ok(manifest.append_or_hold(&edit).unwrap()),
+            };
+            match answer {
+                Ok(is_durable) => {
+                    taken.push(manifest.state().clone());
+                    if is_durable {
+                        durable = taken.len() - 1;
+                    }
+                }
+                Err(error) => assert_eq!(error.kind(), ErrorKind::OutOfSpace),
+            }
+            assert_eq!(taken.last(), Some(manifest.state()));
+            let found = opened(&fs.image_killed(Steps::new()), true).unwrap();
+            let up_to = taken
+                .iter()
+                .rposition(|state| Some(state) == found.as_ref());
+            let up_to = up_to.unwrap_or_else(|| panic!("seed {seed}, {n}: never taken"));
+            assert!(up_to >= durable, "seed {seed}, {n}: {up_to} of {durable}");
+            waited += u64::from(up_to + 1 < taken.len());
+        }
+        disk.disarm();
+        let edit = next_edit(manifest.state(), &random);
+        manifest.append(&edit).unwrap();
+        for choices in fs.pending().explore(64, 8, 5) {
+            let found = opened(&fs.image(&choices, Steps::new()), false).unwrap();
+            assert_eq!(found.as_ref(), Some(manifest.state()));
+        }
+    }
+    assert!(waited > 20, "{waited}");
+}
+
 #[test]
 fn trusting_the_cache_after_a_failed_sync_is_caught() {
     let caught = std::panic::catch_unwind(|| {
