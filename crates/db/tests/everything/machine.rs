@@ -48,7 +48,7 @@ impl Machine {
 
     pub fn simulated(seed: u64) -> Machine {
         let fs = SimFs::new(Steps::new());
-        if seed % 3 == 0 {
+        if seed.is_multiple_of(3) {
             fs.limit_descriptors(DESCRIPTORS);
         }
         Machine::Simulated {

@@ -56,10 +56,10 @@ impl Found {
             let items = end.items.iter().enumerate();
             let items = items.flat_map(|(segment, items)| items.iter().map(move |i| (segment, i)));
             for (segment, item) in items {
-                if item.next_seqno() > last.walk.known_durable + 1 {
-                    if !keep_again(space.region(), plan, segment, item)? {
-                        return Err(corrupt(space, "two reads of an item disagree", item.at));
-                    }
+                if item.next_seqno() > last.walk.known_durable + 1
+                    && !keep_again(space.region(), plan, segment, item)?
+                {
+                    return Err(corrupt(space, "two reads of an item disagree", item.at));
                 }
             }
         }

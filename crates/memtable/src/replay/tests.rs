@@ -257,7 +257,7 @@ fn a_range_that_ends_before_it_begins_is_corruption() {
         }
         // A byte of the end that has rotted: it is read at once, not when somebody meets it.
         let rotten = at.plus(16 + start.len() as u64);
-        fixture::rot(&region, rotten, &[end.first().copied().unwrap_or(0) ^ 0x40]);
+        fixture::rot(region, rotten, &[end.first().copied().unwrap_or(0) ^ 0x40]);
         let memtable = Memtable::new(region.clone(), 1, vec![chain]);
         let stretch = Stretch {
             memtable: &memtable,
