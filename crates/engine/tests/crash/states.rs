@@ -94,7 +94,7 @@ const GROWTH: Part = Part {
 const MANIFEST: Part = Part {
     workloads: &["manifest"],
     seeds: 1,
-    one_in: 13,
+    one_in: 51,
     bar: 1_800,
     sites: &[
         "env: name changed",
@@ -175,7 +175,7 @@ const FLUSHES: Part = Part {
 const SINKING: Part = Part {
     workloads: &["sinking"],
     seeds: 1,
-    one_in: 35,
+    one_in: 71,
     bar: 1_200,
     sites: &["sst: file named", "sst: table written"],
 };
@@ -243,7 +243,7 @@ const PM_TABLES_MERGED: Part = Part {
 const PM_TABLES_SPILLED: Part = Part {
     workloads: &["pm-tables-spilled"],
     seeds: 1,
-    one_in: 43,
+    one_in: 151,
     bar: 1_000,
     sites: &["level0: piece of a table durable"],
 };
@@ -323,7 +323,7 @@ const BLOBS: Part = Part {
 const BLOB_LIVES: Part = Part {
     workloads: &["blob-lives"],
     seeds: 1,
-    one_in: 13,
+    one_in: 25,
     bar: 2_000,
     sites: &["sst: blobs written", "sst: file named"],
 };
