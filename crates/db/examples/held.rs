@@ -10,6 +10,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use thermocline::{Db, Durability, Metrics, Options, Result};
+use thermocline_testkit::Rng;
 
 /// Keys that are written and read, at random: several times what persistent memory has room for.
 const KEYS: u64 = 400_000;
@@ -25,26 +26,14 @@ struct Side {
     dram_bytes_max: u64,
 }
 
-/// A xorshift generator: the same keys for both.
-struct Random(u64);
-
-impl Random {
-    fn key(&mut self) -> [u8; 8] {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % KEYS).to_be_bytes()
-    }
-}
-
 impl Side {
-    fn turn(&mut self, db: &Db, random: &mut Random) -> Result<()> {
+    fn turn(&mut self, db: &Db, random: &mut Rng) -> Result<()> {
         let value = [7; VALUE];
         self.puts.push(rate(TURN * 3 / 4, || {
-            db.put_with(random.key(), value, Durability::Buffered)
+            db.put_with(key(random), value, Durability::Buffered)
         })?);
         self.gets.push(rate(TURN / 4, || {
-            db.get(random.key()).map(|found| assert!(found.is_some()))
+            db.get(key(random)).map(|found| assert!(found.is_some()))
         })?);
         let now = db.metrics();
         self.pm_bytes_max = self.pm_bytes_max.max(now.pm_attached_bytes);
@@ -63,6 +52,10 @@ impl Side {
             self.dram_bytes_max >> 20
         );
     }
+}
+
+fn key(random: &mut Rng) -> [u8; 8] {
+    (random.next_u64() % KEYS).to_be_bytes()
 }
 
 fn dram(now: &Metrics) -> u64 {
@@ -107,7 +100,7 @@ fn main() -> Result<()> {
     let folder = std::env::temp_dir().join(format!("thermocline-held-{}", std::process::id()));
     let (free, held) = (loaded(&folder, "free")?, loaded(&folder, "held")?);
     let (mut free_side, mut held_side) = (Side::default(), Side::default());
-    let (mut one, mut other) = (Random(16), Random(16));
+    let (mut one, mut other) = (Rng::new(16), Rng::new(16));
 
     let snapshot = held.snapshot();
     let mut cursor = held.cursor()?;
@@ -122,7 +115,7 @@ fn main() -> Result<()> {
     free_side.tell("nobody reads");
     held_side.tell("held");
     println!(
-        "with readers that are held: {:.2} times the puts, {:.2} times the gets; among them",
+        "with readers that are held: {:.2} times the puts, {:.2} times the gets; these are held:",
         median(&held_side.puts) / median(&free_side.puts),
         median(&held_side.gets) / median(&free_side.gets)
     );

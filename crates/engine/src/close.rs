@@ -51,7 +51,8 @@ impl Engine {
     /// none: what is left is called when that has returned. The same holds when the last handle is dropped.
     ///
     /// # Errors
-    /// A failed persist, now or earlier; the store is closed all the same, and the next open recovers.
+    /// A failed persist, now or earlier; the store is closed all the same, and the next open recovers. A disk without
+    /// room for the cuts is none: all is durable.
     pub fn close(&self) -> Result<()> {
         self.inner.close()
     }

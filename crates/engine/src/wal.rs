@@ -255,7 +255,9 @@ impl Wal {
         let found = log.reserve(end);
         self.reserved.store(log.reserved(), Ordering::Relaxed);
         found.map_err(|error| match is_no_room(&error) {
-            true => Error::OutOfSpace(format!("the disk has no room for more of a log ({error})")),
+            true => Error::OutOfSpace(format!(
+                "the disk has no room for more of a log: make room there ({error})"
+            )),
             false => error,
         })
     }
@@ -397,7 +399,9 @@ fn write_to(
 /// Of a log that could not be begun: if it is room that it lacks, that is no more than that.
 fn without_log(error: Error) -> Error {
     match is_no_room(&error) {
-        true => Error::OutOfSpace(format!("the disk has no room for another log ({error})")),
+        true => Error::OutOfSpace(format!(
+            "the disk has no room for another log: make room there ({error})"
+        )),
         false => error,
     }
 }

@@ -253,3 +253,14 @@ fn without_claims_a_copy_destroys_the_original() {
     let error = open_at(&fs, DB).unwrap_err();
     assert!(error.to_string().contains("missing"), "{error}");
 }
+
+#[test]
+fn a_full_disk_does_not_let_go_of_the_logs() {
+    let fs = killed_elsewhere();
+    let engine = open_at(&fs, DB).unwrap();
+    copy(&fs, DB, COPY);
+    fs.limit(fs.used());
+    engine.inner.give_space_back(false);
+    let error = open_at(&fs, COPY).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Locked, "{error}");
+}

@@ -4,8 +4,6 @@ use thermocline_base::CfOptions;
 
 use super::*;
 
-const LOGS: &str = "/pmem";
-
 fn delete(engine: &Engine, n: u64) -> Result<()> {
     let mut batch = WriteBatch::new();
     batch.delete(CfId::DEFAULT, &n.to_be_bytes()).unwrap();
@@ -99,24 +97,4 @@ fn a_store_is_closed_where_the_manifest_has_no_room() {
     let image = fs.image_killed(Steps::new());
     let engine = open(&image, &options()).unwrap();
     assert!((1..=6).all(|n| has(&engine, n)));
-}
-
-#[test]
-fn a_full_disk_does_not_let_go_of_the_logs() {
-    let fs = SimFs::new(Steps::new());
-    let with = Options {
-        wal_path: Some(LOGS.into()),
-        ..options()
-    };
-    let engine = open(&fs, &with).unwrap();
-    put(&engine, 1);
-    fs.create_dir_all(Path::new("/copy")).unwrap();
-    for name in fs.list(Path::new(DB)).unwrap() {
-        let bytes = fs.contents(&Path::new(DB).join(&name)).unwrap();
-        fs.install(&Path::new("/copy").join(&name), &bytes);
-    }
-    fill(&fs);
-    engine.inner.give_space_back(false);
-    let error = Engine::open(world(&fs), Path::new("/copy"), with).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Locked, "{error}");
 }
