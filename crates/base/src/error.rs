@@ -4,6 +4,7 @@
 //! is what the lowest layer knew (the file, the zone, the offset, the limit), unchanged, at the
 //! top. So all layers share one enum whose variants are the things a caller can act on.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// The result of every fallible operation of the engine.
@@ -37,7 +38,7 @@ pub enum Error {
         /// The offset in bytes, where the operation has one.
         offset: Option<u64>,
         /// The operating system's answer.
-        source: std::io::Error,
+        source: io::Error,
     },
     /// An argument or option breaks a rule; the message names it and the limit. Nothing was done.
     #[error("invalid argument: {0}")]
@@ -142,6 +143,27 @@ impl Error {
         }
     }
 
+    /// Whether something had no room: a budget of the store is used up ([`Error::OutOfSpace`]), or the disk, a quota or
+    /// the largest file that is allowed.
+    pub fn is_no_room(&self) -> bool {
+        match self {
+            Error::OutOfSpace(_) => true,
+            Error::Io { source, .. } => matches!(
+                source.kind(),
+                io::ErrorKind::StorageFull
+                    | io::ErrorKind::QuotaExceeded
+                    | io::ErrorKind::FileTooLarge
+            ),
+            _ => false,
+        }
+    }
+
+    /// Whether the operating system failed to make something durable, whatever it gave as the reason: nobody knows what
+    /// of it the device has.
+    pub fn is_failed_sync(&self) -> bool {
+        matches!(self, Error::Io { op, .. } if op.starts_with("sync"))
+    }
+
     /// A corruption at `offset` of `place`.
     #[cold]
     pub fn corruption(
@@ -162,7 +184,7 @@ impl Error {
 
     /// An operating-system error of `op` on `path`.
     #[cold]
-    pub fn io(op: &'static str, path: &Path, source: std::io::Error) -> Error {
+    pub fn io(op: &'static str, path: &Path, source: io::Error) -> Error {
         Error::Io {
             op,
             path: path.to_path_buf(),
@@ -173,7 +195,7 @@ impl Error {
 
     /// An operating-system error of `op` on `path` at byte `offset`.
     #[cold]
-    pub fn io_at(op: &'static str, path: &Path, offset: u64, source: std::io::Error) -> Error {
+    pub fn io_at(op: &'static str, path: &Path, offset: u64, source: io::Error) -> Error {
         Error::Io {
             op,
             path: path.to_path_buf(),

@@ -2,7 +2,7 @@
 //!
 //! The code that could go wrong asks [`active`]; without the feature `planted` (switched on by
 //! test targets only) that is the constant `false` and vanishes. A test chooses the bug at run
-//! time, for its own thread, so that tests can run side by side.
+//! time, for its own thread, so that tests can run side by side; or a process of its own has it in all threads.
 
 macro_rules! bugs {
     ($($(#[$meta:meta])* $name:ident,)*) => {
@@ -184,11 +184,20 @@ thread_local! {
     static ACTIVE: std::cell::Cell<Option<Bug>> = const { std::cell::Cell::new(None) };
 }
 
+#[cfg(feature = "planted")]
+static IN_PROCESS: std::sync::OnceLock<Bug> = std::sync::OnceLock::new();
+
 /// Whether `bug` is planted on this thread.
 #[inline]
 #[cfg(feature = "planted")]
 pub fn active(bug: Bug) -> bool {
-    ACTIVE.get() == Some(bug)
+    ACTIVE.get().or_else(|| IN_PROCESS.get().copied()) == Some(bug)
+}
+
+/// Plants `bug` on all threads of this process until it ends. The first one stays.
+#[cfg(feature = "planted")]
+pub fn plant_in_process(bug: Bug) {
+    IN_PROCESS.get_or_init(|| bug);
 }
 
 /// Whether `bug` is planted: never, in this build.

@@ -8,7 +8,7 @@ use thermocline_base::{Error, Result};
 use thermocline_env::{OpenMode, Random, Storage};
 use thermocline_halloc::{Space, SpaceSpec};
 use thermocline_memtable::Descriptor;
-use thermocline_pm::{Place, Region, RegionSpec, SimPm};
+use thermocline_pm::{Place, Region, RegionSpec, SITE_CREATE, SimPm};
 use thermocline_version::{Change, Manifest, NextIds, State, VersionEdit};
 
 use crate::layout::{self, REGION_NAME};
@@ -161,6 +161,9 @@ fn make_region(
         for path in [path, own.as_path()] {
             if storage.exists(path)? {
                 remove_leftover(&**storage, path, &spec, begun)?;
+                // Before the note changes: without it nobody knows whose the region was, should the power go.
+                let folder = path.parent().unwrap_or(dir);
+                storage.sync_dir(folder, SITE_CREATE)?;
             }
         }
         layout::note_creation(&**storage, dir, region_id)?;

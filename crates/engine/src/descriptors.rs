@@ -1,60 +1,47 @@
 //! Few descriptors: what a process may have open is bounded, and others have their part of it.
 //!
-//! A store keeps tables open because that is quicker, and can do without. So whenever something cannot be opened for want
-//! of a descriptor, tables are closed that nobody reads at that moment, and it is tried once more: wherever it was, since
-//! all files of a store are opened through [`Frugal`], folders that are to be synced included. Nothing has happened
-//! when an open fails so, and therefore trying again is always right.
+//! A store keeps the files of tables open because that is quicker, and can do without ([`tables`](crate::tables)). So
+//! whenever something cannot be opened for want of a descriptor, those of all stores are closed ([`spares`](thermocline_env::spares)) that nobody reads at
+//! that moment, and it is tried once more: wherever it was, since all files of a store are opened through [`Frugal`],
+//! folders that are to be synced included. Nothing has happened when an open fails so, and therefore trying again is always right.
 //!
 //! What fails then, too, is an error that names the limit; it poisons nothing by itself (`poison::is_sync`).
 
 use std::io;
 use std::path::Path;
-use std::sync::{OnceLock, Weak};
 
 use thermocline_base::{Error, Result, Site};
 use thermocline_env::direct::DeviceBytes;
+use thermocline_env::spares::Spares;
 use thermocline_env::{DiskRoom, File, FsKind, LockGuard, OpenMode, Storage};
 
 use crate::sync::Arc;
-use crate::tables::TableFiles;
 
 /// So many a store wants, for itself and for what its jobs read at the same time.
 const WANTED: u64 = 64;
 
-/// So often tables are closed for one open before it fails.
+/// So often files are closed for one open before it fails.
 const TRIES: usize = 8;
 
-/// A storage that closes tables where descriptors are short.
+/// A storage that closes files of tables where descriptors are short.
 #[derive(Debug)]
 pub(crate) struct Frugal {
     inner: Arc<dyn Storage>,
-    /// Whose tables, once there are any.
-    tables: OnceLock<Weak<TableFiles>>,
 }
 
 impl Frugal {
     pub fn new(inner: Arc<dyn Storage>) -> Arc<Frugal> {
-        Arc::new(Frugal {
-            inner,
-            tables: OnceLock::new(),
-        })
-    }
-
-    /// From now on it may close these.
-    pub fn may_close(&self, tables: &Arc<TableFiles>) {
-        let _ = self.tables.set(Arc::downgrade(tables));
+        Arc::new(Frugal { inner })
     }
 
     fn with_descriptors<T>(&self, mut call: impl FnMut() -> Result<T>) -> Result<T> {
-        // Other threads may take what eviction has freed.
+        // Other threads may take what was freed.
         for _ in 0..TRIES {
             match call() {
                 Err(error) if is_short(&error) => {}
                 done => return done,
             }
-            if let Some(tables) = self.tables.get().and_then(Weak::upgrade) {
-                tables.open_tables().evict(u64::MAX);
-            }
+            self.inner.spares().close();
             std::thread::yield_now();
         }
         call().map_err(|error| match is_short(&error) {
@@ -183,5 +170,9 @@ impl Storage for Frugal {
 
     fn open_files_max(&self) -> Option<u64> {
         self.inner.open_files_max()
+    }
+
+    fn spares(&self) -> &Spares {
+        self.inner.spares()
     }
 }

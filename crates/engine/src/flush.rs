@@ -81,7 +81,6 @@ use crate::compact::LevelUse;
 use crate::compact::outputs::Outputs;
 use crate::metrics::Count;
 use crate::poison::is_sync;
-use crate::pressure::is_no_room;
 use crate::runtime::Job;
 use crate::store::{Engine, Inner};
 use crate::sync::{Arc, MutexGuard, lock};
@@ -125,7 +124,7 @@ impl Inner {
     /// compactions that are due then.
     pub fn flush(&self) -> Result<usize> {
         let flushed = match self.flush_sealed() {
-            Err(error) if is_no_room(&error) => {
+            Err(error) if error.is_no_room() => {
                 // What is dead, of deletes too, need not be written, and its zones may go back to the disk.
                 let before = self.disk_room();
                 self.reclaim()?;

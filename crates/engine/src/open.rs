@@ -77,8 +77,7 @@ impl Engine {
         setup: Setup,
     ) -> Result<Engine> {
         options.validate()?;
-        let frugal = Frugal::new(world.env.storage.clone());
-        world.env.storage = frugal.clone();
+        world.env.storage = Frugal::new(world.env.storage.clone());
         let options = layout::absolute(options.settled())?;
         let started = world.env.clock.now_ns();
         let storage = world.env.storage.clone();
@@ -94,7 +93,7 @@ impl Engine {
         if !exists && !Manifest::exists(&*storage, dir)? {
             create(&world, dir, &options)?;
         }
-        open_existing(world, &frugal, dir, options, setup, lock, started)
+        open_existing(world, dir, options, setup, lock, started)
     }
 
     /// The options that the database in `dir` was last opened with for writing; `None` if there is
@@ -125,7 +124,6 @@ impl Engine {
 
 fn open_existing(
     mut world: World,
-    frugal: &Frugal,
     dir: &Path,
     options: Options,
     setup: Setup,
@@ -275,7 +273,6 @@ fn open_existing(
     let mut versions = VersionSet::new(manifest.state());
     let dram = (&options, &account);
     let table_files = TableFiles::new(&storage, dir, origins, dram, &runtime.lent());
-    frugal.may_close(&table_files);
     sweep_tables(&table_files, &mut versions, (options.read_only, elders))?;
     let named = (&**versions.current(), db_id);
     let pm = &table_files.pm;

@@ -9,12 +9,8 @@ use crate::events::{Event, Events};
 /// Whether it failed in a sync, so that nobody knows what is durable. What has failed before a sync, for want of room or
 /// of a descriptor, has left all as it was.
 pub(crate) fn is_sync(error: &Error) -> bool {
-    match error {
-        Error::Io { op, .. } => op.starts_with("sync"),
-        // As an index, or a log, of which a sync has failed before.
-        Error::Poisoned(_) => true,
-        _ => false,
-    }
+    // Poisoned: as an index, or a log, of which a sync has failed before.
+    error.is_failed_sync() || matches!(error, Error::Poisoned(_))
 }
 
 #[derive(Debug, Default)]

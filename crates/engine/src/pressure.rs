@@ -31,8 +31,6 @@
 
 mod relief;
 
-use std::io;
-
 use thermocline_base::size::format_size;
 use thermocline_base::{Error, Result};
 use thermocline_compaction::pressure::{Cause, Debt, Delay, Limits, Slope};
@@ -155,18 +153,6 @@ fn waiting(attached: u64, at_home: u64, limit: u64) -> u64 {
     let bytes = u128::from(attached.saturating_sub(at_home)) * u128::from(limit);
     let bytes = bytes / u128::from((limit - at_home).max(1));
     u64::try_from(bytes).unwrap_or(u64::MAX)
-}
-
-/// Whether what failed wanted room on the disk.
-pub(crate) fn is_no_room(error: &Error) -> bool {
-    match error {
-        Error::OutOfSpace(_) => true,
-        Error::Io { source, .. } => matches!(
-            source.kind(),
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
-        ),
-        _ => false,
-    }
 }
 
 impl Inner {

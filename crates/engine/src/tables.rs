@@ -15,6 +15,7 @@
 //! kept in DRAM: [`files`].
 
 mod ahead;
+mod file;
 mod files;
 mod levels;
 mod open;
@@ -37,10 +38,14 @@ use thermocline_version::{Level, TableRef, Version};
 use crate::pm_tables::{AnyCursor, AnyPart};
 use crate::sync::{Arc, RwLock, read, write};
 use ahead::{FirstPiece, TableBlocks};
+pub(crate) use file::TableFile;
 pub(crate) use files::{FoundIn, Lent, SharedCache, TableFiles, Work};
 use open::{Handle, OpenTable};
 use runs::Run;
 pub(crate) use source::{TableSource, place, sources};
+
+/// So many first pieces of a cursor's sources are read at once, at most.
+const FIRST_READS: usize = 16;
 
 /// The tables of a version.
 #[derive(Debug)]
@@ -131,10 +136,20 @@ impl Tables {
         if wanted.len() < 2 {
             return;
         }
-        let reads: Vec<_> = wanted.iter().map(|(_, piece)| piece.read()).collect();
-        let answers = self.files.reader().read(&reads);
-        for ((of, piece), bytes) in wanted.iter().zip(answers) {
-            sources[*of].give_first(piece, bytes.ok());
+        // Not more at a time, since each is an open file.
+        for some in wanted.chunks(FIRST_READS) {
+            let files = some.iter().map(|(_, piece)| piece.file());
+            // Those that do not open say so when they are read alone.
+            let files: Vec<_> = files.map(Result::ok).collect();
+            let reads = some.iter().zip(&files);
+            let reads: Vec<_> = reads
+                .filter_map(|((_, piece), file)| Some(piece.read(&**file.as_ref()?)))
+                .collect();
+            let mut answers = self.files.reader().read(&reads).into_iter();
+            for ((of, piece), file) in some.iter().zip(&files) {
+                let bytes = file.as_ref().and_then(|_| answers.next()?.ok());
+                sources[*of].give_first(piece, bytes);
+            }
         }
     }
 

@@ -85,7 +85,6 @@ use thermocline_wal::{LogId, LogReader, LogWriter, SITE_LOG_NAMED, frame_bytes};
 
 use crate::commit::ring::Range;
 use crate::poison::is_sync;
-use crate::pressure::is_no_room;
 use crate::store::Inner;
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock, try_lock};
 use crate::write::busy;
@@ -190,7 +189,7 @@ impl Wal {
     /// As [`Wal::begin`]; none where the disk has no room for one, and nothing has happened.
     pub fn begin_if_room(&self, chain: u64, nonce: u64) -> Result<Option<LogWriter>> {
         match self.begin(chain, nonce) {
-            Err(error) if is_no_room(&error) && !is_sync(&error) && self.abandon(chain) => Ok(None),
+            Err(error) if error.is_no_room() && !is_sync(&error) && self.abandon(chain) => Ok(None),
             begun => begun.map(Some),
         }
     }
@@ -254,7 +253,7 @@ impl Wal {
         };
         let found = log.reserve(end);
         self.reserved.store(log.reserved(), Ordering::Relaxed);
-        found.map_err(|error| match is_no_room(&error) {
+        found.map_err(|error| match error.is_no_room() {
             true => Error::OutOfSpace(format!(
                 "the disk has no room for more of a log: make room there ({error})"
             )),
@@ -398,7 +397,7 @@ fn write_to(
 
 /// Of a log that could not be begun: if it is room that it lacks, that is no more than that.
 fn without_log(error: Error) -> Error {
-    match is_no_room(&error) {
+    match error.is_no_room() {
         true => Error::OutOfSpace(format!(
             "the disk has no room for another log: make room there ({error})"
         )),

@@ -66,12 +66,34 @@ fn child() {
             assert_eq!(found, keys);
         }
     };
+    // Many readers, each of them in as many tables as there are runs.
+    let readers = |engine: &Engine| {
+        let mut cursors: Vec<_> = (0..40)
+            .map(|_| engine.cursor(Family::DEFAULT).unwrap())
+            .collect();
+        for (n, cursor) in (0u32..).zip(&mut cursors) {
+            assert!(cursor.seek(&(n << 25).to_be_bytes()).unwrap());
+        }
+        for _ in 0..300 {
+            assert!(cursors.iter_mut().all(|cursor| cursor.next().unwrap()));
+        }
+        // All are held while others are made.
+        check(engine);
+        assert!(cursors.iter_mut().all(|cursor| cursor.next().unwrap()));
+        cursors
+    };
     let tables: usize = engine.map().iter().map(|family| family.tables.len()).sum();
     assert!(tables > 100, "{tables} tables");
-    check(&engine);
+    let left = readers(&engine);
     engine.close().unwrap();
     drop(engine);
-    check(&Engine::open(World::real(), &dir, options()).unwrap());
+    // What a closed store has left does not count, and neither does what another one could do without.
+    let engine = Engine::open(World::real(), &dir, options()).unwrap();
+    drop(readers(&engine));
+    let copy = dir.with_file_name("copy");
+    engine.checkpoint(&copy).unwrap();
+    let other = Engine::open(World::real(), &copy, options()).unwrap();
+    let _held = (readers(&other), readers(&engine), left);
 }
 
 fn with_descriptors(limit: u32) -> (bool, String) {

@@ -125,20 +125,13 @@ impl Machine {
             let all = (Bound::Unbounded, Bound::Unbounded);
             if let Err(error) = now.compact(CF, all) {
                 // There may be no room for it yet; what it was to make comes by itself.
-                assert!(is_no_room(&error), "{error}");
+                assert!(error.is_no_room(), "{error}");
             }
             self.put_again(&now, first / 2);
             self.fill(&now);
             engine = Some(now);
         }
         engine.unwrap().close().unwrap();
-    }
-}
-
-fn is_no_room(error: &Error) -> bool {
-    match error {
-        Error::Io { source, .. } => source.kind() == std::io::ErrorKind::StorageFull,
-        other => other.kind() == ErrorKind::OutOfSpace,
     }
 }
 

@@ -42,6 +42,7 @@ use thermocline_base::{Error, Result, Site};
 use crate::direct::DeviceBytes;
 use crate::real::{Kernel, Syscalls};
 use crate::sim::{FailedSync, SimFs};
+use crate::spares::Spares;
 use crate::{DiskRoom, File, FsKind, LockGuard, OpenMode, Storage};
 use file::FaultFile;
 
@@ -193,6 +194,8 @@ struct Faults {
     room: Option<u64>,
     /// Up to where a file has room behind its end.
     reserved: BTreeMap<PathBuf, u64>,
+    /// No such room is given: the file system does not know it.
+    reserves_nothing: bool,
     calls: [u64; Op::ALL.len()],
     fired: u64,
 }
@@ -265,6 +268,11 @@ impl FaultStorage {
     /// up to it first. What was allocated can be written, since it does not grow the file.
     pub fn limit_space(&self, bytes: u64) {
         lock(&self.faults).room = Some(bytes);
+    }
+
+    /// From now on the file system does not know how to reserve room behind the end of a file.
+    pub fn reserve_nothing(&self) {
+        lock(&self.faults).reserves_nothing = true;
     }
 
     /// Calls so far.
@@ -380,6 +388,9 @@ impl FaultStorage {
     /// Takes room behind the end of a file of `len` bytes, all up to `end` or none.
     fn reserve(&self, path: &Path, len: u64, end: u64) -> bool {
         let mut faults = lock(&self.faults);
+        if faults.reserves_nothing {
+            return true;
+        }
         let has = faults.reserved.get(path).copied().unwrap_or(0).max(len);
         let growth = end.saturating_sub(has);
         let room = faults.room.unwrap_or(u64::MAX);
@@ -390,6 +401,10 @@ impl FaultStorage {
         faults.room = faults.room.map(|room| room - growth);
         faults.reserved.insert(path.to_path_buf(), end.max(has));
         true
+    }
+
+    fn reserves_nothing(&self) -> bool {
+        lock(&self.faults).reserves_nothing
     }
 
     /// A file that was cut gives back what it had behind its end.
@@ -525,6 +540,10 @@ impl Storage for FaultStorage {
 
     fn open_files_max(&self) -> Option<u64> {
         self.inner.open_files_max()
+    }
+
+    fn spares(&self) -> &Spares {
+        self.inner.spares()
     }
 }
 

@@ -20,6 +20,7 @@
 //! | [`direct`] | what direct I/O asks and promises, and the count of its bytes |
 //! | [`sim`] | a file system in memory that can crash |
 //! | [`fault`] | any of them, with faults on purpose |
+//! | [`spares`] | files that are open and need not be |
 //! | [`simulated`] | a clock that a test advances, randomness from a seed |
 #![deny(unsafe_code)]
 
@@ -29,6 +30,7 @@ pub mod real;
 pub mod sim;
 pub mod simulated;
 pub mod sites;
+pub mod spares;
 #[expect(
     unsafe_code,
     reason = "the system calls that the standard library does not offer"
@@ -43,6 +45,7 @@ use std::sync::Arc;
 use thermocline_base::{Error, Result, Site};
 
 use direct::{DeviceBytes, Transfers};
+use spares::Spares;
 
 /// How [`Storage::open`] treats a file that is there or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -302,6 +305,9 @@ pub trait Storage: Send + Sync + fmt::Debug {
 
     /// How many files this process may have open; `None` where nobody knows.
     fn open_files_max(&self) -> Option<u64>;
+
+    /// Files that are open and need not be.
+    fn spares(&self) -> &Spares;
 }
 
 /// The room of a file system, in bytes.

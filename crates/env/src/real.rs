@@ -11,12 +11,13 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use thermocline_base::{Error, Result, Site};
 
 use crate::direct::{DeviceBytes, Transfers};
+use crate::spares::Spares;
 use crate::{Clock, DiskRoom, File, FsKind, LockGuard, OpenMode, Random, Storage, sys};
 use file::RealFile;
 
@@ -414,6 +415,11 @@ impl Storage for RealStorage {
 
     fn open_files_max(&self) -> Option<u64> {
         sys::open_files_max()
+    }
+
+    fn spares(&self) -> &Spares {
+        static OF_PROCESS: LazyLock<Spares> = LazyLock::new(Spares::default);
+        &OF_PROCESS
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use thermocline_base::{Result, Site};
 use thermocline_env::direct::DeviceBytes;
+use thermocline_env::spares::Spares;
 use thermocline_env::{DiskRoom, File, FsKind, LockGuard, OpenMode, RawReads, Storage};
 
 use crate::pool::BufPool;
@@ -177,6 +178,10 @@ impl Storage for DirectStorage {
 
     fn open_files_max(&self) -> Option<u64> {
         self.inner.open_files_max()
+    }
+
+    fn spares(&self) -> &Spares {
+        self.inner.spares()
     }
 }
 

@@ -45,10 +45,10 @@ impl Rng {
 ///
 /// # Panics
 /// If that is not a number.
-pub fn seeds(usual: std::ops::Range<u64>) -> Vec<u64> {
+pub fn seeds(usual: impl IntoIterator<Item = u64>) -> Vec<u64> {
     match std::env::var("THERMOCLINE_SEED") {
         Ok(seed) => vec![seed.parse().expect("THERMOCLINE_SEED is a number")],
-        Err(_) => usual.collect(),
+        Err(_) => usual.into_iter().collect(),
     }
 }
 

@@ -1,6 +1,5 @@
 //! Appending to a log.
 
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -22,11 +21,6 @@ pub const GROWTH_BYTES_MAX: u64 = 4 << 20;
 const KEEP_BYTES: usize = 1 << 20;
 
 const PAGE: u64 = DIRECT_UNIT as u64;
-
-fn is_full(error: &Error) -> bool {
-    let kinds = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
-    matches!(error, Error::Io { source, .. } if kinds.contains(&source.kind()))
-}
 
 /// Appends frames to a log. See the crate's documentation.
 #[derive(Debug)]
@@ -219,7 +213,7 @@ impl LogWriter {
             let n = usize::try_from(end - at).unwrap_or(zeros.len());
             let n = n.min(zeros.len());
             match self.file.write_at(&zeros[..n], at) {
-                Err(error) if is_full(&error) => {
+                Err(error) if error.is_no_room() => {
                     refused = Some(error);
                     break;
                 }

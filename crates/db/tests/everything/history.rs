@@ -1,12 +1,11 @@
 //! One history: a store, what must be in it, and everybody who holds something of it.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::ops::Bound;
 use std::sync::mpsc::{Sender, channel};
 
 use thermocline::limits::KEY_LEN_MAX;
-use thermocline::{CfOptions, ColumnFamily, Db, Durability, Error, ErrorKind, Options, Result};
+use thermocline::{CfOptions, ColumnFamily, Db, Durability, ErrorKind, Options, Result};
 use thermocline_testkit::Rng;
 
 use crate::draw;
@@ -23,6 +22,8 @@ const NAMES: &[&str] = &["one", "two", "three"];
 
 /// Numbered keys, of which a burst writes many.
 const NUMBERED: usize = 1500;
+/// Readers of each kind that are held at a time, at most.
+const READERS_MAX: usize = 6;
 
 pub struct History {
     pub rng: Rng,
@@ -169,7 +170,7 @@ impl History {
         match done {
             Ok(()) => true,
             Err(error) => {
-                assert!(self.is_full && says_full(&error), "{error}");
+                assert!(self.is_full && error.is_no_room(), "{error}");
                 self.tell(format!("refused: {error}"));
                 false
             }
@@ -343,14 +344,6 @@ impl History {
         }
     }
 
-    /// Each has a file of every run open; a store that may have few of them has few readers.
-    fn readers_max(&self) -> usize {
-        match self.machine.has_few_descriptors() {
-            true => 1,
-            false => 6,
-        }
-    }
-
     fn begin_scan(&mut self) {
         let (i, family) = self.family();
         let range = self.range(i);
@@ -360,7 +353,7 @@ impl History {
             .1
             .between(ends.0.map(Vec::as_slice), ends.1.map(Vec::as_slice));
         self.scans.push(Going { scan, left });
-        if self.scans.len() > self.readers_max() {
+        if self.scans.len() > READERS_MAX {
             self.scans.remove(0);
         }
     }
@@ -383,7 +376,7 @@ impl History {
             content: self.now[i].1.clone(),
             at: None,
         });
-        if self.cursors.len() > self.readers_max() {
+        if self.cursors.len() > READERS_MAX {
             self.cursors.remove(0);
         }
     }
@@ -691,15 +684,6 @@ impl History {
         let db = self.db.take().expect("it is open");
         same(&db, &self.now, &mut self.rng);
         self.db = Some(db);
-    }
-}
-
-/// Whether an error says that there is no room: one of ours, or the disk's own.
-fn says_full(error: &Error) -> bool {
-    let full = io::ErrorKind::StorageFull;
-    match error {
-        Error::Io { source, .. } => source.kind() == full,
-        other => other.kind() == ErrorKind::OutOfSpace,
     }
 }
 

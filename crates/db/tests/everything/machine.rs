@@ -67,12 +67,6 @@ impl Machine {
         true
     }
 
-    /// Whether the process may have no more files open than a store wants for itself.
-    pub fn has_few_descriptors(&self) -> bool {
-        let most = self.env().storage.open_files_max();
-        self.is_simulated() && most.is_some_and(|most| most <= DESCRIPTORS as u64)
-    }
-
     pub fn is_simulated(&self) -> bool {
         matches!(self, Machine::Simulated { .. })
     }

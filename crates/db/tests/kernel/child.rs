@@ -20,11 +20,15 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use thermocline::{Db, Error, Options};
+use thermocline_base::planted::{self, Bug};
 
 use crate::work::{self, FAMILIES, Kind, Shape};
 
 /// The environment variable that tells the child what to do.
 pub(crate) const TASK: &str = "THERMOCLINE_KERNEL_CHILD";
+
+/// The environment variable that says which bug the engine has, by its name.
+pub(crate) const BUG: &str = "THERMOCLINE_KERNEL_BUG";
 
 /// Operations that fail in a row before the child gives up.
 const FAILURES_MAX: usize = 4;
@@ -205,6 +209,10 @@ fn kind(error: &Error) -> String {
 
 /// What the child does.
 pub(crate) fn run(task: &Task) {
+    if let Ok(name) = std::env::var(BUG) {
+        let bug = Bug::ALL.iter().find(|bug| format!("{bug:?}") == name);
+        planted::plant_in_process(*bug.expect("a bug that there is"));
+    }
     let path: &Path = &task.report;
     let report = File::options().append(true).create(true).open(path);
     let mut life = Life {

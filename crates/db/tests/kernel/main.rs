@@ -32,7 +32,7 @@ mod run;
 mod stories;
 mod work;
 
-use crate::stories::stories;
+use crate::stories::{made_twice, stories, stories_in};
 use crate::work::Shape;
 
 /// Not a test of its own: what the child does when a parent has started it.
@@ -71,6 +71,13 @@ fn level_0_on_a_disk_survives_it() {
 #[test]
 fn logs_survive_their_disk() {
     stories(Shape::Leveled, true);
+}
+
+#[test]
+fn a_store_that_is_begun_twice_is_made() {
+    for shape in [Shape::Tiered, Shape::Leveled] {
+        stories_in(shape, true, made_twice(120));
+    }
 }
 
 #[test]

@@ -160,53 +160,134 @@ fn gaps(rng: &mut Rng) -> Vec<Gap> {
 }
 
 /// The stories of which each run tells some: in their seed's last digit.
-const CACHE_IS_TRUSTED: u64 = 0;
-const GROWTH_FAILS: u64 = 1;
+pub(crate) const CACHE_IS_TRUSTED: u64 = 0;
+pub(crate) const GROWTH_FAILS: u64 = 1;
+pub(crate) const MADE_TWICE: u64 = 2;
 
-/// A sync fails, the process ends, the next one finds what the disk does not have and does little, and the power goes.
-/// Or the sync of a region that grows fails as if the disk were full, where others' writes wait to be written back.
-pub(crate) fn directed(seed: u64, calls: &[u64], rng: &mut Rng) -> Option<Vec<Life>> {
-    let call = match seed % 10 {
-        CACHE_IS_TRUSTED => *rng.pick(&["msync", "sync"]),
-        GROWTH_FAILS => "sync of the region",
-        _ => return None,
-    };
-    let call = CALLS.iter().position(|name| *name == call)?;
-    let made = calls[call];
-    if made == 0 {
-        return None;
+/// How often each call is made where nothing fails.
+#[derive(Debug)]
+pub(crate) struct Calls {
+    /// By a process that makes a store and writes, and by the one that recovers it.
+    pub usual: [Vec<u64>; 2],
+    /// By the first, where the region grows.
+    pub growing: Vec<u64>,
+    /// By one that makes a store and ends.
+    pub making: Vec<u64>,
+}
+
+impl Calls {
+    /// By the first process of a story.
+    pub fn first(&self, seed: u64) -> &[u64] {
+        if grows(seed) {
+            &self.growing
+        } else {
+            &self.usual[0]
+        }
     }
-    let fault = Fault {
+}
+
+/// Stories that are rare otherwise. `None` for a seed without one, and where the shape makes no such calls.
+pub(crate) fn directed(seed: u64, calls: &Calls, rng: &mut Rng) -> Option<Vec<Life>> {
+    match seed % 10 {
+        CACHE_IS_TRUSTED => cache_is_trusted(calls, rng),
+        GROWTH_FAILS => growth_fails(calls, rng),
+        MADE_TWICE => Some(made_twice(calls, rng)),
+        _ => None,
+    }
+}
+
+fn number(name: &str) -> usize {
+    let call = CALLS.iter().position(|call| *call == name);
+    call.expect("a call that there is")
+}
+
+fn failed_sync(call: usize, index: u64, rng: &mut Rng) -> Fault {
+    Fault {
         call,
-        index: rng.next_u64() % made,
+        index,
         error: Some(*rng.pick(&[Enospc, Edquot, Eio])),
         for_ever: false,
         ends_after: None,
         whole: true,
-    };
-    let mut life = Life {
+    }
+}
+
+/// A sync fails, the process ends, the next one finds what the disk does not have and does little, and the power goes.
+fn cache_is_trusted(calls: &Calls, rng: &mut Rng) -> Option<Vec<Life>> {
+    let name = *rng.pick(&["msync", "sync"]);
+    let call = number(name);
+    let made = Some(calls.usual[0][call]).filter(|made| *made > 0)?;
+    let mut fault = failed_sync(call, rng.next_u64() % made, rng);
+    fault.ends_after = Some(rng.below(6) as u64);
+    Some(vec![
+        Life {
+            fault: Some(fault),
+            ops: OPS,
+            closes: false,
+            gap: Gap::Keep,
+        },
+        Life {
+            fault: None,
+            ops: rng.below(3) as u64,
+            closes: false,
+            gap: Gap::Cut,
+        },
+    ])
+}
+
+/// The sync of a region that grows fails as if the disk were full, where others' writes wait to be written back.
+fn growth_fails(calls: &Calls, rng: &mut Rng) -> Option<Vec<Life>> {
+    let call = number("sync of the region");
+    // A region is made with a sync, too, before there is anything to lose.
+    let made = calls.growing[call]
+        .checked_sub(1)
+        .filter(|made| *made > 0)?;
+    let fault = failed_sync(call, 1 + rng.next_u64() % made, rng);
+    Some(vec![Life {
         fault: Some(fault),
         ops: OPS,
         closes: false,
         gap: Gap::Cut,
+    }])
+}
+
+/// A process ends while it makes a store, and so does the one that finds what there is and begins anew; then the power goes.
+fn made_twice(calls: &Calls, rng: &mut Rng) -> Vec<Life> {
+    let ends = |call: &str, index| Fault {
+        call: number(call),
+        index,
+        error: None,
+        for_ever: false,
+        ends_after: Some(0),
+        whole: false,
     };
-    if seed % 10 == GROWTH_FAILS {
-        return Some(vec![life]);
-    }
-    let fault = life.fault.as_mut().expect("made above");
-    fault.ends_after = Some(rng.below(6) as u64);
-    let next = Life {
-        fault: None,
-        ops: rng.below(3) as u64,
-        ..life
-    };
-    life.gap = Gap::Keep;
-    Some(vec![life, next])
+    // While it makes the region.
+    let call = *rng.pick(&["allocate", "sync of the region", "write", "msync", "map"]);
+    let made = calls.making[number(call)].max(1);
+    let first = ends(call, rng.next_u64() % made);
+    // While that is removed, and begun anew.
+    let call = *rng.pick(&["unlink", "create", "sync folder", "sync", "write"]);
+    let second = ends(call, rng.below(2) as u64);
+    let gaps = [Gap::Keep, Gap::Cut];
+    let lives = [first, second].into_iter().zip(gaps);
+    lives
+        .map(|(fault, gap)| Life {
+            fault: Some(fault),
+            ops: 1,
+            closes: false,
+            gap,
+        })
+        .collect()
+}
+
+/// Whether so much is written that the region grows.
+pub(crate) fn grows(seed: u64) -> bool {
+    seed % 10 == GROWTH_FAILS
 }
 
 /// Whether most writes of a store are `Buffered`, so that something waits whenever the region grows.
 pub(crate) fn is_buffered(seed: u64) -> bool {
-    seed % 10 == GROWTH_FAILS || seed.is_multiple_of(3)
+    grows(seed) || seed.is_multiple_of(3)
 }
 
 /// A story around a fault at a point. After it comes a process without faults that checks.

@@ -4,11 +4,13 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
+use thermocline_base::planted::Bug;
 use thermocline_testkit::Rng;
 
 use crate::device::Device;
-use crate::plan::{CALLS, Errno, Fault, Gap, Life};
+use crate::plan::{CACHE_IS_TRUSTED, CALLS, Errno, Fault, GROWTH_FAILS, Gap, Life, directed};
 use crate::run::{Run, child, home};
+use crate::stories::count;
 use crate::work::Shape;
 
 /// A fault of a call, from its `index`-th on.
@@ -120,5 +122,35 @@ fn a_forgotten_sync_is_noticed() {
             shape.name()
         );
         assert!(noticed > 0, "{call} of {}", shape.name());
+    }
+}
+
+/// An engine that believes the page cache after a failed sync, and one that takes a sync without room for no room: each
+/// is noticed in the stories that are told for it.
+#[test]
+fn an_engine_that_gets_failed_syncs_wrong_is_noticed() {
+    if home().is_none() {
+        return;
+    }
+    let cases = [
+        (Bug::TrustCacheAfterFailedSync, CACHE_IS_TRUSTED),
+        (Bug::CleanAfterEnospc, GROWTH_FAILS),
+    ];
+    let shapes = [Shape::Tiered, Shape::PmTables, Shape::GlobalIndex];
+    for (bug, story) in cases {
+        let calls = shapes.map(|shape| count(shape, true));
+        // About one of twenty does harm.
+        let noticed = (0..400).find(|n| {
+            let which = usize::try_from(n % 3).unwrap();
+            let seed = 10 * n + story;
+            let mut rng = Rng::new(seed);
+            let lives = directed(seed, &calls[which], &mut rng);
+            let home = home().unwrap();
+            let mut run = Run::new(shapes[which], true, seed, home.path());
+            run.bug = Some(bug);
+            lives.is_some_and(|lives| run.tell(&lives, &mut rng).is_err())
+        });
+        println!("{bug:?}: noticed in story {noticed:?}");
+        assert!(noticed.is_some(), "{bug:?}");
     }
 }

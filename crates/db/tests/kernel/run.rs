@@ -5,9 +5,10 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 
+use thermocline_base::planted::Bug;
 use thermocline_testkit::Rng;
 
-use crate::child::{TASK, Task};
+use crate::child::{BUG, TASK, Task};
 use crate::device::{Device, shim};
 use crate::oracle::Oracle;
 use crate::plan::{CALLS, Fault, Gap, Life};
@@ -47,6 +48,8 @@ pub(crate) struct Run {
     report: PathBuf,
     device: Device,
     oracle: Oracle,
+    /// What is wrong with the engine, on purpose.
+    pub bug: Option<Bug>,
     /// The number of the next operation.
     next: u64,
     /// Operations and openings that were refused, with a reason.
@@ -67,6 +70,7 @@ impl Run {
             report: home.join("report"),
             device: Device::new(home),
             oracle: Oracle::new(seed),
+            bug: None,
             next: 1,
             refused: 0,
             poisoned: false,
@@ -123,6 +127,9 @@ impl Run {
         command.env(TASK, task.text());
         if self.disk {
             command.env("KERNEL_DISK", "1");
+        }
+        if let Some(bug) = self.bug {
+            command.env(BUG, format!("{bug:?}"));
         }
         let done = command.output().unwrap();
         let counts = self.device.counts();

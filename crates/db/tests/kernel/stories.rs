@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use thermocline_testkit::{Rng, seeds};
 
-use crate::plan::{CALLS, Errno, Gap, Life, OPS, Point, directed, errors, story};
+use crate::plan::{
+    CALLS, Calls, Errno, GROWTH_FAILS, Gap, Life, MADE_TWICE, OPS, Point, directed, errors, story,
+};
 use crate::run::{Run, home};
 use crate::work::Shape;
 
@@ -60,20 +62,30 @@ fn name(shape: Shape, disk: bool) -> String {
     format!("{} on {place}", shape.name())
 }
 
-/// A store that is made, ended, recovered and ended without faults: how often each call is made in both lives.
-fn count(shape: Shape, disk: bool) -> [Vec<u64>; 2] {
-    let home = home().unwrap();
-    let mut run = Run::new(shape, disk, 1, home.path());
-    let mut life = Life {
-        fault: None,
-        ops: OPS,
-        closes: false,
-        gap: Gap::Keep,
+/// How often each call is made by stores without faults.
+pub(crate) fn count(shape: Shape, disk: bool) -> Calls {
+    let lives = |seed, ops: &[u64]| {
+        let home = home().unwrap();
+        let mut run = Run::new(shape, disk, seed, home.path());
+        let life = |&ops| Life {
+            fault: None,
+            ops,
+            closes: false,
+            gap: Gap::Keep,
+        };
+        let calls = ops.iter().map(|ops| run.live(&life(ops), false).unwrap());
+        calls.collect::<Vec<_>>()
     };
-    let first = run.live(&life, false).unwrap();
-    life.ops = 15;
-    let second = run.live(&life, false).unwrap();
-    [first, second]
+    let usual = lives(3, &[OPS, 15]).try_into().unwrap();
+    let [growing, making] = [(GROWTH_FAILS, OPS), (MADE_TWICE, 0)].map(|(seed, ops)| {
+        let mut calls = lives(seed, &[ops]);
+        calls.remove(0)
+    });
+    Calls {
+        usual,
+        growing,
+        making,
+    }
 }
 
 /// All faults for a store that makes so many calls.
@@ -125,29 +137,45 @@ fn wanted() -> Option<u64> {
     }
 }
 
+/// So many stories of stores whose making is interrupted twice.
+pub(crate) fn made_twice(stories: u64) -> Option<Vec<u64>> {
+    Some(
+        (0..stories)
+            .map(|n| 500_000 + 10 * n + MADE_TWICE)
+            .collect(),
+    )
+}
+
 /// The stories of a shape on a disk, or in shared memory.
 pub(crate) fn stories(shape: Shape, disk: bool) {
+    stories_in(shape, disk, wanted().map(|stories| (0..stories).collect()));
+}
+
+/// Those with these seeds; `None`: of each fault one.
+pub(crate) fn stories_in(shape: Shape, disk: bool, wanted: Option<Vec<u64>>) {
     if home().is_none() {
         eprintln!("no /dev/shm here: {} was not tested", name(shape, disk));
         return;
     }
     let calls = count(shape, disk);
-    let points = points(&calls);
+    let points = points(&calls.usual);
     let mut counts = Counts::default();
     // Seeds say which shape they are for, so that one alone can be told again.
     let base = 1_000_000 * (2 * shape as u64 + u64::from(disk));
-    let usual = base..base + wanted().unwrap_or(points.len() as u64);
+    let all = || (0..points.len() as u64).collect();
+    let usual = wanted.clone().unwrap_or_else(all);
+    let usual = usual.into_iter().map(|n| base + n);
     let own = |seed: &u64| *seed / 1_000_000 == base / 1_000_000;
     for seed in seeds(usual).into_iter().filter(own) {
         let mut rng = Rng::new(seed);
-        let point = match wanted() {
+        let point = match wanted {
             Some(_) => pick(&points, &mut rng),
             None => points[usize::try_from(seed - base).unwrap() % points.len()],
         };
-        let directed = directed(seed, &calls[0], &mut rng);
+        let directed = directed(seed, &calls, &mut rng);
         let lives = match directed {
-            Some(lives) if disk && wanted().is_some() => lives,
-            _ => story(disk, point, &calls[0], &mut rng),
+            Some(lives) if disk && wanted.is_some() => lives,
+            _ => story(disk, point, calls.first(seed), &mut rng),
         };
         let home = home().unwrap();
         let mut run = Run::new(shape, disk, seed, home.path());

@@ -8,7 +8,7 @@ use thermocline::{
 };
 use thermocline_testkit::Rng;
 
-use crate::plan::is_buffered;
+use crate::plan::{grows, is_buffered};
 
 pub(crate) const FAMILIES: [&str; 2] = ["default", "other"];
 const KEYS: usize = 70;
@@ -91,16 +91,30 @@ pub(crate) fn operation(seed: u64, n: u64) -> Op {
         durability: Durability::Immediate,
     };
     // In some stores most writes are.
-    let buffered = if is_buffered(seed) { 80 } else { 25 };
+    let buffered = match is_buffered(seed) {
+        _ if grows(seed) => 100,
+        true => 80,
+        false => 25,
+    };
     if rng.below(100) < buffered {
         op.durability = Durability::Buffered;
     }
-    match rng.below(100) {
-        0..38 => op.changes.push((place(&mut rng), true)),
+    let kind = match grows(seed) {
+        // What was written before the region grew, and after it, is claimed to be durable now.
+        true if n.is_multiple_of(6) => 75,
+        // What flushes a memtable would make that the region need not grow.
+        true => rng.below(66),
+        false => rng.below(100),
+    };
+    match kind {
+        0..38 if !grows(seed) => op.changes.push((place(&mut rng), true)),
         38..44 => op.changes.push((place(&mut rng), false)),
-        44..66 => {
+        0..38 | 44..66 => {
             // Some are large enough to be staged.
-            let len = *rng.pick(&[2, 3, 5, 9, 60]);
+            let len = match grows(seed) {
+                true => 60,
+                false => *rng.pick(&[2, 3, 5, 9, 60]),
+            };
             for _ in 0..len {
                 let place = place(&mut rng);
                 if !op.changes.iter().any(|(other, _)| *other == place) {
@@ -249,12 +263,18 @@ pub(crate) fn options(shape: Shape, disk: bool, seed: u64) -> Options {
     }
     options.pm_region.part_bytes_first = 256 << 10;
     options.pm_region.zones_ahead = *rng.pick(&[1, 4]);
-    options.memtable.bytes_max = *rng.pick(&[30_000, 64 << 10, 1 << 20]);
+    options.memtable.bytes_max = match grows(seed) {
+        true => 1 << 20,
+        false => *rng.pick(&[30_000, 64 << 10, 1 << 20]),
+    };
     options.memtable.item_bytes_max = *rng.pick(&[8 << 10, 64 << 10]);
     options.memtable.idle_ms = *rng.pick(&[0, 1, 1000]);
     options.memtable.replay_threads = 1;
     options.commit.buckets = *rng.pick(&[0, 1]);
-    options.commit.buffered_ms = *rng.pick(&[1, 1000]);
+    options.commit.buffered_ms = match grows(seed) {
+        true => 1000,
+        false => *rng.pick(&[1, 1000]),
+    };
     options.manifest.bytes_max = *rng.pick(&[512, 4096, 1 << 20]);
     options.blob.inline_bytes_max = *rng.pick(&[4000, 1 << 20]);
     options.compaction.table_bytes = *rng.pick(&[0, 20_000]);

@@ -1,6 +1,5 @@
 //! Bringing the long values of a batch into a blob file.
 
-use std::io;
 use thermocline_base::planted::{Bug, active};
 
 use thermocline_base::{BatchEntry, CfId, Error, FileId, Kind, Result};
@@ -45,13 +44,6 @@ impl Drop for Coming<'_> {
 
 fn is_long(entry: &BatchEntry<'_>, inline_max: usize) -> bool {
     entry.value.len() > inline_max && entry.kind == Kind::Put && entry.cf != CfId::METADATA
-}
-
-fn is_full(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
-    )
 }
 
 impl Separated {
@@ -222,7 +214,7 @@ impl Inner {
     /// Of a file that nobody knows yet: that the disk is full is no more than that.
     fn without_disk(&self, error: Error) -> Error {
         match &error {
-            Error::Io { source, .. } if is_full(source) => Error::OutOfSpace(format!(
+            Error::Io { .. } if error.is_no_room() => Error::OutOfSpace(format!(
                 "the disk of {} has no room for a long value: make room there, or delete and compact; reads and \
                  deletes go on ({error})",
                 self.dir.display()

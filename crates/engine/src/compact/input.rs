@@ -6,7 +6,7 @@ use std::ops::Bound;
 use thermocline_base::{CfId, Error, Kind, Result, SeqNo};
 use thermocline_compaction::merge::Source;
 use thermocline_compaction::{Head, RangeTombstone};
-use thermocline_env::{File, OpenMode};
+use thermocline_env::File;
 use thermocline_level0::PmPart;
 use thermocline_memtable::{Direction, Memtable, RecordRef, ScanEntry};
 use thermocline_sst::{
@@ -17,7 +17,7 @@ use thermocline_version::TableRef;
 use crate::flush::LastDeletes;
 use crate::pm_tables::{AnyCursor, AnyPart};
 use crate::sync::Arc;
-use crate::tables::TableFiles;
+use crate::tables::{TableFile, TableFiles};
 
 /// Keys that are collected under one epoch guard.
 const CHUNK: usize = 256;
@@ -305,10 +305,7 @@ impl<'a> RunInput<'a> {
             let cursor = AnyCursor::pm(part.clone(), true);
             return Ok((AnyPart::Pm(part), cursor));
         }
-        let file = self
-            .files
-            .storage
-            .open(&self.files.path(table.file), OpenMode::Read)?;
+        let file = self.files.open_file(table.file)?;
         let opened = open_table(&*file, self.files.identity(table.file))?;
         let source = Sequential {
             file,
@@ -323,7 +320,7 @@ impl<'a> RunInput<'a> {
 
 /// A file that is read from its beginning to its end, in large pieces.
 struct Sequential<'a> {
-    file: Arc<dyn File>,
+    file: Arc<TableFile>,
     /// The last piece, and where it begins.
     ahead: RefCell<(u64, Vec<u8>)>,
     read: &'a Cell<u64>,

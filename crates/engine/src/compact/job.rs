@@ -21,7 +21,6 @@ use super::{Jobs, Running};
 use crate::events::Event;
 use crate::partitions::{Counting, Waiter, share};
 use crate::pm_tables::{PmSink, Promise};
-use crate::pressure::is_no_room;
 use crate::readers;
 use crate::store::Inner;
 use crate::sync::{Arc, Ordering, lock, read};
@@ -439,7 +438,7 @@ impl Inner {
             self.learn_costs(&job, &outputs, started);
         }
         // A move needs nothing but the edit: it would be picked again at once, and fail again.
-        let gave_up = guarded && !moved && done.as_ref().is_err_and(is_no_room);
+        let gave_up = guarded && !moved && done.as_ref().is_err_and(|error| error.is_no_room());
         let internal = job.picked.is_internal();
         if internal && done.as_ref().is_err_and(gives_up) {
             self.internal_gave_up();

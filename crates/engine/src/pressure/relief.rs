@@ -28,7 +28,7 @@ use std::time::Duration;
 use thermocline_base::{Error, FileId, Result, SeqNo};
 use thermocline_env::DiskRoom;
 
-use super::{FULL, is_no_room};
+use super::FULL;
 use crate::runtime::Task;
 use crate::store::Inner;
 use crate::sync::{AtomicBool, AtomicU64, Ordering, lock};
@@ -306,7 +306,7 @@ impl Inner {
     fn flush_what_is_deleted(&self) -> Result<()> {
         match self.flush() {
             // A range that was deleted since may hide most of what there was no room for.
-            Err(error) if is_no_room(&error) && self.view.load().memtables[0].has_tombstones() => {
+            Err(error) if error.is_no_room() && self.view.load().memtables[0].has_tombstones() => {
                 self.seal_active()?;
                 self.flush()?;
             }

@@ -288,7 +288,7 @@ fn until_room(engine: &Engine, from: u32) -> u32 {
         // What they have begun.
         if let Err(error) = engine.drain() {
             assert!(
-                engine.inner.world.background && is_no_room(&error),
+                engine.inner.world.background && error.is_no_room(),
                 "{error}"
             );
         }

@@ -109,16 +109,21 @@ struct Piece {
 /// A piece that is to be read.
 #[derive(Debug)]
 pub(crate) struct FirstPiece {
-    file: Arc<dyn File>,
+    open: Arc<OpenTable>,
     at: u64,
     len: usize,
 }
 
 impl FirstPiece {
-    /// The read that it needs.
-    pub fn read(&self) -> BatchRead<'_> {
+    /// The file that it lies in, open.
+    pub fn file(&self) -> Result<Arc<dyn File>> {
+        self.open.file.now()
+    }
+
+    /// The read that it needs, of its file.
+    pub fn read<'a>(&self, file: &'a dyn File) -> BatchRead<'a> {
         BatchRead {
-            file: &*self.file,
+            file,
             offset: self.at,
             len: self.len,
         }
@@ -159,10 +164,10 @@ impl TableBlocks {
         if let Some(stored) = ahead.ready(handle) {
             return Ok(stored);
         }
+        let file = self.open.file.now()?;
         if let Some((at, len)) = self.next_piece(handle, ahead) {
-            let file = &**self.open.source.file();
             let read = BatchRead {
-                file,
+                file: &*file,
                 offset: at,
                 len,
             };
@@ -172,7 +177,6 @@ impl TableBlocks {
                 return Ok(stored);
             }
         }
-        let file = &**self.open.source.file();
         let len = usize::try_from(handle.len).expect("addresses have 32 bits or more");
         let mut stored = vec![0; len];
         file.read_exact_at(&mut stored, handle.offset)?;
@@ -195,7 +199,7 @@ impl TableBlocks {
             }
         };
         Some(FirstPiece {
-            file: self.open.source.file().clone(),
+            open: self.open.clone(),
             at,
             len,
         })

@@ -30,6 +30,7 @@ use thermocline_sst::{
 use thermocline_version::Origins;
 
 use super::ahead::Habit;
+use super::file::TableFile;
 use super::open::{OpenTables, OpenUse};
 use crate::compact::reads::Reads;
 use crate::pm_tables::PmTables;
@@ -192,6 +193,11 @@ impl TableFiles {
 
     pub fn blob_path(&self, file: FileId) -> PathBuf {
         self.dir.join(blob_name(file))
+    }
+
+    /// The file of a table. The version names it.
+    pub fn open_file(&self, file: FileId) -> Result<Arc<TableFile>> {
+        TableFile::open(&self.storage, self.path(file))
     }
 
     pub fn identity(&self, file: FileId) -> Identity {

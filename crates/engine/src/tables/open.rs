@@ -18,11 +18,11 @@ use std::sync::Weak;
 use arc_swap::ArcSwapOption;
 use thermocline_base::budget::Charge;
 use thermocline_base::{CfId, FileId, Result};
-use thermocline_env::OpenMode;
 use thermocline_sst::{CachedSource, Table, open_table};
 use thermocline_version::TableRef;
 
-use super::files::{TableFiles, missing};
+use super::file::TableFile;
+use super::files::TableFiles;
 use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering, lock};
 
 /// What an open table takes beside what it says itself: handles, and its place here.
@@ -46,6 +46,7 @@ pub(crate) struct Handle {
 #[derive(Debug)]
 pub(crate) struct OpenTable {
     pub table: Arc<Table>,
+    pub file: Arc<TableFile>,
     pub source: CachedSource,
     _charge: Charge,
     of: Arc<OpenUse>,
@@ -72,7 +73,7 @@ pub(crate) struct OpenTables {
 
 impl OpenTable {
     fn new(
-        table: Arc<Table>,
+        (table, file): (Arc<Table>, Arc<TableFile>),
         source: CachedSource,
         charge: Charge,
         of: &Arc<OpenUse>,
@@ -82,6 +83,7 @@ impl OpenTable {
         of.opened.fetch_add(1, Ordering::Relaxed);
         OpenTable {
             table,
+            file,
             source,
             _charge: charge,
             of: of.clone(),
@@ -151,19 +153,16 @@ impl Handle {
         if let Some(open) = self.open.load_full() {
             return Ok(open);
         }
-        let path = files.path(self.file);
-        let opened = files.storage.open(&path, OpenMode::Read);
-        // The version names it.
-        let file = opened.map_err(|error| missing(error, "a table is missing", &path))?;
+        let file = files.open_file(self.file)?;
         let table = open_table(&*file, files.identity(self.file))?;
-        let source = files.cache().source(file);
+        let source = files.cache().source(file.clone());
         let bytes = table.charge() as u64 + HANDLE_BYTES;
         let set = files.open_tables();
         let (charge, stays) = match files.account().charge_or_evict(bytes) {
             Some(charge) => (charge, true),
             None => (files.account().charge_over(bytes), false),
         };
-        let open = Arc::new(OpenTable::new(table, source, charge, &set.of));
+        let open = Arc::new(OpenTable::new((table, file), source, charge, &set.of));
         if stays {
             self.used.store(true, Ordering::Relaxed);
             self.open.store(Some(open.clone()));

@@ -102,6 +102,7 @@ impl File for SimFile {
         let mut state = self.writable("set the length of", Some(len))?;
         state.inode_mut(self.file).set_len(len);
         state.reserved.remove(&self.file);
+        state.reserved_durable.remove(&self.file);
         Ok(())
     }
 
@@ -115,7 +116,7 @@ impl File for SimFile {
         Ok(())
     }
 
-    /// A crash forgets what is reserved.
+    /// A crash forgets what was reserved behind the last sync.
     fn reserve_behind(&self, offset: u64, len: u64) -> Result<()> {
         let end = offset.checked_add(len);
         let mut state = self.writable("reserve space for", end)?;
@@ -137,6 +138,9 @@ impl File for SimFile {
                 }
                 None => {
                     state.inode_mut(self.file).sync();
+                    if let Some(&end) = state.reserved.get(&self.file) {
+                        state.reserved_durable.insert(self.file, end);
+                    }
                     Ok(())
                 }
             }

@@ -204,9 +204,13 @@ impl State {
         assert!(left.next().is_none(), "more values than choices");
         let named: BTreeSet<u64> = dirs.values().flat_map(|dir| dir.files()).collect();
         inodes.retain(|file, _| named.contains(file));
+        let mut reserved = self.reserved_durable.clone();
+        reserved.retain(|file, _| named.contains(file));
         State {
             dirs,
             inodes,
+            reserved_durable: reserved.clone(),
+            reserved,
             next_file: self.next_file,
             refuses_direct: self.refuses_direct,
             ..State::default()

@@ -62,6 +62,7 @@ pub use image::{Choice, Pending, Undecided};
 use names::{Change, FileNo, Names};
 
 use crate::direct::{DeviceBytes, Transfers};
+use crate::spares::Spares;
 use crate::{DiskRoom, File, FsKind, LockGuard, OpenMode, Storage, sites};
 
 /// The simulated file system. Cloning shares it. See the module's documentation.
@@ -73,6 +74,7 @@ pub struct SimFs {
 struct Inner {
     state: Mutex<State>,
     steps: Steps,
+    spares: Spares,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -95,6 +97,8 @@ struct State {
     capacity: Option<u64>,
     /// Up to where files have room behind their ends.
     reserved: BTreeMap<FileNo, u64>,
+    /// As far as a crash leaves it: what was synced.
+    reserved_durable: BTreeMap<FileNo, u64>,
     /// Of the capacity a simulated region has so many.
     region: u64,
     /// How often that was too little.
@@ -203,6 +207,7 @@ impl SimFs {
             inner: Arc::new(Inner {
                 state: Mutex::new(state),
                 steps,
+                spares: Spares::default(),
             }),
         }
     }
@@ -564,6 +569,10 @@ impl Storage for SimFs {
 
     fn open_files_max(&self) -> Option<u64> {
         self.state().descriptors.map(|most| most as u64)
+    }
+
+    fn spares(&self) -> &Spares {
+        &self.inner.spares
     }
 
     fn room(&self, _path: &Path) -> Result<Option<DiskRoom>> {

@@ -377,23 +377,12 @@ impl Region {
     /// clean, as after any failure.
     fn sync_growth(&self, sync: impl FnOnce() -> Result<()>) -> Result<()> {
         sync().map_err(|error| {
-            if is_full(&error) && active(Bug::CleanAfterEnospc) {
+            if error.is_no_room() && active(Bug::CleanAfterEnospc) {
                 return Error::OutOfSpace(error.to_string());
             }
             let _ = self.inner.sync_failed.set(error.to_string());
             error
         })
-    }
-}
-
-/// Whether there is no room for more: on the device, in a quota, or in the largest file allowed.
-fn is_full(error: &Error) -> bool {
-    let full = [libc::ENOSPC, libc::EDQUOT, libc::EFBIG];
-    match error {
-        Error::Io { source, .. } => source
-            .raw_os_error()
-            .is_some_and(|code| full.contains(&code)),
-        _ => false,
     }
 }
 

@@ -21,7 +21,7 @@
 //!
 //! | step | durable after it |
 //! |---|---|
-//! | write the new file, sync it | header and snapshot, without a name |
+//! | write the new file, reserve room behind its end, sync it | header and snapshot, without a name |
 //! | write `CURRENT.tmp`, sync it | the new content of `CURRENT`, without a name |
 //! | sync the folder | both names; so a rename that survives names files that exist |
 //! | rename `CURRENT.tmp` to `CURRENT` | nothing yet: a crash leaves the old or the new `CURRENT` |
@@ -40,8 +40,9 @@
 //! in between leaves what an open finds again.
 //! `CURRENT` is written once more by the steps above, but only where no record lies behind the snapshot. A record
 //! there says that it need not be: it was appended when the last sync of the switch had succeeded, or that of
-//! the open before, since after a failure nothing is appended. So an open takes no new room on the disk, unless
-//! a crash came right behind a switch, or a database that is new has never been written to.
+//! the open before, since after a failure nothing is appended.
+//! So an open takes no new room on the disk, unless a crash came right behind a switch, or a database that is new has
+//! never been written to; then it may take what the new file has reserved (see below).
 //!
 //! # A full disk
 //! A write that the file system refuses for want of room has written less than the record, and nothing of it was synced. So
@@ -58,7 +59,9 @@
 //! that open has found, and one between the two leaves a state that the manifest has had.
 //!
 //! Edits are what gives room back, so the log keeps some for them: [`AHEAD`] bytes behind its end are reserved, as far as
-//! the file system does that, and reserved anew when half of them are used. The file does not get longer by that.
+//! the file system does that, and reserved anew when half of them are used. The file does not get longer by that. A new
+//! file has them before it is named. Where an open has to write `CURRENT` and finds no room, it gives them back first,
+//! and then there is some: more than `CURRENT` takes.
 //!
 //! # Torn tail or corruption
 //! A record that does not check is a torn append, and is cut, if it lies behind the durable length,
@@ -76,7 +79,6 @@
 mod replay;
 mod switch;
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -207,7 +209,7 @@ impl Manifest {
         })?;
         let (file, header) = switch::to_new_file(&*storage, dir, db_id, &state)?;
         switch::remove_obsolete(&*storage, dir, header.file_no);
-        let mut manifest = Manifest {
+        Ok(Manifest {
             storage,
             dir: dir.to_path_buf(),
             file,
@@ -216,13 +218,11 @@ impl Manifest {
             state,
             bytes_max: BYTES_MAX_DEFAULT,
             switch_behind: 0,
-            reserved: 0,
+            reserved: header.durable_len + AHEAD,
             read_only: false,
             poisoned: None,
             held: Vec::new(),
-        };
-        manifest.reserve_ahead();
-        Ok(manifest)
+        })
     }
 
     /// Opens the manifest of the database in `dir` and gives its state. Unless `read_only`, which
@@ -297,17 +297,23 @@ impl Manifest {
         self.file.sync(sites::ACCEPTED_DURABLE)?;
         match self.len > self.header.durable_len {
             true => switch::keep_name(&*self.storage, &self.dir)?,
-            false => {
-                switch::name_live(&*self.storage, &self.dir, &self.header).map_err(|error| {
-                    match is_full(&error) {
-                        true => out_of_space(&self.dir, &error),
-                        false => error,
-                    }
-                })?
-            }
+            false => self.name_again()?,
         }
         switch::remove_obsolete(&*self.storage, &self.dir, self.header.file_no);
         Ok(())
+    }
+
+    /// Writes `CURRENT` once more, if need be with the room that is kept for edits: there will be some again.
+    fn name_again(&self) -> Result<()> {
+        let name = || switch::name_live(&*self.storage, &self.dir, &self.header);
+        let named = match name() {
+            Err(error) if is_full(&error) => self.file.set_len(self.len).and_then(|()| name()),
+            named => named,
+        };
+        named.map_err(|error| match is_full(&error) {
+            true => out_of_space(&self.dir, &error),
+            false => error,
+        })
     }
 
     /// Lets the log grow to `bytes_max` before a switch, or to twice the snapshot where that is
@@ -429,7 +435,7 @@ impl Manifest {
         let (file, header) = match prepared {
             Ok((prepared, Ok(()))) => prepared,
             // What was written before may not be durable, or `CURRENT` has a new name that is not.
-            Err(error) | Ok((_, Err(error))) if is_sync(&error) => return Err(error),
+            Err(error) | Ok((_, Err(error))) if error.is_failed_sync() => return Err(error),
             Ok((_, Err(error))) if !is_full(&error) && is_rename(&error) => return Err(error),
             Ok((_, Err(_))) | Err(_) => {
                 switch::remove_obsolete(storage, &self.dir, self.header.file_no);
@@ -440,7 +446,7 @@ impl Manifest {
         self.header = header;
         self.len = header.durable_len;
         self.switch_behind = 0;
-        self.reserved = 0;
+        self.reserved = self.len + AHEAD;
         switch::remove_obsolete(&*self.storage, &self.dir, header.file_no);
         Ok(true)
     }
@@ -478,19 +484,9 @@ fn is_rename(error: &Error) -> bool {
     matches!(error, Error::Io { op, .. } if op.starts_with("rename"))
 }
 
-fn is_sync(error: &Error) -> bool {
-    matches!(error, Error::Io { op, .. } if op.starts_with("sync"))
-}
-
 /// Whether a *write* was refused for want of room.
 fn is_full(error: &Error) -> bool {
-    match error {
-        Error::Io { op, source, .. } if !op.starts_with("sync") => matches!(
-            source.kind(),
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
-        ),
-        _ => false,
-    }
+    error.is_no_room() && !error.is_failed_sync()
 }
 
 fn out_of_space(path: &Path, error: &Error) -> Error {

@@ -8,6 +8,7 @@ use thermocline_base::{Error, Result};
 use thermocline_env::{File, OpenMode, Storage};
 
 use crate::format::{self, Header};
+use crate::manifest::AHEAD;
 use crate::sites;
 use crate::state::State;
 
@@ -39,6 +40,12 @@ pub(super) fn prepare(
     let file = storage.open(&path, OpenMode::CreateNew)?;
     header.durable_len = write_snapshot(&*file, &header, state)?;
     file.write_at(&header.encode(), 0)?;
+    // Before it has a name, so that whoever finds it has this much room (see *A full disk*).
+    match file.reserve_behind(header.durable_len, AHEAD) {
+        Err(error) if error.is_no_room() => return Err(error),
+        // What does not reserve may write all the same.
+        _ => {}
+    }
     file.sync(sites::NEW_FILE_DURABLE)?;
     prepare_name(storage, dir, &header)?;
     Ok((file, header))

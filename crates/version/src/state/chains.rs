@@ -3,20 +3,18 @@
 use super::{Chain, Cut, Impossible, State, at_least, must, next_of, possible_seqno};
 
 impl State {
-    pub(super) fn chain(&self, generation: u64, chain: u64) -> Option<&Chain> {
-        let chains = &self.generations.get(&generation)?.chains;
-        chains.iter().rfind(|c| c.id == chain)
+    fn chain(&self, id: u64) -> Option<&Chain> {
+        let link = self.order.get(id)?;
+        self.generations
+            .get(&link.generation)?
+            .chains
+            .get(link.index)
     }
 
-    pub(super) fn chain_mut(&mut self, place: usize) -> Option<&mut Chain> {
-        let (chain, generation) = *self.order.get(place)?;
-        let chains = &mut self.generations.get_mut(&generation)?.chains;
-        chains.iter_mut().rfind(|c| c.id == chain)
-    }
-
-    /// The place of a chain in the order. Who asks mostly means one of the last.
-    pub(super) fn place(&self, chain: u64) -> Option<usize> {
-        self.order.iter().rposition(|(id, _)| *id == chain)
+    pub(super) fn chain_mut(&mut self, id: u64) -> Option<&mut Chain> {
+        let link = self.order.get(id)?;
+        let generation = self.generations.get_mut(&link.generation)?;
+        generation.chains.get_mut(link.index)
     }
 
     /// The chain after a dropped one may only be known to follow it (base seqno 0). It takes along
@@ -27,20 +25,24 @@ impl State {
         let Some(dropped) = self.generations.remove(&id) else {
             return must(false, what, "one that exists", id);
         };
-        for place in 1..self.order.len() {
-            let ((before, of), (_, own)) = (self.order[place - 1], self.order[place]);
-            let follower = self.chain_mut(place).filter(|c| c.base_seqno == 0);
-            let Some(follower) = follower.filter(|_| of == id && own != id) else {
+        for chain in &dropped.chains {
+            let after = self.order.get(chain.id).and_then(|link| link.after);
+            let of = |after: &u64| self.order.get(*after).map(|link| link.generation);
+            let Some(after) = after.filter(|after| of(after) != Some(id)) else {
                 continue;
             };
-            let chain = dropped.chains.iter().find(|c| c.id == before);
-            let Some(cut) = chain.and_then(|chain| chain.cut) else {
-                let expected = format!("a cut of chain {before}, which a later one follows");
+            let Some(follower) = self.chain_mut(after).filter(|c| c.base_seqno == 0) else {
+                continue;
+            };
+            let Some(cut) = chain.cut else {
+                let expected = format!("a cut of chain {}, which a later one follows", chain.id);
                 return must(false, what, expected, "none");
             };
             follower.base_seqno = cut.last_seqno + 1;
         }
-        self.order.retain(|(_, generation)| *generation != id);
+        for chain in &dropped.chains {
+            self.order.remove(chain.id);
+        }
         Ok(())
     }
 
@@ -72,7 +74,7 @@ impl State {
         )?;
         self.next.chain = next_chain;
         self.next.incarnation = next.incarnation.max(next_incarnation);
-        self.order.push((chain.id, generation));
+        self.order.push(chain.id, generation, of.chains.len());
         of.chains.push(chain);
         Ok(())
     }
@@ -98,13 +100,11 @@ impl State {
         possible_seqno(last, "last seqno of a chain")?;
         must(base > 0, "first seqno of a chain", at_least(1), base)?;
         must(last >= base, "last seqno of a chain", at_least(base), last)?;
-        let twice = self.place(chain.id).is_some();
-        let mut tables = self.version.pm_tables();
-        let owner = tables.any(|(table, _)| table.meta.owner == chain.id);
-        drop(tables);
+        let twice = self.order.get(chain.id).is_some();
+        let owner = self.version.owns_pm_table(chain.id);
         must(!twice && !owner, "chain id", "one that is free", chain.id)?;
-        if let Some(newest) = self.order.len().checked_sub(1) {
-            let before = self.chain_mut(newest).and_then(|chain| chain.cut);
+        if let Some(newest) = self.order.last() {
+            let before = self.chain(newest).and_then(|chain| chain.cut);
             let least = before.map_or(u64::MAX, |cut| cut.last_seqno + 1);
             must(
                 base >= least,
@@ -125,7 +125,7 @@ impl State {
         must(of.chains.is_empty(), what, "one without chains", generation)?;
         self.next.chain = self.next.chain.max(next_chain);
         self.next.incarnation = self.next.incarnation.max(next_incarnation);
-        self.order.push((chain.id, generation));
+        self.order.push(chain.id, generation, of.chains.len());
         of.chains.push(chain);
         Ok(())
     }
@@ -138,11 +138,11 @@ impl State {
     ) -> Result<(), Impossible> {
         possible_seqno(last_seqno, "last seqno of a chain")?;
         let what = "last seqno of a chain";
-        let Some(place) = self.place(id) else {
+        let Some(link) = self.order.get(id) else {
             return must(false, "cut chain", "one that exists", id);
         };
-        let before = place.checked_sub(1).and_then(|i| self.chain_mut(i)?.cut);
-        if let Some(follower) = self.chain_mut(place + 1)
+        let before = link.before.and_then(|before| self.chain(before)?.cut);
+        if let Some(follower) = link.after.and_then(|after| self.chain(after))
             && let (0, Some(cut)) = (follower.base_seqno, follower.cut)
         {
             let most = cut.last_seqno;
@@ -153,7 +153,7 @@ impl State {
                 last_seqno,
             )?;
         }
-        let Some(chain) = self.chain_mut(place) else {
+        let Some(chain) = self.chain_mut(id) else {
             return must(false, "cut chain", "one that exists", id);
         };
         must(chain.cut.is_none(), "cut of a chain", "one", "a second one")?;

@@ -3,6 +3,7 @@
 mod chains;
 mod copy;
 mod evacuation;
+mod order;
 mod rates;
 mod snapshot;
 
@@ -18,6 +19,7 @@ use crate::origin::Origins;
 use crate::table::Place;
 use crate::version::Version;
 pub use evacuation::Evacuation;
+use order::Order;
 
 /// What exists, after some edits.
 ///
@@ -41,9 +43,8 @@ pub struct State {
     /// Of the families that have other options than by default.
     family_options: BTreeMap<u16, Vec<(String, String)>>,
     generations: BTreeMap<u64, Generation>,
-    /// All chains in the order in which the manifest came to know them, which is that of their
-    /// seqnos, each with its generation. Ids ascend but for those of chains that were adopted.
-    order: Vec<(u64, u64)>,
+    /// All chains, by their seqnos.
+    order: Order,
     next: NextIds,
     /// Bounds of file ids, ascending, and the database that wrote the files below each.
     inherited: Vec<(u64, [u8; 16])>,
@@ -191,12 +192,9 @@ impl State {
 
     /// All chains, oldest first, each with its generation.
     pub fn chains(&self) -> impl Iterator<Item = (u64, &Chain)> {
-        self.order.iter().map(|&(chain, generation)| {
-            let found = self.chain(generation, chain);
-            (
-                generation,
-                found.expect("list and generations name the same chains"),
-            )
+        self.order.iter().map(|(_, link)| {
+            let chains = &self.generations[&link.generation].chains;
+            (link.generation, &chains[link.index])
         })
     }
 
@@ -421,7 +419,7 @@ impl State {
     fn owns_zones(&self, owner: u64) -> Result<(), Impossible> {
         let (next, what) = (self.next.chain, "owner of a PM table's zones");
         must(owner < next, what, format_args!("below {next}"), owner)?;
-        let is_chain = self.place(owner).is_some();
+        let is_chain = self.order.get(owner).is_some();
         must(!is_chain, what, "one that is no chain", owner)
     }
 

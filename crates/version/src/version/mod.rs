@@ -50,7 +50,7 @@ mod apply;
 mod level;
 mod pm;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use thermocline_base::{CfId, FileId, SeqNo};
@@ -170,6 +170,8 @@ pub struct Version {
     files: Chunked<FileEntry>,
     /// By number.
     pm: Arc<PmTables>,
+    /// Whose zones those are.
+    pm_owners: Arc<BTreeSet<u64>>,
     /// Where an evacuation has come to, if one has begun: [`Version::front`].
     front: Option<(CfId, Arc<[u8]>)>,
 }

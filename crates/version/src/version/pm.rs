@@ -35,6 +35,11 @@ impl Version {
         entries.map(|entry| (&entry.table, &entry.references[..]))
     }
 
+    /// Whether these zones are a table's.
+    pub(crate) fn owns_pm_table(&self, owner: u64) -> bool {
+        self.pm_owners.contains(&owner)
+    }
+
     /// Names a table in persistent memory.
     pub(crate) fn add_pm_table(&mut self, table: &Arc<PmTableInfo>) -> Result<(), Impossible> {
         let (file, meta) = (table.file, &table.meta);
@@ -46,15 +51,15 @@ impl Version {
             "one that is free",
             file,
         )?;
-        let mut others = self.pm.values();
-        let other = others.find(|other| other.table.meta.owner == meta.owner);
+        let free = !self.owns_pm_table(meta.owner);
         let what = "owner of an added PM table";
-        must(other.is_none(), what, "one that is free", meta.owner)?;
+        must(free, what, "one that is free", meta.owner)?;
         let entry = PmEntry {
             table: Arc::clone(table),
             references: Vec::new(),
         };
         Arc::make_mut(&mut self.pm).insert(file, Arc::new(entry));
+        Arc::make_mut(&mut self.pm_owners).insert(meta.owner);
         Ok(())
     }
 
@@ -67,7 +72,9 @@ impl Version {
         let count = entry.references.len();
         let got = format_args!("{count} to PM table {file}");
         must(count == 0, what, "no references to it", got)?;
+        let owner = entry.table.meta.owner;
         Arc::make_mut(&mut self.pm).remove(&file);
+        Arc::make_mut(&mut self.pm_owners).remove(&owner);
         Ok(())
     }
 
@@ -93,6 +100,7 @@ impl Version {
             version.forget_reference(*place, table);
         }
         version.pm = Arc::default();
+        version.pm_owners = Arc::default();
         (version, taken)
     }
 

@@ -14,7 +14,6 @@ use thermocline_testkit::{Replay, Rng, seeds};
 
 use super::*;
 use crate::flush::tests::{Model, check_now, check_then, families, put};
-use crate::pressure::is_no_room;
 use crate::{Durability, Engine, Family, Snapshot, World};
 
 const PM: u64 = 16 << 20;
@@ -156,7 +155,7 @@ impl Run {
         }
         let write = |engine: &Engine| engine.write(batch.iter(), Durability::Immediate);
         match write(&self.engine) {
-            Err(error) if is_no_room(&error) => {
+            Err(error) if error.is_no_room() => {
                 // Whoever reads has all of it.
                 self.held.clear();
                 write(&self.engine).unwrap();
@@ -174,7 +173,7 @@ impl Run {
         self.machine.disk.disarm();
         match flushed {
             Ok(_) => assert!(!self.is_half()),
-            Err(error) if fails && is_no_room(&error) => {}
+            Err(error) if fails && error.is_no_room() => {}
             Err(error) => panic!("{error}"),
         }
         self.halves += u64::from(self.is_half());
@@ -227,7 +226,7 @@ impl Run {
     fn merge(&mut self) {
         let at = self.rng.below(2);
         match self.engine.compact_level0(self.families[at].id) {
-            Err(error) if !is_no_room(&error) => panic!("{error}"),
+            Err(error) if !error.is_no_room() => panic!("{error}"),
             _ => {}
         }
     }
