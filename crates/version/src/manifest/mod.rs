@@ -90,12 +90,10 @@ use crate::edit::{Change, VersionEdit};
 use crate::format::{self, Header};
 use crate::sites;
 use crate::state::State;
+use switch::AHEAD;
 
 /// The log may grow to this many bytes before a switch, unless set otherwise.
 pub const BYTES_MAX_DEFAULT: u64 = 1 << 20;
-
-/// So much is reserved behind the end of the log.
-const AHEAD: u64 = 32 << 10;
 
 /// An open manifest.
 ///

@@ -8,9 +8,11 @@ use thermocline_base::{Error, Result};
 use thermocline_env::{File, OpenMode, Storage};
 
 use crate::format::{self, Header};
-use crate::manifest::AHEAD;
 use crate::sites;
 use crate::state::State;
+
+/// So much is reserved behind the end of the log.
+pub(super) const AHEAD: u64 = 32 << 10;
 
 /// Writes `state` into a new manifest and makes it the live one, durably. The old one stays.
 pub(super) fn to_new_file(
