@@ -309,7 +309,8 @@ impl Inner {
                 }
             }
             let most = self.job_bytes_for_room(room);
-            for most in [most.min(room.unwrap_or(u64::MAX)), most] {
+            let within = most.map(|most| most.min(room.unwrap_or(u64::MAX)));
+            for most in [within, most] {
                 let mut turns = from_next.iter().chain(before);
                 let take = |cf: &CfId| self.take_for_room(&mut jobs, &version, *cf, most);
                 if let Some(job) = turns.find_map(take) {
@@ -317,7 +318,7 @@ impl Inner {
                 }
             }
         }
-        let most = room.map_or(u64::MAX, |room| self.job_bytes_for_room(room));
+        let most = room.map_or(Some(u64::MAX), |room| self.job_bytes_for_room(room));
         let alone = self.leaves_level0_alone(&version);
         let plan = match self.is_relieving() {
             true => None,
@@ -352,7 +353,7 @@ impl Inner {
             let cursors = jobs.cursors.entry(*cf).or_default();
             let picked = pick::pick(&levels.state(&running), &options, cursors)?;
             // What has given up gives up again.
-            if !picked.trivial && picked.bytes > most {
+            if !picked.trivial && most.is_none_or(|most| picked.bytes > most) {
                 return None;
             }
             let last_level = options.last_level;
@@ -366,19 +367,21 @@ impl Inner {
         })
     }
 
-    /// What brings tombstones of a family down, and reads no more than so many bytes.
+    /// What brings tombstones of a family down, and reads no more than so many bytes; `None`: what only moves tables.
     fn take_for_room(
         &self,
         jobs: &mut Jobs,
         version: &Arc<Version>,
         cf: CfId,
-        most: u64,
+        most: Option<u64>,
     ) -> Option<Job> {
         let levels = Levels::of(version, cf, None);
         let options = self.compactions.shape.pick_options(&levels);
         let running = jobs.held(cf);
         let before = self.rewritten_for_room();
-        let picked = pick::pick_room(&levels.state(&running), &options, before, most)?;
+        let state = levels.state(&running);
+        let picked = pick::pick_room(&state, &options, before, most.unwrap_or(0))?;
+        let picked = Some(picked).filter(|picked| picked.trivial || most.is_some())?;
         let last_level = options.last_level;
         Some(Job::begin(jobs, cf, version, &levels, last_level, picked))
     }

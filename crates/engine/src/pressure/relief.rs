@@ -81,8 +81,8 @@ pub(super) struct Relief {
     starved: AtomicU64,
     /// When somebody last asked.
     starved_ns: AtomicU64,
-    /// A larger job has given up for lack of room.
-    bytes_max: AtomicU64,
+    /// Jobs of so many bytes have given up for lack of room, and larger ones would.
+    bytes_below: AtomicU64,
     /// How much there was when it began.
     room_then: AtomicU64,
     /// And when it gave up.
@@ -108,7 +108,7 @@ impl Default for Relief {
             read_looked_ns: AtomicU64::new(0),
             starved: AtomicU64::new(0),
             starved_ns: AtomicU64::new(0),
-            bytes_max: AtomicU64::new(u64::MAX),
+            bytes_below: AtomicU64::new(u64::MAX),
             room_then: AtomicU64::new(0),
             gave_up_ns: AtomicU64::new(0),
             again_ns: AtomicU64::new(AGAIN_NS / 2),
@@ -188,7 +188,7 @@ impl Inner {
         if relief.made_full_at.swap(deleted, Ordering::Relaxed) != deleted {
             self.rewrite_all_for_room();
         }
-        relief.bytes_max.store(u64::MAX, Ordering::Relaxed);
+        relief.bytes_below.store(u64::MAX, Ordering::Relaxed);
         self.want_relief();
         // Tombstones that are in tables already.
         self.want_compaction();
@@ -333,8 +333,9 @@ impl Inner {
         Some(disk.free.saturating_sub(flushes + margin(disk)))
     }
 
-    /// Larger jobs have given up, lately and when there was about as much room as now.
-    pub fn job_bytes_for_room(&self, room: Option<u64>) -> u64 {
+    /// Larger jobs have given up, lately and when there was about as much room as now; `None`: any did, were it of
+    /// tables with nothing but range tombstones.
+    pub fn job_bytes_for_room(&self, room: Option<u64>) -> Option<u64> {
         let relief = &self.pressure.relief;
         let before = relief.room_then.load(Ordering::Relaxed);
         let enough = before.saturating_add((before / 4).max(ROOM_MORE));
@@ -342,12 +343,15 @@ impl Inner {
         let again = relief.gave_up_ns.load(Ordering::Relaxed) + waits;
         let enough = room.is_none_or(|room| room >= enough);
         if enough || self.now_ns() >= again {
-            relief.bytes_max.store(u64::MAX, Ordering::Relaxed);
+            relief.bytes_below.store(u64::MAX, Ordering::Relaxed);
         }
         if enough {
             relief.again_ns.store(AGAIN_NS / 2, Ordering::Relaxed);
         }
-        relief.bytes_max.load(Ordering::Relaxed)
+        match relief.bytes_below.load(Ordering::Relaxed) {
+            u64::MAX => Some(u64::MAX),
+            below => below.checked_sub(1),
+        }
     }
 
     /// For a compaction that is done for the sake of room: whether it may go on.
@@ -373,8 +377,6 @@ impl Inner {
         let waits = relief.again_ns.load(Ordering::Relaxed) * 2;
         let waits = waits.min(AGAIN_MAX_NS);
         relief.again_ns.store(waits, Ordering::Relaxed);
-        relief
-            .bytes_max
-            .store(bytes.saturating_sub(1), Ordering::Relaxed);
+        relief.bytes_below.store(bytes, Ordering::Relaxed);
     }
 }
