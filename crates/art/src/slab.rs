@@ -35,7 +35,7 @@ use crate::sync::{AtomicU64, Mutex, Ordering, lock};
 use thermocline_base::{Error, Result};
 
 use crate::memory::{NodeMemory, Usage};
-use pool::{CHUNK, ChunkPtr, Pool};
+use pool::{CHUNK, Chunk, ChunkPtr, Pool, refused};
 
 mod pool;
 
@@ -68,17 +68,6 @@ const CLASS_OF: [u8; BLOCK_MAX / ALIGN + 1] = {
 };
 
 const _: () = assert!(size_of::<Chunk>() <= HEADER);
-
-/// The header of a chunk (S1, S3). Offsets count from the chunk's start; 0 is none.
-#[repr(C)]
-pub(super) struct Chunk {
-    next: Option<ChunkPtr>,
-    prev: Option<ChunkPtr>,
-    extent: usize,
-    free: usize,
-    bump: usize,
-    live: usize,
-}
 
 /// The chunks of one size class.
 struct Class {
@@ -189,13 +178,6 @@ impl Drop for Slab {
         // back its own.
         self.give(self.large.load(Ordering::Relaxed));
     }
-}
-
-#[cold]
-fn refused(bytes: usize) -> Error {
-    Error::OutOfSpace(format!(
-        "the system refused {bytes} bytes of memory for the index; lower `dram`"
-    ))
 }
 
 impl Class {

@@ -5,8 +5,8 @@ use std::ops::RangeBounds;
 use thermocline_base::{CfId, Error, Result, WriteBatch};
 use thermocline_engine::{Family, Operation};
 
-use crate::range::byte_range;
-use crate::scan::{Bounds, owned, prefix_bounds};
+use crate::range::{Bounds, byte_range};
+use crate::scan::{owned, prefix_bounds};
 
 use crate::{ColumnFamily, Commit, Db, Durability, WriteOptions};
 

@@ -7,8 +7,8 @@ use thermocline_base::batch::{check_key, check_value};
 use thermocline_base::{BatchEntry, CfId, Kind, Result};
 use thermocline_engine::{Engine, Family, KeyBounds, Operation, Runtime, World};
 
-use crate::range::{byte_range, check_order};
-use crate::scan::{Bounds, owned, prefix_bounds};
+use crate::range::{Bounds, byte_range, check_order};
+use crate::scan::{owned, prefix_bounds};
 use crate::{
     Batch, CfOptions, ColumnFamily, Cursor, DbBuilder, FamilyMap, Metrics, Options, Plan,
     RangeSize, Scan, Snapshot, Value, VerifyReport, WriteOptions,

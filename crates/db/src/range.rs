@@ -5,7 +5,8 @@ use std::ops::Bound;
 use thermocline_base::batch::check_key;
 use thermocline_base::{Error, Result, limits};
 
-use crate::scan::Bounds;
+/// Where a range begins and where it ends, in the order of its family.
+pub(crate) type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
 /// The first key, and the first key behind; no end where all keys from the first on are meant.
 pub(crate) type ByteRange = (Vec<u8>, Option<Vec<u8>>);

@@ -7,10 +7,7 @@ use thermocline_base::{Error, Result};
 use thermocline_engine::{Cursor, Direction, Operation};
 
 use crate::Value;
-use crate::range::check_order;
-
-/// Where a range begins and where it ends, in the order of its family.
-pub(crate) type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+use crate::range::{Bounds, check_order};
 
 /// An iterator over the entries of a range, from both ends, at the moment at which it was made:
 /// later writes do not show. After an error it ends. Of a range that ends before it begins the first item is

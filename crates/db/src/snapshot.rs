@@ -6,7 +6,8 @@ use thermocline_base::batch::check_key;
 use thermocline_base::{Error, Result};
 use thermocline_engine::{Family, Operation};
 
-use crate::scan::{Bounds, owned, prefix_bounds};
+use crate::range::Bounds;
+use crate::scan::{owned, prefix_bounds};
 use crate::{ColumnFamily, Cursor, Scan, Value};
 
 /// One moment of the store: reads answer as they would have then, whatever is written meanwhile,

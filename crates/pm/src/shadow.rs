@@ -124,8 +124,10 @@ impl ShadowPm {
             unfenced: Mutex::default(),
             random: SeededRandom::new(shadow.seed),
         });
+        let evicting = core.clone();
+        let evict = move || evicting.evict();
         let evictor = (!read_only && shadow.evictions_per_ms > 0)
-            .then(|| Evictor::start(core.clone(), shadow.evictions_per_ms))
+            .then(|| Evictor::start(evict, shadow.evictions_per_ms))
             .transpose()
             .map_err(|error| Error::io("start the evictor of", path, error))?;
         Ok(ShadowPm {

@@ -4,10 +4,8 @@ use std::alloc::{Layout, alloc, dealloc};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use thermocline_base::Result;
 use thermocline_base::budget::Account;
-
-use super::{Chunk, refused};
+use thermocline_base::{Error, Result};
 
 /// Size and alignment of a chunk.
 pub(super) const CHUNK: usize = 16 << 10;
@@ -20,6 +18,17 @@ const EXTENT_SHARE: u64 = 32;
 
 /// The pool keeps at least this share of all memory free before it returns an extent.
 const HYSTERESIS_SHARE: u64 = 64;
+
+/// The header of a chunk (S1, S3). Offsets count from the chunk's start; 0 is none.
+#[repr(C)]
+pub(super) struct Chunk {
+    pub(super) next: Option<ChunkPtr>,
+    pub(super) prev: Option<ChunkPtr>,
+    pub(super) extent: usize,
+    pub(super) free: usize,
+    pub(super) bump: usize,
+    pub(super) live: usize,
+}
 
 /// A pointer to a chunk of a live extent.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -50,6 +59,13 @@ impl ChunkPtr {
         // SAFETY: a chunk has CHUNK bytes.
         unsafe { self.0.add(offset) }
     }
+}
+
+#[cold]
+pub(super) fn refused(bytes: usize) -> Error {
+    Error::OutOfSpace(format!(
+        "the system refused {bytes} bytes of memory for the index; lower `dram`"
+    ))
 }
 
 struct Extent {

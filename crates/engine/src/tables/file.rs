@@ -10,13 +10,13 @@
 //! the store was closed may find none, or another one: the checksums of blocks are of the file that they were
 //! written to.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
-use thermocline_base::{Result, Site};
+use thermocline_base::{Error, Result, Site};
 use thermocline_env::spares::Spare;
 use thermocline_env::{File, OpenMode, Storage};
 
-use super::files::missing;
 use crate::sync::{Arc, Mutex, lock};
 
 /// See the [module](self).
@@ -92,5 +92,15 @@ impl File for TableFile {
     /// None that lasts.
     fn raw_fd(&self) -> Option<i32> {
         None
+    }
+}
+
+/// A named file that is not there is damage.
+pub(super) fn missing(error: Error, what: &str, path: &Path) -> Error {
+    match error {
+        Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => {
+            Error::corruption(what, path.display().to_string(), 0, "the file", "none")
+        }
+        other => other,
     }
 }

@@ -10,7 +10,6 @@
 //! so to the runtime's budget; both give way to indexes ([`Evict`]).
 
 use std::collections::BTreeSet;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{OnceLock, Weak};
 
@@ -19,7 +18,7 @@ use thermocline_base::counter::Counters;
 use thermocline_base::options::Options;
 use thermocline_base::size::index;
 use thermocline_base::sync::SCHEDULED;
-use thermocline_base::{BlobRef, CfId, Error, FileId, Result};
+use thermocline_base::{BlobRef, CfId, FileId, Result};
 use thermocline_env::direct::DeviceBytes;
 use thermocline_env::{OpenMode, Storage};
 use thermocline_exec::{BatchReader, BufPool, DirectStorage, PIECE_BYTES};
@@ -30,7 +29,7 @@ use thermocline_sst::{
 use thermocline_version::Origins;
 
 use super::ahead::Habit;
-use super::file::TableFile;
+use super::file::{TableFile, missing};
 use super::open::{OpenTables, OpenUse};
 use crate::compact::reads::Reads;
 use crate::pm_tables::PmTables;
@@ -217,7 +216,7 @@ impl TableFiles {
     /// The value of `key` in `cf`, which lies there, checked. Who asks keeps the file (`blobs`, invariant 4).
     ///
     /// # Errors
-    /// [`Error::Corruption`] naming file and offset; those of reading.
+    /// [`Error::Corruption`](thermocline_base::Error::Corruption) naming file and offset; those of reading.
     pub fn read_blob(&self, cf: CfId, key: &[u8], blob: BlobRef) -> Result<Vec<u8>> {
         let path = self.blob_path(blob.file);
         let opened = self.blob_storage.open(&path, OpenMode::Read);
@@ -300,16 +299,6 @@ impl TableFiles {
     /// Point reads that found their value there.
     pub fn found(&self, place: FoundIn) -> u64 {
         self.found.get(place as usize)
-    }
-}
-
-/// A named file that is not there is damage.
-pub(super) fn missing(error: Error, what: &str, path: &Path) -> Error {
-    match error {
-        Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => {
-            Error::corruption(what, path.display().to_string(), 0, "the file", "none")
-        }
-        other => other,
     }
 }
 

@@ -6,8 +6,6 @@ use std::time::Duration;
 
 use thermocline_base::sync::{Condvar, Mutex, lock, wait_for};
 
-use super::Core;
-
 /// The running thread of one region.
 pub(super) struct Evictor {
     stop: Arc<Stop>,
@@ -21,12 +19,16 @@ struct Stop {
 }
 
 impl Evictor {
-    pub fn start(core: Arc<Core>, evictions_per_ms: u32) -> std::io::Result<Evictor> {
+    /// Calls `evict` so often, or until it finds nothing to evict.
+    pub fn start(
+        evict: impl Fn() -> bool + Send + 'static,
+        evictions_per_ms: u32,
+    ) -> std::io::Result<Evictor> {
         let stop = Arc::new(Stop::default());
         let asked = stop.clone();
         let thread = std::thread::Builder::new()
             .name("thermocline-evictor".into())
-            .spawn(move || run(&core, &asked, evictions_per_ms))?;
+            .spawn(move || run(evict, &asked, evictions_per_ms))?;
         Ok(Evictor { stop, thread })
     }
 
@@ -39,7 +41,7 @@ impl Evictor {
     }
 }
 
-fn run(core: &Core, stop: &Stop, evictions_per_ms: u32) {
+fn run(evict: impl Fn() -> bool, stop: &Stop, evictions_per_ms: u32) {
     loop {
         let mut asked = lock(&stop.asked);
         if !*asked {
@@ -50,7 +52,7 @@ fn run(core: &Core, stop: &Stop, evictions_per_ms: u32) {
         }
         drop(asked);
         for _ in 0..evictions_per_ms {
-            if !core.evict() {
+            if !evict() {
                 break;
             }
         }
