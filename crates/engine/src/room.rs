@@ -56,7 +56,8 @@ const OTHERS_MS: u64 = 500;
 /// Who made room, and who wants some.
 #[derive(Debug, Default)]
 pub(crate) struct Room {
-    /// Times that something was given back. Raised under the writer's lock, behind what it stands for.
+    /// Times that something was given back. Raised behind what it stands for: an attempt that has failed
+    /// before the room was there sees another count than the one it began with.
     made: AtomicU64,
     /// A flush is left to the writer (`flush::due`).
     pub flush_wanted: AtomicBool,
@@ -175,25 +176,27 @@ impl Inner {
         }
         drop(flushing);
         let made = self.room.made() != before;
-        let waited = || self.wait_for_jobs(charged) || self.wait_for_others();
+        let waited = || self.wait_for_jobs(charged, before) || self.wait_for_others();
         if made || waited() || self.wait_for_readers(before)? {
             return Ok(());
         }
         Err(self.naming_readers(error))
     }
 
-    /// Whether a compaction has given back DRAM that it worked with, when `charged` bytes were, and that leaves too little for an index where `dram` is
-    /// small: it may take what it needs (`budget`), and indexes wait until it has done.
-    fn wait_for_jobs(&self, charged: u64) -> bool {
-        let full = || self.account.is_full(self.options.dram / DRAM_SHARE);
+    /// Waits while a compaction works with the DRAM that the write needs: where `dram` is small, a compaction
+    /// may leave too little for an index, since it takes what it needs (`budget`). Returns whether one has
+    /// ended since room was made `made` times, or has given back some of the `charged` bytes.
+    fn wait_for_jobs(&self, charged: u64, made: u64) -> bool {
+        let is_full = || self.account.is_full(self.options.dram / DRAM_SHARE);
         for _ in 0..JOBS_MS {
             let waits = self.world.background && !self.closed.load(Ordering::Relaxed);
-            if !waits || !full() || !self.compactions.is_any_running() {
+            let ended = self.room.made() != made;
+            if ended || !waits || !is_full() || !self.compactions.is_any_running() {
                 break;
             }
             self.world.env.clock.sleep_ms(1);
         }
-        self.account.charged() < charged
+        self.room.made() != made || self.account.charged() < charged
     }
 
     /// Whether other stores of the runtime have given back DRAM, of which there is too little for all.

@@ -63,6 +63,9 @@ impl<'a> Ends<'a> {
 impl Drop for Ends<'_> {
     fn drop(&mut self) {
         let compactions = &self.inner.compactions;
+        // What it worked with is given back. Before it leaves the list: a writer that sees no job any more
+        // must see this (`room`).
+        self.inner.room.note();
         lock(&compactions.jobs)
             .running
             .retain(|job| job.id != self.id);
