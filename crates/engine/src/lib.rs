@@ -180,7 +180,7 @@ pub use metrics::{
 };
 pub use partitions::{PartitionRate, PartitionSize, PartitionUse, PartitionsPlan};
 pub use plan::{CompactionPlan, FamilyPlan, FlushPlan, LevelPlan, Plan};
-pub use runtime::{Runtime, RuntimeMetrics, RuntimeOptions};
+pub use runtime::{Job, Piece, Runtime, RuntimeMetrics, RuntimeOptions};
 pub use snapshot::Snapshot;
 pub use stall::{StallCause, StallUse};
 pub use store::{Engine, Setup, World};

@@ -37,7 +37,7 @@ const PASSED_OVER_MAX: usize = 4;
 
 /// Long work of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Job {
+pub enum Job {
     /// Moves sealed generations into tables.
     Flush,
     /// Merges indexes of sealed generations.
@@ -86,6 +86,9 @@ impl Lane {
     }
 }
 
+/// A job that is to be run: its lane, what it is, and whose.
+type Begun = (u64, Job, Weak<dyn Client>);
+
 #[derive(Default)]
 struct State {
     lanes: BTreeMap<u64, Lane>,
@@ -122,11 +125,7 @@ impl State {
     }
 
     /// Notes that a thread begins the next job.
-    fn begin(
-        &mut self,
-        threads: usize,
-        me: thread::ThreadId,
-    ) -> Option<(u64, Job, Weak<dyn Client>)> {
+    fn begin(&mut self, threads: usize, me: thread::ThreadId) -> Option<Begun> {
         let (number, job) = self.take(threads)?;
         let lane = self.lanes.get_mut(&number)?;
         let kind = job as usize;
@@ -156,6 +155,7 @@ pub(super) struct JobsUse {
 }
 
 impl Jobs {
+    /// At most `limit` threads. With none jobs are run by whoever calls [`Jobs::step`], one at a time.
     pub fn new(limit: usize) -> Arc<Jobs> {
         Arc::new(Jobs {
             state: Mutex::new(State::default()),
@@ -163,6 +163,11 @@ impl Jobs {
             ended: Condvar::new(),
             limit,
         })
+    }
+
+    /// How many jobs may run at a time.
+    fn places(&self) -> usize {
+        self.limit.max(1)
     }
 
     /// A lane for the store `client`.
@@ -190,7 +195,7 @@ impl Jobs {
         if own.closed || std::mem::replace(&mut own.asked[kind], true) {
             return;
         }
-        if own.running[kind].len() < job.threads_of_store(self.limit) {
+        if own.running[kind].len() < job.threads_of_store(self.places()) {
             state.ready[kind].push_back(lane);
             self.wake(state);
         }
@@ -252,20 +257,33 @@ impl Jobs {
     fn work(self: Arc<Jobs>) {
         let me = thread::current().id();
         lock(&self.state).ids.push(me);
-        while let Some((lane, job, client)) = self.next(me) {
-            let again = match client.upgrade() {
-                Some(client) => run(&*client, job),
-                None => false,
-            };
-            self.done(lane, job, me, again);
+        while let Some(begun) = self.next(me) {
+            self.run(begun, me);
         }
     }
 
+    /// Runs on this thread what a job thread would run next; returns what it was.
+    pub fn step(self: &Arc<Jobs>) -> Option<Job> {
+        let me = thread::current().id();
+        let begun = lock(&self.state).begin(self.places(), me)?;
+        let job = begun.1;
+        self.run(begun, me);
+        Some(job)
+    }
+
+    fn run(self: &Arc<Jobs>, (lane, job, client): Begun, me: thread::ThreadId) {
+        let again = match client.upgrade() {
+            Some(client) => run(&*client, job),
+            None => false,
+        };
+        self.done(lane, job, me, again);
+    }
+
     /// The next job; `None` when there will be none any more.
-    fn next(self: &Arc<Jobs>, me: thread::ThreadId) -> Option<(u64, Job, Weak<dyn Client>)> {
+    fn next(self: &Arc<Jobs>, me: thread::ThreadId) -> Option<Begun> {
         let mut locked = lock(&self.state);
         loop {
-            if let Some(begun) = locked.begin(self.limit, me) {
+            if let Some(begun) = locked.begin(self.places(), me) {
                 if locked.ready.iter().any(|ready| !ready.is_empty()) {
                     // Others may have been asked before they had parked.
                     self.wake(locked);
@@ -289,7 +307,7 @@ impl Jobs {
         let Some(lane) = state.lanes.get_mut(&number) else {
             return;
         };
-        let was_full = lane.running[kind].len() == job.threads_of_store(self.limit);
+        let was_full = lane.running[kind].len() == job.threads_of_store(self.places());
         lane.running[kind].retain(|runner| *runner != me);
         if lane.closed {
             if lane.is_idle() {

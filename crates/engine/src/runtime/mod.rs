@@ -51,7 +51,7 @@ use thermocline_env::{Clock, real::RealClock};
 use thermocline_exec::{BatchReader, BufPool};
 
 use crate::tables::{Lent, SharedCache};
-pub(crate) use jobs::Job;
+pub use jobs::Job;
 use jobs::Jobs;
 use strand::Strand;
 pub(crate) use strand::{Call, Client, Task, is_calling};
@@ -167,6 +167,17 @@ pub struct RuntimeMetrics {
     pub dram_charged_bytes: u64,
 }
 
+/// What [`Runtime::step`] has done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Piece {
+    /// What was to be done for a store soon, or after some time.
+    Tasks,
+    /// Callbacks and events of a store.
+    Calls,
+    /// A piece of a job.
+    Job(Job),
+}
+
 impl Runtime {
     /// A runtime with these limits. Starts no thread yet.
     ///
@@ -208,9 +219,38 @@ impl Runtime {
         Runtime::of(options, dram, Arc::new(RealClock::new()))
     }
 
+    /// A runtime without threads, whose deadlines are by `clock`: what its stores want to have done in the background
+    /// waits for [`Runtime::step`]. With it the same calls lead to the same decisions in every run, as long as a
+    /// store starts no threads of its own (`level0.evacuation_threads` and `memtable.replay_threads` of 1).
+    pub fn scripted(clock: Arc<dyn Clock>) -> Runtime {
+        let options = RuntimeOptions {
+            dram: u64::MAX,
+            workers: 0,
+            jobs: 0,
+        };
+        Runtime::of(options, u64::MAX, clock)
+    }
+
+    /// Does the next piece of work of a [scripted](Runtime::scripted) runtime on this thread: tasks of a store, then
+    /// calls that it owes its user, then a job. Returns what it was, or `None` if nothing waits.
+    pub fn step(&self) -> Option<Piece> {
+        let shared = &self.shared;
+        if shared.workers.step() {
+            return Some(Piece::Tasks);
+        }
+        if shared.couriers.step() {
+            return Some(Piece::Calls);
+        }
+        shared.jobs.step().map(Piece::Job)
+    }
+
     fn of(options: RuntimeOptions, dram: u64, clock: Arc<dyn Clock>) -> Runtime {
         let workers = Workers::new("thermocline", options.workers, clock.clone());
-        let couriers = Workers::new("thermocline-call", COURIERS_MAX, clock);
+        let couriers_limit = match options.workers {
+            0 => 0,
+            _ => COURIERS_MAX,
+        };
+        let couriers = Workers::new("thermocline-call", couriers_limit, clock);
         let jobs = Jobs::new(options.jobs);
         let budget = Budget::new(options.dram);
         let bufs = BufPool::new(index(BUFS_IDLE_MAX.min(dram / 16)));

@@ -14,6 +14,8 @@ use super::*;
 struct Fake {
     perform: Box<dyn Fn(Task) + Send + Sync>,
     panicked: Mutex<Vec<String>>,
+    /// Pieces of jobs that were run.
+    jobs: AtomicU64,
 }
 
 /// A store that is nothing but its place in a runtime.
@@ -34,6 +36,7 @@ fn store_with(
     let client = Arc::new(Fake {
         perform: Box::new(perform),
         panicked: Mutex::default(),
+        jobs: AtomicU64::new(0),
     });
     let weak: Weak<Fake> = Arc::downgrade(&client);
     Arc::new(Store {
@@ -47,8 +50,10 @@ impl Client for Fake {
         (self.perform)(task);
     }
 
-    fn run_job(&self, _: Job) -> bool {
-        unreachable!("nobody asks for one")
+    /// One more piece follows each flush.
+    fn run_job(&self, job: Job) -> bool {
+        let before = self.jobs.fetch_add(1, Ordering::SeqCst);
+        job == Job::Flush && before == 0
     }
 
     fn panicked(&self, what: &str) {
@@ -560,4 +565,45 @@ fn limits_of_a_runtime() {
         let error = Runtime::new(options).unwrap_err();
         assert_eq!(error.kind(), thermocline_base::ErrorKind::InvalidArgument);
     }
+}
+
+#[test]
+fn a_scripted_runtime_does_nothing_until_it_is_stepped() {
+    let clock = Arc::new(SimClock::new());
+    let runtime = Runtime::scripted(clock.clone());
+    let done: Arc<Mutex<Vec<String>>> = Arc::default();
+    let store = {
+        let done = done.clone();
+        store(&runtime, move |task| {
+            lock(&done).push(format!("{task:?}"));
+        })
+    };
+    store.background.request_job(Job::Flush);
+    store.background.request_job(Job::Compact);
+    store.background.request(Task::Ahead);
+    store
+        .background
+        .request_after(Task::Idle, Duration::from_millis(5));
+    let called = done.clone();
+    store.run(move || lock(&called).push("call".into()));
+    assert!(lock(&done).is_empty());
+    let mut pieces = vec![];
+    while let Some(piece) = runtime.step() {
+        pieces.push(piece);
+    }
+    // The flush has more to do, and is the more urgent kind.
+    let jobs = [Job::Flush, Job::Flush, Job::Compact].map(Piece::Job);
+    assert_eq!(pieces[..2], [Piece::Tasks, Piece::Calls]);
+    assert_eq!(pieces[2..], jobs);
+    assert_eq!(*lock(&done), ["Ahead", "call"]);
+    clock.sleep_ms(5);
+    assert_eq!(runtime.step(), Some(Piece::Tasks));
+    assert_eq!(runtime.step(), None);
+    assert_eq!(*lock(&done), ["Ahead", "call", "Idle"]);
+    let metrics = runtime.metrics();
+    assert_eq!(
+        (metrics.workers, metrics.job_threads, metrics.couriers),
+        (0, 0, 0)
+    );
+    store.close();
 }

@@ -90,7 +90,7 @@ pub(super) struct WorkersUse {
 }
 
 impl Workers {
-    /// At most `limit` threads of this name.
+    /// At most `limit` threads of this name. With none the work is done by whoever calls [`Workers::step`].
     pub fn new(name: &'static str, limit: usize, clock: Arc<dyn Clock>) -> Arc<Workers> {
         Arc::new(Workers {
             state: Mutex::new(State::default()),
@@ -182,6 +182,34 @@ impl Workers {
     /// The next strand with something to do; `None` when there will be none any more.
     fn next<'a>(self: &'a Arc<Workers>, mut state: MutexGuard<'a, State>) -> Option<Arc<Strand>> {
         loop {
+            let (strand, wait_ns);
+            (state, strand, wait_ns) = self.take(state);
+            if let Some(strand) = strand {
+                if !state.ready.is_empty() {
+                    // Others may have been asked before they had parked.
+                    self.wake(state);
+                }
+                return Some(strand);
+            }
+            if state.stopping {
+                return None;
+            }
+            state.parked += 1;
+            state = match wait_ns {
+                Some(ns) => wait_for(&self.changed, state, Duration::from_nanos(ns)),
+                None => wait(&self.changed, state),
+            };
+            state.parked -= 1;
+        }
+    }
+
+    /// Requests the tasks whose time has come, and takes the next strand out of the queue. Beside it the time until
+    /// the next deadline, if there is one.
+    fn take<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+    ) -> (MutexGuard<'a, State>, Option<Arc<Strand>>, Option<u64>) {
+        loop {
             let now = match state.timers.is_empty() {
                 true => 0,
                 false => self.clock.now_ns(),
@@ -195,23 +223,18 @@ impl Workers {
                 state = lock(&self.state);
                 continue;
             }
-            if let Some(strand) = state.ready.pop_front() {
-                if !state.ready.is_empty() {
-                    // Others may have been asked before they had parked.
-                    self.wake(state);
-                }
-                return Some(strand);
-            }
-            if state.stopping {
-                return None;
-            }
-            state.parked += 1;
-            state = match earliest {
-                Some(at) => wait_for(&self.changed, state, Duration::from_nanos(at - now)),
-                None => wait(&self.changed, state),
-            };
-            state.parked -= 1;
+            let strand = state.ready.pop_front();
+            return (state, strand, earliest.map(|at| at - now));
         }
+    }
+
+    /// Does on this thread what a worker would do next; whether there was anything.
+    pub fn step(&self) -> bool {
+        let (state, strand, _) = self.take(lock(&self.state));
+        drop(state);
+        let Some(strand) = strand else { return false };
+        strand.turn();
+        true
     }
 
     /// Ends the threads, when there is no open store any more, and waits for them, unless this is one
