@@ -14,7 +14,7 @@
 //! | how fast may all that be? | [`pace`] |
 //! | what was done? | [`usage`] |
 //!
-//! Which tables a job takes is decided by `compaction::pick`, which has the argument for levels and
+//! Which tables a job takes is decided by `policy::pick`, which has the argument for levels and
 //! age; here it is given what it asks for, and held to it.
 //!
 //! # Invariants
@@ -59,8 +59,8 @@ use std::collections::BTreeMap;
 
 use thermocline_base::CfId;
 use thermocline_base::options::Options;
-use thermocline_compaction::pick::{Cursors, Held};
 use thermocline_env::Clock;
+use thermocline_policy::pick::{Cursors, Held};
 use thermocline_version::Version;
 
 use crate::partitions::{self, Adjusting, Waiting};

@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use thermocline_base::sync::{AtomicU64, Mutex, Ordering, lock};
 use thermocline_base::{CfId, Error};
-use thermocline_compaction::pick::Reason as CompactionReason;
+use thermocline_policy::pick::Reason as CompactionReason;
 use tracing::{Dispatch, Level, dispatcher};
 
 use self::waiting::Waiting;

@@ -50,10 +50,11 @@ use std::mem;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
+use thermocline_base::KeyRange;
 use thermocline_base::{CfId, Error, Result, SeqNo};
 use thermocline_compaction::output::Cutter;
 use thermocline_compaction::retain::{Decision, Moments, RangesBelow, Retain};
-use thermocline_compaction::{Head, KeyRange, RangeTombstone};
+use thermocline_compaction::{Head, RangeTombstone};
 use thermocline_env::{File, OpenMode, Storage};
 use thermocline_memtable::{Chain, ChainWriter, Descriptor, Memtable};
 use thermocline_sst::{

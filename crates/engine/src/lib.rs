@@ -184,13 +184,13 @@ pub use runtime::{Job, Piece, Runtime, RuntimeMetrics, RuntimeOptions};
 pub use snapshot::Snapshot;
 pub use stall::{StallCause, StallUse};
 pub use store::{Engine, Setup, World};
-pub use thermocline_compaction::cost::{
+pub use thermocline_memtable::Direction;
+pub use thermocline_policy::cost::{
     Decision as CostDecision, Form as CostForm, Internal as CostDecisions,
     Thresholds as CostThresholds, UnitCosts,
 };
-pub use thermocline_compaction::pick::Reason as CompactionReason;
-pub use thermocline_compaction::pressure::{Cause as PressureCause, Delay};
-pub use thermocline_memtable::Direction;
+pub use thermocline_policy::pick::Reason as CompactionReason;
+pub use thermocline_policy::pressure::{Cause as PressureCause, Delay};
 pub use value::Value;
 pub use verify::{Fault, Report, verify};
 pub use view::View;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use thermocline_base::sync::{AtomicU64, Ordering};
 
-use thermocline_compaction::pressure::Cause;
+use thermocline_policy::pressure::Cause;
 
 use crate::events::Event;
 use crate::store::Inner;

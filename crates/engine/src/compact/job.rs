@@ -6,8 +6,8 @@ use std::time::Duration;
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{CfId, Result, SeqNo};
 use thermocline_compaction::output::Cutter;
-use thermocline_compaction::pick::{self, Held, Reason};
 use thermocline_compaction::retain::RangesBelow;
+use thermocline_policy::pick::{self, Held, Reason};
 use thermocline_sst::Creation;
 use thermocline_version::{Change, Level, Place, State, TableRef, Version, VersionEdit};
 

@@ -37,11 +37,11 @@ use std::path::{Path, PathBuf};
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{CfId, FileId, Kind, Result, SeqNo};
 use thermocline_compaction::RangeTombstone;
-use thermocline_compaction::cost::Counts;
 use thermocline_compaction::merge::{Merge, Source};
 use thermocline_compaction::output::Cutter;
 use thermocline_compaction::retain::{Decision, Moments, RangesBelow, Retain};
 use thermocline_memtable::BLOB_REF_LEN;
+use thermocline_policy::cost::Counts;
 use thermocline_sst::{
     Identity, KeyRef, TOMBSTONES_LEN_MAX, TableMeta, TableWriter, Value, WriteOptions, sites,
     table_name,

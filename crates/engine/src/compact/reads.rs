@@ -3,7 +3,7 @@
 //! A read that asks two tables, and finds nothing in the first, would have been cheaper if both were one. And a scan
 //! that steps over many deletes would be cheaper if they had met what they delete. So such a read *charges* the
 //! table, and when it has been charged as often as it would cost to compact it, it is handed to
-//! `compaction::pick::pick_read`: one level down, if that helps.
+//! `policy::pick::pick_read`: one level down, if that helps.
 //!
 //! # What is charged
 //! | read | charges | how often |
@@ -23,7 +23,7 @@
 //! tables pay for their compaction more than twice before they get it.
 //!
 //! # Why it ends
-//! A job of this kind moves a table one level down, as others do (`compaction::pick`, invariant 4). One that has
+//! A job of this kind moves a table one level down, as others do (`policy::pick`, invariant 4). One that has
 //! tombstones and nothing below it is rewritten; where a snapshot keeps them it is charged anew, and pays again
 //! before it is rewritten again. Without reads there is none, and what size demands comes first.
 

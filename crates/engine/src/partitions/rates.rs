@@ -11,7 +11,7 @@
 //! stands in its place, was an update. Nothing is counted where a write waits for it.
 //!
 //! # Decay
-//! Each count falls to one half in some seconds (`compaction::cost::Rates`), and what comes is put where the clock stands
+//! Each count falls to one half in some seconds (`policy::cost::Rates`), and what comes is put where the clock stands
 //! when it is taken in: by a flush or a compaction, or by whoever asks. A split divides the rates of a partition by
 //! halves, a merge adds them; the next seconds correct both.
 //!
@@ -26,7 +26,7 @@ use std::collections::BTreeMap;
 
 use thermocline_base::counter::thread_number;
 use thermocline_base::{CfId, SeqNo};
-use thermocline_compaction::cost::{Counts, Rates};
+use thermocline_policy::cost::{Counts, Rates};
 use thermocline_version::{Change, PartitionId, Partitions, StoredRate, Version};
 
 use crate::latency::chosen;
@@ -295,7 +295,7 @@ impl Inner {
 
 #[cfg(test)]
 mod tests {
-    use thermocline_compaction::cost::HALF_LIFE_NS;
+    use thermocline_policy::cost::HALF_LIFE_NS;
     use thermocline_version::{State, VersionEdit};
 
     use super::*;

@@ -4,15 +4,9 @@ use std::ops::RangeInclusive;
 
 use thermocline_base::SeqNo;
 
-use super::{Cursor, Held, Job, PickOptions, Reason, Scores, State, Table, runs};
-use crate::KeyRange;
-
-/// The places in a level from 1 on of the tables that overlap `range`.
-pub(super) fn overlapped(tables: &[Table<'_>], range: &KeyRange<'_>) -> std::ops::Range<usize> {
-    let first = tables.partition_point(|table| table.range.ends_before(range.first));
-    let len = tables[first..].partition_point(|table| !range.ends_before(table.range.first));
-    first..first + len
-}
+use super::slices::{depths, hull_of, overlapped, slices};
+use super::state::{Cursor, Held, Job, PickOptions, Reason, State, Table};
+use thermocline_base::KeyRange;
 
 fn bytes_of(tables: &[Table<'_>], places: &[usize]) -> u64 {
     places.iter().map(|n| tables[*n].bytes).sum()
@@ -22,11 +16,6 @@ fn seqnos_of(tables: &[Table<'_>], places: &[usize]) -> RangeInclusive<SeqNo> {
     let oldest = places.iter().map(|n| tables[*n].smallest_seqno).min();
     let newest = places.iter().map(|n| tables[*n].largest_seqno).max();
     oldest.unwrap_or(SeqNo(0))..=newest.unwrap_or(SeqNo::MAX)
-}
-
-pub(super) fn hull_of<'a>(tables: &[Table<'a>], places: &[usize]) -> Option<KeyRange<'a>> {
-    let ranges = places.iter().map(|n| tables[*n].range);
-    ranges.reduce(|a, b| a.hull(&b))
 }
 
 /// Adds to `places` of level 0 all older tables that the hull of all overlaps.
@@ -136,160 +125,6 @@ fn is_light(state: &State<'_>, options: &PickOptions, to: usize, range: &KeyRang
         .map(|table| table.bytes)
         .sum();
     bytes <= options.grandparent_bytes_max
-}
-
-/// The slices of level 0: the smallest sets of tables whose hulls do not overlap, in key order. Each is
-/// a set of places that ascend. Flushes that end their tables at the same keys make as many slices as
-/// each has tables.
-pub(super) fn slices(tables: &[Table<'_>]) -> Vec<Vec<usize>> {
-    let mut places: Vec<usize> = (0..tables.len()).collect();
-    places.sort_by(|a, b| tables[*a].range.first.cmp(tables[*b].range.first));
-    let mut slices: Vec<(KeyRange<'_>, Vec<usize>)> = Vec::new();
-    for n in places {
-        let range = tables[n].range;
-        match slices.last_mut() {
-            Some((hull, slice)) if hull.overlaps(&range) => {
-                *hull = hull.hull(&range);
-                slice.push(n);
-            }
-            _ => slices.push((range, vec![n])),
-        }
-    }
-    let sorted = slices.into_iter().map(|(_, mut slice)| {
-        slice.sort_unstable();
-        slice
-    });
-    sorted.collect()
-}
-
-/// Where the next run of level 0 should end its tables, in key order, so that level 0 falls into slices
-/// which overlap no table of the level below in common: then jobs merge nothing twice, and do not wait for
-/// each other. Between slices that are there already; of an empty level 0 wherever the level below
-/// begins a table.
-///
-/// ```
-/// use thermocline_base::{FileId, SeqNo};
-/// use thermocline_compaction::KeyRange;
-/// use thermocline_compaction::pick::{PickOptions, State, Table, level0_cuts};
-/// let table = |first, last| Table {
-///     file: FileId(1),
-///     range: KeyRange::inclusive(first, last),
-///     bytes: 1 << 20,
-///     smallest_seqno: SeqNo(1),
-///     largest_seqno: SeqNo(1),
-///     has_tombstones: false,
-///     in_pm: false,
-/// };
-/// let options = PickOptions { last_level: 1, ..PickOptions::default() };
-/// let below = vec![table(b"a", b"f"), table(b"g", b"p"), table(b"s", b"z")];
-/// let cuts = |level0| {
-///     let levels = [level0, below.clone()];
-///     level0_cuts(&State { levels: &levels, running: &[] }, &options)
-/// };
-/// assert_eq!(cuts(vec![]), [b"a", b"g", b"s"]);
-/// // Anything between the tables of level 0 would do; of that, where one below begins.
-/// assert_eq!(cuts(vec![table(b"r", b"v"), table(b"b", b"k")]), [b"r"]);
-/// assert_eq!(cuts(vec![table(b"u", b"v"), table(b"b", b"r")]), [b"s"]);
-/// ```
-///
-/// # Panics
-/// If a level is deeper than the last one.
-pub fn level0_cuts(state: &State<'_>, options: &PickOptions) -> Vec<Vec<u8>> {
-    let (tables, base) = (state.level(0), Scores::new(state, options).base_level());
-    let below = state.level(base);
-    if tables.is_empty() {
-        return below.iter().map(|t| t.range.first.to_vec()).collect();
-    }
-    let hulls = slices(tables).into_iter();
-    let hulls: Vec<_> = hulls.filter_map(|slice| hull_of(tables, &slice)).collect();
-    let between = hulls.windows(2).map(|pair| {
-        let next = pair[1].first;
-        let behind = below.partition_point(|t| !pair[0].ends_before(t.range.first));
-        let begins = below.get(behind).map(|t| t.range.first);
-        begins
-            .filter(|first| *first <= next)
-            .unwrap_or(next)
-            .to_vec()
-    });
-    between.collect()
-}
-
-/// Where a run of level 0 may end its tables among keys of which level 0 has nothing.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Gaps {
-    /// Ends of the gaps between slices: a table that reaches over one joins a slice with what it has not.
-    pub ends: Vec<Vec<u8>>,
-    /// Where the base level begins tables within gaps.
-    pub within: Vec<Vec<u8>>,
-}
-
-/// Where slices have left level 0, and the next run should have slices of its own: if its tables reached from what is left
-/// there to what is left behind, level 0 would have fewer slices each time some leave, and in the end one, which
-/// leaves as a whole.
-///
-/// ```
-/// use thermocline_base::{FileId, SeqNo};
-/// use thermocline_compaction::KeyRange;
-/// use thermocline_compaction::pick::{PickOptions, State, Table, level0_gaps};
-/// let table = |first, last| Table {
-///     file: FileId(1),
-///     range: KeyRange::inclusive(first, last),
-///     bytes: 1 << 20,
-///     smallest_seqno: SeqNo(1),
-///     largest_seqno: SeqNo(1),
-///     has_tombstones: false,
-///     in_pm: false,
-/// };
-/// let options = PickOptions { last_level: 1, ..PickOptions::default() };
-/// let below = vec![table(b"a", b"c"), table(b"d", b"f"), table(b"g", b"p"), table(b"s", b"w"), table(b"x", b"z")];
-/// // What was from d to w has left.
-/// let levels = [vec![table(b"x", b"y"), table(b"a", b"b")], below];
-/// let gaps = level0_gaps(&State { levels: &levels, running: &[] }, &options);
-/// assert_eq!(gaps.ends, [b"a", b"d", b"x"]);
-/// assert_eq!(gaps.within, [b"g", b"s"]);
-/// ```
-///
-/// # Panics
-/// If a level is deeper than the last one.
-pub fn level0_gaps(state: &State<'_>, options: &PickOptions) -> Gaps {
-    let (tables, base) = (state.level(0), Scores::new(state, options).base_level());
-    let below = state.level(base);
-    let hulls = slices(tables).into_iter();
-    let hulls: Vec<KeyRange<'_>> = hulls.filter_map(|slice| hull_of(tables, &slice)).collect();
-    let mut gaps = Gaps::default();
-    for n in 0..=hulls.len() {
-        let from = n.checked_sub(1).map_or(0, |before| {
-            below.partition_point(|t| !hulls[before].ends_before(t.range.first))
-        });
-        let to = hulls.get(n).map_or(below.len(), |next| {
-            below.partition_point(|t| t.range.first <= next.first)
-        });
-        let begins = below.get(from..to).unwrap_or_default();
-        let mut keys: Vec<Vec<u8>> = begins.iter().map(|t| t.range.first.to_vec()).collect();
-        if n > 0 && !keys.is_empty() {
-            gaps.ends.push(keys.remove(0));
-        }
-        if n < hulls.len() {
-            gaps.ends.extend(keys.pop());
-        }
-        gaps.within.extend(keys);
-    }
-    gaps
-}
-
-/// How many tables of a slice a read may have to ask.
-pub(super) fn depth(tables: &[Table<'_>], slice: &[usize]) -> usize {
-    let tables: Vec<Table<'_>> = slice.iter().map(|n| tables[*n]).collect();
-    runs(&tables).len()
-}
-
-/// The same, of those in files and of those in persistent memory.
-fn depths(tables: &[Table<'_>], slice: &[usize]) -> (usize, usize) {
-    let of = |in_pm: bool| {
-        let some = slice.iter().filter(|n| tables[**n].in_pm == in_pm);
-        depth(tables, &some.copied().collect::<Vec<usize>>())
-    };
-    (of(false), of(true))
 }
 
 /// The job of level 0 that is due: of the slices that are too deep, or of any that has what level 0 has too

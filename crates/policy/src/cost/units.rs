@@ -9,13 +9,19 @@ const FORGOTTEN: f64 = 0.05;
 /// From so many steps on a measurement has its full weight.
 const STEPS_FULL: f64 = 10_000.0;
 
+/// What an entry of a short merge in memory took where [`UnitCosts::default`] was measured, in nanoseconds.
+const USUAL_ENTRY_NS: f64 = 7.0;
+
+/// A machine is not taken for so many times faster or slower.
+const MACHINE_FACTOR_MAX: f64 = 8.0;
+
 /// How far a correction may go either way.
 const CORRECTION_MAX: f64 = 8.0;
 
 /// I_b, I_p and I_s of PM-Blade §IV.C, in nanoseconds.
 ///
 /// ```
-/// use thermocline_compaction::cost::UnitCosts;
+/// use thermocline_policy::cost::UnitCosts;
 /// let mut units = UnitCosts::default();
 /// // 100,000 records were merged in 50 ms.
 /// for _ in 0..30 {
@@ -45,19 +51,22 @@ impl Default for UnitCosts {
 }
 
 impl UnitCosts {
-    /// The usual ones, for a machine as fast as this one is by this clock, in nanoseconds. Takes less than a
-    /// millisecond. By a clock that stands still they are the usual ones.
+    /// The usual ones, for a machine that merges an entry of a short merge in memory in so many nanoseconds; the
+    /// usual ones themselves if that is not known.
     ///
     /// ```
-    /// use std::time::Instant;
-    /// use thermocline_compaction::cost::UnitCosts;
-    /// assert_eq!(UnitCosts::calibrated(&|| 7), UnitCosts::default());
-    /// let begun = Instant::now();
-    /// let units = UnitCosts::calibrated(&|| begun.elapsed().as_nanos().try_into().unwrap());
-    /// assert!(units.search > 0.0 && units.internal < units.major);
+    /// use thermocline_policy::cost::UnitCosts;
+    /// assert_eq!(UnitCosts::calibrated(None), UnitCosts::default());
+    /// let slow = UnitCosts::calibrated(Some(14.0));
+    /// assert_eq!(slow.search, 2.0 * UnitCosts::default().search);
+    /// // A clock that was disturbed is not believed.
+    /// let disturbed = UnitCosts::calibrated(Some(7e6));
+    /// assert_eq!(disturbed.major, 8.0 * UnitCosts::default().major);
     /// ```
-    pub fn calibrated(now_ns: &dyn Fn() -> u64) -> UnitCosts {
-        let factor = super::calibrate::factor(now_ns);
+    pub fn calibrated(entry_ns: Option<f64>) -> UnitCosts {
+        let factor = entry_ns.map_or(1.0, |ns| {
+            (ns / USUAL_ENTRY_NS).clamp(1.0 / MACHINE_FACTOR_MAX, MACHINE_FACTOR_MAX)
+        });
         let usual = UnitCosts::default();
         UnitCosts {
             search: usual.search * factor,
@@ -96,7 +105,7 @@ fn refine(known: &mut f64, steps: u64, nanos: u64) {
 /// right by what past merges have dropped. A snapshot that keeps old versions makes it less.
 ///
 /// ```
-/// use thermocline_compaction::cost::Corrected;
+/// use thermocline_policy::cost::Corrected;
 /// let mut corrected = Corrected::default();
 /// assert_eq!(corrected.dropped(100), 100.0);
 /// for _ in 0..30 {

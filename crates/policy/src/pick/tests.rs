@@ -1,7 +1,7 @@
 //! A store of tables whose keys are known: jobs are picked, run side by side and end in any order,
 //! and after each step it is looked at whole.
 
-use thermocline_base::{FileId, SeqNo};
+use thermocline_base::{FileId, KeyRange, SeqNo};
 use thermocline_testkit::{Replay, Rng, seeds};
 
 use super::*;
@@ -70,7 +70,7 @@ fn any_sequence_of_jobs_keeps_levels_and_age_and_ends() {
     let (mut trivial, mut side_by_side, mut jobs, mut skipping, mut internal) = (0, 0, 0, 0, 0);
     let (mut spills, mut above) = (0, 0);
     for seed in seeds(0..600) {
-        let _replay = Replay("-p thermocline-compaction any_sequence_of_jobs", seed);
+        let _replay = Replay("-p thermocline-policy any_sequence_of_jobs", seed);
         let mut rng = Rng::new(seed);
         let mut options = options(&mut rng);
         let mut store = Store::new(options.last_level);
@@ -132,7 +132,7 @@ fn any_sequence_of_jobs_keeps_levels_and_age_and_ends() {
 #[test]
 fn a_range_that_is_compacted_ends_in_one_level_without_needless_tombstones() {
     for seed in seeds(0..400) {
-        let _replay = Replay("-p thermocline-compaction a_range_that_is_compacted", seed);
+        let _replay = Replay("-p thermocline-policy a_range_that_is_compacted", seed);
         let mut rng = Rng::new(seed);
         let options = options(&mut rng);
         let mut store = Store::new(options.last_level);
@@ -192,7 +192,7 @@ fn a_range_that_is_compacted_ends_in_one_level_without_needless_tombstones() {
 fn a_table_read_in_vain_is_compacted_if_that_helps() {
     let (mut picked, mut rewrites) = (0, 0);
     for seed in seeds(0..400) {
-        let _replay = Replay("-p thermocline-compaction a_table_read_in_vain", seed);
+        let _replay = Replay("-p thermocline-policy a_table_read_in_vain", seed);
         let mut rng = Rng::new(seed);
         let options = options(&mut rng);
         let mut store = Store::new(options.last_level);
@@ -228,7 +228,7 @@ fn a_table_read_in_vain_is_compacted_if_that_helps() {
 fn where_the_disk_is_full_every_tombstone_meets_what_it_hides() {
     let mut picked = [0, 0, 0];
     for seed in seeds(0..400) {
-        let _replay = Replay("-p thermocline-compaction where_the_disk_is_full", seed);
+        let _replay = Replay("-p thermocline-policy where_the_disk_is_full", seed);
         let mut rng = Rng::new(seed);
         let options = options(&mut rng);
         let mut store = Store::new(options.last_level);
@@ -285,7 +285,7 @@ fn where_the_disk_is_full_every_tombstone_meets_what_it_hides() {
 fn runs_are_as_long_as_they_can_be() {
     let mut longest = 0;
     for seed in seeds(0..300) {
-        let _replay = Replay("-p thermocline-compaction runs_are_as_long", seed);
+        let _replay = Replay("-p thermocline-policy runs_are_as_long", seed);
         let mut rng = Rng::new(seed);
         let keys: Vec<[u8; 1]> = (0..40).map(|n| [n]).collect();
         let table = |rng: &mut Rng| {

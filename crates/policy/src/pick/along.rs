@@ -11,9 +11,10 @@
 
 use thermocline_base::SeqNo;
 
-use super::inputs::{hull_of, overlapped};
-use super::{Held, PickOptions, Scores, State, Table, depth};
-use crate::KeyRange;
+use super::score::Scores;
+use super::slices::{depth, hull_of, overlapped};
+use super::state::{Held, PickOptions, State, Table};
+use thermocline_base::KeyRange;
 
 /// How much less than a spill it must cost to go to the base level.
 const MARGIN: u128 = 2;
@@ -37,8 +38,8 @@ pub struct Along {
 ///
 /// ```
 /// use thermocline_base::{FileId, SeqNo};
-/// use thermocline_compaction::KeyRange;
-/// use thermocline_compaction::pick::{PickOptions, State, Table, pick_along};
+/// use thermocline_base::KeyRange;
+/// use thermocline_policy::pick::{PickOptions, State, Table, pick_along};
 /// let table = |file, first, last, bytes| Table {
 ///     file: FileId(file),
 ///     range: KeyRange::inclusive(first, last),

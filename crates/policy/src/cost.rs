@@ -35,7 +35,6 @@
 //! falls to 0, and u with it), so that decisions cannot flap by themselves. What equation 3 has kept
 //! last time counts for [`MARGIN`] more than what it has not.
 
-mod calibrate;
 mod keep;
 mod rates;
 #[cfg(test)]
@@ -137,7 +136,7 @@ impl fmt::Display for Decision {
 /// The models of a store.
 ///
 /// ```
-/// use thermocline_compaction::cost::{Corrected, CostModel, Form, Partition, UnitCosts};
+/// use thermocline_policy::cost::{Corrected, CostModel, Form, Partition, UnitCosts};
 /// let model = CostModel {
 ///     form: Form::Corrected,
 ///     units: UnitCosts::default(),
@@ -214,7 +213,7 @@ impl CostModel {
     /// to write it here first. What is read anyhow is worth it: see [`READS_OF_WRITES`].
     ///
     /// ```
-    /// use thermocline_compaction::cost::{Arrival, CostModel, Form, UnitCosts};
+    /// use thermocline_policy::cost::{Arrival, CostModel, Form, UnitCosts};
     /// let model = CostModel { form: Form::Corrected, units: UnitCosts::default(), horizon: 10.0 };
     /// let loading = Arrival { updates: 0.01, reads: 0.0, writes: 300_000.0 };
     /// assert!(!model.arrival(&loading).due);

@@ -1,55 +1,8 @@
-//! Which tables are to be compacted next: a leveled picker as a function over metadata (design §8,
-//! §9; the levels of LevelDB, dynamic level sizes of RocksDB).
-//!
-//! # Vocabulary
-//! - A job moves data from one level to a deeper one: its **inputs** there, and those tables of the
-//!   deeper level that they overlap. It **holds** a range of keys in all levels from the one to the
-//!   other.
-//! - The **base level** is the one into which level 0 is compacted.
-//! - A level's **score** is its size over its target; from 1 on there is something to pick.
-//!
-//! # Invariants
-//! Whatever the state, for each job that is picked:
-//! 1. **Levels stay disjoint.** All tables of the output level that the inputs' hull overlaps are
-//!    taken. The output lies within what the job holds.
-//! 2. **The law of age.** Of level 0, with a table all older ones that overlap the job's hull are
-//!    taken. No table lies in a level that is skipped: level 0 goes to the base level or the first
-//!    one that has tables, whichever comes first, and others go one level down.
-//! 3. **Jobs do not meet.** Two jobs that run at the same time do not hold the same key in the same
-//!    level. So neither changes what the other takes, and what lies below an output stays below. But a job within
-//!    level 0 may take what lies there above all that another one takes ([`Held::collides`]): what that one leaves,
-//!    wherever, lies below as before.
-//! 4. **It ends.** Each job but a rewrite and a merge inside level 0 moves data down, and none moves data up: nor out of
-//!    files into persistent memory. Without
-//!    new data a state is reached in which nothing is picked; if no job runs then, all scores are below 1.
-//! 5. **Fair.** Within a level, jobs go round through the keys ([`Cursors`]), so no range is
-//!    starved.
-//!
-//! A move is **trivial** if the table can be put one level down unread: nothing there overlaps, it
-//! would not overlap more grandparents than allowed, it has no tombstones that the last level
-//! would drop, and it lies in a file: what lies in persistent memory is written anew.
-//!
-//! # Level 0 in persistent memory
-//! Tables of level 0 may lie there, among others in files, in one order of age. They are cheaper to ask and
-//! may stay longer, so the two kinds are counted apart, each against limits of its own: level 0 is compacted
-//! when there is too much of either, and then what is taken is decided by age and keys alone, as ever.
-
-mod along;
-mod inputs;
-mod internal;
-mod manual;
-mod score;
+//! What pickers are given and what they return: tables, levels, what running jobs hold, and jobs.
 
 use std::ops::RangeInclusive;
 
-use thermocline_base::{FileId, SeqNo};
-
-use crate::KeyRange;
-pub use along::{Along, pick_along};
-pub use inputs::{Gaps, level0_cuts, level0_gaps};
-pub use internal::{Slice, level0_slices, pick_internal, pick_slices, pick_spill};
-pub use manual::{Manual, pick_range, pick_read, pick_room};
-pub use score::{Scores, depth, pending_bytes, runs};
+use thermocline_base::{FileId, KeyRange, SeqNo};
 
 /// What the picker knows of a table reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -163,7 +116,7 @@ impl Held {
             && self.range().overlaps(&table.range)
     }
 
-    fn is_within_level0(&self) -> bool {
+    pub(super) fn is_within_level0(&self) -> bool {
         self.levels == (0..=0)
     }
 
@@ -194,24 +147,24 @@ impl<'a> State<'a> {
         self.levels.get(level).map_or(&[], |tables| &tables[..])
     }
 
-    fn bytes(&self, level: usize) -> u64 {
+    pub(super) fn bytes(&self, level: usize) -> u64 {
         self.level(level).iter().map(|table| table.bytes).sum()
     }
 
     /// Of the tables that no running job takes.
-    fn free_bytes(&self, level: usize) -> u64 {
+    pub(super) fn free_bytes(&self, level: usize) -> u64 {
         self.free(level).iter().map(|table| table.bytes).sum()
     }
 
     /// Of level 0, of the tables that no running job takes: what lies in persistent memory, or in files.
-    fn level0_bytes(&self, in_pm: bool) -> u64 {
+    pub(super) fn level0_bytes(&self, in_pm: bool) -> u64 {
         let free = self.free(0).into_iter();
         free.filter(|table| table.in_pm == in_pm)
             .map(|table| table.bytes)
             .sum()
     }
 
-    fn free(&self, level: usize) -> Vec<Table<'a>> {
+    pub(super) fn free(&self, level: usize) -> Vec<Table<'a>> {
         let tables = self.level(level).iter();
         tables
             .filter(|t| !self.is_held(level, t))
@@ -220,7 +173,7 @@ impl<'a> State<'a> {
     }
 
     /// Whether a running job may take this table of a level.
-    fn is_held(&self, level: usize, table: &Table<'_>) -> bool {
+    pub(super) fn is_held(&self, level: usize, table: &Table<'_>) -> bool {
         self.running.iter().any(|held| match level {
             0 => held.may_take(table),
             _ => held.meets(&(level..=level), &table.range),
@@ -234,15 +187,15 @@ pub struct Cursors(Vec<Cursor>);
 
 /// Where a job's inputs ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Cursor {
-    key: Vec<u8>,
+pub(super) struct Cursor {
+    pub(super) key: Vec<u8>,
     /// Whether the key itself was not among them.
-    open: bool,
+    pub(super) open: bool,
 }
 
 impl Cursor {
     /// Whether a table that begins at `first` is behind it.
-    fn has_passed(&self, first: &[u8]) -> bool {
+    pub(super) fn has_passed(&self, first: &[u8]) -> bool {
         match self.open {
             true => first < &self.key[..],
             false => first <= &self.key[..],
@@ -265,7 +218,7 @@ impl Cursors {
         self.0[job.from].clone_from(&job.ends);
     }
 
-    fn of(&self, level: usize) -> Cursor {
+    pub(super) fn of(&self, level: usize) -> Cursor {
         self.0.get(level).cloned().unwrap_or_default()
     }
 }
@@ -337,7 +290,7 @@ pub struct Job {
     /// Whether the inputs need only be moved.
     pub trivial: bool,
     /// Where the inputs end, for [`Cursors::note`].
-    ends: Cursor,
+    pub(super) ends: Cursor,
 }
 
 impl Job {
@@ -351,47 +304,3 @@ impl Job {
         (self.from, self.to) == (0, 0)
     }
 }
-
-/// The next job, if there is one: that of the level with the highest score which can have one.
-///
-/// ```
-/// use thermocline_base::{FileId, SeqNo};
-/// use thermocline_compaction::KeyRange;
-/// use thermocline_compaction::pick::{Cursors, PickOptions, State, Table, pick};
-/// let table = |file| Table {
-///     file: FileId(file),
-///     range: KeyRange::inclusive(b"a", b"m"),
-///     bytes: 1 << 20,
-///     smallest_seqno: SeqNo(file * 10),
-///     largest_seqno: SeqNo(file * 10 + 9),
-///     has_tombstones: false,
-///     in_pm: false,
-/// };
-/// let levels = [vec![table(4), table(3), table(2), table(1)]];
-/// let state = State { levels: &levels, running: &[] };
-/// let job = pick(&state, &PickOptions::default(), &Cursors::default()).unwrap();
-/// assert_eq!((job.from, job.to, job.inputs), (0, 6, vec![0, 1, 2, 3]));
-/// // While it runs there is nothing else to do.
-/// let state = State { levels: &levels, running: &[job.holds] };
-/// assert!(pick(&state, &PickOptions::default(), &Cursors::default()).is_none());
-/// ```
-///
-/// # Panics
-/// If a level is deeper than the last one.
-pub fn pick(state: &State<'_>, options: &PickOptions, cursors: &Cursors) -> Option<Job> {
-    let scores = Scores::new(state, options);
-    let mut due: Vec<_> = (0..options.last_level)
-        .map(|n| (scores.score(n), n))
-        .collect();
-    due.retain(|(score, _)| *score >= 1.0);
-    // Of equal ones the upper level first: what comes from it may be more for the lower.
-    due.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-    let mut jobs = due.into_iter().map(|(_, level)| match level {
-        0 => inputs::due_of_level0(state, options, scores.base_level(), &cursors.of(0)),
-        _ => inputs::of_level(state, options, level, &cursors.of(level)),
-    });
-    jobs.find_map(|job| job)
-}
-
-#[cfg(test)]
-mod tests;

@@ -4,7 +4,7 @@ use thermocline_testkit::Rng;
 
 use super::super::super::{Along, Held, PickOptions, State, Table, depth, pick_along};
 use super::{Id, OwnedTable, Store};
-use crate::KeyRange;
+use thermocline_base::KeyRange;
 
 /// A range of a flush that takes tables along.
 #[derive(Debug)]

@@ -29,7 +29,7 @@ impl Thresholds {
     /// of it may stay.
     ///
     /// ```
-    /// use thermocline_compaction::cost::Thresholds;
+    /// use thermocline_policy::cost::Thresholds;
     /// let writing = Thresholds::new(1 << 30, 16, 0, 1000);
     /// let reading = Thresholds::new(1 << 30, 16, 900, 100);
     /// assert!(writing.keep < reading.keep && reading.keep < reading.major);

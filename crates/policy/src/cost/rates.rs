@@ -25,7 +25,7 @@ pub struct Counts {
 /// half of it after a half-life.
 ///
 /// ```
-/// use thermocline_compaction::cost::{Counts, HALF_LIFE_NS, Rates};
+/// use thermocline_policy::cost::{Counts, HALF_LIFE_NS, Rates};
 /// let mut rates = Rates::default();
 /// let second = 1_000_000_000;
 /// for now in 1..=100 {

@@ -2,9 +2,11 @@
 
 use thermocline_base::FileId;
 
-use super::inputs::{self, job, overlapped};
-use super::{Cursor, Job, PickOptions, Reason, Scores, State, Table};
-use crate::KeyRange;
+use super::inputs::{self, job};
+use super::score::Scores;
+use super::slices::{overlapped, slices};
+use super::state::{Cursor, Job, PickOptions, Reason, State, Table};
+use thermocline_base::KeyRange;
 
 /// What is to be done next for a range that somebody wants compacted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -115,7 +117,7 @@ pub fn pick_room(
     let base = Scores::new(state, options).base_level();
     let level0 = state.level(0);
     let fits = |job: &Job| job.trivial || job.bytes <= bytes_max;
-    let slices = inputs::slices(level0).into_iter();
+    let slices = slices(level0).into_iter();
     let mut slices = slices.filter(|slice| slice.iter().any(|n| level0[*n].has_tombstones));
     let of_level0 = slices.find_map(|slice| {
         let job = job(state, options, (0, base), slice, reason);

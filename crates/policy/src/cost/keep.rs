@@ -30,7 +30,7 @@ impl Candidate {
 /// most reads; partitions are small beside τt, and then it is nearly the best.
 ///
 /// ```
-/// use thermocline_compaction::cost::{Candidate, keep};
+/// use thermocline_policy::cost::{Candidate, keep};
 /// let of = |bytes, reads| Candidate { bytes, reads, kept: false };
 /// let stays = keep(&[of(10, 1.0), of(10, 50.0), of(30, 60.0), of(5, 0.0)], 25);
 /// assert_eq!(stays, [true, true, false, true]);

@@ -98,7 +98,7 @@ impl Limits {
 /// How debts turn into delay. See the [module](self).
 ///
 /// ```
-/// use thermocline_compaction::pressure::{Cause, Debt, Slope};
+/// use thermocline_policy::pressure::{Cause, Debt, Slope};
 /// let slope = Slope::new(4 << 30, 100 << 30);
 /// assert_eq!(slope.delay(&Debt::default()), None);
 /// let debt = Debt { pm_bytes: 15 << 28, level0_tables: 9, ..Debt::default() };

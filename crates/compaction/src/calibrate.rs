@@ -1,8 +1,7 @@
-//! How fast this machine is, beside the one on which the usual costs were measured.
+//! How fast this machine merges.
 //!
-//! A short merge of small entries in memory: what internal and major compaction do most, without the devices, which
-//! are measured as they are used ([`UnitCosts::merged`](super::UnitCosts::merged)). It takes some tens of
-//! microseconds, so long that the clock shows it.
+//! A short merge of small entries in memory is what internal and major compaction do most. The devices are measured as they
+//! are used (`policy::cost::UnitCosts`). The merge takes some tens of microseconds, so long that the clock shows it.
 
 use thermocline_base::{Kind, Result, SeqNo};
 
@@ -14,12 +13,6 @@ const ENTRIES: u64 = 512;
 
 /// Sources.
 const SOURCES: u64 = 4;
-
-/// What an entry took where [`UnitCosts::default`](super::UnitCosts) was measured, in nanoseconds.
-const USUAL_NS: f64 = 7.0;
-
-/// A machine is not taken for so many times faster or slower.
-const FACTOR_MAX: f64 = 8.0;
 
 /// Every so many keys.
 struct Keys {
@@ -55,8 +48,18 @@ impl Source for Keys {
     }
 }
 
-/// How many times slower than usual, by this clock in nanoseconds; 1 if the clock stands still.
-pub(super) fn factor(now_ns: &dyn Fn() -> u64) -> f64 {
+/// Nanoseconds that each entry of the merge has taken by this clock; `None` if the clock stands still. Takes less than a
+/// millisecond.
+///
+/// ```
+/// use std::time::Instant;
+/// use thermocline_compaction::calibrate::entry_ns;
+/// assert_eq!(entry_ns(&|| 7), None);
+/// let begun = Instant::now();
+/// let took = entry_ns(&|| begun.elapsed().as_nanos().try_into().unwrap());
+/// assert!(took.unwrap() > 0.0);
+/// ```
+pub fn entry_ns(now_ns: &dyn Fn() -> u64) -> Option<f64> {
     let source = |n| Keys {
         key: [0; 16],
         at: 0,
@@ -74,8 +77,5 @@ pub(super) fn factor(now_ns: &dyn Fn() -> u64) -> f64 {
         }
     }
     let took = now_ns().saturating_sub(begun);
-    match took {
-        0 => 1.0,
-        _ => (took as f64 / met.max(1) as f64 / USUAL_NS).clamp(1.0 / FACTOR_MAX, FACTOR_MAX),
-    }
+    (took > 0).then(|| took as f64 / met.max(1) as f64)
 }

@@ -13,9 +13,11 @@
 //! they overlap. Then a byte of the slice is written `1 + o / s` times on the way to the base level, or `2 + o / (k s)`
 //! times. The latter is less if `(k - 1) o > k s`.
 
-use super::inputs::{self, depth, job, slices};
-use super::{Cursors, Held, Job, PickOptions, Reason, Scores, State, Table};
-use crate::KeyRange;
+use super::inputs::{self, job};
+use super::score::Scores;
+use super::slices::{depth_of, hull_of, overlapped, slices};
+use super::state::{Cursors, Held, Job, PickOptions, Reason, State, Table};
+use thermocline_base::KeyRange;
 
 /// A smallest set of tables of level 0 that overlaps no other.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,7 +43,7 @@ pub struct Slice<'a> {
 pub fn level0_slices<'a>(state: &State<'a>) -> Vec<Slice<'a>> {
     let tables = state.level(0);
     let slice = |places: Vec<usize>| {
-        let range = inputs::hull_of(tables, &places)?;
+        let range = hull_of(tables, &places)?;
         let is_held = |n: &usize| state.is_held(0, &tables[*n]);
         let (pm, others): (Vec<usize>, Vec<usize>) = places
             .iter()
@@ -58,7 +60,7 @@ pub fn level0_slices<'a>(state: &State<'a>) -> Vec<Slice<'a>> {
         let coming = within.iter().filter(|held| held.range().overlaps(&range));
         Some(Slice {
             runs: deepest(tables, &pm).map_or(pm.len().min(1), |(depth, _)| depth),
-            files: depth(tables, &files) + coming.count(),
+            files: depth_of(tables, &files) + coming.count(),
             on_top: oldest.is_some() && newest < oldest,
             free: !others.iter().any(is_held),
             pm,
@@ -75,7 +77,7 @@ fn deepest(tables: &[Table<'_>], places: &[usize]) -> Option<(usize, Vec<usize>)
     let some: Vec<Table<'_>> = places.iter().map(|n| tables[*n]).collect();
     let apart = slices(&some).into_iter().map(|slice| {
         let slice: Vec<usize> = slice.into_iter().map(|n| places[n]).collect();
-        (depth(tables, &slice), slice)
+        (depth_of(tables, &slice), slice)
     });
     apart.reduce(|best, next| match next.0 > best.0 {
         true => next,
@@ -89,8 +91,8 @@ fn deepest(tables: &[Table<'_>], places: &[usize]) -> Option<(usize, Vec<usize>)
 ///
 /// ```
 /// use thermocline_base::{FileId, SeqNo};
-/// use thermocline_compaction::KeyRange;
-/// use thermocline_compaction::pick::{PickOptions, State, Table, level0_slices, pick_internal};
+/// use thermocline_base::KeyRange;
+/// use thermocline_policy::pick::{PickOptions, State, Table, level0_slices, pick_internal};
 /// let table = |file, first, last| Table {
 ///     file: FileId(file),
 ///     range: KeyRange::inclusive(first, last),
@@ -164,7 +166,7 @@ pub fn pick_spill(
     let cursor = cursors.of(0);
     let job = inputs::of_level0(state, &limited, 0, &wanted, &cursor, Reason::Spill)?;
     let base = state.level(Scores::new(state, options).base_level());
-    let below = &base[inputs::overlapped(base, &job.holds.range())];
+    let below = &base[overlapped(base, &job.holds.range())];
     let overlapped: u64 = below.iter().map(|table| table.bytes).sum();
     let runs = options.level0_tables as u128;
     let pays = u128::from(overlapped) * runs.saturating_sub(1) > u128::from(job.bytes) * runs;

@@ -1,10 +1,7 @@
 //! How large levels should be, and how far from it they are.
 
-use std::collections::BTreeMap;
-use std::ops::Range;
-
-use super::{PickOptions, State, Table, inputs};
-use crate::KeyRange;
+use super::slices::depth;
+use super::state::{PickOptions, State};
 
 /// The targets of all levels, and their scores.
 #[derive(Debug, Clone, PartialEq)]
@@ -59,55 +56,6 @@ impl Scores {
     pub fn score(&self, level: usize) -> f64 {
         self.scores[level]
     }
-}
-
-/// The runs of level 0: tables that follow each other in age and do not overlap, as the output of one
-/// flush. A reader asks one table of each.
-///
-/// ```
-/// # use thermocline_base::{FileId, SeqNo};
-/// # use thermocline_compaction::KeyRange;
-/// use thermocline_compaction::pick::{Table, runs};
-/// let table = |file, first, last| Table {
-///     file: FileId(file),
-///     range: KeyRange::inclusive(first, last),
-///     bytes: 1,
-///     smallest_seqno: SeqNo(file),
-///     largest_seqno: SeqNo(file),
-///     has_tombstones: false,
-///     in_pm: false,
-/// };
-/// let (a, z, b) = (table(3, b"a", b"f"), table(2, b"g", b"z"), table(1, b"b", b"c"));
-/// assert_eq!(runs(&[a, z, b]), [0..2, 2..3]);
-/// ```
-pub fn runs(newest_first: &[Table<'_>]) -> Vec<Range<usize>> {
-    let mut runs: Vec<Range<usize>> = Vec::new();
-    // Of the last run, by first key.
-    let mut within: BTreeMap<&[u8], KeyRange<'_>> = BTreeMap::new();
-    for (n, table) in newest_first.iter().enumerate() {
-        let first = table.range.first;
-        let mut neighbours = within.range(..=first).next_back().into_iter();
-        let mut behind = within.range(first..).take(1);
-        let meets = |range: &KeyRange<'_>| range.overlaps(&table.range);
-        let overlaps = neighbours.any(|(_, r)| meets(r)) || behind.any(|(_, r)| meets(r));
-        match runs.last_mut().filter(|_| !overlaps) {
-            Some(run) => run.end = n + 1,
-            None => {
-                within.clear();
-                runs.push(n..n + 1);
-            }
-        }
-        within.insert(first, table.range);
-    }
-    runs
-}
-
-/// How many tables of level 0 a read may have to ask: in the slice of keys where that are most, its
-/// [runs].
-pub fn depth(newest_first: &[Table<'_>]) -> usize {
-    let slices = inputs::slices(newest_first).into_iter();
-    let depths = slices.map(|slice| inputs::depth(newest_first, &slice));
-    depths.max().unwrap_or(0)
 }
 
 /// Of tables in files and of those in persistent memory the higher one.

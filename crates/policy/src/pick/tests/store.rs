@@ -6,8 +6,8 @@ use thermocline_base::{FileId, SeqNo};
 use thermocline_testkit::Rng;
 
 use super::super::{Cursors, Held, Job, PickOptions, State, Table};
-use crate::KeyRange;
 pub use ranges::Flushing;
+use thermocline_base::KeyRange;
 
 mod ranges;
 
