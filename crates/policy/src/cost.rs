@@ -31,9 +31,9 @@
 //! The printed forms are there as [`Form::Printed`], for comparison.
 //!
 //! # Hysteresis
-//! A gain must exceed its cost by [`MARGIN`] before a merge is due. A merge takes the gain away (n
+//! A gain must exceed its cost by [`GAIN_MARGIN`] before a merge is due. A merge takes the gain away (n
 //! falls to 0, and u with it), so that decisions cannot flap by themselves. What equation 3 has kept
-//! last time counts for [`MARGIN`] more than what it has not.
+//! last time counts for [`GAIN_MARGIN`] more than what it has not.
 
 mod keep;
 mod rates;
@@ -44,16 +44,12 @@ mod units;
 
 use std::fmt;
 
+use crate::tuning::{GAIN_MARGIN, READS_OF_WRITES, SEARCHED_PART};
+
 pub use keep::{Candidate, keep};
-pub use rates::{Counts, HALF_LIFE_NS, HORIZON, Rates};
+pub use rates::{Counts, Rates};
 pub use thresholds::Thresholds;
 pub use units::{Corrected, UnitCosts};
-
-/// By how much a gain must exceed what it costs.
-pub const MARGIN: f64 = 1.2;
-
-/// From so many reads for each write on what is written is read, wherever.
-pub const READS_OF_WRITES: f64 = 0.1;
 
 /// Nanoseconds in a second.
 const SECOND: f64 = 1e9;
@@ -171,11 +167,11 @@ impl CostModel {
     /// Equation 1: whether reads pay for merging the unsorted tables of `partition`.
     pub fn reads(&self, partition: &Partition) -> Decision {
         let units = &self.units;
-        let gain = partition.reads * partition.unsorted as f64 / 2.0 * units.search;
+        let gain = partition.reads * partition.unsorted as f64 * SEARCHED_PART * units.search;
         let all = partition.records as f64 * units.internal;
         // With a measured I_p, which is a time, the printed quotient is a second for each second.
         let (cost, margin) = match self.form {
-            Form::Corrected => (all / self.horizon, MARGIN),
+            Form::Corrected => (all / self.horizon, GAIN_MARGIN),
             Form::Printed => (SECOND, 1.0),
         };
         Decision {
@@ -195,7 +191,7 @@ impl CostModel {
             Form::Corrected => (
                 corrected.dropped(partition.updates).min(writes),
                 partition.records.max(partition.writes) as f64,
-                MARGIN,
+                GAIN_MARGIN,
             ),
             Form::Printed => ((writes - updates).max(0.0), writes, 1.0),
         };
@@ -227,7 +223,7 @@ impl CostModel {
             equation: Equation::Writes,
             gain,
             cost,
-            due: read || gain > cost * MARGIN,
+            due: read || gain > cost * GAIN_MARGIN,
         }
     }
 

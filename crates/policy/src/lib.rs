@@ -16,7 +16,7 @@
 //! 8. The put path asks nothing here but predicates over a few numbers that its lock protects, and compares
 //!    one published atomic for delay.
 //! 9. What costs reading (weighing what lives, drawing entries) is `None` until somebody has looked; policy may ask for it.
-//! 10. All numbers are in `tuning`, each with its unit and origin.
+//! 10. All numbers are in [`tuning`], each with its unit and origin.
 //!
 //! # What speaks against it, and the answer
 //! - *One snapshot under all locks* would stop writers for the time that it takes. So there is none: parts are asked apart.
@@ -30,8 +30,10 @@
 //! | which tables are to be compacted next? | [`pick`] |
 //! | when is level 0 in persistent memory merged, and what of it stays? | [`cost`] |
 //! | how much are writers to be held back? | [`pressure`] |
+//! | which number, in which unit, from where? | [`tuning`] |
 #![forbid(unsafe_code)]
 
 pub mod cost;
 pub mod pick;
 pub mod pressure;
+pub mod tuning;

@@ -22,6 +22,11 @@
 
 use thermocline_base::{Error, Result};
 
+use crate::tuning::{
+    DELAY_NS_PER_BYTE_MAX, DELAY_POWER, DISK_HARD_PERCENT, DISK_SOFT_PERCENT, LEVEL0_HARD,
+    LEVEL0_SOFT, PENDING_HARD, PENDING_SOFT, PM_HARD_PERCENT, PM_SOFT_PERCENT,
+};
+
 /// Why writers are held back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
@@ -147,14 +152,17 @@ impl Slope {
     /// where it has the measure (20 and 36 tables, 64 and 256 GiB pending).
     pub fn new(pm_bytes: u64, disk_bytes: u64) -> Slope {
         Slope {
-            pm: Limits::percent(pm_bytes, 75, 97),
-            level0: Limits { soft: 20, hard: 36 },
-            pending: Limits {
-                soft: 64 << 30,
-                hard: 256 << 30,
+            pm: Limits::percent(pm_bytes, PM_SOFT_PERCENT, PM_HARD_PERCENT),
+            level0: Limits {
+                soft: LEVEL0_SOFT,
+                hard: LEVEL0_HARD,
             },
-            disk: Limits::percent(disk_bytes, 90, 99),
-            delay_max: 1000.0,
+            pending: Limits {
+                soft: PENDING_SOFT,
+                hard: PENDING_HARD,
+            },
+            disk: Limits::percent(disk_bytes, DISK_SOFT_PERCENT, DISK_HARD_PERCENT),
+            delay_max: DELAY_NS_PER_BYTE_MAX,
         }
     }
 
@@ -209,7 +217,7 @@ impl Slope {
                 true => b,
                 false => a,
             })?;
-        let nanos_per_byte = self.delay_max * way.powi(3);
+        let nanos_per_byte = self.delay_max * way.powi(DELAY_POWER);
         (nanos_per_byte > 0.0).then_some(Delay {
             nanos_per_byte,
             cause,

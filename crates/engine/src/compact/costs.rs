@@ -48,10 +48,11 @@ use thermocline_compaction::calibrate::entry_ns;
 use thermocline_env::Clock;
 use thermocline_level0::{PmCursor, PmPart};
 use thermocline_policy::cost::{
-    Arrival, Candidate, Corrected, CostModel, Decision, Equation, Form, HORIZON,
-    Internal as Equations, MARGIN, Partition, Thresholds, UnitCosts, keep,
+    Arrival, Candidate, Corrected, CostModel, Decision, Equation, Form, Internal as Equations,
+    Partition, Thresholds, UnitCosts, keep,
 };
 use thermocline_policy::pick::{Held, Slice, Table, level0_slices};
+use thermocline_policy::tuning::{GAIN_MARGIN, RATE_HORIZON};
 use thermocline_version::{TableRef, Version};
 
 use super::shape::{Levels, range_of};
@@ -302,7 +303,7 @@ impl Costs {
         let decision = self.model(plan.form, &known).arrival(&arrival);
         // With hysteresis, as everywhere.
         let more = Arrival {
-            reads: arrival.reads * MARGIN,
+            reads: arrival.reads * GAIN_MARGIN,
             ..arrival
         };
         let reads_stay = self.model(plan.form, &known).arrival(&more).due;
@@ -331,7 +332,7 @@ impl Costs {
         CostModel {
             form,
             units: known.units,
-            horizon: HORIZON,
+            horizon: RATE_HORIZON,
         }
     }
 

@@ -295,7 +295,7 @@ impl Inner {
 
 #[cfg(test)]
 mod tests {
-    use thermocline_policy::cost::HALF_LIFE_NS;
+    use thermocline_policy::tuning::RATE_HALF_LIFE_NS;
     use thermocline_version::{State, VersionEdit};
 
     use super::*;
@@ -384,7 +384,7 @@ mod tests {
             "{found:?}"
         );
         assert!(found[1].0 == b"m" && found[1].1[0] == 1.0, "{found:?}");
-        let later = rates(&all, &state, now + HALF_LIFE_NS);
+        let later = rates(&all, &state, now + RATE_HALF_LIFE_NS);
         assert!((14.0..=16.0).contains(&later[0].1[0]), "{later:?}");
         // A split halves them, a merge adds them.
         let now = now + 1;
@@ -401,7 +401,7 @@ mod tests {
         let next = PartitionRates::new(1, &remembered, 7);
         assert_eq!(rates(&next, &state, 7), found);
         assert_eq!(next.to_remember(7), remembered);
-        assert_eq!(next.to_remember(7 + 100 * HALF_LIFE_NS), []);
+        assert_eq!(next.to_remember(7 + 100 * RATE_HALF_LIFE_NS), []);
         all.dropped(CF);
         assert_eq!(rates(&all, &state, now), []);
     }

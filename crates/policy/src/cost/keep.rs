@@ -1,6 +1,6 @@
 //! Equation 3: which partitions stay in persistent memory when level 0 is too large.
 
-use super::MARGIN;
+use crate::tuning::GAIN_MARGIN;
 
 /// A partition that may stay.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -17,7 +17,7 @@ impl Candidate {
     /// Reads for each byte; what stayed last time counts for a little more, so that two partitions of about the
     /// same warmth do not change places for ever.
     fn warmth(&self) -> f64 {
-        let bonus = if self.kept { MARGIN } else { 1.0 };
+        let bonus = if self.kept { GAIN_MARGIN } else { 1.0 };
         self.reads * bonus / self.bytes.max(1) as f64
     }
 }

@@ -1,11 +1,6 @@
 //! How often a partition is read and written, lately.
 
-/// Nanoseconds in which a count falls to one half.
-pub const HALF_LIFE_NS: u64 = 10_000_000_000;
-
-/// Seconds for which a rate is trusted: those that a count lives on average, and a steady rate that decays sums up to so
-/// many seconds of it.
-pub const HORIZON: f64 = HALF_LIFE_NS as f64 / 1e9 / std::f64::consts::LN_2;
+use crate::tuning::{RATE_HALF_LIFE_NS, RATE_HORIZON};
 
 /// Counted operations.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -18,14 +13,15 @@ pub struct Counts {
     pub updates: f64,
 }
 
-/// Counts that decay: each falls to one half in [`HALF_LIFE_NS`]. Reads are sampled by their threads and
+/// Counts that decay: each falls to one half in [`RATE_HALF_LIFE_NS`]. Reads are sampled by their threads and
 /// writes are counted when they are merged, so nothing here lies on anybody's way.
 ///
 /// A steady rate of x a second is told as x, whatever the half-life; one that has ended is told as
 /// half of it after a half-life.
 ///
 /// ```
-/// use thermocline_policy::cost::{Counts, HALF_LIFE_NS, Rates};
+/// use thermocline_policy::cost::{Counts, Rates};
+/// use thermocline_policy::tuning::RATE_HALF_LIFE_NS;
 /// let mut rates = Rates::default();
 /// let second = 1_000_000_000;
 /// for now in 1..=100 {
@@ -33,7 +29,7 @@ pub struct Counts {
 /// }
 /// let now = 100 * second;
 /// assert!((rates.per_second(now).reads - 500.0).abs() < 25.0);
-/// assert!((rates.per_second(now + HALF_LIFE_NS).reads - 250.0).abs() < 15.0);
+/// assert!((rates.per_second(now + RATE_HALF_LIFE_NS).reads - 250.0).abs() < 15.0);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Rates {
@@ -54,7 +50,7 @@ impl Rates {
 
     /// As of `now`.
     fn at(&self, now: u64) -> Rates {
-        let age = now.saturating_sub(self.as_of) as f64 / HALF_LIFE_NS as f64;
+        let age = now.saturating_sub(self.as_of) as f64 / RATE_HALF_LIFE_NS as f64;
         let left = 0.5f64.powf(age);
         Rates {
             counts: Counts {
@@ -70,9 +66,9 @@ impl Rates {
     pub fn per_second(&self, now: u64) -> Counts {
         let counts = self.at(now).counts;
         Counts {
-            reads: counts.reads / HORIZON,
-            writes: counts.writes / HORIZON,
-            updates: counts.updates / HORIZON,
+            reads: counts.reads / RATE_HORIZON,
+            writes: counts.writes / RATE_HORIZON,
+            updates: counts.updates / RATE_HORIZON,
         }
     }
 
@@ -80,9 +76,9 @@ impl Rates {
     pub fn of(now: u64, per_second: Counts) -> Rates {
         Rates {
             counts: Counts {
-                reads: per_second.reads * HORIZON,
-                writes: per_second.writes * HORIZON,
-                updates: per_second.updates * HORIZON,
+                reads: per_second.reads * RATE_HORIZON,
+                writes: per_second.writes * RATE_HORIZON,
+                updates: per_second.updates * RATE_HORIZON,
             },
             as_of: now,
         }

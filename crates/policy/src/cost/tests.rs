@@ -3,6 +3,7 @@
 use thermocline_testkit::{Replay, Rng, seeds};
 
 use super::*;
+use crate::tuning::RATE_HALF_LIFE_NS;
 
 fn model(form: Form) -> CostModel {
     CostModel {
@@ -61,7 +62,7 @@ fn equation_1_grows_with_what_reads_save_and_falls_with_what_is_merged() {
         let saved = is.reads * model.horizon * is.unsorted as f64 / 2.0 * model.units.search;
         let spent = is.records as f64 * model.units.internal;
         assert!(!decision.due || saved > spent);
-        assert!(decision.due || saved <= spent * MARGIN * 1.000_001 || is.unsorted == 0);
+        assert!(decision.due || saved <= spent * GAIN_MARGIN * 1.000_001 || is.unsorted == 0);
         due += u32::from(decision.due);
         not += u32::from(!decision.due);
     }
@@ -275,8 +276,8 @@ fn rates_decay_split_and_join() {
     assert!((joined.updates - whole.updates).abs() < 1e-9);
     // Of different times.
     let mut later = Rates::default();
-    later.add(5 + HALF_LIFE_NS, counts);
-    let both = rates.joined(later).per_second(5 + HALF_LIFE_NS);
+    later.add(5 + RATE_HALF_LIFE_NS, counts);
+    let both = rates.joined(later).per_second(5 + RATE_HALF_LIFE_NS);
     assert!((both.writes - whole.writes * 1.5).abs() < 1e-9);
     // A clock that goes back decays nothing, and adds.
     later.add(0, counts);

@@ -1,16 +1,8 @@
 //! τw, τm and τt, from the budget.
 
-/// Partitions smaller than this are not worth a merge for the sake of writes.
-const WRITE_MIN: u64 = 256 << 10;
-
-/// τm in percent of the budget: above it there is room for what is written meanwhile.
-const MAJOR_PERCENT: u64 = 90;
-
-/// τt in percent of τm, where nothing is read.
-const KEEP_PERCENT: u64 = 50;
-
-/// And so many percent more where nothing is written.
-const KEEP_PERCENT_READS: u64 = 35;
+use crate::tuning::{
+    KEEP_PERCENT, KEEP_PERCENT_READS, MAJOR_PERCENT, WRITE_BYTES_MIN, WRITE_PARTS,
+};
 
 /// Sizes from which on decisions are due (PM-Blade §IV.C, table II), in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,9 +31,9 @@ impl Thresholds {
         let all = u128::from(reads) + u128::from(writes);
         let more = u128::from(reads) * u128::from(KEEP_PERCENT_READS) / all.max(1);
         let more = u64::try_from(more).unwrap_or(KEEP_PERCENT_READS);
-        let each = major / 2 / (partitions.max(1) as u64);
+        let each = major / WRITE_PARTS / (partitions.max(1) as u64);
         Thresholds {
-            write: each.max(WRITE_MIN.min(major)),
+            write: each.max(WRITE_BYTES_MIN.min(major)),
             major,
             keep: part(major, KEEP_PERCENT + more, 100),
         }

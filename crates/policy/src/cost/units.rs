@@ -1,22 +1,9 @@
 //! What a step costs on this machine, in nanoseconds, refined while running.
 
-/// A measurement counts for so much of what is known, at most.
-const WEIGHT: f64 = 0.2;
-
-/// So much of what past merges have dropped, other than was counted, is forgotten with each flush.
-const FORGOTTEN: f64 = 0.05;
-
-/// From so many steps on a measurement has its full weight.
-const STEPS_FULL: f64 = 10_000.0;
-
-/// What an entry of a short merge in memory took where [`UnitCosts::default`] was measured, in nanoseconds.
-const USUAL_ENTRY_NS: f64 = 7.0;
-
-/// A machine is not taken for so many times faster or slower.
-const MACHINE_FACTOR_MAX: f64 = 8.0;
-
-/// How far a correction may go either way.
-const CORRECTION_MAX: f64 = 8.0;
+use crate::tuning::{
+    CORRECTION_FORGOTTEN, CORRECTION_MAX, INTERNAL_NS, MACHINE_FACTOR_MAX, MAJOR_NS,
+    MEASURED_STEPS_FULL, MEASURED_WEIGHT, SEARCH_NS, USUAL_ENTRY_NS,
+};
 
 /// I_b, I_p and I_s of PM-Blade §IV.C, in nanoseconds.
 ///
@@ -43,9 +30,9 @@ impl Default for UnitCosts {
     /// What was measured on tmpfs with one core, rounded: a place to begin.
     fn default() -> UnitCosts {
         UnitCosts {
-            search: 500.0,
-            internal: 1000.0,
-            major: 3000.0,
+            search: SEARCH_NS,
+            internal: INTERNAL_NS,
+            major: MAJOR_NS,
         }
     }
 }
@@ -97,7 +84,7 @@ fn refine(known: &mut f64, steps: u64, nanos: u64) {
         return;
     }
     let measured = nanos as f64 / steps as f64;
-    let weight = WEIGHT * (steps as f64 / STEPS_FULL).min(1.0);
+    let weight = MEASURED_WEIGHT * (steps as f64 / MEASURED_STEPS_FULL).min(1.0);
     *known += (measured - *known) * weight;
 }
 
@@ -135,14 +122,14 @@ impl Corrected {
     /// Something new was flushed: what past merges have found counts for a little less. Without that merges that a snapshot made
     /// useless would be the last ones.
     pub fn age(&mut self) {
-        self.0 += (1.0 - self.0) * FORGOTTEN;
+        self.0 += (1.0 - self.0) * CORRECTION_FORGOTTEN;
     }
 
     /// A merge after `updates` has dropped so many.
     pub fn learn(&mut self, updates: u64, dropped: u64) {
         if updates > 0 {
             let seen = dropped as f64 / updates as f64;
-            self.0 += (seen.min(CORRECTION_MAX) - self.0) * WEIGHT;
+            self.0 += (seen.min(CORRECTION_MAX) - self.0) * MEASURED_WEIGHT;
         }
     }
 }

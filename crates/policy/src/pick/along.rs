@@ -7,17 +7,15 @@
 //!   memory, and one run in files is what several would have been: a spill ([`pick_spill`](super::pick_spill)), and a
 //!   flush, in one.
 //! - To the base level: it takes along all of level 0, and what the base level has there. That is done where
-//!   little lies below, by the reckoning by which spills do not pay, and by half of that: flushes wait for this one.
+//!   little lies below, by the reckoning by which spills do not pay, and by a part of that: flushes wait for this one.
 
 use thermocline_base::SeqNo;
 
 use super::score::Scores;
 use super::slices::{depth, hull_of, overlapped};
 use super::state::{Held, PickOptions, State, Table};
+use crate::tuning::ALONG_MARGIN;
 use thermocline_base::KeyRange;
-
-/// How much less than a spill it must cost to go to the base level.
-const MARGIN: u128 = 2;
 
 /// How a range is written, and what with.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,7 +78,8 @@ pub fn pick_along(
     let below: u64 = below.iter().map(|table| table.bytes).sum();
     let runs = options.level0_tables as u128;
     let taken = u128::from(bytes.saturating_add(sum(&top)));
-    let little = MARGIN * u128::from(below) * runs.saturating_sub(1) <= taken * runs;
+    let little =
+        u128::from(ALONG_MARGIN) * u128::from(below) * runs.saturating_sub(1) <= taken * runs;
     let small = below.saturating_add(sum(&all)) <= options.job_bytes_max;
     if little
         && small

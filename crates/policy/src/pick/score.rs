@@ -2,6 +2,7 @@
 
 use super::slices::depth;
 use super::state::{PickOptions, State};
+use crate::tuning::LEVEL_MULTIPLIER_MIN;
 
 /// The targets of all levels, and their scores.
 #[derive(Debug, Clone, PartialEq)]
@@ -75,7 +76,7 @@ fn fixed_targets(options: &PickOptions) -> Vec<u64> {
     let mut target = options.base_bytes;
     for _ in 0..options.last_level {
         targets.push(target);
-        target = target.saturating_mul(options.multiplier.max(2));
+        target = target.saturating_mul(options.multiplier.max(LEVEL_MULTIPLIER_MIN));
     }
     targets
 }
@@ -84,7 +85,7 @@ fn fixed_targets(options: &PickOptions) -> Vec<u64> {
 /// comes from level 0 would pass through a smaller one without gain.
 fn dynamic_targets(state: &State<'_>, options: &PickOptions) -> (usize, Vec<u64>) {
     let last = options.last_level;
-    let multiplier = options.multiplier.max(2);
+    let multiplier = options.multiplier.max(LEVEL_MULTIPLIER_MIN);
     let mut targets = vec![0; last + 1];
     targets[last] = state.bytes(last).max(options.base_bytes);
     let mut base = last;

@@ -4,6 +4,10 @@ use std::ops::RangeInclusive;
 
 use thermocline_base::{FileId, KeyRange, SeqNo};
 
+use crate::tuning::{
+    BASE_BYTES, GRANDPARENT_BYTES, JOB_BYTES, LEVEL_MULTIPLIER, LEVEL0_PM_RUNS, LEVEL0_RUNS,
+};
+
 /// What the picker knows of a table reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Table<'a> {
@@ -57,15 +61,15 @@ impl Default for PickOptions {
     fn default() -> PickOptions {
         PickOptions {
             last_level: 6,
-            level0_tables: 4,
-            level0_bytes: 256 << 20,
-            level0_pm_tables: 64,
+            level0_tables: LEVEL0_RUNS,
+            level0_bytes: BASE_BYTES,
+            level0_pm_tables: LEVEL0_PM_RUNS,
             level0_pm_bytes: u64::MAX,
-            base_bytes: 256 << 20,
-            multiplier: 10,
+            base_bytes: BASE_BYTES,
+            multiplier: LEVEL_MULTIPLIER,
             dynamic: true,
-            job_bytes_max: 1600 << 20,
-            grandparent_bytes_max: 640 << 20,
+            job_bytes_max: JOB_BYTES,
+            grandparent_bytes_max: GRANDPARENT_BYTES,
         }
     }
 }
