@@ -10,7 +10,7 @@
 //! | how is level 0 merged inside persistent memory? | [`internal`] |
 //! | when is it, and what leaves? | [`costs`] |
 //! | what do splits and merges of partitions hold meanwhile? | [`beside`] |
-//! | which tables do reads want compacted? | [`reads`] |
+//! | which tables do reads want compacted? | `observe::charged` |
 //! | how fast may all that be? | [`pace`] |
 //! | what was done? | [`usage`] |
 //!
@@ -49,7 +49,6 @@ mod job;
 mod manual;
 pub(crate) mod outputs;
 mod pace;
-pub(crate) mod reads;
 pub(crate) mod shape;
 #[cfg(test)]
 mod tests;

@@ -16,10 +16,10 @@ use std::ops::Bound;
 use thermocline_base::size::index;
 use thermocline_base::{CfId, Kind, Result, SeqNo};
 use thermocline_memtable::{Direction, GapList, Memtable, RecordRef, ScanEntry};
+use thermocline_observe::charged::DELETES;
 use thermocline_pm::PmOff;
 use thermocline_sst::Value as Stored;
 
-use crate::compact::reads::DELETES;
 use crate::families::Family;
 use crate::snapshot::Moment;
 use crate::store::Engine;

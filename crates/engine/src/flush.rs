@@ -74,14 +74,14 @@ use thermocline_base::planted::{Bug, active};
 use thermocline_base::{Error, FileId, Result};
 use thermocline_env::{OpenMode, Storage};
 use thermocline_memtable::Memtable;
+use thermocline_observe::count::Count;
+use thermocline_observe::poison::is_sync;
+use thermocline_runtime::Job;
 use thermocline_sst::{FileName, identity_of, sites};
 use thermocline_version::{Change, Evacuation, FileKind, State, VersionSet};
 
 use crate::compact::LevelUse;
 use crate::compact::outputs::Outputs;
-use crate::metrics::Count;
-use crate::poison::is_sync;
-use crate::runtime::Job;
 use crate::store::{Engine, Inner};
 use crate::sync::{Arc, MutexGuard, lock};
 use crate::tables::{TableFiles, Tables};

@@ -34,9 +34,9 @@ mod relief;
 use thermocline_base::size::format_size;
 use thermocline_base::{Error, Result};
 use thermocline_env::DiskRoom;
+use thermocline_observe::stall::StallCause;
 use thermocline_policy::pressure::{Cause, Debt, Delay, Limits, Slope};
 
-use crate::stall::StallCause;
 use crate::store::Inner;
 use crate::sync::{AtomicU64, Ordering, lock};
 use crate::write::busy;

@@ -5,12 +5,12 @@
 
 use thermocline_base::Result;
 use thermocline_base::options::Shape;
+use thermocline_observe::count::Count;
 
 use super::along::Along;
 use super::evacuate::{Span, Taken};
 use super::told::Made;
 use crate::compact::outputs::Outputs;
-use crate::metrics::Count;
 use crate::partitions::Waiter;
 use crate::pm_tables::Promise;
 use crate::store::Inner;

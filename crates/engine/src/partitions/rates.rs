@@ -26,10 +26,10 @@ use std::collections::BTreeMap;
 
 use thermocline_base::counter::thread_number;
 use thermocline_base::{CfId, SeqNo};
+use thermocline_observe::latency::chosen;
 use thermocline_policy::cost::{Counts, Rates};
 use thermocline_version::{Change, PartitionId, Partitions, StoredRate, Version};
 
-use crate::latency::chosen;
 use crate::store::Inner;
 use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock};
 use crate::view::View;

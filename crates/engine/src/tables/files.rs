@@ -22,6 +22,7 @@ use thermocline_base::{BlobRef, CfId, FileId, Result};
 use thermocline_env::direct::DeviceBytes;
 use thermocline_env::{OpenMode, Storage};
 use thermocline_exec::{BatchReader, BufPool, DirectStorage, PIECE_BYTES};
+use thermocline_observe::charged::Reads;
 use thermocline_sst::{
     BlobFile, BlockCache, CacheUse, Identity, StoreCache, TableWriter, WriteOptions, blob_name,
     table_name,
@@ -31,7 +32,6 @@ use thermocline_version::Origins;
 use super::ahead::Habit;
 use super::file::{TableFile, missing};
 use super::open::{OpenTables, OpenUse};
-use crate::compact::reads::Reads;
 use crate::pm_tables::PmTables;
 use crate::sync::{Arc, Mutex, lock};
 

@@ -18,11 +18,13 @@ use std::sync::Weak;
 use arc_swap::ArcSwapOption;
 use thermocline_base::budget::Charge;
 use thermocline_base::{CfId, FileId, Result};
+use thermocline_observe::charged::Charged;
 use thermocline_sst::{CachedSource, Table, open_table};
 use thermocline_version::TableRef;
 
 use super::file::TableFile;
 use super::files::TableFiles;
+
 use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering, lock};
 
 /// What an open table takes beside what it says itself: handles, and its place here.
@@ -121,7 +123,11 @@ impl Handle {
     pub fn charge(&self, files: &TableFiles, cf: CfId, table: &TableRef) {
         let before = self.charged.load(Ordering::Relaxed);
         // Of two at the same time one counts.
-        let now = files.reads.charge(before, (cf, table));
+        let now = files.reads.charge(before, table.bytes, || Charged {
+            cf,
+            file: table.file,
+            first: table.range.smallest().to_vec(),
+        });
         self.charged.store(now, Ordering::Relaxed);
     }
 

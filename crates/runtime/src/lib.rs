@@ -35,10 +35,15 @@
 //! - *Stealing between queues of several workers*: tasks are few and long, and a lock held for a push
 //!   is not what they wait for.
 
+#![forbid(unsafe_code)]
+
+mod calling;
+mod client;
 mod jobs;
 mod strand;
 mod workers;
 
+use std::any::Any;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -49,12 +54,12 @@ use thermocline_base::sync::{AtomicUsize, Mutex, Ordering, lock};
 use thermocline_base::{Error, Result};
 use thermocline_env::{Clock, real::RealClock};
 use thermocline_exec::{BatchReader, BufPool};
+use thermocline_observe::events::{Call, Courier};
 
-use crate::tables::{Lent, SharedCache};
-pub use jobs::Job;
+pub use calling::is_calling;
+pub use client::{Client, Job, Task};
 use jobs::Jobs;
 use strand::Strand;
-pub(crate) use strand::{Call, Client, Task, is_calling};
 use workers::Workers;
 
 /// Most worker threads, and job threads, of a runtime.
@@ -83,7 +88,7 @@ pub struct RuntimeOptions {
 
 /// Cores that this process may use. The answer is kept: asking reads files of the system, which
 /// took a fourteenth of the time of opening a small store.
-pub(crate) fn cores() -> usize {
+pub fn cores() -> usize {
     static CORES: OnceLock<usize> = OnceLock::new();
     let asked = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     *CORES.get_or_init(asked)
@@ -117,8 +122,8 @@ struct Shared {
     couriers: Arc<Workers>,
     jobs: Arc<Jobs>,
     budget: Arc<Budget>,
-    /// Of blocks of tables, from the first table on.
-    cache: SharedCache,
+    /// What its stores have in common and it knows nothing of, once somebody has asked for it.
+    common: OnceLock<Box<dyn Any + Send + Sync>>,
     /// For what is copied on its way to a device, or from it.
     bufs: BufPool,
     /// Several reads at once.
@@ -211,7 +216,7 @@ impl Runtime {
     }
 
     /// One for a store alone, whose own limits are enough: it may use `dram` bytes.
-    pub(crate) fn private(dram: u64) -> Runtime {
+    pub fn private(dram: u64) -> Runtime {
         let options = RuntimeOptions {
             dram: u64::MAX,
             ..RuntimeOptions::default()
@@ -261,7 +266,7 @@ impl Runtime {
                 couriers,
                 jobs,
                 budget,
-                cache: SharedCache::default(),
+                common: OnceLock::new(),
                 reader: Arc::new(BatchReader::new(bufs.clone())),
                 bufs,
                 stores: AtomicUsize::new(0),
@@ -275,17 +280,30 @@ impl Runtime {
     }
 
     /// The DRAM of all its stores.
-    pub(crate) fn budget(&self) -> &Arc<Budget> {
+    pub fn budget(&self) -> &Arc<Budget> {
         &self.shared.budget
     }
 
-    /// What its stores read tables with.
-    pub(crate) fn lent(&self) -> Lent<'_> {
-        Lent {
-            cache: &self.shared.cache,
-            bufs: &self.shared.bufs,
-            reader: &self.shared.reader,
-        }
+    /// What its stores have in common beside the budget, such as a cache: made by whoever asks first.
+    ///
+    /// # Panics
+    /// If it was asked for as another type before.
+    pub fn common<T: Any + Send + Sync + Default + Clone>(&self) -> T {
+        let common = self.shared.common.get_or_init(|| Box::new(T::default()));
+        let common: Option<&T> = common.downcast_ref();
+        common
+            .expect("one type for all stores of a runtime")
+            .clone()
+    }
+
+    /// Buffers for what is copied on its way to a device, or from it.
+    pub fn bufs(&self) -> &BufPool {
+        &self.shared.bufs
+    }
+
+    /// What does several reads at once.
+    pub fn reader(&self) -> &Arc<BatchReader> {
+        &self.shared.reader
     }
 
     /// Reads all counters.
@@ -338,7 +356,7 @@ impl std::fmt::Debug for Runtime {
 }
 
 /// A store's place in its runtime.
-pub(crate) struct Background {
+pub struct Background {
     tasks: Arc<Strand>,
     calls: Arc<Strand>,
     /// Its lane with the job threads, if it has any.
@@ -400,12 +418,6 @@ impl Background {
         stores.unwrap_or(0)
     }
 
-    /// Makes `call` in the background, once, after all calls before it. May be asked for under any
-    /// lock.
-    pub fn run(&self, call: Call) {
-        self.calls.run(call);
-    }
-
     /// Counts a panic of the user's that ended a part of a call.
     pub fn count_panic(&self) {
         self.calls.count_panic();
@@ -450,6 +462,12 @@ impl Background {
     /// Waits until another thread has ended it.
     pub fn wait_ended(&self) {
         self.calls.wait_ended();
+    }
+}
+
+impl Courier for Background {
+    fn run(&self, call: Call) {
+        self.calls.run(call);
     }
 }
 

@@ -30,10 +30,10 @@
 use std::collections::VecDeque;
 
 use thermocline_base::{CfId, FileId};
-use thermocline_version::TableRef;
+
+use thermocline_base::sync::{AtomicBool, Mutex, Ordering, lock};
 
 use crate::latency::chosen;
-use crate::sync::{AtomicBool, Mutex, Ordering, lock};
 
 /// A table of so many bytes may be asked in vain once.
 const READ_BYTES: u64 = 16 << 10;
@@ -42,33 +42,25 @@ const READ_BYTES: u64 = 16 << 10;
 const READS_MIN: u64 = 100;
 
 /// Deletes that a cursor may step over for one charge.
-pub(crate) const DELETES: u64 = 32;
+pub const DELETES: u64 = 32;
 
 /// Tables that wait for their job, at most: the others are charged on.
 const WAITING_MAX: usize = 64;
 
 /// A reference that reads ask in vain: there may be others to the same file, which are asked less.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Charged {
+pub struct Charged {
+    /// The column family.
     pub cf: CfId,
+    /// The file of the table.
     pub file: FileId,
     /// The first key of its range.
     pub first: Vec<u8>,
 }
 
-impl Charged {
-    pub fn new(cf: CfId, table: &TableRef) -> Charged {
-        Charged {
-            cf,
-            file: table.file,
-            first: table.range.smallest().to_vec(),
-        }
-    }
-}
-
 /// See the [module](self).
 #[derive(Debug)]
-pub(crate) struct Reads {
+pub struct Reads {
     /// One read in so many is looked at; 0 is none.
     every: u64,
     waiting: Mutex<VecDeque<Charged>>,
@@ -77,6 +69,7 @@ pub(crate) struct Reads {
 }
 
 impl Reads {
+    /// One read in `every` is looked at; 0 is none.
     pub fn new(every: u64) -> Reads {
         Reads {
             every,
@@ -95,15 +88,15 @@ impl Reads {
         }
     }
 
-    /// A read that is looked at has charged a table, which was charged `before` times. Returns how often it is
-    /// charged now. Parts of a table are charged together, and that is compacted which pays last: it is
+    /// A read that is looked at has charged a table of so many `bytes`, which was charged `before` times. Returns
+    /// how often it is charged now. Parts of a table are charged together, and that is compacted which pays last: it is
     /// asked most, as like as not.
-    pub fn charge(&self, before: u64, (cf, table): (CfId, &TableRef)) -> u64 {
-        let allowed = (table.bytes / READ_BYTES).max(READS_MIN);
+    pub fn charge(&self, before: u64, bytes: u64, table: impl FnOnce() -> Charged) -> u64 {
+        let allowed = (bytes / READ_BYTES).max(READS_MIN);
         let now = before.saturating_add(self.every);
         // Once for each time that it has paid.
         if before / allowed < now / allowed {
-            let charged = Charged::new(cf, table);
+            let charged = table();
             let mut waiting = lock(&self.waiting);
             if waiting.len() < WAITING_MAX && !waiting.contains(&charged) {
                 waiting.push_back(charged);
@@ -127,53 +120,41 @@ impl Reads {
 
 #[cfg(test)]
 mod tests {
-    use thermocline_base::SeqNo;
-    use thermocline_version::KeyRange;
-
     use super::*;
 
-    fn table(file: u64, bytes: u64) -> TableRef {
-        TableRef {
+    fn table(file: u64) -> Charged {
+        Charged {
+            cf: CfId::DEFAULT,
             file: FileId(file),
-            file_bytes: bytes,
-            bytes,
-            entries: 1,
-            deletes: 0,
-            range: KeyRange::inclusive("a", "z"),
-            limited_below: false,
-            limited_above: false,
-            smallest_seqno: SeqNo(1),
-            largest_seqno: SeqNo(1),
-            blobs: vec![],
+            first: b"a".to_vec(),
         }
     }
 
     #[test]
     fn a_table_waits_once_for_each_time_that_it_has_paid() {
-        let (table, small) = (table(7, 200 * READ_BYTES), table(8, 1));
-        let charge = |reads: &Reads, before, table| reads.charge(before, (CfId::DEFAULT, table));
+        let charge = |reads: &Reads, before| reads.charge(before, 200 * READ_BYTES, || table(7));
+        let charge_small = |reads: &Reads, before| reads.charge(before, 1, || table(8));
         let reads = Reads::new(64);
         let mut charged = 0;
         let mut waited = Vec::new();
         for n in 1..=10 {
-            charged = charge(&reads, charged, &table);
+            charged = charge(&reads, charged);
             // More often than it is taken it does not wait.
-            charged = charge(&reads, charged, &table);
+            charged = charge(&reads, charged);
             assert_eq!(charged, 128 * n);
             if reads.has_news() {
                 waited.push(n);
-                let expected = Some(Charged::new(CfId::DEFAULT, &table));
-                assert_eq!((reads.next(), reads.next()), (expected, None));
+                assert_eq!((reads.next(), reads.next()), (Some(table(7)), None));
             }
         }
         // At 200, 400, … reads.
         assert_eq!(waited, [2, 4, 5, 7, 8, 10]);
         // A small table has a hundred.
-        assert_eq!(charge(&Reads::new(99), 0, &small), 99);
+        assert_eq!(charge_small(&Reads::new(99), 0), 99);
         let one = Reads::new(1);
-        charge(&one, 98, &small);
+        charge_small(&one, 98);
         assert!(!one.has_news());
-        charge(&one, 99, &small);
+        charge_small(&one, 99);
         assert!(one.has_news() && !one.has_news());
         assert!(!Reads::new(0).looks() && one.looks());
     }
@@ -189,7 +170,7 @@ mod tests {
     fn no_more_tables_wait_than_there_is_room_for() {
         let reads = Reads::new(1);
         for n in 0..1000 {
-            reads.charge(READS_MIN - 1, (CfId::DEFAULT, &table(n, 1)));
+            reads.charge(READS_MIN - 1, 1, || table(n));
         }
         let waiting = std::iter::from_fn(|| reads.next()).count();
         assert_eq!(waiting, WAITING_MAX);

@@ -1,10 +1,10 @@
 //! How many events wait to be delivered, and how many were dropped because too many did.
 
-use super::Event;
+use crate::event::Event;
 
 /// Most events of a store that wait for whoever listens, but for the store's end. With what they name
 /// that is about a megabyte.
-pub(crate) const WAITING_MAX: u64 = 4096;
+pub const WAITING_MAX: u64 = 4096;
 
 /// What waits to be delivered.
 #[derive(Debug, Default)]

@@ -4,17 +4,19 @@ use std::sync::{Arc, OnceLock};
 
 use thermocline_base::{Error, Result};
 
-use crate::events::{Event, Events};
+use crate::event::Event;
+use crate::events::Events;
 
 /// Whether it failed in a sync, so that nobody knows what is durable. What has failed before a sync, for want of room or
 /// of a descriptor, has left all as it was.
-pub(crate) fn is_sync(error: &Error) -> bool {
+pub fn is_sync(error: &Error) -> bool {
     // Poisoned: as an index, or a log, of which a sync has failed before.
     error.is_failed_sync() || matches!(error, Error::Poisoned(_))
 }
 
+/// Whether a persist has failed, and which.
 #[derive(Debug, Default)]
-pub(crate) struct Poison {
+pub struct Poison {
     cause: OnceLock<String>,
     /// Whom to tell.
     events: Option<Arc<Events>>,

@@ -328,7 +328,7 @@ fn most_before_begun(threads: usize, endless: &[Job], asked: Job) -> usize {
         }
         let mut state = lock(&jobs.state);
         // Otherwise it waits for a job to end, whoever's.
-        let might = asked.may_run(threads, &state.running);
+        let might = may_run(asked, threads, &state.running);
         let begun = state.begin(threads, ids[n]);
         drop(state);
         let Some((lane, job, _)) = begun else {

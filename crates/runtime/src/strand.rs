@@ -25,7 +25,6 @@
 //! whatever store and runtime, nobody waits for another ([`is_calling`]): two stores' callbacks that close
 //! each other's store must not wait for each other. What is left is made when the present one returns.
 
-use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
@@ -33,89 +32,27 @@ use std::time::Duration;
 
 use thermocline_base::sync::{AtomicU32, Condvar, Mutex, MutexGuard, Ordering, lock, thread, wait};
 
-use super::workers::Workers;
+use thermocline_observe::events::Call;
+
+use crate::calling::{Calling, is_calling};
+use crate::client::{Client, Task};
+use crate::workers::{Turns, Workers};
 
 /// A turn's end: as many jobs of one store are run before another store gets its turn.
 const JOBS_PER_TURN: usize = 64;
 
-/// What a store may have to do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Task {
-    /// Grow the region, name the next generation.
-    Ahead,
-    /// Nothing was written for a while.
-    Idle,
-    /// Write back what was deferred, and tell whoever waits for that.
-    Sync,
+/// In `flags`: the task waits to be run.
+fn queued(task: Task) -> u32 {
+    1 << (2 * task as u32)
 }
 
-impl Task {
-    /// In `flags`: it waits to be run.
-    fn queued(self) -> u32 {
-        1 << (2 * self as u32)
-    }
-
-    /// In `flags`: it waits for its time.
-    fn timed(self) -> u32 {
-        2 << (2 * self as u32)
-    }
+/// In `flags`: the task waits for its time.
+fn timed(task: Task) -> u32 {
+    2 << (2 * task as u32)
 }
 
 /// In `flags`: calls wait for the end of a call of the store, for want of workers.
 const CALLS: u32 = 1 << 31;
-
-thread_local! {
-    /// This thread, once for each call of the user's that it is in. By name, since under a scheduler
-    /// that takes over several threads are one of the system's.
-    static CALLING: RefCell<Vec<thread::ThreadId>> = const { RefCell::new(Vec::new()) };
-}
-
-/// Whether this thread is in a call of the user's, of whatever store: then it must wait for no other.
-pub(crate) fn is_calling() -> bool {
-    let me = thread::current().id();
-    // A thread that ends has left all calls.
-    CALLING
-        .try_with(|calls| calls.borrow().contains(&me))
-        .unwrap_or(false)
-}
-
-/// A call of the user's on this thread, until it is dropped.
-struct Calling;
-
-impl Calling {
-    fn begin() -> Calling {
-        let me = thread::current().id();
-        let _ = CALLING.try_with(|calls| calls.borrow_mut().push(me));
-        Calling
-    }
-}
-
-impl Drop for Calling {
-    fn drop(&mut self) {
-        let me = thread::current().id();
-        let _ = CALLING.try_with(|calls| {
-            let mut calls = calls.borrow_mut();
-            if let Some(at) = calls.iter().rposition(|call| *call == me) {
-                calls.remove(at);
-            }
-        });
-    }
-}
-
-/// Something that is owed to the user.
-pub(crate) type Call = Box<dyn FnOnce() + Send>;
-
-/// Whose tasks they are.
-pub(crate) trait Client: Send + Sync {
-    /// Does one of them.
-    fn perform(&self, task: Task);
-
-    /// Does the next piece of a job, on a job thread. Returns whether there is more of it.
-    fn run_job(&self, job: super::Job) -> bool;
-
-    /// A task or job has panicked.
-    fn panicked(&self, what: &str);
-}
 
 /// See the module's text.
 pub(crate) struct Strand {
@@ -185,15 +122,15 @@ impl Strand {
     /// Has `task` done soon. Costs a load where that was asked for already.
     #[inline]
     pub fn request(self: &Arc<Strand>, task: Task) {
-        if self.flags.0.load(Ordering::SeqCst) & task.queued() == 0 {
+        if self.flags.0.load(Ordering::SeqCst) & queued(task) == 0 {
             self.request_anew(task);
         }
     }
 
     #[cold]
     fn request_anew(self: &Arc<Strand>, task: Task) {
-        let before = self.flags.0.fetch_or(task.queued(), Ordering::SeqCst);
-        if before & task.queued() != 0 || self.workers.is_none() {
+        let before = self.flags.0.fetch_or(queued(task), Ordering::SeqCst);
+        if before & queued(task) != 0 || self.workers.is_none() {
             return;
         }
         let mut queue = lock(&self.queue);
@@ -207,7 +144,7 @@ impl Strand {
     /// already, at whatever time.
     #[inline]
     pub fn request_after(self: &Arc<Strand>, task: Task, delay: Duration) {
-        let pending = task.queued() | task.timed();
+        let pending = queued(task) | timed(task);
         if self.flags.0.load(Ordering::SeqCst) & pending == 0 {
             self.request_anew_after(task, delay);
         }
@@ -215,23 +152,17 @@ impl Strand {
 
     #[cold]
     fn request_anew_after(self: &Arc<Strand>, task: Task, delay: Duration) {
-        let before = self.flags.0.fetch_or(task.timed(), Ordering::SeqCst);
-        if before & task.timed() != 0 {
+        let before = self.flags.0.fetch_or(timed(task), Ordering::SeqCst);
+        if before & timed(task) != 0 {
             return;
         }
         if let Some(workers) = &self.workers {
-            workers.arm(self, task, delay);
+            workers.arm(self.clone(), task, delay);
             // A job may ask while the store is closed, and after timers were forgotten.
             if lock(&self.queue).stage != Stage::Open {
-                workers.disarm(self);
+                workers.disarm(self.as_ref());
             }
         }
-    }
-
-    /// The time of `task` has come.
-    pub fn due(self: &Arc<Strand>, task: Task) {
-        self.flags.0.fetch_and(!task.timed(), Ordering::SeqCst);
-        self.request(task);
     }
 
     /// Makes `call` in the background, after all calls before it. May be asked for under any lock;
@@ -274,22 +205,6 @@ impl Strand {
         }
     }
 
-    /// A worker's turn: some jobs, and if there are more, back to the end of the workers' queue.
-    pub fn turn(self: &Arc<Strand>) {
-        let me = thread::current().id();
-        for _ in 0..JOBS_PER_TURN {
-            let Some(job) = self.next(me) else { return };
-            self.perform(job);
-        }
-        let mut queue = lock(&self.queue);
-        self.set_running(&mut queue, None);
-        let more = !queue.tasks.is_empty() || !queue.calls.is_empty();
-        queue.scheduled = false;
-        if more {
-            self.schedule(queue);
-        }
-    }
-
     /// The next job for the thread `me` (R1), whose last one is done.
     fn next(&self, me: thread::ThreadId) -> Option<Job> {
         let mut queue = lock(&self.queue);
@@ -328,7 +243,7 @@ impl Strand {
             Job::Call(call) => self.make(call),
             Job::Task(task) => {
                 // Before it begins (R2).
-                self.flags.0.fetch_and(!task.queued(), Ordering::SeqCst);
+                self.flags.0.fetch_and(!queued(task), Ordering::SeqCst);
                 let Some(client) = self.client.upgrade() else {
                     return;
                 };
@@ -386,7 +301,7 @@ impl Strand {
         }
         drop(queue);
         if let Some(workers) = &self.workers {
-            workers.disarm(self);
+            workers.disarm(self.as_ref());
         }
     }
 
@@ -418,6 +333,29 @@ impl Strand {
         let mut queue = wait(&self.changed, queue);
         queue.waiting -= 1;
         queue
+    }
+}
+
+impl Turns for Strand {
+    /// Some jobs, and if there are more, back to the end of the workers' queue.
+    fn turn(self: Arc<Strand>) {
+        let me = thread::current().id();
+        for _ in 0..JOBS_PER_TURN {
+            let Some(job) = self.next(me) else { return };
+            self.perform(job);
+        }
+        let mut queue = lock(&self.queue);
+        self.set_running(&mut queue, None);
+        let more = !queue.tasks.is_empty() || !queue.calls.is_empty();
+        queue.scheduled = false;
+        if more {
+            self.schedule(queue);
+        }
+    }
+
+    fn due(self: Arc<Strand>, task: Task) {
+        self.flags.0.fetch_and(!timed(task), Ordering::SeqCst);
+        self.request(task);
     }
 }
 

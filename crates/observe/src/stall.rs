@@ -1,14 +1,16 @@
 //! Delay that the store's own work puts on writers: what workers do ahead of need, and a write had to
 //! do or wait for.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use thermocline_base::sync::{AtomicU64, Ordering};
 
+use thermocline_env::Clock;
 use thermocline_policy::pressure::Cause;
 
-use crate::events::Event;
-use crate::store::Inner;
+use crate::event::Event;
+use crate::events::Events;
 
 /// Why a write was held up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -60,7 +62,7 @@ impl StallCause {
     }
 
     /// That of writers who are held back by what fills up.
-    pub(crate) fn of_pressure(cause: Cause) -> StallCause {
+    pub fn of_pressure(cause: Cause) -> StallCause {
         match cause {
             Cause::Level0Tables => StallCause::Level0Tables,
             Cause::PendingBytes => StallCause::PendingBytes,
@@ -81,9 +83,12 @@ pub struct StallUse {
     pub nanos_max: u64,
 }
 
-/// The delay by each cause. Relaxed: numbers to be read.
-#[derive(Debug, Default)]
-pub(crate) struct Stalls([Stall; StallCause::ALL.len()]);
+/// The delay of a store's writers, by cause, and who is told. Relaxed: numbers to be read.
+pub struct Stalls {
+    clock: Arc<dyn Clock>,
+    events: Arc<Events>,
+    causes: [Stall; StallCause::ALL.len()],
+}
 
 #[derive(Debug, Default)]
 struct Stall {
@@ -93,16 +98,36 @@ struct Stall {
 }
 
 impl Stalls {
-    /// A write was held up for so long.
+    /// No delay yet. It is measured by `clock`, and `events` are told.
+    pub fn new(clock: Arc<dyn Clock>, events: Arc<Events>) -> Stalls {
+        Stalls {
+            clock,
+            events,
+            causes: Default::default(),
+        }
+    }
+
+    /// A write was held up since `begun`, in nanoseconds by the clock.
+    pub fn held_up(&self, cause: StallCause, begun: u64) {
+        let nanos = self.clock.now_ns().saturating_sub(begun);
+        self.note(cause, nanos);
+        self.events.emit(Event::WriteStalled {
+            cause,
+            took: Duration::from_nanos(nanos),
+        });
+    }
+
+    /// A write was held up for so long. Nobody is told: so short a time is one of many.
     pub fn note(&self, cause: StallCause, nanos: u64) {
-        let stall = &self.0[cause as usize];
+        let stall = &self.causes[cause as usize];
         stall.count.fetch_add(1, Ordering::Relaxed);
         stall.nanos.fetch_add(nanos, Ordering::Relaxed);
         stall.nanos_max.fetch_max(nanos, Ordering::Relaxed);
     }
 
+    /// The delay by this cause so far.
     pub fn get(&self, cause: StallCause) -> StallUse {
-        let stall = &self.0[cause as usize];
+        let stall = &self.causes[cause as usize];
         StallUse {
             count: stall.count.load(Ordering::Relaxed),
             nanos: stall.nanos.load(Ordering::Relaxed),
@@ -111,33 +136,8 @@ impl Stalls {
     }
 }
 
-impl Inner {
-    /// Nanoseconds by the clock, for [`Inner::stalled`].
-    pub fn now_ns(&self) -> u64 {
-        self.world.env.clock.now_ns()
-    }
-
-    /// A write was held up since `begun`.
-    pub fn stalled(&self, cause: StallCause, begun: u64) {
-        let nanos = self.now_ns().saturating_sub(begun);
-        self.stalls.note(cause, nanos);
-        self.events.emit(Event::WriteStalled {
-            cause,
-            took: Duration::from_nanos(nanos),
-        });
-    }
-
-    /// Tells if the region has grown since this was asked last.
-    pub fn note_growth(&self) -> bool {
-        let to_bytes = self.space.region_bytes();
-        let from_bytes = self.region_seen.fetch_max(to_bytes, Ordering::Relaxed);
-        let grown = to_bytes > from_bytes;
-        if grown {
-            self.events.emit(Event::RegionGrown {
-                from_bytes,
-                to_bytes,
-            });
-        }
-        grown
+impl std::fmt::Debug for Stalls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.causes.fmt(f)
     }
 }

@@ -7,7 +7,7 @@
 //!
 //! Measured on a virtual machine with two cores, in processor time: `begin` and `end` together take 63 ns
 //! for an operation that is timed, nearly all of it the clock, and 2.3 ns for one that is not; so 4 ns on
-//! average with the default of 32 (`cargo run --release -p thermocline-engine --example latency_cost`; what
+//! average with the default of 32 (`cargo run --release -p thermocline-observe --example latency_cost`; what
 //! it prints is the time that passed).
 
 mod histogram;
@@ -107,14 +107,14 @@ pub struct Begun(Option<u64>);
 
 /// True once in `every` calls, at random.
 #[inline]
-pub(crate) fn chosen(every: u64) -> bool {
+pub fn chosen(every: u64) -> bool {
     // Scaled to 0..every.
     (u64::from(random()) * every) >> 32 == 0
 }
 
 impl Latencies {
     /// No times yet. One operation in `every` will be timed by `clock`; 0 is none, and at most 2^32.
-    pub(crate) fn new(every: u64, clock: Arc<dyn Clock>) -> Latencies {
+    pub fn new(every: u64, clock: Arc<dyn Clock>) -> Latencies {
         Latencies {
             every,
             clock,

@@ -11,7 +11,7 @@
 //! - **J2** A job that is asked for begins after that: the request is forgotten before the job begins.
 //!   What is asked for while no more may run is run behind one of them.
 //! - **J3** Of several threads one is left to flushes, which writers may wait for; and a thread that
-//!   becomes free looks for flushes first ([`Job::may_run`]).
+//!   becomes free looks for flushes first ([`may_run`]).
 //! - **J4** Once [`Jobs::leave`] has returned, no job of the store runs and none will; unless it was called
 //!   from that very job, which is the last one then.
 //! - **J5** A lane keeps no store alive; a job does while it runs.
@@ -30,42 +30,26 @@ use std::sync::{Arc, Weak};
 
 use thermocline_base::sync::{Condvar, Mutex, MutexGuard, lock, thread, wait};
 
-use super::Client;
+use crate::client::{Client, Job};
 
 /// Jobs of more urgent kinds that are begun while one that is less urgent might be (J6).
 const PASSED_OVER_MAX: usize = 4;
 
-/// Long work of a store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Job {
-    /// Moves sealed generations into tables.
-    Flush,
-    /// Merges indexes of sealed generations.
-    Merge,
-    /// Moves tables down the levels.
-    Compact,
+/// Whether one more job of this kind may run on `threads` threads, beside those that do (J3).
+fn may_run(job: Job, threads: usize, running: &[usize; Job::ALL.len()]) -> bool {
+    let flushes = running[Job::Flush as usize];
+    let others = running.iter().sum::<usize>() - flushes;
+    match job {
+        Job::Flush => flushes < threads,
+        Job::Merge | Job::Compact => others < (threads - 1).max(1),
+    }
 }
 
-impl Job {
-    /// Every kind, the most urgent first.
-    pub const ALL: [Job; 3] = [Job::Flush, Job::Merge, Job::Compact];
-
-    /// Whether one more job of this kind may run on `threads` threads, beside those that do (J3).
-    fn may_run(self, threads: usize, running: &[usize; Job::ALL.len()]) -> bool {
-        let flushes = running[Job::Flush as usize];
-        let others = running.iter().sum::<usize>() - flushes;
-        match self {
-            Job::Flush => flushes < threads,
-            Job::Merge | Job::Compact => others < (threads - 1).max(1),
-        }
-    }
-
-    /// How many may be of one store (J1).
-    fn threads_of_store(self, threads: usize) -> usize {
-        match self {
-            Job::Flush | Job::Merge => 1,
-            Job::Compact => (threads - 1).max(1),
-        }
+/// How many of this kind may be of one store (J1).
+fn threads_of_store(job: Job, threads: usize) -> usize {
+    match job {
+        Job::Flush | Job::Merge => 1,
+        Job::Compact => (threads - 1).max(1),
     }
 }
 
@@ -112,7 +96,7 @@ impl State {
     /// Takes the next lane, and what to run for it, from the queues (J3, J6).
     fn take(&mut self, threads: usize) -> Option<(u64, Job)> {
         let can = |job: &Job| {
-            !self.ready[*job as usize].is_empty() && job.may_run(threads, &self.running)
+            !self.ready[*job as usize].is_empty() && may_run(*job, threads, &self.running)
         };
         let able: Vec<Job> = Job::ALL.into_iter().filter(can).collect();
         let was_passed_over = |job: &&Job| self.passed_over[**job as usize] >= PASSED_OVER_MAX;
@@ -195,7 +179,7 @@ impl Jobs {
         if own.closed || std::mem::replace(&mut own.asked[kind], true) {
             return;
         }
-        if own.running[kind].len() < job.threads_of_store(self.places()) {
+        if own.running[kind].len() < threads_of_store(job, self.places()) {
             state.ready[kind].push_back(lane);
             self.wake(state);
         }
@@ -307,7 +291,7 @@ impl Jobs {
         let Some(lane) = state.lanes.get_mut(&number) else {
             return;
         };
-        let was_full = lane.running[kind].len() == job.threads_of_store(self.places());
+        let was_full = lane.running[kind].len() == threads_of_store(job, self.places());
         lane.running[kind].retain(|runner| *runner != me);
         if lane.closed {
             if lane.is_idle() {

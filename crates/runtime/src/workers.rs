@@ -21,7 +21,17 @@ use thermocline_base::sync::{
 };
 use thermocline_env::Clock;
 
-use super::strand::{Strand, Task, is_calling};
+use crate::calling::is_calling;
+use crate::client::Task;
+
+/// What waits for a worker: a strand. One thing at a time is done for it.
+pub(crate) trait Turns: Send + Sync {
+    /// A worker's turn with it.
+    fn turn(self: Arc<Self>);
+
+    /// The time of `task` has come.
+    fn due(self: Arc<Self>, task: Task);
+}
 
 /// See the module's text.
 pub(crate) struct Workers {
@@ -38,7 +48,7 @@ pub(crate) struct Workers {
 
 #[derive(Default)]
 struct State {
-    ready: VecDeque<Arc<Strand>>,
+    ready: VecDeque<Arc<dyn Turns>>,
     /// The earliest first.
     timers: BinaryHeap<Reverse<Timer>>,
     /// Timers ever made: tells those of one deadline apart.
@@ -56,7 +66,7 @@ struct State {
 struct Timer {
     /// Its deadline by the clock, and its number.
     key: (u64, u64),
-    strand: Arc<Strand>,
+    strand: Arc<dyn Turns>,
     task: Task,
 }
 
@@ -104,14 +114,14 @@ impl Workers {
     }
 
     /// A strand has something to do and is not in the queue.
-    pub fn ready(self: &Arc<Workers>, strand: Arc<Strand>) {
+    pub fn ready(self: &Arc<Workers>, strand: Arc<dyn Turns>) {
         let mut state = lock(&self.state);
         state.ready.push_back(strand);
         self.wake(state);
     }
 
     /// Requests `task` of `strand` after `delay`.
-    pub fn arm(self: &Arc<Workers>, strand: &Arc<Strand>, task: Task, delay: Duration) {
+    pub fn arm(self: &Arc<Workers>, strand: Arc<dyn Turns>, task: Task, delay: Duration) {
         let delay = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
         let deadline = self.clock.now_ns().saturating_add(delay);
         let mut state = lock(&self.state);
@@ -121,20 +131,18 @@ impl Workers {
         let earliest = state.timers.peek().is_none_or(|t| deadline < t.0.key.0);
         state.armed += 1;
         let key = (deadline, state.armed);
-        state.timers.push(Reverse(Timer {
-            key,
-            strand: strand.clone(),
-            task,
-        }));
+        state.timers.push(Reverse(Timer { key, strand, task }));
         if earliest {
             self.wake(state);
         }
     }
 
     /// Forgets the timers of `strand`.
-    pub fn disarm(&self, strand: &Arc<Strand>) {
+    pub fn disarm<T: Turns>(&self, strand: &T) {
+        let of =
+            |timer: &Timer| Arc::as_ptr(&timer.strand).cast::<T>() == std::ptr::from_ref(strand);
         let mut state = lock(&self.state);
-        state.timers.retain(|t| !Arc::ptr_eq(&t.0.strand, strand));
+        state.timers.retain(|t| !of(&t.0));
     }
 
     /// Sees to it that a worker looks, starting one where all are busy and more are allowed.
@@ -180,7 +188,10 @@ impl Workers {
     }
 
     /// The next strand with something to do; `None` when there will be none any more.
-    fn next<'a>(self: &'a Arc<Workers>, mut state: MutexGuard<'a, State>) -> Option<Arc<Strand>> {
+    fn next<'a>(
+        self: &'a Arc<Workers>,
+        mut state: MutexGuard<'a, State>,
+    ) -> Option<Arc<dyn Turns>> {
         loop {
             let (strand, wait_ns);
             (state, strand, wait_ns) = self.take(state);
@@ -208,7 +219,7 @@ impl Workers {
     fn take<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
-    ) -> (MutexGuard<'a, State>, Option<Arc<Strand>>, Option<u64>) {
+    ) -> (MutexGuard<'a, State>, Option<Arc<dyn Turns>>, Option<u64>) {
         loop {
             let now = match state.timers.is_empty() {
                 true => 0,
