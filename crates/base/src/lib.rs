@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod batch;
+pub mod bounds;
 pub mod budget;
 mod cf_options;
 pub mod checksum;

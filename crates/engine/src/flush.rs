@@ -78,13 +78,13 @@ use thermocline_observe::count::Count;
 use thermocline_observe::poison::is_sync;
 use thermocline_runtime::Job;
 use thermocline_sst::{FileName, identity_of, sites};
+use thermocline_tables::{TableFiles, Tables};
 use thermocline_version::{Change, Evacuation, FileKind, State, VersionSet};
 
 use crate::compact::LevelUse;
 use crate::compact::outputs::Outputs;
 use crate::store::{Engine, Inner};
 use crate::sync::{Arc, MutexGuard, lock};
-use crate::tables::{TableFiles, Tables};
 use crate::view::{Front, View};
 use crate::write::{Writer, busy};
 use along::Along;

@@ -115,7 +115,6 @@ mod compact;
 mod copy;
 mod create;
 mod cursor;
-mod descriptors;
 mod dram;
 mod export;
 mod families;
@@ -145,14 +144,12 @@ mod stage;
 mod start;
 mod store;
 mod sync;
-mod tables;
 mod value;
 mod verify;
 mod view;
 mod wal;
 mod write;
 
-pub use approximate::{KeyBounds, RangeSize};
 pub use backup::{BackupInfo, Backups};
 pub use commit::ack::Callback;
 pub use commit::carry::Durability;
@@ -168,13 +165,14 @@ pub use ingest::Ingested;
 pub use layout::{LOCK_NAME, REGION_NAME};
 pub use map::{FamilyMap, TableState};
 pub use metrics::{
-    BlobState, CacheState, DeliveryUse, DramUse, EngineMetrics, GenerationState, HitCounts,
-    LevelState, LogUse, PmTier, Recovery, SsdBytes,
+    BlobState, CacheState, DeliveryUse, DramUse, EngineMetrics, GenerationState, HitCounts, LogUse,
+    PmTier, Recovery, SsdBytes,
 };
 pub use partitions::{PartitionRate, PartitionSize, PartitionUse, PartitionsPlan};
 pub use plan::{CompactionPlan, FamilyPlan, FlushPlan, LevelPlan, Plan};
 pub use snapshot::Snapshot;
 pub use store::{Engine, Setup, World};
+pub use thermocline_base::bounds::KeyBounds;
 pub use thermocline_memtable::Direction;
 pub use thermocline_observe::event::{Event, EventListener};
 pub use thermocline_observe::latency::{Begun, Latencies, Latency, Operation};
@@ -186,6 +184,7 @@ pub use thermocline_policy::cost::{
 pub use thermocline_policy::pick::Reason as CompactionReason;
 pub use thermocline_policy::pressure::{Cause as PressureCause, Delay};
 pub use thermocline_runtime::{Job, Piece, Runtime, RuntimeMetrics, RuntimeOptions};
+pub use thermocline_tables::{LevelState, RangeSize};
 pub use value::Value;
 pub use verify::{Fault, Report, verify};
 pub use view::View;

@@ -11,6 +11,8 @@ use thermocline_observe::latency::{Latencies, Latency};
 use thermocline_observe::stall::{StallCause, StallUse};
 use thermocline_pm::{PmCounters, RegionKind};
 use thermocline_runtime::RuntimeMetrics;
+use thermocline_tables::FoundIn;
+use thermocline_tables::LevelState;
 
 use crate::compact::CompactionUse;
 use crate::feed::FeedUse;
@@ -18,7 +20,6 @@ use crate::holds::ReaderState;
 use crate::partitions::PartitionUse;
 use crate::reclaim::Retired;
 use crate::store::{Engine, Inner};
-use crate::tables::FoundIn;
 
 /// What the open had to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -111,24 +112,6 @@ pub struct CacheState {
     pub bytes: u64,
     /// Most bytes that it may take.
     pub bytes_max: u64,
-}
-
-/// The tables of one level, of all families.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct LevelState {
-    /// Its number; 0 is the newest.
-    pub level: u8,
-    /// Tables in it, or parts of tables.
-    pub tables: u64,
-    /// Lists of tables that do not overlap: how many tables of it a read may have to look into, of the
-    /// family that has most.
-    pub runs: u64,
-    /// Bytes of the tables; estimated for parts.
-    pub bytes: u64,
-    /// Entries: values, deletes and range deletes, older versions included.
-    pub entries: u64,
-    /// Of those, deletes.
-    pub deletes: u64,
 }
 
 /// The blob files of a store, in which long values lie.

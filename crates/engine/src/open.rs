@@ -11,6 +11,7 @@ use thermocline_base::planted::{Bug, active};
 use thermocline_base::size::index;
 use thermocline_base::{Error, Line, Result, SeqNo};
 use thermocline_env::LockGuard;
+use thermocline_env::frugal::Frugal;
 use thermocline_exec::DirectStorage;
 use thermocline_halloc::{Space, SpaceSpec, Zone};
 use thermocline_memtable::{ChainWriter, Descriptor};
@@ -22,6 +23,8 @@ use thermocline_observe::poison::Poison;
 use thermocline_observe::stall::Stalls;
 use thermocline_pm::{Place, Region, RegionKind, RegionSpec};
 use thermocline_runtime::{Background, Client, Runtime};
+use thermocline_tables::Lent;
+use thermocline_tables::{TableFiles, Tables};
 use thermocline_version::{Manifest, State, VersionEdit, VersionSet};
 
 use crate::approximate::Rulers;
@@ -35,7 +38,6 @@ use crate::compact::Compactions;
 use crate::create::{
     create, lacks_region, make_missing_region, refuse_or_prepare, region_in_memory,
 };
-use crate::descriptors::Frugal;
 use crate::families::Families;
 use crate::flush::{flushed_up_to, newest_in_tables, sweep_tables};
 use crate::holds::Holds;
@@ -52,8 +54,6 @@ use crate::room::Room;
 use crate::start::{Start, sweep_descriptors};
 use crate::store::{Engine, Inner, Setup, World};
 use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, RwLock};
-use crate::tables::Lent;
-use crate::tables::{TableFiles, Tables};
 use crate::view::{Front, View};
 use crate::wal::{Claims, Loaded, LogDirs, NO_REGION, Wal};
 use crate::write::Writer;

@@ -27,6 +27,7 @@ use thermocline_memtable::{Lookup, Memtable, RecordRef};
 use thermocline_observe::count::Count;
 use thermocline_observe::latency::Latencies;
 use thermocline_sst::Pinned;
+use thermocline_tables::{TableValue, Tables};
 
 use crate::cursor::Cursor;
 use crate::families::Family;
@@ -34,7 +35,6 @@ use crate::holds::{Hold, HoldId, ReaderKind};
 use crate::readers::Registration;
 use crate::store::{Engine, Inner};
 use crate::sync::{Arc, Ordering, lock};
-use crate::tables::{TableValue, Tables};
 use crate::value::Value;
 use crate::view::View;
 

@@ -18,6 +18,7 @@ use thermocline_observe::poison::Poison;
 use thermocline_observe::stall::Stalls;
 use thermocline_pm::{Shadow, SimPm};
 use thermocline_runtime::{Background, Runtime};
+use thermocline_tables::TableFiles;
 use thermocline_version::{Manifest, VersionSet};
 
 use crate::approximate::Rulers;
@@ -39,7 +40,6 @@ use crate::reclaim::Reclaim;
 use crate::relics::Relic;
 use crate::room::Room;
 use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, RwLock};
-use crate::tables::TableFiles;
 use crate::value::Pins;
 use crate::view::View;
 use crate::wal::Wal;

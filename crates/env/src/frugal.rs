@@ -1,21 +1,20 @@
 //! Few descriptors: what a process may have open is bounded, and others have their part of it.
 //!
-//! A store keeps the files of tables open because that is quicker, and can do without ([`tables`](crate::tables)). So
-//! whenever something cannot be opened for want of a descriptor, those of all stores are closed ([`spares`](thermocline_env::spares)) that nobody reads at
+//! A store keeps the files of tables open because that is quicker, and can do without. So
+//! whenever something cannot be opened for want of a descriptor, those of all stores are closed ([`spares`](crate::spares)) that nobody reads at
 //! that moment, and it is tried once more: wherever it was, since all files of a store are opened through [`Frugal`],
 //! folders that are to be synced included. Nothing has happened when an open fails so, and therefore trying again is always right.
 //!
-//! What fails then, too, is an error that names the limit; it poisons nothing by itself (`poison::is_sync`).
+//! What fails then, too, is an error that names the limit; it poisons nothing by itself (`observe::poison`).
 
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
+use crate::direct::DeviceBytes;
+use crate::spares::Spares;
+use crate::{DiskRoom, File, FsKind, LockGuard, OpenMode, Storage};
 use thermocline_base::{Error, Result, Site};
-use thermocline_env::direct::DeviceBytes;
-use thermocline_env::spares::Spares;
-use thermocline_env::{DiskRoom, File, FsKind, LockGuard, OpenMode, Storage};
-
-use crate::sync::Arc;
 
 /// So many a store wants, for itself and for what its jobs read at the same time.
 const WANTED: u64 = 64;
@@ -25,11 +24,12 @@ const TRIES: usize = 8;
 
 /// A storage that closes files of tables where descriptors are short.
 #[derive(Debug)]
-pub(crate) struct Frugal {
+pub struct Frugal {
     inner: Arc<dyn Storage>,
 }
 
 impl Frugal {
+    /// One in front of `inner`.
     pub fn new(inner: Arc<dyn Storage>) -> Arc<Frugal> {
         Arc::new(Frugal { inner })
     }

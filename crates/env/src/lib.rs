@@ -26,6 +26,7 @@
 
 pub mod direct;
 pub mod fault;
+pub mod frugal;
 pub mod real;
 pub mod sim;
 pub mod simulated;

@@ -19,6 +19,7 @@
 
 use thermocline_base::Result;
 use thermocline_base::budget::Charge;
+use thermocline_base::sync::{AtomicU64, Mutex, Ordering, lock};
 use thermocline_env::File;
 use thermocline_env::direct::DIRECT_UNIT;
 use thermocline_exec::{BatchRead, RangeBuf};
@@ -28,7 +29,7 @@ use thermocline_version::Level;
 
 use super::files::TableFiles;
 use super::open::OpenTable;
-use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock};
+use std::sync::Arc;
 
 /// How much longer each piece is than the one before.
 const GROWTH: u64 = 4;
@@ -39,7 +40,7 @@ const GAP_MAX: u64 = 32 << 10;
 /// What cursors are used to: how many bytes they go through in tables of each level, from where they were
 /// placed on. Decaying means. Relaxed: guesses.
 #[derive(Debug, Default)]
-pub(crate) struct Habit([AtomicU64; Level::MAX.0 as usize + 1]);
+pub struct Habit([AtomicU64; Level::MAX.0 as usize + 1]);
 
 /// A cursor changes the mean by a part of so many.
 const HABIT_PARTS: u64 = 8;
@@ -69,7 +70,7 @@ impl Habit {
 
 /// See the [module](self). It keeps its table open.
 #[derive(Debug)]
-pub(crate) struct TableBlocks {
+pub struct TableBlocks {
     open: Arc<OpenTable>,
     files: Arc<TableFiles>,
     level: Level,
@@ -108,7 +109,7 @@ struct Piece {
 
 /// A piece that is to be read.
 #[derive(Debug)]
-pub(crate) struct FirstPiece {
+pub struct FirstPiece {
     open: Arc<OpenTable>,
     at: u64,
     len: usize,

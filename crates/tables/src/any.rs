@@ -7,20 +7,25 @@ use thermocline_sst::{BlockSource, KeyRef, Move, SyncCursor, TablePart, Value};
 
 /// A cursor over a table in a file or in persistent memory. Both move alike.
 #[derive(Debug)]
-pub(crate) enum AnyCursor<S: BlockSource> {
+pub enum AnyCursor<S: BlockSource> {
+    /// In a file.
     File(Box<SyncCursor<S>>),
+    /// In persistent memory.
     Pm(Box<PmCursor>),
 }
 
 impl<S: BlockSource> AnyCursor<S> {
+    /// One over a file.
     pub fn file(cursor: SyncCursor<S>) -> AnyCursor<S> {
         AnyCursor::File(Box::new(cursor))
     }
 
+    /// One over a part of a PM table; with `verify` checksums are compared.
     pub fn pm(part: PmPart, verify: bool) -> AnyCursor<S> {
         AnyCursor::Pm(Box::new(PmCursor::new(part, verify)))
     }
 
+    /// Whether it stands at an entry.
     #[inline]
     pub fn is_at_entry(&self) -> bool {
         match self {
@@ -38,6 +43,7 @@ impl<S: BlockSource> AnyCursor<S> {
         }
     }
 
+    /// The kind of that entry.
     #[inline]
     pub fn kind(&self) -> Kind {
         match self {
@@ -58,6 +64,7 @@ impl<S: BlockSource> AnyCursor<S> {
         })
     }
 
+    /// Moves it; whether it stands at an entry then.
     pub fn go(&mut self, to: Move<'_>) -> Result<bool> {
         match self {
             AnyCursor::File(cursor) => cursor.go(to),
@@ -75,8 +82,10 @@ impl<S: BlockSource> AnyCursor<S> {
 
 /// A table, or a part of it.
 #[derive(Debug, Clone)]
-pub(crate) enum AnyPart {
+pub enum AnyPart {
+    /// In a file.
     File(TablePart),
+    /// In persistent memory.
     Pm(PmPart),
 }
 

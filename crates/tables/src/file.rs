@@ -2,7 +2,7 @@
 //!
 //! A reader may stay in the same tables for days, and with many runs one reader is in many tables. Descriptors are
 //! fewer. So a table, and a cursor in it, has a [`TableFile`]: it opens the file when it is read, keeps it open as long
-//! as nobody in the process needs the descriptor more ([`crate::descriptors`]), and opens it again. What has to be open
+//! as nobody in the process needs the descriptor more (`env::frugal`), and opens it again. What has to be open
 //! at the same time is thus one file for each thread that reads, however many readers are held.
 //!
 //! # Why the file is the same one
@@ -17,11 +17,12 @@ use thermocline_base::{Error, Result, Site};
 use thermocline_env::spares::Spare;
 use thermocline_env::{File, OpenMode, Storage};
 
-use crate::sync::{Arc, Mutex, lock};
+use std::sync::Arc;
+use thermocline_base::sync::{Mutex, lock};
 
 /// See the [module](self).
 #[derive(Debug)]
-pub(crate) struct TableFile {
+pub struct TableFile {
     path: PathBuf,
     storage: Arc<dyn Storage>,
     open: Mutex<Option<Arc<dyn File>>>,
@@ -96,7 +97,7 @@ impl File for TableFile {
 }
 
 /// A named file that is not there is damage.
-pub(super) fn missing(error: Error, what: &str, path: &Path) -> Error {
+pub(crate) fn missing(error: Error, what: &str, path: &Path) -> Error {
     match error {
         Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => {
             Error::corruption(what, path.display().to_string(), 0, "the file", "none")

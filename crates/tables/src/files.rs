@@ -18,6 +18,7 @@ use thermocline_base::counter::Counters;
 use thermocline_base::options::Options;
 use thermocline_base::size::index;
 use thermocline_base::sync::SCHEDULED;
+use thermocline_base::sync::{Mutex, lock};
 use thermocline_base::{BlobRef, CfId, FileId, Result};
 use thermocline_env::direct::DeviceBytes;
 use thermocline_env::{OpenMode, Storage};
@@ -32,8 +33,8 @@ use thermocline_version::Origins;
 use super::ahead::Habit;
 use super::file::{TableFile, missing};
 use super::open::{OpenTables, OpenUse};
-use crate::pm_tables::PmTables;
-use crate::sync::{Arc, Mutex, lock};
+use crate::pm::PmTables;
+use std::sync::Arc;
 
 /// The share of DRAM that blocks may take, and the one of open tables.
 const CACHE_SHARE: u64 = 4;
@@ -41,7 +42,7 @@ const OPEN_SHARE: u64 = 8;
 
 /// The cache of a runtime, once there is one.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct SharedCache(Arc<OnceCache>);
+pub struct SharedCache(Arc<OnceCache>);
 
 #[derive(Debug, Default)]
 struct OnceCache {
@@ -53,7 +54,7 @@ struct OnceCache {
 
 /// Where point reads found their values.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum FoundIn {
+pub enum FoundIn {
     /// Every block was in the cache.
     Cache,
     /// A block was read.
@@ -63,7 +64,7 @@ pub(crate) enum FoundIn {
 }
 
 /// See the [module](self).
-pub(crate) struct TableFiles {
+pub struct TableFiles {
     /// For tables only ([`DirectStorage`]).
     pub storage: Arc<dyn Storage>,
     /// What it has transferred.
@@ -71,6 +72,7 @@ pub(crate) struct TableFiles {
     /// As `storage`, for blob files.
     pub blob_storage: Arc<dyn Storage>,
     blob_bytes: Arc<DeviceBytes>,
+    /// The folder of the database.
     pub dir: PathBuf,
     /// Which database wrote each.
     origins: Origins,
@@ -98,7 +100,7 @@ pub(crate) struct TableFiles {
 /// What somebody who writes tables takes in DRAM, charged for as long as this is held. It cannot be
 /// refused, since indexes become smaller by it: cached blocks give way.
 #[derive(Debug)]
-pub(crate) struct Work(Charge);
+pub struct Work(Charge);
 
 impl Work {
     /// The table that is being written takes as much as it does now.
@@ -115,7 +117,8 @@ impl Work {
 }
 
 /// What the tables of a store get from its runtime.
-pub(crate) struct Lent<'a> {
+pub struct Lent<'a> {
+    /// The cache of blocks.
     pub cache: &'a SharedCache,
     /// For what is copied on its way.
     pub bufs: &'a BufPool,
@@ -124,6 +127,7 @@ pub(crate) struct Lent<'a> {
 }
 
 impl TableFiles {
+    /// Those of the store in `dir`, whose files `storage` has.
     pub fn new(
         storage: &Arc<dyn Storage>,
         dir: &Path,
@@ -186,10 +190,12 @@ impl TableFiles {
         )
     }
 
+    /// The path of a table.
     pub fn path(&self, file: FileId) -> PathBuf {
         self.dir.join(table_name(file))
     }
 
+    /// The path of a blob file.
     pub fn blob_path(&self, file: FileId) -> PathBuf {
         self.dir.join(blob_name(file))
     }
@@ -199,6 +205,7 @@ impl TableFiles {
         TableFile::open(&self.storage, self.path(file))
     }
 
+    /// What a file of that number must say that it is.
     pub fn identity(&self, file: FileId) -> Identity {
         Identity::new(self.origins.of(file), file)
     }
@@ -225,10 +232,12 @@ impl TableFiles {
         thermocline_sst::read_blob_of(&opened, &*file, (cf, key), blob)
     }
 
+    /// The store's DRAM.
     pub fn account(&self) -> &Arc<Account> {
         &self.account
     }
 
+    /// Bytes that a cursor reads ahead, at most.
     pub fn ahead_bytes(&self) -> u64 {
         self.ahead_bytes
     }
@@ -243,6 +252,7 @@ impl TableFiles {
         &self.reader
     }
 
+    /// The store's way to the cache, which is made with the first table.
     pub fn cache(&self) -> &StoreCache {
         match self.cache.get() {
             Some(cache) => cache,
@@ -277,6 +287,7 @@ impl TableFiles {
         }
     }
 
+    /// The tables that are open.
     pub fn open_tables(&self) -> &OpenTables {
         &self.open
     }

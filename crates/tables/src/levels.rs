@@ -6,7 +6,24 @@ use thermocline_base::CfId;
 use thermocline_version::{Level, TableRef};
 
 use super::{Run, Tables, runs};
-use crate::metrics::LevelState;
+
+/// The tables of one level, of all families.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LevelState {
+    /// Its number; 0 is the newest.
+    pub level: u8,
+    /// Tables in it, or parts of tables.
+    pub tables: u64,
+    /// Lists of tables that do not overlap: how many tables of it a read may have to look into, of the
+    /// family that has most.
+    pub runs: u64,
+    /// Bytes of the tables; estimated for parts.
+    pub bytes: u64,
+    /// Entries: values, deletes and range deletes, older versions included.
+    pub entries: u64,
+    /// Of those, deletes.
+    pub deletes: u64,
+}
 
 impl Tables {
     /// The levels from 0 to the deepest one that has tables, over all families: what lies in files. Runs are those

@@ -14,18 +14,24 @@
 //! block and one data block there. Cursors read ahead ([`ahead`]). Where the bytes come from, and what is
 //! kept in DRAM: [`files`].
 
+#![forbid(unsafe_code)]
+
 mod ahead;
+mod any;
 mod file;
 mod files;
 mod levels;
 mod open;
+mod pm;
 mod runs;
 mod size;
 mod source;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use thermocline_base::sync::{RwLock, read, write};
 use thermocline_base::{CfId, FileId, Kind, Result, SeqNo};
 use thermocline_level0::PmPart;
 use thermocline_memtable::Direction;
@@ -35,21 +41,23 @@ use thermocline_sst::{
 };
 use thermocline_version::{Level, TableRef, Version};
 
-use crate::pm_tables::{AnyCursor, AnyPart};
-use crate::sync::{Arc, RwLock, read, write};
 use ahead::{FirstPiece, TableBlocks};
-pub(crate) use file::TableFile;
-pub(crate) use files::{FoundIn, Lent, SharedCache, TableFiles, Work};
+pub use any::{AnyCursor, AnyPart};
+pub use file::TableFile;
+pub use files::{FoundIn, Lent, SharedCache, TableFiles, Work};
+pub use levels::LevelState;
 use open::{Handle, OpenTable};
+pub use pm::{PmTables, Promise, Promised};
 use runs::Run;
-pub(crate) use source::{TableSource, place, sources};
+pub use size::RangeSize;
+pub use source::{TableSource, place, sources};
 
 /// So many first pieces of a cursor's sources are read at once, at most.
 const FIRST_READS: usize = 16;
 
 /// The tables of a version.
 #[derive(Debug)]
-pub(crate) struct Tables {
+pub struct Tables {
     version: Arc<Version>,
     files: Arc<TableFiles>,
     handles: BTreeMap<FileId, Arc<Handle>>,
@@ -89,10 +97,12 @@ impl Tables {
         })
     }
 
+    /// The version whose tables they are.
     pub fn version(&self) -> &Arc<Version> {
         &self.version
     }
 
+    /// Whether there is no table.
     pub fn is_empty(&self) -> bool {
         self.handles.is_empty() && self.pm.is_empty()
     }
@@ -253,7 +263,7 @@ impl Tables {
     }
 }
 
-/// What one read asks, if it is looked at (`compact::reads`): the first table that a second one is asked
+/// What one read asks, if it is looked at (`observe::charged`): the first table that a second one is asked
 /// behind is charged.
 struct Watch<'a> {
     tables: &'a Tables,
@@ -291,7 +301,7 @@ impl<'a> Watch<'a> {
 
 /// A value that was found.
 #[derive(Debug)]
-pub(crate) enum TableValue {
+pub enum TableValue {
     /// In a block.
     Block(Pinned),
     /// In a table in persistent memory.
@@ -333,6 +343,3 @@ impl BlockSource for Noted<'_> {
         Ok(block)
     }
 }
-
-#[cfg(test)]
-mod tests;

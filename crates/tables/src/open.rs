@@ -25,14 +25,15 @@ use thermocline_version::TableRef;
 use super::file::TableFile;
 use super::files::TableFiles;
 
-use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering, lock};
+use std::sync::Arc;
+use thermocline_base::sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock};
 
 /// What an open table takes beside what it says itself: handles, and its place here.
 const HANDLE_BYTES: u64 = 512;
 
 /// A table's file, open or not.
 #[derive(Debug)]
-pub(crate) struct Handle {
+pub struct Handle {
     file: FileId,
     /// Null while it is closed.
     open: ArcSwapOption<OpenTable>,
@@ -46,7 +47,7 @@ pub(crate) struct Handle {
 
 /// A table that is open.
 #[derive(Debug)]
-pub(crate) struct OpenTable {
+pub struct OpenTable {
     pub table: Arc<Table>,
     pub file: Arc<TableFile>,
     pub source: CachedSource,
@@ -56,7 +57,7 @@ pub(crate) struct OpenTable {
 
 /// What is open, in use or not.
 #[derive(Debug, Default)]
-pub(crate) struct OpenUse {
+pub struct OpenUse {
     tables: AtomicU64,
     bytes: AtomicU64,
     /// How often one was opened.
@@ -65,7 +66,7 @@ pub(crate) struct OpenUse {
 
 /// The open tables of a store.
 #[derive(Debug)]
-pub(crate) struct OpenTables {
+pub struct OpenTables {
     tables_max: usize,
     bytes_max: u64,
     of: Arc<OpenUse>,

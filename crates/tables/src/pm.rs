@@ -4,6 +4,8 @@
 //! To which nothing refers when the store is opened, nobody will ever read in it: of such a table only the zones are
 //! known, until they are free. Whether its bytes are sound is nobody's concern but that of `verify`.
 
+mod promised;
+
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -13,12 +15,13 @@ use thermocline_halloc::{Space, Zone};
 use thermocline_level0::PmTable;
 use thermocline_version::Version;
 
-use super::Promised;
-use crate::sync::{Arc, Mutex, RwLock, lock, read, write};
+pub use promised::{Promise, Promised};
+use std::sync::Arc;
+use thermocline_base::sync::{Mutex, RwLock, lock, read, write};
 
 /// See the [module](self).
 #[derive(Debug, Default)]
-pub(crate) struct PmTables {
+pub struct PmTables {
     open: RwLock<BTreeMap<FileId, Open>>,
     /// Owners of zones that are reserved and not given out.
     owners: Mutex<Range<u64>>,
@@ -80,6 +83,7 @@ impl PmTables {
         Some(write(&self.open).remove(&file)?.zones)
     }
 
+    /// The table of that number, if anything refers to it.
     pub fn get(&self, file: FileId) -> Option<Arc<PmTable>> {
         read(&self.open).get(&file)?.table.clone()
     }
@@ -91,6 +95,7 @@ impl PmTables {
         table.is_some_and(|table| Arc::strong_count(table) > 1)
     }
 
+    /// An owner of zones that is reserved and not given out, if there is one.
     pub fn next_owner(&self) -> Option<u64> {
         lock(&self.owners).next()
     }

@@ -16,11 +16,11 @@ use std::ops::Deref;
 use thermocline_base::CfId;
 use thermocline_version::{Level, LevelTables, TableRef, Version};
 
-use crate::sync::Arc;
+use std::sync::Arc;
 
 /// Tables of a level that do not overlap, in key order. It is used as a slice.
 #[derive(Debug, Clone)]
-pub(crate) struct Run {
+pub struct Run {
     pub level: Level,
     tables: Arc<[Arc<TableRef>]>,
 }
@@ -41,7 +41,7 @@ impl Deref for Run {
 }
 
 /// The runs of `cf`, newest first.
-pub(crate) fn runs_of(version: &Version, cf: CfId) -> Vec<Run> {
+pub fn runs_of(version: &Version, cf: CfId) -> Vec<Run> {
     let mut runs = Vec::new();
     let family = version.family(cf).into_iter();
     for (level, tables) in family.flat_map(|family| family.levels()) {
@@ -51,7 +51,7 @@ pub(crate) fn runs_of(version: &Version, cf: CfId) -> Vec<Run> {
 }
 
 /// Adds the runs of a level.
-pub(crate) fn runs_of_level(level: Level, tables: &LevelTables, runs: &mut Vec<Run>) {
+pub fn runs_of_level(level: Level, tables: &LevelTables, runs: &mut Vec<Run>) {
     if level > Level::ZERO {
         if !tables.is_empty() {
             runs.push(Run::new(level, tables.iter().cloned()));
@@ -84,7 +84,7 @@ fn overlaps(piece: &BTreeMap<&[u8], &Arc<TableRef>>, table: &TableRef) -> bool {
 }
 
 /// The table of a run that may have `key`.
-pub(crate) fn may_have<'a>(run: &'a Run, key: &[u8]) -> Option<&'a Arc<TableRef>> {
+pub fn may_have<'a>(run: &'a Run, key: &[u8]) -> Option<&'a Arc<TableRef>> {
     let at = run.partition_point(|table| table.range.ends_before(key));
     run.get(at).filter(|table| table.range.contains(key))
 }

@@ -2,13 +2,33 @@
 
 use std::ops::Bound;
 
+use thermocline_base::bounds::{KeyBounds, is_behind, is_below};
 use thermocline_base::{CfId, Result};
 use thermocline_level0::PmPart;
 use thermocline_sst::{TablePart, offset_of};
 use thermocline_version::{BlobBytes, TableRef};
 
 use super::{Run, Tables};
-use crate::approximate::{KeyBounds, RangeSize, is_behind, is_below};
+
+/// About what a range of keys takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RangeSize {
+    /// Bytes in persistent memory.
+    pub pm_bytes: u64,
+    /// Bytes of tables.
+    pub table_bytes: u64,
+    /// Bytes of long values, which lie in blob files.
+    pub blob_bytes: u64,
+    /// Entries: of each key in persistent memory the newest, in tables all versions; deletes count.
+    pub entries: u64,
+}
+
+impl RangeSize {
+    /// Bytes in all.
+    pub fn bytes(&self) -> u64 {
+        self.pm_bytes + self.table_bytes + self.blob_bytes
+    }
+}
 
 impl Tables {
     /// Adds what of the tables of `cf` lies in `range`, which is not empty.

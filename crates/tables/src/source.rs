@@ -15,15 +15,15 @@ use thermocline_memtable::Direction;
 use thermocline_sst::{KeyRef, Move, Value};
 use thermocline_version::TableRef;
 
-use super::Tables;
 use super::ahead::{FirstPiece, TableBlocks};
 use super::runs::Run;
-use crate::pm_tables::{AnyCursor, AnyPart};
-use crate::sync::Arc;
+use crate::Tables;
+use crate::any::{AnyCursor, AnyPart};
+use std::sync::Arc;
 
 /// See the [module](self).
 #[derive(Debug)]
-pub(crate) struct TableSource {
+pub struct TableSource {
     tables: Arc<Tables>,
     cf: CfId,
     /// In key order.
@@ -39,7 +39,7 @@ pub(crate) struct TableSource {
 
 /// The entry at which a source stands.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct TableHead<'a> {
+pub struct TableHead<'a> {
     pub key: &'a [u8],
     pub kind: Kind,
     pub value: Value<'a>,
@@ -47,7 +47,7 @@ pub(crate) struct TableHead<'a> {
 
 /// Places all sources of a cursor, as [`TableSource::restart`] does each: what they read first they read
 /// at once.
-pub(crate) fn place(
+pub fn place(
     sources: &mut [TableSource],
     from: Bound<&[u8]>,
     direction: Direction,
@@ -68,7 +68,7 @@ pub(crate) fn place(
 }
 
 /// One source for each run of a family, newest first.
-pub(crate) fn sources(tables: &Arc<Tables>, cf: CfId) -> Vec<TableSource> {
+pub fn sources(tables: &Arc<Tables>, cf: CfId) -> Vec<TableSource> {
     let source = |run: &Run| TableSource {
         tables: tables.clone(),
         cf,

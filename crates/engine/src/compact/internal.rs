@@ -43,6 +43,7 @@ use thermocline_policy::cost::{Decision, Form};
 use thermocline_policy::pick::{
     self, Cursors, Held, PickOptions, Slice, level0_slices, pick_internal, pick_slices, pick_spill,
 };
+use thermocline_tables::Promise;
 use thermocline_version::{Change, Place, TableRef, Version};
 
 use super::Jobs;
@@ -51,7 +52,6 @@ use super::job::Job;
 use super::outputs::Outputs;
 use super::shape::Levels;
 use crate::partitions::share;
-use crate::pm_tables::Promise;
 use crate::store::{Engine, Inner};
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock, read, wait};
 

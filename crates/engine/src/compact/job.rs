@@ -11,6 +11,7 @@ use thermocline_observe::charged::Charged;
 use thermocline_observe::event::Event;
 use thermocline_policy::pick::{self, Held, Reason};
 use thermocline_sst::Creation;
+use thermocline_tables::Promise;
 use thermocline_version::{Change, Level, Place, State, TableRef, Version, VersionEdit};
 
 use super::input::{Input, RunInput};
@@ -20,7 +21,7 @@ use super::shape::{Levels, Shape, range_of};
 use super::usage::LevelUse;
 use super::{Jobs, Running};
 use crate::partitions::{Counting, Waiter, share};
-use crate::pm_tables::{PmSink, Promise};
+use crate::pm_tables::PmSink;
 use crate::readers;
 use crate::store::Inner;
 use crate::sync::{Arc, Ordering, lock, read};

@@ -46,6 +46,7 @@ use thermocline_sst::{
     Identity, KeyRef, TOMBSTONES_LEN_MAX, TableMeta, TableWriter, Value, WriteOptions, sites,
     table_name,
 };
+use thermocline_tables::Work;
 use thermocline_version::{BlobBytes, Change, FileKind, KeyRange, PartitionId, Place, TableRef};
 
 use super::input::Input;
@@ -55,7 +56,6 @@ use crate::partitions::{Counting, Prefixes};
 use crate::pm_tables::{Made, PmSink};
 use crate::store::Inner;
 use crate::sync::{Arc, lock};
-use crate::tables::Work;
 use crate::write::busy;
 
 /// Ids of files that are reserved by one edit.

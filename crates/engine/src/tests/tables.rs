@@ -1,17 +1,18 @@
 //! Which tables are open, what is read from the device and how often, and what it takes in DRAM.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use thermocline_base::options::Options;
-use thermocline_base::{CfId, ErrorKind, WriteBatch};
+use thermocline_base::{CfId, ErrorKind, FileId, Kind, Result, SeqNo, WriteBatch};
 use thermocline_env::Env;
 use thermocline_env::fault::{Fault, FaultStorage, Op};
 use thermocline_env::sim::SimFs;
 use thermocline_pm::SimPm;
 use thermocline_sst::{KeyRef, TableWriter, WriteOptions};
+use thermocline_tables::{FoundIn, TableFiles};
 use thermocline_testkit::{Replay, Rng, seeds};
 
-use super::*;
 use crate::sync::thread;
 use crate::{Durability, Engine, Family, Runtime, RuntimeOptions, Setup, World};
 
@@ -146,7 +147,7 @@ fn a_cursor_reads_ahead_both_ways_and_nothing_twice() {
     // Two runs, in tables of 16 KiB; and then one in larger ones would be read in fewer calls still.
     load(&engine, (0..1000).map(|n| n * 2), 300);
     load(&engine, (0..1000).map(|n| n * 2 + 1), 300);
-    let tables = engine.inner.view.load().tables.handles.len() as u64;
+    let tables = engine.inner.view.load().tables.version().tables().count() as u64;
     let scan = |forwards: bool| {
         let mut cursor = engine.cursor(Family::DEFAULT).unwrap();
         let mut more = match forwards {
@@ -242,7 +243,7 @@ fn no_more_tables_stay_open_than_may_and_all_are_read() {
     home.options.read.open_tables = 4;
     let engine = home.open();
     load(&engine, 0..2000, 300);
-    let tables = engine.inner.view.load().tables.handles.len() as u64;
+    let tables = engine.inner.view.load().tables.version().tables().count() as u64;
     assert!(tables > 30, "{tables}");
     let mut rng = Rng::new(1);
     for _ in 0..3000 {
@@ -284,7 +285,7 @@ fn threads_that_need_a_table_together_open_it_once() {
     let home = Home::new();
     let engine = home.open();
     load(&engine, 0..2000, 300);
-    let tables = engine.inner.view.load().tables.handles.len() as u64;
+    let tables = engine.inner.view.load().tables.version().tables().count() as u64;
     let begin = Arc::new(std::sync::Barrier::new(4));
     let readers: Vec<_> = (0..4)
         .map(|_| {
@@ -309,15 +310,9 @@ fn a_table_that_is_not_what_it_should_be_is_told_each_time_and_tried_again() {
     let engine = home.open();
     load(&engine, 0..200, 300);
     load(&engine, 200..400, 300);
-    let names: Vec<_> = engine
-        .inner
-        .view
-        .load()
-        .tables
-        .handles
-        .keys()
-        .copied()
-        .collect();
+    let version = engine.inner.view.load().tables.version().clone();
+    let mut names: Vec<FileId> = version.tables().map(|(_, table)| table.file).collect();
+    names.sort();
     let (first, last) = (names[0], names[names.len() - 1]);
     let paths = [first, last].map(|file| files(&engine).path(file));
     let bytes = paths.clone().map(|path| home.fs.contents(&path).unwrap());

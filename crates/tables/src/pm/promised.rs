@@ -4,16 +4,17 @@
 //! A promise is kept until the tables are named, or gone. Between that edit and the end of the promise they count
 //! twice, which keeps somebody waiting, and nothing worse.
 
-use crate::store::Inner;
-use crate::sync::{Arc, Mutex, lock};
+use std::sync::Arc;
+
+use thermocline_base::sync::{Mutex, lock};
 
 /// Bytes that are promised. Before the versions in the order of locks.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Promised(Arc<Mutex<u64>>);
+pub struct Promised(Arc<Mutex<u64>>);
 
 /// Ends when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Promise {
+pub struct Promise {
     promised: Promised,
     bytes: u64,
 }
@@ -38,18 +39,22 @@ impl Drop for Promise {
     }
 }
 
-impl Inner {
+impl Promised {
     /// Promises what tables may still take until all of them have `limit` bytes, at most `most` of it; `None` if
-    /// that is less than `least`.
-    pub fn promise_pm(&self, limit: u64, least: u64, most: u64) -> Option<Promise> {
-        let promised = &self.table_files.pm.promised;
-        let mut all = lock(&promised.0);
-        let taken = self.pm_tables_use().bytes.saturating_add(*all);
+    /// that is less than `least`. They take what `taken` says, beside what is promised.
+    pub fn promise(
+        &self,
+        taken: impl FnOnce() -> u64,
+        limit: u64,
+        (least, most): (u64, u64),
+    ) -> Option<Promise> {
+        let mut all = lock(&self.0);
+        let taken = taken().saturating_add(*all);
         let bytes = limit.saturating_sub(taken).min(most);
         (bytes >= least).then(|| {
             *all += bytes;
             Promise {
-                promised: promised.clone(),
+                promised: self.clone(),
                 bytes,
             }
         })
