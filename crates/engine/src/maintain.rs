@@ -104,14 +104,14 @@ impl Client for Inner {
         self.poison.poison(Error::Poisoned(format!(
             "the background task {what} has panicked"
         )));
-        self.ring.fail();
+        self.commits.ring.fail();
     }
 }
 
 impl Inner {
     /// A write was granted. `due` if something is to be done ahead of need.
     #[inline]
-    pub fn wrote(&self, due: bool) {
+    pub fn look_after_write(&self, due: bool) {
         if due {
             self.background.request(Task::Ahead);
         }
@@ -150,8 +150,10 @@ impl Inner {
 
     /// Makes durable what is visible, and has those told who wait for that.
     fn write_back(&self) {
-        let _ = self.sync_up_to(SeqNo(self.ring.visible_and_listed()));
-        self.tell_commits();
+        let _ = self
+            .commits
+            .sync_up_to(self, SeqNo(self.commits.ring.visible_and_listed()));
+        self.commits.tell(self);
     }
 
     /// Some time has passed since the first write after the last call of this. Only if nothing was
@@ -161,7 +163,7 @@ impl Inner {
         if self.check_writable().is_err() {
             return;
         }
-        let now = self.ring.durable();
+        let now = self.commits.ring.durable();
         if self.idle_seen.swap(now, Ordering::Relaxed) != now {
             return self.background.request_after(Task::Idle, self.idle_after());
         }

@@ -55,12 +55,12 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use thermocline_base::{CfId, Error, Result, SeqNo};
+use thermocline_commit::readers::Moments;
 use thermocline_memtable::{Memtable, Merging, Readers, Without};
 use thermocline_observe::count::Count;
 use thermocline_observe::event::Event;
 use thermocline_runtime::Job;
 
-use crate::readers::Moments;
 use crate::reclaim::Reclaim;
 use crate::store::{Engine, Inner};
 use crate::sync::{Arc, AtomicU64, Mutex, MutexGuard, Ordering, lock, try_lock};
@@ -314,8 +314,8 @@ impl Inner {
         locked: &mut Locked<'_>,
     ) -> Result<Option<Merging>> {
         // In this order: see `memtable::needed::Readers`.
-        let settled = SeqNo(self.ring.durable().min(self.ring.visible()));
-        let moments = Moments::copied(&self.ring, &self.readers);
+        let settled = SeqNo(self.commits.ring.durable().min(self.commits.ring.visible()));
+        let moments = Moments::copied(&self.commits.ring, &self.commits.readers);
         let readers = moments.count();
         let exists = |cf: CfId, key: &[u8]| self.families.exists(cf, key);
         let dead: BTreeSet<u64> = {

@@ -1,11 +1,16 @@
 //! What a grant needs: room in a chain, memory for the index, a generation that takes writes. All of
 //! it under the writer's lock (see the crate documentation for the steps).
 
+pub(crate) mod env;
+pub(crate) mod submit;
+
 use std::sync::Arc;
 
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::sync::{lock, try_lock};
 use thermocline_base::{BatchEntry, Error, Result, SeqNo};
+use thermocline_commit::Group;
+use thermocline_commit::ring::Range;
 use thermocline_halloc::Reserve;
 use thermocline_memtable::{ChainWriter, Descriptor, ItemBuilder, Memtable, Persist};
 use thermocline_observe::event::Event;
@@ -13,13 +18,12 @@ use thermocline_observe::stall::StallCause;
 use thermocline_version::{Change, Manifest, VersionEdit};
 use thermocline_wal::LogWriter;
 
-use crate::commit::carry::Group;
-use crate::commit::ring::Range;
 use crate::dram::Credit;
 use crate::generation::Prepared;
 use crate::start::opened;
 use crate::store::Inner;
 use crate::sync::Ordering;
+use crate::write::env::Place;
 
 /// A record stores the low half of its seqno, so a generation spans less than 2^32 of them; each open
 /// after a crash leaves a gap. Sealed far before that.
@@ -258,7 +262,7 @@ impl Inner {
         if !writer.recorded || wide || no_next && can_seal {
             return Err(busy("for the manifest"));
         }
-        if seals && !no_next && self.ring.groups() > 0 || !self.ring.has_room() {
+        if seals && !no_next && self.commits.ring.groups() > 0 || !self.commits.ring.has_room() {
             return Err(busy("for writes in flight"));
         }
         // A region that cannot grow is full: that is no reason to wait.
@@ -355,7 +359,13 @@ impl Inner {
 
     /// Gives a group its seqnos and its place. From here on nothing may fail but a persist. `tombstones`
     /// bytes of DRAM were promised to its range tombstones.
-    pub fn grant(&self, writer: &mut Writer, records: u64, bytes: u64, tombstones: u64) -> Group {
+    pub fn grant(
+        &self,
+        writer: &mut Writer,
+        records: u64,
+        bytes: u64,
+        tombstones: u64,
+    ) -> Group<Place> {
         let first = SeqNo(writer.next_seqno);
         let last = SeqNo(first.0 + records - 1);
         // The room first: it is what could panic, and then no seqno is missing.
@@ -366,14 +376,21 @@ impl Inner {
         writer.next_seqno = last.0 + 1;
         writer.covered = false;
         writer.active.count_item(bytes, records);
+        let range = Range {
+            at: room.at().0,
+            bytes: room.bytes(),
+        };
         Group {
-            room,
-            // The view changes under the writer's lock only: its first generation is the active one.
-            view: self.view.load(),
-            ticket: self.ring.grant(last.0, records),
+            place: Place {
+                room,
+                // The view changes under the writer's lock only: its first generation is the active one.
+                view: self.view.load(),
+                tombstones,
+            },
+            range,
+            ticket: self.commits.ring.grant(last.0, records),
             first,
             last,
-            tombstones,
         }
     }
 
@@ -398,12 +415,12 @@ impl Inner {
                 other => Err(other),
             };
         }
-        self.drain()?;
+        self.commits.drain(self)?;
         let room = writer.chain.grant(64);
         if let Some(wal) = log {
             wal.granted(64);
         }
-        let published = self.ring.durable();
+        let published = self.commits.ring.durable();
         let nothing: [BatchEntry<'_>; 0] = [];
         let range = Range {
             at: room.at().0,
