@@ -159,7 +159,6 @@ pub use cursor::Cursor;
 pub use export::{Exported, IngestWriter};
 pub use families::Family;
 pub use feed::{Change, ChangeFeed, ChangeGroup, ChangeOp, Changes, FeedUse};
-pub use flush::rewrite::RewritePlan;
 pub use holds::{ReaderKind, ReaderState};
 pub use ingest::Ingested;
 pub use layout::{LOCK_NAME, REGION_NAME};
@@ -169,7 +168,7 @@ pub use metrics::{
     PmTier, Recovery, SsdBytes,
 };
 pub use partitions::{PartitionRate, PartitionSize, PartitionUse, PartitionsPlan};
-pub use plan::{CompactionPlan, FamilyPlan, FlushPlan, LevelPlan, Plan};
+pub use plan::{CompactionPlan, FamilyPlan, LevelPlan, Plan};
 pub use snapshot::Snapshot;
 pub use store::{Engine, Setup, World};
 pub use thermocline_base::bounds::KeyBounds;
@@ -181,8 +180,10 @@ pub use thermocline_policy::cost::{
     Decision as CostDecision, Form as CostForm, Internal as CostDecisions,
     Thresholds as CostThresholds, UnitCosts,
 };
+pub use thermocline_policy::flush::FlushPlan;
 pub use thermocline_policy::pick::Reason as CompactionReason;
 pub use thermocline_policy::pressure::{Cause as PressureCause, Delay};
+pub use thermocline_policy::rewrite::RewritePlan;
 pub use thermocline_runtime::{Job, Piece, Runtime, RuntimeMetrics, RuntimeOptions};
 pub use thermocline_tables::{LevelState, RangeSize};
 pub use value::Value;

@@ -27,6 +27,10 @@
 //!
 //! | question | module |
 //! |---|---|
+//! | when is a memtable sealed, and the next one named? | [`seal`] |
+//! | which indexes are merged? | [`indexes`] |
+//! | when are sealed memtables flushed? | [`flush`] |
+//! | does a flush write what lives into persistent memory? | [`rewrite`] |
 //! | which tables are to be compacted next? | [`pick`] |
 //! | when is level 0 in persistent memory merged, and what of it stays? | [`cost`] |
 //! | how much are writers to be held back? | [`pressure`] |
@@ -34,6 +38,10 @@
 #![forbid(unsafe_code)]
 
 pub mod cost;
+pub mod flush;
+pub mod indexes;
 pub mod pick;
 pub mod pressure;
+pub mod rewrite;
+pub mod seal;
 pub mod tuning;

@@ -484,7 +484,7 @@ impl Inner {
         let costs = &self.compactions.costs;
         let form = costs.form?;
         // With other shapes some may lie there, because it was rewritten.
-        if !self.options.level0.shape().is_in_pm() && version.pm_tables().len() == 0 {
+        if !self.options.level0.shape().keeps_tables_in_pm() && version.pm_tables().len() == 0 {
             return None;
         }
         let families: Vec<(CfId, Levels<'_>, Vec<Held>)> = version

@@ -268,7 +268,7 @@ impl Inner {
     }
 
     fn leave_below(&self, levels: &Levels<'_>) -> u64 {
-        if self.compactions.costs.decide() || !self.options.level0.shape().is_in_pm() {
+        if self.compactions.costs.decide() || !self.options.level0.shape().keeps_tables_in_pm() {
             return 0;
         }
         let referred = levels.version.pm_tables().filter(|(_, r)| !r.is_empty());
