@@ -154,7 +154,7 @@ pub use backup::{BackupInfo, Backups};
 pub use commit::ack::Callback;
 pub use commit::carry::Durability;
 pub use commit::submit::{InFlight, WriteOptions};
-pub use compact::{CompactionUse, CostUse, Level0Plan, LevelUse, SlicePlan};
+pub use compact::{CompactionUse, CostUse, LevelUse};
 pub use cursor::Cursor;
 pub use export::{Exported, IngestWriter};
 pub use families::Family;
@@ -167,7 +167,7 @@ pub use metrics::{
     BlobState, CacheState, DeliveryUse, DramUse, EngineMetrics, GenerationState, HitCounts, LogUse,
     PmTier, Recovery, SsdBytes,
 };
-pub use partitions::{PartitionRate, PartitionSize, PartitionUse, PartitionsPlan};
+pub use partitions::{PartitionSize, PartitionUse, PartitionsPlan};
 pub use plan::{CompactionPlan, FamilyPlan, LevelPlan, Plan};
 pub use snapshot::Snapshot;
 pub use store::{Engine, Setup, World};
@@ -181,6 +181,7 @@ pub use thermocline_policy::cost::{
     Thresholds as CostThresholds, UnitCosts,
 };
 pub use thermocline_policy::flush::FlushPlan;
+pub use thermocline_policy::level0::{Level0Plan, PartitionRate, SlicePlan};
 pub use thermocline_policy::pick::Reason as CompactionReason;
 pub use thermocline_policy::pressure::{Cause as PressureCause, Delay};
 pub use thermocline_policy::rewrite::RewritePlan;

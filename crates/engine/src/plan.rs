@@ -7,13 +7,13 @@ use std::collections::BTreeSet;
 
 use thermocline_base::CfId;
 use thermocline_policy::flush::FlushPlan;
+use thermocline_policy::internal::next_by_cost;
+use thermocline_policy::level0::Level0Plan;
 use thermocline_policy::pick::{Reason, Scores, Table, pick};
 use thermocline_policy::pressure::Delay;
 use thermocline_policy::rewrite::RewritePlan;
 use thermocline_version::Version;
 
-use crate::compact::Level0Plan;
-use crate::compact::internal::next_by_cost;
 use crate::compact::shape::Levels;
 use crate::partitions::PartitionsPlan;
 use crate::store::{Engine, Inner};
@@ -155,8 +155,8 @@ impl Inner {
             runs_due: Some(options.level0_pm_tables),
             score: scores.score(0),
         };
-        let by_cost = level0
-            .and_then(|plan| next_by_cost((family, levels), &running, &options, &cursors, plan));
+        let by_cost =
+            level0.and_then(|plan| next_by_cost(&state, &options, &cursors, (family, plan)));
         let next = by_cost.or_else(|| pick(&state, &self.options_by_size(levels), &cursors));
         FamilyPlan {
             family,
