@@ -52,6 +52,7 @@ macro_rules! option_group {
 
 mod partition;
 mod row;
+mod shape;
 
 pub use partition::{Division, PartitionBy, PartitionOptions};
 
@@ -202,18 +203,6 @@ pub enum Shape {
 
 /// The place of `auto`, behind those of the shapes.
 const SHAPE_AUTO: u64 = 5;
-
-impl Shape {
-    /// Whether sealed generations get one index in common.
-    pub fn merges_indexes(self) -> bool {
-        matches!(self, Shape::GlobalIndex | Shape::Tiered)
-    }
-
-    /// Whether tables of level 0 lie in persistent memory.
-    pub fn is_in_pm(self) -> bool {
-        matches!(self, Shape::PmTables | Shape::Tiered)
-    }
-}
 
 /// When level 0 is merged inside persistent memory by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -851,7 +840,7 @@ impl Options {
                 let flush = match self.flush.automatic {
                     0 => self.memtable_bytes(),
                     _ if self.level0.shape() == Shape::Ssd => self.memtable_bytes(),
-                    _ if self.level0.shape().is_in_pm() => {
+                    _ if self.level0.shape().keeps_tables_in_pm() => {
                         return self.pm_base_bytes();
                     }
                     _ => (self.pm / 100 * self.flush.pm_percent).max(self.memtable_bytes()),

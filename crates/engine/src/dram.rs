@@ -14,6 +14,7 @@
 use thermocline_base::budget::Spare;
 use thermocline_base::size::index;
 use thermocline_base::{BatchEntry, CfId, Kind, Result};
+use thermocline_policy::seal;
 
 use crate::store::Inner;
 use crate::sync::Ordering;
@@ -69,7 +70,7 @@ impl Inner {
         }
         writer.heavy = self.flushes()
             && self.is_dram_short()
-            && writer.active.index_bytes() > self.dram_limit() / 8;
+            && seal::is_heavy(writer.active.index_bytes(), self.dram_limit());
         let spare = match deletes_only {
             true => Spare::Use,
             false => Spare::Keep,

@@ -149,12 +149,11 @@ mod wal;
 mod write;
 
 pub use backup::{BackupInfo, Backups};
-pub use compact::{CompactionUse, CostUse, Level0Plan, LevelUse, SlicePlan};
+pub use compact::{CompactionUse, CostUse, LevelUse};
 pub use cursor::Cursor;
 pub use export::{Exported, IngestWriter};
 pub use families::Family;
 pub use feed::{Change, ChangeFeed, ChangeGroup, ChangeOp, Changes, FeedUse};
-pub use flush::rewrite::RewritePlan;
 pub use holds::{ReaderKind, ReaderState};
 pub use ingest::Ingested;
 pub use layout::{LOCK_NAME, REGION_NAME};
@@ -163,8 +162,8 @@ pub use metrics::{
     BlobState, CacheState, DeliveryUse, DramUse, EngineMetrics, GenerationState, HitCounts, LogUse,
     PmTier, Recovery, SsdBytes,
 };
-pub use partitions::{PartitionRate, PartitionSize, PartitionUse, PartitionsPlan};
-pub use plan::{CompactionPlan, FamilyPlan, FlushPlan, LevelPlan, Plan};
+pub use partitions::{PartitionSize, PartitionUse, PartitionsPlan};
+pub use plan::{CompactionPlan, FamilyPlan, LevelPlan, Plan};
 pub use snapshot::Snapshot;
 pub use store::{Engine, Setup, World};
 pub use thermocline_base::bounds::KeyBounds;
@@ -177,8 +176,11 @@ pub use thermocline_policy::cost::{
     Decision as CostDecision, Form as CostForm, Internal as CostDecisions,
     Thresholds as CostThresholds, UnitCosts,
 };
+pub use thermocline_policy::flush::FlushPlan;
+pub use thermocline_policy::level0::{Level0Plan, PartitionRate, SlicePlan};
 pub use thermocline_policy::pick::Reason as CompactionReason;
 pub use thermocline_policy::pressure::{Cause as PressureCause, Delay};
+pub use thermocline_policy::rewrite::RewritePlan;
 pub use thermocline_runtime::{Job, Piece, Runtime, RuntimeMetrics, RuntimeOptions};
 pub use thermocline_tables::{LevelState, RangeSize};
 pub use value::Value;

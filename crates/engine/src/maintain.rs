@@ -5,15 +5,15 @@
 use std::time::Duration;
 
 use thermocline_base::{Error, Result, SeqNo};
-use thermocline_runtime::{Client, Job, Task};
-
 use thermocline_observe::event::Event;
+use thermocline_policy::{seal, tuning};
+use thermocline_runtime::{Client, Job, Task};
 
 use crate::store::{Engine, Inner};
 use crate::sync::{Ordering, lock};
 
 /// Time after which a store whose region is full of what readers hold looks at them again.
-const READERS_AGAIN: Duration = Duration::from_millis(50);
+const READERS_AGAIN: Duration = Duration::from_nanos(tuning::READERS_AGAIN_NS);
 
 impl Engine {
     /// Does now what a worker would do when asked: grows the region and names the next generation
@@ -143,7 +143,7 @@ impl Inner {
     /// The time without a write after which a store is idle.
     fn idle_after(&self) -> Duration {
         match self.options.memtable.idle_ms {
-            0 => Duration::from_secs(1),
+            0 => Duration::from_nanos(tuning::IDLE_NS),
             ms => Duration::from_millis(ms),
         }
     }
@@ -214,7 +214,7 @@ impl Inner {
         self.check_writable()?;
         self.record_chain(&mut writer)?;
         let incarnation = writer.chain.chain().incarnation;
-        let filling = writer.active.bytes() > self.options.memtable_bytes() / 2;
+        let filling = seal::is_filling(writer.active.bytes(), &self.seal_limits());
         // Writers go on while the manifest is synced.
         drop(writer);
         if filling {

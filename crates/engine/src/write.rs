@@ -15,6 +15,7 @@ use thermocline_halloc::Reserve;
 use thermocline_memtable::{ChainWriter, Descriptor, ItemBuilder, Memtable, Persist};
 use thermocline_observe::event::Event;
 use thermocline_observe::stall::StallCause;
+use thermocline_policy::{seal, tuning};
 use thermocline_version::{Change, Manifest, VersionEdit};
 use thermocline_wal::LogWriter;
 
@@ -25,10 +26,12 @@ use crate::store::Inner;
 use crate::sync::Ordering;
 use crate::write::env::Place;
 
-/// A record stores the low half of its seqno, so a generation spans less than 2^32 of them; each open
-/// after a crash leaves a gap. Sealed far before that.
-/// Its unit tests do not open a store thousands of times.
-const GENERATION_SPAN_MAX: u64 = if cfg!(test) { 1 << 14 } else { 1 << 31 };
+/// Seqnos that a generation spans. Unit tests do not open a store thousands of times.
+const SPAN_MAX: u64 = if cfg!(test) {
+    1 << 14
+} else {
+    tuning::SPAN_MAX
+};
 
 /// What the one writer holds.
 pub(crate) struct Writer {
@@ -102,6 +105,17 @@ impl Writer {
     /// They are not known after all.
     pub fn give_back_ended(&mut self, ended: Vec<Change>) {
         self.ended.splice(..0, ended);
+    }
+
+    /// The active generation, by its numbers.
+    fn in_hand(&self) -> seal::Active {
+        seal::Active {
+            bytes: self.active.bytes(),
+            blob_bytes: self.active.blob_bytes(),
+            span: self.next_seqno - self.active.base().0,
+            heavy: self.heavy,
+            is_empty: self.active.is_empty(),
+        }
     }
 
     /// The next seqno that is given out.
@@ -182,13 +196,10 @@ impl Inner {
         may_wait: bool,
     ) -> Result<bool> {
         self.record_chain(writer)?;
-        let full = self.is_full(writer, bytes);
-        let wide =
-            |writer: &Writer| writer.next_seqno - writer.active.base().0 >= GENERATION_SPAN_MAX;
-        // In a full region what is left of the zone at hand serves deletes; a new generation could
-        // not use it.
-        let seal =
-            (full || writer.heavy) && !writer.active.is_empty() && self.space.has_room(bytes);
+        let limits = self.seal_limits();
+        let wide = |writer: &Writer| seal::is_wide(&writer.in_hand(), &limits);
+        let in_hand = writer.in_hand();
+        let seal = seal::is_due(&in_hand, &limits, bytes, || self.space.has_room(bytes));
         if (seal || wide(writer)) && (may_wait || !self.is_next_missing()) {
             match self.rotate(writer, &mut self.lock_next()) {
                 // The active one grows instead, unless more has failed.
@@ -231,15 +242,18 @@ impl Inner {
         Ok(attached)
     }
 
-    /// Whether the active generation has, with `bytes` bytes more, as much as one should have.
-    fn is_full(&self, writer: &Writer, bytes: u64) -> bool {
-        writer.active.bytes() + bytes > self.options.memtable_bytes()
-            || writer.active.blob_bytes() >= self.options.blob.generation_bytes
+    /// What a generation may have.
+    pub fn seal_limits(&self) -> seal::Limits {
+        seal::Limits {
+            bytes: self.options.memtable_bytes(),
+            blob_bytes: self.options.blob.generation_bytes,
+            span: SPAN_MAX,
+        }
     }
 
     /// Whether something is to be done ahead of need.
     pub fn work_is_due(&self, writer: &Writer) -> bool {
-        let filling = writer.active.bytes() > self.options.memtable_bytes() / 2;
+        let filling = seal::is_filling(writer.active.bytes(), &self.seal_limits());
         filling && self.is_next_missing()
             || self.space.wants_growth(self.options.pm_region.zones_ahead)
             || self
@@ -250,11 +264,10 @@ impl Inner {
     /// Whether a write of `bytes` bytes would have to wait for a file's sync, growth, or others.
     pub fn check_no_slowdown(&self, writer: &Writer, bytes: u64, reserve: Reserve) -> Result<()> {
         // As in `find_room`.
-        let full = self.is_full(writer, bytes);
-        let seals =
-            (full || writer.heavy) && !writer.active.is_empty() && self.space.has_room(bytes);
+        let (in_hand, limits) = (writer.in_hand(), self.seal_limits());
+        let seals = seal::is_due(&in_hand, &limits, bytes, || self.space.has_room(bytes));
         let can_seal = self.space.generations().free() > 0;
-        let wide = writer.next_seqno - writer.active.base().0 >= GENERATION_SPAN_MAX;
+        let wide = seal::is_wide(&in_hand, &limits);
         let fits = writer.chain.state().left >= bytes || self.space.has_room_now(bytes, reserve);
         let next = seals.then(|| try_lock(&self.next));
         // Being named, or missing.

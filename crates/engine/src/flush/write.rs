@@ -120,7 +120,7 @@ impl Inner {
     /// The persistent memory that a flush may write tables into, if it is to. Tables that have been compacted
     /// and that somebody reads count as those that are read.
     pub(super) fn promise_for_flush(&self, taken: &Taken) -> Result<Option<Promise>> {
-        if !self.options.level0.shape().is_in_pm() {
+        if !self.options.level0.shape().keeps_tables_in_pm() {
             return self.promise_for_rewriting(taken);
         }
         let Some(share) = self.options.level0_pm_bytes() else {
