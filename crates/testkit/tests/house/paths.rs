@@ -275,7 +275,10 @@ fn a_path_leads_to_where_the_thing_is() {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, text).unwrap();
     };
-    write("lib.rs", "mod a; mod b; mod c; pub use b::deep::Thing; fn f(a: u8) -> u8 { a }");
+    write(
+        "lib.rs",
+        "mod a; mod b; mod c; pub use b::deep::Thing; fn f(a: u8) -> u8 { a }",
+    );
     write("a.rs", "use crate::Thing; fn f(t: &Thing) { t.go() }");
     write(
         "b.rs",
@@ -283,7 +286,7 @@ fn a_path_leads_to_where_the_thing_is() {
     );
     write(
         "b/deep.rs",
-        "pub struct Thing; impl Thing { fn go(&self) {} } pub fn h() {}",
+        "pub struct Thing; impl Thing { fn go(&self) {} } pub fn h() {} trait T { fn t() {} fn u(); }",
     );
     write("b/tests.rs", "use crate::c::C;");
     write(
@@ -306,5 +309,5 @@ fn a_path_leads_to_where_the_thing_is() {
     let types = crate::types::types(&source);
     let thing = &types["b::deep::Thing"];
     assert_eq!((thing.methods, thing.files.len()), (2, 2));
-    assert_eq!(source.functions().count(), 6);
+    assert_eq!(source.functions().count(), 7);
 }
