@@ -24,6 +24,7 @@ pub mod seqno;
 pub mod size;
 pub mod step;
 pub mod sync;
+pub mod varint;
 
 pub use batch::{BatchEntry, WriteBatch};
 pub use cf_options::CfOptions;

@@ -228,9 +228,9 @@ pub(crate) fn invalid_reason(lines: u64, bytes: u64) -> Option<String> {
     })
 }
 
-impl std::fmt::Display for Report {
-    /// A short table for people.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl Report {
+    /// What was done, and how long it took.
+    fn work_rows(&self) -> Vec<(String, String)> {
         let mut rows: Vec<(String, String)> = Vec::new();
         let mut row = |name: &str, text| rows.push((name.to_string(), text));
         row(
@@ -251,6 +251,13 @@ impl std::fmt::Display for Report {
             let name = if kind.is_empty() { "latency" } else { kind };
             row(&format!("{}, µs", in_words(name)), l.to_string());
         }
+        rows
+    }
+
+    /// What was written and read.
+    fn bytes_rows(&self) -> Vec<(String, String)> {
+        let mut rows: Vec<(String, String)> = Vec::new();
+        let mut row = |name: &str, text| rows.push((name.to_string(), text));
         if self.user_bytes_written > 0 {
             row("keys and values", format_size(self.user_bytes_written));
             row(
@@ -281,6 +288,13 @@ impl std::fmt::Display for Report {
                 ),
             );
         }
+        rows
+    }
+
+    /// What held the run back, and what the process took.
+    fn process_rows(&self) -> Vec<(String, String)> {
+        let mut rows: Vec<(String, String)> = Vec::new();
+        let mut row = |name: &str, text| rows.push((name.to_string(), text));
         if self.stall_count > 0 {
             row(
                 "writers held back",
@@ -307,6 +321,13 @@ impl std::fmt::Display for Report {
         if let Some(reason) = &self.invalid_reason {
             row("INVALID", reason.clone());
         }
+        rows
+    }
+}
+
+impl std::fmt::Display for Report {
+    /// A short table for people.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut text = format!(
             "{}: {} keys of {} bytes, values of {} bytes, {}, {} thread{}, {}, region of kind {}\n",
             self.workload,
@@ -319,7 +340,8 @@ impl std::fmt::Display for Report {
             self.durability,
             self.region_kind
         );
-        for (name, value) in rows {
+        let rows = [self.work_rows(), self.bytes_rows(), self.process_rows()];
+        for (name, value) in rows.concat() {
             writeln!(text, "  {name:<21} {value}")?;
         }
         f.write_str(text.trim_end())

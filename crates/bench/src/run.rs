@@ -193,16 +193,22 @@ fn answer(
         cpu_seconds: (uses.cpu_seconds - used.cpu_seconds).max(0.0),
         rss_bytes_max: uses.rss_bytes_max,
         dram_index_bytes: after.dram_index_bytes,
-        hits: HitCounts {
-            memtable: since(|m| m.hits.memtable),
-            global_index: since(|m| m.hits.global_index),
-            pm_table: since(|m| m.hits.pm_table),
-            block_cache: since(|m| m.hits.block_cache),
-            ssd: since(|m| m.hits.ssd),
-        },
+        hits: hits_between(before, after),
         interrupted: watch.is_stopped(),
         valid: reason.is_none(),
         invalid_reason: reason,
+    }
+}
+
+/// Where point reads of a run found their keys.
+fn hits_between(before: &Metrics, after: &Metrics) -> HitCounts {
+    let since = |field: fn(&Metrics) -> u64| field(after).saturating_sub(field(before));
+    HitCounts {
+        memtable: since(|m| m.hits.memtable),
+        global_index: since(|m| m.hits.global_index),
+        pm_table: since(|m| m.hits.pm_table),
+        block_cache: since(|m| m.hits.block_cache),
+        ssd: since(|m| m.hits.ssd),
     }
 }
 

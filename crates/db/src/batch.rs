@@ -3,25 +3,25 @@
 use std::ops::RangeBounds;
 
 use thermocline_base::{CfId, Error, Result, WriteBatch};
-use thermocline_engine::{Family, Operation};
+use thermocline_engine::{Engine, Family, Operation};
 
 use crate::range::{Bounds, byte_range};
 use crate::scan::{owned, prefix_bounds};
 
-use crate::{ColumnFamily, Commit, Db, Durability, WriteOptions};
+use crate::{ColumnFamily, Commit, Durability, WriteOptions};
 
 /// Changes that become visible and durable together or not at all.
 #[derive(Debug)]
 pub struct Batch {
-    db: Db,
+    engine: Engine,
     writes: WriteBatch,
     error: Option<Error>,
 }
 
 impl Batch {
-    pub(crate) fn new(db: Db) -> Batch {
+    pub(crate) fn new(engine: Engine) -> Batch {
         Batch {
-            db,
+            engine,
             writes: WriteBatch::new(),
             error: None,
         }
@@ -48,7 +48,7 @@ impl Batch {
         value: impl AsRef<[u8]>,
     ) -> &mut Batch {
         let result = cf
-            .check_owner(&self.db)
+            .check_owner(&self.engine)
             .and_then(|id| self.writes.put(id, key.as_ref(), value.as_ref()));
         self.note(result)
     }
@@ -56,12 +56,12 @@ impl Batch {
     /// Adds "`key` has no value" in `cf`.
     pub fn delete_cf(&mut self, cf: &ColumnFamily, key: impl AsRef<[u8]>) -> &mut Batch {
         let result = cf
-            .check_owner(&self.db)
+            .check_owner(&self.engine)
             .and_then(|id| self.writes.delete(id, key.as_ref()));
         self.note(result)
     }
 
-    /// Adds "no key in `range` has a value" in the default column family; see [`Db::delete_range`]. It is
+    /// Adds "no key in `range` has a value" in the default column family; see [`Db::delete_range`](crate::Db::delete_range). It is
     /// of what was written before it, earlier in this batch too: what the batch puts there after it stays.
     ///
     /// ```
@@ -86,7 +86,7 @@ impl Batch {
         cf: &ColumnFamily,
         range: impl RangeBounds<K>,
     ) -> &mut Batch {
-        let family = cf.check_owner(&self.db).map(|_| cf.family);
+        let family = cf.check_owner(&self.engine).map(|_| cf.family);
         self.add_range(family, &owned(&range))
     }
 
@@ -98,7 +98,7 @@ impl Batch {
 
     /// Adds "no key that begins with `prefix` has a value" in `cf`; see [`Batch::delete_range`].
     pub fn delete_prefix_cf(&mut self, cf: &ColumnFamily, prefix: impl AsRef<[u8]>) -> &mut Batch {
-        let family = cf.check_owner(&self.db).map(|_| cf.family);
+        let family = cf.check_owner(&self.engine).map(|_| cf.family);
         let bounds = prefix_bounds(prefix.as_ref(), cf.family.reverse);
         self.add_range(family, &bounds)
     }
@@ -109,7 +109,7 @@ impl Batch {
         cf: &ColumnFamily,
         add: impl FnOnce(CfId, &mut WriteBatch) -> Result<()>,
     ) -> &mut Batch {
-        let id = cf.check_owner(&self.db);
+        let id = cf.check_owner(&self.engine);
         let result = id.and_then(|id| add(id, &mut self.writes));
         self.note(result)
     }
@@ -124,7 +124,7 @@ impl Batch {
 
     /// Adds "the metadata of the default column family is `blob`": an offset, say, or a raft index,
     /// that belongs to the changes of this batch. It replaces what was set before, and is visible
-    /// and durable together with the batch, which may hold nothing else. [`Db::metadata`] reads it.
+    /// and durable together with the batch, which may hold nothing else. [`Db::metadata`](crate::Db::metadata) reads it.
     ///
     /// ```
     /// # use thermocline::{Db, Durability, Options};
@@ -144,7 +144,7 @@ impl Batch {
     /// Adds "the metadata of `cf` is `blob`"; see [`Batch::set_metadata`].
     pub fn set_metadata_cf(&mut self, cf: &ColumnFamily, blob: impl AsRef<[u8]>) -> &mut Batch {
         let result = cf
-            .check_owner(&self.db)
+            .check_owner(&self.engine)
             .and_then(|id| self.writes.set_metadata(id, blob.as_ref()));
         self.note(result)
     }
@@ -180,11 +180,11 @@ impl Batch {
     ///
     /// # Errors
     /// The first limit that a change broke, until the batch is cleared; [`Error::InvalidArgument`]
-    /// naming a column family that was dropped; otherwise as [`Db::put`]. The batch stays as it
+    /// naming a column family that was dropped; otherwise as [`Db::put`](crate::Db::put). The batch stays as it
     /// was.
     pub fn commit(&mut self, options: impl Into<WriteOptions>) -> Result<()> {
         self.check()?;
-        let engine = &self.db.engine;
+        let engine = &self.engine;
         engine.latencies().time(Operation::Batch, || {
             engine.write(self.writes.iter(), options)
         })?;
@@ -261,7 +261,7 @@ impl Batch {
         done: impl FnOnce(Result<()>) + Send + 'static,
     ) -> Result<()> {
         self.check()?;
-        let engine = &self.db.engine;
+        let engine = &self.engine;
         engine.write_with_callback(self.writes.iter(), no_slowdown, Box::new(done))?;
         self.clear();
         Ok(())

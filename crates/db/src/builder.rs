@@ -6,9 +6,9 @@ use std::sync::Arc;
 use thermocline_base::Result;
 use thermocline_engine::{Engine, EventListener, Runtime, Setup, World};
 
-use crate::{Db, Options};
+use crate::Options;
 
-/// What a database is to be opened with. Made by [`Db::builder`].
+/// What a database is to be opened with. Made by [`Db::builder`](crate::Db::builder).
 ///
 /// [`Options`] are kept with the database; a runtime and a listener are of this process.
 ///
@@ -64,13 +64,8 @@ impl DbBuilder {
         self
     }
 
-    /// Opens it.
-    ///
-    /// # Errors
-    /// As [`Db::open`]; [`crate::Error::OutOfSpace`] if the runtime's DRAM has no room for its index.
-    pub fn open(self) -> Result<Db> {
-        Ok(Db {
-            engine: Engine::open_with(World::real(), &self.path, self.options, self.setup)?,
-        })
+    /// Opens what a database is a handle of.
+    pub(crate) fn open_engine(self) -> Result<Engine> {
+        Engine::open_with(World::real(), &self.path, self.options, self.setup)
     }
 }

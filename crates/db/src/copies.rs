@@ -6,7 +6,7 @@ use std::path::Path;
 use thermocline_base::Result;
 use thermocline_engine::{BackupInfo, Exported, Family, Ingested, World};
 
-use crate::range::check_order;
+use crate::keys::Keys;
 use crate::scan::owned;
 use crate::{ColumnFamily, Db, VerifyReport};
 
@@ -73,20 +73,11 @@ impl Db {
     /// # Errors
     /// As [`ColumnFamily::export`].
     pub fn export(&self, file: impl AsRef<Path>) -> Result<Exported> {
-        self.export_in(Family::DEFAULT, .., file.as_ref())
-    }
-
-    fn export_in(
-        &self,
-        family: Family,
-        range: impl RangeBounds<Vec<u8>>,
-        file: &Path,
-    ) -> Result<Exported> {
-        let (begin, end) = (range.start_bound().cloned(), range.end_bound().cloned());
-        check_order(&begin, &end, family.reverse)?;
-        let bounds = (range.start_bound(), range.end_bound());
-        let bounds = (bounds.0.map(Vec::as_slice), bounds.1.map(Vec::as_slice));
-        self.engine.export(family, bounds, file)
+        let keys = Keys {
+            engine: &self.engine,
+            family: Family::DEFAULT,
+        };
+        keys.export(.., file.as_ref())
     }
 }
 
@@ -96,7 +87,7 @@ impl ColumnFamily {
     /// # Errors
     /// As [`Db::ingest`]; [`crate::Error::InvalidArgument`] once the family was dropped.
     pub fn ingest<P: AsRef<Path>>(&self, tables: &[P]) -> Result<Ingested> {
-        self.db.engine.ingest(self.family.id, tables)
+        self.engine.ingest(self.family.id, tables)
     }
 
     /// Writes the entries of this family whose keys lie in `range`, from the bound that comes first in
@@ -112,7 +103,7 @@ impl ColumnFamily {
         range: impl RangeBounds<K>,
         file: impl AsRef<Path>,
     ) -> Result<Exported> {
-        self.db.export_in(self.family, owned(&range), file.as_ref())
+        self.keys().export(owned(&range), file.as_ref())
     }
 }
 

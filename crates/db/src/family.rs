@@ -4,10 +4,11 @@ use std::ops::RangeBounds;
 use std::sync::Arc;
 
 use thermocline_base::{CfId, CfOptions, Error, Result};
-use thermocline_engine::Family;
+use thermocline_engine::{Engine, Family};
 
-use crate::scan::{owned, prefix_bounds};
-use crate::{Cursor, Db, RangeSize, Scan, Snapshot, Value, WriteOptions};
+use crate::keys::Keys;
+use crate::scan::{Scan, owned, prefix_bounds};
+use crate::{Cursor, RangeSize, Value, WriteOptions};
 
 /// A named, ordered map of its own within a database. Families share batches: one batch can change
 /// several, as one.
@@ -33,19 +34,19 @@ use crate::{Cursor, Db, RangeSize, Scan, Snapshot, Value, WriteOptions};
 /// # Ok::<(), thermocline::Error>(())
 /// ```
 ///
-/// After [`Db::drop_column_family`] all of this is [`Error::InvalidArgument`] naming the family,
+/// After [`Db::drop_column_family`](crate::Db::drop_column_family) all of this is [`Error::InvalidArgument`] naming the family,
 /// also once another one of its name is made.
 #[derive(Debug, Clone)]
 pub struct ColumnFamily {
-    pub(crate) db: Db,
+    pub(crate) engine: Engine,
     pub(crate) family: Family,
     name: Arc<str>,
 }
 
 impl ColumnFamily {
-    pub(crate) fn new(db: Db, family: Family, name: &str) -> ColumnFamily {
+    pub(crate) fn new(engine: Engine, family: Family, name: &str) -> ColumnFamily {
         ColumnFamily {
-            db,
+            engine,
             family,
             name: name.into(),
         }
@@ -58,21 +59,21 @@ impl ColumnFamily {
 
     /// What it was made with. How its keys are divided is set only if it was then; else the database's options say.
     pub fn options(&self) -> CfOptions {
-        self.db.engine.family_options(self.family)
+        self.engine.family_options(self.family)
     }
 
-    /// As [`Db::put`], in this family.
+    /// As [`Db::put`](crate::Db::put), in this family.
     ///
     /// # Errors
-    /// As [`Db::put`]; [`Error::InvalidArgument`] once the family was dropped.
+    /// As [`Db::put`](crate::Db::put); [`Error::InvalidArgument`] once the family was dropped.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.put_with(key, value, WriteOptions::default())
     }
 
-    /// As [`Db::put_with`], in this family.
+    /// As [`Db::put_with`](crate::Db::put_with), in this family.
     ///
     /// # Errors
-    /// As [`Db::put_with`].
+    /// As [`Db::put_with`](crate::Db::put_with).
     pub fn put_with(
         &self,
         key: impl AsRef<[u8]>,
@@ -80,10 +81,10 @@ impl ColumnFamily {
         options: impl Into<WriteOptions>,
     ) -> Result<()> {
         let (key, value) = (key.as_ref(), value.as_ref());
-        self.db.put_in(self.family.id, key, value, options.into())
+        self.keys().put(key, value, options.into())
     }
 
-    /// As [`Db::delete`], in this family.
+    /// As [`Db::delete`](crate::Db::delete), in this family.
     ///
     /// # Errors
     /// As [`ColumnFamily::put`].
@@ -91,29 +92,28 @@ impl ColumnFamily {
         self.delete_with(key, WriteOptions::default())
     }
 
-    /// As [`Db::delete_with`], in this family.
+    /// As [`Db::delete_with`](crate::Db::delete_with), in this family.
     ///
     /// # Errors
-    /// As [`Db::put_with`].
+    /// As [`Db::put_with`](crate::Db::put_with).
     pub fn delete_with(
         &self,
         key: impl AsRef<[u8]>,
         options: impl Into<WriteOptions>,
     ) -> Result<()> {
-        self.db
-            .delete_in(self.family.id, key.as_ref(), options.into())
+        self.keys().delete(key.as_ref(), options.into())
     }
 
-    /// As [`Db::delete_range`], in this family: from the bound that comes first in its order to the other.
+    /// As [`Db::delete_range`](crate::Db::delete_range), in this family: from the bound that comes first in its order to the other.
     /// Where keys descend, `"z".."a"` removes `z` and all keys below it down to `a`, which stays.
     ///
     /// # Errors
-    /// As [`Db::delete_range`]; [`Error::InvalidArgument`] once the family was dropped.
+    /// As [`Db::delete_range`](crate::Db::delete_range); [`Error::InvalidArgument`] once the family was dropped.
     pub fn delete_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<()> {
         self.delete_range_with(range, WriteOptions::default())
     }
 
-    /// As [`Db::delete_range_with`], in this family.
+    /// As [`Db::delete_range_with`](crate::Db::delete_range_with), in this family.
     ///
     /// # Errors
     /// As [`ColumnFamily::delete_range`]; [`Error::Busy`] if the options ask not to wait.
@@ -122,45 +122,43 @@ impl ColumnFamily {
         range: impl RangeBounds<K>,
         options: impl Into<WriteOptions>,
     ) -> Result<()> {
-        self.db
-            .delete_range_in(self.family, &owned(&range), options.into())
+        self.keys().delete_range(&owned(&range), options.into())
     }
 
-    /// As [`Db::delete_prefix`], in this family.
+    /// As [`Db::delete_prefix`](crate::Db::delete_prefix), in this family.
     ///
     /// # Errors
     /// As [`ColumnFamily::delete_range`].
     pub fn delete_prefix(&self, prefix: impl AsRef<[u8]>) -> Result<()> {
         let bounds = prefix_bounds(prefix.as_ref(), self.family.reverse);
-        self.db
-            .delete_range_in(self.family, &bounds, WriteOptions::default())
+        self.keys().delete_range(&bounds, WriteOptions::default())
     }
 
-    /// As [`Db::get`], in this family.
+    /// As [`Db::get`](crate::Db::get), in this family.
     ///
     /// # Errors
-    /// As [`Db::get`]; [`Error::InvalidArgument`] once the family was dropped.
+    /// As [`Db::get`](crate::Db::get); [`Error::InvalidArgument`] once the family was dropped.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
-        self.db.get_in(self.family.id, key.as_ref())
+        self.keys().get(key.as_ref())
     }
 
-    /// As [`Db::compact`], in this family, whose order the bounds are in.
+    /// As [`Db::compact`](crate::Db::compact), in this family, whose order the bounds are in.
     ///
     /// # Errors
-    /// As [`Db::compact`]; [`Error::InvalidArgument`] once the family was dropped.
+    /// As [`Db::compact`](crate::Db::compact); [`Error::InvalidArgument`] once the family was dropped.
     pub fn compact<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<()> {
-        self.db.compact_in(self.family, range)
+        self.keys().compact(range)
     }
 
-    /// As [`Db::compact_level0`], in this family.
+    /// As [`Db::compact_level0`](crate::Db::compact_level0), in this family.
     ///
     /// # Errors
-    /// As [`Db::compact_level0`]; [`Error::InvalidArgument`] once the family was dropped.
+    /// As [`Db::compact_level0`](crate::Db::compact_level0); [`Error::InvalidArgument`] once the family was dropped.
     pub fn compact_level0(&self) -> Result<()> {
-        self.db.engine.compact_level0(self.family.id)
+        self.engine.compact_level0(self.family.id)
     }
 
-    /// As [`Db::multi_get`], in this family.
+    /// As [`Db::multi_get`](crate::Db::multi_get), in this family.
     ///
     /// # Errors
     /// As [`ColumnFamily::get`].
@@ -168,45 +166,45 @@ impl ColumnFamily {
         &self,
         keys: impl IntoIterator<Item = K>,
     ) -> Result<Vec<Option<Value>>> {
-        Snapshot::new(self.db.engine.snapshot(), self.family).multi_get(keys)
+        self.keys().multi_get(keys)
     }
 
-    /// As [`Db::metadata`], of this family.
+    /// As [`Db::metadata`](crate::Db::metadata), of this family.
     ///
     /// # Errors
     /// As [`ColumnFamily::get`].
     pub fn metadata(&self) -> Result<Option<Value>> {
-        self.db.engine.metadata(self.family.id, Value::copy)
+        self.engine.metadata(self.family.id, Value::copy)
     }
 
-    /// As [`Db::iter`], in this family.
+    /// As [`Db::iter`](crate::Db::iter), in this family.
     pub fn iter(&self) -> Scan {
-        self.db.iter_in(self.family)
+        self.keys().iter()
     }
 
-    /// As [`Db::range`], in this family: from the bound that comes first in its order to the other.
+    /// As [`Db::range`](crate::Db::range), in this family: from the bound that comes first in its order to the other.
     pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Scan {
-        self.db.range_in(self.family, range)
+        self.keys().range(range)
     }
 
-    /// As [`Db::prefix`], in this family.
+    /// As [`Db::prefix`](crate::Db::prefix), in this family.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Scan {
-        self.db.prefix_in(self.family, prefix)
+        self.keys().prefix(prefix)
     }
 
-    /// As [`Db::approximate_size`], of this family: from the bound that comes first in its order to the
+    /// As [`Db::approximate_size`](crate::Db::approximate_size), of this family: from the bound that comes first in its order to the
     /// other.
     ///
     /// # Errors
-    /// As [`Db::approximate_size`]; [`Error::InvalidArgument`] once the family was dropped.
+    /// As [`Db::approximate_size`](crate::Db::approximate_size); [`Error::InvalidArgument`] once the family was dropped.
     pub fn approximate_size<K: AsRef<[u8]>>(
         &self,
         range: impl RangeBounds<K>,
     ) -> Result<RangeSize> {
-        Ok(self.db.sizes_in(self.family, [range])?[0])
+        Ok(self.keys().sizes([range])?[0])
     }
 
-    /// As [`Db::approximate_sizes`], of this family.
+    /// As [`Db::approximate_sizes`](crate::Db::approximate_sizes), of this family.
     ///
     /// # Errors
     /// As [`ColumnFamily::approximate_size`].
@@ -214,20 +212,27 @@ impl ColumnFamily {
         &self,
         ranges: impl IntoIterator<Item = R>,
     ) -> Result<Vec<RangeSize>> {
-        self.db.sizes_in(self.family, ranges)
+        self.keys().sizes(ranges)
     }
 
-    /// As [`Db::cursor`], in this family.
+    /// As [`Db::cursor`](crate::Db::cursor), in this family.
     ///
     /// # Errors
-    /// As [`Db::cursor`]; [`Error::InvalidArgument`] once the family was dropped.
+    /// As [`Db::cursor`](crate::Db::cursor); [`Error::InvalidArgument`] once the family was dropped.
     pub fn cursor(&self) -> Result<Cursor> {
-        Ok(Cursor(self.db.engine.cursor(self.family)?))
+        Ok(Cursor(self.engine.cursor(self.family)?))
     }
 
-    /// Its id, if it is one of `db`'s.
-    pub(crate) fn check_owner(&self, db: &Db) -> Result<CfId> {
-        if self.db.engine.is_same(&db.engine) {
+    pub(crate) fn keys(&self) -> Keys<'_> {
+        Keys {
+            engine: &self.engine,
+            family: self.family,
+        }
+    }
+
+    /// Its id, if it is one of this store's.
+    pub(crate) fn check_owner(&self, engine: &Engine) -> Result<CfId> {
+        if self.engine.is_same(engine) {
             return Ok(self.family.id);
         }
         Err(Error::InvalidArgument(

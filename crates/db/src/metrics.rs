@@ -1,5 +1,7 @@
 //! What a store says about itself: the numbers that `stat` prints and benchmarks report.
 
+mod reading;
+
 use std::path::PathBuf;
 
 use thermocline_engine::{
@@ -300,135 +302,6 @@ pub struct RecoveryMetrics {
 }
 
 impl Metrics {
-    pub(crate) fn of(engine: &thermocline_engine::Engine) -> Metrics {
-        let m = engine.metrics();
-        let options = engine.options();
-        let log_bytes = m.log.as_ref().map_or(0, |log| log.bytes_written);
-        let stalls: Vec<StallMetrics> = m
-            .stalls
-            .iter()
-            .map(|(cause, stall)| StallMetrics {
-                cause: cause.name(),
-                count: stall.count,
-                ms: millis(stall.nanos),
-                ms_max: millis(stall.nanos_max),
-            })
-            .collect();
-        Metrics {
-            preset: options.preset.name().to_string(),
-            region_kind: m.region_kind.name(),
-            region_survives: m.region_kind.survives(),
-            region_path: m.region_path,
-            wal_path: m.log.as_ref().map(|log| log.dir.clone()),
-            wal_bytes_written: log_bytes,
-            region_bytes: m.space.region_bytes,
-            pm_limit_bytes: m.space.limit_bytes,
-            pm_allowed_bytes: options.region_bytes_max().max(m.space.limit_bytes),
-            pm_attached_bytes: m.space.attached_bytes,
-            pm_free_bytes: m.space.free_bytes,
-            zones_attached: m.space.zones_attached,
-            zones_free: m.space.zones_free,
-            dram_index_bytes: m.index_bytes,
-            dram_tables_bytes: m.dram.tables,
-            dram_blocks_bytes: m
-                .dram
-                .charged
-                .saturating_sub(m.dram.tables + m.dram.records),
-            dram_records_bytes: m.dram.records,
-            dram_limit_bytes: options.dram,
-            pm_active_bytes: m.pm_tier.active,
-            pm_sealed_bytes: m.pm_tier.sealed,
-            pm_retired_bytes: m.pm_tier.retired,
-            pm_tables: m.pm_tier.tables,
-            pm_table_bytes: m.pm_tier.table_bytes,
-            pm_table_retired_bytes: m.pm_tier.table_bytes_retired,
-            levels: m.levels.iter().map(LevelMetrics::of).collect(),
-            compaction: m.compaction,
-            partitions: m.partitions,
-            blobs: BlobMetrics {
-                files: m.blobs.files,
-                bytes: m.blobs.bytes,
-                table_bytes: m.blobs.table_bytes,
-                memtable_bytes: m.blobs.memtable_bytes,
-                garbage_bytes: m.blobs.garbage_bytes(),
-            },
-            tables_open: m.tables_open,
-            block_cache: m.cache.map(CacheMetrics::of).unwrap_or_default(),
-            generations: m
-                .generations
-                .iter()
-                .map(|g| GenerationMetrics {
-                    id: g.id,
-                    sealed: g.sealed,
-                    records: g.records,
-                    bytes: g.bytes,
-                    index_bytes: g.index_bytes,
-                    pinned_bytes: g.pinned_bytes,
-                    retired: g.retired,
-                    views: g.views,
-                    readers: g.readers,
-                })
-                .collect(),
-            generations_dropped: m.generations_dropped,
-            seqno_visible: m.visible,
-            seqno_durable: m.durable,
-            user_bytes_written: m.user_bytes,
-            pm_bytes_written: m.pm.bytes_stored,
-            pm_media_bytes_written: m.pm.media_bytes,
-            pm_lines_written_back: m.pm.lines_written_back,
-            pm_fences: m.pm.fences,
-            ssd_bytes_written: m.ssd.written(),
-            ssd_bytes_read: m.ssd.read(),
-            puts: m.puts,
-            deletes: m.deletes,
-            range_deletes: m.range_deletes,
-            gets: m.gets,
-            gets_found: m.found,
-            keys_stepped_over: m.stepped_over,
-            deliveries: m.deliveries,
-            readers: m.readers as u64,
-            readers_told: m.readers_told,
-            pinned_bytes: m.pinned_bytes,
-            feed: m.feed,
-            stall_ms: stalls.iter().map(|stall| stall.ms).sum(),
-            stall_ms_max: stalls.iter().map(|stall| stall.ms_max).fold(0.0, f64::max),
-            stall_count: stalls.iter().map(|stall| stall.count).sum(),
-            stalls,
-            latencies: m.latencies.iter().map(LatencyMetrics::of).collect(),
-            runtime: m.runtime,
-            hits: Hits {
-                memtable: m.hits.memtable,
-                global_index: m.hits.global_index,
-                block_cache: m.hits.block_cache,
-                ssd: m.hits.ssd,
-                pm_table: m.hits.pm_tables,
-            },
-            index_merges: m.merges,
-            index_keys_merged: m.merged_keys,
-            rewrites: m.rewrites,
-            rewritten_bytes: m.rewritten_bytes,
-            ranges_along: m.ranges_along,
-            bytes_along: m.bytes_along,
-            ranges_ahead: m.ranges_ahead,
-            recovery: RecoveryMetrics {
-                records: m.recovery.records,
-                kept_records: m.recovery.kept_records,
-                chains: m.recovery.chains,
-                cut_records: m.recovery.cut_records,
-                after_crash: m.recovery.sealed_by_recovery,
-                seconds: std::time::Duration::from_nanos(m.recovery.nanos).as_secs_f64(),
-            },
-            effective_options: options
-                .effective()
-                .into_iter()
-                .map(|(name, value)| (name.to_string(), value))
-                .collect(),
-            emulate: options.emulate.name().to_string(),
-        }
-    }
-}
-
-impl Metrics {
     /// Bytes written to the SSD for each byte that callers wrote, since the opening. `None` if nobody
     /// wrote anything.
     pub fn write_amplification_ssd(&self) -> Option<f64> {
@@ -445,48 +318,4 @@ impl Metrics {
         let user = self.user_bytes_written;
         (user > 0).then(|| bytes as f64 / user as f64)
     }
-}
-
-impl LevelMetrics {
-    fn of(level: &thermocline_engine::LevelState) -> LevelMetrics {
-        LevelMetrics {
-            level: level.level,
-            tables: level.tables,
-            runs: level.runs,
-            bytes: level.bytes,
-            entries: level.entries,
-            deletes: level.deletes,
-        }
-    }
-}
-
-impl CacheMetrics {
-    fn of(cache: thermocline_engine::CacheState) -> CacheMetrics {
-        CacheMetrics {
-            hits: cache.hits,
-            misses: cache.misses,
-            bytes: cache.bytes,
-            bytes_max: cache.bytes_max,
-        }
-    }
-}
-
-impl LatencyMetrics {
-    fn of(latency: &thermocline_engine::Latency) -> LatencyMetrics {
-        let micros = |nanos: u64| nanos as f64 / 1e3;
-        LatencyMetrics {
-            operation: latency.operation.name(),
-            count: latency.count,
-            avg: micros(latency.mean_ns),
-            p50: micros(latency.p50_ns),
-            p90: micros(latency.p90_ns),
-            p99: micros(latency.p99_ns),
-            p999: micros(latency.p999_ns),
-            max: micros(latency.max_ns),
-        }
-    }
-}
-
-fn millis(nanos: u64) -> f64 {
-    nanos as f64 / 1e6
 }

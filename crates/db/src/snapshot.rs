@@ -6,6 +6,7 @@ use thermocline_base::batch::check_key;
 use thermocline_base::{Error, Result};
 use thermocline_engine::{Family, Operation};
 
+use crate::keys::values_at;
 use crate::range::Bounds;
 use crate::scan::{owned, prefix_bounds};
 use crate::{ColumnFamily, Cursor, Scan, Value};
@@ -68,7 +69,7 @@ impl Snapshot {
     }
 
     fn check(&self, cf: &ColumnFamily) -> Result<()> {
-        if !self.moment.is_of(&cf.db.engine) {
+        if !self.moment.is_of(&cf.engine) {
             return Err(Error::InvalidArgument(
                 "a snapshot reads only column families of its own database".to_string(),
             ));
@@ -95,12 +96,7 @@ impl Snapshot {
         &self,
         keys: impl IntoIterator<Item = K>,
     ) -> Result<Vec<Option<Value>>> {
-        let one = |key: K| {
-            check_key(key.as_ref())?;
-            self.moment.value(self.family.id, key.as_ref())
-        };
-        let times = self.moment.latencies();
-        times.time(Operation::MultiGet, || keys.into_iter().map(one).collect())
+        values_at(&self.moment, self.family, keys)
     }
 
     /// The values that keys had in several column families, in their order; see

@@ -82,7 +82,7 @@ use thermocline_commit::readers::Moments;
 use thermocline_env::Storage;
 use thermocline_halloc::{ZONE_HEADER_BYTES, Zone};
 use thermocline_memtable::{
-    Checked, Descriptor, Home, Memtable, Neighbours, Position, Readers, Trail,
+    Checked, Descriptor, Home, Memtable, NeededCheck, Neighbours, Position, Readers, Trail,
 };
 use thermocline_observe::count::Count;
 use thermocline_observe::event::Event;
@@ -557,7 +557,8 @@ impl Inner {
                 moments: &moments,
                 exists: &exists,
             };
-            let checked = memtable.check_needed_of(id, &from, STEP, readers, around)?;
+            let check = NeededCheck::new(memtable, readers, around).only(id);
+            let checked = check.keys(&from, STEP)?;
             drop(moments);
             let mut reclaim = lock(&self.reclaim);
             let Some(owned) = reclaim.owned.get_mut(&id) else {

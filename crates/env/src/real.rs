@@ -5,61 +5,33 @@
 //!
 //! Folders get mode 0700 and files 0600: a database is its owner's.
 
+mod clock;
 mod file;
+mod lock;
+mod open;
+mod random;
+mod syscalls;
+
+pub use clock::RealClock;
+pub use random::OsRandom;
+pub use syscalls::{Kernel, Syscalls};
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileExt, FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
-use std::time::{Duration, Instant};
 
 use thermocline_base::{Error, Result, Site};
 
 use crate::direct::{DeviceBytes, Transfers};
+use crate::file::{File, OpenMode};
 use crate::spares::Spares;
-use crate::{Clock, DiskRoom, File, FsKind, LockGuard, OpenMode, Random, Storage, sys};
+use crate::storage::{DiskRoom, FsKind, LockGuard, Storage};
+use crate::sys;
 use file::RealFile;
-
-/// The transfers of the kernel, each of which may be interrupted or come up short.
-pub trait Syscalls: Send + Sync + std::fmt::Debug {
-    /// Reads up to `buf.len()` bytes; 0 at the end of the file.
-    fn pread(&self, file: &fs::File, buf: &mut [u8], offset: u64) -> io::Result<usize>;
-    /// Writes up to `bytes.len()` bytes.
-    fn pwrite(&self, file: &fs::File, bytes: &[u8], offset: u64) -> io::Result<usize>;
-    /// Makes data and size durable.
-    fn fsync(&self, file: &fs::File) -> io::Result<()>;
-    /// Whether it is the operating system's, which may be asked for reads by others too.
-    fn is_kernel(&self) -> bool {
-        false
-    }
-    /// Has transfers go past the page cache, or through it again; `false` if that is refused.
-    fn set_direct(&self, file: &fs::File, direct: bool) -> io::Result<bool> {
-        sys::set_direct(file, direct)
-    }
-}
-
-/// The kernel itself.
-#[derive(Debug, Clone, Copy)]
-pub struct Kernel;
-
-impl Syscalls for Kernel {
-    fn pread(&self, file: &fs::File, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        file.read_at(buf, offset)
-    }
-
-    fn pwrite(&self, file: &fs::File, bytes: &[u8], offset: u64) -> io::Result<usize> {
-        file.write_at(bytes, offset)
-    }
-
-    fn fsync(&self, file: &fs::File) -> io::Result<()> {
-        file.sync_data()
-    }
-
-    fn is_kernel(&self) -> bool {
-        true
-    }
-}
+use open::{folder_of, open_folder, open_in};
+use syscalls::retry;
 
 /// The operating system's file system.
 #[derive(Debug, Clone)]
@@ -96,93 +68,6 @@ impl RealStorage {
     /// Opening a folder for reading is how its names are synced.
     fn sync_folder(&self, dir: &Path) -> io::Result<()> {
         open_folder(dir).and_then(|folder| retry(|| folder.sync_all()))
-    }
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "this is the one place that opens files"
-)]
-fn open_with(options: &fs::OpenOptions, path: &Path) -> io::Result<fs::File> {
-    options.open(path)
-}
-
-fn open_in(mode: OpenMode, path: &Path) -> Result<fs::File> {
-    let mut options = fs::OpenOptions::new();
-    let (op, options) = match mode {
-        OpenMode::Read | OpenMode::ReadInput => ("open", options.read(true)),
-        OpenMode::ReadWrite => ("open", options.read(true).write(true)),
-        OpenMode::CreateNew => (
-            "create",
-            options.read(true).write(true).create_new(true).mode(0o600),
-        ),
-    };
-    open_file(options, path, mode == OpenMode::ReadInput).map_err(|e| Error::io(op, path, e))
-}
-
-/// Opens an ordinary file and nothing else (promise 5 of the crate). What was opened is looked at, so
-/// nothing can be put in its place in between.
-fn open_file(options: &mut fs::OpenOptions, path: &Path, follow: bool) -> io::Result<fs::File> {
-    let links = if follow { 0 } else { libc::O_NOFOLLOW };
-    // Without this flag a FIFO would wait for whoever opens its other end.
-    let options = options.custom_flags(links | libc::O_NONBLOCK);
-    let file = match retry(|| open_with(options, path)) {
-        Err(e)
-            if matches!(
-                e.raw_os_error(),
-                Some(libc::ELOOP | libc::EISDIR | libc::ENXIO)
-            ) =>
-        {
-            // For the message alone.
-            let kind = path.symlink_metadata().map(|about| about.file_type());
-            return Err(kind.ok().and_then(not_ordinary).unwrap_or(e));
-        }
-        opened => opened?,
-    };
-    if let Some(refusal) = not_ordinary(file.metadata()?.file_type()) {
-        return Err(refusal);
-    }
-    // Whoever hands reads to the kernel in bulk would be told to come again.
-    sys::set_blocking(&file)?;
-    Ok(file)
-}
-
-/// Why what is of this kind is not opened; `None` for an ordinary file.
-fn not_ordinary(kind: fs::FileType) -> Option<io::Error> {
-    let what = match kind {
-        _ if kind.is_file() => return None,
-        _ if kind.is_symlink() => "a symbolic link",
-        _ if kind.is_dir() => "a folder",
-        _ if kind.is_fifo() => "a FIFO",
-        _ if kind.is_socket() => "a socket",
-        _ => "a device",
-    };
-    let text = format!("it is {what}, and only an ordinary file is opened here; move it away");
-    Some(io::Error::new(io::ErrorKind::InvalidInput, text))
-}
-
-/// Opens a folder, which may be a link to one.
-fn open_folder(dir: &Path) -> io::Result<fs::File> {
-    let mut options = fs::OpenOptions::new();
-    let options = options.read(true).custom_flags(libc::O_DIRECTORY);
-    retry(|| open_with(options, dir))
-}
-
-fn retry<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
-    loop {
-        match call() {
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            answer => return answer,
-        }
-    }
-}
-
-/// The folder whose names include `path`.
-fn folder_of(path: &Path) -> &Path {
-    match path.parent() {
-        Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
-        Some(parent) => parent,
-        None => path,
     }
 }
 
@@ -305,84 +190,20 @@ impl Storage for RealStorage {
         retry(|| folder.sync_all()).map_err(|e| Error::io("sync folder", dir, e))
     }
 
-    /// The lock belongs to the open file, so a second handle of the same process is refused too.
     fn lock(&self, path: &Path) -> Result<Box<dyn LockGuard>> {
-        let mut options = fs::OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false);
-        let file = open_file(options.mode(0o600), path, false)
-            .map_err(|e| Error::io("create", path, e))?;
-        match retry(|| match file.try_lock() {
-            Ok(()) => Ok(true),
-            Err(fs::TryLockError::WouldBlock) => Ok(false),
-            Err(fs::TryLockError::Error(e)) => Err(e),
-        }) {
-            Ok(true) => {}
-            Ok(false) => {
-                // Readers leave no name; the one in the file is that of a writer before them.
-                let by_readers = file.try_lock_shared().is_ok();
-                if by_readers {
-                    let _ = file.unlock();
-                }
-                return Err(Error::Locked {
-                    path: folder_of(path).to_path_buf(),
-                    pid: if by_readers { 0 } else { read_pid(&file) },
-                });
-            }
-            Err(e) => return Err(Error::io("lock", path, e)),
-        }
-        check_lock_file(&file, path)?;
-        // First the new name, then the cut: whoever reads in between finds a whole number.
-        let pid = format!("{}\n", std::process::id());
-        file.write_all_at(pid.as_bytes(), 0)
-            .and_then(|()| file.set_len(pid.len() as u64))
-            .map_err(|e| Error::io("write", path, e))?;
-        Ok(Box::new(RealLock { file }))
+        lock::lock(path)
     }
 
     fn lock_shared(&self, path: &Path) -> Result<Option<Box<dyn LockGuard>>> {
-        let file = match open_file(fs::OpenOptions::new().read(true), path, false) {
-            Ok(file) => file,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(e) => return Err(Error::io("open", path, e)),
-        };
-        match retry(|| match file.try_lock_shared() {
-            Ok(()) => Ok(true),
-            Err(fs::TryLockError::WouldBlock) => Ok(false),
-            Err(fs::TryLockError::Error(e)) => Err(e),
-        }) {
-            Ok(true) => Ok(Some(Box::new(RealLock { file }))),
-            Ok(false) => Err(Error::Locked {
-                path: folder_of(path).to_path_buf(),
-                pid: read_pid(&file),
-            }),
-            Err(e) => Err(Error::io("lock", path, e)),
-        }
+        lock::lock_shared(path)
     }
 
-    /// A lock of the folder itself: no file is needed, so a reader may hold it that writes nothing.
     fn hold_folder(&self, dir: &Path) -> Result<Option<Box<dyn LockGuard>>> {
-        let file = open_folder(dir).map_err(|e| Error::io("open", dir, e))?;
-        match retry(|| match file.try_lock_shared() {
-            Ok(()) => Ok(true),
-            Err(fs::TryLockError::WouldBlock) => Ok(false),
-            Err(fs::TryLockError::Error(e)) if e.kind() == io::ErrorKind::Unsupported => Ok(false),
-            Err(fs::TryLockError::Error(e)) => Err(e),
-        }) {
-            Ok(held) => Ok(held.then(|| Box::new(RealLock { file }) as Box<dyn LockGuard>)),
-            Err(e) => Err(Error::io("lock", dir, e)),
-        }
+        lock::hold_folder(dir)
     }
 
     fn is_folder_held(&self, dir: &Path) -> Result<bool> {
-        let file = open_folder(dir).map_err(|e| Error::io("open", dir, e))?;
-        // Given up as the file is closed.
-        retry(|| match file.try_lock() {
-            Ok(()) => Ok(false),
-            Err(fs::TryLockError::WouldBlock) => Ok(true),
-            Err(fs::TryLockError::Error(e)) if e.kind() == io::ErrorKind::Unsupported => Ok(false),
-            Err(fs::TryLockError::Error(e)) => Err(e),
-        })
-        .map_err(|e| Error::io("lock", dir, e))
+        lock::is_folder_held(dir)
     }
 
     fn is_same(&self, one: &Path, other: &Path) -> Result<bool> {
@@ -420,104 +241,6 @@ impl Storage for RealStorage {
     fn spares(&self) -> &Spares {
         static OF_PROCESS: LazyLock<Spares> = LazyLock::new(Spares::default);
         &OF_PROCESS
-    }
-}
-
-/// Refuses a file that is too long to be a lock file of ours: the lock's name would replace somebody's
-/// bytes.
-fn check_lock_file(file: &fs::File, path: &Path) -> Result<()> {
-    let len = file
-        .metadata()
-        .map_err(|e| Error::io("look up", path, e))?
-        .len();
-    if len <= LOCK_LEN_MAX {
-        return Ok(());
-    }
-    let text = format!("it has {len} bytes, so it is no lock file of ours; move it away");
-    let source = io::Error::new(io::ErrorKind::InvalidInput, text);
-    Err(Error::io("lock", path, source))
-}
-
-/// More than any process id takes, with a line's end.
-const LOCK_LEN_MAX: u64 = 64;
-
-fn read_pid(file: &fs::File) -> u32 {
-    let mut text = [0; 16];
-    let len = file.read_at(&mut text, 0).unwrap_or(0);
-    std::str::from_utf8(&text[..len])
-        .ok()
-        .and_then(|text| text.lines().next()?.trim().parse().ok())
-        .unwrap_or(0)
-}
-
-/// Dropping it releases the lock. The lock file stays: removing it would let two processes lock
-/// two files of one name.
-#[derive(Debug)]
-struct RealLock {
-    file: fs::File,
-}
-
-impl Drop for RealLock {
-    /// Closing alone would not do: the lock belongs to the open file, of which a child process that
-    /// another thread is starting holds a copy for a moment.
-    fn drop(&mut self) {
-        // Should it fail, closing still releases the lock, if a little later.
-        let _ = self.file.unlock();
-    }
-}
-
-impl LockGuard for RealLock {}
-
-/// The operating system's monotonic clock.
-#[derive(Debug)]
-pub struct RealClock {
-    start: Instant,
-}
-
-impl Default for RealClock {
-    fn default() -> RealClock {
-        RealClock::new()
-    }
-}
-
-impl RealClock {
-    /// A clock that counts from now.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "this is the one place that reads the clock"
-    )]
-    pub fn new() -> RealClock {
-        RealClock {
-            start: Instant::now(),
-        }
-    }
-}
-
-impl Clock for RealClock {
-    /// Stays at 2^64 - 1 after 584 years.
-    fn now_ns(&self) -> u64 {
-        u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
-    }
-
-    fn sleep_ms(&self, ms: u64) {
-        std::thread::sleep(Duration::from_millis(ms));
-    }
-}
-
-/// The operating system's randomness.
-#[derive(Debug, Clone, Copy)]
-pub struct OsRandom;
-
-impl Random for OsRandom {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "this is the one place that draws randomness"
-    )]
-    fn fill(&self, buf: &mut [u8]) -> Result<()> {
-        getrandom::fill(buf).map_err(|e| {
-            let source = io::Error::other(e.to_string());
-            Error::io("draw random bytes from", Path::new("the system"), source)
-        })
     }
 }
 

@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use thermocline_base::Result;
 
-use crate::{Clock, Random};
+use crate::clock::Clock;
+use crate::random::Random;
 
 /// A clock that stands still until [`SimClock::advance_ns`] or [`Clock::sleep_ms`] moves it.
 #[derive(Debug, Default)]

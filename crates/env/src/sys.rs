@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use crate::direct::DIRECT_UNIT;
-use crate::{DiskRoom, FsKind};
+use crate::storage::{DiskRoom, FsKind};
 
 /// Reserves `len` bytes at `offset` and extends the file over them. `Ok(false)` where the file
 /// system cannot reserve space.

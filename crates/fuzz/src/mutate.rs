@@ -6,7 +6,7 @@
 
 use thermocline_testkit::Rng;
 
-use crate::SEAL;
+use crate::target::SEAL;
 
 /// No input is made longer than this.
 const LEN_MAX: usize = 1 << 16;

@@ -1,28 +1,28 @@
 //! Zones: large pieces of the region, attached to owners and released in batches.
 
+mod growth;
+mod witness;
+mod zones;
+
+pub use witness::Witness;
+
 use std::cell::Cell;
 
-use thermocline_base::checksum::hash64;
 use thermocline_base::planted::{Bug, active};
-use thermocline_base::size::{format_size, index};
+use thermocline_base::size::index;
 use thermocline_base::sync::{AtomicU64, Mutex, Ordering, lock};
 use thermocline_base::{Error, Result};
 use thermocline_pm::{PmOff, Region};
 
 use crate::format::{
     self, GENERATION_POOL, META_BYTES_MIN, PartHeader, RegionId, SUPERBLOCK_COPIES, SuperblockCopy,
-    WITNESS_COPIES, ZONE_HEADER_BYTES, ZoneHeader, checked_word, damaged, narrow,
-    read_checked_word, region_seed,
+    narrow, region_seed,
 };
 use crate::part::{
-    PART_BYTES_MAX, Part, Zone, end_of, read_parts, scan_part, write_part_header, write_parts_word,
-    zone, zone_bytes,
+    Part, Zone, end_of, read_parts, scan_part, write_part_header, write_parts_word, zone_bytes,
 };
 use crate::pool::{ObjectPool, PoolPlace};
-use crate::{SITE_ATTACH, SITE_FORMAT, SITE_META_KEPT, SITE_WITNESS};
-
-/// A part that its device cuts short has at least such a part of the bytes that it should have.
-const DEVICE_PART_LEAST: u64 = 8;
+use crate::{SITE_FORMAT, SITE_META_KEPT};
 
 const GENERATION_OBJECTS: u32 = 64;
 const GENERATION_OBJECT_BYTES: u64 = 192;
@@ -43,26 +43,6 @@ pub enum Reserve {
     Keep,
     /// Take it if nothing else is free: deletes and seals.
     Use,
-}
-
-/// What a region remembers of the newest chain: the low half of its id and a hash of its nonce.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Witness(u32);
-
-impl Witness {
-    /// The witness of a chain.
-    pub fn of(chain: u64, nonce: u64) -> Witness {
-        let id = u32::try_from(chain & 0xffff).unwrap_or(0);
-        let hash = u32::try_from(hash64(&nonce.to_le_bytes()) >> 48).unwrap_or(0);
-        Witness(id << 16 | hash)
-    }
-
-    /// How many chains this one is newer than `other`; negative if it is older. Ids are compared by
-    /// their low 16 bits: two witnesses of one region are never farther apart than a few.
-    pub fn distance(self, other: Witness) -> i16 {
-        let id = |w: Witness| u16::try_from(w.0 >> 16).unwrap_or(0);
-        id(self).wrapping_sub(id(other)).cast_signed()
-    }
 }
 
 /// How much of a region is used.
@@ -329,330 +309,9 @@ impl Space {
         &self.generations
     }
 
-    /// Attaches a zone with at least `min_bytes` for data to `owner`, as its `ordinal`-th. The
-    /// attachment is durable on return (invariant 1). Grows the region where needed.
-    ///
-    /// # Errors
-    /// [`Error::OutOfSpace`] naming the region and its size; a failed persist.
-    pub fn attach(
-        &self,
-        owner: u64,
-        ordinal: u32,
-        min_bytes: u64,
-        reserve: Reserve,
-    ) -> Result<Zone> {
-        loop {
-            if let Some(zone) = self.try_attach(owner, ordinal, min_bytes, reserve)? {
-                return Ok(zone);
-            }
-            let before = self.region_bytes();
-            if !self.grow(before)? {
-                return Err(self.full(min_bytes));
-            }
-        }
-    }
-
-    fn try_attach(
-        &self,
-        owner: u64,
-        ordinal: u32,
-        min_bytes: u64,
-        reserve: Reserve,
-    ) -> Result<Option<Zone>> {
-        let mut locked = lock(&self.state);
-        let state = &mut *locked;
-        let free: usize = state.parts.iter().map(|p| p.free).sum();
-        let found = state.parts.iter().enumerate().find_map(|(p, part)| {
-            if part.free == 0 {
-                return None;
-            }
-            part.find(min_bytes).map(|(first, run)| (p, first, run))
-        });
-        let Some((p, first, run)) = found else {
-            return Ok(None);
-        };
-        if reserve == Reserve::Keep && free - run < 1 {
-            return Ok(None);
-        }
-        let generation = state.generation.checked_add(1);
-        let generation =
-            generation.ok_or_else(|| damaged("a zone generation", self.region.path(), 0))?;
-        let header = ZoneHeader {
-            owner,
-            generation,
-            ordinal,
-            run: narrow(run as u64)?,
-        };
-        let part = &mut state.parts[p];
-        let at = part.header_at(first);
-        let block = header.encode(self.seed, at);
-        // One copy after the other, so that a torn write leaves the other one whole.
-        for copy in [at, at.plus(64)] {
-            // SAFETY: headers are read by an open alone, before it attaches any zone.
-            unsafe { self.region.write(copy, &block) };
-            self.region.persist(copy, 64, SITE_ATTACH)?;
-        }
-        let present = part.take_present(first, run);
-        let zone = zone(part, first, &header)?;
-        state.generation = generation;
-        drop(locked);
-        if !present {
-            self.region
-                .populate(zone.data, zone.end.0 - zone.data.0, true);
-        }
-        Ok(Some(zone))
-    }
-
-    /// Whether the `zones` free zones that will be attached next could not all be filled without page
-    /// faults.
-    pub fn wants_presence(&self, zones: u64) -> bool {
-        let state = lock(&self.state);
-        let free = state.parts.iter().flat_map(Part::free_zones);
-        free.take(index(zones)).any(|(_, present)| !present)
-    }
-
-    /// Asks for the pages of the `zones` free zones that will be attached next, so that whoever fills
-    /// them meets no page faults.
-    pub fn populate_ahead(&self, zones: u64) {
-        let wanted: Vec<(usize, usize, (PmOff, u64))> = {
-            let state = lock(&self.state);
-            let free = (0..).zip(&state.parts).flat_map(|(p, part)| {
-                let zones = part.free_zones();
-                zones.map(move |(i, present)| (p, i, part.span(i), present))
-            });
-            let next = free.take(index(zones));
-            next.filter_map(|(p, i, span, present)| (!present).then_some((p, i, span)))
-                .collect()
-        };
-        for (p, i, (at, bytes)) in wanted {
-            self.region.populate(at, bytes, true);
-            // Attached meanwhile, perhaps: then so much the better. Or given back.
-            if let Some(part) = lock(&self.state).parts.get_mut(p) {
-                part.present[i] = true;
-            }
-        }
-    }
-
-    /// Frees zones whose owner the manifest no longer names, durably. Nobody may hold their bytes.
-    pub fn release(&self, zones: &[Zone]) {
-        let mut state = lock(&self.state);
-        for zone in zones {
-            let part = &mut state.parts[zone.part as usize];
-            for taken in &mut part.taken[zone.first as usize..][..zone.run as usize] {
-                assert!(*taken, "a zone is released twice");
-                *taken = false;
-            }
-            part.free += zone.run as usize;
-        }
-    }
-
-    /// The error for `bytes` more that do not fit.
-    #[cold]
-    pub fn full(&self, bytes: u64) -> Error {
-        let usage = self.usage();
-        let limit = self.limit();
-        let way_out = match self.reachable() < limit {
-            false => "raise pm, or delete and compact".to_string(),
-            true => format!(
-                "it has {} and may have {}, but its disk must keep room for flushing and compaction: make room \
-                 there, or delete and compact (if that does not do, raise pm)",
-                format_size(usage.region_bytes),
-                format_size(limit)
-            ),
-        };
-        Error::OutOfSpace(format!(
-            "persistent memory region {} is full: {} of {} in use, and {} more with one zone in \
-             reserve do not fit; {way_out}",
-            self.region.path().display(),
-            format_size(usage.attached_bytes),
-            format_size(usage.limit_bytes),
-            format_size(bytes)
-        ))
-    }
-
-    /// Whether the zone that is kept back has been taken, and the region has reached its limit.
-    pub fn reserve_taken(&self) -> bool {
-        let state = lock(&self.state);
-        state.parts.iter().all(|p| p.free == 0) && self.next_part(&state).is_none()
-    }
-
-    /// Whether a zone with `min_bytes` for data can be attached without the one that is kept back,
-    /// if the device has room for growth.
-    pub fn has_room(&self, min_bytes: u64) -> bool {
-        let state = lock(&self.state);
-        let free: usize = state.parts.iter().map(|p| p.free).sum();
-        let found = state.parts.iter().find_map(|part| part.find(min_bytes));
-        found.is_some_and(|(_, run)| free > run) || self.next_part(&state).is_some()
-    }
-
-    /// Whether [`Space::attach`] would find a zone with `min_bytes` for data without growing the
-    /// region.
-    pub fn has_room_now(&self, min_bytes: u64, reserve: Reserve) -> bool {
-        let state = lock(&self.state);
-        let free: usize = state.parts.iter().map(|p| p.free).sum();
-        let found = state.parts.iter().find_map(|part| part.find(min_bytes));
-        let spare = |run| match reserve {
-            Reserve::Keep => free > run,
-            Reserve::Use => true,
-        };
-        found.is_some_and(|(_, run)| spare(run))
-    }
-
-    /// Whether the region can still grow.
-    pub fn can_grow(&self) -> bool {
-        self.next_part(&lock(&self.state)).is_some()
-    }
-
-    /// Whether `bytes` bytes in all could be attached, in however many zones, without the one that is
-    /// kept back, if the device has room for growth.
-    pub fn could_hold(&self, bytes: u64) -> bool {
-        let usage = self.usage();
-        let growth = usage.limit_bytes.saturating_sub(usage.region_bytes);
-        usage.zones_free + growth / META_BYTES_MIN > 1 && usage.free_bytes + growth > bytes
-    }
-
-    /// Whether fewer than `zones` zones are free and the region can still grow.
-    pub fn wants_growth(&self, zones: u64) -> bool {
-        let state = lock(&self.state);
-        let free: usize = state.parts.iter().map(|p| p.free).sum();
-        (free as u64) < zones && self.next_part(&state).is_some()
-    }
-
-    /// Adds a part, unless somebody did since the region had `seen` bytes. `false` if the region
-    /// has reached its limit.
-    ///
-    /// # Errors
-    /// [`Error::OutOfSpace`] if the device is full; a failed persist.
-    pub fn grow(&self, seen: u64) -> Result<bool> {
-        let _growing = lock(&self.growing);
-        if self.region_bytes() != seen {
-            return Ok(true);
-        }
-        let next = self.next_part(&lock(&self.state));
-        let Some(header) = next else { return Ok(false) };
-        let keep = self.device[1].load(Ordering::Relaxed);
-        let end = header.offset + header.bytes;
-        self.region.grow_keeping(header.offset, end, keep)?;
-        write_part_header(&self.region, self.seed, &header)?;
-        write_parts_word(&self.region, self.seed, header.index + 1)?;
-        lock(&self.state).parts.push(Part::new(header));
-        Ok(true)
-    }
-
-    /// Gives parts at the end of the region back to its device, of which no zone is attached, as far as two zones
-    /// stay free. Returns how many bytes that were.
-    ///
-    /// First nobody finds zones there any more, then the part word forgets the parts, durably, then the file is
-    /// cut. A crash in between leaves a file that is longer than its parts, as an interrupted growth does. Nobody
-    /// may hold bytes of free zones (see [`Space::release`]).
-    ///
-    /// # Errors
-    /// A failed persist. That the file cannot be cut is none: then it stays as long as it is.
-    pub fn give_back(&self) -> Result<u64> {
-        let _growing = lock(&self.growing);
-        if !self.region.can_shrink() {
-            return Ok(0);
-        }
-        let (parts, end, before) = {
-            let mut state = lock(&self.state);
-            let before = end_of(&state.parts);
-            let mut free: usize = state.parts.iter().map(|p| p.free).sum();
-            while let [_, .., last] = &state.parts[..]
-                && last.free == last.taken.len()
-                && free >= last.free + 2
-            {
-                free -= last.free;
-                state.parts.pop();
-            }
-            (state.parts.len() as u64, end_of(&state.parts), before)
-        };
-        if end == before {
-            return Ok(0);
-        }
-        write_parts_word(&self.region, self.seed, narrow(parts)?)?;
-        // What is left of it is in nobody's way, and is overwritten if the region grows again.
-        // SAFETY: its zones are free, so nobody holds bytes of them, and no longer found.
-        let _ = unsafe { self.region.shrink(end) };
-        Ok(before - end)
-    }
-
     /// Bytes of the region in use as parts.
     pub fn region_bytes(&self) -> u64 {
         end_of(&lock(&self.state).parts)
-    }
-
-    fn next_part(&self, state: &State) -> Option<PartHeader> {
-        let offset = end_of(&state.parts);
-        let last = state
-            .parts
-            .iter()
-            .map(|p| p.header.bytes)
-            .max()
-            .unwrap_or(0);
-        let wanted = (last * 2).clamp(self.part_bytes_first, PART_BYTES_MAX);
-        let (limit, reachable) = (self.limit(), self.reachable());
-        let bytes =
-            |limit: u64| wanted.min(limit.saturating_sub(offset)) / META_BYTES_MIN * META_BYTES_MIN;
-        let least = match reachable < limit {
-            false => 0,
-            // The device may have a little more from time to time: that would be many small parts.
-            true => bytes(limit) / DEVICE_PART_LEAST,
-        };
-        let bytes = bytes(reachable);
-        let number = u32::try_from(state.parts.len()).ok()?;
-        // A remainder too small for a few zones is not worth a part.
-        (bytes >= least.max(4 * META_BYTES_MIN)).then(|| PartHeader {
-            offset,
-            bytes,
-            zone_bytes: zone_bytes(bytes),
-            index: number,
-        })
-    }
-
-    /// Remembers that the manifest names `witness` as its newest chain. Durable on return; to be
-    /// called after the edit and before anything is granted to the chain.
-    ///
-    /// # Errors
-    /// A failed persist.
-    pub fn set_witness(&self, witness: Witness) -> Result<()> {
-        for at in WITNESS_COPIES {
-            let word = checked_word(witness.0, self.seed, at);
-            // SAFETY: the witness is read and stored as a word alone.
-            unsafe { self.region.store_u64(PmOff(at), word, SITE_WITNESS) };
-            self.region.persist(PmOff(at), 8, SITE_WITNESS)?;
-        }
-        Ok(())
-    }
-
-    /// Where the witness lies, for messages.
-    pub fn witness_offset() -> u64 {
-        WITNESS_COPIES[0]
-    }
-
-    /// The chain that the region knows as the manifest's newest; `None` if none was ever recorded.
-    ///
-    /// # Errors
-    /// [`Error::Corruption`] if both copies are damaged.
-    pub fn witness(&self) -> Result<Option<Witness>> {
-        let mut found: Option<Witness> = None;
-        let mut blank = true;
-        for at in WITNESS_COPIES {
-            let word = self.region.load_u64(PmOff(at))?;
-            blank &= word == 0;
-            if let Some(payload) = read_checked_word(word, self.seed, at) {
-                let witness = Witness(payload);
-                let newer = found.is_none_or(|other| witness.distance(other) > 0);
-                found = if newer { Some(witness) } else { found };
-            }
-        }
-        if found.is_none() && !blank {
-            return Err(damaged(
-                "the witness word",
-                self.region.path(),
-                WITNESS_COPIES[0],
-            ));
-        }
-        Ok(found)
     }
 
     /// How much is used.
@@ -676,28 +335,6 @@ impl Space {
             usage.attached_bytes += taken * part.header.zone_bytes;
         }
         usage
-    }
-
-    /// Makes the headers of `zones` durable again (design §14, rule 3): after a kill, or a failed persist, they
-    /// may have been readable without being durable. Both copies are stored again, whatever they read, since a
-    /// crash may have come between them: one alone would be one rotten byte from losing the zone.
-    ///
-    /// # Errors
-    /// A failed persist.
-    pub fn repersist(&self, zones: &[Zone]) -> Result<()> {
-        for zone in zones {
-            let at = PmOff(zone.data.0 - ZONE_HEADER_BYTES);
-            let block = zone.header().encode(self.seed, at);
-            for copy in [at, at.plus(64)] {
-                let there = self.region.bytes(copy, 64)? == block;
-                if !(there && active(Bug::TrustCacheAfterFailedSync)) {
-                    // SAFETY: as where the zone was attached; the comparison above has ended.
-                    unsafe { self.region.write(copy, &block) };
-                }
-                self.region.flush(copy, 64);
-            }
-        }
-        self.region.fence(SITE_ATTACH)
     }
 }
 

@@ -395,15 +395,3 @@ impl PmCursor {
         Ok(self.at.is_some())
     }
 }
-
-impl PmTable {
-    /// The group before another one of the same family.
-    fn before(&self, run: usize, number: u32) -> Option<(usize, u32)> {
-        if let Some(number) = number.checked_sub(1) {
-            return Some((run, number));
-        }
-        let before = run.checked_sub(1)?;
-        let head = &self.runs[before];
-        (head.cf == self.runs[run].cf).then_some((before, head.groups - 1))
-    }
-}

@@ -5,6 +5,7 @@
 
 use std::ops::Range;
 
+use thermocline_base::varint::put_varint;
 use thermocline_base::{CfId, Kind, SeqNo};
 use thermocline_halloc::Zone;
 use thermocline_pm::Region;
@@ -15,7 +16,7 @@ use crate::format::header::{Header, Totals};
 use crate::format::runs::RunHead;
 use crate::format::{
     ARRAY_ALIGN, BLOCK_LEN, GROUP_HEAD, GROUP_LEN_FULL, HEADER_LEN, INLINE_MAX, SHARED_MAX,
-    block_groups, coding,
+    block_groups,
 };
 use crate::identity::TableIdentity;
 use crate::output::Output;
@@ -299,7 +300,7 @@ impl Piece {
         };
         let begin = bodies.len();
         bodies.push(u8::try_from(open.heads.len()).expect("16 entries at most"));
-        coding::put_varint(bodies, smallest.0);
+        put_varint(bodies, smallest.0);
         let (mut at, mut tail) = (0, 0);
         for (n, head) in open.heads.iter().enumerate() {
             head.encode(smallest, n == 0, bodies);

@@ -340,6 +340,16 @@ impl PmTable {
         })
     }
 
+    /// The group before another one of the same family.
+    pub(crate) fn before(&self, run: usize, number: u32) -> Option<(usize, u32)> {
+        if let Some(number) = number.checked_sub(1) {
+            return Some((run, number));
+        }
+        let before = run.checked_sub(1)?;
+        let head = &self.runs[before];
+        (head.cf == self.runs[run].cf).then_some((before, head.groups - 1))
+    }
+
     #[cold]
     pub(crate) fn no_entry(&self, group: &Group<'_>, at: NoEntry) -> thermocline_base::Error {
         let at = group.place.plus(at.0 as u64);

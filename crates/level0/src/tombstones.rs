@@ -7,10 +7,11 @@
 
 use std::ops::Range;
 
+use thermocline_base::varint::{put_varint, varint, varlen};
 use thermocline_base::{CfId, Error, Result, SeqNo};
 
 use crate::format::TOMBSTONES_LEN_MAX;
-use crate::format::coding::{put_varint, take, u16_at, varint, varlen};
+use crate::format::coding::{take, u16_at};
 
 /// All keys from `start` up to, and not with, `end` have no value older than `seqno`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -13,7 +13,7 @@ use thermocline_pm::{PmOff, Region};
 
 use crate::format::{ITEM_HEADER, RECORD_HEADER, RecordHeader};
 use crate::home::{Home, Origin, bad, record_of};
-use crate::table::RecordRef;
+use crate::record::RecordRef;
 use crate::walk::ItemRef;
 
 /// The copy of an item. See the [module](self).

@@ -56,13 +56,12 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use thermocline_base::SeqNo;
 use thermocline_base::budget::{Account, Charge};
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::sync::{Mutex, lock};
-use thermocline_base::{CfId, SeqNo};
 
 use crate::scan::Direction;
-use crate::table::Memtable;
 
 #[cfg(test)]
 mod tests;
@@ -256,7 +255,7 @@ pub(crate) struct Gaps {
 
 impl Gaps {
     /// None yet; `None` if there is no DRAM for any.
-    fn new(account: Option<&Arc<Account>>) -> Option<Gaps> {
+    pub fn new(account: Option<&Arc<Account>>) -> Option<Gaps> {
         let charge = match account {
             Some(account) => Some(account.charge(CHARGE)?),
             None => None,
@@ -285,31 +284,21 @@ impl Gaps {
         }
     }
 
-    fn note(&self, range: (&[u8], &[u8]), seen: SeqNo, granted: SeqNo) {
-        let _turn = lock(&self.writing);
-        let list = self.list.load().with(range, seen, granted);
-        self.list.store(Arc::new(list));
-    }
-}
-
-impl Memtable {
-    /// The gaps of family `cf`, for a cursor that knows at which moment it reads; `None` if there
-    /// are none.
-    pub fn gaps(&self, cf: CfId) -> Option<Arc<GapList>> {
-        let list = self.index(cf)?.gaps()?.list.load_full();
+    /// What there is now; `None` if there is nothing.
+    pub fn list(&self) -> Option<Arc<GapList>> {
+        let list = self.list.load_full();
         (!list.0.is_empty()).then_some(list)
     }
 
-    /// Notes that a cursor at `seen` has found nothing visible in family `cf` from `start` up to
-    /// `end`. The caller holds the writer's lock; this is the generation that takes the writes, and
-    /// `granted` the last seqno that was given out. Where there is no DRAM for it nothing is noted.
-    pub fn note_gap(&self, cf: CfId, range: (&[u8], &[u8]), seen: SeqNo, granted: SeqNo) {
-        let (start, end) = range;
-        if start < end && start.len() + end.len() <= BYTES_MAX / 4 {
-            let index = self.index_or_new(cf);
-            if let Some(gaps) = index.gaps_or(|| Gaps::new(self.account())) {
-                gaps.note(range, seen, granted);
-            }
-        }
+    /// Whether a gap from and up to these keys is one that is kept.
+    pub fn takes((start, end): (&[u8], &[u8])) -> bool {
+        start < end && start.len() + end.len() <= BYTES_MAX / 4
+    }
+
+    /// A cursor at `seen` has found nothing visible in `range`, when `granted` was the last seqno of all.
+    pub fn note(&self, range: (&[u8], &[u8]), seen: SeqNo, granted: SeqNo) {
+        let _turn = lock(&self.writing);
+        let list = self.list.load().with(range, seen, granted);
+        self.list.store(Arc::new(list));
     }
 }

@@ -16,7 +16,7 @@ use thermocline_pm::{LINE, PmOff, Region};
 use crate::blobs::BlobUse;
 use crate::chain::Chain;
 use crate::format::{BLOB_REF_LEN, RECORD_HEADER, RecordHeader, full_seqno, record_crc, seqno_low};
-use crate::table::RecordRef;
+use crate::record::RecordRef;
 
 /// The records of one generation. See the [module](self).
 #[derive(Debug)]

@@ -5,7 +5,8 @@ use thermocline_base::{BatchEntry, CfId, Kind, Result, SeqNo};
 use thermocline_pm::PmOff;
 
 use crate::format::decode_blob_ref;
-use crate::table::{Index, Memtable};
+use crate::indexes::Index;
+use crate::table::Memtable;
 
 impl Memtable {
     /// Puts a stored record into the index of its family: [`Memtable::insert`], or
@@ -95,6 +96,22 @@ impl Memtable {
         moments: impl FnOnce() -> M,
     ) -> Result<()> {
         self.insert_into(self.index_or_new(cf), key, at, seqno, moments)
+    }
+
+    /// Puts a record into the index of its family, unless that has a newer one of the key.
+    pub(crate) fn keep_newest(&self, cf: CfId, key: &[u8], at: PmOff, seqno: SeqNo) -> Result<()> {
+        let tree = self.tree_or_new(cf);
+        let guard = tree.pin();
+        let leaf = Leaf::of(key, at.0);
+        tree.update(&guard, key, self.records(), |present| match present {
+            None => Ok(Some(NewEntry::from(leaf))),
+            Some(entry) => {
+                let there = PmOff(entry.leaf().offset());
+                let newer = self.records().read(there, false)?.seqno > seqno;
+                Ok((!newer).then(|| NewEntry::from(leaf)))
+            }
+        })?;
+        Ok(())
     }
 
     fn insert_into<M: Moments>(

@@ -62,13 +62,16 @@ mod descriptor;
 mod fixture;
 mod format;
 mod gaps;
+mod get;
 mod home;
 mod image;
+mod indexes;
 mod insert;
 #[expect(unsafe_code, reason = "stores items again")]
 mod keep;
 mod merge;
 mod needed;
+mod record;
 mod replay;
 mod scan;
 mod stage;
@@ -86,15 +89,17 @@ pub use format::{
     BLOB_REF_LEN, ITEM_HEADER, RECORD_HEADER, decode_blob_ref, encode_blob_ref, item_bytes,
 };
 pub use gaps::GapList;
+pub use get::Lookup;
 pub use home::Home;
 pub use image::ItemImage;
 pub use keep::keep_again;
 pub use merge::{Merging, Without};
-pub use needed::{Checked, Neighbours, Position, Readers};
+pub use needed::{Checked, NeededCheck, Neighbours, Position, Readers};
+pub use record::RecordRef;
 pub use replay::{Stretch, replay};
 pub use scan::{Direction, ScanEntry};
 pub use stage::{Stage, Staged};
-pub use table::{Lookup, Memtable, RecordRef};
+pub use table::Memtable;
 pub use tombstones::{Cover, Fragment};
 pub use trail::{Mark, Trail};
 pub use walk::{ChainEnd, ItemRef, WalkOutcome, walk_incarnation};

@@ -49,8 +49,9 @@ use thermocline_halloc::Zone;
 
 use crate::home::{Home, Records, Span};
 use crate::needed::Readers;
+use crate::record::RecordRef;
 use crate::scan::ScanEntry;
-use crate::table::{Memtable, RecordRef};
+use crate::table::Memtable;
 
 /// A merge under way.
 #[derive(Debug)]
@@ -154,7 +155,7 @@ impl Merging {
                 }
             }
             let kept = needed(cf, key, &found, without);
-            store(&self.merged, cf, key, &kept)?;
+            self.store(cf, key, &kept)?;
             for (generation, _) in &kept {
                 let homes = self.merged.homes();
                 let home = homes.binary_search_by_key(generation, |home| home.generation());
@@ -163,6 +164,22 @@ impl Merging {
             self.from = Bound::Excluded(key.to_vec());
         }
         Ok(true)
+    }
+
+    /// Puts the versions of a key that are kept into the merged index.
+    fn store(&self, cf: CfId, key: &[u8], kept: &[(u64, Version)]) -> Result<()> {
+        if kept.is_empty() {
+            return Ok(());
+        }
+        let versions: Vec<Version> = kept.iter().map(|(_, version)| *version).collect();
+        let tree = self.merged.tree_or_new(cf);
+        let guard = tree.pin();
+        let entry = tree.entry_with(&versions)?;
+        tree.update(&guard, key, self.merged.records(), |present| {
+            assert!(present.is_none(), "each key comes once");
+            Ok(Some(entry))
+        })?;
+        Ok(())
     }
 
     /// The merged index, once a step has said that there is no more; `None` if there is nothing in it.
@@ -213,21 +230,6 @@ fn needed(
         }
     }
     kept
-}
-
-fn store(merged: &Memtable, cf: CfId, key: &[u8], kept: &[(u64, Version)]) -> Result<()> {
-    if kept.is_empty() {
-        return Ok(());
-    }
-    let versions: Vec<Version> = kept.iter().map(|(_, version)| *version).collect();
-    let tree = merged.tree_or_new(cf);
-    let guard = tree.pin();
-    let entry = tree.entry_with(&versions)?;
-    tree.update(&guard, key, merged.records(), |present| {
-        assert!(present.is_none(), "each key comes once");
-        Ok(Some(entry))
-    })?;
-    Ok(())
 }
 
 /// The versions of one input in one family, from some key on.

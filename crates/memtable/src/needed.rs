@@ -96,63 +96,66 @@ pub struct Neighbours<'a> {
     pub is_oldest: bool,
 }
 
-impl Memtable {
-    /// Looks through up to `limit` keys of this sealed generation, from `from` on, for one of
-    /// which a version is needed.
+/// A check whether a sealed generation is needed: it looks for a key of which somebody may read a version.
+#[derive(Clone, Copy)]
+pub struct NeededCheck<'a> {
+    memtable: &'a Memtable,
+    /// The generation whose versions are looked at, where the index leads to several.
+    only: Option<u64>,
+    readers: Readers<'a>,
+    around: Neighbours<'a>,
+}
+
+impl<'a> NeededCheck<'a> {
+    /// Of this sealed generation.
+    pub fn new(
+        memtable: &'a Memtable,
+        readers: Readers<'a>,
+        around: Neighbours<'a>,
+    ) -> NeededCheck<'a> {
+        NeededCheck {
+            memtable,
+            only: None,
+            readers,
+            around,
+        }
+    }
+
+    /// Of the versions of one generation, where the index is a merged one. It is the oldest if no older
+    /// generation is named, whether in this index or not.
+    #[must_use]
+    pub fn only(mut self, generation: u64) -> NeededCheck<'a> {
+        self.only = self.memtable.is_merged().then_some(generation);
+        self
+    }
+
+    /// Whether a leaf is one of the generation that is looked at.
+    fn is_of_it(&self, leaf: Leaf) -> Result<bool> {
+        let Some(only) = self.only else {
+            return Ok(true);
+        };
+        Ok(self.memtable.home_of(Records::at(leaf))?.generation() == only)
+    }
+
+    /// Looks through up to `limit` keys, from `from` on.
     ///
     /// # Errors
     /// [`thermocline_base::Error::Corruption`] of a record that had to be read: nobody knows then
     /// whether it is needed.
-    pub fn check_needed(
-        &self,
-        from: &Position,
-        limit: usize,
-        readers: Readers<'_>,
-        around: Neighbours<'_>,
-    ) -> Result<Checked> {
-        self.check(None, from, limit, readers, around)
-    }
-
-    /// As [`Memtable::check_needed`], for the versions of one generation of a merged index. It is the
-    /// oldest if no older generation is named, whether in this index or not.
-    ///
-    /// # Errors
-    /// As [`Memtable::check_needed`].
-    pub fn check_needed_of(
-        &self,
-        generation: u64,
-        from: &Position,
-        limit: usize,
-        readers: Readers<'_>,
-        around: Neighbours<'_>,
-    ) -> Result<Checked> {
-        let only = self.is_merged().then_some(generation);
-        self.check(only, from, limit, readers, around)
-    }
-
-    /// Whether a leaf is one of generation `only`, where that matters.
-    fn is_of(&self, only: Option<u64>, leaf: Leaf) -> Result<bool> {
-        let Some(only) = only else {
-            return Ok(true);
-        };
-        Ok(self.home_of(Records::at(leaf))?.generation() == only)
-    }
-
-    fn check(
-        &self,
-        only: Option<u64>,
-        from: &Position,
-        limit: usize,
-        readers: Readers<'_>,
-        around: Neighbours<'_>,
-    ) -> Result<Checked> {
+    pub fn keys(&self, from: &Position, limit: usize) -> Result<Checked> {
+        let NeededCheck {
+            memtable,
+            readers,
+            around,
+            ..
+        } = *self;
         let mut left = limit;
-        for (cf, index) in self.indexes_from(from.cf) {
+        for (cf, index) in memtable.indexes_from(from.cf) {
             let bound = match &from.from {
                 bound if cf == from.cf => bound.as_ref().map(Vec::as_slice),
                 _ => Bound::Unbounded,
             };
-            if bound == Bound::Unbounded && self.needs_tombstone(cf, readers, around) {
+            if bound == Bound::Unbounded && self.needs_tombstone(cf) {
                 return Ok(Checked::Needed(Position {
                     cf,
                     from: Bound::Unbounded,
@@ -161,35 +164,41 @@ impl Memtable {
             let mut stopped = None;
             let tree = &index.tree;
             let guard = tree.pin();
-            tree.scan(&guard, bound, Direction::Forward, self.records(), |entry| {
-                let here = |from| Some(Position { cf, from });
-                let own_newest = self.is_of(only, entry.leaf())?;
-                if !own_newest && entry.list().is_none() && left > 1 {
-                    left -= 1;
-                    return Ok(ControlFlow::Continue(()));
-                }
-                let newest = self.leaf_record(entry.leaf())?;
-                let key = newest.key.to_vec();
-                let hides_nothing = around.is_oldest && newest.kind == Kind::Delete;
-                let needed = (readers.exists)(cf, &key)
-                    && (self.needs_past(only, entry, readers)?
-                        || own_newest
-                            && !hides_nothing
-                            && match self.next_newer(cf, &key, newest.seqno, around.newer)? {
-                                None => true,
-                                Some(next) => readers.need(newest.seqno, next),
-                            });
-                left = left.saturating_sub(1);
-                if needed {
-                    stopped = here(Bound::Included(key)).map(Checked::Needed);
-                } else if left == 0 {
-                    stopped = here(Bound::Excluded(key)).map(Checked::SoFar);
-                }
-                Ok(match stopped {
-                    None => ControlFlow::Continue(()),
-                    Some(_) => ControlFlow::Break(()),
-                })
-            })?;
+            tree.scan(
+                &guard,
+                bound,
+                Direction::Forward,
+                memtable.records(),
+                |entry| {
+                    let here = |from| Some(Position { cf, from });
+                    let own_newest = self.is_of_it(entry.leaf())?;
+                    if !own_newest && entry.list().is_none() && left > 1 {
+                        left -= 1;
+                        return Ok(ControlFlow::Continue(()));
+                    }
+                    let newest = memtable.leaf_record(entry.leaf())?;
+                    let key = newest.key.to_vec();
+                    let hides_nothing = around.is_oldest && newest.kind == Kind::Delete;
+                    let needed = (readers.exists)(cf, &key)
+                        && (self.needs_past(entry)?
+                            || own_newest
+                                && !hides_nothing
+                                && match self.next_newer(cf, &key, newest.seqno)? {
+                                    None => true,
+                                    Some(next) => readers.need(newest.seqno, next),
+                                });
+                    left = left.saturating_sub(1);
+                    if needed {
+                        stopped = here(Bound::Included(key)).map(Checked::Needed);
+                    } else if left == 0 {
+                        stopped = here(Bound::Excluded(key)).map(Checked::SoFar);
+                    }
+                    Ok(match stopped {
+                        None => ControlFlow::Continue(()),
+                        Some(_) => ControlFlow::Break(()),
+                    })
+                },
+            )?;
             if let Some(stopped) = stopped {
                 return Ok(stopped);
             }
@@ -198,8 +207,9 @@ impl Memtable {
     }
 
     /// Whether a range tombstone of family `cf` is needed.
-    fn needs_tombstone(&self, cf: CfId, readers: Readers<'_>, around: Neighbours<'_>) -> bool {
-        let covers = self.covers(cf);
+    fn needs_tombstone(&self, cf: CfId) -> bool {
+        let (readers, around) = (self.readers, self.around);
+        let covers = self.memtable.covers(cf);
         if covers.is_empty()
             || around.is_oldest
             || active(Bug::TombstonesNeverNeeded)
@@ -233,14 +243,9 @@ impl Memtable {
     }
 
     /// Whether a version behind the newest of a list is needed.
-    fn needs_past(
-        &self,
-        only: Option<u64>,
-        entry: Entry<'_>,
-        readers: Readers<'_>,
-    ) -> Result<bool> {
+    fn needs_past(&self, entry: Entry<'_>) -> Result<bool> {
         for pair in entry.list().unwrap_or_default().windows(2) {
-            if readers.need(pair[1].seqno, pair[0].seqno) && self.is_of(only, pair[1].leaf)? {
+            if self.readers.need(pair[1].seqno, pair[0].seqno) && self.is_of_it(pair[1].leaf)? {
                 return Ok(true);
             }
         }
@@ -250,17 +255,11 @@ impl Memtable {
     /// The next write over a key behind `seqno`, that of its newest version here: a range tombstone in
     /// this generation, or the oldest version or range tombstone in the first of these generations, oldest
     /// first, that has one.
-    fn next_newer(
-        &self,
-        cf: CfId,
-        key: &[u8],
-        seqno: SeqNo,
-        newer: &[&Memtable],
-    ) -> Result<Option<SeqNo>> {
-        if let Some(next) = self.oldest_over(cf, key, seqno) {
+    fn next_newer(&self, cf: CfId, key: &[u8], seqno: SeqNo) -> Result<Option<SeqNo>> {
+        if let Some(next) = self.memtable.oldest_over(cf, key, seqno) {
             return Ok(Some(next));
         }
-        for memtable in newer {
+        for memtable in self.around.newer {
             let version = memtable.oldest_version(cf, key)?;
             let over = memtable.oldest_over(cf, key, seqno);
             if let Some(next) = version.into_iter().chain(over).min() {
@@ -268,26 +267,6 @@ impl Memtable {
             }
         }
         Ok(None)
-    }
-
-    /// The oldest range tombstone over a key in this generation that is newer than `seqno`.
-    fn oldest_over(&self, cf: CfId, key: &[u8], seqno: SeqNo) -> Option<SeqNo> {
-        self.index(cf)?.tombstones()?.oldest_over(key, seqno)
-    }
-
-    /// The seqno of the oldest version of a key in this generation.
-    fn oldest_version(&self, cf: CfId, key: &[u8]) -> Result<Option<SeqNo>> {
-        let Some(tree) = self.tree(cf) else {
-            return Ok(None);
-        };
-        let guard = tree.pin();
-        let Some(entry) = tree.get(&guard, key, self.records())? else {
-            return Ok(None);
-        };
-        match entry.list().and_then(<[_]>::last) {
-            Some(oldest) => Ok(Some(oldest.seqno)),
-            None => Ok(Some(self.leaf_record(entry.leaf())?.seqno)),
-        }
     }
 }
 

@@ -21,7 +21,6 @@
 //! only to be given back when the open is done ([`Stretch::indexed`]). What is done all the same: its records
 //! are counted, each family is asked for, and the blob files that it refers to are noted, since it keeps them.
 
-use thermocline_art::{Leaf, NewEntry};
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, lock};
 use thermocline_base::{CfId, Kind, Result, SeqNo};
@@ -145,11 +144,10 @@ fn replay_range(
     let mut at = range.start;
     let mut i = ends.partition_point(|&end| end <= at);
     while at < range.end {
+        let stretch = &stretches[i];
         let Stretch {
-            memtable,
-            items,
-            indexed,
-        } = stretches[i];
+            memtable, items, ..
+        } = *stretch;
         let begin = ends[i] - items.len();
         let to = ends[i].min(range.end);
         for (j, item) in items[at - begin..to - begin].iter().enumerate() {
@@ -159,25 +157,25 @@ fn replay_range(
                 region.prefetch(ahead.at.plus(LINE));
             }
             let found = |seqno, at| lock(found).push((seqno, i, at));
-            records += memtable.replay_item(item, indexed, &admit, found)?;
+            records += stretch.replay_item(item, &admit, found)?;
         }
         (at, i) = (to, i + 1);
     }
     Ok(records)
 }
 
-impl Memtable {
+impl Stretch<'_> {
     /// Returns how many records were put into the index, or are range tombstones to be.
     fn replay_item(
         &self,
         item: &ItemRef,
-        indexed: bool,
         admit: impl Fn(PmOff, CfId, &[u8]) -> Result<bool>,
         found: impl Fn(SeqNo, PmOff),
     ) -> Result<u64> {
-        let region = self.region();
+        let (memtable, indexed) = (self.memtable, self.indexed);
+        let region = memtable.region();
         let mut records = 0;
-        self.count_item_beside(u64::from(item.bytes), u64::from(item.count));
+        memtable.count_item_beside(u64::from(item.bytes), u64::from(item.count));
         each_record(region, item, |at, head, seqno| {
             let key = &region.bytes(at, head.head_len())?[RECORD_HEADER..];
             if !admit(at, CfId(head.cf), key)? {
@@ -191,34 +189,22 @@ impl Memtable {
                 return Ok(());
             }
             if head.kind() == Some(Kind::PutBlob) {
-                let blobs = self.homes()[0].blobs();
-                match self.records().read(at, true).map(|record| record.blob()) {
+                let blobs = memtable.homes()[0].blobs();
+                match memtable
+                    .records()
+                    .read(at, true)
+                    .map(|record| record.blob())
+                {
                     Ok(Some(blob)) => blobs.refer(blob),
                     _ => blobs.refer_to_unknown(),
                 }
             }
             match indexed {
-                true => self.keep_newest(CfId(head.cf), key, at, SeqNo(seqno)),
+                true => memtable.keep_newest(CfId(head.cf), key, at, SeqNo(seqno)),
                 false => Ok(()),
             }
         })?;
         Ok(records)
-    }
-
-    /// Puts a record into the index of its family, unless that has a newer one of the key.
-    pub(crate) fn keep_newest(&self, cf: CfId, key: &[u8], at: PmOff, seqno: SeqNo) -> Result<()> {
-        let tree = self.tree_or_new(cf);
-        let guard = tree.pin();
-        let leaf = Leaf::of(key, at.0);
-        tree.update(&guard, key, self.records(), |present| match present {
-            None => Ok(Some(NewEntry::from(leaf))),
-            Some(entry) => {
-                let there = PmOff(entry.leaf().offset());
-                let newer = self.records().read(there, false)?.seqno > seqno;
-                Ok((!newer).then(|| NewEntry::from(leaf)))
-            }
-        })?;
-        Ok(())
     }
 }
 

@@ -2,13 +2,20 @@
 //! the invariants cited here.
 #![expect(unsafe_code, reason = "the one door to mapped bytes")]
 
+mod again;
+mod attach;
+mod kind;
+mod spec;
+
+pub use kind::RegionKind;
+pub use spec::{Place, RegionSpec};
+
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use thermocline_base::budget::{Account, Charge};
-use thermocline_base::options::RegionDemand;
 use thermocline_base::size::index;
 use thermocline_base::sync::{Mutex, lock};
 use thermocline_base::{Error, Result, Site};
@@ -17,102 +24,9 @@ use thermocline_env::{Env, File};
 use crate::counters::{Counters, PmCounters};
 use crate::map::{PAGE, Reservation};
 use crate::off::PmOff;
-use crate::shadow::{Shadow, ShadowPm};
+use crate::shadow::ShadowPm;
 use crate::sigbus::Watch;
 use crate::{Emulation, SimPm, cpu, emulate};
-
-/// What a region is, and so what survives what.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RegionKind {
-    /// Real persistent memory through a `MAP_SYNC` mapping.
-    Dax,
-    /// An ordinary file; every persist is an `msync`.
-    File,
-    /// A file on tmpfs: emulated persistence that survives the process, not the machine.
-    Shm,
-    /// The simulator.
-    Sim,
-    /// A file behind a model of caches that a killed process takes with it.
-    Shadow,
-    /// Plain memory: gone when it is closed. Durable is what somebody writes elsewhere.
-    Dram,
-    /// There is none yet: empty memory stands in for it, for who only reads.
-    Absent,
-}
-
-impl RegionKind {
-    /// Its name, as options and `stat` spell it.
-    pub fn name(self) -> &'static str {
-        match self {
-            RegionKind::Dax => "dax",
-            RegionKind::File => "file",
-            RegionKind::Shm => "shm",
-            RegionKind::Sim => "sim",
-            RegionKind::Shadow => "shadow",
-            RegionKind::Dram => "dram",
-            RegionKind::Absent => "none",
-        }
-    }
-
-    /// What persisted bytes survive, in words.
-    pub fn survives(self) -> &'static str {
-        match self {
-            RegionKind::Dax => "process crash, kernel crash, power loss",
-            RegionKind::File => "process crash, kernel crash, power loss (by msync)",
-            RegionKind::Shm => "process crash only (emulated)",
-            RegionKind::Sim => "simulated crashes",
-            RegionKind::Shadow => "process crash only, which loses all else (emulated)",
-            RegionKind::Dram => "nothing: what is durable lies in the log",
-            RegionKind::Absent => "nothing lies there yet: the first open for writing makes it",
-        }
-    }
-}
-
-/// Where a region lies.
-#[derive(Debug, Clone)]
-pub enum Place {
-    /// A file.
-    Path(PathBuf),
-    /// A simulator.
-    Sim(SimPm),
-    /// A file, to which only what is persisted gets for certain: a killed process loses the rest.
-    Shadow {
-        /// The file.
-        path: PathBuf,
-        /// What happens to the rest.
-        shadow: Shadow,
-    },
-    /// Memory of the process's own: empty whenever it is opened. It counts as charged to the account,
-    /// for as long as anybody holds the region.
-    Dram(Arc<Account>),
-}
-
-impl Place {
-    /// Its file, if it has one.
-    pub fn path(&self) -> Option<&Path> {
-        match self {
-            Place::Path(path) | Place::Shadow { path, .. } => Some(path),
-            Place::Sim(_) | Place::Dram(_) => None,
-        }
-    }
-}
-
-/// How to open a region.
-#[derive(Debug, Clone)]
-pub struct RegionSpec {
-    /// Files, clock.
-    pub env: Env,
-    /// Where it lies.
-    pub place: Place,
-    /// The kind that the user insists on.
-    pub demand: RegionDemand,
-    /// The size it may grow to.
-    pub capacity: u64,
-    /// Slow it down for an experiment.
-    pub emulation: Emulation,
-    /// Write nothing.
-    pub read_only: bool,
-}
 
 enum Backend {
     /// Write-back and fence instructions (`dax`, `shm`).
@@ -556,9 +470,6 @@ impl Region {
         }
     }
 }
-
-mod again;
-mod attach;
 
 #[cfg(test)]
 mod tests;

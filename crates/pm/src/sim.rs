@@ -35,20 +35,26 @@
 //! shared snapshot plus a list of undecided words, and [`SimPm::track_reads`] tells which words a
 //! recovery looked at, so that the others need not be varied.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+mod choose;
+mod crash;
+mod fail;
+mod state;
+
+pub use choose::{Choice, EXHAUSTIVE_MAX};
+pub use crash::{CrashImage, PendingWord};
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use thermocline_base::checksum::{hash64, hash64_seeded};
 use thermocline_base::size::index;
 use thermocline_base::sync::{Mutex, lock};
 use thermocline_base::{Result, Site, Steps, When};
 use thermocline_env::sim::SimFs;
 
 use crate::writer::{ActingWriter, Writer};
-
-const WORD: u64 = 8;
-const WORDS_PER_LINE: u64 = 8;
+use fail::Failure;
+use state::{State, WORD};
 
 /// Simulated persistent memory. Cloning shares it.
 #[derive(Clone)]
@@ -63,58 +69,6 @@ struct Core {
     stands_in: bool,
     steps: Steps,
     state: Mutex<State>,
-}
-
-#[derive(Default)]
-struct State {
-    /// Bytes that belong to the region; growing is atomic and durable.
-    len: u64,
-    /// Counts stores.
-    clock: u64,
-    pending: BTreeMap<u64, Word>,
-    /// Lines flushed and not yet fenced, with the clock of their flush.
-    flushed: HashMap<Writer, Vec<(u64, u64)>>,
-    /// One bit for each word of the capacity.
-    reads: Option<Vec<u64>>,
-    sites: BTreeMap<Site, u64>,
-    failure: Option<Failure>,
-    /// Whose room it takes.
-    disk: Option<SimFs>,
-}
-
-#[derive(Clone)]
-struct Word {
-    durable: u64,
-    /// The stores since `durable`, oldest first. Never empty.
-    stores: Vec<Store>,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Store {
-    clock: u64,
-    value: u64,
-    /// Whose write-combining buffer may still hold it.
-    buffered_by: Option<Writer>,
-    /// A sync has failed since: no later one makes it certain.
-    clean: bool,
-}
-
-/// A word whose value after a crash is open.
-#[derive(Debug, Clone)]
-pub struct PendingWord {
-    /// Its offset in the region.
-    pub offset: u64,
-    /// What it may hold: the certain value first, the newest last. At least two, all different.
-    pub candidates: Vec<u64>,
-}
-
-/// The state of a [`SimPm`] at a crash, with the undecided words listed.
-#[derive(Clone)]
-pub struct CrashImage {
-    words: Arc<Vec<u64>>,
-    len: u64,
-    pending: Arc<Vec<PendingWord>>,
-    base_digest: u64,
 }
 
 impl std::fmt::Debug for SimPm {
@@ -240,73 +194,31 @@ impl SimPm {
         word.fetch_xor(u64::from(mask) << shift, Ordering::Relaxed);
     }
 
-    /// Memory in the same state, pending stores included, as a killed process leaves it to the next:
-    /// everything stored is readable, and what was not persisted may still be lost. Flushes that
-    /// were not fenced are forgotten; non-temporal stores have left their processor's buffer, since
-    /// nothing runs there any more, and are like others.
-    pub fn fork(&self, steps: Steps) -> SimPm {
-        let state = lock(&self.core.state);
-        let words = self
-            .core
-            .words
-            .iter()
-            .map(|w| AtomicU64::new(w.load(Ordering::Relaxed)))
-            .collect();
-        let mut pending = state.pending.clone();
-        for store in pending.values_mut().flat_map(|word| &mut word.stores) {
-            store.buffered_by = None;
-        }
-        let copy = State {
-            len: state.len,
-            clock: state.clock,
-            pending,
-            ..State::default()
-        };
-        SimPm {
-            core: Arc::new(Core {
-                stands_in: false,
-                words,
-                steps,
-                state: Mutex::new(copy),
-            }),
-        }
+    /// Lets the `n`-th fence or growth from now (0 = the next) and all after it fail.
+    pub fn fail_fence_in(&self, n: u64) {
+        lock(&self.core.state).failure = Some(Failure::for_ever(n));
     }
 
-    /// The state now, as a crash would find it.
-    pub fn crash(&self) -> CrashImage {
-        let state = lock(&self.core.state);
-        let used = index(state.len.div_ceil(WORD));
-        let mut words: Vec<u64> = self.core.words[..used]
-            .iter()
-            .map(|w| w.load(Ordering::Relaxed))
-            .collect();
-        let mut pending = Vec::new();
-        for (&word, history) in &state.pending {
-            if index(word) >= used {
-                continue;
-            }
-            words[index(word)] = history.durable;
-            let mut candidates = vec![history.durable];
-            for &Store { value, .. } in &history.stores {
-                candidates.retain(|&c| c != value);
-                candidates.push(value);
-            }
-            if let Some(at) = candidates.iter().position(|&c| c == history.durable) {
-                candidates[..=at].rotate_right(1);
-            }
-            if candidates.len() > 1 {
-                pending.push(PendingWord {
-                    offset: word * WORD,
-                    candidates,
-                });
-            }
-        }
-        let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
-        CrashImage {
-            base_digest: hash64(&bytes),
-            words: Arc::new(words),
-            len: state.len,
-            pending: Arc::new(pending),
+    /// Lets the `n`-th sync from now (0 = the next), of a fence or of a growth, fail with the system's error
+    /// `code`. Those after it succeed, and make nothing certain of what was stored before it.
+    pub fn fail_sync_once_in(&self, n: u64, code: i32) {
+        lock(&self.core.state).failure = Some(Failure::once(n, code));
+    }
+
+    /// Whether a sync that was to fail has not failed yet, or goes on failing.
+    pub fn will_fail(&self) -> bool {
+        lock(&self.core.state).failure.is_some()
+    }
+
+    /// Stores a range again, as it reads. A word that is certain stays so.
+    pub(crate) fn store_again(&self, off: u64, len: u64) {
+        let mut state = lock(&self.core.state);
+        let range = off / WORD..(off + len).div_ceil(WORD);
+        let open: Vec<u64> = state.pending.range(range).map(|(&word, _)| word).collect();
+        for word in open {
+            let cell = &self.core.words[index(word)];
+            let value = cell.load(Ordering::Relaxed);
+            state.store_word(word, value, value, None, cell);
         }
     }
 
@@ -420,103 +332,6 @@ impl SimPm {
         }
     }
 }
-
-impl State {
-    fn store_word(
-        &mut self,
-        word: u64,
-        old: u64,
-        new: u64,
-        buffered_by: Option<Writer>,
-        cell: &AtomicU64,
-    ) {
-        self.clock += 1;
-        let store = Store {
-            clock: self.clock,
-            value: new,
-            buffered_by,
-            clean: false,
-        };
-        self.pending
-            .entry(word)
-            .or_insert_with(|| Word {
-                durable: old,
-                stores: Vec::new(),
-            })
-            .stores
-            .push(store);
-        cell.store(new, Ordering::Release);
-    }
-
-    fn fence(&mut self, writer: Writer) {
-        for (line, clock) in self.flushed.remove(&writer).unwrap_or_default() {
-            for word in line * WORDS_PER_LINE..(line + 1) * WORDS_PER_LINE {
-                let Some(history) = self.pending.get_mut(&word) else {
-                    continue;
-                };
-                // What another writer's buffer may hold is not in the line that was written back.
-                let covered = |store: &Store| {
-                    store.clock <= clock && store.buffered_by.is_none_or(|by| by == writer)
-                };
-                let open = history.stores.iter().position(|store| !covered(store));
-                let done = open.unwrap_or(history.stores.len());
-                // What comes behind what is clean was stored again, and is written back with all of its word.
-                if done > 0 && !history.stores[done - 1].clean {
-                    history.durable = history.stores[done - 1].value;
-                    history.stores.drain(..done);
-                }
-                if history.stores.is_empty() {
-                    self.pending.remove(&word);
-                }
-            }
-        }
-    }
-}
-
-impl CrashImage {
-    /// The words whose value is open.
-    pub fn pending(&self) -> &[PendingWord] {
-        &self.pending
-    }
-
-    /// New memory in which pending word `i` has its candidate `choice(i, word)`; nothing is pending
-    /// there. It reports to `steps` and can grow to `capacity`.
-    pub fn build(
-        &self,
-        capacity: u64,
-        steps: Steps,
-        mut choice: impl FnMut(usize, &PendingWord) -> usize,
-    ) -> SimPm {
-        let sim = SimPm::new(capacity.max(self.len), steps);
-        for (cell, &word) in sim.core.words.iter().zip(self.words.iter()) {
-            cell.store(word, Ordering::Relaxed);
-        }
-        for (i, word) in self.pending.iter().enumerate() {
-            let value = word.candidates[choice(i, word)];
-            sim.core.words[index(word.offset / WORD)].store(value, Ordering::Relaxed);
-        }
-        lock(&sim.core.state).len = self.len;
-        sim
-    }
-
-    /// A hash of the image with these choices; different states have different ones.
-    pub fn digest(&self, mut choice: impl FnMut(usize, &PendingWord) -> usize) -> u64 {
-        let mut bytes = Vec::with_capacity(self.pending.len() * 16);
-        for (i, word) in self.pending.iter().enumerate() {
-            let chosen = choice(i, word);
-            if chosen != 0 {
-                bytes.extend_from_slice(&word.offset.to_le_bytes());
-                bytes.extend_from_slice(&word.candidates[chosen].to_le_bytes());
-            }
-        }
-        hash64_seeded(&bytes, self.base_digest)
-    }
-}
-
-mod choose;
-mod fail;
-pub use choose::{Choice, EXHAUSTIVE_MAX};
-use fail::Failure;
 
 #[cfg(test)]
 mod tests;

@@ -8,76 +8,23 @@
 //! What holds is said by the numbers alone: a claim that does not hold here is printed as that.
 //!
 //! # To add one
-//! Write a module beside those of its paper with a function from [`Setting`] and [`Tell`] to an [`Outcome`], and
-//! name it in [`EXPERIMENTS`]. With [`Setting::quick`] it takes a second, so that a test can run it.
+//! Write a module beside those of its paper with a type that measures: it makes an [`Outcome`] of a [`Setting`].
+//! Name it in [`EXPERIMENTS`]. With [`Setting::quick`] it takes a second, so that a test can run it.
 #![deny(unsafe_code)]
 
+mod experiment;
 mod outcome;
 mod page;
 mod pm_blade;
+mod setting;
 mod trial;
 
-use std::path::PathBuf;
-
-use thermocline_base::options::Emulation;
 use thermocline_base::{Error, Result};
 
+pub use experiment::Experiment;
 pub use outcome::{Chart, Check, Outcome, Series, Table};
 pub use page::page;
-
-/// Of a paper, a figure or a table; or a claim of ours about what it proposes, which says so.
-#[derive(Debug, Clone, Copy)]
-pub struct Experiment {
-    /// The paper, as in `PAPERS.md`.
-    pub paper: &'static str,
-    /// The figure or table, or a word for what is ours.
-    pub name: &'static str,
-    /// What it is about.
-    pub title: &'static str,
-    /// What the paper found, with its section; or what we claim.
-    pub claim: &'static str,
-    run: fn(&Setting, Tell<'_>) -> Result<Outcome>,
-}
-
-/// Where an experiment says how far it is.
-pub type Tell<'a> = &'a mut dyn FnMut(&str);
-
-/// Where and how experiments run.
-#[derive(Debug, Clone)]
-pub struct Setting {
-    /// A folder on the SSD for what they write; they leave nothing there.
-    pub dir: PathBuf,
-    /// A folder for persistent memory; `None` for the same.
-    pub pm_dir: Option<PathBuf>,
-    /// How persistent memory is slowed down.
-    pub emulate: Emulation,
-    /// So small that numbers mean nothing: for tests.
-    pub quick: bool,
-}
-
-#[cfg(test)]
-impl Setting {
-    /// For tests, in this folder.
-    fn quick(dir: &std::path::Path) -> Setting {
-        Setting {
-            dir: dir.to_path_buf(),
-            pm_dir: None,
-            emulate: Emulation::None,
-            quick: true,
-        }
-    }
-}
-
-/// A folder for tests: on tmpfs where there is one, since what is measured means nothing there.
-#[cfg(test)]
-fn folder() -> tempfile::TempDir {
-    let memory = std::path::Path::new("/dev/shm");
-    let folder = match memory.is_dir() {
-        true => tempfile::tempdir_in(memory),
-        false => tempfile::tempdir(),
-    };
-    folder.expect("a temporary folder")
-}
+pub use setting::{Setting, Tell};
 
 /// All experiments.
 pub const EXPERIMENTS: &[Experiment] = &[
@@ -87,7 +34,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         title: "PM table beside arrays and SSTables",
         claim: "Writing takes 40 % less time than an array without compression and 70 % less than an SSTable; reads are not \
             slower than the array's, and up to 89 % faster than an SSTable's (§VI-B).",
-        run: pm_blade::tables::run,
+        measure: &pm_blade::tables::Tables,
     },
     Experiment {
         paper: "pm-blade",
@@ -95,7 +42,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         title: "Persistent memory that an internal compaction releases",
         claim: "After 20 GB of updates an internal compaction releases 11.6 GB if they are uniform, and more the more they are \
             skewed: at skew 1.0 16.2 GB, about 80 % of what was used (§VI-B).",
-        run: pm_blade::internal::released,
+        measure: &pm_blade::internal::Released,
     },
     Experiment {
         paper: "pm-blade",
@@ -103,7 +50,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         title: "Duration of an internal compaction",
         claim: "To merge 1 GB in level 0 takes half as long in persistent memory as on the SSD: 1.4 to 2.1 s against 2.8 to \
             4 s, the less the larger values are (§VI-B).",
-        run: pm_blade::internal::duration,
+        measure: &pm_blade::internal::Duration,
     },
     Experiment {
         paper: "pm-blade",
@@ -111,7 +58,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         title: "Latency of reads with and without internal compaction",
         claim: "While as many writes come, reads of level 0 stay as fast as they were with internal compaction, and become slower \
             and slower without: up to 82 % less latency (§VI-B).",
-        run: pm_blade::merging::reads,
+        measure: &pm_blade::merging::Reads,
     },
     Experiment {
         paper: "pm-blade",
@@ -119,7 +66,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         title: "Latency of reads during an internal compaction",
         claim: "Reads take 1.7 times as long on average while level 0 is merged in persistent memory, and 5.3 times at the \
             99.9th percentile; that is 23 % and 21 % of what they take during a compaction on the SSD (§VI-B).",
-        run: pm_blade::internal::reading,
+        measure: &pm_blade::internal::Reading,
     },
     Experiment {
         paper: "pm-blade",
@@ -127,7 +74,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         title: "Bytes that updates write to SSD and persistent memory",
         claim: "With internal compaction and the cost models all bytes written are 43 % of those without, and 14 % of \
             RocksDB's (§VI-B).",
-        run: pm_blade::merging::amplification,
+        measure: &pm_blade::merging::Amplification,
     },
     Experiment {
         paper: "pm-blade",
@@ -135,14 +82,14 @@ pub const EXPERIMENTS: &[Experiment] = &[
         title: "Share of reads that persistent memory answers",
         claim: "Where keys are read and written alike, persistent memory answers 34 % more reads with the cost models than when \
             all of level 0 goes at once; the more skew, the more (§VI-B).",
-        run: pm_blade::merging::hits,
+        measure: &pm_blade::merging::Hits,
     },
     Experiment {
         paper: "pm-blade",
         name: "fig-12",
         title: "YCSB A and E",
         claim: "Under YCSB A it does 1.5 times as many operations a second as RocksDB, under E 2.0 times (§VI-E).",
-        run: pm_blade::ycsb::ycsb,
+        measure: &pm_blade::ycsb::Ycsb,
     },
     Experiment {
         paper: "pm-blade",
@@ -150,7 +97,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         title: "Live data in persistent memory before anything is written to the SSD (our claim, not the paper's)",
         claim: "The paper has no such figure. We claim of its PM tables and internal compaction (§IV), as shape tiered has \
             them: of skewed updates 2.5 times as much live data stays in the same persistent memory as with global-index.",
-        run: pm_blade::space::space,
+        measure: &pm_blade::space::Space,
     },
     Experiment {
         paper: "pm-blade",
@@ -158,24 +105,9 @@ pub const EXPERIMENTS: &[Experiment] = &[
         title: "Loads that gain nothing from tables in persistent memory (our claim, not the paper's)",
         claim: "The paper has no such figure. We claim that tables in persistent memory (§IV), as shape tiered has them, \
             cost a load of every key once no more than a tenth of its rate, and no more than a tenth more bytes on the SSD.",
-        run: pm_blade::loading::loading,
+        measure: &pm_blade::loading::Loading,
     },
 ];
-
-impl Experiment {
-    /// Runs it.
-    ///
-    /// # Errors
-    /// Those of the file system, and of what is measured.
-    pub fn run(&self, setting: &Setting, tell: Tell<'_>) -> Result<Outcome> {
-        (self.run)(setting, tell)
-    }
-
-    /// `pm-blade fig-6`.
-    pub fn id(&self) -> String {
-        format!("{} {}", self.paper, self.name)
-    }
-}
 
 /// Those of a paper, or the one of this name.
 ///
@@ -234,7 +166,7 @@ mod tests {
 
     #[test]
     fn every_experiment_runs_and_is_drawn() {
-        let folder = folder();
+        let folder = setting::folder();
         let setting = Setting::quick(folder.path());
         let mut outcomes = Vec::new();
         for experiment in EXPERIMENTS {

@@ -11,7 +11,7 @@ use thermocline_bench::{
     Distribution, Latencies, Latency, Operation, Plan, Report, Watch, Workload,
 };
 
-use crate::Setting;
+use crate::setting::Setting;
 
 /// Bytes of keys, as of a plan of `bench` by itself.
 pub(crate) const KEY_BYTES: usize = 16;

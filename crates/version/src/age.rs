@@ -31,7 +31,7 @@
 use std::sync::Arc;
 
 use crate::edit::{Change, VersionEdit};
-use crate::state::{Impossible, must};
+use crate::impossible::{Impossible, must};
 use crate::table::{Level, Place, TableRef};
 use crate::version::Version;
 

@@ -22,6 +22,7 @@ pub mod edit;
 #[cfg(test)]
 mod fixture;
 pub mod format;
+mod impossible;
 pub mod manifest;
 mod origin;
 pub mod partitions;

@@ -41,7 +41,7 @@ use std::sync::Arc;
 use thermocline_base::limits;
 
 use crate::chunked::{Chunked, Position};
-use crate::state::{Impossible, must};
+use crate::impossible::{Impossible, must};
 use crate::table::PartitionId;
 
 /// A partition: see the [module](self).

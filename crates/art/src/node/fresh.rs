@@ -4,7 +4,8 @@ use std::ptr::NonNull;
 
 use thermocline_base::Result;
 
-use super::{BYTES, Body, N4, N16, N48, N128, N256, Node, inline_bytes};
+use super::body::Body;
+use super::{BYTES, N4, N16, N48, N128, N256, Node, inline_bytes};
 use crate::epoch::Guard;
 use crate::memory::NodeMemory;
 use crate::word::{Kind, Word};

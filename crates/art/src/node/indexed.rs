@@ -4,8 +4,10 @@
 
 use crate::sync::{AtomicU64, Ordering};
 
+use super::body::Body;
 use super::n16::{COUNT_MASK, HAS_END, INLINE, INLINE_SHIFT};
-use super::{Body, Header, Link, Slot, Window};
+use super::slot::{Header, Link, Slot};
+use super::window::Window;
 use crate::word::{END, Symbol, Word, byte, index};
 
 #[repr(C)]

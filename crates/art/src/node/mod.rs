@@ -19,27 +19,30 @@
 //! - **N4** All keys below a node of depth d share their first d bytes, for ever: children are
 //!   added only under the same path, and no child is ever taken away.
 
-use std::marker::PhantomData;
-use std::ptr::with_exposed_provenance;
-
-use crate::sync::{AtomicU64, Ordering};
-
-use crate::lock::VersionLock;
-use crate::word::{KINDS, Kind, SYMBOLS, Symbol, Word};
-use n4::N4;
-use n16::N16;
-use n256::N256;
-
+mod body;
 mod fresh;
 mod indexed;
 mod n16;
 mod n256;
 mod n4;
+mod slot;
 mod window;
 
 pub(crate) use fresh::{Fresh, release, retire};
+pub(crate) use slot::{Link, Slot};
 pub use window::Direction;
 pub(crate) use window::{Window, after, start};
+
+use std::ptr::with_exposed_provenance;
+
+use crate::lock::VersionLock;
+use crate::sync::AtomicU64;
+use crate::word::{KINDS, Kind, SYMBOLS, Symbol, Word};
+use body::Body;
+use n4::N4;
+use n16::N16;
+use n256::N256;
+use slot::N4_BYTES;
 
 type N48 = indexed::Indexed<48>;
 type N128 = indexed::Indexed<128>;
@@ -60,170 +63,12 @@ pub(crate) const CAPACITY: [u64; KINDS] = [4, 16, 48, 128, SYMBOLS as u64];
 /// larger than the machine's, and so are its nodes.)
 const _: () = assert!(
     size_of::<AtomicU64>() != 8
-        || BYTES[0] == 48
+        || BYTES[0] == N4_BYTES
             && BYTES[1] == 160
             && BYTES[2] == 656
             && BYTES[3] == 1296
             && BYTES[4] == 2080
 );
-
-/// What every node begins with.
-#[repr(C, align(16))]
-pub(crate) struct Header {
-    lock: VersionLock,
-    /// Child count, whether there is a child for "the key ends here", inline bytes, and in the
-    /// smallest kind the key bytes.
-    meta: AtomicU64,
-}
-
-impl Header {
-    fn new(meta: u64) -> Header {
-        Header {
-            lock: VersionLock::new(),
-            meta: AtomicU64::new(meta),
-        }
-    }
-
-    fn meta(&self) -> u64 {
-        self.meta.load(Ordering::Acquire) // pairs with `set_meta`: the slots it counts are filled
-    }
-
-    fn set_meta(&self, meta: u64) {
-        self.meta.store(meta, Ordering::Release); // pairs with `meta`
-    }
-}
-
-/// A place for a child.
-#[repr(transparent)]
-pub(crate) struct Slot(AtomicU64);
-
-impl Slot {
-    pub(crate) fn new(word: Word) -> Slot {
-        Slot(AtomicU64::new(word.0))
-    }
-
-    /// The child, if any.
-    #[inline]
-    pub(crate) fn load<'g>(&'g self) -> Link<'g> {
-        Link {
-            word: Word(self.0.load(Ordering::Acquire)), // pairs with `store`: the child is whole
-            life: PhantomData,
-        }
-    }
-
-    /// Puts a child in. The caller holds the lock of the node, or is the only one to know it.
-    #[inline]
-    pub(crate) fn store(&self, word: Word) {
-        self.0.store(word.0, Ordering::Release); // pairs with `load`
-    }
-}
-
-/// A word found in a slot during a guard's life `'g`: it may be followed (N3).
-#[derive(Clone, Copy)]
-pub(crate) struct Link<'g> {
-    word: Word,
-    life: PhantomData<&'g Slot>,
-}
-
-impl<'g> Link<'g> {
-    pub(crate) const EMPTY: Link<'static> = Link {
-        word: Word::EMPTY,
-        life: PhantomData,
-    };
-
-    #[inline]
-    pub(crate) fn word(self) -> Word {
-        self.word
-    }
-
-    #[inline]
-    pub(crate) fn is_empty(self) -> bool {
-        self.word.is_empty()
-    }
-
-    #[inline]
-    pub(crate) fn is_node(self) -> bool {
-        self.word.is_node()
-    }
-
-    /// Begins to load the lines behind the first of a node with 16 slots: its child cannot be
-    /// addressed before its key bytes are there, so the two misses would come one after the other.
-    /// (In large nodes the symbol addresses the slot or index, and the processor overlaps the
-    /// misses by itself.)
-    #[inline]
-    pub(crate) fn prefetch_slots(self) {
-        if self.word.is_node() && self.word.kind() == Kind::N16 {
-            prefetch(self.word.node_address() + 64);
-            prefetch(self.word.node_address() + 128);
-        }
-    }
-
-    /// Begins to load a node or list that will be looked at soon.
-    #[inline]
-    pub(crate) fn prefetch(self) {
-        if self.word.is_node() {
-            let address = self.word.node_address();
-            prefetch(address);
-            prefetch(address + BYTES[0] - 1);
-            self.prefetch_slots();
-        } else if self.word.is_list() {
-            prefetch(self.word.list_address());
-        }
-    }
-
-    /// The node that this link leads to.
-    #[inline]
-    pub(crate) fn node(self) -> Node<'g> {
-        // SAFETY: N3 and E4: slots are reached only through links and the root, the latter under
-        // a guard of the tree, whose life is `'g` (`Tree::root`).
-        unsafe { Node::of(self.word) }
-    }
-
-    /// A leaf or list somewhere below (or the link itself). Since children are never taken away,
-    /// every node has some, and since they stay below (N4), no validation is needed.
-    pub(crate) fn any_below(self) -> Link<'g> {
-        let mut link = self;
-        while link.is_node() {
-            link = link.node().any();
-        }
-        link
-    }
-}
-
-/// Hints that the line at an address will be read soon.
-#[inline]
-fn prefetch(address: usize) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch has no effect but on the cache, whatever the address.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(with_exposed_provenance(address)) };
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = address; // no stable intrinsic
-}
-
-/// What each kind of node does. Changes need the node's lock, or a node nobody else knows.
-trait Body: Sized {
-    /// Number of inline bytes.
-    const INLINE: usize;
-
-    /// A node without children.
-    fn new(inline: u64) -> Self;
-    fn head(&self) -> &Header;
-    /// The inline bytes, nearest to the depth lowest.
-    fn inline(&self) -> u64;
-    /// The slot of a symbol that has a child, and the child.
-    fn find(&self, symbol: Symbol) -> Option<(&Slot, Link<'_>)>;
-    /// Whether there is no room for a child at a symbol that has none.
-    fn is_full(&self) -> bool;
-    /// Adds a child; there is room, and the symbol has none.
-    fn insert(&self, symbol: Symbol, word: Word);
-    /// Fills the window with children in order from `window.from` on.
-    fn fill<'g>(&'g self, window: &mut Window<'g>);
-    /// Some child.
-    fn any(&self) -> Link<'_>;
-}
 
 /// A reference to a node of any kind.
 #[derive(Clone, Copy)]
@@ -254,6 +99,26 @@ fn inline_bytes(key: &[u8], depth: usize, count: usize) -> u64 {
     before
         .iter()
         .fold(0, |bytes, &byte| bytes << 8 | u64::from(byte))
+}
+
+impl<'g> Link<'g> {
+    /// The node that this link leads to.
+    #[inline]
+    pub(crate) fn node(self) -> Node<'g> {
+        // SAFETY: N3 and E4: slots are reached only through links and the root, the latter under
+        // a guard of the tree, whose life is `'g` (`Tree::root`).
+        unsafe { Node::of(self.word()) }
+    }
+
+    /// A leaf or list somewhere below (or the link itself). Since children are never taken away,
+    /// every node has some, and since they stay below (N4), no validation is needed.
+    pub(crate) fn any_below(self) -> Link<'g> {
+        let mut link = self;
+        while link.is_node() {
+            link = link.node().any();
+        }
+        link
+    }
 }
 
 impl<'g> Node<'g> {

@@ -7,7 +7,9 @@
 
 use crate::sync::{AtomicU64, Ordering};
 
-use super::{Body, Header, Link, Slot, Window};
+use super::body::Body;
+use super::slot::{Header, Link, Slot};
+use super::window::Window;
 use crate::word::{END, Symbol, Word, byte, index};
 
 /// The layout of the meta word, common to all kinds but the smallest.

@@ -1,7 +1,9 @@
 //! The largest node: a slot for every symbol, 2,080 bytes.
 
+use super::body::Body;
 use super::n16::{INLINE, INLINE_SHIFT};
-use super::{Body, Header, Link, Slot, Window};
+use super::slot::{Header, Link, Slot};
+use super::window::Window;
 use crate::word::{SYMBOLS, Symbol, Word};
 
 #[repr(C)]

@@ -6,7 +6,9 @@
 //!        inline × 3  E   count    key byte × 4      E: slot 3 is the child of "the key ends here"
 //! ```
 
-use super::{Body, Header, Link, Slot, Window};
+use super::body::Body;
+use super::slot::{Header, Link, Slot};
+use super::window::Window;
 use crate::word::{END, Symbol, Word, byte};
 
 const COUNT: u64 = 1 << 32;

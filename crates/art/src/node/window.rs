@@ -1,6 +1,6 @@
 //! A few neighbouring children of a node, in order: how scans and copies look at nodes.
 
-use super::Link;
+use super::slot::Link;
 use crate::word::{SYMBOLS, Symbol, index};
 
 /// The order of a scan.

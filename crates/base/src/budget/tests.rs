@@ -1,4 +1,7 @@
+use std::sync::Arc;
+
 use super::*;
+use crate::sync::{AtomicU64, Mutex, Ordering, lock};
 
 const MIB: u64 = 1 << 20;
 

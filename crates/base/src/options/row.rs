@@ -72,7 +72,7 @@ pub struct OptionRow {
 }
 
 impl OptionRow {
-    pub(super) fn parse(&self, text: &str) -> Result<u64> {
+    pub(in crate::options) fn parse(&self, text: &str) -> Result<u64> {
         let bad = || {
             Error::InvalidArgument(format!(
                 "'{text}' is not a value for {}: {}",
@@ -107,25 +107,20 @@ impl OptionRow {
         Ok(value)
     }
 
-    pub(super) fn print(&self, value: u64) -> String {
+    pub(in crate::options) fn print(&self, value: u64) -> String {
         match self.unit {
-            // Exact, so that what was printed can be read back.
-            Unit::Bytes if value.is_multiple_of(1024) && value > 0 => {
-                let power = (value.trailing_zeros() / 10).min(3);
-                let unit = ["B", "KiB", "MiB", "GiB"][power as usize];
-                format!("{}{unit}", value >> (10 * power))
-            }
+            Unit::Bytes => format_exact(value),
             Unit::Flag => (value != 0).to_string(),
             Unit::Codec | Unit::Shape | Unit::Division | Unit::Costs => {
                 let place = usize::try_from(value).ok();
                 let word = place.and_then(|place| self.unit.words().get(place));
                 word.map_or_else(|| value.to_string(), ToString::to_string)
             }
-            Unit::Bytes | Unit::Count | Unit::Millis => value.to_string(),
+            Unit::Count | Unit::Millis => value.to_string(),
         }
     }
 
-    pub(super) fn check(&self, value: u64) -> Result<()> {
+    pub(in crate::options) fn check(&self, value: u64) -> Result<()> {
         if value < self.min || value > self.max {
             return Err(Error::InvalidArgument(format!(
                 "{} must lie between {} and {}; {} was given",
@@ -137,4 +132,14 @@ impl OptionRow {
         }
         Ok(())
     }
+}
+
+/// A number of bytes as [`Unit::Bytes`] prints it: exact, so that it can be read back.
+pub(in crate::options) fn format_exact(bytes: u64) -> String {
+    if bytes == 0 || !bytes.is_multiple_of(1024) {
+        return bytes.to_string();
+    }
+    let power = (bytes.trailing_zeros() / 10).min(3);
+    let unit = ["B", "KiB", "MiB", "GiB"][power as usize];
+    format!("{}{unit}", bytes >> (10 * power))
 }

@@ -70,8 +70,17 @@ fn row(name: &str, part: u64, whole: u64, text: &str) -> String {
 }
 
 fn drawn(m: &Metrics, plan: &Plan, names: &[String]) -> Vec<String> {
+    [
+        dram_lines(m),
+        pm_lines(m, plan, names),
+        ssd_lines(m, plan, names),
+    ]
+    .concat()
+}
+
+fn dram_lines(m: &Metrics) -> Vec<String> {
     let dram = m.dram_index_bytes + m.dram_tables_bytes + m.dram_blocks_bytes;
-    let mut lines = vec![
+    vec![
         "".into(),
         format!(
             "DRAM: {} of {}",
@@ -96,6 +105,11 @@ fn drawn(m: &Metrics, plan: &Plan, names: &[String]) -> Vec<String> {
             m.dram_limit_bytes,
             "cached, and buffers",
         ),
+    ]
+}
+
+fn pm_lines(m: &Metrics, plan: &Plan, names: &[String]) -> Vec<String> {
+    let mut lines = vec![
         "".into(),
         format!(
             "Persistent memory: {} of {}",
@@ -132,8 +146,12 @@ fn drawn(m: &Metrics, plan: &Plan, names: &[String]) -> Vec<String> {
         let text = "room in zones that were begun, and beside tables";
         lines.push(row("rest of zones", rest, m.pm_limit_bytes, text));
     }
+    lines
+}
+
+fn ssd_lines(m: &Metrics, plan: &Plan, names: &[String]) -> Vec<String> {
     let on_ssd: u64 = m.levels.iter().map(|level| level.bytes).sum();
-    lines.extend(["".into(), format!("SSD: {}", format_size(on_ssd))]);
+    let mut lines = vec!["".into(), format!("SSD: {}", format_size(on_ssd))];
     for (family, name) in plan.families.iter().zip(names) {
         if names.len() > 1 {
             lines.push(format!("  column family {name}"));
@@ -332,47 +350,56 @@ fn next_text(next: &CompactionPlan, levels: &[LevelPlan]) -> String {
     )
 }
 
+fn level_as_json((n, level): (usize, &LevelPlan)) -> Value {
+    json!({
+        "level": n,
+        "tables": level.tables,
+        "bytes": level.bytes,
+        "runs": level.runs,
+        "bytes_due": level.bytes_due,
+        "runs_due": level.runs_due,
+        "score": level.score,
+    })
+}
+
+fn next_as_json(next: &CompactionPlan) -> Value {
+    json!({
+        "reason": next.reason.name(),
+        "from": next.from,
+        "to": next.to,
+        "tables": next.tables,
+        "bytes": next.bytes,
+        "moved": next.moved,
+    })
+}
+
+fn family_as_json(family: &FamilyPlan, name: &str) -> Value {
+    let levels: Vec<Value> = family
+        .levels
+        .iter()
+        .enumerate()
+        .map(level_as_json)
+        .collect();
+    json!({
+        "family": name,
+        "levels": levels,
+        "level0_pm": level_as_json((0, &family.level0_pm)),
+        "running": family.running,
+        "partitions": {
+            "count": family.partitions.count,
+            "bytes_most": family.partitions.bytes_most,
+            "bytes_due": family.partitions.bytes_due,
+            "split": family.partitions.split.as_ref().map(|key| key.escape_ascii().to_string()),
+            "merged": family.partitions.merge.len(),
+            "busiest": rates_as_json(&family.partitions),
+        },
+        "next": family.next.as_ref().map(next_as_json),
+    })
+}
+
 fn as_json(plan: &Plan, names: &[String]) -> Value {
-    let level = |(n, level): (usize, &LevelPlan)| {
-        json!({
-            "level": n,
-            "tables": level.tables,
-            "bytes": level.bytes,
-            "runs": level.runs,
-            "bytes_due": level.bytes_due,
-            "runs_due": level.runs_due,
-            "score": level.score,
-        })
-    };
-    let next = |next: &CompactionPlan| {
-        json!({
-            "reason": next.reason.name(),
-            "from": next.from,
-            "to": next.to,
-            "tables": next.tables,
-            "bytes": next.bytes,
-            "moved": next.moved,
-        })
-    };
     let families = plan.families.iter().zip(names);
-    let families = families.map(|(family, name)| {
-        let levels: Vec<Value> = family.levels.iter().enumerate().map(level).collect();
-        json!({
-            "family": name,
-            "levels": levels,
-            "level0_pm": level((0, &family.level0_pm)),
-            "running": family.running,
-            "partitions": {
-                "count": family.partitions.count,
-                "bytes_most": family.partitions.bytes_most,
-                "bytes_due": family.partitions.bytes_due,
-                "split": family.partitions.split.as_ref().map(|key| key.escape_ascii().to_string()),
-                "merged": family.partitions.merge.len(),
-                "busiest": rates_as_json(&family.partitions),
-            },
-            "next": family.next.as_ref().map(next),
-        })
-    });
+    let families = families.map(|(family, name)| family_as_json(family, name));
     let families: Vec<Value> = families.collect();
     let f = &plan.flush;
     json!({

@@ -9,6 +9,9 @@ use crate::tour::place::Place;
 
 static COMPRESSED: &[u8] = include_bytes!("../../data/cities1000.csv.zst");
 
+/// Cities in one batch; each has two entries.
+pub(super) const BATCH_CITIES: usize = 500;
+
 /// A city and the two entries that the tour writes for it.
 #[derive(Debug, Clone)]
 pub(crate) struct City {

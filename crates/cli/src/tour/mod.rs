@@ -2,19 +2,21 @@
 
 mod cities;
 mod crash;
+mod home;
+mod pace;
 mod place;
 mod story;
 mod tiers;
 
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+pub(crate) use crash::write_until_killed;
+
+use std::path::PathBuf;
 
 use thermocline::size::format_size;
 use thermocline::{Db, Durability, Options};
-use thermocline_bench::clock::{Instant, now};
+use thermocline_bench::clock::now;
 use thermocline_bench::grouped;
 use thermocline_bench::keys::Permutation;
-use thermocline_bench::scratch::{self, Scratch};
 
 use crate::args::TourArgs;
 use crate::fail::{Failure, Outcome};
@@ -22,14 +24,12 @@ use crate::interrupt;
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::store::Access;
-use crate::tour::cities::{City, cities};
+use crate::tour::cities::{BATCH_CITIES, City, cities};
+use crate::tour::home::Home;
+use crate::tour::pace::{go_on, millis, rate, seconds, timed, whole};
 use crate::tour::place::Place;
 use crate::tour::story::Story;
 
-pub(crate) use crash::write_until_killed;
-
-/// Cities in one batch; each has two entries.
-const BATCH_CITIES: usize = 500;
 /// Random cities to read.
 const GETS: usize = 100_000;
 /// The country that is listed.
@@ -72,78 +72,6 @@ pub(crate) fn run(args: &TourArgs, output: &mut Output) -> Outcome {
     tour.story.end()?;
     let region = std::mem::take(&mut tour.region);
     home.leave(args, &region, &mut tour.story)
-}
-
-/// Where the tour's database lies, and whether it goes.
-enum Home {
-    Scratch(Scratch),
-    Named { path: PathBuf, made: bool },
-}
-
-impl Home {
-    fn new(args: &TourArgs) -> Outcome<Home> {
-        let Some(path) = &args.db else {
-            return Ok(Home::Scratch(Scratch::new("thermocline-tour")?));
-        };
-        match path.read_dir().map(Iterator::count) {
-            Ok(1..) => Err(Failure::Failed(format!(
-                "{} is not empty; give the tour a new folder",
-                path.display()
-            ))),
-            Ok(0) => Ok(Home::Named {
-                path: path.clone(),
-                made: false,
-            }),
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(Home::Named {
-                path: path.clone(),
-                made: true,
-            }),
-            Err(e) => Err(Failure::Failed(format!(
-                "cannot use {}: {e}",
-                path.display()
-            ))),
-        }
-    }
-
-    fn database(&self) -> PathBuf {
-        match self {
-            Home::Scratch(scratch) => scratch.path().join("cities.db"),
-            Home::Named { path, .. } => path.clone(),
-        }
-    }
-
-    fn leave(self, args: &TourArgs, region: &Path, story: &mut Story<'_>) -> Outcome {
-        let path = self.database();
-        if args.keep {
-            if let Home::Scratch(mut scratch) = self {
-                scratch.keep();
-            }
-            let mut path = path.display().to_string();
-            if let Some(pm_path) = &args.store.pm_path {
-                path = format!("{path} --pm-path {}", pm_path.display());
-            }
-            story.output.note("")?;
-            story.say("The database stays. Try:")?;
-            story.show(&format!("thermocline scan {path} --prefix name/IS/"))?;
-            story.show(&format!("thermocline get {path} name/FR/Paris/00"))?;
-            return story.show(&format!("thermocline stat {path}"));
-        }
-        match self {
-            Home::Scratch(scratch) => scratch.remove()?,
-            Home::Named { path, made } => {
-                scratch::remove(&path)?;
-                // Where the user put it outside the database's folder.
-                scratch::remove(region)?;
-                if !made {
-                    std::fs::DirBuilder::new()
-                        .create(&path)
-                        .map_err(|e| thermocline::Error::io("make", &path, e))?;
-                }
-            }
-        }
-        story.output.note("")?;
-        story.say("Everything that the tour wrote is deleted again (--keep would leave it).")
-    }
 }
 
 struct Tour<'a> {
@@ -506,21 +434,6 @@ impl Tour<'_> {
     }
 }
 
-fn go_on() -> Outcome {
-    if interrupt::asked() {
-        return Err(Failure::Failed(
-            "the tour was interrupted and has cleaned up".to_string(),
-        ));
-    }
-    Ok(())
-}
-
-fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
-    let begun: Instant = now();
-    let result = work();
-    (result, now() - begun)
-}
-
 /// The first few names of `name/COUNTRY/NAME/N` keys.
 fn names(keys: &[Vec<u8>]) -> String {
     let name = |key: &Vec<u8>| {
@@ -537,26 +450,6 @@ fn clip(text: &str, chars: usize) -> String {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_string(),
     }
-}
-
-fn millis(time: Duration) -> String {
-    format!("{:.1} ms", time.as_secs_f64() * 1000.0)
-}
-
-fn seconds(time: Duration) -> String {
-    format!("{:.2} s", time.as_secs_f64())
-}
-
-fn rate(count: u64, time: Duration) -> u64 {
-    whole(count as f64 / time.as_secs_f64().max(1e-9))
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "a rate for people, rounded; a float beyond the range saturates"
-)]
-fn whole(x: f64) -> u64 {
-    x.round() as u64
 }
 
 #[cfg(test)]

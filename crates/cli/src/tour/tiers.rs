@@ -9,9 +9,10 @@ use thermocline_bench::grouped;
 use thermocline_bench::keys::Permutation;
 use thermocline_bench::scratch::Scratch;
 
-use super::{BATCH_CITIES, City, go_on, seconds};
 use crate::fail::{Failure, Outcome};
 use crate::progress::Progress;
+use crate::tour::cities::{BATCH_CITIES, City};
+use crate::tour::pace::{go_on, seconds};
 use crate::tour::story::Story;
 
 /// Persistent memory and DRAM of the store.

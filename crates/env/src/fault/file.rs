@@ -5,24 +5,25 @@ use std::sync::Arc;
 
 use thermocline_base::{Result, Site};
 
-use super::{Fault, FaultStorage, Op, eio, no_space};
-use crate::File;
+use super::injector::{Injector, eio, no_space};
+use super::plan::{Fault, Op};
+use crate::file::File;
 
 #[derive(Debug)]
 pub(super) struct FaultFile {
     pub(super) inner: Arc<dyn File>,
     pub(super) path: PathBuf,
-    pub(super) storage: FaultStorage,
+    pub(super) injector: Arc<Injector>,
 }
 
 impl FaultFile {
     fn call(&self, op: Op, what: &'static str) -> Result<Option<Fault>> {
-        self.storage.call(op, what, &self.path)
+        self.injector.call(op, what, &self.path)
     }
 
     /// Grows the file as far as there is room; an error if that is not up to `end`.
     fn grow(&self, what: &'static str, end: u64) -> Result<()> {
-        if self.storage.take_room(&self.path, self.inner.len()?, end) < end {
+        if self.injector.take_room(&self.path, self.inner.len()?, end) < end {
             return Err(no_space(what, &self.path));
         }
         Ok(())
@@ -66,7 +67,7 @@ impl FaultFile {
             _ => {}
         }
         let end = offset.saturating_add(bytes.len() as u64);
-        let reach = self.storage.take_room(&self.path, self.inner.len()?, end);
+        let reach = self.injector.take_room(&self.path, self.inner.len()?, end);
         if reach < end {
             self.write_part(bytes, reach.saturating_sub(offset), offset, way)?;
             return Err(no_space("write", &self.path));
@@ -124,7 +125,7 @@ impl File for FaultFile {
         self.call(Op::SetLen, "set the length of")?;
         let before = self.inner.len()?;
         self.inner.set_len(len)?;
-        self.storage.give_room_back(&self.path, before, len);
+        self.injector.give_room_back(&self.path, before, len);
         Ok(())
     }
 
@@ -137,17 +138,17 @@ impl File for FaultFile {
     fn reserve_behind(&self, offset: u64, len: u64) -> Result<()> {
         self.call(Op::Allocate, "reserve space for")?;
         let end = offset.saturating_add(len);
-        if !self.storage.reserve(&self.path, self.inner.len()?, end) {
+        if !self.injector.reserve(&self.path, self.inner.len()?, end) {
             return Err(no_space("reserve space for", &self.path));
         }
-        match self.storage.reserves_nothing() {
+        match self.injector.reserves_nothing() {
             true => Ok(()),
             false => self.inner.reserve_behind(offset, len),
         }
     }
 
     fn sync(&self, site: Site) -> Result<()> {
-        self.storage
+        self.injector
             .sync_with(Op::Sync, "sync", &self.path, || self.inner.sync(site))
     }
 

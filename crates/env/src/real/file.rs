@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 use thermocline_base::{Error, Result, Site};
 
-use super::{Syscalls, retry};
 use crate::direct::{DIRECT_UNIT, Transfers};
-use crate::{File, RawReads, sys};
+use crate::file::{File, RawReads};
+use crate::real::syscalls::{Syscalls, retry};
+use crate::sys;
 
 #[derive(Debug)]
 pub(super) struct RealFile {

@@ -2,18 +2,20 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use thermocline_base::sync::MutexGuard;
 use thermocline_base::{Error, Result, Site, When};
 
+use super::disk::Disk;
 use super::names::FileNo;
-use super::{SimFs, State, no};
-use crate::File;
+use super::state::{State, no};
 use crate::direct::Transfers;
+use crate::file::File;
 
 #[derive(Debug)]
 pub(super) struct SimFile {
-    pub(super) fs: SimFs,
+    pub(super) disk: Arc<Disk>,
     pub(super) path: PathBuf,
     pub(super) file: FileNo,
     pub(super) writes: bool,
@@ -29,7 +31,7 @@ impl SimFile {
         if end.is_none_or(|end| end > i64::MAX as u64) {
             return Err(no(io::ErrorKind::FileTooLarge, op, &self.path));
         }
-        let mut state = self.fs.state();
+        let mut state = self.disk.state();
         if let (Some(capacity), Some(end)) = (state.capacity, end) {
             let has = state.reserved.get(&self.file).copied().unwrap_or(0);
             let more = end.saturating_sub(has.max(state.inodes[&self.file].live().len));
@@ -54,7 +56,7 @@ impl SimFile {
 
 impl Drop for SimFile {
     fn drop(&mut self) {
-        let mut state = self.fs.state();
+        let mut state = self.disk.state();
         let left = state.opens.get_mut(&self.file).map(|n| {
             *n -= 1;
             *n
@@ -73,7 +75,9 @@ impl File for SimFile {
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
         self.transfers.check("read", &self.path, buf, offset)?;
-        let n = self.fs.state().inodes[&self.file].live().read(buf, offset);
+        let n = self.disk.state().inodes[&self.file]
+            .live()
+            .read(buf, offset);
         self.transfers
             .has_read(self.transfers.is_direct(), n, offset);
         Ok(n)
@@ -95,7 +99,7 @@ impl File for SimFile {
     }
 
     fn len(&self) -> Result<u64> {
-        Ok(self.fs.state().inodes[&self.file].live().len)
+        Ok(self.disk.state().inodes[&self.file].live().len)
     }
 
     fn set_len(&self, len: u64) -> Result<()> {
@@ -127,9 +131,9 @@ impl File for SimFile {
     }
 
     fn sync(&self, site: Site) -> Result<()> {
-        self.fs.inner.steps.point(site, When::Before);
+        self.disk.steps.point(site, When::Before);
         let answer = {
-            let mut state = self.fs.state();
+            let mut state = self.disk.state();
             match state.fail_sync.take() {
                 Some(how) => {
                     state.inode_mut(self.file).fail_sync(how);
@@ -145,7 +149,7 @@ impl File for SimFile {
                 }
             }
         };
-        self.fs.inner.steps.point(site, When::After);
+        self.disk.steps.point(site, When::After);
         answer
     }
 

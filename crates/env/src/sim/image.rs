@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use thermocline_base::Steps;
 use thermocline_base::checksum::{hash64, hash64_seeded};
-use thermocline_base::sync::lock;
 
+use super::SimFs;
 use super::content::{Inode, PAGE, Part, SECTOR};
 use super::names::Names;
-use super::{SimFs, State};
+use super::state::State;
 use crate::simulated::SeededRandom;
 
 /// One thing that a crash decides, independently of all others.
@@ -240,7 +240,7 @@ impl State {
 impl SimFs {
     /// What a crash at this instant would decide.
     pub fn pending(&self) -> Pending {
-        lock(&self.inner.state).pending()
+        self.disk.state().pending()
     }
 
     /// The file system after a crash now that decided as `choices` says, one value below the arity
@@ -250,7 +250,7 @@ impl SimFs {
     /// # Panics
     /// If `choices` do not fit.
     pub fn image(&self, choices: &[usize], steps: Steps) -> SimFs {
-        let state = lock(&self.inner.state).after_crash(choices);
+        let state = self.disk.state().after_crash(choices);
         SimFs::with_state(state, steps)
     }
 
@@ -272,7 +272,7 @@ impl SimFs {
     /// The file system after only the process died: readers see everything, nothing more is
     /// durable than was, handles and locks are gone.
     pub fn image_killed(&self, steps: Steps) -> SimFs {
-        let state = lock(&self.inner.state);
+        let state = self.disk.state();
         let killed = State {
             opens: BTreeMap::new(),
             locks: BTreeSet::new(),
@@ -285,6 +285,6 @@ impl SimFs {
 
     /// A hash of what is durable: two images with the same digest hold the same names and bytes.
     pub fn digest(&self) -> u64 {
-        lock(&self.inner.state).digest()
+        self.disk.state().digest()
     }
 }

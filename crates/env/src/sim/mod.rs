@@ -42,150 +42,40 @@
 //! ```
 
 mod content;
+mod disk;
 mod file;
 mod image;
+mod lock;
 mod names;
+mod state;
 
-use std::collections::{BTreeMap, BTreeSet};
+pub use content::FailedSync;
+pub use image::{Choice, Pending, Undecided};
+
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use thermocline_base::sync::{Mutex, MutexGuard, lock};
 use thermocline_base::{Error, Result, Site, Steps, When};
 
-pub use content::FailedSync;
 use content::Inode;
+use disk::Disk;
 use file::SimFile;
-pub use image::{Choice, Pending, Undecided};
+use lock::{SharedLock, SimHold, SimLock};
 use names::{Change, FileNo, Names};
+use state::{State, clean, no};
 
 use crate::direct::{DeviceBytes, Transfers};
+use crate::file::{File, OpenMode};
+use crate::sites;
 use crate::spares::Spares;
-use crate::{DiskRoom, File, FsKind, LockGuard, OpenMode, Storage, sites};
+use crate::storage::{DiskRoom, FsKind, LockGuard, Storage};
 
 /// The simulated file system. Cloning shares it. See the module's documentation.
 #[derive(Clone)]
 pub struct SimFs {
-    inner: Arc<Inner>,
-}
-
-struct Inner {
-    state: Mutex<State>,
-    steps: Steps,
-    spares: Spares,
-}
-
-#[derive(Debug, Clone, Default)]
-struct State {
-    dirs: BTreeMap<PathBuf, Arc<Names>>,
-    inodes: BTreeMap<FileNo, Arc<Inode>>,
-    next_file: FileNo,
-    /// Handles per file: a file without names lives as long as it is open.
-    opens: BTreeMap<FileNo, usize>,
-    /// Most handles that there were at a time.
-    most_open: usize,
-    /// As many descriptors as the process may have.
-    descriptors: Option<usize>,
-    locks: BTreeSet<PathBuf>,
-    /// How many hold each folder.
-    holds: BTreeMap<PathBuf, usize>,
-    fail_sync: Option<FailedSync>,
-    refuses_direct: bool,
-    /// Bytes that all files may have together.
-    capacity: Option<u64>,
-    /// Up to where files have room behind their ends.
-    reserved: BTreeMap<FileNo, u64>,
-    /// As far as a crash leaves it: what was synced.
-    reserved_durable: BTreeMap<FileNo, u64>,
-    /// Of the capacity a simulated region has so many.
-    region: u64,
-    /// How often that was too little.
-    refusals: u64,
-}
-
-/// `a//b/./c/` and `a/b/c` are one path.
-fn clean(path: &Path) -> PathBuf {
-    path.components()
-        .filter(|part| *part != std::path::Component::CurDir)
-        .collect()
-}
-
-fn no(kind: io::ErrorKind, op: &'static str, path: &Path) -> Error {
-    Error::io(op, path, kind.into())
-}
-
-impl State {
-    /// The folder and the last name of `path`.
-    fn locate(&self, op: &'static str, path: &Path) -> Result<(PathBuf, String)> {
-        let path = clean(path);
-        let name = path
-            .file_name()
-            .and_then(|name| name.to_str())
-            .ok_or_else(|| no(io::ErrorKind::InvalidInput, op, &path))?;
-        let dir = path.parent().unwrap_or(Path::new(""));
-        if !self.dirs.contains_key(dir) {
-            return Err(no(io::ErrorKind::NotFound, op, &path));
-        }
-        Ok((dir.to_path_buf(), name.to_string()))
-    }
-
-    /// Bytes of all files, and of what lies beside them.
-    fn used(&self) -> u64 {
-        let len = |(file, inode): (&FileNo, &Arc<Inode>)| {
-            let reserved = self.reserved.get(file).copied().unwrap_or(0);
-            inode.live().len.max(reserved)
-        };
-        self.inodes.iter().map(len).sum::<u64>() + self.region
-    }
-
-    /// Fails where opening something would take one descriptor too many. Locks and held folders are open files, too.
-    fn check_descriptors(&self, op: &'static str, path: &Path) -> Result<()> {
-        let open = self.opens.values().sum::<usize>()
-            + self.locks.len()
-            + self.holds.values().sum::<usize>();
-        match self.descriptors.is_some_and(|most| open >= most) {
-            true => Err(Error::io(
-                op,
-                path,
-                io::Error::from_raw_os_error(libc::EMFILE),
-            )),
-            false => Ok(()),
-        }
-    }
-
-    fn find(&self, path: &Path) -> Option<FileNo> {
-        let (dir, name) = self.locate("look up", path).ok()?;
-        self.dirs[&dir].live.get(&name).copied()
-    }
-
-    fn dir_mut(&mut self, dir: &Path) -> &mut Names {
-        Arc::make_mut(self.dirs.get_mut(dir).expect("the folder was looked up"))
-    }
-
-    fn inode_mut(&mut self, file: FileNo) -> &mut Inode {
-        let inode = self.inodes.get_mut(&file);
-        Arc::make_mut(inode.expect("a file stays while it is open or has a name"))
-    }
-
-    fn add_inode(&mut self, inode: Inode) -> FileNo {
-        let file = self.next_file;
-        self.next_file += 1;
-        self.inodes.insert(file, Arc::new(inode));
-        file
-    }
-
-    /// Forgets files that have no name, can get none by a crash, and are not open.
-    fn forget_unnamed(&mut self) {
-        let named: BTreeSet<FileNo> = self
-            .dirs
-            .values()
-            .flat_map(|dir| dir.files())
-            .chain(self.opens.keys().copied())
-            .collect();
-        self.inodes.retain(|file, _| named.contains(file));
-    }
+    disk: Arc<Disk>,
 }
 
 impl SimFs {
@@ -204,39 +94,31 @@ impl SimFs {
 
     fn with_state(state: State, steps: Steps) -> SimFs {
         SimFs {
-            inner: Arc::new(Inner {
-                state: Mutex::new(state),
-                steps,
-                spares: Spares::default(),
-            }),
+            disk: Arc::new(Disk::new(state, steps)),
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        lock(&self.inner.state)
     }
 
     /// The step counter to which this file system reports.
     pub fn steps(&self) -> &Steps {
-        &self.inner.steps
+        &self.disk.steps
     }
 
     /// Makes the next sync, of a file or a folder, fail with EIO and leave behind what `how` says.
     /// Names are never dropped from memory.
     pub fn fail_next_sync(&self, how: FailedSync) {
-        self.state().fail_sync = Some(how);
+        self.disk.state().fail_sync = Some(how);
     }
 
     /// All files together take no more than so many bytes from now on; then ENOSPC, and what did not fit is
     /// not written at all. An image of a crash does as its original.
     pub fn limit(&self, bytes: u64) {
-        self.state().capacity = Some(bytes);
+        self.disk.state().capacity = Some(bytes);
     }
 
     /// A simulated region takes so many bytes of the disk from now on, in place of those that it had before. `false`
     /// if there is no room for them.
     pub fn take_for_region(&self, bytes: u64) -> bool {
-        let mut state = self.state();
+        let mut state = self.disk.state();
         let others = state.used() - state.region;
         let fits = state
             .capacity
@@ -250,29 +132,29 @@ impl SimFs {
 
     /// Bytes of all files, and of a region that takes room beside them.
     pub fn used(&self) -> u64 {
-        self.state().used()
+        self.disk.state().used()
     }
 
     /// No more than so many descriptors from now on: files, folders, locks; then EMFILE. An image of a crash does as
     /// its original.
     pub fn limit_descriptors(&self, most: usize) {
-        self.state().descriptors = Some(most);
+        self.disk.state().descriptors = Some(most);
     }
 
     /// Most files that were open at a time since this was last asked for.
     pub fn take_most_open(&self) -> usize {
-        std::mem::take(&mut self.state().most_open)
+        std::mem::take(&mut self.disk.state().most_open)
     }
 
     /// How often there was no room.
     pub fn refusals(&self) -> u64 {
-        self.state().refusals
+        self.disk.state().refusals
     }
 
     /// Whether files that are opened from now on are refused [direct I/O](crate::direct). An image
     /// of a crash does as its original.
     pub fn refuse_direct(&self, refuse: bool) {
-        self.state().refuses_direct = refuse;
+        self.disk.state().refuses_direct = refuse;
     }
 
     /// Puts a file in place, durably and without a crash point, replacing one of that name. For
@@ -281,7 +163,7 @@ impl SimFs {
     /// # Panics
     /// If the folder does not exist.
     pub fn install(&self, path: &Path, bytes: &[u8]) {
-        let mut state = self.state();
+        let mut state = self.disk.state();
         let (dir, name) = state.locate("install", path).expect("the folder exists");
         let file = state.add_inode(Inode::from_bytes(bytes));
         state.dir_mut(&dir).install(name, file);
@@ -289,7 +171,7 @@ impl SimFs {
 
     /// What readers see in a file, or `None` if there is none.
     pub fn contents(&self, path: &Path) -> Option<Vec<u8>> {
-        let state = self.state();
+        let state = self.disk.state();
         let content = state.inodes[&state.find(path)?].live();
         let len = usize::try_from(content.len).expect("it lies in memory");
         let mut bytes = vec![0; len];
@@ -309,7 +191,7 @@ impl SimFs {
         state.most_open = state.most_open.max(state.opens.values().sum());
         let transfers = counter.map(|counter| Transfers::new(!state.refuses_direct, counter));
         Arc::new(SimFile {
-            fs: self.clone(),
+            disk: Arc::clone(&self.disk),
             path: path.to_path_buf(),
             file,
             writes,
@@ -327,7 +209,7 @@ impl SimFs {
         if mode == OpenMode::CreateNew {
             return self.create(path, counter);
         }
-        let mut state = self.state();
+        let mut state = self.disk.state();
         let file = state
             .find(path)
             .ok_or_else(|| no(io::ErrorKind::NotFound, "open", path))?;
@@ -342,9 +224,9 @@ impl SimFs {
         site: Site,
         change: impl FnOnce(&mut State) -> Result<T>,
     ) -> Result<T> {
-        self.inner.steps.point(site, When::Before);
-        let answer = change(&mut self.state());
-        self.inner.steps.point(site, When::After);
+        self.disk.steps.point(site, When::Before);
+        let answer = change(&mut self.disk.state());
+        self.disk.steps.point(site, When::After);
         answer
     }
 
@@ -383,16 +265,16 @@ impl Storage for SimFs {
     }
 
     fn exists(&self, path: &Path) -> Result<bool> {
-        let state = self.state();
+        let state = self.disk.state();
         Ok(state.dirs.contains_key(&clean(path)) || state.find(path).is_some())
     }
 
     fn is_dir(&self, path: &Path) -> Result<bool> {
-        Ok(self.state().dirs.contains_key(&clean(path)))
+        Ok(self.disk.state().dirs.contains_key(&clean(path)))
     }
 
     fn list(&self, dir: &Path) -> Result<Vec<String>> {
-        let state = self.state();
+        let state = self.disk.state();
         let dir = clean(dir);
         let names = state
             .dirs
@@ -413,7 +295,7 @@ impl Storage for SimFs {
         let dir = clean(dir);
         let levels: Vec<PathBuf> = dir.ancestors().map(Path::to_path_buf).collect();
         for level in levels.into_iter().rev() {
-            if self.state().dirs.contains_key(&level) {
+            if self.disk.state().dirs.contains_key(&level) {
                 continue;
             }
             self.change_name(sites::FOLDER_CREATED, |state| {
@@ -448,7 +330,7 @@ impl Storage for SimFs {
     }
 
     fn rename_and_sync(&self, from: &Path, to: &Path, dir: &Path, site: Site) -> Result<()> {
-        self.state().check_descriptors("open folder", dir)?;
+        self.disk.state().check_descriptors("open folder", dir)?;
         self.rename(from, to)?;
         self.sync_dir(dir, site)
     }
@@ -484,9 +366,9 @@ impl Storage for SimFs {
 
     fn sync_dir(&self, dir: &Path, site: Site) -> Result<()> {
         let dir = clean(dir);
-        self.inner.steps.point(site, When::Before);
+        self.disk.steps.point(site, When::Before);
         let answer = {
-            let mut state = self.state();
+            let mut state = self.disk.state();
             if !state.dirs.contains_key(&dir) {
                 Err(no(io::ErrorKind::NotFound, "sync folder", &dir))
             } else if let Err(short) = state.check_descriptors("open folder", &dir) {
@@ -501,7 +383,7 @@ impl Storage for SimFs {
                 Ok(())
             }
         };
-        self.inner.steps.point(site, When::After);
+        self.disk.steps.point(site, When::After);
         answer
     }
 
@@ -511,7 +393,7 @@ impl Storage for SimFs {
             return Ok(None);
         }
         let path = clean(path);
-        if self.state().locks.contains(&path) {
+        if self.disk.state().locks.contains(&path) {
             return Err(Error::Locked {
                 path: path.parent().unwrap_or(Path::new("")).to_path_buf(),
                 pid: std::process::id(),
@@ -525,29 +407,29 @@ impl Storage for SimFs {
             self.create(path, None)?;
         }
         let path = clean(path);
-        self.state().check_descriptors("open", &path)?;
-        if !self.state().locks.insert(path.clone()) {
+        self.disk.state().check_descriptors("open", &path)?;
+        if !self.disk.state().locks.insert(path.clone()) {
             return Err(Error::Locked {
                 path: path.parent().unwrap_or(Path::new("")).to_path_buf(),
                 pid: std::process::id(),
             });
         }
         Ok(Box::new(SimLock {
-            fs: self.clone(),
+            disk: Arc::clone(&self.disk),
             path,
         }))
     }
 
     fn hold_folder(&self, dir: &Path) -> Result<Option<Box<dyn LockGuard>>> {
         let path = clean(dir);
-        self.state().check_descriptors("open folder", &path)?;
-        *self.state().holds.entry(path.clone()).or_default() += 1;
-        let fs = self.clone();
-        Ok(Some(Box::new(SimHold { fs, path })))
+        self.disk.state().check_descriptors("open folder", &path)?;
+        *self.disk.state().holds.entry(path.clone()).or_default() += 1;
+        let disk = Arc::clone(&self.disk);
+        Ok(Some(Box::new(SimHold { disk, path })))
     }
 
     fn is_folder_held(&self, dir: &Path) -> Result<bool> {
-        Ok(self.state().holds.contains_key(&clean(dir)))
+        Ok(self.disk.state().holds.contains_key(&clean(dir)))
     }
 
     fn fs_kind(&self, path: &Path) -> Result<FsKind> {
@@ -568,59 +450,19 @@ impl Storage for SimFs {
     }
 
     fn open_files_max(&self) -> Option<u64> {
-        self.state().descriptors.map(|most| most as u64)
+        self.disk.state().descriptors.map(|most| most as u64)
     }
 
     fn spares(&self) -> &Spares {
-        &self.inner.spares
+        &self.disk.spares
     }
 
     fn room(&self, _path: &Path) -> Result<Option<DiskRoom>> {
-        let state = self.state();
+        let state = self.disk.state();
         Ok(state.capacity.map(|total| DiskRoom {
             free: total.saturating_sub(state.used()),
             total,
         }))
-    }
-}
-
-#[derive(Debug)]
-struct SimLock {
-    fs: SimFs,
-    path: PathBuf,
-}
-
-/// A reader's lock: simulated writers do not wait for readers.
-#[derive(Debug)]
-struct SharedLock;
-
-impl LockGuard for SharedLock {}
-
-impl LockGuard for SimLock {}
-
-impl Drop for SimLock {
-    fn drop(&mut self) {
-        self.fs.state().locks.remove(&self.path);
-    }
-}
-
-#[derive(Debug)]
-struct SimHold {
-    fs: SimFs,
-    path: PathBuf,
-}
-
-impl LockGuard for SimHold {}
-
-impl Drop for SimHold {
-    fn drop(&mut self) {
-        let mut state = self.fs.state();
-        if let Some(holders) = state.holds.get_mut(&self.path) {
-            *holders -= 1;
-            if *holders == 0 {
-                state.holds.remove(&self.path);
-            }
-        }
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use thermocline_base::sync::{Mutex, lock};
+
 use super::*;
 use crate::simulated::SeededRandom;
 
@@ -329,7 +331,7 @@ fn a_removed_file_stays_readable_while_open_and_is_forgotten_after() {
     file.read_exact_at(&mut buf, 0).unwrap();
     assert_eq!(&buf, b"here");
     drop(file);
-    assert!(fs.state().inodes.is_empty());
+    assert!(fs.disk.state().inodes.is_empty());
 }
 
 #[test]

@@ -12,7 +12,7 @@ use thermocline_env::sim::SimFs;
 use thermocline_pm::SimPm;
 
 use super::world::{Contents, PM, contents, digest, dir, fresh, options, rows_of, world};
-use crate::{Answer, Target};
+use crate::target::{Answer, Target};
 
 pub(super) const TARGET: Target = Target {
     name: "api",
@@ -213,18 +213,7 @@ impl Life {
     fn call(&mut self, program: &mut Program<'_>) -> Result<()> {
         match program.byte() % 24 {
             0..7 => self.write(program),
-            7 | 8 => {
-                let name = program.family();
-                let key = program.key();
-                let family = self.family(&name)?;
-                let got = self.engine().get(family.id, &key, <[u8]>::to_vec)?;
-                assert_eq!(
-                    got.as_ref(),
-                    self.expected[&name].get(&key),
-                    "a get finds another value"
-                );
-                Ok(())
-            }
+            7 | 8 => self.get(program),
             9 => self.seek(program),
             10 => self.engine().flush().map(drop),
             11 => {
@@ -238,38 +227,10 @@ impl Life {
                 self.open();
                 Ok(())
             }
-            13 => {
-                let (name, reverse) = (program.family(), program.byte() % 2 == 1);
-                let options = CfOptions::default().reverse(reverse);
-                self.engine().family(&name, &options)?;
-                let made = *self.reverse.entry(name.clone()).or_insert(reverse);
-                assert!(
-                    name == "default" || made == reverse,
-                    "an option that stays was changed"
-                );
-                self.expected.entry(name).or_default();
-                Ok(())
-            }
-            14 => {
-                let name = program.family();
-                self.engine().drop_family(&name)?;
-                assert_ne!(name, "default");
-                self.expected.remove(&name).expect("it was there");
-                self.reverse.remove(&name);
-                Ok(())
-            }
+            13 => self.make_family(program),
+            14 => self.drop_family(program),
             15 => self.delete_range(program),
-            16 => {
-                let name = program.family();
-                let (from, to) = (program.key(), program.key());
-                let range = (Bound::Included(&from[..]), Bound::Excluded(&to[..]));
-                let range = match program.byte() % 2 {
-                    0 => (Bound::Unbounded, Bound::Unbounded),
-                    _ => range,
-                };
-                let family = self.family(&name)?;
-                self.engine().compact(family.id, range)
-            }
+            16 => self.compact(program),
             17 => self.engine().compact_once().map(drop),
             18 => {
                 self.hold();
@@ -290,6 +251,53 @@ impl Life {
                 Ok(())
             }
         }
+    }
+
+    fn get(&mut self, program: &mut Program<'_>) -> Result<()> {
+        let name = program.family();
+        let key = program.key();
+        let family = self.family(&name)?;
+        let got = self.engine().get(family.id, &key, <[u8]>::to_vec)?;
+        assert_eq!(
+            got.as_ref(),
+            self.expected[&name].get(&key),
+            "a get finds another value"
+        );
+        Ok(())
+    }
+
+    fn make_family(&mut self, program: &mut Program<'_>) -> Result<()> {
+        let (name, reverse) = (program.family(), program.byte() % 2 == 1);
+        let options = CfOptions::default().reverse(reverse);
+        self.engine().family(&name, &options)?;
+        let made = *self.reverse.entry(name.clone()).or_insert(reverse);
+        assert!(
+            name == "default" || made == reverse,
+            "an option that stays was changed"
+        );
+        self.expected.entry(name).or_default();
+        Ok(())
+    }
+
+    fn drop_family(&mut self, program: &mut Program<'_>) -> Result<()> {
+        let name = program.family();
+        self.engine().drop_family(&name)?;
+        assert_ne!(name, "default");
+        self.expected.remove(&name).expect("it was there");
+        self.reverse.remove(&name);
+        Ok(())
+    }
+
+    fn compact(&mut self, program: &mut Program<'_>) -> Result<()> {
+        let name = program.family();
+        let (from, to) = (program.key(), program.key());
+        let range = (Bound::Included(&from[..]), Bound::Excluded(&to[..]));
+        let range = match program.byte() % 2 {
+            0 => (Bound::Unbounded, Bound::Unbounded),
+            _ => range,
+        };
+        let family = self.family(&name)?;
+        self.engine().compact(family.id, range)
     }
 
     fn hold(&mut self) {

@@ -8,10 +8,11 @@ use thermocline_engine::{Backups, Durability, Engine};
 use thermocline_env::sim::SimFs;
 use thermocline_env::{Env, Storage};
 
+use super::digest::Digest;
+use super::refusal::refused;
 use super::world::{dir, fresh, options, world};
-use super::{Digest, refused};
 use crate::seal::backup as seal;
-use crate::{Answer, SEAL, Target};
+use crate::target::{Answer, SEAL, Target};
 
 pub(super) const TARGET: Target = Target {
     name: "backup",

@@ -9,10 +9,11 @@ use thermocline_env::{File, Storage};
 use thermocline_sst::{BlobFile, BlobRecords, BlobWriter, Identity, read_blob, verify_blobs};
 use thermocline_testkit::golden;
 
-use super::{Digest, refused};
+use super::digest::Digest;
+use super::refusal::refused;
 use crate::file::Bytes;
 use crate::seal::{DB_ID, blobs as seal};
-use crate::{Answer, SEAL, Target};
+use crate::target::{Answer, SEAL, Target};
 
 pub(super) const TARGET: Target = Target {
     name: "blobs",

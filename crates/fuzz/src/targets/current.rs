@@ -4,9 +4,9 @@ use thermocline_version::format::{
     CURRENT_LEN_MAX, HEADER_LEN, Header, decode_current, encode_current,
 };
 
-use super::Digest;
+use super::digest::Digest;
 use crate::seal::{DB_ID, manifest as seal};
-use crate::{Answer, SEAL, Target};
+use crate::target::{Answer, SEAL, Target};
 
 pub(super) const TARGET: Target = Target {
     name: "current",

@@ -6,7 +6,7 @@ use thermocline_version::State;
 use thermocline_version::format::{Unreadable, decode_edit, encode_edit};
 
 use crate::seal::manifest;
-use crate::{Answer, Target};
+use crate::target::{Answer, Target};
 
 pub(super) const TARGET: Target = Target {
     name: "edit",

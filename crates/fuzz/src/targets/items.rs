@@ -13,9 +13,10 @@ use thermocline_memtable::{
 };
 use thermocline_pm::{Place, PmOff, Region, RegionSpec, SimPm};
 
-use super::{Digest, refused};
+use super::digest::Digest;
+use super::refusal::refused;
 use crate::seal::{DB_ID, items as seal};
-use crate::{Answer, SEAL, Target};
+use crate::target::{Answer, SEAL, Target};
 
 pub(super) const TARGET: Target = Target {
     name: "items",

@@ -10,9 +10,11 @@ use thermocline_memtable::ItemImage;
 use thermocline_testkit::golden;
 use thermocline_wal::{FRAME_HEADER, HEADER_BYTES, LogId, LogReader, LogWriter, frame_bytes};
 
-use super::{Digest, items, refused};
+use super::digest::Digest;
+use super::items;
+use super::refusal::refused;
 use crate::seal::{DB_ID, log as seal};
-use crate::{Answer, SEAL, Target};
+use crate::target::{Answer, SEAL, Target};
 
 pub(super) const TARGET: Target = Target {
     name: "log",

@@ -10,9 +10,9 @@ use thermocline_env::sim::SimFs;
 use thermocline_testkit::golden;
 use thermocline_version::{Change, Manifest, State, format};
 
-use super::refused;
+use super::refusal::refused;
 use crate::seal::{DB_ID, manifest as seal};
-use crate::{Answer, SEAL, Target};
+use crate::target::{Answer, SEAL, Target};
 
 pub(super) const TARGET: Target = Target {
     name: "manifest",

@@ -5,8 +5,8 @@ use thermocline_base::size::{format_size, parse_size};
 use thermocline_sst::{FileName, blob_name, table_name};
 use thermocline_version::format::{manifest_name, manifest_no};
 
-use super::Digest;
-use crate::{Answer, Target};
+use super::digest::Digest;
+use crate::target::{Answer, Target};
 
 pub(super) const TARGET: Target = Target {
     name: "names",

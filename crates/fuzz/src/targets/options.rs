@@ -3,8 +3,8 @@
 use thermocline_base::options::Options;
 use thermocline_base::{CfOptions, ErrorKind};
 
-use super::Digest;
-use crate::{Answer, Target};
+use super::digest::Digest;
+use crate::target::{Answer, Target};
 
 pub(super) const TARGET: Target = Target {
     name: "options",

@@ -10,11 +10,12 @@ use thermocline_level0::{
 };
 use thermocline_pm::{Region, SimPm};
 
+use super::digest::Digest;
 use super::items::region_spec;
-use super::{Digest, refused};
+use super::refusal::refused;
 use crate::seal::pm_table::{TABLE, seal};
 use crate::seal::{DB_ID, region::REGION_ID};
-use crate::{Answer, SEAL, Target};
+use crate::target::{Answer, SEAL, Target};
 
 pub(super) const TARGET: Target = Target {
     name: "pm_table",

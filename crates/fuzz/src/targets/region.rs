@@ -6,11 +6,12 @@ use thermocline_halloc::{Reserve, Space, SpaceSpec, Witness, Zone};
 use thermocline_memtable::Descriptor;
 use thermocline_pm::{PmOff, Region, RegionSpec, SimPm};
 
+use super::digest::Digest;
 use super::items::region_spec;
-use super::{Digest, refused};
+use super::refusal::refused;
 use crate::seal::DB_ID;
 use crate::seal::region::{REGION_ID, ZONE_BYTES, seal};
-use crate::{Answer, SEAL, Target};
+use crate::target::{Answer, SEAL, Target};
 
 pub(super) const TARGET: Target = Target {
     name: "region",

@@ -17,7 +17,7 @@ use thermocline_pm::{PmOff, Region, SimPm};
 
 use super::items::region_spec;
 use super::world::{PM, contents, digest, dir, fresh, options, world};
-use crate::{Answer, Target};
+use crate::target::{Answer, Target};
 
 pub(super) const TARGET: Target = Target {
     name: "store",

@@ -12,10 +12,11 @@ use thermocline_sst::{
 };
 use thermocline_testkit::golden;
 
-use super::{Digest, refused};
+use super::digest::Digest;
+use super::refusal::refused;
 use crate::file::Bytes;
 use crate::seal::{DB_ID, table as seal};
-use crate::{Answer, SEAL, Target};
+use crate::target::{Answer, SEAL, Target};
 
 pub(super) const TARGET: Target = Target {
     name: "table",

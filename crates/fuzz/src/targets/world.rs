@@ -10,7 +10,7 @@ use thermocline_env::Env;
 use thermocline_env::sim::SimFs;
 use thermocline_pm::SimPm;
 
-use super::Digest;
+use super::digest::Digest;
 
 pub(super) const PM: u64 = 512 << 10;
 

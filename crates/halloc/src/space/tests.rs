@@ -11,6 +11,7 @@ use thermocline_pm::sim::CrashImage;
 use thermocline_pm::{Emulation, Place, RegionSpec, SimPm};
 
 use super::*;
+use crate::format::{ZONE_HEADER_BYTES, ZoneHeader};
 
 const ID: RegionId = [7; 16];
 const PM: u64 = 1 << 20;

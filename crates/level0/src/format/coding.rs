@@ -14,55 +14,6 @@ pub(crate) fn len_of(len: u32) -> usize {
     usize::try_from(len).expect("addresses have 32 bits or more")
 }
 
-/// Bytes that a number takes as a varint.
-pub(crate) fn varint_len(n: u64) -> usize {
-    let bits = 64 - (n | 1).leading_zeros() as usize;
-    bits.div_ceil(7)
-}
-
-/// Appends a number in 7-bit groups.
-pub(crate) fn put_varint(out: &mut Vec<u8>, mut n: u64) {
-    while n >= 0x80 {
-        out.push((n & 0x7f) as u8 | 0x80);
-        n >>= 7;
-    }
-    out.push((n & 0x7f) as u8);
-}
-
-/// Reads a number at `at` and moves behind it.
-#[inline]
-pub(crate) fn varint(bytes: &[u8], at: &mut usize) -> Option<u64> {
-    // Most numbers are small.
-    if let Some(&byte @ ..0x80) = bytes.get(*at) {
-        *at += 1;
-        return Some(u64::from(byte));
-    }
-    long_varint(bytes, at)
-}
-
-fn long_varint(bytes: &[u8], at: &mut usize) -> Option<u64> {
-    let mut n = 0;
-    for shift in (0..64).step_by(7) {
-        let byte = *bytes.get(*at)?;
-        *at += 1;
-        let bits = u64::from(byte & 0x7f);
-        if shift == 63 && bits > 1 {
-            return None;
-        }
-        n |= bits << shift;
-        if byte < 0x80 {
-            return Some(n);
-        }
-    }
-    None
-}
-
-/// Reads a length at `at` and moves behind it.
-#[inline]
-pub(crate) fn varlen(bytes: &[u8], at: &mut usize) -> Option<usize> {
-    usize::try_from(varint(bytes, at)?).ok()
-}
-
 /// Takes `len` bytes at `at` and moves behind them.
 #[inline]
 pub(crate) fn take<'a>(bytes: &'a [u8], at: &mut usize, len: usize) -> Option<&'a [u8]> {
@@ -126,25 +77,6 @@ pub(crate) fn decode_blob_ref(bytes: &[u8]) -> BlobRef {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_read_as_they_were_written() {
-        for n in (0..64)
-            .flat_map(|s| [(1u64 << s) - 1, 1 << s, (1 << s) + 1])
-            .chain([u64::MAX])
-        {
-            let mut bytes = vec![9];
-            put_varint(&mut bytes, n);
-            assert_eq!(bytes.len(), 1 + varint_len(n), "{n}");
-            let mut at = 1;
-            assert_eq!(varint(&bytes, &mut at), Some(n));
-            assert_eq!(at, bytes.len());
-            assert_eq!(varint(&bytes[..bytes.len() - 1], &mut 1), None);
-        }
-        for bytes in [&[0xff; 12][..], &[0x80; 12]] {
-            assert_eq!(varint(bytes, &mut 0), None);
-        }
-    }
 
     #[test]
     fn what_keys_share_is_found_at_every_length() {

@@ -2,11 +2,10 @@
 
 use std::ops::Range;
 
+use thermocline_base::varint::{put_varint, varint, varint_len, varlen};
 use thermocline_base::{BlobRef, Kind, SeqNo};
 
-use super::coding::{
-    decode_blob_ref, encode_blob_ref, len_of, put_varint, take, u32_at, varint, varint_len, varlen,
-};
+use super::coding::{decode_blob_ref, encode_blob_ref, len_of, take, u32_at};
 use super::{BLOB_REF_LEN, GROUP_HEAD, TAG_APART, TAG_BLOB};
 
 /// The value of an entry, as the entry has it.

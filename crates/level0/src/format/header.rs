@@ -156,16 +156,7 @@ impl Header {
             tombstones_crc: word(7),
             table: (flags & LAST != 0).then_some(totals),
         };
-        let ascending = [
-            HEADER_LEN as u64,
-            u64::from(header.groups_at),
-            u64::from(header.arrays_at),
-            u64::from(header.runs_at),
-            u64::from(header.tombstones_at),
-            u64::from(header.end),
-            room,
-        ];
-        if !ascending.is_sorted() {
+        if !header.offsets(room).is_sorted() {
             return Err(Damaged("offsets of a piece", 64));
         }
         let empty = header.tombstones_at == header.end;
@@ -173,5 +164,18 @@ impl Header {
             return Err(Damaged("range tombstones of a piece", 92));
         }
         Ok(header)
+    }
+
+    /// Where what a piece has begins and ends, in the order in which it lies, and the room that there is.
+    fn offsets(&self, room: u64) -> [u64; 7] {
+        [
+            HEADER_LEN as u64,
+            u64::from(self.groups_at),
+            u64::from(self.arrays_at),
+            u64::from(self.runs_at),
+            u64::from(self.tombstones_at),
+            u64::from(self.end),
+            room,
+        ]
     }
 }

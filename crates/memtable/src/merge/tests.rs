@@ -11,7 +11,7 @@ use thermocline_testkit::{Replay, Rng, seeds};
 
 use super::*;
 use crate::fixture::{self, Registered, Row, generation_and_zones};
-use crate::{Checked, Direction, Lookup, Neighbours, Position};
+use crate::{Checked, Direction, Lookup, NeededCheck, Neighbours, Position};
 
 type Zones = BTreeMap<u64, Vec<Zone>>;
 
@@ -321,7 +321,10 @@ fn a_generation_is_needed_in_a_merged_index_as_it_was_alone() {
                         is_oldest,
                     };
                     let memtable = &view[at];
-                    match memtable.check_needed_of(id, &from, limit, readers, around) {
+                    match NeededCheck::new(memtable, readers, around)
+                        .only(id)
+                        .keys(&from, limit)
+                    {
                         Ok(Checked::SoFar(at)) => from = at,
                         other => break other.unwrap() != Checked::Nothing,
                     }

@@ -48,7 +48,7 @@ fn check(old: &Memtable, newer: &[&Memtable], cases: &[Case]) {
             newer,
             is_oldest: case.is_oldest,
         };
-        let found = old.check_needed(&Position::default(), 100, readers, around);
+        let found = NeededCheck::new(old, readers, around).keys(&Position::default(), 100);
         let needed = found.unwrap() != Checked::Nothing;
         assert_eq!(needed, case.needed, "case {i}");
     }
@@ -141,7 +141,9 @@ fn a_check_goes_on_where_it_stopped() {
             };
             let mut steps = 0;
             loop {
-                let found = old.check_needed(&position, limit, readers, around).unwrap();
+                let found = NeededCheck::new(&old, readers, around)
+                    .keys(&position, limit)
+                    .unwrap();
                 steps += 1;
                 assert!(steps <= all.len(), "it ends");
                 position = match found {
@@ -152,7 +154,9 @@ fn a_check_goes_on_where_it_stopped() {
                         assert_eq!(at, Position { cf: CfId(cf), from });
                         // Somebody writes the key.
                         around.newer = &[];
-                        let again = old.check_needed(&at, limit, readers, around).unwrap();
+                        let again = NeededCheck::new(&old, readers, around)
+                            .keys(&at, limit)
+                            .unwrap();
                         assert_eq!(again, Checked::Needed(at.clone()));
                         break position = at;
                     }
@@ -165,11 +169,13 @@ fn a_check_goes_on_where_it_stopped() {
                 is_oldest: true,
             };
             let rest = all.len() - lacking;
-            let found = old
-                .check_needed(&position, rest + 1, readers, around)
+            let found = NeededCheck::new(&old, readers, around)
+                .keys(&position, rest + 1)
                 .unwrap();
             assert_eq!(found, Checked::Nothing);
-            let found = old.check_needed(&position, rest, readers, around).unwrap();
+            let found = NeededCheck::new(&old, readers, around)
+                .keys(&position, rest)
+                .unwrap();
             assert!(matches!(found, Checked::SoFar(_)), "{found:?}");
         }
     }
@@ -195,7 +201,7 @@ fn a_record_that_cannot_be_read_is_an_error() {
             newer: &[&new],
             is_oldest: true,
         };
-        let found = old.check_needed(&Position::default(), 10, readers, around);
+        let found = NeededCheck::new(&old, readers, around).keys(&Position::default(), 10);
         assert_eq!(
             found.unwrap_err().kind(),
             thermocline_base::ErrorKind::Corruption
@@ -222,7 +228,7 @@ fn what_belongs_to_a_dropped_family_is_not_needed() {
             exists: &exists,
             ..readers(9, &registered)
         };
-        let found = old.check_needed(&Position::default(), 10, readers, around);
+        let found = NeededCheck::new(&old, readers, around).keys(&Position::default(), 10);
         assert_eq!(found.unwrap() != Checked::Nothing, needed, "{gone:?}");
     }
 }
@@ -354,7 +360,7 @@ fn what_is_not_needed_changes_no_answer() {
                 is_oldest,
             };
             let readers = readers(seqno, &moments);
-            let found = oldest.check_needed(&Position::default(), 100, readers, around);
+            let found = NeededCheck::new(oldest, readers, around).keys(&Position::default(), 100);
             if found.unwrap() != Checked::Nothing {
                 continue;
             }

@@ -212,41 +212,57 @@ impl Region {
             from < to && to <= inner.capacity,
             "growth is checked against pm by the caller"
         );
-        if let Backend::Sim(sim) = &inner.backend {
-            if !sim.take_disk(to + keep) {
-                return Err(self.no_growth(from, to, keep, &"no space left in the simulator"));
-            }
-            sim.take_disk(to);
-            self.sync_growth(|| sim.grow(from, to, SITE_GROW))?;
-            inner.len.store(to, Ordering::Release);
-            return Ok(());
+        match (&inner.backend, &inner.file, &inner.map) {
+            (Backend::Sim(sim), ..) => self.grow_sim(sim, from, to, keep),
+            (Backend::Volatile(charged), _, Some(map)) => self.grow_dram(charged, map, from, to),
+            (_, Some(file), Some(map)) => self.grow_file(file.as_ref(), map, from, to, keep),
+            _ => Err(Error::Unsupported("this region cannot grow".into())),
         }
-        if let (Backend::Volatile(charged), Some(map)) = (&inner.backend, &inner.map) {
-            // What is there already is not zero any more.
-            assert_eq!(from, self.len(), "plain memory grows at its end");
-            let charge = charged.account.charge_kept(to - from);
-            let charge = charge.ok_or_else(|| {
-                Error::OutOfSpace(format!(
-                    "memory for records cannot grow from {} to {}: dram of this store, or \
-                     what its runtime's stores may have of theirs for records, is used up; raise dram, or close stores",
-                    format_size(from),
-                    format_size(to)
-                ))
-            })?;
-            map.back(index(from), index(to))
-                .map_err(|e| Error::io("map", &inner.path, e))?;
-            lock(&charged.charges).push(charge);
-            inner.len.store(to, Ordering::Release);
-            return Ok(());
+    }
+
+    fn grow_sim(&self, sim: &SimPm, from: u64, to: u64, keep: u64) -> Result<()> {
+        if !sim.take_disk(to + keep) {
+            return Err(self.no_growth(from, to, keep, &"no space left in the simulator"));
         }
-        let (Some(file), Some(map)) = (&inner.file, &inner.map) else {
-            return Err(Error::Unsupported("this region cannot grow".into()));
-        };
+        sim.take_disk(to);
+        self.sync_growth(|| sim.grow(from, to, SITE_GROW))?;
+        self.inner.len.store(to, Ordering::Release);
+        Ok(())
+    }
+
+    fn grow_dram(&self, charged: &Charged, map: &Reservation, from: u64, to: u64) -> Result<()> {
+        // What is there already is not zero any more.
+        assert_eq!(from, self.len(), "plain memory grows at its end");
+        let charge = charged.account.charge_kept(to - from);
+        let charge = charge.ok_or_else(|| {
+            Error::OutOfSpace(format!(
+                "memory for records cannot grow from {} to {}: dram of this store, or \
+                 what its runtime's stores may have of theirs for records, is used up; raise dram, or close stores",
+                format_size(from),
+                format_size(to)
+            ))
+        })?;
+        map.back(index(from), index(to))
+            .map_err(|e| Error::io("map", &self.inner.path, e))?;
+        lock(&charged.charges).push(charge);
+        self.inner.len.store(to, Ordering::Release);
+        Ok(())
+    }
+
+    fn grow_file(
+        &self,
+        file: &dyn File,
+        map: &Reservation,
+        from: u64,
+        to: u64,
+        keep: u64,
+    ) -> Result<()> {
+        let inner = &*self.inner;
         let mapped = self.len();
         if let Backend::Shadow(shadow) = &inner.backend {
             shadow.forget(from);
         }
-        let made = self.initialise(file.as_ref(), from, to, keep);
+        let made = self.initialise(file, from, to, keep);
         let made = made.map_err(|error| match &error {
             Error::Io { .. } => self.no_growth(from, to, keep, &error),
             _ => error,

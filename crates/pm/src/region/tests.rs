@@ -1,8 +1,10 @@
 //! Regions of every kind that this machine has.
 
 use super::*;
+use crate::shadow::Shadow;
 use thermocline_base::Steps;
 use thermocline_base::budget::Budget;
+use thermocline_base::options::RegionDemand;
 use thermocline_env::OpenMode;
 
 fn write(region: &Region, at: PmOff, bytes: &[u8]) {

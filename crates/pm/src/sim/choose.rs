@@ -2,7 +2,7 @@
 
 use thermocline_base::checksum::hash64_seeded;
 
-use super::{CrashImage, PendingWord};
+use super::crash::{CrashImage, PendingWord};
 
 /// Images with at most this many states are explored exhaustively.
 pub const EXHAUSTIVE_MAX: u64 = 4096;

@@ -9,9 +9,11 @@ use thermocline::Result;
 use thermocline_bench::Workload;
 
 use super::systems::{GLOBAL_INDEX, TIERED};
+use crate::experiment::Measure;
+use crate::outcome::{Chart, Check, Outcome, Series, Table};
 use crate::outcome::{median, strings};
+use crate::setting::{Setting, Tell};
 use crate::trial::{Size, System, Trial};
-use crate::{Chart, Check, Outcome, Series, Setting, Table, Tell};
 
 /// How many loads are compared.
 const LOADS: u64 = 8;
@@ -32,9 +34,9 @@ struct Load {
     ssd: f64,
 }
 
-fn sizes(setting: &Setting) -> Vec<Size> {
-    let pm: u64 = if setting.quick { 4 << 20 } else { 400 << 20 };
-    let loads = if setting.quick { 2 } else { LOADS };
+fn sizes(quick: bool) -> Vec<Size> {
+    let pm: u64 = if quick { 4 << 20 } else { 400 << 20 };
+    let loads = if quick { 2 } else { LOADS };
     let keys = |n: u64| pm / 8 / 1024 * (EIGHTHS.0 + EIGHTHS.1 * n);
     let of = |n: u64| Size {
         pm,
@@ -45,31 +47,39 @@ fn sizes(setting: &Setting) -> Vec<Size> {
     (0..loads).map(of).collect()
 }
 
-pub(crate) fn loading(setting: &Setting, tell: Tell<'_>) -> Result<Outcome> {
-    let sizes = sizes(setting);
-    let mut found = Vec::new();
-    for (n, size) in sizes.iter().enumerate() {
-        let mut loads = [Load::default(); 2];
-        // Who begins takes turns, too.
-        for of in [n % 2, 1 - n % 2] {
-            tell(&format!("{} keys, {}", size.keys, SYSTEMS[of].name));
-            loads[of] = load(setting, SYSTEMS[of], *size)?;
+/// The experiment.
+#[derive(Debug)]
+pub(crate) struct Loading;
+
+impl Measure for Loading {
+    fn measure(&self, setting: &Setting, tell: Tell<'_>) -> Result<Outcome> {
+        let sizes = sizes(setting.quick);
+        let mut found = Vec::new();
+        for (n, size) in sizes.iter().enumerate() {
+            let mut loads = [Load::default(); 2];
+            // Who begins takes turns, too.
+            for of in [n % 2, 1 - n % 2] {
+                tell(&format!("{} keys, {}", size.keys, SYSTEMS[of].name));
+                loads[of] = Loading::load(setting, SYSTEMS[of], *size)?;
+            }
+            found.push(loads);
         }
-        found.push(loads);
+        Ok(outcome(&sizes, &found))
     }
-    Ok(outcome(&sizes, &found))
 }
 
-fn load(setting: &Setting, system: &System, size: Size) -> Result<Load> {
-    let trial = Trial::new(setting, system, &[], size)?;
-    let mut plan = trial.plan(setting, Workload::FillRandom);
-    plan.use_existing = false;
-    plan.drain = true;
-    let report = trial.run(&plan)?;
-    Ok(Load {
-        ops_per_sec: report.ops_per_sec,
-        ssd: report.ssd_bytes_written as f64 / report.user_bytes_written.max(1) as f64,
-    })
+impl Loading {
+    fn load(setting: &Setting, system: &System, size: Size) -> Result<Load> {
+        let trial = Trial::new(setting, system, &[], size)?;
+        let mut plan = trial.plan(setting, Workload::FillRandom);
+        plan.use_existing = false;
+        plan.drain = true;
+        let report = trial.run(&plan)?;
+        Ok(Load {
+            ops_per_sec: report.ops_per_sec,
+            ssd: report.ssd_bytes_written as f64 / report.user_bytes_written.max(1) as f64,
+        })
+    }
 }
 
 fn outcome(sizes: &[Size], found: &[[Load; 2]]) -> Outcome {
@@ -135,7 +145,7 @@ mod tests {
     #[test]
     fn what_counts_is_the_middle_of_all_sizes() {
         let setting = Setting::quick(std::path::Path::new("."));
-        let size = sizes(&setting)[0];
+        let size = sizes(setting.quick)[0];
         let pair = |rate: f64, ssd: f64| {
             let of = |ops_per_sec, ssd| Load { ops_per_sec, ssd };
             [of(rate * 1000.0, ssd), of(1000.0, 2.0)]

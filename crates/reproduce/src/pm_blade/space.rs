@@ -10,9 +10,11 @@ use thermocline::{Db, Result};
 use thermocline_bench::distribution::{Draw, THETA_DEFAULT};
 
 use super::systems::{GLOBAL_INDEX, TIERED};
+use crate::experiment::Measure;
 use crate::outcome::strings;
+use crate::outcome::{Chart, Check, Outcome, Series, Table};
+use crate::setting::{Setting, Tell};
 use crate::trial::{KEY_BYTES, SEED, Size, System, Trial, Writer, skewed};
-use crate::{Chart, Check, Outcome, Series, Setting, Table, Tell};
 
 /// Bytes of values.
 const VALUES: [usize; 2] = [100, 1024];
@@ -35,8 +37,8 @@ struct Held {
     ended: bool,
 }
 
-fn size(setting: &Setting, value_bytes: usize) -> Size {
-    let pm: u64 = if setting.quick { 4 << 20 } else { 1 << 30 };
+fn size(quick: bool, value_bytes: usize) -> Size {
+    let pm: u64 = if quick { 4 << 20 } else { 1 << 30 };
     Size {
         pm,
         dram: pm.max(32 << 20),
@@ -45,51 +47,63 @@ fn size(setting: &Setting, value_bytes: usize) -> Size {
     }
 }
 
-pub(crate) fn space(setting: &Setting, tell: Tell<'_>) -> Result<Outcome> {
-    let mut found = Vec::new();
-    for value_bytes in VALUES {
-        let mut of_size = Vec::new();
-        for system in [&TIERED, &GLOBAL_INDEX] {
-            tell(&format!("{}, values of {value_bytes} bytes", system.name));
-            of_size.push(hold(setting, system, size(setting, value_bytes))?);
+/// The experiment.
+#[derive(Debug)]
+pub(crate) struct Space;
+
+impl Measure for Space {
+    fn measure(&self, setting: &Setting, tell: Tell<'_>) -> Result<Outcome> {
+        let mut found = Vec::new();
+        for value_bytes in VALUES {
+            let mut of_size = Vec::new();
+            for system in [&TIERED, &GLOBAL_INDEX] {
+                tell(&format!("{}, values of {value_bytes} bytes", system.name));
+                of_size.push(Space::hold(
+                    setting,
+                    system,
+                    size(setting.quick, value_bytes),
+                )?);
+            }
+            found.push([of_size[0], of_size[1]]);
         }
-        found.push([of_size[0], of_size[1]]);
+        Ok(outcome(setting.quick, &found))
     }
-    Ok(outcome(setting, &found))
 }
 
-/// Writes until there is a table on the SSD.
-fn hold(setting: &Setting, system: &System, size: Size) -> Result<Held> {
-    let trial = Trial::new(setting, system, &[], size)?;
-    let db = trial.open(setting)?;
-    let mut draw = Draw::new(skewed(THETA_DEFAULT), size.keys, SEED, 0, 0);
-    let mut writer = Writer::new(&size);
-    let entry = (KEY_BYTES + size.value_bytes) as u64;
-    let step = (size.pm / entry / STEPS).max(1);
-    let mut seen = vec![false; usize::try_from(size.keys).expect("they fit memory")];
-    let (mut live, mut written, mut held) = (0, 0, None);
-    while held.is_none() && written * entry < TIMES_MAX * size.pm {
-        let before = (live, written);
-        for _ in 0..step {
-            let index = draw.index(0);
-            writer.put(&db, index)?;
-            let seen = &mut seen[usize::try_from(index).expect("a key is in memory")];
-            live += u64::from(!*seen);
-            *seen = true;
+impl Space {
+    /// Writes until there is a table on the SSD.
+    fn hold(setting: &Setting, system: &System, size: Size) -> Result<Held> {
+        let trial = Trial::new(setting, system, &[], size)?;
+        let db = trial.open(setting)?;
+        let mut draw = Draw::new(skewed(THETA_DEFAULT), size.keys, SEED, 0, 0);
+        let mut writer = Writer::new(&size);
+        let entry = (KEY_BYTES + size.value_bytes) as u64;
+        let step = (size.pm / entry / STEPS).max(1);
+        let mut seen = vec![false; usize::try_from(size.keys).expect("they fit memory")];
+        let (mut live, mut written, mut held) = (0, 0, None);
+        while held.is_none() && written * entry < TIMES_MAX * size.pm {
+            let before = (live, written);
+            for _ in 0..step {
+                let index = draw.index(0);
+                writer.put(&db, index)?;
+                let seen = &mut seen[usize::try_from(index).expect("a key is in memory")];
+                live += u64::from(!*seen);
+                *seen = true;
+            }
+            written += step;
+            db.drain()?;
+            // What was there before lay in persistent memory.
+            held = lies_on_ssd(&db).then_some(before);
         }
-        written += step;
-        db.drain()?;
-        // What was there before lay in persistent memory.
-        held = lies_on_ssd(&db).then_some(before);
+        db.close()?;
+        let ended = held.is_some();
+        let (live, written) = held.unwrap_or((live, written));
+        Ok(Held {
+            live: live * entry,
+            written: written * entry,
+            ended,
+        })
     }
-    db.close()?;
-    let ended = held.is_some();
-    let (live, written) = held.unwrap_or((live, written));
-    Ok(Held {
-        live: live * entry,
-        written: written * entry,
-        ended,
-    })
 }
 
 fn lies_on_ssd(db: &Db) -> bool {
@@ -97,8 +111,8 @@ fn lies_on_ssd(db: &Db) -> bool {
     tables.into_iter().any(|table| !table.in_pm)
 }
 
-fn outcome(setting: &Setting, found: &[[Held; 2]]) -> Outcome {
-    let sizes = VALUES.map(|value_bytes| size(setting, value_bytes));
+fn outcome(quick: bool, found: &[[Held; 2]]) -> Outcome {
+    let sizes = VALUES.map(|value_bytes| size(quick, value_bytes));
     let of_pm = |bytes: u64| bytes as f64 / sizes[0].pm as f64;
     let ratio = |[tiered, global]: &[Held; 2]| tiered.live as f64 / global.live.max(1) as f64;
     let mut rows = Vec::new();
@@ -169,11 +183,11 @@ mod tests {
 
     #[test]
     fn persistent_memory_fills_before_the_ssd_is_written() {
-        let folder = crate::folder();
+        let folder = crate::setting::folder();
         let setting = Setting::quick(folder.path());
-        let size = size(&setting, VALUES[1]);
+        let size = size(setting.quick, VALUES[1]);
         for system in [&TIERED, &GLOBAL_INDEX] {
-            let held = hold(&setting, system, size).unwrap();
+            let held = Space::hold(&setting, system, size).unwrap();
             assert!(held.ended && held.live <= held.written, "{held:?}");
             // Some of it at least, and not more than there is.
             let share = held.live as f64 / size.pm as f64;
@@ -190,7 +204,7 @@ mod tests {
         };
         let setting = Setting::quick(std::path::Path::new("."));
         let found = [[held(250), held(100)], [held(249), held(100)]];
-        let checks = outcome(&setting, &found).checks;
+        let checks = outcome(setting.quick, &found).checks;
         assert!(checks[0].holds && !checks[1].holds);
     }
 }

@@ -9,9 +9,11 @@ use thermocline::Result;
 use thermocline_bench::{Latency, Operation, Report, Workload};
 
 use super::systems::{GLOBAL_INDEX, LEVELED, TIERED};
+use crate::experiment::Measure;
+use crate::outcome::{Chart, Check, Outcome, Series, Table};
 use crate::outcome::{median, strings};
+use crate::setting::{Setting, Tell};
 use crate::trial::{Size, System, Trial, latency};
-use crate::{Chart, Check, Outcome, Series, Setting, Table, Tell};
 
 const SYSTEMS: [&System; 3] = [&TIERED, &LEVELED, &GLOBAL_INDEX];
 
@@ -85,37 +87,45 @@ impl Scale {
     }
 }
 
-pub(crate) fn ycsb(setting: &Setting, tell: Tell<'_>) -> Result<Outcome> {
-    let scale = Scale::new(setting);
-    let mut found = Found::default();
-    for round in 1..=scale.rounds {
-        for (system, found) in SYSTEMS.iter().zip(&mut found) {
-            tell(&format!("round {round}, {}", system.name));
-            measure(setting, system, &scale, found)?;
-        }
-    }
-    Ok(outcome(&scale, &found))
-}
+/// The experiment.
+#[derive(Debug)]
+pub(crate) struct Ycsb;
 
-/// One round of one system.
-fn measure(
-    setting: &Setting,
-    system: &System,
-    scale: &Scale,
-    found: &mut [Rounds; FIGURES.len()],
-) -> Result<()> {
-    let trial = Trial::loaded(setting, system, &[], scale.size)?;
-    for (workload, ops) in [(Workload::YcsbA, scale.ops), (Workload::YcsbE, scale.scans)] {
-        let mut plan = trial.plan(setting, workload);
-        plan.reads = Some(ops);
-        let report = trial.run(&plan)?;
-        for ((of, _, operation), rounds) in FIGURES.iter().zip(&mut *found) {
-            if let Some(latency) = latency(&report, *operation).filter(|_| *of == workload) {
-                rounds.add(&report, latency);
+impl Measure for Ycsb {
+    fn measure(&self, setting: &Setting, tell: Tell<'_>) -> Result<Outcome> {
+        let scale = Scale::new(setting);
+        let mut found = Found::default();
+        for round in 1..=scale.rounds {
+            for (system, found) in SYSTEMS.iter().zip(&mut found) {
+                tell(&format!("round {round}, {}", system.name));
+                Ycsb::round(setting, system, &scale, found)?;
             }
         }
+        Ok(outcome(&scale, &found))
     }
-    Ok(())
+}
+
+impl Ycsb {
+    /// One round of one system.
+    fn round(
+        setting: &Setting,
+        system: &System,
+        scale: &Scale,
+        found: &mut [Rounds; FIGURES.len()],
+    ) -> Result<()> {
+        let trial = Trial::loaded(setting, system, &[], scale.size)?;
+        for (workload, ops) in [(Workload::YcsbA, scale.ops), (Workload::YcsbE, scale.scans)] {
+            let mut plan = trial.plan(setting, workload);
+            plan.reads = Some(ops);
+            let report = trial.run(&plan)?;
+            for ((of, _, operation), rounds) in FIGURES.iter().zip(&mut *found) {
+                if let Some(latency) = latency(&report, *operation).filter(|_| *of == workload) {
+                    rounds.add(&report, latency);
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
 fn outcome(scale: &Scale, found: &Found) -> Outcome {
@@ -237,12 +247,12 @@ mod tests {
 
     #[test]
     fn every_system_has_figures_of_every_workload() {
-        let folder = crate::folder();
+        let folder = crate::setting::folder();
         let setting = Setting::quick(folder.path());
         let scale = Scale::new(&setting);
         for system in SYSTEMS {
             let mut found = <[Rounds; FIGURES.len()]>::default();
-            measure(&setting, system, &scale, &mut found).unwrap();
+            Ycsb::round(&setting, system, &scale, &mut found).unwrap();
             for rounds in found {
                 assert_eq!(rounds.ops_per_sec.len(), 1, "{}", system.name);
                 assert!(rounds.ops_per_sec[0] > 0.0 && rounds.p999_us >= rounds.p99_us);

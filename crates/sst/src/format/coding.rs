@@ -61,49 +61,6 @@ pub(crate) fn len_of(len: u32) -> usize {
     usize::try_from(len).expect("addresses have 32 bits or more")
 }
 
-/// Appends a number in 7-bit groups.
-pub(crate) fn put_varint(out: &mut Vec<u8>, mut n: u64) {
-    while n >= 0x80 {
-        out.push((n & 0x7f) as u8 | 0x80);
-        n >>= 7;
-    }
-    out.push((n & 0x7f) as u8);
-}
-
-/// Reads a number at `at` and moves behind it.
-#[inline]
-pub(crate) fn varint(bytes: &[u8], at: &mut usize) -> Option<u64> {
-    // Most lengths are short.
-    if let Some(&byte @ ..0x80) = bytes.get(*at) {
-        *at += 1;
-        return Some(u64::from(byte));
-    }
-    long_varint(bytes, at)
-}
-
-fn long_varint(bytes: &[u8], at: &mut usize) -> Option<u64> {
-    let mut n = 0;
-    for shift in (0..64).step_by(7) {
-        let byte = *bytes.get(*at)?;
-        *at += 1;
-        let bits = u64::from(byte & 0x7f);
-        if shift == 63 && bits > 1 {
-            return None;
-        }
-        n |= bits << shift;
-        if byte < 0x80 {
-            return Some(n);
-        }
-    }
-    None
-}
-
-/// Reads a length at `at` and moves behind it.
-#[inline]
-pub(crate) fn varlen(bytes: &[u8], at: &mut usize) -> Option<usize> {
-    usize::try_from(varint(bytes, at)?).ok()
-}
-
 /// The four bytes at `at`, which are there.
 #[inline]
 pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
@@ -178,37 +135,5 @@ impl<'a> Fields<'a> {
             ));
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_read_as_they_were_written() {
-        for n in (0..64)
-            .flat_map(|s| [(1u64 << s) - 1, 1 << s, (1 << s) + 1])
-            .chain([u64::MAX])
-        {
-            let mut bytes = vec![9];
-            put_varint(&mut bytes, n);
-            let mut at = 1;
-            assert_eq!(varint(&bytes, &mut at), Some(n));
-            assert_eq!(at, bytes.len());
-            let mut at = 1;
-            assert_eq!(varint(&bytes[..bytes.len() - 1], &mut at), None);
-        }
-    }
-
-    #[test]
-    fn numbers_over_64_bits_are_refused() {
-        for bytes in [
-            &[0xff; 12][..],
-            &[0x80; 12],
-            &[255, 255, 255, 255, 255, 255, 255, 255, 255, 2],
-        ] {
-            assert_eq!(varint(bytes, &mut 0), None);
-        }
     }
 }

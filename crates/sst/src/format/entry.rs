@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 
+use thermocline_base::varint::{put_varint, varint, varlen};
 use thermocline_base::{BlobRef, FileId, Kind, limits};
 
-use super::coding::{put_varint, u32_at, u64_at, varint, varlen};
+use super::coding::{u32_at, u64_at};
 use crate::handle::BlockHandle;
 
 /// Tag of an index entry.

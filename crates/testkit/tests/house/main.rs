@@ -1,5 +1,7 @@
 //! The plan of the house, measured: how large the circles between modules are, over how many files the methods of a
-//! type spread, how long files and functions are. No figure may rise, and one that has fallen is written down:
+//! type spread, how long files and functions are. What is within the law stays there: no circle, no type with methods in
+//! more than four files, no file over 500 lines, no function over 70. No other figure may rise, and one that has fallen
+//! is written down:
 //!
 //! ```text
 //! THERMOCLINE_HOUSE=write cargo test -p thermocline-testkit --test house
@@ -29,6 +31,9 @@ use source::Source;
 const FILE_LINES: usize = 500;
 const FUNCTION_LINES: usize = 70;
 
+/// Files over which the methods of a type may spread.
+const TYPE_FILES: usize = 4;
+
 /// What is written down of each crate. Lines are for the reader.
 const COLUMNS: [&str; 9] = [
     "crate",
@@ -42,7 +47,8 @@ const COLUMNS: [&str; 9] = [
     "the type",
 ];
 
-/// The figures that must not rise: all but the name, the number of modules, and what the type is.
+/// The figures that must not rise, unless they stay within the law: all but the name, the number of modules, and what
+/// the type is.
 const BOUND: std::ops::Range<usize> = 2..7;
 
 fn root() -> PathBuf {
@@ -75,7 +81,7 @@ fn measure(name: &str, src: &Path) -> Vec<String> {
         long_functions
             .clone()
             .for_each(|f| println!("{name}: {} has {} lines", f.name, f.lines));
-        for (of, t) in types.iter().filter(|(_, t)| t.files.len() > 4) {
+        for (of, t) in types.iter().filter(|(_, t)| t.files.len() > TYPE_FILES) {
             println!(
                 "{name}: {of} has {} methods in {} files",
                 t.methods,
@@ -139,14 +145,19 @@ fn no_figure_of_the_house_rises() {
     let mut changed = String::new();
     for row in &rows {
         for column in BOUND {
-            let now: usize = row[column].parse().unwrap();
-            let was = before
-                .get(row[0].as_str())
-                .map(|row| row[column].parse::<usize>().unwrap());
             let (name, what) = (&row[0], COLUMNS[column]);
+            // Of each figure so many are within the law. A crate that is within it stays there, and nothing need be
+            // written down of what changes there.
+            let allowed = if what == "files of a type" {
+                TYPE_FILES
+            } else {
+                0
+            };
+            let figure = |row: &str| row.parse::<usize>().unwrap().max(allowed);
+            let now = figure(&row[column]);
+            let was = before.get(name.as_str()).map(|row| figure(row[column]));
             match was {
-                // A new crate has none of it: of a type's methods in a few files, as the law allows.
-                None if now <= 4 && what == "files of a type" || now == 0 => {}
+                None if now == allowed => {}
                 None => writeln!(changed, "{name}, which is new: {what} {now}").unwrap(),
                 Some(was) if now > was => {
                     writeln!(changed, "{name}: {what} rose from {was} to {now}").unwrap();

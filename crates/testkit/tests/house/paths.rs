@@ -16,9 +16,7 @@ pub(crate) fn uses(source: &Source) -> Vec<BTreeSet<usize>> {
         .map(|(own, module)| {
             let mut paths = Paths::default();
             module.items.iter().for_each(|item| paths.visit_item(item));
-            let found = paths.found.iter();
-            let mut found: BTreeSet<usize> =
-                found.filter_map(|p| names.module_of(own, p)).collect();
+            let mut found = paths.modules(&names, own);
             found.remove(&own);
             found
         })
@@ -184,7 +182,23 @@ fn flatten(
 /// The paths that a module has.
 #[derive(Default)]
 struct Paths {
+    /// Those of imports.
+    imported: BTreeSet<Vec<String>>,
     found: BTreeSet<Vec<String>>,
+}
+
+impl Paths {
+    /// Where they lead.
+    fn modules(&self, names: &Names, own: usize) -> BTreeSet<usize> {
+        let imported = self.imported.iter();
+        let imported = imported.filter_map(|path| names.module_of(own, path));
+        let found = self.found.iter().filter_map(|path| match path.len() {
+            // A word alone never is a module: where one has that name, this is a variable or a field.
+            1 => Some(names.definition(own, path)?.0),
+            _ => names.module_of(own, path),
+        });
+        imported.chain(found).collect()
+    }
 }
 
 impl<'ast> Visit<'ast> for Paths {
@@ -192,7 +206,7 @@ impl<'ast> Visit<'ast> for Paths {
         // To re-export is not to use.
         if matches!(u.vis, Visibility::Inherited) && !is_test(&u.attrs) {
             flatten(&u.tree, &mut Vec::new(), &mut |path, _| {
-                self.found.insert(path.to_vec());
+                self.imported.insert(path.to_vec());
             });
         }
     }
@@ -261,7 +275,10 @@ fn a_path_leads_to_where_the_thing_is() {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, text).unwrap();
     };
-    write("lib.rs", "mod a; mod b; mod c; pub use b::deep::Thing;");
+    write(
+        "lib.rs",
+        "mod a; mod b; mod c; pub use b::deep::Thing; fn f(a: u8) -> u8 { a }",
+    );
     write("a.rs", "use crate::Thing; fn f(t: &Thing) { t.go() }");
     write(
         "b.rs",
@@ -269,12 +286,12 @@ fn a_path_leads_to_where_the_thing_is() {
     );
     write(
         "b/deep.rs",
-        "pub struct Thing; impl Thing { fn go(&self) {} } pub fn h() {}",
+        "pub struct Thing; impl Thing { fn go(&self) {} } pub fn h() {} trait T { fn t() {} fn u(); }",
     );
     write("b/tests.rs", "use crate::c::C;");
     write(
         "c.rs",
-        "pub struct C; fn f() { assert!(super::b::g() == 1); } #[cfg(test)] mod tests { use crate::a; }",
+        "pub struct C; fn f() { let a = 1; assert!(super::b::g() == a); } #[cfg(test)] mod tests { use crate::a; }",
     );
     let source = Source::read(dir.path());
     let number = |name: &str| source.modules.iter().position(|m| m.name == name).unwrap();
@@ -283,7 +300,7 @@ fn a_path_leads_to_where_the_thing_is() {
         let found = uses[number(name)].iter();
         found.map(|to| source.modules[*to].name.as_str()).collect()
     };
-    // What is re-exported is where it is; what tests use does not count; macros do.
+    // What is re-exported is where it is; what tests use does not count, nor a variable with a module's name; macros do.
     assert_eq!(of(""), [""; 0]);
     assert_eq!(of("a"), ["b::deep"]);
     assert_eq!(of("b"), ["b::deep"]);
@@ -292,5 +309,5 @@ fn a_path_leads_to_where_the_thing_is() {
     let types = crate::types::types(&source);
     let thing = &types["b::deep::Thing"];
     assert_eq!((thing.methods, thing.files.len()), (2, 2));
-    assert_eq!(source.functions().count(), 5);
+    assert_eq!(source.functions().count(), 7);
 }

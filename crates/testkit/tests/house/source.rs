@@ -52,6 +52,7 @@ impl Source {
             .into_iter()
             .filter(|i| !is_test(item_attrs(i)))
             .collect();
+        items.iter().for_each(|item| refuse_hidden(item, path));
         let own = self.modules.len();
         let declared: Vec<String> = items
             .iter()
@@ -90,6 +91,16 @@ impl Source {
             found.functions
         })
     }
+}
+
+/// Refuses what would keep a part of the source from being measured: text that is included, a module in another place.
+fn refuse_hidden(item: &Item, file: &Path) {
+    let hidden = match item {
+        Item::Macro(m) => m.mac.path.is_ident("include"),
+        Item::Mod(m) => m.attrs.iter().any(|attr| attr.path().is_ident("path")),
+        _ => false,
+    };
+    assert!(!hidden, "{}: a source that is not measured", file.display());
 }
 
 /// Where a module of a folder lies, and the folder of its own modules.
@@ -160,6 +171,15 @@ impl<'ast> Visit<'ast> for Functions<'_> {
             f.sig.span().join(f.block.span()).unwrap_or(f.block.span()),
         );
         syn::visit::visit_impl_item_fn(self, f);
+    }
+
+    /// Functions that a trait has a body for.
+    fn visit_trait_item_fn(&mut self, f: &'ast syn::TraitItemFn) {
+        if let Some(block) = &f.default {
+            let whole = f.sig.span().join(block.span());
+            self.add(&f.sig.ident, whole.unwrap_or(block.span()));
+        }
+        syn::visit::visit_trait_item_fn(self, f);
     }
 
     fn visit_item_mod(&mut self, m: &'ast syn::ItemMod) {

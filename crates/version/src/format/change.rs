@@ -72,6 +72,51 @@ fn encode_body(change: &Change, bytes: &mut Vec<u8>) -> u8 {
             encode_options(options, bytes);
             tag::OPTIONS
         }
+        Change::NextIds(next) => {
+            bytes.extend_from_slice(&next.chain.to_le_bytes());
+            bytes.extend_from_slice(&next.generation.to_le_bytes());
+            bytes.extend_from_slice(&next.cf.to_le_bytes());
+            bytes.extend_from_slice(&next.incarnation.to_le_bytes());
+            if next.file == 0 {
+                return tag::NEXT_IDS;
+            }
+            bytes.extend_from_slice(&next.file.to_le_bytes());
+            tag::NEXT_IDS_WITH_FILES
+        }
+        Change::LongValues => tag::LONG_VALUES,
+        Change::PartitionRates(rates) => {
+            encode_rates(rates, bytes);
+            tag::PARTITION_RATES
+        }
+        Change::FilesInherited { below, db_id } => {
+            bytes.extend_from_slice(&below.to_le_bytes());
+            bytes.extend_from_slice(db_id);
+            tag::FILES_INHERITED
+        }
+        Change::ColumnFamilyCreated { .. }
+        | Change::ColumnFamilyDropped { .. }
+        | Change::ColumnFamilyOptions { .. }
+        | Change::PartitionCreated { .. }
+        | Change::PartitionRemoved { .. } => encode_families(change, bytes),
+        Change::GenerationCreated { .. }
+        | Change::GenerationDropped { .. }
+        | Change::FlushedUpTo { .. }
+        | Change::Evacuated { .. } => encode_generations(change, bytes),
+        Change::ChainOpened { .. } | Change::ChainCut { .. } | Change::ChainAdopted { .. } => {
+            encode_chains(change, bytes)
+        }
+        Change::TableAdded { .. }
+        | Change::TableRemoved { .. }
+        | Change::BlobFileAdded { .. }
+        | Change::BlobFileRemoved { .. }
+        | Change::PmTableAdded { .. }
+        | Change::PmTableRemoved { .. } => encode_files(change, bytes),
+    }
+}
+
+/// A change of a family, or of how it is divided.
+fn encode_families(change: &Change, bytes: &mut Vec<u8>) -> u8 {
+    match change {
         Change::ColumnFamilyCreated { id, name } => {
             bytes.extend_from_slice(&id.to_le_bytes());
             bytes.extend_from_slice(name.as_bytes());
@@ -86,6 +131,29 @@ fn encode_body(change: &Change, bytes: &mut Vec<u8>) -> u8 {
             encode_options(options, bytes);
             tag::CF_OPTIONS
         }
+        Change::PartitionCreated {
+            cf,
+            partition,
+            start,
+        } => {
+            encode_partition(*cf, *partition, start, bytes);
+            tag::PARTITION_CREATED
+        }
+        Change::PartitionRemoved {
+            cf,
+            partition,
+            start,
+        } => {
+            encode_partition(*cf, *partition, start, bytes);
+            tag::PARTITION_REMOVED
+        }
+        other => unreachable!("{other:?} is encoded elsewhere"),
+    }
+}
+
+/// A change of a generation, or of how far they are flushed.
+fn encode_generations(change: &Change, bytes: &mut Vec<u8>) -> u8 {
+    match change {
         Change::GenerationCreated { id } => {
             bytes.extend_from_slice(&id.to_le_bytes());
             tag::GENERATION_CREATED
@@ -94,6 +162,29 @@ fn encode_body(change: &Change, bytes: &mut Vec<u8>) -> u8 {
             bytes.extend_from_slice(&id.to_le_bytes());
             tag::GENERATION_DROPPED
         }
+        Change::FlushedUpTo { seqno } => {
+            bytes.extend_from_slice(&seqno.to_le_bytes());
+            tag::FLUSHED_UP_TO
+        }
+        Change::Evacuated {
+            above,
+            up_to,
+            cf,
+            key,
+        } => {
+            bytes.extend_from_slice(&above.to_le_bytes());
+            bytes.extend_from_slice(&up_to.to_le_bytes());
+            bytes.extend_from_slice(&cf.0.to_le_bytes());
+            bytes.extend_from_slice(key);
+            tag::EVACUATED
+        }
+        other => unreachable!("{other:?} is encoded elsewhere"),
+    }
+}
+
+/// A change of a chain.
+fn encode_chains(change: &Change, bytes: &mut Vec<u8>) -> u8 {
+    match change {
         Change::ChainOpened {
             chain,
             generation,
@@ -138,17 +229,13 @@ fn encode_body(change: &Change, bytes: &mut Vec<u8>) -> u8 {
             }
             tag::CHAIN_ADOPTED
         }
-        Change::NextIds(next) => {
-            bytes.extend_from_slice(&next.chain.to_le_bytes());
-            bytes.extend_from_slice(&next.generation.to_le_bytes());
-            bytes.extend_from_slice(&next.cf.to_le_bytes());
-            bytes.extend_from_slice(&next.incarnation.to_le_bytes());
-            if next.file == 0 {
-                return tag::NEXT_IDS;
-            }
-            bytes.extend_from_slice(&next.file.to_le_bytes());
-            tag::NEXT_IDS_WITH_FILES
-        }
+        other => unreachable!("{other:?} is encoded elsewhere"),
+    }
+}
+
+/// A change of a table or a blob file.
+fn encode_files(change: &Change, bytes: &mut Vec<u8>) -> u8 {
+    match change {
         Change::TableAdded { place, table } => {
             table::encode_place(*place, bytes);
             table::encode(table, bytes);
@@ -169,48 +256,6 @@ fn encode_body(change: &Change, bytes: &mut Vec<u8>) -> u8 {
             bytes.extend_from_slice(&size.to_le_bytes());
             tag::BLOB_FILE_ADDED
         }
-        Change::LongValues => tag::LONG_VALUES,
-        Change::PartitionRates(rates) => {
-            encode_rates(rates, bytes);
-            tag::PARTITION_RATES
-        }
-        Change::FlushedUpTo { seqno } => {
-            bytes.extend_from_slice(&seqno.to_le_bytes());
-            tag::FLUSHED_UP_TO
-        }
-        Change::Evacuated {
-            above,
-            up_to,
-            cf,
-            key,
-        } => {
-            bytes.extend_from_slice(&above.to_le_bytes());
-            bytes.extend_from_slice(&up_to.to_le_bytes());
-            bytes.extend_from_slice(&cf.0.to_le_bytes());
-            bytes.extend_from_slice(key);
-            tag::EVACUATED
-        }
-        Change::FilesInherited { below, db_id } => {
-            bytes.extend_from_slice(&below.to_le_bytes());
-            bytes.extend_from_slice(db_id);
-            tag::FILES_INHERITED
-        }
-        Change::PartitionCreated {
-            cf,
-            partition,
-            start,
-        } => {
-            encode_partition(*cf, *partition, start, bytes);
-            tag::PARTITION_CREATED
-        }
-        Change::PartitionRemoved {
-            cf,
-            partition,
-            start,
-        } => {
-            encode_partition(*cf, *partition, start, bytes);
-            tag::PARTITION_REMOVED
-        }
         Change::BlobFileRemoved { file } => {
             bytes.extend_from_slice(&file.0.to_le_bytes());
             tag::BLOB_FILE_REMOVED
@@ -223,6 +268,7 @@ fn encode_body(change: &Change, bytes: &mut Vec<u8>) -> u8 {
             bytes.extend_from_slice(&file.0.to_le_bytes());
             tag::PM_TABLE_REMOVED
         }
+        other => unreachable!("{other:?} is encoded elsewhere"),
     }
 }
 
@@ -304,13 +350,54 @@ pub fn decode_edit(bytes: &[u8]) -> Result<VersionEdit, Unreadable> {
     Ok(VersionEdit { changes })
 }
 
+/// The change of a tag; `None` if nobody knows it.
 fn decode_body(tag: u8, body: &mut Fields<'_>) -> Result<Option<Change>, Unreadable> {
+    for decode in [
+        decode_store,
+        decode_families,
+        decode_generations,
+        decode_files,
+    ] {
+        let change = decode(tag, body)?;
+        if change.is_some() {
+            return Ok(change);
+        }
+    }
+    Ok(None)
+}
+
+/// A change of the database as a whole.
+fn decode_store(tag: u8, body: &mut Fields<'_>) -> Result<Option<Change>, Unreadable> {
     Ok(Some(match tag {
         tag::CREATED => Change::Created {
             db_id: body.array()?,
             region_id: body.array()?,
         },
         tag::OPTIONS => Change::Options(body.options()?),
+        tag::NEXT_IDS | tag::NEXT_IDS_WITH_FILES => Change::NextIds(NextIds {
+            chain: body.u64()?,
+            generation: body.u64()?,
+            cf: body.u32()?,
+            incarnation: body.u32()?,
+            file: match tag {
+                tag::NEXT_IDS => 0,
+                // Where no file was ever made the shorter change says so.
+                _ => body.number_from_1("next file id")?,
+            },
+        }),
+        tag::LONG_VALUES => Change::LongValues,
+        tag::PARTITION_RATES => Change::PartitionRates(decode_rates(body)?),
+        tag::FILES_INHERITED => Change::FilesInherited {
+            below: body.u64()?,
+            db_id: body.array()?,
+        },
+        _ => return Ok(None),
+    }))
+}
+
+/// A change of a family, or of how it is divided.
+fn decode_families(tag: u8, body: &mut Fields<'_>) -> Result<Option<Change>, Unreadable> {
+    Ok(Some(match tag {
         tag::CF_CREATED => Change::ColumnFamilyCreated {
             id: body.u16()?,
             name: body.text_of(body.bytes.len() - body.at)?,
@@ -320,6 +407,23 @@ fn decode_body(tag: u8, body: &mut Fields<'_>) -> Result<Option<Change>, Unreada
             id: body.u16()?,
             options: body.options()?,
         },
+        tag::PARTITION_CREATED => Change::PartitionCreated {
+            cf: CfId(body.u16()?),
+            partition: PartitionId(body.u32()?),
+            start: body.take(body.bytes.len() - body.at)?.into(),
+        },
+        tag::PARTITION_REMOVED => Change::PartitionRemoved {
+            cf: CfId(body.u16()?),
+            partition: PartitionId(body.u32()?),
+            start: body.take(body.bytes.len() - body.at)?.into(),
+        },
+        _ => return Ok(None),
+    }))
+}
+
+/// A change of a generation, of its chains, or of how far they are flushed.
+fn decode_generations(tag: u8, body: &mut Fields<'_>) -> Result<Option<Change>, Unreadable> {
+    Ok(Some(match tag {
         tag::GENERATION_CREATED => Change::GenerationCreated { id: body.u64()? },
         tag::GENERATION_DROPPED => Change::GenerationDropped { id: body.u64()? },
         tag::CHAIN_OPENED => Change::ChainOpened {
@@ -344,17 +448,20 @@ fn decode_body(tag: u8, body: &mut Fields<'_>) -> Result<Option<Change>, Unreada
             last_seqno: body.u64()?,
             end: body.u64()?,
         },
-        tag::NEXT_IDS | tag::NEXT_IDS_WITH_FILES => Change::NextIds(NextIds {
-            chain: body.u64()?,
-            generation: body.u64()?,
-            cf: body.u32()?,
-            incarnation: body.u32()?,
-            file: match tag {
-                tag::NEXT_IDS => 0,
-                // Where no file was ever made the shorter change says so.
-                _ => body.number_from_1("next file id")?,
-            },
-        }),
+        tag::FLUSHED_UP_TO => Change::FlushedUpTo { seqno: body.u64()? },
+        tag::EVACUATED => Change::Evacuated {
+            above: body.u64()?,
+            up_to: body.u64()?,
+            cf: CfId(body.u16()?),
+            key: body.take(body.bytes.len() - body.at)?.into(),
+        },
+        _ => return Ok(None),
+    }))
+}
+
+/// A change of a table or a blob file.
+fn decode_files(tag: u8, body: &mut Fields<'_>) -> Result<Option<Change>, Unreadable> {
+    Ok(Some(match tag {
         tag::TABLE_ADDED => Change::TableAdded {
             place: table::decode_place(body)?,
             table: Arc::new(table::decode(body)?),
@@ -367,29 +474,6 @@ fn decode_body(tag: u8, body: &mut Fields<'_>) -> Result<Option<Change>, Unreada
         tag::BLOB_FILE_ADDED => Change::BlobFileAdded {
             file: FileId(body.u64()?),
             bytes: body.u64()?,
-        },
-        tag::LONG_VALUES => Change::LongValues,
-        tag::PARTITION_RATES => Change::PartitionRates(decode_rates(body)?),
-        tag::FLUSHED_UP_TO => Change::FlushedUpTo { seqno: body.u64()? },
-        tag::EVACUATED => Change::Evacuated {
-            above: body.u64()?,
-            up_to: body.u64()?,
-            cf: CfId(body.u16()?),
-            key: body.take(body.bytes.len() - body.at)?.into(),
-        },
-        tag::FILES_INHERITED => Change::FilesInherited {
-            below: body.u64()?,
-            db_id: body.array()?,
-        },
-        tag::PARTITION_CREATED => Change::PartitionCreated {
-            cf: CfId(body.u16()?),
-            partition: PartitionId(body.u32()?),
-            start: body.take(body.bytes.len() - body.at)?.into(),
-        },
-        tag::PARTITION_REMOVED => Change::PartitionRemoved {
-            cf: CfId(body.u16()?),
-            partition: PartitionId(body.u32()?),
-            start: body.take(body.bytes.len() - body.at)?.into(),
         },
         tag::BLOB_FILE_REMOVED => Change::BlobFileRemoved {
             file: FileId(body.u64()?),

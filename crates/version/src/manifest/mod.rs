@@ -76,6 +76,7 @@
 //! - *Trusting the order of a journalling file system* instead of the sync between the new names
 //!   and the rename: POSIX does not promise it, and one sync per switch costs nothing.
 
+mod disk_full;
 mod replay;
 mod switch;
 
@@ -90,6 +91,7 @@ use crate::edit::{Change, VersionEdit};
 use crate::format::{self, Header};
 use crate::sites;
 use crate::state::State;
+use disk_full::{is_full, is_rename, out_of_space};
 use switch::AHEAD;
 
 /// The log may grow to this many bytes before a switch, unless set otherwise.
@@ -475,23 +477,6 @@ impl Manifest {
             let _ = self.file.reserve_behind(self.len, AHEAD);
         }
     }
-}
-
-/// Whether it was the name that could not be changed. Who has no room for that has not changed it; else nobody knows.
-fn is_rename(error: &Error) -> bool {
-    matches!(error, Error::Io { op, .. } if op.starts_with("rename"))
-}
-
-/// Whether a *write* was refused for want of room.
-fn is_full(error: &Error) -> bool {
-    error.is_no_room() && !error.is_failed_sync()
-}
-
-fn out_of_space(path: &Path, error: &Error) -> Error {
-    Error::OutOfSpace(format!(
-        "the disk has no room for an edit of the manifest in {}: make room there; nothing has changed ({error})",
-        path.display()
-    ))
 }
 
 /// Applies an edit that a caller made up, and encodes it.

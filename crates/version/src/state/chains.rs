@@ -1,8 +1,187 @@
 //! How chains and generations come and go.
 
-use super::{Chain, Cut, Impossible, State, at_least, must, next_of, possible_seqno};
+use std::collections::BTreeMap;
 
-impl State {
+use super::order::Order;
+use crate::edit::{Change, NextIds};
+use crate::impossible::{Impossible, at_least, must, next_of, possible_seqno};
+
+/// A memtable generation.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Generation {
+    /// Its chains, oldest first.
+    pub chains: Vec<Chain>,
+}
+
+/// A chain of zones. See [`Change::ChainOpened`](crate::Change::ChainOpened).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Chain {
+    /// Its id.
+    pub id: u64,
+    /// Who writes it.
+    pub incarnation: u32,
+    /// The random value of that incarnation.
+    pub nonce: u64,
+    /// The seqno of its first record; 0: the one after the previous chain's last.
+    pub base_seqno: u64,
+    /// Where it begins; `None`: at its own first zone.
+    pub start: Option<u64>,
+    /// Where recovery found its end, if it was cut.
+    pub cut: Option<Cut>,
+    /// Whether it was written before it was named: its records are numbered from 1, which stands
+    /// for `base_seqno`. See [`Change::ChainAdopted`](crate::Change::ChainAdopted).
+    pub staged: bool,
+}
+
+impl Generation {
+    /// Whether it is a chain that was written before it was named: complete from the beginning.
+    pub fn is_staged(&self) -> bool {
+        self.chains.first().is_some_and(|chain| chain.staged)
+    }
+}
+
+impl Chain {
+    /// The chain that a change opens.
+    pub(super) fn opened(change: &Change) -> Option<Chain> {
+        let Change::ChainOpened {
+            chain,
+            generation: _,
+            incarnation,
+            nonce,
+            base_seqno,
+            start,
+        } = change
+        else {
+            return None;
+        };
+        Some(Chain {
+            id: *chain,
+            incarnation: *incarnation,
+            nonce: *nonce,
+            base_seqno: *base_seqno,
+            start: *start,
+            cut: None,
+            staged: false,
+        })
+    }
+
+    /// The chain that a change adopts.
+    pub(super) fn adopted(change: &Change) -> Option<Chain> {
+        let Change::ChainAdopted {
+            chain,
+            generation: _,
+            incarnation,
+            nonce,
+            base_seqno,
+            last_seqno,
+            end,
+        } = change
+        else {
+            return None;
+        };
+        Some(Chain {
+            id: *chain,
+            incarnation: *incarnation,
+            nonce: *nonce,
+            base_seqno: *base_seqno,
+            start: None,
+            cut: Some(Cut {
+                last_seqno: *last_seqno,
+                end: *end,
+            }),
+            staged: true,
+        })
+    }
+
+    /// The changes that name it, as the one or the other.
+    pub(super) fn changes(&self, generation: u64) -> impl Iterator<Item = Change> + use<> {
+        let (named, cut) = match (self.staged, self.cut) {
+            (true, Some(cut)) => {
+                let adopted = Change::ChainAdopted {
+                    chain: self.id,
+                    generation,
+                    incarnation: self.incarnation,
+                    nonce: self.nonce,
+                    base_seqno: self.base_seqno,
+                    last_seqno: cut.last_seqno,
+                    end: cut.end,
+                };
+                (adopted, None)
+            }
+            (_, cut) => {
+                let opened = Change::ChainOpened {
+                    chain: self.id,
+                    generation,
+                    incarnation: self.incarnation,
+                    nonce: self.nonce,
+                    base_seqno: self.base_seqno,
+                    start: self.start,
+                };
+                (opened, cut)
+            }
+        };
+        let chain = self.id;
+        let cut = cut.map(|cut| Change::ChainCut {
+            chain,
+            last_seqno: cut.last_seqno,
+            end: cut.end,
+        });
+        [named].into_iter().chain(cut)
+    }
+}
+
+/// The end of a chain. See [`Change::ChainCut`](crate::Change::ChainCut).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cut {
+    /// The seqno of the last record.
+    pub last_seqno: u64,
+    /// The region's offset behind the last item.
+    pub end: u64,
+}
+
+/// All generations, and their chains in order.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Chains {
+    generations: BTreeMap<u64, Generation>,
+    /// All chains, by their seqnos.
+    order: Order,
+}
+
+impl Chains {
+    /// The generations that exist, by id, which is oldest first.
+    pub(super) fn generations(&self) -> &BTreeMap<u64, Generation> {
+        &self.generations
+    }
+
+    /// All chains, oldest first, each with its generation.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &Chain)> {
+        self.order.iter().map(|(_, link)| {
+            let chains = &self.generations[&link.generation].chains;
+            (link.generation, &chains[link.index])
+        })
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.order.is_empty()
+    }
+
+    /// Whether there is a chain of this id.
+    pub(super) fn has(&self, id: u64) -> bool {
+        self.order.get(id).is_some()
+    }
+
+    pub(super) fn create_generation(
+        &mut self,
+        id: u64,
+        next: &mut NextIds,
+    ) -> Result<(), Impossible> {
+        let least = next.generation;
+        must(id >= least, "generation id", at_least(least), id)?;
+        next.generation = next_of(id, "generation id")?;
+        self.generations.insert(id, Generation::default());
+        Ok(())
+    }
+
     fn chain(&self, id: u64) -> Option<&Chain> {
         let link = self.order.get(id)?;
         self.generations
@@ -11,7 +190,7 @@ impl State {
             .get(link.index)
     }
 
-    pub(super) fn chain_mut(&mut self, id: u64) -> Option<&mut Chain> {
+    fn chain_mut(&mut self, id: u64) -> Option<&mut Chain> {
         let link = self.order.get(id)?;
         let generation = self.generations.get_mut(&link.generation)?;
         generation.chains.get_mut(link.index)
@@ -46,16 +225,20 @@ impl State {
         Ok(())
     }
 
-    pub(super) fn open_chain(&mut self, generation: u64, chain: Chain) -> Result<(), Impossible> {
+    pub(super) fn open(
+        &mut self,
+        generation: u64,
+        chain: Chain,
+        next: &mut NextIds,
+    ) -> Result<(), Impossible> {
         possible_seqno(chain.base_seqno, "first seqno of a chain")?;
-        let next = self.next;
         must(
             chain.id >= next.chain,
             "chain id",
             at_least(next.chain),
             chain.id,
         )?;
-        let next_incarnation = self.next_incarnation(chain.incarnation)?;
+        let next_incarnation = next_incarnation(next, chain.incarnation)?;
         let next_chain = next_of(chain.id, "chain id")?;
         let Some(of) = self.generations.get_mut(&generation) else {
             return must(
@@ -72,37 +255,27 @@ impl State {
             "one that is not complete",
             generation,
         )?;
-        self.next.chain = next_chain;
-        self.next.incarnation = next.incarnation.max(next_incarnation);
+        next.chain = next_chain;
+        next.incarnation = next.incarnation.max(next_incarnation);
         self.order.push(chain.id, generation, of.chains.len());
         of.chains.push(chain);
         Ok(())
     }
 
-    /// The incarnation after one of which a chain appears. Chains of the incarnation that was used
-    /// last may still do.
-    pub(super) fn next_incarnation(&self, incarnation: u32) -> Result<u32, Impossible> {
-        let oldest = self.next.incarnation.saturating_sub(1);
-        must(
-            incarnation >= oldest,
-            "incarnation",
-            at_least(oldest),
-            incarnation,
-        )?;
-        match incarnation.checked_add(1) {
-            Some(next) => Ok(next),
-            None => must(false, "incarnation", "below 2^32 - 1", incarnation).map(|()| 0),
-        }
-    }
-
-    pub(super) fn adopt_chain(&mut self, generation: u64, chain: Chain) -> Result<(), Impossible> {
+    /// A chain that was written before it was named. `taken`: its id is that of something else.
+    pub(super) fn adopt(
+        &mut self,
+        generation: u64,
+        chain: Chain,
+        taken: bool,
+        next: &mut NextIds,
+    ) -> Result<(), Impossible> {
         let (base, last) = (chain.base_seqno, chain.cut.map_or(0, |cut| cut.last_seqno));
         possible_seqno(last, "last seqno of a chain")?;
         must(base > 0, "first seqno of a chain", at_least(1), base)?;
         must(last >= base, "last seqno of a chain", at_least(base), last)?;
         let twice = self.order.get(chain.id).is_some();
-        let owner = self.version.owns_pm_table(chain.id);
-        must(!twice && !owner, "chain id", "one that is free", chain.id)?;
+        must(!twice && !taken, "chain id", "one that is free", chain.id)?;
         if let Some(newest) = self.order.last() {
             let before = self.chain(newest).and_then(|chain| chain.cut);
             let least = before.map_or(u64::MAX, |cut| cut.last_seqno + 1);
@@ -114,7 +287,7 @@ impl State {
             )?;
         }
         let next_chain = next_of(chain.id, "chain id")?;
-        let next_incarnation = self.next_incarnation(chain.incarnation)?;
+        let next_incarnation = next_incarnation(next, chain.incarnation)?;
         let what = "generation of a chain";
         let mut later = self.generations.range(generation..).skip(1);
         let newest = later.all(|(_, later)| later.chains.is_empty());
@@ -123,19 +296,14 @@ impl State {
             return must(false, what, "one that exists", generation);
         };
         must(of.chains.is_empty(), what, "one without chains", generation)?;
-        self.next.chain = self.next.chain.max(next_chain);
-        self.next.incarnation = self.next.incarnation.max(next_incarnation);
+        next.chain = next.chain.max(next_chain);
+        next.incarnation = next.incarnation.max(next_incarnation);
         self.order.push(chain.id, generation, of.chains.len());
         of.chains.push(chain);
         Ok(())
     }
 
-    pub(super) fn cut_chain(
-        &mut self,
-        id: u64,
-        last_seqno: u64,
-        end: u64,
-    ) -> Result<(), Impossible> {
+    pub(super) fn cut(&mut self, id: u64, last_seqno: u64, end: u64) -> Result<(), Impossible> {
         possible_seqno(last_seqno, "last seqno of a chain")?;
         let what = "last seqno of a chain";
         let Some(link) = self.order.get(id) else {
@@ -164,5 +332,21 @@ impl State {
         must(last_seqno >= least, what, at_least(least), last_seqno)?;
         chain.cut = Some(Cut { last_seqno, end });
         Ok(())
+    }
+}
+
+/// The incarnation after one of which a chain appears. Chains of the incarnation that was used
+/// last may still do.
+fn next_incarnation(next: &NextIds, incarnation: u32) -> Result<u32, Impossible> {
+    let oldest = next.incarnation.saturating_sub(1);
+    must(
+        incarnation >= oldest,
+        "incarnation",
+        at_least(oldest),
+        incarnation,
+    )?;
+    match incarnation.checked_add(1) {
+        Some(next) => Ok(next),
+        None => must(false, "incarnation", "below 2^32 - 1", incarnation).map(|()| 0),
     }
 }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use thermocline_base::{Error, Result};
 
-use super::{Impossible, State, at_least, must};
+use super::State;
+use super::evacuation::Flushed;
 use crate::version::Version;
 
 impl State {
@@ -42,34 +43,16 @@ impl State {
             identity: Some((db_id, region_id)),
             options,
             families: self.families.clone(),
-            family_ids: self.family_ids.clone(),
-            family_options: self.family_options.clone(),
             next: self.next,
             inherited,
             // Seqnos that were given out stay given out.
-            flushed_up_to: self.flushed_up_to,
+            flushed: Flushed {
+                up_to: self.flushed.up_to,
+                evacuation: None,
+            },
             version,
             rates: self.rates.clone(),
             ..State::default()
         })
-    }
-
-    pub(super) fn inherit(&mut self, below: u64, db_id: [u8; 16]) -> Result<(), Impossible> {
-        let what = "bound of inherited files";
-        let least = self.inherited.last().map_or(1, |(below, _)| below + 1);
-        must(below >= least, what, at_least(least), below)?;
-        let next = self.next.file;
-        must(below <= next, what, format_args!("at most {next}"), below)?;
-        let named = self.version.names_anything();
-        must(!named, "files named before inherited ones", "none", "some")?;
-        let own = self.db_id() == Some(db_id);
-        must(
-            !own,
-            "database of inherited files",
-            "another one",
-            "this one",
-        )?;
-        self.inherited.push((below, db_id));
-        Ok(())
     }
 }

@@ -1,8 +1,8 @@
-//! Generations that are evacuated by ranges of keys.
+//! How far generations are flushed, and evacuated by ranges of keys.
 
 use thermocline_base::{CfId, limits};
 
-use super::{Impossible, State, at_least, must, possible_seqno};
+use crate::impossible::{Impossible, at_least, must, possible_seqno};
 
 /// How far generations are evacuated. See [`Change::Evacuated`](crate::Change::Evacuated).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,10 +17,20 @@ pub struct Evacuation {
     pub key: Box<[u8]>,
 }
 
-impl State {
-    pub(super) fn evacuate(&mut self, to: Evacuation) -> Result<(), Impossible> {
+/// How far generations are flushed.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Flushed {
+    /// Generations with bases up to here were flushed; 0 if that was never said.
+    pub up_to: u64,
+    /// How far the next ones are evacuated, if that has begun.
+    pub evacuation: Option<Evacuation>,
+}
+
+impl Flushed {
+    /// Some of the next generations are in tables, up to a key.
+    pub fn evacuate(&mut self, to: Evacuation) -> Result<(), Impossible> {
         possible_seqno(to.up_to, "seqno up to which is evacuated")?;
-        let flushed = self.flushed_up_to;
+        let flushed = self.up_to;
         let what = "seqno above which is evacuated";
         must(to.above >= flushed, what, at_least(flushed), to.above)?;
         let most = format_args!("below {}", to.up_to);
@@ -37,20 +47,22 @@ impl State {
             let what = "key up to which is evacuated";
             must(further, what, "one behind the last one", to.cf.0)?;
         }
-        self.version_mut()
-            .set_front(Some((to.cf, to.key.as_ref().into())));
         self.evacuation = Some(to);
         Ok(())
     }
 
-    /// All generations with bases up to here are flushed.
-    pub(super) fn end_evacuation(&mut self, flushed: u64) -> Result<(), Impossible> {
-        if let Some(evacuation) = self.evacuation.take() {
-            self.version_mut().set_front(None);
+    /// All generations with bases up to here are flushed. Returns whether that ends an evacuation.
+    pub fn flush(&mut self, up_to: u64) -> Result<bool, Impossible> {
+        let what = "seqno up to which is flushed";
+        possible_seqno(up_to, what)?;
+        must(up_to >= self.up_to, what, at_least(self.up_to), up_to)?;
+        let evacuation = self.evacuation.take();
+        if let Some(evacuation) = &evacuation {
             let least = evacuation.up_to;
             let what = "seqno up to which is flushed during an evacuation";
-            must(flushed >= least, what, at_least(least), flushed)?;
+            must(up_to >= least, what, at_least(least), up_to)?;
         }
-        Ok(())
+        self.up_to = up_to;
+        Ok(evacuation.is_some())
     }
 }

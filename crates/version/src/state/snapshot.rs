@@ -72,55 +72,29 @@ impl State {
         if !self.options.is_empty() {
             changes.push(Change::Options(self.options.clone()));
         }
-        for (id, name) in &self.families {
+        for (id, name) in self.families() {
             changes.push(Change::ColumnFamilyCreated {
                 id: *id,
                 name: name.clone(),
             });
-            if let Some(options) = self.family_options.get(id) {
+            if let Some(options) = self.families.options(*id) {
                 changes.push(Change::ColumnFamilyOptions {
                     id: *id,
                     options: options.clone(),
                 });
             }
         }
-        let generations = self.generations.keys();
+        let generations = self.generations().keys();
         changes.extend(generations.map(|id| Change::GenerationCreated { id: *id }));
         for (generation, chain) in self.chains() {
-            if let (true, Some(cut)) = (chain.staged, chain.cut) {
-                changes.push(Change::ChainAdopted {
-                    chain: chain.id,
-                    generation,
-                    incarnation: chain.incarnation,
-                    nonce: chain.nonce,
-                    base_seqno: chain.base_seqno,
-                    last_seqno: cut.last_seqno,
-                    end: cut.end,
-                });
-                continue;
-            }
-            changes.push(Change::ChainOpened {
-                chain: chain.id,
-                generation,
-                incarnation: chain.incarnation,
-                nonce: chain.nonce,
-                base_seqno: chain.base_seqno,
-                start: chain.start,
-            });
-            if let Some(cut) = chain.cut {
-                changes.push(Change::ChainCut {
-                    chain: chain.id,
-                    last_seqno: cut.last_seqno,
-                    end: cut.end,
-                });
-            }
+            changes.extend(chain.changes(generation));
         }
         changes.push(Change::NextIds(self.next));
-        if self.flushed_up_to > 0 {
-            let seqno = self.flushed_up_to;
+        if self.flushed.up_to > 0 {
+            let seqno = self.flushed.up_to;
             changes.push(Change::FlushedUpTo { seqno });
         }
-        if let Some(evacuation) = &self.evacuation {
+        if let Some(evacuation) = &self.flushed.evacuation {
             changes.push(Change::Evacuated {
                 above: evacuation.above,
                 up_to: evacuation.up_to,

@@ -2,6 +2,7 @@ use super::*;
 use crate::edit::StoredRate;
 use crate::format;
 use crate::table::PartitionId;
+use thermocline_base::limits;
 
 fn created() -> Change {
     Change::Created {

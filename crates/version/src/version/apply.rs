@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use thermocline_base::{CfId, FileId, limits};
 
-use super::{BlobFile, FileEntry, LevelTables, Named, TableFile, Version};
-use crate::state::{Impossible, must, possible_seqno};
+use super::named::{BlobFile, FileEntry, Named, TableFile};
+use super::{LevelTables, Version};
+use crate::impossible::{Impossible, must, possible_seqno};
 use crate::table::{BlobBytes, Level, PartitionId, Place, TableRef};
 
 impl Version {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use thermocline_base::{FileId, SeqNo};
 
 use crate::chunked::{Chunked, Position};
-use crate::state::{Impossible, must};
+use crate::impossible::{Impossible, must};
 use crate::table::{Level, Place, TableRef};
 
 /// The table references of a level of a partition: of level 0 newest first, of others in key order.

@@ -48,12 +48,13 @@
 
 mod apply;
 mod level;
+mod named;
 mod pm;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use thermocline_base::{CfId, FileId, SeqNo};
+use thermocline_base::{CfId, FileId};
 
 use crate::chunked::{Chunked, Position};
 use crate::edit::Change;
@@ -61,51 +62,8 @@ use crate::partitions::Partitions;
 use crate::table::{Level, Place, TableRef};
 
 pub use level::LevelTables;
-use pm::PmTables;
-
-/// What a file is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum FileKind {
-    /// A table.
-    Table,
-    /// A blob file.
-    Blob,
-}
-
-/// A blob file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct BlobFile {
-    /// Bytes of it.
-    pub bytes: u64,
-    /// Table references that refer to it, were it to no bytes by their estimate.
-    pub references: u64,
-    /// Bytes of values in it that tables refer to. What else there is may be garbage, or referred
-    /// to by records in persistent memory.
-    pub referenced_bytes: u64,
-}
-
-/// A file that a version names.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct FileEntry {
-    id: FileId,
-    named: Named,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Named {
-    Table(TableFile),
-    Blob(BlobFile),
-}
-
-/// A table's file, and where the references to it stand.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct TableFile {
-    cf: CfId,
-    bytes: u64,
-    seqnos: (SeqNo, SeqNo),
-    /// By key; mostly one.
-    references: Vec<(Place, Arc<TableRef>)>,
-}
+pub use named::{BlobFile, FileKind};
+use named::{FileEntry, Named, PmTables};
 
 /// The levels of one family.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

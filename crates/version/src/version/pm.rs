@@ -6,20 +6,12 @@ use std::sync::Arc;
 use thermocline_base::{CfId, FileId, PmFamily, PmTableMeta, SeqNo, limits};
 
 use super::Version;
+use super::named::PmEntry;
+use crate::impossible::{Impossible, must, possible_seqno};
 use crate::pm_table::PmTableInfo;
 use crate::range::KeyRange;
-use crate::state::{Impossible, must, possible_seqno};
+
 use crate::table::{BlobBytes, Level, Place, TableRef};
-
-/// A table in persistent memory, and where the references to it stand.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct PmEntry {
-    table: Arc<PmTableInfo>,
-    /// By key.
-    pub(super) references: Vec<(Place, Arc<TableRef>)>,
-}
-
-pub(super) type PmTables = BTreeMap<FileId, Arc<PmEntry>>;
 
 impl Version {
     /// A table in persistent memory.

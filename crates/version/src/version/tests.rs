@@ -11,6 +11,7 @@ use crate::format;
 use crate::range::KeyRange;
 use crate::state::State;
 use crate::table::{BlobBytes, PartitionId};
+use thermocline_base::SeqNo;
 
 /// A table of one file, from `first` to `last`, whose seqnos are `seqnos` and nine more.
 fn table(file: u64, first: &str, last: &str, seqnos: u64) -> TableRef {

@@ -4,10 +4,12 @@ use thermocline::Result;
 use thermocline_bench::clock::now;
 use thermocline_bench::keys::Permutation;
 
-use super::{BY_HAND, Filling, Side, check};
+use super::filling::{BY_HAND, Filling, Side, check};
+use crate::experiment::Measure;
+use crate::outcome::{Chart, Check, Outcome, Series, Table};
 use crate::outcome::{median, strings};
+use crate::setting::{Setting, Tell};
 use crate::trial::{SEED, Trial};
-use crate::{Chart, Check, Outcome, Series, Setting, Table, Tell};
 
 /// Bytes of values, and what the paper found, in seconds: in persistent memory, and on the SSD.
 const PAPER: [(usize, [f64; 2]); 5] = [
@@ -21,47 +23,55 @@ const PAPER: [(usize, [f64; 2]); 5] = [
 /// Of one size, in seconds, on both sides.
 type Seconds = [f64; 2];
 
-pub(crate) fn duration(setting: &Setting, tell: Tell<'_>) -> Result<Outcome> {
-    let (mib, runs, rounds) = match setting.quick {
-        true => (8, 12, 1),
-        false => (512, 16, 3),
-    };
-    let mut found = Vec::new();
-    for (value_bytes, _) in PAPER {
-        tell(&format!("values of {value_bytes} bytes"));
-        let filling = Filling {
-            mib,
-            runs,
-            value_bytes,
+/// The experiment.
+#[derive(Debug)]
+pub(crate) struct Duration;
+
+impl Measure for Duration {
+    fn measure(&self, setting: &Setting, tell: Tell<'_>) -> Result<Outcome> {
+        let (mib, runs, rounds) = match setting.quick {
+            true => (8, 12, 1),
+            false => (512, 16, 3),
         };
-        let mut of_size: [Vec<f64>; 2] = Default::default();
-        for _ in 0..rounds {
-            for (side, seconds) in Side::BOTH.into_iter().zip(&mut of_size) {
-                seconds.push(time(setting, &filling, side)?);
+        let mut found = Vec::new();
+        for (value_bytes, _) in PAPER {
+            tell(&format!("values of {value_bytes} bytes"));
+            let filling = Filling {
+                mib,
+                runs,
+                value_bytes,
+            };
+            let mut of_size: [Vec<f64>; 2] = Default::default();
+            for _ in 0..rounds {
+                for (side, seconds) in Side::BOTH.into_iter().zip(&mut of_size) {
+                    seconds.push(Duration::time(setting, &filling, side)?);
+                }
             }
+            found.push(of_size.map(|seconds| median(&seconds)));
         }
-        found.push(of_size.map(|seconds| median(&seconds)));
+        let scale = format!(
+            "{mib} MiB of keys that are written once, in {runs} runs that lie over each other, medians of {rounds} rounds in \
+             turn, one thread, no compression (the paper: 1 GB)"
+        );
+        Ok(outcome(scale, &found))
     }
-    let scale = format!(
-        "{mib} MiB of keys that are written once, in {runs} runs that lie over each other, medians of {rounds} rounds in \
-         turn, one thread, no compression (the paper: 1 GB)"
-    );
-    Ok(outcome(scale, &found))
 }
 
-/// Seconds that merging level 0 takes.
-fn time(setting: &Setting, filling: &Filling, side: Side) -> Result<f64> {
-    let keys = filling.entries();
-    let trial = Trial::new(setting, side.system(), &BY_HAND, filling.size(keys))?;
-    let order = Permutation::new(keys, SEED);
-    let db = filling.fill(&trial, setting, side, |entry| order.at(entry))?;
-    let begun = now();
-    side.compact(&db)?;
-    let seconds = (now() - begun).as_secs_f64();
-    // One run in persistent memory, or none on the SSD: all of it is in the level below.
-    check(&db, side, u64::from(side == Side::Pm))?;
-    db.close()?;
-    Ok(seconds)
+impl Duration {
+    /// Seconds that merging level 0 takes.
+    fn time(setting: &Setting, filling: &Filling, side: Side) -> Result<f64> {
+        let keys = filling.entries();
+        let trial = Trial::new(setting, side.system(), &BY_HAND, filling.size(keys))?;
+        let order = Permutation::new(keys, SEED);
+        let db = filling.fill(&trial, setting, side, |entry| order.at(entry))?;
+        let begun = now();
+        side.compact(&db)?;
+        let seconds = (now() - begun).as_secs_f64();
+        // One run in persistent memory, or none on the SSD: all of it is in the level below.
+        check(&db, side, u64::from(side == Side::Pm))?;
+        db.close()?;
+        Ok(seconds)
+    }
 }
 
 fn outcome(scale: String, found: &[Seconds]) -> Outcome {
@@ -124,7 +134,7 @@ mod tests {
 
     #[test]
     fn both_sides_merge_what_was_written() {
-        let folder = crate::folder();
+        let folder = crate::setting::folder();
         let setting = Setting::quick(folder.path());
         for (value_bytes, _) in [PAPER[0], PAPER[4]] {
             let filling = Filling {
@@ -133,7 +143,10 @@ mod tests {
                 value_bytes,
             };
             for side in Side::BOTH {
-                assert!(time(&setting, &filling, side).unwrap() > 0.0, "{side:?}");
+                assert!(
+                    Duration::time(&setting, &filling, side).unwrap() > 0.0,
+                    "{side:?}"
+                );
             }
         }
         assert_eq!(folder.path().read_dir().unwrap().count(), 0);

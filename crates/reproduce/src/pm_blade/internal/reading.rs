@@ -12,10 +12,12 @@ use thermocline_bench::clock::now;
 use thermocline_bench::distribution::Draw;
 use thermocline_bench::keys::{KeyMaker, Permutation};
 
-use super::{BY_HAND, Filling, Side, check};
+use super::filling::{BY_HAND, Filling, Side, check};
+use crate::experiment::Measure;
 use crate::outcome::strings;
+use crate::outcome::{Chart, Check, Outcome, Series, Table};
+use crate::setting::{Setting, Tell};
 use crate::trial::{KEY_BYTES, SEED, Trial};
-use crate::{Chart, Check, Outcome, Series, Setting, Table, Tell};
 
 /// Reads of one phase, in nanoseconds, ascending.
 #[derive(Debug, Clone, PartialEq)]
@@ -87,21 +89,27 @@ impl Reader {
     }
 }
 
-pub(crate) fn reading(setting: &Setting, tell: Tell<'_>) -> Result<Outcome> {
-    let (filling, reads) = scale(setting);
-    let mut found = Vec::new();
-    for side in Side::BOTH {
-        tell(side.name());
-        found.push(measure(setting, &filling, side, reads)?);
+/// The experiment.
+#[derive(Debug)]
+pub(crate) struct Reading;
+
+impl Measure for Reading {
+    fn measure(&self, setting: &Setting, tell: Tell<'_>) -> Result<Outcome> {
+        let (filling, reads) = scale(setting.quick);
+        let mut found = Vec::new();
+        for side in Side::BOTH {
+            tell(side.name());
+            found.push(Reading::all_phases(setting, &filling, side, reads)?);
+        }
+        let [pm, ssd] = &found[..] else {
+            unreachable!("there are two sides");
+        };
+        Ok(outcome(&filling, reads, pm, ssd))
     }
-    let [pm, ssd] = &found[..] else {
-        unreachable!("there are two sides");
-    };
-    Ok(outcome(&filling, reads, pm, ssd))
 }
 
-fn scale(setting: &Setting) -> (Filling, usize) {
-    let (mib, runs, reads) = match setting.quick {
+fn scale(quick: bool) -> (Filling, usize) {
+    let (mib, runs, reads) = match quick {
         true => (8, 12, 200),
         false => (512, 16, 50_000),
     };
@@ -113,20 +121,27 @@ fn scale(setting: &Setting) -> (Filling, usize) {
     (filling, reads)
 }
 
-fn measure(setting: &Setting, filling: &Filling, side: Side, reads: usize) -> Result<Phases> {
-    let keys = filling.entries();
-    let trial = Trial::new(setting, side.system(), &BY_HAND, filling.size(keys))?;
-    let order = Permutation::new(keys, SEED);
-    let db = filling.fill(&trial, setting, side, |entry| order.at(entry))?;
-    let mut reader = Reader::new(keys);
-    // So that caches have what they will have.
-    reader.read(&db, |done| done >= reads / 2)?;
-    let before = reader.read(&db, |done| done >= reads)?;
-    let during = read_beside(&mut reader, &db, side)?;
-    check(&db, side, u64::from(side == Side::Pm))?;
-    let after = reader.read(&db, |done| done >= reads)?;
-    db.close()?;
-    Ok(Phases([before, during, after]))
+impl Reading {
+    fn all_phases(
+        setting: &Setting,
+        filling: &Filling,
+        side: Side,
+        reads: usize,
+    ) -> Result<Phases> {
+        let keys = filling.entries();
+        let trial = Trial::new(setting, side.system(), &BY_HAND, filling.size(keys))?;
+        let order = Permutation::new(keys, SEED);
+        let db = filling.fill(&trial, setting, side, |entry| order.at(entry))?;
+        let mut reader = Reader::new(keys);
+        // So that caches have what they will have.
+        reader.read(&db, |done| done >= reads / 2)?;
+        let before = reader.read(&db, |done| done >= reads)?;
+        let during = read_beside(&mut reader, &db, side)?;
+        check(&db, side, u64::from(side == Side::Pm))?;
+        let after = reader.read(&db, |done| done >= reads)?;
+        db.close()?;
+        Ok(Phases([before, during, after]))
+    }
 }
 
 /// Reads for as long as a compaction takes.
@@ -237,11 +252,12 @@ mod tests {
 
     #[test]
     fn reads_are_made_before_beside_and_after() {
-        let folder = crate::folder();
+        let folder = crate::setting::folder();
         let setting = Setting::quick(folder.path());
-        let (filling, reads) = scale(&setting);
+        let (filling, reads) = scale(setting.quick);
         for side in Side::BOTH {
-            let Phases([before, during, after]) = measure(&setting, &filling, side, reads).unwrap();
+            let Phases([before, during, after]) =
+                Reading::all_phases(&setting, &filling, side, reads).unwrap();
             assert_eq!((before.0.len(), after.0.len()), (reads, reads));
             assert!(!during.0.is_empty() && during.mean_us() > 0.0);
         }

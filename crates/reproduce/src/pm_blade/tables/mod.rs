@@ -35,8 +35,10 @@ use thermocline_sst::{
 
 use self::arrays::{Array, Packing};
 use self::data::{Data, Pair};
+use crate::experiment::Measure;
 use crate::outcome::median;
-use crate::{Chart, Check, Outcome, Series, Setting, Table, Tell};
+use crate::outcome::{Chart, Check, Outcome, Series, Table};
+use crate::setting::{Setting, Tell};
 
 const DB_ID: [u8; 16] = *b"a database's id.";
 
@@ -250,57 +252,62 @@ fn measure(world: &World, data: &Data, reads: usize, rounds: usize) -> Result<Ve
 }
 
 /// The paper's comparison (§VI-B).
-pub(crate) fn run(setting: &Setting, tell: Tell<'_>) -> Result<Outcome> {
-    let sizes: &[usize] = if setting.quick { &[1] } else { &[4, 16, 32] };
-    let (reads, rounds) = if setting.quick {
-        (200, 1)
-    } else {
-        (200_000, 5)
-    };
-    let pm = if setting.quick { 32 << 20 } else { 512 << 20 };
-    let world = World::open(setting, pm)?;
-    let mut outcome = Outcome {
-        scale: format!(
-            "{} MiB in pairs of 128 bytes with index-like keys of 120 (the paper: 32 to 128 MB of an index), and of \
-             116 bytes without pattern; medians of {rounds} rounds of {reads} reads; emulation {:?}",
-            sizes
-                .iter()
-                .map(ToString::to_string)
-                .collect::<Vec<_>>()
-                .join(", "),
-            setting.emulate,
-        ),
-        ..Outcome::default()
-    };
-    let measured = (|| {
-        let mut index = Vec::new();
-        for name in ["index", "random"] {
-            for &mib in sizes {
-                tell(&format!("{name} keys, {mib} MiB"));
-                let data = Data::of(name, mib << 20);
-                let figures = measure(&world, &data, reads, rounds)?;
-                outcome.tables.push(table(name, mib, &data, &figures));
-                if name == "index" {
-                    index.push((mib, figures));
+#[derive(Debug)]
+pub(crate) struct Tables;
+
+impl Measure for Tables {
+    fn measure(&self, setting: &Setting, tell: Tell<'_>) -> Result<Outcome> {
+        let sizes: &[usize] = if setting.quick { &[1] } else { &[4, 16, 32] };
+        let (reads, rounds) = if setting.quick {
+            (200, 1)
+        } else {
+            (200_000, 5)
+        };
+        let pm = if setting.quick { 32 << 20 } else { 512 << 20 };
+        let world = World::open(setting, pm)?;
+        let mut outcome = Outcome {
+            scale: format!(
+                "{} MiB in pairs of 128 bytes with index-like keys of 120 (the paper: 32 to 128 MB of an index), and of \
+                 116 bytes without pattern; medians of {rounds} rounds of {reads} reads; emulation {:?}",
+                sizes
+                    .iter()
+                    .map(ToString::to_string)
+                    .collect::<Vec<_>>()
+                    .join(", "),
+                setting.emulate,
+            ),
+            ..Outcome::default()
+        };
+        let measured = (|| {
+            let mut index = Vec::new();
+            for name in ["index", "random"] {
+                for &mib in sizes {
+                    tell(&format!("{name} keys, {mib} MiB"));
+                    let data = Data::of(name, mib << 20);
+                    let figures = measure(&world, &data, reads, rounds)?;
+                    outcome.tables.push(table(name, mib, &data, &figures));
+                    if name == "index" {
+                        index.push((mib, figures));
+                    }
                 }
             }
+            Ok(index)
+        })();
+        world.remove()?;
+        let index = measured?;
+        outcome.charts = vec![
+            chart("Time to write index keys", "milliseconds", &index, |f| {
+                median(&f.write_ms)
+            }),
+            chart("Latency of a read", "nanoseconds", &index, |f| {
+                median(&f.read_ns)
+            }),
+        ];
+        if let Some((_, figures)) = index.last() {
+            outcome.checks = checks(figures);
         }
-        Ok(index)
-    })();
-    world.remove()?;
-    let index = measured?;
-    outcome.charts = vec![
-        chart("Time to write index keys", "milliseconds", &index, |f| {
-            median(&f.write_ms)
-        }),
-        chart("Latency of a read", "nanoseconds", &index, |f| {
-            median(&f.read_ns)
-        }),
-    ];
-    if let Some((_, figures)) = index.last() {
-        outcome.checks = checks(figures);
+        Ok(outcome)
     }
-    Ok(outcome)
 }
 
 fn of(figures: &[Figures], shape: Shape) -> &Figures {

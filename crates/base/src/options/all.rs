@@ -1,0 +1,257 @@
+//! All options of a store, and their values as text.
+
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+use crate::options::groups::{
+    BlobOptions, CommitOptions, CompactionOptions, FeedOptions, FlushOptions, Level0Options,
+    ManifestOptions, MemtableOptions, MetricsOptions, PartitionOptions, PmOptions, ReadOptions,
+    SsdOptions,
+};
+use crate::options::keys;
+use crate::options::region::{Emulation, RegionDemand};
+use crate::options::row::{OptionRow, format_exact};
+use crate::preset::Preset;
+use crate::size::parse_size;
+
+/// What most users set: two budgets. Everything else derives from them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// Most DRAM the store uses for indexes and caches, in bytes. A limit, not a reservation. With
+    /// preset `leveled` a quarter of it is for the records of memtables.
+    pub dram: u64,
+    /// Most persistent memory the store uses, in bytes. A limit, not a reservation; it may change
+    /// at every open.
+    pub pm: u64,
+    /// Where the region lies: a file, or a folder to make it in. `None` is the database's folder
+    /// for a new database; an existing one remembers where its region was last.
+    pub pm_path: Option<PathBuf>,
+    /// Where a store that keeps its records in DRAM (preset `leveled`) makes its logs: a folder, on
+    /// persistent memory's file system, say. `None` is the database's folder for a new database; an
+    /// existing one remembers where it made them last, and finds older ones there.
+    pub wal_path: Option<PathBuf>,
+    /// Refuse any other kind of region than this.
+    pub region: RegionDemand,
+    /// Slow the region down for an experiment.
+    pub emulate: Emulation,
+    /// Make the database if there is none.
+    pub create_if_missing: bool,
+    /// Write nothing at all; see the facade's `Db::open`.
+    pub read_only: bool,
+    /// The named set that the other options start from.
+    pub preset: Preset,
+    /// The write path.
+    pub memtable: MemtableOptions,
+    /// Committing.
+    pub commit: CommitOptions,
+    /// Reading.
+    pub read: ReadOptions,
+    /// Files on SSD.
+    pub ssd: SsdOptions,
+    /// Blob files.
+    pub blob: BlobOptions,
+    /// The region.
+    pub pm_region: PmOptions,
+    /// Level 0.
+    pub level0: Level0Options,
+    /// The manifest.
+    pub manifest: ManifestOptions,
+    /// The levels on SSD.
+    pub compaction: CompactionOptions,
+    /// Partitions.
+    pub partition: PartitionOptions,
+    /// Where each column family is divided, ascending, if that is by keys: `partition.keys`.
+    pub partition_keys: Vec<Vec<u8>>,
+    /// Moving data to SSD.
+    pub flush: FlushOptions,
+    /// Change feeds.
+    pub feed: FeedOptions,
+    /// What the store measures of itself.
+    pub metrics: MetricsOptions,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            dram: 1 << 30,
+            pm: 4 << 30,
+            pm_path: None,
+            wal_path: None,
+            region: RegionDemand::Any,
+            emulate: Emulation::None,
+            create_if_missing: true,
+            read_only: false,
+            preset: Preset::Thermocline,
+            memtable: MemtableOptions::default(),
+            commit: CommitOptions::default(),
+            read: ReadOptions::default(),
+            ssd: SsdOptions::default(),
+            blob: BlobOptions::default(),
+            pm_region: PmOptions::default(),
+            level0: Level0Options::default(),
+            manifest: ManifestOptions::default(),
+            compaction: CompactionOptions::default(),
+            partition: PartitionOptions::default(),
+            partition_keys: Vec::new(),
+            flush: FlushOptions::default(),
+            feed: FeedOptions::default(),
+            metrics: MetricsOptions::default(),
+        }
+    }
+}
+
+impl Options {
+    /// Sets one option from text, as `--set group.option=value` does.
+    ///
+    /// ```
+    /// use thermocline_base::options::Options;
+    /// let mut options = Options::default();
+    /// options.set("memtable.bytes_max", "64MiB").unwrap();
+    /// assert_eq!(options.memtable.bytes_max, 64 << 20);
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if there is no such option, or the value is not one of its unit
+    /// or lies outside its range.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<()> {
+        match name {
+            "dram" => self.dram = parse_size(value)?,
+            "pm" => self.pm = parse_size(value)?,
+            "pm_path" if value.is_empty() => {
+                return Err(Error::InvalidArgument(
+                    "pm_path is a file or a folder; an empty path was given".to_string(),
+                ));
+            }
+            "pm_path" => self.pm_path = Some(value.into()),
+            "wal_path" if value.is_empty() => {
+                return Err(Error::InvalidArgument(
+                    "wal_path is a folder; an empty path was given".to_string(),
+                ));
+            }
+            "wal_path" => self.wal_path = Some(value.into()),
+            "partition.keys" => self.partition_keys = keys::parse(value)?,
+            "region" => self.region = RegionDemand::parse(value)?,
+            "emulate" => self.emulate = Emulation::parse(value)?,
+            "preset" => self.choose(Preset::parse(value)?),
+            _ => {
+                let row = Self::rows().find(|row| row.name == name).ok_or_else(|| {
+                    Error::InvalidArgument(format!(
+                        "there is no option '{name}'; the options are dram, pm, pm_path, wal_path, region, \
+                         emulate, preset, partition.keys, {}",
+                        Self::rows()
+                            .map(|row| row.name)
+                            .collect::<Vec<_>>()
+                            .join(", ")
+                    ))
+                })?;
+                let parsed = row.parse(value)?;
+                if let Some(field) = self.field_mut(name) {
+                    *field = parsed;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The tables of all groups, row by row.
+    pub fn rows() -> impl Iterator<Item = &'static OptionRow> {
+        MemtableOptions::ROWS
+            .iter()
+            .chain(CommitOptions::ROWS)
+            .chain(ReadOptions::ROWS)
+            .chain(SsdOptions::ROWS)
+            .chain(BlobOptions::ROWS)
+            .chain(PmOptions::ROWS)
+            .chain(Level0Options::ROWS)
+            .chain(ManifestOptions::ROWS)
+            .chain(CompactionOptions::ROWS)
+            .chain(PartitionOptions::ROWS)
+            .chain(FlushOptions::ROWS)
+            .chain(FeedOptions::ROWS)
+            .chain(MetricsOptions::ROWS)
+    }
+
+    fn field_mut(&mut self, name: &str) -> Option<&mut u64> {
+        self.memtable
+            .field_mut(name)
+            .or_else(|| self.commit.field_mut(name))
+            .or_else(|| self.read.field_mut(name))
+            .or_else(|| self.ssd.field_mut(name))
+            .or_else(|| self.blob.field_mut(name))
+            .or_else(|| self.pm_region.field_mut(name))
+            .or_else(|| self.level0.field_mut(name))
+            .or_else(|| self.manifest.field_mut(name))
+            .or_else(|| self.compaction.field_mut(name))
+            .or_else(|| self.partition.field_mut(name))
+            .or_else(|| self.flush.field_mut(name))
+            .or_else(|| self.feed.field_mut(name))
+            .or_else(|| self.metrics.field_mut(name))
+    }
+
+    /// Every option and its effective value as text that [`Options::set`] reads back: what a
+    /// database remembers. What holds for one opening only (`emulate`, `region`, `read_only`,
+    /// `create_if_missing`) is not among them, nor a `pm_path` or `wal_path` that is no UTF-8.
+    pub fn effective(&self) -> Vec<(&'static str, String)> {
+        let mut all = vec![
+            ("dram", format_exact(self.dram)),
+            ("pm", format_exact(self.pm)),
+            ("preset", self.preset.name().to_string()),
+        ];
+        let values = [
+            self.memtable.values(),
+            self.commit.values(),
+            self.read.values(),
+            self.ssd.values(),
+            self.blob.values(),
+            self.pm_region.values(),
+            self.level0.values(),
+            self.manifest.values(),
+            self.compaction.values(),
+            self.partition.values(),
+            self.flush.values(),
+            self.feed.values(),
+            self.metrics.values(),
+        ]
+        .concat();
+        all.extend(
+            Self::rows()
+                .zip(values)
+                .map(|(row, value)| (row.name, row.print(value))),
+        );
+        if !self.partition_keys.is_empty() {
+            all.push(("partition.keys", keys::print(&self.partition_keys)));
+        }
+        for (name, path) in [("pm_path", &self.pm_path), ("wal_path", &self.wal_path)] {
+            let path = path.as_deref().and_then(Path::to_str);
+            all.extend(path.map(|path| (name, path.to_string())));
+        }
+        all
+    }
+
+    /// The options of a preset, over the defaults.
+    ///
+    /// ```
+    /// use thermocline_base::options::{Options, Preset};
+    /// let options = Options::preset(Preset::GlobalIndex);
+    /// assert_eq!(options.level0.merge_percent, 0);
+    /// ```
+    pub fn preset(preset: Preset) -> Options {
+        let mut options = Options::default();
+        options.choose(preset);
+        options
+    }
+
+    /// Takes a preset, and with it the options in which it differs from others; what is set after that
+    /// overrides them.
+    fn choose(&mut self, preset: Preset) {
+        if preset == self.preset {
+            return;
+        }
+        self.preset = preset;
+        for (name, value) in preset.values() {
+            if let Some(field) = self.field_mut(name) {
+                *field = value;
+            }
+        }
+    }
+}

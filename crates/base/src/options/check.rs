@@ -1,0 +1,63 @@
+//! Which options fit together.
+
+use crate::error::{Error, Result};
+use crate::options::all::Options;
+use crate::options::derived::{DRAM_MIN, PM_MIN};
+use crate::options::groups::{SHAPE_AUTO, Shape};
+use crate::options::region::{Emulation, RegionDemand};
+use crate::size::format_size;
+
+impl Options {
+    /// Checks every value and how they fit together.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] naming the option, its value and the limit it breaks.
+    pub fn validate(&self) -> Result<()> {
+        if self.dram < DRAM_MIN {
+            return Err(Error::InvalidArgument(format!(
+                "dram is at least {}; {} was given",
+                format_size(DRAM_MIN),
+                format_size(self.dram)
+            )));
+        }
+        if self.pm < PM_MIN || self.pm > 1 << 47 {
+            return Err(Error::InvalidArgument(format!(
+                "pm lies between {} and 128 TiB; {} was given",
+                format_size(PM_MIN),
+                format_size(self.pm)
+            )));
+        }
+        for (row, (_, value)) in Self::rows().zip(self.effective().into_iter().skip(3)) {
+            row.parse(&value)?;
+        }
+        let part = self.pm_region.part_bytes_first;
+        if !part.is_power_of_two() || part > self.pm {
+            return Err(Error::InvalidArgument(format!(
+                "pm.part_bytes_first must be a power of two not above pm ({}); {} was given",
+                format_size(self.pm),
+                format_size(part)
+            )));
+        }
+        self.validate_partitions()?;
+        self.validate_places()
+    }
+
+    fn validate_places(&self) -> Result<()> {
+        let refused = match self.in_dram() {
+            false if self.wal_path.is_some() => "wal_path is for preset 'leveled'",
+            true if self.pm_path.is_some() => {
+                "preset 'leveled' has no persistent memory, and pm_path says where that lies; \
+                 wal_path says where logs lie"
+            }
+            true if self.region != RegionDemand::Any || self.emulate != Emulation::None => {
+                "preset 'leveled' has no persistent memory: a kind of region or an emulation profile \
+                 cannot be asked for"
+            }
+            true if ![Shape::Ssd as u64, SHAPE_AUTO].contains(&self.level0.shape) => {
+                "preset 'leveled' has its level 0 on the SSD: level0.shape is ssd there"
+            }
+            _ => return Ok(()),
+        };
+        Err(Error::InvalidArgument(refused.to_string()))
+    }
+}

@@ -1,0 +1,159 @@
+//! What derives from options: what `auto` and 0 stand for, and what several options say together.
+
+use crate::options::all::Options;
+use crate::options::groups::{SHAPE_AUTO, Shape};
+use crate::preset::Preset;
+
+/// Smallest `dram`: one index node slab per generation and the write buffers.
+pub const DRAM_MIN: u64 = 1 << 20;
+/// Smallest `pm`: one part of the smallest size.
+pub const PM_MIN: u64 = 256 << 10;
+
+impl Options {
+    /// With what the preset leaves no choice about: preset `leveled` has its level 0 on the SSD.
+    pub fn settled(mut self) -> Options {
+        if self.in_dram() {
+            self.level0.shape = Shape::Ssd as u64;
+        }
+        self
+    }
+
+    /// With the shape of level 0 that `auto` stands for, on persistent memory or on a file that stands in for it.
+    ///
+    /// ```
+    /// use thermocline_base::options::{Options, Shape};
+    /// let options = Options::default();
+    /// assert_eq!(options.clone().on_region(true).level0.shape(), Shape::Tiered);
+    /// assert_eq!(options.on_region(false).level0.shape(), Shape::GlobalIndex);
+    /// ```
+    pub fn on_region(mut self, in_memory: bool) -> Options {
+        if self.level0.shape == SHAPE_AUTO {
+            let shape = match in_memory {
+                true => Shape::Tiered,
+                false => Shape::GlobalIndex,
+            };
+            self.level0.shape = shape as u64;
+        }
+        self
+    }
+
+    /// Whether records are kept in DRAM, and made durable by a log.
+    pub fn in_dram(&self) -> bool {
+        match self.preset {
+            Preset::Thermocline | Preset::GlobalIndex | Preset::PmBlade => false,
+            Preset::Leveled => true,
+        }
+    }
+
+    /// Most bytes of memtables: `pm`, or where they lie in DRAM a quarter of `dram`; the rest is for
+    /// indexes and caches.
+    pub fn region_bytes_max(&self) -> u64 {
+        match self.in_dram() {
+            false => self.pm,
+            true => (self.dram / 4).max(PM_MIN),
+        }
+    }
+
+    /// The size at which a memtable generation is sealed, in bytes of its records as they lie. Where
+    /// generations are flushed, a quarter of what they all may have at most: the rest takes writes
+    /// meanwhile. Half as much where most of `pm` is for tables.
+    pub fn memtable_bytes(&self) -> u64 {
+        let tiered = self.level0.shape() == Shape::Tiered && !self.in_dram();
+        let room = self.region_bytes_max() / if tiered { 2 } else { 1 };
+        let bytes = match (self.memtable.bytes_max, self.in_dram()) {
+            (0, false) => (room / 8).clamp(64 << 10, 256 << 20),
+            // One that takes writes, and others that are being flushed.
+            (0, true) => (room / 4).clamp(32 << 10, 64 << 20),
+            (bytes, _) => bytes,
+        };
+        match self.flush.automatic {
+            0 => bytes,
+            _ => bytes.min(room / 4),
+        }
+    }
+    /// The size at which a table is ended, in bytes.
+    pub fn table_bytes(&self) -> u64 {
+        match self.compaction.table_bytes {
+            0 => {
+                let memtable = self.memtable_bytes();
+                let least = match self.level0.shape() {
+                    // A table in persistent memory takes whole zones: one that is small wastes half of them.
+                    Shape::Tiered => memtable.min(16 << 20),
+                    _ => 0,
+                };
+                (memtable / 4).max(least).clamp(2 << 20, 64 << 20)
+            }
+            bytes => bytes,
+        }
+    }
+
+    /// Most bytes of persistent memory that tables of level 0 may take there, if any are to lie there: all that are
+    /// flushed, or with other shapes those of flushes that rewrite ([`FlushOptions::rewrite_ratio`]).
+    pub fn level0_pm_bytes(&self) -> Option<u64> {
+        match self.level0.shape() {
+            _ if self.in_dram() => None,
+            Shape::PmTables | Shape::Tiered => Some(self.pm / 100 * self.level0.pm_percent),
+            Shape::Immutables | Shape::GlobalIndex => self.rewritten_bytes_max(),
+            Shape::Ssd => None,
+        }
+    }
+
+    /// What two flushes may rewrite at most and what both are merged into, unless that would be more than a third
+    /// of what sealed generations leave.
+    fn rewritten_bytes_max(&self) -> Option<u64> {
+        let sealed = self.pm / 100 * self.flush.pm_percent;
+        match self.flush.rewrite_ratio {
+            0 => None,
+            ratio => Some((3 * (sealed / ratio)).min((self.pm - sealed) / 3)),
+        }
+    }
+
+    /// Most percent of persistent memory that sealed generations may take before they are flushed; 0 where they
+    /// are as soon as they are sealed. With shape `tiered` there must be room for the tables that they have, for
+    /// those that they become, for themselves until all of those are named, and for what is written meanwhile.
+    pub fn sealed_percent(&self) -> u64 {
+        match self.level0.shape() {
+            Shape::Ssd | Shape::PmTables => 0,
+            Shape::Immutables | Shape::GlobalIndex => self.flush.pm_percent,
+            Shape::Tiered => {
+                let left = 100 - self.level0.pm_percent;
+                self.flush.pm_percent.min(left * 3 / 10)
+            }
+        }
+    }
+
+    /// Most bytes of persistent memory that a flush may write into tables there beyond what level 0 may have:
+    /// about what it takes.
+    pub fn flush_pm_bytes(&self) -> u64 {
+        let sealed = self.pm / 100 * self.sealed_percent();
+        sealed.max(2 * self.memtable_bytes())
+    }
+
+    /// With level 0 in persistent memory: the size of the level into which it is compacted. What leaves at once is
+    /// about the share of level 0, and may be gathered in files first.
+    fn pm_base_bytes(&self) -> u64 {
+        let level0 = self.level0_pm_bytes().unwrap_or(0);
+        let level0 = level0.saturating_mul(self.compaction.level0_tables);
+        level0.max(4 * self.table_bytes())
+    }
+
+    /// The size of level 0, and of the level into which it is compacted, in bytes.
+    pub fn base_bytes(&self) -> u64 {
+        match self.compaction.base_bytes {
+            0 => {
+                // A flush takes all sealed generations together.
+                let flush = match self.flush.automatic {
+                    0 => self.memtable_bytes(),
+                    _ if self.level0.shape() == Shape::Ssd => self.memtable_bytes(),
+                    _ if self.level0.shape().keeps_tables_in_pm() => {
+                        return self.pm_base_bytes();
+                    }
+                    _ => (self.pm / 100 * self.flush.pm_percent).max(self.memtable_bytes()),
+                };
+                let level0 = flush.saturating_mul(self.compaction.level0_tables);
+                level0.max(4 * self.table_bytes())
+            }
+            bytes => bytes,
+        }
+    }
+}

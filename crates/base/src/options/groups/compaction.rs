@@ -1,0 +1,42 @@
+//! Options of the levels on SSD.
+
+use crate::options::group::option_group;
+
+option_group! {
+    /// Options of the levels on SSD, and of moving data down them (design §9).
+    CompactionOptions, "compaction" {
+        /// Runs in level 0 from which on it is compacted, in each slice of keys by itself: tables that
+        /// were flushed one after the other and do not overlap are one run.
+        level0_tables: Count = 4, 1 => 1024;
+        /// Bytes that the level into which level 0 is compacted may have, and bytes in level 0 from
+        /// which on that is compacted. 0 derives it: what `level0_tables` flushes write, at least four
+        /// tables.
+        base_bytes: Bytes = 0, 0 => 1 << 50;
+        /// How much larger each level may be than the one above it.
+        multiplier: Count = 10, 2 => 100;
+        /// The deepest level. A store that has deeper ones already keeps them.
+        levels: Count = 6, 1 => 7;
+        /// Whether the size of the last level decides about those of the others, so that about one
+        /// part in `multiplier` of what is stored is stale, beside level 0. A level that would be smaller
+        /// than `base_bytes` is not used. Otherwise level 1 has `base_bytes`.
+        dynamic: Flag = 1, 0 => 1;
+        /// A table is ended at the first new key at which it has this size; one that a flush writes
+        /// between half of it and half as much again, where tables of older flushes end. 0 derives it: a
+        /// quarter of a generation, from 2 to 64 MiB; with shape `tiered` a generation, up to 16 MiB, if that is more.
+        table_bytes: Bytes = 0, 0 => 1 << 30;
+        /// What a data block takes on the device, at most, unless it holds one larger record.
+        block_bytes: Bytes = 4 << 10, 256 => 1 << 20;
+        /// How blocks of level 0 are compressed. They are read and written once more soon.
+        compression_level0: Codec = 0, 0 => 2;
+        /// How blocks between level 0 and the last level are compressed.
+        compression: Codec = 1, 0 => 2;
+        /// How blocks of the last level are compressed.
+        compression_last: Codec = 1, 0 => 2;
+        /// Bytes that compactions read and write in a second, together. 0 is no limit. Flushes are
+        /// not held back.
+        rate_bytes: Bytes = 0, 0 => 1 << 40;
+        /// One read of tables in so many, chosen at random, is looked at for tables that are asked in vain:
+        /// those are compacted when that costs less than reading on like this. 0 looks at none.
+        read_sample: Count = 64, 0 => 1 << 32;
+    }
+}

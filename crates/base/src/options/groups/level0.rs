@@ -1,0 +1,83 @@
+//! Options of level 0: its shape, and when it is merged inside persistent memory.
+
+use crate::options::group::option_group;
+
+option_group! {
+    /// Options of level 0: what becomes of sealed memtable generations (design §7).
+    Level0Options, "level0" {
+        /// `global-index` keeps sealed generations in persistent memory until they are flushed, and merges
+        /// their indexes, so that reads ask few; records stay where they are (LogFree §3.3). With
+        /// `immutables` each keeps its own index (FlatLSM §4.3). `ssd` flushes each as soon as it is
+        /// sealed: level 0 is on the SSD then, in runs that overlap. So does `pm-tables`, into compressed
+        /// tables that stay in persistent memory (PM-Blade §IV), as many as `level0.pm_percent` allows.
+        /// `tiered` is both: sealed generations get one index, and when together they are large they become
+        /// such tables. `auto` is `tiered` where there is persistent memory, and `global-index` where a file of
+        /// kind `file` stands in for it: tables there would lie on the SSD as others do.
+        shape: Shape = 5, 0 => 5;
+        /// With `pm-tables` and `tiered` the share of `pm`, in percent, that tables may take there; what is
+        /// more is compacted into tables on the SSD.
+        pm_percent: Count = 50, 1 => 80;
+        /// When tables there that lie over each other are merged inside persistent memory. `off`: only
+        /// by hand, and all of level 0 leaves when it is full. `corrected` and `printed`: when that pays, by the equations of PM-Blade (§IV.C), corrected or
+        /// as they are printed.
+        internal: Costs = 1, 0 => 2;
+        /// Indexes are merged when reads have asked so many of them, beyond those that cannot be spared,
+        /// as a merge has keys to move: this share of it, in percent. 0 merges them at once, whether
+        /// they are read or not.
+        merge_percent: Count = 100, 0 => 100_000;
+        /// Threads that write ranges of keys at once, where sealed generations become tables in persistent memory by
+        /// ranges (`tiered`). 0 takes one for each core, at most 4, if the store has threads of its own.
+        evacuation_threads: Count = 0, 0 => 64;
+    }
+}
+
+/// What becomes of sealed memtable generations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// They stay in persistent memory until they are flushed, each with its own index.
+    Immutables,
+    /// They stay there, and get one index in common.
+    GlobalIndex,
+    /// They are flushed as soon as they are sealed.
+    Ssd,
+    /// They are flushed as soon as they are sealed, into tables in persistent memory.
+    PmTables,
+    /// They stay there, and get one index in common, until they are flushed into tables in persistent memory.
+    Tiered,
+}
+
+/// The place of `auto`, behind those of the shapes.
+pub(in crate::options) const SHAPE_AUTO: u64 = 5;
+
+/// When level 0 is merged inside persistent memory by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Costs {
+    /// Never.
+    Off,
+    /// When it pays.
+    Corrected,
+    /// By the equations as PM-Blade prints them.
+    Printed,
+}
+
+impl Level0Options {
+    /// When tables are merged inside persistent memory.
+    pub fn costs(&self) -> Costs {
+        match self.internal {
+            0 => Costs::Off,
+            1 => Costs::Corrected,
+            _ => Costs::Printed,
+        }
+    }
+
+    /// The shape of level 0; where it is `auto` that on persistent memory.
+    pub fn shape(&self) -> Shape {
+        match self.shape {
+            0 => Shape::Immutables,
+            1 => Shape::GlobalIndex,
+            2 => Shape::Ssd,
+            3 => Shape::PmTables,
+            _ => Shape::Tiered,
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! Options of reading: checksums, pinned values, readahead, the cache.
+
+use crate::options::group::option_group;
+
+option_group! {
+    /// Options of reading.
+    ReadOptions, "read" {
+        /// Check the checksum of every record that is returned.
+        verify_checksums: Flag = 1, 0 => 1;
+        /// Values from this size on are not copied by a get but pinned: they are read where they
+        /// lie, which their generation keeps for as long as they are held.
+        pin_bytes_min: Bytes = 1 << 10, 1 => 1 << 30;
+        /// While pinned values take more than this share of the region, in percent, all are copied.
+        pins_percent_max: Count = 5, 0 => 100;
+        /// How many records an iterator looks up ahead, at most.
+        readahead: Count = 64, 1 => 4096;
+        /// Most bytes of DRAM that blocks of tables are kept in, of all stores in a runtime: the first one
+        /// that opens a table decides. It grows as blocks come, and makes room for indexes. 0 derives it
+        /// from `dram`: a quarter.
+        cache_bytes: Bytes = 0, 0 => 1 << 46;
+        /// Most tables that stay open. Each takes a file descriptor and, for its index and filter, some
+        /// DRAM, of which they take an eighth at most.
+        open_tables: Count = 512, 1 => 1 << 20;
+        /// Most bytes that a cursor reads at a time of a table that it goes through in order. How much it
+        /// reads at first depends on how far cursors went lately. 0 switches reading ahead off.
+        ahead_bytes: Bytes = 256 << 10, 0 => 256 << 10;
+    }
+}

@@ -1,0 +1,143 @@
+//! Arguments of benchmarks and experiments.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use crate::args::store::StoreArgs;
+
+/// When a write counts as done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DurabilityArg {
+    /// When it survives a crash
+    Immediate,
+    /// When it is visible
+    Buffered,
+}
+
+/// Arguments of `bench`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  thermocline bench fillrandom --num 1000000 --value-size 100
+  thermocline bench readrandom --num 1000000 --threads 2 --json
+  thermocline bench fillrandom --db bench.db && thermocline bench seekrandom --db bench.db --use-existing
+  thermocline bench overwrite --duration 10 --distribution zipfian:0.9
+  thermocline bench ycsb-a --num 1000000 --threads 2 --pm-path /dev/shm
+  thermocline bench multireadrandom --batch 32
+  thermocline bench readrandom --emulate optane
+
+Workloads with the meanings of db_bench:
+  fillseq, fillrandom       write --num keys once, in order or not
+  overwrite                 writes keys drawn with replacement
+  readrandom, readmissing   read keys that are there, or are not
+  readseq, readreverse      read entries in key order, or against it
+  seekrandom                seeks a key and reads --scan-length entries from there
+  multireadrandom           reads --batch keys at once
+  updaterandom              reads a key and writes it anew
+  deleterandom              deletes keys drawn with replacement
+  readwhilewriting          --threads read while one more overwrites; the reads count
+  readrandomwriterandom     90 % reads, 10 % writes
+and those of YCSB:
+  ycsb-load                 writes --num keys once
+  ycsb-a, ycsb-b, ycsb-c    50, 95, 100 % reads, the rest updates; zipfian
+  ycsb-d                    95 % reads, most of the latest keys, 5 % inserts
+  ycsb-e                    95 % scans of 1 to --scan-length entries, 5 % inserts; zipfian
+  ycsb-f                    50 % reads, 50 % read-modify-writes; zipfian
+
+All but the fills, overwrite and ycsb-load first load --num keys, which is not counted, unless
+--use-existing. Writes go through the same write-backs and fences as in earnest. With --batch the
+latency is that of one commit or read. Where a workload has several kinds of operations, each kind
+has its own latencies.")]
+pub(crate) struct BenchArgs {
+    /// The workload's name
+    pub workload: String,
+    /// The database's folder; a temporary one unless given
+    #[arg(long, value_name = "DIR")]
+    pub db: Option<PathBuf>,
+    /// Use the database and the keys that are there
+    #[arg(long)]
+    pub use_existing: bool,
+    /// Distinct keys, and the number of writes
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    pub num: u64,
+    /// The number of operations of a workload that loads keys first; --num unless given
+    #[arg(long, value_name = "N")]
+    pub reads: Option<u64>,
+    /// Run for so long instead of a number of operations
+    #[arg(long, value_name = "SECONDS")]
+    pub duration: Option<f64>,
+    /// Threads that share the operations
+    #[arg(long, value_name = "T", default_value_t = 1)]
+    pub threads: usize,
+    /// Bytes of a key
+    #[arg(long, value_name = "BYTES", default_value_t = 16)]
+    pub key_size: usize,
+    /// Bytes of a value
+    #[arg(long, value_name = "BYTES", default_value_t = 100)]
+    pub value_size: usize,
+    /// When a write counts as done
+    #[arg(long, value_enum, default_value = "immediate")]
+    pub durability: DurabilityArg,
+    /// Writes committed together; for multireadrandom, keys read together
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub batch: usize,
+    /// Reads that one thread keeps in flight
+    #[arg(long, value_name = "D", default_value_t = 1)]
+    pub async_depth: usize,
+    /// How keys are chosen: uniform, zipfian[:THETA], latest or sequential; unless given, as the
+    /// workload does by itself
+    #[arg(long, value_name = "NAME")]
+    pub distribution: Option<String>,
+    /// The seed of everything random
+    #[arg(long, value_name = "N", default_value_t = 42)]
+    pub seed: u64,
+    /// Entries that a scan reads, at most: 50 unless given, 100 for ycsb-e
+    #[arg(long, value_name = "N")]
+    pub scan_length: Option<u64>,
+    /// Wait for background work at the end, and count it
+    #[arg(long)]
+    pub drain: bool,
+    /// Make DRAM as slow as other memory: none, optane or cxl
+    #[arg(long, value_name = "NAME", default_value = "none")]
+    pub emulate: String,
+    /// Write a page with plots (not in this version)
+    #[arg(long, value_name = "FILE.html", hide = true)]
+    pub report: Option<PathBuf>,
+    /// The part of its size that a value compresses to; 1 is incompressible
+    #[arg(long, value_name = "RATIO", default_value_t = 1.0)]
+    pub compressible: f64,
+    #[command(flatten)]
+    pub store: StoreArgs,
+}
+
+/// Arguments of `reproduce`.
+#[derive(Debug, Args)]
+pub(crate) struct ReproduceArgs {
+    /// The paper
+    #[arg(required_unless_present = "list")]
+    pub paper: Option<String>,
+    /// The figure or table, or the name of a claim of ours about it; all of them unless given
+    pub experiment: Option<String>,
+    /// Name every experiment
+    #[arg(long)]
+    pub list: bool,
+    /// Write a page with plots of all that ran
+    #[arg(long, value_name = "FILE.html")]
+    pub report: Option<PathBuf>,
+    /// A folder on the SSD for what experiments write, and remove again; else the system's for temporary files
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+    /// A folder for persistent memory; else that of --dir
+    #[arg(long, value_name = "DIR")]
+    pub pm_path: Option<PathBuf>,
+    /// Make DRAM as slow as other memory: none, optane or cxl
+    #[arg(long, value_name = "NAME", default_value = "none")]
+    pub emulate: String,
+    /// The folder in which results are saved; it is made if it is not there
+    #[arg(long, value_name = "DIR", default_value = "reproduced")]
+    pub out: PathBuf,
+    /// So small that numbers mean nothing: to see that it runs
+    #[arg(long)]
+    pub quick: bool,
+}

@@ -1,0 +1,81 @@
+//! Where the tour's database lies, and whether it goes.
+
+use std::path::{Path, PathBuf};
+
+use thermocline_bench::scratch::{self, Scratch};
+
+use crate::args::TourArgs;
+use crate::fail::{Failure, Outcome};
+use crate::tour::story::Story;
+
+/// Where the tour's database lies, and whether it goes.
+pub(super) enum Home {
+    Scratch(Scratch),
+    Named { path: PathBuf, made: bool },
+}
+
+impl Home {
+    pub(super) fn new(args: &TourArgs) -> Outcome<Home> {
+        let Some(path) = &args.db else {
+            return Ok(Home::Scratch(Scratch::new("thermocline-tour")?));
+        };
+        match path.read_dir().map(Iterator::count) {
+            Ok(1..) => Err(Failure::Failed(format!(
+                "{} is not empty; give the tour a new folder",
+                path.display()
+            ))),
+            Ok(0) => Ok(Home::Named {
+                path: path.clone(),
+                made: false,
+            }),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(Home::Named {
+                path: path.clone(),
+                made: true,
+            }),
+            Err(e) => Err(Failure::Failed(format!(
+                "cannot use {}: {e}",
+                path.display()
+            ))),
+        }
+    }
+
+    pub(super) fn database(&self) -> PathBuf {
+        match self {
+            Home::Scratch(scratch) => scratch.path().join("cities.db"),
+            Home::Named { path, .. } => path.clone(),
+        }
+    }
+
+    pub(super) fn leave(self, args: &TourArgs, region: &Path, story: &mut Story<'_>) -> Outcome {
+        let path = self.database();
+        if args.keep {
+            if let Home::Scratch(mut scratch) = self {
+                scratch.keep();
+            }
+            let mut path = path.display().to_string();
+            if let Some(pm_path) = &args.store.pm_path {
+                path = format!("{path} --pm-path {}", pm_path.display());
+            }
+            story.output.note("")?;
+            story.say("The database stays. Try:")?;
+            story.show(&format!("thermocline scan {path} --prefix name/IS/"))?;
+            story.show(&format!("thermocline get {path} name/FR/Paris/00"))?;
+            return story.show(&format!("thermocline stat {path}"));
+        }
+        match self {
+            Home::Scratch(scratch) => scratch.remove()?,
+            Home::Named { path, made } => {
+                scratch::remove(&path)?;
+                // Where the user put it outside the database's folder.
+                scratch::remove(region)?;
+                if !made {
+                    std::fs::DirBuilder::new()
+                        .create(&path)
+                        .map_err(|e| thermocline::Error::io("make", &path, e))?;
+                }
+            }
+        }
+        story.output.note("")?;
+        story.say("Everything that the tour wrote is deleted again (--keep would leave it).")
+    }
+}

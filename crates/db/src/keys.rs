@@ -1,0 +1,156 @@
+//! The keys of one family: what a database does with those of the default one, and a family with its own.
+
+use std::ops::{Bound, RangeBounds};
+use std::path::Path;
+
+use thermocline_base::batch::{check_key, check_value};
+use thermocline_base::{BatchEntry, Kind, Result};
+use thermocline_engine::{Engine, Exported, Family, KeyBounds, Operation, Snapshot};
+
+use crate::range::{Bounds, byte_range, check_order};
+use crate::scan::{Scan, owned, prefix_bounds};
+use crate::{RangeSize, Value, WriteOptions};
+
+/// A family in an open store. Arguments are checked here.
+pub(crate) struct Keys<'a> {
+    pub engine: &'a Engine,
+    pub family: Family,
+}
+
+impl Keys<'_> {
+    pub fn put(&self, key: &[u8], value: &[u8], options: WriteOptions) -> Result<()> {
+        check_key(key)?;
+        check_value(value)?;
+        let entry = BatchEntry {
+            kind: Kind::Put,
+            cf: self.family.id,
+            key,
+            value,
+        };
+        let times = self.engine.latencies();
+        times.time(Operation::Put, || {
+            self.engine.write(std::iter::once(entry), options)
+        })
+    }
+
+    pub fn delete(&self, key: &[u8], options: WriteOptions) -> Result<()> {
+        check_key(key)?;
+        let entry = BatchEntry {
+            kind: Kind::Delete,
+            cf: self.family.id,
+            key,
+            value: &[],
+        };
+        let times = self.engine.latencies();
+        times.time(Operation::Delete, || {
+            self.engine.write(std::iter::once(entry), options)
+        })
+    }
+
+    pub fn delete_range(&self, bounds: &Bounds, options: WriteOptions) -> Result<()> {
+        let Some((start, end)) = byte_range(bounds, self.family.reverse)? else {
+            return Ok(());
+        };
+        let entry = BatchEntry {
+            kind: Kind::RangeDelete,
+            cf: self.family.id,
+            key: &start,
+            value: end.as_deref().unwrap_or_default(),
+        };
+        let times = self.engine.latencies();
+        times.time(Operation::Delete, || {
+            self.engine.write(std::iter::once(entry), options)
+        })
+    }
+
+    pub fn get(&self, key: &[u8]) -> Result<Option<Value>> {
+        check_key(key)?;
+        let times = self.engine.latencies();
+        times.time(Operation::Get, || self.engine.value(self.family.id, key))
+    }
+
+    pub fn sizes<K: AsRef<[u8]>, R: RangeBounds<K>>(
+        &self,
+        ranges: impl IntoIterator<Item = R>,
+    ) -> Result<Vec<RangeSize>> {
+        let ranges: Vec<_> = ranges.into_iter().map(|range| owned(&range)).collect();
+        for (first, last) in &ranges {
+            check_order(first, last, self.family.reverse)?;
+        }
+        fn bytes(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
+            bound.as_ref().map(Vec::as_slice)
+        }
+        let ranges: Vec<KeyBounds<'_>> = ranges
+            .iter()
+            .map(|(first, last)| match self.family.reverse {
+                // In the order of the family the greater key comes first.
+                true => (bytes(last), bytes(first)),
+                false => (bytes(first), bytes(last)),
+            })
+            .collect();
+        self.engine.approximate_sizes(self.family.id, &ranges)
+    }
+
+    pub fn compact<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<()> {
+        let (start, end) = owned(&range);
+        for key in [&start, &end] {
+            if let Bound::Included(key) | Bound::Excluded(key) = key {
+                check_key(key)?;
+            }
+        }
+        check_order(&start, &end, self.family.reverse)?;
+        // Tables ascend, whatever the family's order.
+        let (start, end) = match self.family.reverse {
+            true => (end, start),
+            false => (start, end),
+        };
+        let range = (
+            start.as_ref().map(Vec::as_slice),
+            end.as_ref().map(Vec::as_slice),
+        );
+        self.engine.compact(self.family.id, range)
+    }
+
+    pub fn iter(&self) -> Scan {
+        let all = (Bound::Unbounded, Bound::Unbounded);
+        Scan::new(self.engine.cursor(self.family), all)
+    }
+
+    pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Scan {
+        Scan::new(self.engine.cursor(self.family), owned(&range))
+    }
+
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Scan {
+        let bounds = prefix_bounds(prefix.as_ref(), self.family.reverse);
+        Scan::new(self.engine.cursor(self.family), bounds)
+    }
+
+    pub fn multi_get<K: AsRef<[u8]>>(
+        &self,
+        keys: impl IntoIterator<Item = K>,
+    ) -> Result<Vec<Option<Value>>> {
+        values_at(&self.engine.snapshot(), self.family, keys)
+    }
+
+    pub fn export(&self, range: impl RangeBounds<Vec<u8>>, file: &Path) -> Result<Exported> {
+        let (begin, end) = (range.start_bound().cloned(), range.end_bound().cloned());
+        check_order(&begin, &end, self.family.reverse)?;
+        let bounds = (range.start_bound(), range.end_bound());
+        let bounds = (bounds.0.map(Vec::as_slice), bounds.1.map(Vec::as_slice));
+        self.engine.export(self.family, bounds, file)
+    }
+}
+
+/// The values that keys of a family had at a moment, in their order.
+pub(crate) fn values_at<K: AsRef<[u8]>>(
+    moment: &Snapshot,
+    family: Family,
+    keys: impl IntoIterator<Item = K>,
+) -> Result<Vec<Option<Value>>> {
+    let one = |key: K| {
+        check_key(key.as_ref())?;
+        moment.value(family.id, key.as_ref())
+    };
+    let times = moment.latencies();
+    times.time(Operation::MultiGet, || keys.into_iter().map(one).collect())
+}

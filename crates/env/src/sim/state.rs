@@ -1,0 +1,122 @@
+//! What is in a simulated file system.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use thermocline_base::{Error, Result};
+
+use super::content::{FailedSync, Inode};
+use super::names::{FileNo, Names};
+
+/// `a//b/./c/` and `a/b/c` are one path.
+pub(super) fn clean(path: &Path) -> PathBuf {
+    path.components()
+        .filter(|part| *part != std::path::Component::CurDir)
+        .collect()
+}
+
+pub(super) fn no(kind: io::ErrorKind, op: &'static str, path: &Path) -> Error {
+    Error::io(op, path, kind.into())
+}
+
+#[derive(Debug, Clone, Default)]
+pub(super) struct State {
+    pub(super) dirs: BTreeMap<PathBuf, Arc<Names>>,
+    pub(super) inodes: BTreeMap<FileNo, Arc<Inode>>,
+    pub(super) next_file: FileNo,
+    /// Handles per file: a file without names lives as long as it is open.
+    pub(super) opens: BTreeMap<FileNo, usize>,
+    /// Most handles that there were at a time.
+    pub(super) most_open: usize,
+    /// As many descriptors as the process may have.
+    pub(super) descriptors: Option<usize>,
+    pub(super) locks: BTreeSet<PathBuf>,
+    /// How many hold each folder.
+    pub(super) holds: BTreeMap<PathBuf, usize>,
+    pub(super) fail_sync: Option<FailedSync>,
+    pub(super) refuses_direct: bool,
+    /// Bytes that all files may have together.
+    pub(super) capacity: Option<u64>,
+    /// Up to where files have room behind their ends.
+    pub(super) reserved: BTreeMap<FileNo, u64>,
+    /// As far as a crash leaves it: what was synced.
+    pub(super) reserved_durable: BTreeMap<FileNo, u64>,
+    /// Of the capacity a simulated region has so many.
+    pub(super) region: u64,
+    /// How often that was too little.
+    pub(super) refusals: u64,
+}
+
+impl State {
+    /// The folder and the last name of `path`.
+    pub(super) fn locate(&self, op: &'static str, path: &Path) -> Result<(PathBuf, String)> {
+        let path = clean(path);
+        let name = path
+            .file_name()
+            .and_then(|name| name.to_str())
+            .ok_or_else(|| no(io::ErrorKind::InvalidInput, op, &path))?;
+        let dir = path.parent().unwrap_or(Path::new(""));
+        if !self.dirs.contains_key(dir) {
+            return Err(no(io::ErrorKind::NotFound, op, &path));
+        }
+        Ok((dir.to_path_buf(), name.to_string()))
+    }
+
+    /// Bytes of all files, and of what lies beside them.
+    pub(super) fn used(&self) -> u64 {
+        let len = |(file, inode): (&FileNo, &Arc<Inode>)| {
+            let reserved = self.reserved.get(file).copied().unwrap_or(0);
+            inode.live().len.max(reserved)
+        };
+        self.inodes.iter().map(len).sum::<u64>() + self.region
+    }
+
+    /// Fails where opening something would take one descriptor too many. Locks and held folders are open files, too.
+    pub(super) fn check_descriptors(&self, op: &'static str, path: &Path) -> Result<()> {
+        let open = self.opens.values().sum::<usize>()
+            + self.locks.len()
+            + self.holds.values().sum::<usize>();
+        match self.descriptors.is_some_and(|most| open >= most) {
+            true => Err(Error::io(
+                op,
+                path,
+                io::Error::from_raw_os_error(libc::EMFILE),
+            )),
+            false => Ok(()),
+        }
+    }
+
+    pub(super) fn find(&self, path: &Path) -> Option<FileNo> {
+        let (dir, name) = self.locate("look up", path).ok()?;
+        self.dirs[&dir].live.get(&name).copied()
+    }
+
+    pub(super) fn dir_mut(&mut self, dir: &Path) -> &mut Names {
+        Arc::make_mut(self.dirs.get_mut(dir).expect("the folder was looked up"))
+    }
+
+    pub(super) fn inode_mut(&mut self, file: FileNo) -> &mut Inode {
+        let inode = self.inodes.get_mut(&file);
+        Arc::make_mut(inode.expect("a file stays while it is open or has a name"))
+    }
+
+    pub(super) fn add_inode(&mut self, inode: Inode) -> FileNo {
+        let file = self.next_file;
+        self.next_file += 1;
+        self.inodes.insert(file, Arc::new(inode));
+        file
+    }
+
+    /// Forgets files that have no name, can get none by a crash, and are not open.
+    pub(super) fn forget_unnamed(&mut self) {
+        let named: BTreeSet<FileNo> = self
+            .dirs
+            .values()
+            .flat_map(|dir| dir.files())
+            .chain(self.opens.keys().copied())
+            .collect();
+        self.inodes.retain(|file, _| named.contains(file));
+    }
+}

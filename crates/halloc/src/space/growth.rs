@@ -1,0 +1,172 @@
+//! Growing the region, and giving its end back.
+
+use thermocline_base::size::format_size;
+use thermocline_base::sync::{Ordering, lock};
+use thermocline_base::{Error, Result};
+
+use super::{Reserve, Space, State};
+use crate::format::{META_BYTES_MIN, PartHeader, narrow};
+use crate::part::{PART_BYTES_MAX, Part, end_of, write_part_header, write_parts_word, zone_bytes};
+
+/// A part that its device cuts short has at least such a part of the bytes that it should have.
+const DEVICE_PART_LEAST: u64 = 8;
+
+impl Space {
+    /// The error for `bytes` more that do not fit.
+    #[cold]
+    pub fn full(&self, bytes: u64) -> Error {
+        let usage = self.usage();
+        let limit = self.limit();
+        let way_out = match self.reachable() < limit {
+            false => "raise pm, or delete and compact".to_string(),
+            true => format!(
+                "it has {} and may have {}, but its disk must keep room for flushing and compaction: make room \
+                 there, or delete and compact (if that does not do, raise pm)",
+                format_size(usage.region_bytes),
+                format_size(limit)
+            ),
+        };
+        Error::OutOfSpace(format!(
+            "persistent memory region {} is full: {} of {} in use, and {} more with one zone in \
+             reserve do not fit; {way_out}",
+            self.region.path().display(),
+            format_size(usage.attached_bytes),
+            format_size(usage.limit_bytes),
+            format_size(bytes)
+        ))
+    }
+
+    /// Whether the zone that is kept back has been taken, and the region has reached its limit.
+    pub fn reserve_taken(&self) -> bool {
+        let state = lock(&self.state);
+        state.parts.iter().all(|p| p.free == 0) && self.next_part(&state).is_none()
+    }
+
+    /// Whether a zone with `min_bytes` for data can be attached without the one that is kept back,
+    /// if the device has room for growth.
+    pub fn has_room(&self, min_bytes: u64) -> bool {
+        let state = lock(&self.state);
+        let free: usize = state.parts.iter().map(|p| p.free).sum();
+        let found = state.parts.iter().find_map(|part| part.find(min_bytes));
+        found.is_some_and(|(_, run)| free > run) || self.next_part(&state).is_some()
+    }
+
+    /// Whether [`Space::attach`] would find a zone with `min_bytes` for data without growing the
+    /// region.
+    pub fn has_room_now(&self, min_bytes: u64, reserve: Reserve) -> bool {
+        let state = lock(&self.state);
+        let free: usize = state.parts.iter().map(|p| p.free).sum();
+        let found = state.parts.iter().find_map(|part| part.find(min_bytes));
+        let spare = |run| match reserve {
+            Reserve::Keep => free > run,
+            Reserve::Use => true,
+        };
+        found.is_some_and(|(_, run)| spare(run))
+    }
+
+    /// Whether the region can still grow.
+    pub fn can_grow(&self) -> bool {
+        self.next_part(&lock(&self.state)).is_some()
+    }
+
+    /// Whether `bytes` bytes in all could be attached, in however many zones, without the one that is
+    /// kept back, if the device has room for growth.
+    pub fn could_hold(&self, bytes: u64) -> bool {
+        let usage = self.usage();
+        let growth = usage.limit_bytes.saturating_sub(usage.region_bytes);
+        usage.zones_free + growth / META_BYTES_MIN > 1 && usage.free_bytes + growth > bytes
+    }
+
+    /// Whether fewer than `zones` zones are free and the region can still grow.
+    pub fn wants_growth(&self, zones: u64) -> bool {
+        let state = lock(&self.state);
+        let free: usize = state.parts.iter().map(|p| p.free).sum();
+        (free as u64) < zones && self.next_part(&state).is_some()
+    }
+
+    /// Adds a part, unless somebody did since the region had `seen` bytes. `false` if the region
+    /// has reached its limit.
+    ///
+    /// # Errors
+    /// [`Error::OutOfSpace`] if the device is full; a failed persist.
+    pub fn grow(&self, seen: u64) -> Result<bool> {
+        let _growing = lock(&self.growing);
+        if self.region_bytes() != seen {
+            return Ok(true);
+        }
+        let next = self.next_part(&lock(&self.state));
+        let Some(header) = next else { return Ok(false) };
+        let keep = self.device[1].load(Ordering::Relaxed);
+        let end = header.offset + header.bytes;
+        self.region.grow_keeping(header.offset, end, keep)?;
+        write_part_header(&self.region, self.seed, &header)?;
+        write_parts_word(&self.region, self.seed, header.index + 1)?;
+        lock(&self.state).parts.push(Part::new(header));
+        Ok(true)
+    }
+
+    /// Gives parts at the end of the region back to its device, of which no zone is attached, as far as two zones
+    /// stay free. Returns how many bytes that were.
+    ///
+    /// First nobody finds zones there any more, then the part word forgets the parts, durably, then the file is
+    /// cut. A crash in between leaves a file that is longer than its parts, as an interrupted growth does. Nobody
+    /// may hold bytes of free zones (see [`Space::release`]).
+    ///
+    /// # Errors
+    /// A failed persist. That the file cannot be cut is none: then it stays as long as it is.
+    pub fn give_back(&self) -> Result<u64> {
+        let _growing = lock(&self.growing);
+        if !self.region.can_shrink() {
+            return Ok(0);
+        }
+        let (parts, end, before) = {
+            let mut state = lock(&self.state);
+            let before = end_of(&state.parts);
+            let mut free: usize = state.parts.iter().map(|p| p.free).sum();
+            while let [_, .., last] = &state.parts[..]
+                && last.free == last.taken.len()
+                && free >= last.free + 2
+            {
+                free -= last.free;
+                state.parts.pop();
+            }
+            (state.parts.len() as u64, end_of(&state.parts), before)
+        };
+        if end == before {
+            return Ok(0);
+        }
+        write_parts_word(&self.region, self.seed, narrow(parts)?)?;
+        // What is left of it is in nobody's way, and is overwritten if the region grows again.
+        // SAFETY: its zones are free, so nobody holds bytes of them, and no longer found.
+        let _ = unsafe { self.region.shrink(end) };
+        Ok(before - end)
+    }
+
+    fn next_part(&self, state: &State) -> Option<PartHeader> {
+        let offset = end_of(&state.parts);
+        let last = state
+            .parts
+            .iter()
+            .map(|p| p.header.bytes)
+            .max()
+            .unwrap_or(0);
+        let wanted = (last * 2).clamp(self.part_bytes_first, PART_BYTES_MAX);
+        let (limit, reachable) = (self.limit(), self.reachable());
+        let bytes =
+            |limit: u64| wanted.min(limit.saturating_sub(offset)) / META_BYTES_MIN * META_BYTES_MIN;
+        let least = match reachable < limit {
+            false => 0,
+            // The device may have a little more from time to time: that would be many small parts.
+            true => bytes(limit) / DEVICE_PART_LEAST,
+        };
+        let bytes = bytes(reachable);
+        let number = u32::try_from(state.parts.len()).ok()?;
+        // A remainder too small for a few zones is not worth a part.
+        (bytes >= least.max(4 * META_BYTES_MIN)).then(|| PartHeader {
+            offset,
+            bytes,
+            zone_bytes: zone_bytes(bytes),
+            index: number,
+        })
+    }
+}

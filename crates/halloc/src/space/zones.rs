@@ -1,0 +1,153 @@
+//! Zones: attached to owners, released, made durable again.
+
+use thermocline_base::Result;
+use thermocline_base::planted::{Bug, active};
+use thermocline_base::size::index;
+use thermocline_base::sync::lock;
+use thermocline_pm::PmOff;
+
+use super::{Reserve, Space};
+use crate::SITE_ATTACH;
+use crate::format::{ZONE_HEADER_BYTES, ZoneHeader, damaged, narrow};
+use crate::part::{Part, Zone, zone};
+
+impl Space {
+    /// Attaches a zone with at least `min_bytes` for data to `owner`, as its `ordinal`-th. The
+    /// attachment is durable on return (invariant 1). Grows the region where needed.
+    ///
+    /// # Errors
+    /// [`Error::OutOfSpace`] naming the region and its size; a failed persist.
+    pub fn attach(
+        &self,
+        owner: u64,
+        ordinal: u32,
+        min_bytes: u64,
+        reserve: Reserve,
+    ) -> Result<Zone> {
+        loop {
+            if let Some(zone) = self.try_attach(owner, ordinal, min_bytes, reserve)? {
+                return Ok(zone);
+            }
+            let before = self.region_bytes();
+            if !self.grow(before)? {
+                return Err(self.full(min_bytes));
+            }
+        }
+    }
+
+    fn try_attach(
+        &self,
+        owner: u64,
+        ordinal: u32,
+        min_bytes: u64,
+        reserve: Reserve,
+    ) -> Result<Option<Zone>> {
+        let mut locked = lock(&self.state);
+        let state = &mut *locked;
+        let free: usize = state.parts.iter().map(|p| p.free).sum();
+        let found = state.parts.iter().enumerate().find_map(|(p, part)| {
+            if part.free == 0 {
+                return None;
+            }
+            part.find(min_bytes).map(|(first, run)| (p, first, run))
+        });
+        let Some((p, first, run)) = found else {
+            return Ok(None);
+        };
+        if reserve == Reserve::Keep && free - run < 1 {
+            return Ok(None);
+        }
+        let generation = state.generation.checked_add(1);
+        let generation =
+            generation.ok_or_else(|| damaged("a zone generation", self.region.path(), 0))?;
+        let header = ZoneHeader {
+            owner,
+            generation,
+            ordinal,
+            run: narrow(run as u64)?,
+        };
+        let part = &mut state.parts[p];
+        let at = part.header_at(first);
+        let block = header.encode(self.seed, at);
+        // One copy after the other, so that a torn write leaves the other one whole.
+        for copy in [at, at.plus(64)] {
+            // SAFETY: headers are read by an open alone, before it attaches any zone.
+            unsafe { self.region.write(copy, &block) };
+            self.region.persist(copy, 64, SITE_ATTACH)?;
+        }
+        let present = part.take_present(first, run);
+        let zone = zone(part, first, &header)?;
+        state.generation = generation;
+        drop(locked);
+        if !present {
+            self.region
+                .populate(zone.data, zone.end.0 - zone.data.0, true);
+        }
+        Ok(Some(zone))
+    }
+
+    /// Whether the `zones` free zones that will be attached next could not all be filled without page
+    /// faults.
+    pub fn wants_presence(&self, zones: u64) -> bool {
+        let state = lock(&self.state);
+        let free = state.parts.iter().flat_map(Part::free_zones);
+        free.take(index(zones)).any(|(_, present)| !present)
+    }
+
+    /// Asks for the pages of the `zones` free zones that will be attached next, so that whoever fills
+    /// them meets no page faults.
+    pub fn populate_ahead(&self, zones: u64) {
+        let wanted: Vec<(usize, usize, (PmOff, u64))> = {
+            let state = lock(&self.state);
+            let free = (0..).zip(&state.parts).flat_map(|(p, part)| {
+                let zones = part.free_zones();
+                zones.map(move |(i, present)| (p, i, part.span(i), present))
+            });
+            let next = free.take(index(zones));
+            next.filter_map(|(p, i, span, present)| (!present).then_some((p, i, span)))
+                .collect()
+        };
+        for (p, i, (at, bytes)) in wanted {
+            self.region.populate(at, bytes, true);
+            // Attached meanwhile, perhaps: then so much the better. Or given back.
+            if let Some(part) = lock(&self.state).parts.get_mut(p) {
+                part.present[i] = true;
+            }
+        }
+    }
+
+    /// Frees zones whose owner the manifest no longer names, durably. Nobody may hold their bytes.
+    pub fn release(&self, zones: &[Zone]) {
+        let mut state = lock(&self.state);
+        for zone in zones {
+            let part = &mut state.parts[zone.part as usize];
+            for taken in &mut part.taken[zone.first as usize..][..zone.run as usize] {
+                assert!(*taken, "a zone is released twice");
+                *taken = false;
+            }
+            part.free += zone.run as usize;
+        }
+    }
+
+    /// Makes the headers of `zones` durable again (design §14, rule 3): after a kill, or a failed persist, they
+    /// may have been readable without being durable. Both copies are stored again, whatever they read, since a
+    /// crash may have come between them: one alone would be one rotten byte from losing the zone.
+    ///
+    /// # Errors
+    /// A failed persist.
+    pub fn repersist(&self, zones: &[Zone]) -> Result<()> {
+        for zone in zones {
+            let at = PmOff(zone.data.0 - ZONE_HEADER_BYTES);
+            let block = zone.header().encode(self.seed, at);
+            for copy in [at, at.plus(64)] {
+                let there = self.region.bytes(copy, 64)? == block;
+                if !(there && active(Bug::TrustCacheAfterFailedSync)) {
+                    // SAFETY: as where the zone was attached; the comparison above has ended.
+                    unsafe { self.region.write(copy, &block) };
+                }
+                self.region.flush(copy, 64);
+            }
+        }
+        self.region.fence(SITE_ATTACH)
+    }
+}

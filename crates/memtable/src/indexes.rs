@@ -1,0 +1,129 @@
+//! The indexes of a memtable: one for each column family, and the DRAM that they take.
+
+use std::sync::{Arc, OnceLock};
+
+use thermocline_art::{NodeMemory, Slab, Tree};
+use thermocline_base::budget::Account;
+use thermocline_base::{CfId, SeqNo};
+
+use crate::gaps::Gaps;
+use crate::tombstones::{Ledger, Tombstones};
+
+const PAGE: usize = 256;
+
+/// Indexes are boxed: most families of a page have none.
+type IndexPage = Box<[OnceLock<Box<Index>>]>;
+
+/// What a generation has of one family.
+#[derive(Debug)]
+pub(crate) struct Index {
+    pub tree: Tree,
+    tombstones: OnceLock<Box<Tombstones>>,
+    gaps: OnceLock<Box<Gaps>>,
+}
+
+impl Index {
+    /// The range tombstones, if there has been one.
+    #[inline]
+    pub fn tombstones(&self) -> Option<&Tombstones> {
+        Some(self.tombstones.get()?)
+    }
+
+    /// The gaps, if there has been one.
+    #[inline]
+    pub fn gaps(&self) -> Option<&Gaps> {
+        Some(self.gaps.get()?)
+    }
+
+    /// As [`Index::gaps`], made where there are none, unless that fails. One thread at a time calls this.
+    pub fn gaps_or(&self, make: impl FnOnce() -> Option<Gaps>) -> Option<&Gaps> {
+        if self.gaps.get().is_none() {
+            let _ = self.gaps.set(Box::new(make()?));
+        }
+        self.gaps()
+    }
+}
+
+/// All indexes.
+#[derive(Debug)]
+pub(crate) struct Indexes {
+    memory: Arc<Slab>,
+    /// The DRAM of range tombstones.
+    ledger: Arc<Ledger>,
+    /// Index by column family, in two levels, so that looking one up takes no lock.
+    pages: Box<[OnceLock<IndexPage>]>,
+}
+
+impl Default for Indexes {
+    fn default() -> Indexes {
+        Indexes {
+            memory: Arc::new(Slab::new()),
+            ledger: Arc::default(),
+            pages: (0..PAGE).map(|_| OnceLock::new()).collect(),
+        }
+    }
+}
+
+impl Indexes {
+    /// From now on their memory counts in `account`. There are none yet.
+    pub fn charge_to(&mut self, account: &Arc<Account>) {
+        self.memory = Arc::new(Slab::charged_to(account.clone()));
+        self.ledger = Ledger::charged_to(account);
+    }
+
+    /// The first seqno is `base`. Nobody else has them yet.
+    pub fn adopt(&mut self, base: SeqNo) {
+        for index in self.pages.iter_mut().filter_map(OnceLock::get_mut) {
+            let indexes = index.iter_mut().filter_map(OnceLock::get_mut);
+            let tombstones = indexes.filter_map(|index| index.tombstones.get_mut());
+            tombstones.for_each(|tombstones| tombstones.adopt(base));
+        }
+    }
+
+    /// Their DRAM in bytes, free blocks included.
+    pub fn bytes(&self) -> u64 {
+        self.memory.usage().reserved_bytes + self.ledger.held()
+    }
+
+    pub fn ledger(&self) -> &Arc<Ledger> {
+        &self.ledger
+    }
+
+    pub fn get(&self, cf: CfId) -> Option<&Index> {
+        let page = self.pages[usize::from(cf.0) / PAGE].get()?;
+        Some(page[usize::from(cf.0) % PAGE].get()?)
+    }
+
+    /// The indexes that there are, by family, from `cf` on.
+    pub fn from(&self, cf: CfId) -> impl Iterator<Item = (CfId, &Index)> {
+        let used = self.pages.iter().zip(0usize..);
+        let pages = used.filter_map(|(page, p)| Some((page.get()?, p * PAGE)));
+        let all = pages.flat_map(|(page, first)| page.iter().zip(first..));
+        let made = all.filter_map(|(index, id)| Some((u16::try_from(id).ok()?, index.get()?)));
+        made.map(|(id, index)| (CfId(id), &**index))
+            .skip_while(move |(id, _)| *id < cf)
+    }
+
+    pub fn get_or_new(&self, cf: CfId) -> &Index {
+        let page = self.pages[usize::from(cf.0) / PAGE]
+            .get_or_init(|| (0..PAGE).map(|_| OnceLock::new()).collect());
+        page[usize::from(cf.0) % PAGE].get_or_init(|| {
+            Box::new(Index {
+                tree: Tree::with_memory(self.memory.clone() as Arc<dyn NodeMemory>),
+                tombstones: OnceLock::new(),
+                gaps: OnceLock::new(),
+            })
+        })
+    }
+
+    /// The range tombstones of a family, made if there are none, with checksums that start from `seed`.
+    pub fn tombstones_or_new(&self, cf: CfId, seed: u64) -> &Tombstones {
+        let slot = &self.get_or_new(cf).tombstones;
+        if slot.get().is_none() {
+            // Made before the slot is locked, since it counts its memory: what counts may be where a
+            // test's scheduler goes over to another thread. Whoever came first stays.
+            let _ = slot.set(Box::new(Tombstones::new(self.ledger.clone(), seed)));
+        }
+        slot.get().expect("it is set")
+    }
+}

@@ -1,0 +1,142 @@
+//! What a crash of simulated memory leaves: an image, and new memory made of it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use thermocline_base::Steps;
+use thermocline_base::checksum::{hash64, hash64_seeded};
+use thermocline_base::size::index;
+use thermocline_base::sync::{Mutex, lock};
+
+use super::state::{State, Store, WORD};
+use super::{Core, SimPm};
+
+/// A word whose value after a crash is open.
+#[derive(Debug, Clone)]
+pub struct PendingWord {
+    /// Its offset in the region.
+    pub offset: u64,
+    /// What it may hold: the certain value first, the newest last. At least two, all different.
+    pub candidates: Vec<u64>,
+}
+
+/// The state of a [`SimPm`] at a crash, with the undecided words listed.
+#[derive(Clone)]
+pub struct CrashImage {
+    words: Arc<Vec<u64>>,
+    len: u64,
+    pending: Arc<Vec<PendingWord>>,
+    base_digest: u64,
+}
+
+impl CrashImage {
+    /// The words whose value is open.
+    pub fn pending(&self) -> &[PendingWord] {
+        &self.pending
+    }
+
+    /// New memory in which pending word `i` has its candidate `choice(i, word)`; nothing is pending
+    /// there. It reports to `steps` and can grow to `capacity`.
+    pub fn build(
+        &self,
+        capacity: u64,
+        steps: Steps,
+        mut choice: impl FnMut(usize, &PendingWord) -> usize,
+    ) -> SimPm {
+        let sim = SimPm::new(capacity.max(self.len), steps);
+        for (cell, &word) in sim.core.words.iter().zip(self.words.iter()) {
+            cell.store(word, Ordering::Relaxed);
+        }
+        for (i, word) in self.pending.iter().enumerate() {
+            let value = word.candidates[choice(i, word)];
+            sim.core.words[index(word.offset / WORD)].store(value, Ordering::Relaxed);
+        }
+        lock(&sim.core.state).len = self.len;
+        sim
+    }
+
+    /// A hash of the image with these choices; different states have different ones.
+    pub fn digest(&self, mut choice: impl FnMut(usize, &PendingWord) -> usize) -> u64 {
+        let mut bytes = Vec::with_capacity(self.pending.len() * 16);
+        for (i, word) in self.pending.iter().enumerate() {
+            let chosen = choice(i, word);
+            if chosen != 0 {
+                bytes.extend_from_slice(&word.offset.to_le_bytes());
+                bytes.extend_from_slice(&word.candidates[chosen].to_le_bytes());
+            }
+        }
+        hash64_seeded(&bytes, self.base_digest)
+    }
+}
+
+impl SimPm {
+    /// Memory in the same state, pending stores included, as a killed process leaves it to the next:
+    /// everything stored is readable, and what was not persisted may still be lost. Flushes that
+    /// were not fenced are forgotten; non-temporal stores have left their processor's buffer, since
+    /// nothing runs there any more, and are like others.
+    pub fn fork(&self, steps: Steps) -> SimPm {
+        let state = lock(&self.core.state);
+        let words = self
+            .core
+            .words
+            .iter()
+            .map(|w| AtomicU64::new(w.load(Ordering::Relaxed)))
+            .collect();
+        let mut pending = state.pending.clone();
+        for store in pending.values_mut().flat_map(|word| &mut word.stores) {
+            store.buffered_by = None;
+        }
+        let copy = State {
+            len: state.len,
+            clock: state.clock,
+            pending,
+            ..State::default()
+        };
+        SimPm {
+            core: Arc::new(Core {
+                stands_in: false,
+                words,
+                steps,
+                state: Mutex::new(copy),
+            }),
+        }
+    }
+
+    /// The state now, as a crash would find it.
+    pub fn crash(&self) -> CrashImage {
+        let state = lock(&self.core.state);
+        let used = index(state.len.div_ceil(WORD));
+        let mut words: Vec<u64> = self.core.words[..used]
+            .iter()
+            .map(|w| w.load(Ordering::Relaxed))
+            .collect();
+        let mut pending = Vec::new();
+        for (&word, history) in &state.pending {
+            if index(word) >= used {
+                continue;
+            }
+            words[index(word)] = history.durable;
+            let mut candidates = vec![history.durable];
+            for &Store { value, .. } in &history.stores {
+                candidates.retain(|&c| c != value);
+                candidates.push(value);
+            }
+            if let Some(at) = candidates.iter().position(|&c| c == history.durable) {
+                candidates[..=at].rotate_right(1);
+            }
+            if candidates.len() > 1 {
+                pending.push(PendingWord {
+                    offset: word * WORD,
+                    candidates,
+                });
+            }
+        }
+        let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+        CrashImage {
+            base_digest: hash64(&bytes),
+            words: Arc::new(words),
+            len: state.len,
+            pending: Arc::new(pending),
+        }
+    }
+}
