@@ -169,9 +169,10 @@ pub use store::{Engine, Setup, World};
 pub use thermocline_base::bounds::KeyBounds;
 pub use thermocline_commit::{Callback, Durability, WriteOptions};
 pub use thermocline_memtable::Direction;
+pub use thermocline_observe::cause::StallCause;
 pub use thermocline_observe::event::{Event, EventListener};
 pub use thermocline_observe::latency::{Begun, Latencies, Latency, Operation};
-pub use thermocline_observe::stall::{StallCause, StallUse};
+pub use thermocline_observe::stall::StallUse;
 pub use thermocline_policy::cost::{
     Decision as CostDecision, Form as CostForm, Internal as CostDecisions,
     Thresholds as CostThresholds, UnitCosts,
