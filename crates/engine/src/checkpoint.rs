@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use thermocline_base::{Error, FileId, Result};
-use thermocline_sst::FileName;
+use thermocline_tables::file_name;
 use thermocline_version::{Change, FileKind, NextIds, State, VersionEdit};
 
 use crate::blobs::unreferenced;
@@ -89,13 +89,5 @@ impl Inner {
             state.apply(&edit)?;
         }
         Ok(state)
-    }
-}
-
-/// The name of a file in a database's folder.
-pub(crate) fn file_name(file: FileId, kind: FileKind) -> FileName {
-    match kind {
-        FileKind::Table => FileName::Table(file),
-        FileKind::Blob => FileName::Blob(file),
     }
 }

@@ -9,12 +9,11 @@ use thermocline_env::{OpenMode, Random, Storage};
 use thermocline_halloc::{Space, SpaceSpec};
 use thermocline_memtable::Descriptor;
 use thermocline_pm::{Place, Region, RegionSpec, SITE_CREATE, SimPm};
-use thermocline_version::{Change, Manifest, NextIds, State, VersionEdit};
+use thermocline_version::{Change, Manifest, NO_REGION, NextIds, State, VersionEdit};
 
 use crate::layout::{self, REGION_NAME};
 use crate::open::{region_spec, space_spec, stored};
 use crate::store::World;
-use crate::wal::NO_REGION;
 
 /// There is no database: says why it cannot be made, or makes its folder.
 pub(crate) fn refuse_or_prepare(

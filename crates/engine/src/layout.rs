@@ -7,14 +7,11 @@ use thermocline_base::options::Options;
 use thermocline_base::{Error, Result};
 use thermocline_env::{OpenMode, Storage};
 use thermocline_pm::SITE_CREATE;
-use thermocline_version::Manifest;
 use thermocline_version::format::{CURRENT, CURRENT_TEMP, manifest_no};
+use thermocline_version::{LOCK_NAME, Manifest};
 
 use crate::copy::COPYING_NAME;
 use crate::copy::note::Found;
-
-/// The file that is locked while the database is open.
-pub const LOCK_NAME: &str = "LOCK";
 
 /// The region's file, unless `pm_path` says otherwise.
 pub const REGION_NAME: &str = "region.pm";

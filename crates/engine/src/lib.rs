@@ -156,7 +156,7 @@ pub use families::Family;
 pub use feed::{Change, ChangeFeed, ChangeGroup, ChangeOp, Changes, FeedUse};
 pub use holds::{ReaderKind, ReaderState};
 pub use ingest::Ingested;
-pub use layout::{LOCK_NAME, REGION_NAME};
+pub use layout::REGION_NAME;
 pub use map::{FamilyMap, TableState};
 pub use metrics::{
     BlobState, CacheState, DeliveryUse, DramUse, EngineMetrics, GenerationState, HitCounts, LogUse,
@@ -167,6 +167,7 @@ pub use plan::{CompactionPlan, FamilyPlan, LevelPlan, Plan};
 pub use snapshot::Snapshot;
 pub use store::{Engine, Setup, World};
 pub use thermocline_base::bounds::KeyBounds;
+pub use thermocline_base::report::{Fault, Report};
 pub use thermocline_commit::{Callback, Durability, WriteOptions};
 pub use thermocline_memtable::Direction;
 pub use thermocline_observe::event::{Event, EventListener};
@@ -183,8 +184,9 @@ pub use thermocline_policy::pressure::{Cause as PressureCause, Delay};
 pub use thermocline_policy::rewrite::RewritePlan;
 pub use thermocline_runtime::{Job, Piece, Runtime, RuntimeMetrics, RuntimeOptions};
 pub use thermocline_tables::{LevelState, RangeSize};
+pub use thermocline_version::LOCK_NAME;
 pub use value::Value;
-pub use verify::{Fault, Report, verify};
+pub use verify::verify;
 pub use view::View;
 pub use write::submit::InFlight;
 

@@ -7,11 +7,11 @@ use thermocline_base::planted::{Bug, active};
 use thermocline_base::{FileId, Result};
 use thermocline_env::{OpenMode, Storage};
 use thermocline_sst::{Identity, sum_record_headers, verify_blobs, verify_table};
+use thermocline_tables::file_name;
 use thermocline_version::{FileKind, State};
 
 use super::format::{LIST_TEMP, Listed, Stored, TAIL_BYTES, list_name};
 use super::{BackupInfo, Backups, NOTE_NAME, check_sum, crc_from};
-use crate::checkpoint::file_name;
 use crate::copy::note::{Note, end, remove_all};
 use crate::copy::{Capture, copy_file, sites};
 use crate::store::{Engine, Inner};

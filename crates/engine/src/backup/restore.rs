@@ -3,14 +3,13 @@
 use std::path::Path;
 
 use thermocline_base::{Error, Result};
-use thermocline_version::State;
+use thermocline_tables::file_name;
+use thermocline_version::{NO_REGION, State};
 
 use super::format::Listed;
 use super::{BackupInfo, Backups, check_sum, check_there};
-use crate::checkpoint::file_name;
 use crate::copy::{Target, copy_file};
 use crate::create::region_id_of_copy;
-use crate::wal::NO_REGION;
 
 impl Backups {
     /// Makes `dir` a database of what backup `id` has, or the newest one. Every byte is checked on its way,

@@ -6,11 +6,10 @@ use std::path::{Path, PathBuf};
 use thermocline_base::{Error, Result};
 use thermocline_env::{LockGuard, Storage};
 use thermocline_version::format::{CURRENT, CURRENT_TEMP, manifest_name, manifest_no};
-use thermocline_version::{Manifest, State};
+use thermocline_version::{LOCK_NAME, Manifest, State};
 
 use super::note::{Found, Note, end, remove_all};
 use super::sites;
-use crate::layout::LOCK_NAME;
 use crate::sync::Arc;
 
 /// Exists while a copy is being made.
