@@ -149,7 +149,7 @@ fn open_existing(
     }
     if !options.read_only {
         layout::forget_creation(&*storage, dir)?;
-        layout::forget_copying(&*storage, dir)?;
+        thermocline_copies::forget_note(&*storage, dir)?;
     }
     let ids = state.db_id().zip(state.region_id()).zip(state.origins());
     let Some(((db_id, region_id), origins)) = ids else {

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use thermocline_base::sync::Arc;
 use thermocline_base::{Error, Result};
 use thermocline_env::{LockGuard, Storage};
 use thermocline_version::format::{CURRENT, CURRENT_TEMP, manifest_name, manifest_no};
@@ -10,10 +11,9 @@ use thermocline_version::{LOCK_NAME, Manifest, State};
 
 use super::note::{Found, Note, end, remove_all};
 use super::sites;
-use crate::sync::Arc;
 
 /// Exists while a copy is being made.
-pub(crate) const COPYING_NAME: &str = "COPYING";
+const COPYING_NAME: &str = "COPYING";
 
 /// See the [module](super).
 pub(crate) struct Target {
@@ -92,6 +92,26 @@ impl Target {
         // What stays is no database, and the next copy clears it.
         let _ = clear(&*self.storage, &self.dir, &self.note.names());
         error
+    }
+}
+
+/// Whether a copy was being made in a folder, and is not complete unless a database is there.
+///
+/// # Errors
+/// Those of reading.
+pub fn is_unfinished(storage: &dyn Storage, dir: &Path) -> Result<bool> {
+    let found = Found::at(storage, &dir.join(COPYING_NAME))?;
+    Ok(matches!(found, Found::Note(_)))
+}
+
+/// Removes the note that a copy is being made: it is complete. Something else of its name stays.
+///
+/// # Errors
+/// Those of the file system.
+pub fn forget_note(storage: &dyn Storage, dir: &Path) -> Result<()> {
+    match is_unfinished(storage, dir)? {
+        true => storage.remove(&dir.join(COPYING_NAME)),
+        false => Ok(()),
     }
 }
 
