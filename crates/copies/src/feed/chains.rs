@@ -138,3 +138,6 @@ pub(super) fn begin(trails: &[&Trail], marks: Marks, since: u64) -> Result<u64> 
         false => since + 1,
     })
 }
+
+#[cfg(test)]
+mod tests;
