@@ -10,9 +10,10 @@ use thermocline_base::{CfId, FileId, Result, SeqNo};
 use thermocline_compaction::calibrate::entry_ns;
 use thermocline_env::Clock;
 use thermocline_level0::{PmCursor, PmPart};
+use thermocline_policy::Memory;
 use thermocline_policy::cost::{Equation, Form, UnitCosts};
 use thermocline_policy::level0::{
-    Because, Budget, Content, Family, Level0Plan, Memory, PartitionRate, SlicePlan, draws, plan,
+    Because, Budget, Content, Family, Level0Plan, PartitionRate, SlicePlan, draws, plan,
     wants_samples,
 };
 use thermocline_policy::pick::{Held, Slice, level0_slices};
@@ -78,7 +79,7 @@ impl Costs {
         };
         let mut known = Known::default();
         if form.is_some() {
-            known.memory.units = UnitCosts::calibrated(entry_ns(&|| clock.now_ns()));
+            known.memory.level0.units = UnitCosts::calibrated(entry_ns(&|| clock.now_ns()));
         }
         Costs {
             form,
@@ -101,12 +102,15 @@ impl Costs {
     /// An internal compaction has read so many records in so many nanoseconds, and dropped some where so many were
     /// expected to be updates.
     pub fn merged(&self, read: (u64, u64), updates: u64, dropped: u64) {
-        lock(&self.known).memory.merged(read, updates, dropped);
+        lock(&self.known)
+            .memory
+            .level0
+            .merged(read, updates, dropped);
     }
 
     /// A major compaction has taken so many records of level 0 in so many nanoseconds.
     pub fn moved(&self, records: u64, nanos: u64) {
-        lock(&self.known).memory.units.moved(records, nanos);
+        lock(&self.known).memory.level0.units.moved(records, nanos);
     }
 
     /// This is done now.
@@ -114,15 +118,30 @@ impl Costs {
         lock(&self.known).note(because);
     }
 
+    /// The disk has become full anew: jobs that have given up are tried again.
+    pub fn forget_given_up(&self) {
+        lock(&self.known).memory.gave_up.forget();
+    }
+
+    /// A compaction of so many bytes has given up, which began with so much room.
+    pub fn job_gave_up(&self, bytes: u64, room: u64, now: u64) {
+        lock(&self.known).memory.gave_up.gave_up(bytes, room, now);
+    }
+
+    /// Larger jobs have given up: `policy::relief::GaveUp::bytes_max`.
+    pub fn job_bytes_for_room(&self, room: Option<u64>, now: u64) -> Option<u64> {
+        lock(&self.known).memory.gave_up.bytes_max(room, now)
+    }
+
     /// A flush writes something new.
     pub fn flushes(&self) {
-        lock(&self.known).memory.corrected.age();
+        lock(&self.known).memory.level0.corrected.age();
     }
 
     /// Level 0 drains, or does not any more.
     pub fn drains(&self, plan: &Level0Plan, leaves: bool) {
         let mut known = lock(&self.known);
-        if let Some(because) = known.memory.note_drains(plan, leaves) {
+        if let Some(because) = known.memory.level0.note_drains(plan, leaves) {
             known.note(&because);
         }
     }
@@ -134,7 +153,7 @@ impl Costs {
         if known.always_bypass {
             return Leaving::all(plan);
         }
-        let leaving = ranges::leaving(plan, coming, &mut known.memory);
+        let leaving = ranges::leaving(plan, coming, &mut known.memory.level0);
         if let Some(because) = &leaving.because {
             known.note(because);
         }
@@ -144,13 +163,13 @@ impl Costs {
     #[cfg(test)]
     pub fn bypass_always(&self) {
         let mut known = lock(&self.known);
-        known.memory.skip();
+        known.memory.level0.skip();
         known.always_bypass = true;
     }
 
     /// Whether flushes bypass level 0 in persistent memory.
     pub fn bypasses(&self) -> bool {
-        lock(&self.known).memory.is_skipped()
+        lock(&self.known).memory.level0.is_skipped()
     }
 
     /// What was decided.
@@ -224,9 +243,9 @@ impl Inner {
         let budget = Budget {
             form,
             bytes: costs.budget,
-            bytes_while_merging: shape.internal_limit().unwrap_or(0),
-            part_bytes: shape.internal_part_bytes(),
-            table_bytes: shape.table_bytes(),
+            bytes_while_merging: shape.geometry().internal_limit().unwrap_or(0),
+            part_bytes: shape.geometry().internal_part_bytes(),
+            table_bytes: shape.geometry().table_bytes,
             blob_bytes_max: costs.blob_bytes_max,
         };
         let now = self.now_ns();
@@ -254,7 +273,7 @@ impl Inner {
             rates: &known.rates,
         });
         let families: Vec<Family<'_>> = families.collect();
-        Some(plan(&budget, &families, &lock(&costs.known).memory))
+        Some(plan(&budget, &families, &lock(&costs.known).memory.level0))
     }
 
     /// Draws entries from slices of which it is worth it, and that have changed, and looks how many of them
@@ -267,7 +286,7 @@ impl Inner {
             return;
         };
         // Whoever decides meanwhile knows what was known.
-        let mut before = lock(&costs.known).memory.sampled.clone();
+        let mut before = lock(&costs.known).memory.level0.sampled.clone();
         let mut sampled = BTreeMap::new();
         let asked = |slice: &&SlicePlan| wants_samples(&plan, slice);
         for slice in plan.slices.iter().filter(asked) {
@@ -290,7 +309,7 @@ impl Inner {
             };
             sampled.extend(share.map(|share| (key, share)));
         }
-        lock(&costs.known).memory.sampled = sampled;
+        lock(&costs.known).memory.level0.sampled = sampled;
     }
 
     /// Of how many entries in runs, which come newest first, how many an older one has, too.
@@ -332,7 +351,7 @@ impl Inner {
         }
         let took = self.now_ns().saturating_sub(begun);
         let mut known = lock(&self.compactions.costs.known);
-        known.memory.units.searched(searches, took);
+        known.memory.level0.units.searched(searches, took);
         drop(known);
         Ok((drawn > 0).then_some((again, drawn)))
     }

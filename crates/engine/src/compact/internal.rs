@@ -294,7 +294,7 @@ impl Inner {
         let promise = self.promise_for_slice(version, levels, slice)?;
         let last_level = options.last_level;
         let job = Job::begin(jobs, cf, version, levels, last_level, picked);
-        Some(job.promised(promise, shape.internal_part_bytes()))
+        Some(job.promised(promise, shape.geometry().internal_part_bytes()))
     }
 
     /// The persistent memory for one part of a slice: as much as that may take until its last table ends.
@@ -313,8 +313,12 @@ impl Inner {
             let zone = meta.zone_bytes / u64::from(meta.zones.max(1));
             read.largest_zone = read.largest_zone.max(zone);
         }
-        let bytes = bytes_of_part(&read, shape.internal_part_bytes(), shape.table_bytes());
-        self.promise_pm(shape.internal_limit()?, bytes, bytes)
+        let bytes = bytes_of_part(
+            &read,
+            shape.geometry().internal_part_bytes(),
+            shape.geometry().table_bytes,
+        );
+        self.promise_pm(shape.geometry().internal_limit()?, bytes, bytes)
     }
 
     /// A job has found no room, or what it merged fits no table.

@@ -10,6 +10,7 @@ use thermocline_compaction::retain::RangesBelow;
 use thermocline_observe::charged::Charged;
 use thermocline_observe::event::Event;
 use thermocline_policy::pick::{self, Held, Reason};
+use thermocline_policy::tuning::ROOM_LOOK_BYTES;
 use thermocline_sst::Creation;
 use thermocline_tables::Promise;
 use thermocline_version::{Change, Level, Place, State, TableRef, Version, VersionEdit};
@@ -24,9 +25,6 @@ use crate::partitions::{Counting, Waiter, share};
 use crate::pm_tables::PmSink;
 use crate::store::Inner;
 use crate::sync::{Arc, Ordering, lock, read};
-
-/// Where room is wanted a job looks after so many bytes whether it takes too much itself.
-const ROOM_EVERY: u64 = 256 << 10;
 
 /// A job that is in the list of running ones.
 pub(crate) struct Job {
@@ -311,7 +309,7 @@ impl Inner {
                     return Some(job);
                 }
             }
-            let most = self.job_bytes_for_room(room);
+            let most = compactions.costs.job_bytes_for_room(room, self.now_ns());
             let within = most.map(|most| most.min(room.unwrap_or(u64::MAX)));
             for most in [within, most] {
                 let mut turns = from_next.iter().chain(before);
@@ -321,7 +319,9 @@ impl Inner {
                 }
             }
         }
-        let most = room.map_or(Some(u64::MAX), |room| self.job_bytes_for_room(room));
+        let most = room.map_or(Some(u64::MAX), |room| {
+            compactions.costs.job_bytes_for_room(room, self.now_ns())
+        });
         let alone = self.leaves_level0_alone(&version);
         let plan = match self.is_relieving() {
             true => None,
@@ -579,7 +579,7 @@ impl Inner {
             let all = written + read.get();
             let more = all.saturating_sub(spent);
             spent += more;
-            if guarded && spent >= looked + ROOM_EVERY {
+            if guarded && spent >= looked + ROOM_LOOK_BYTES {
                 looked = spent;
                 self.check_room_of_job()?;
             }
