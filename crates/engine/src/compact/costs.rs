@@ -10,7 +10,6 @@ use thermocline_base::{CfId, FileId, Result, SeqNo};
 use thermocline_compaction::calibrate::entry_ns;
 use thermocline_env::Clock;
 use thermocline_level0::{PmCursor, PmPart};
-use thermocline_policy::Memory;
 use thermocline_policy::cost::{Equation, Form, UnitCosts};
 use thermocline_policy::level0::{
     Because, Budget, Content, Family, Level0Plan, PartitionRate, SlicePlan, draws, plan,
@@ -18,6 +17,9 @@ use thermocline_policy::level0::{
 };
 use thermocline_policy::pick::{Held, Slice, level0_slices};
 use thermocline_policy::ranges::{self, Coming, Leaving};
+use thermocline_policy::situation::Situation;
+use thermocline_policy::work::{self, Decision};
+use thermocline_policy::{self as policy, Memory};
 use thermocline_version::{TableRef, Version};
 
 use super::shape::Levels;
@@ -114,8 +116,10 @@ impl Costs {
     }
 
     /// This is done now.
-    pub fn decided(&self, because: &Because) {
-        lock(&self.known).note(because);
+    pub fn decided(&self, decision: &Decision) {
+        if let work::Because::Level0(because) = &decision.because {
+            lock(&self.known).note(because);
+        }
     }
 
     /// The disk has become full anew: jobs that have given up are tried again.
@@ -128,22 +132,20 @@ impl Costs {
         lock(&self.known).memory.gave_up.gave_up(bytes, room, now);
     }
 
-    /// Larger jobs have given up: `policy::relief::GaveUp::bytes_max`.
-    pub fn job_bytes_for_room(&self, room: Option<u64>, now: u64) -> Option<u64> {
-        lock(&self.known).memory.gave_up.bytes_max(room, now)
-    }
-
     /// A flush writes something new.
     pub fn flushes(&self) {
         lock(&self.known).memory.level0.corrected.age();
     }
 
-    /// Level 0 drains, or does not any more.
-    pub fn drains(&self, plan: &Level0Plan, leaves: bool) {
-        let mut known = lock(&self.known);
-        if let Some(because) = known.memory.level0.note_drains(plan, leaves) {
-            known.note(&because);
-        }
+    /// What is to be done next, with all that was learned.
+    pub fn next(&self, situation: &Situation<'_>) -> Decision {
+        policy::next(situation, &mut lock(&self.known).memory)
+    }
+
+    /// The same, without learning anything.
+    pub fn would_be_next(&self, situation: &Situation<'_>) -> Decision {
+        let mut memory = lock(&self.known).memory.clone();
+        policy::next(situation, &mut memory)
     }
 
     /// What a flush does not leave in persistent memory.
@@ -217,12 +219,24 @@ pub(super) fn contents_of(version: &Version, levels: &Levels<'_>) -> Vec<Content
 }
 
 /// A family, with what is known of it.
-struct OfFamily<'v> {
-    cf: CfId,
-    levels: Levels<'v>,
-    held: Vec<Held>,
-    contents: Vec<Content>,
-    rates: Vec<(PartitionRate, Option<Vec<u8>>)>,
+pub(super) struct OfFamily<'v> {
+    pub cf: CfId,
+    pub levels: Levels<'v>,
+    /// What running jobs hold there.
+    pub held: Vec<Held>,
+    pub contents: Vec<Content>,
+}
+
+impl<'v> OfFamily<'v> {
+    pub fn of(version: &'v Version, cf: CfId, held: Vec<Held>) -> OfFamily<'v> {
+        let levels = Levels::of(version, cf, None);
+        OfFamily {
+            cf,
+            contents: contents_of(version, &levels),
+            held,
+            levels,
+        }
+    }
 }
 
 impl Inner {
@@ -233,44 +247,48 @@ impl Inner {
         version: &Version,
         held: impl Fn(CfId) -> Vec<Held>,
     ) -> Option<Level0Plan> {
+        let families = version.families();
+        let known = families.map(|cf| OfFamily::of(version, cf, held(cf)));
+        self.level0_plan_of(version, &known.collect::<Vec<_>>())
+    }
+
+    /// The same, of what is known of all families, by their ids.
+    pub(super) fn level0_plan_of(
+        &self,
+        version: &Version,
+        known: &[OfFamily<'_>],
+    ) -> Option<Level0Plan> {
         let costs = &self.compactions.costs;
         let form = costs.form?;
         // With other shapes some may lie there, because it was rewritten.
         if !self.options.level0.shape().keeps_tables_in_pm() && version.pm_tables().len() == 0 {
             return None;
         }
-        let shape = &self.compactions.shape;
+        let geometry = self.compactions.shape.geometry();
         let budget = Budget {
             form,
             bytes: costs.budget,
-            bytes_while_merging: shape.geometry().internal_limit().unwrap_or(0),
-            part_bytes: shape.geometry().internal_part_bytes(),
-            table_bytes: shape.geometry().table_bytes,
+            bytes_while_merging: geometry.internal_limit().unwrap_or(0),
+            part_bytes: geometry.internal_part_bytes(),
+            table_bytes: geometry.table_bytes,
             blob_bytes_max: costs.blob_bytes_max,
         };
         let now = self.now_ns();
-        let family = |cf: CfId| {
-            let levels = Levels::of(version, cf, None);
-            let partitions = version.partitions(cf);
-            let rates = self.rates.per_second(now, partitions, cf).into_iter();
-            let rates = rates.map(|rate| {
+        let rates = |known: &OfFamily<'_>| {
+            let partitions = version.partitions(known.cf);
+            let rates = self.rates.per_second(now, partitions, known.cf).into_iter();
+            let with_end = rates.map(|rate| {
                 let end = partitions.of(&rate.start).end.map(<[u8]>::to_vec);
                 (rate, end)
             });
-            OfFamily {
-                cf,
-                held: held(cf),
-                contents: contents_of(version, &levels),
-                rates: rates.collect(),
-                levels,
-            }
+            with_end.collect()
         };
-        let known: Vec<OfFamily<'_>> = version.families().map(family).collect();
-        let families = known.iter().map(|known| Family {
+        let rates: Vec<Vec<(PartitionRate, Option<Vec<u8>>)>> = known.iter().map(rates).collect();
+        let families = known.iter().zip(&rates).map(|(known, rates)| Family {
             family: known.cf,
             state: known.levels.state(&known.held),
             contents: &known.contents,
-            rates: &known.rates,
+            rates,
         });
         let families: Vec<Family<'_>> = families.collect();
         Some(plan(&budget, &families, &lock(&costs.known).memory.level0))
