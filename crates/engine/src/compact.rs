@@ -5,7 +5,8 @@
 //! | what does a merge read? | [`input`] |
 //! | how are tables written, and what stays? | [`outputs`] |
 //! | how should the levels be? | [`shape`] |
-//! | how is one job picked, run and installed? | [`job`] |
+//! | which job is next? | [`due`] |
+//! | how is one job run and installed? | [`job`] |
 //! | how is a range compacted on demand? | [`manual`] |
 //! | how is level 0 merged inside persistent memory? | [`internal`] |
 //! | when is it, and what leaves? | [`costs`] |
@@ -43,6 +44,7 @@
 
 mod beside;
 mod costs;
+mod due;
 pub(crate) mod input;
 pub(crate) mod internal;
 mod job;

@@ -16,8 +16,8 @@ use std::ops::Bound;
 use thermocline_base::size::index;
 use thermocline_base::{CfId, Kind, Result, SeqNo};
 use thermocline_memtable::{Direction, GapList, Memtable, RecordRef, ScanEntry};
-use thermocline_observe::charged::DELETES;
 use thermocline_pm::PmOff;
+use thermocline_policy::tuning::READ_DELETES;
 use thermocline_sst::Value as Stored;
 use thermocline_tables::{TableSource, Tables, place, sources};
 
@@ -424,7 +424,7 @@ impl Walk {
 
     /// `deletes` deletes were stepped over, the last of them in a run.
     fn charge_deletes(&self, run: usize, deletes: u64) {
-        if deletes.is_multiple_of(DELETES)
+        if deletes.is_multiple_of(READ_DELETES)
             && let (Some(tables), Some(table)) = (&self.tables, self.runs[run].table())
         {
             tables.charge_deletes(self.family.id, table);

@@ -42,6 +42,8 @@ use thermocline_memtable::{Memtable, Merging, Readers, Without};
 use thermocline_observe::count::Count;
 use thermocline_observe::event::Event;
 use thermocline_policy::indexes;
+use thermocline_policy::situation::{self, Situation};
+use thermocline_policy::work::Work;
 use thermocline_runtime::Job;
 
 use crate::reclaim::Reclaim;
@@ -179,15 +181,12 @@ impl Inner {
         }
     }
 
-    /// Flushing is due: where much of what waits for it is dead, and kept by merged indexes, those are made
+    /// Flushing is due, and much of what waits for it is dead, and kept by merged indexes: those are made
     /// anew, and it goes without. The caller holds no lock.
     ///
     /// # Errors
     /// As [`Inner::merge_if_due`].
     pub fn merge_instead(&self) -> Result<()> {
-        if !indexes::are_made_anew_before_flush(self.dead_in_merged(), self.sealed_bytes().1) {
-            return Ok(());
-        }
         let merged = match try_lock(&self.merges.turn) {
             Some(_turn) => self.merge_due(true, &mut |promise| promise(&mut lock(&self.writer)))?,
             None => false,
@@ -199,7 +198,7 @@ impl Inner {
     }
 
     /// Persistent memory of dead generations that merged indexes lead to, in bytes.
-    fn dead_in_merged(&self) -> u64 {
+    pub fn dead_in_merged(&self) -> u64 {
         let view = self.view.load();
         let reclaim = lock(&self.reclaim);
         let merged = view.memtables.iter().filter(|m| m.is_merged());
@@ -214,16 +213,25 @@ impl Inner {
             return None;
         }
         let view = self.view.load_full();
-        let choice = choose(&view, &lock(&self.reclaim), must);
-        let paid = self.merges.paid.load(Ordering::Relaxed);
-        let Some(choice) = choice else {
-            self.merges.next.store(u64::MAX, Ordering::Relaxed);
+        let all = indexes_of(&view, &lock(&self.reclaim));
+        let known = situation::Indexes {
+            newest_first: &all,
+            asked: self.counted.get(Count::Asked),
+            paid: self.merges.paid.load(Ordering::Relaxed),
+            merge_percent: self.options.level0.merge_percent,
+            must,
+        };
+        let decision = self.compactions.costs.next(&Situation {
+            indexes: Some(known),
+            ..Situation::default()
+        });
+        let pays_at = decision.merges_pay_at.unwrap_or(u64::MAX);
+        self.merges.next.store(pays_at, Ordering::Relaxed);
+        let Work::MergeIndexes(decided) = decision.work else {
             return None;
         };
-        let pays_at = indexes::pays_at(&choice.decided, paid, self.options.level0.merge_percent);
-        self.merges.next.store(pays_at, Ordering::Relaxed);
-        let pays = must || self.counted.get(Count::Asked) >= pays_at;
-        (pays && self.has_dram_for(&choice.inputs)).then_some(choice)
+        let choice = Choice::of(&view, decided);
+        self.has_dram_for(&choice.inputs).then_some(choice)
     }
 
     /// `locked` calls what it is given under the writer's lock. Returns whether anything was merged.
@@ -269,7 +277,9 @@ impl Inner {
 
     #[cfg(test)]
     fn chosen(&self) -> Option<Choice> {
-        choose(&self.view.load_full(), &lock(&self.reclaim), false)
+        let view = self.view.load_full();
+        let decided = indexes::choose(&indexes_of(&view, &lock(&self.reclaim)), false)?;
+        Some(Choice::of(&view, decided))
     }
 
     fn has_dram_for(&self, inputs: &[Arc<Memtable>]) -> bool {
@@ -365,8 +375,18 @@ impl Inner {
 /// Calls what it is given under the writer's lock.
 type Locked<'a> = dyn FnMut(&mut dyn FnMut(&mut Writer)) + 'a;
 
-/// What is to be merged. If it `must` be, what dead generations have in common with others.
-fn choose(view: &View, reclaim: &Reclaim, must: bool) -> Option<Choice> {
+impl Choice {
+    fn of(view: &View, decided: indexes::Choice) -> Choice {
+        let sealed = &view.memtables[1..];
+        Choice {
+            inputs: sealed[decided.first..][..decided.count].to_vec(),
+            decided,
+        }
+    }
+}
+
+/// The sealed indexes by their numbers, newest first.
+fn indexes_of(view: &View, reclaim: &Reclaim) -> Vec<indexes::Index> {
     let sealed = &view.memtables[1..];
     let front = view.front();
     let index = |m: &Arc<Memtable>| {
@@ -385,10 +405,7 @@ fn choose(view: &View, reclaim: &Reclaim, must: bool) -> Option<Choice> {
             may,
         }
     };
-    let all: Vec<indexes::Index> = sealed.iter().map(index).collect();
-    let decided = indexes::choose(&all, must)?;
-    let inputs = sealed[decided.first..][..decided.count].to_vec();
-    Some(Choice { inputs, decided })
+    sealed.iter().map(index).collect()
 }
 
 #[cfg(test)]

@@ -64,6 +64,7 @@ use thermocline_base::KeyRange;
 use thermocline_base::options::{Division, Options, PartitionBy};
 use thermocline_base::{CfId, CfOptions, Error, Result, limits};
 use thermocline_observe::event::Event;
+pub(crate) use thermocline_policy::partitions::Adjustment;
 use thermocline_policy::pick::Held;
 use thermocline_version::{Change, Manifest, State, Version, VersionEdit};
 
@@ -73,7 +74,6 @@ use crate::sync::lock;
 pub(crate) use adjust::Outcome;
 use measure::Measures;
 pub(crate) use measure::share;
-pub(crate) use plan::Adjustment;
 pub use plan::PartitionsPlan;
 pub(crate) use prefixes::Prefixes;
 pub(crate) use rates::{Counting, PartitionRates};

@@ -1,23 +1,22 @@
 //! What background work comes next, and the numbers on which that is decided.
 //!
-//! Nothing here decides: the answers are those of [`Inner::is_flush_due`](crate::store::Inner), of the picker
-//! (`policy::pick`) and of the slope (`policy::pressure`), asked at one moment.
+//! Nothing here decides: it is what `policy::next` returns, and the numbers that it is given, asked at one moment.
 
 use std::collections::BTreeSet;
 
 use thermocline_base::CfId;
 use thermocline_policy::flush::FlushPlan;
-use thermocline_policy::internal::next_by_cost;
 use thermocline_policy::level0::Level0Plan;
-use thermocline_policy::pick::{Reason, Scores, Table, pick};
+use thermocline_policy::pick::{Reason, Scores, Table};
 use thermocline_policy::pressure::Delay;
 use thermocline_policy::rewrite::RewritePlan;
+use thermocline_policy::work::Work;
 use thermocline_version::Version;
 
 use crate::compact::shape::Levels;
 use crate::partitions::PartitionsPlan;
 use crate::store::{Engine, Inner};
-use crate::sync::lock;
+use crate::sync::{Arc, lock};
 
 /// What a store would do next.
 #[derive(Debug, Clone, PartialEq)]
@@ -72,10 +71,12 @@ pub struct LevelPlan {
 }
 
 /// A compaction that would begin now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompactionPlan {
     /// Why.
     pub reason: Reason,
+    /// Why, with the numbers that decided.
+    pub because: String,
     /// From which level.
     pub from: usize,
     /// Into which.
@@ -99,7 +100,7 @@ impl Engine {
         let level0 = inner.level0_plan(&version, |cf| inner.compactions_of(cf).0);
         let family = |cf| {
             let levels = Levels::of(&version, cf, None);
-            inner.plan_of(cf, &version, &levels, level0.as_ref())
+            inner.plan_of(cf, &version, &levels)
         };
         let divided = version.divided().map(|(cf, _)| cf);
         let families: BTreeSet<CfId> = version.families().chain(divided).collect();
@@ -115,14 +116,8 @@ impl Engine {
 }
 
 impl Inner {
-    fn plan_of(
-        &self,
-        family: CfId,
-        version: &Version,
-        levels: &Levels<'_>,
-        level0: Option<&Level0Plan>,
-    ) -> FamilyPlan {
-        let (running, cursors) = self.compactions_of(family);
+    fn plan_of(&self, family: CfId, version: &Arc<Version>, levels: &Levels<'_>) -> FamilyPlan {
+        let (running, _) = self.compactions_of(family);
         let options = self.compactions.shape.pick_options(levels);
         let state = levels.state(&running);
         let scores = Scores::new(&state, &options);
@@ -155,9 +150,12 @@ impl Inner {
             runs_due: Some(options.level0_pm_tables),
             score: scores.score(0),
         };
-        let by_cost =
-            level0.and_then(|plan| next_by_cost(&state, &options, &cursors, (family, plan)));
-        let next = by_cost.or_else(|| pick(&state, &self.options_by_size(levels), &cursors));
+        let decision = self.next_compaction_of(version, family);
+        let because = decision.because.to_string();
+        let job = match decision.work {
+            Work::Compact { job, .. } | Work::CompactInternal { job, .. } => Some(job),
+            _ => None,
+        };
         FamilyPlan {
             family,
             name: self.families.name_of(family),
@@ -165,8 +163,9 @@ impl Inner {
             level0_pm,
             partitions: self.partitions_plan(version, family),
             running: running.len(),
-            next: next.map(|job| CompactionPlan {
+            next: job.map(|job| CompactionPlan {
                 reason: job.reason,
+                because,
                 from: job.from,
                 to: job.to,
                 tables: job.inputs.len() + job.overlapped.len(),

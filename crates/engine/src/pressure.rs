@@ -7,24 +7,17 @@
 //! Delay is owed by the store, not by each writer: [`Pressure::owed_until`] is a time up to which its writes
 //! have used up what the slope allows. Whoever writes moves it on, and waits until it has come, if it
 //! is farther away than a moment. So several writers are together as slow as one alone would be, and what
-//! a write takes anyway counts. Nobody waits longer than [`DELAY_MAX`] at a time; what a large write
+//! a write takes anyway counts. Nobody waits longer than [`DELAY_NS_MAX`](thermocline_policy::tuning::DELAY_NS_MAX) at a time; what a large write
 //! owes beyond that is forgotten.
 //!
 //! Writers wait before they ask for their grant, and hold no lock. Time is the clock's of `env`. Stores
 //! without background have no delay.
 //!
 //! # The disk
-//! A disk that is full fails whatever comes first, and that may be the flush or the compaction that would have made
-//! room. So the last of it is kept for those, the *reserve*: what lies in persistent memory, which may all have to be
-//! flushed, and a job of compaction; no more than a quarter of the disk. From twice the reserve on writes are held
-//! back, and where no more than it is free they are refused, but for deletes. Reads, flushes, compactions and files
-//! that are removed go on, and each refusal asks the file system again. Where it says nothing, nothing is kept.
-//! What deletes make room then is [`relief`]'s.
-//!
-//! A region that lies on that disk is the largest part of it, and does not get smaller by what is deleted in it. So it
-//! grows only as far as the disk has, behind that, room for all of the region to be flushed, and for a job
-//! ([`Inner::limit_region`]); and what is free at its end goes back to the disk when that is full, or nearly so and
-//! the store idle ([`Inner::give_space_back`]), as do logs that were kept to be used again. Otherwise it keeps what it has: growing again costs writes.
+//! How much of it is kept for flushes and compactions, when writers are refused, and how far a region on it grows, is decided by
+//! `policy::room`. Reads, flushes, compactions and files that are removed go on, and each refusal asks the file system again. Where
+//! it says nothing, nothing is kept. What deletes make room then is [`relief`]'s. What is free at a region's end goes back to the
+//! disk when that is full, or nearly so and the store idle ([`Inner::give_space_back`]), as do logs that were kept to be used again.
 //!
 //! Each store keeps its own reserve: several on one disk may ask
 //! for more than is left when all of them flush at once; then a flush fails, loses nothing, and is tried again.
@@ -35,17 +28,13 @@ use thermocline_base::size::format_size;
 use thermocline_base::{Error, Result};
 use thermocline_env::DiskRoom;
 use thermocline_observe::cause::StallCause;
-use thermocline_policy::pressure::{Cause, Debt, Delay, Limits, Slope};
+use thermocline_policy::pressure::{self, Cause, Debt, Delay, Limits, Slope, owed_until, waits};
+use thermocline_policy::room::{Disk, waiting};
+use thermocline_policy::tuning::DELAY_PIECE_NS;
 
 use crate::store::Inner;
 use crate::sync::{AtomicU64, Ordering, lock};
 use crate::write::busy;
-
-/// Less than this is owed on, in nanoseconds: sleeps are not shorter.
-const PIECE: u64 = 1_000_000;
-
-/// Most that is waited at a time, in nanoseconds.
-const DELAY_MAX: u64 = 20_000_000;
 
 /// The delay for a byte is kept in parts of a nanosecond: so many bits of them.
 const PART_BITS: u32 = 10;
@@ -55,15 +44,6 @@ const CAUSE_SHIFT: u32 = 32;
 
 /// Above all of that, whether the disk's reserve has been reached.
 const FULL: u64 = 1 << 63;
-
-/// A job of compaction takes no more of the disk than this part of it.
-const JOB_SHARE: u64 = 10;
-
-/// A growing region tries whether so much is left of the disk, at most: on some file systems that takes time.
-const KEEP_MAX: u64 = 16 << 20;
-
-/// The reserve is no larger than this part of the disk.
-const RESERVE_SHARE: u64 = 4;
 
 /// See the module's text. Relaxed throughout: numbers that guard nothing.
 #[derive(Debug)]
@@ -135,55 +115,41 @@ impl Pressure {
     fn owe(&self, bytes: u64, clock: u64) -> Option<(u64, StallCause)> {
         let (parts, cause) = self.parts();
         let nanos = parts.saturating_mul(bytes) >> PART_BITS;
-        let most = clock.saturating_add(DELAY_MAX);
-        let more = |until: u64| Some(until.max(clock).saturating_add(nanos).min(most));
+        let more = |until: u64| Some(owed_until(until, clock, nanos));
         let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
         let before = self.owed_until.fetch_update(set, fetch, more);
         let until = before.map_or(clock, |before| more(before).unwrap_or(clock));
         let cause = Cause::ALL.into_iter().find(|c| *c as u64 == cause);
         let cause = StallCause::of_pressure(cause?);
-        (until - clock >= PIECE).then_some((until, cause))
+        waits(until, clock).then_some((until, cause))
     }
-}
-
-/// What of `attached` bytes of persistent memory waits to be flushed, when `at_home` may stay where they are: as a
-/// part of `limit` that is as large as the part which it is of what those leave.
-fn waiting(attached: u64, at_home: u64, limit: u64) -> u64 {
-    let at_home = at_home.min(limit);
-    let bytes = u128::from(attached.saturating_sub(at_home)) * u128::from(limit);
-    let bytes = bytes / u128::from((limit - at_home).max(1));
-    u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
 impl Inner {
     /// What fills up has changed.
     pub fn press(&self) {
-        let disk = self.disk_room();
+        let disk = self.disk();
         self.limit_region(disk);
         if !self.flushes() {
             return;
         }
-        let reserve = disk.map_or(0, |disk| self.disk_reserve(disk));
-        let full = disk.is_some_and(|disk| disk.free <= reserve);
+        let full = disk.is_some_and(|disk| disk.is_full());
         let debt = match self.world.background {
             true => self.debt(disk),
             false => Debt::default(),
         };
-        let limits = disk.map(|disk| Limits {
-            soft: disk.total.saturating_sub(2 * reserve),
-            hard: disk.total.saturating_sub(reserve),
-        });
         let was_full = self.is_disk_full();
-        self.pressure.set(&debt, limits, full);
+        self.pressure
+            .set(&debt, disk.map(|disk| disk.limits()), full);
         if let Some(disk) = disk {
-            self.pressure.relief.feed(disk.free.saturating_sub(reserve));
+            self.pressure.relief.feed(disk.beyond_reserve());
         }
         if full && !was_full {
             self.note_full();
         }
     }
 
-    fn debt(&self, disk: Option<DiskRoom>) -> Debt {
+    fn debt(&self, disk: Option<Disk>) -> Debt {
         let (level0_tables, pending_bytes) = self.compaction_debt();
         let keeping = self.keeping();
         // What is kept for change feeds goes as soon as somebody needs the room.
@@ -194,7 +160,7 @@ impl Inner {
             pm_bytes: waiting(attached, self.pm_bytes_at_home(), space.limit_bytes),
             level0_tables,
             pending_bytes,
-            disk_bytes: disk.map_or(0, |disk| disk.total.saturating_sub(disk.free)),
+            disk_bytes: disk.map_or(0, |disk| disk.used()),
         }
     }
 
@@ -214,47 +180,35 @@ impl Inner {
         room.unwrap_or(None)
     }
 
-    /// Bytes of the disk that flushes and compactions may need.
-    pub fn disk_reserve(&self, disk: DiskRoom) -> u64 {
-        let attached = self.space.usage().attached_bytes;
-        let all = attached.saturating_add(self.job_bytes(disk));
-        all.min(disk.total / RESERVE_SHARE).max(1)
+    /// The same, and what may need it.
+    pub fn disk(&self) -> Option<Disk> {
+        let disk = self.disk_room()?;
+        Some(Disk {
+            free: disk.free,
+            total: disk.total,
+            attached: self.space.usage().attached_bytes,
+            job: self.compactions.shape.geometry().job_bytes_max(),
+        })
     }
 
-    /// Bytes of the disk that a job of compaction may need.
-    fn job_bytes(&self, disk: DiskRoom) -> u64 {
-        let job = self.compactions.shape.job_bytes_max();
-        job.min(disk.total / JOB_SHARE)
-    }
-
-    /// Lets the region grow no farther than so that the disk has room for what then could be flushed, and for a job. A
-    /// quota says nothing of its room: so the region tries whether some of that is there, too.
-    fn limit_region(&self, disk: Option<DiskRoom>) {
+    /// Lets the region grow no farther than the disk allows.
+    fn limit_region(&self, disk: Option<Disk>) {
         let Some(disk) = disk.filter(|_| self.pressure.region_on_disk) else {
             return;
         };
-        let has = self.space.region_bytes();
-        let keep = has.saturating_add(self.job_bytes(disk));
-        // Each byte of growth takes one from the disk, and wants to be flushed there.
-        let more = disk.free.saturating_sub(keep) / 2;
-        self.space
-            .set_device_limit(has.saturating_add(more), keep.min(KEEP_MAX));
+        let (limit, tries) = disk.region_limit(self.space.region_bytes());
+        self.space.set_device_limit(limit, tries);
     }
 
     /// Gives the disk what is free at the region's end, and logs that are kept to be used again, if it is full, or nearly
     /// so and the store `idle`. The caller holds no lock.
     pub fn give_space_back(&self, idle: bool) {
-        let Some(disk) = self.disk_room() else {
+        let Some(disk) = self.disk() else {
             return;
-        };
-        let reserve = self.disk_reserve(disk);
-        let short = match idle {
-            true => 2 * reserve,
-            false => reserve,
         };
         // As for growing: closing takes this lock before it gives up the region.
         let _ahead = lock(&self.ahead);
-        if disk.free > short || self.check_writable().is_err() {
+        if !disk.is_short(idle) || self.check_writable().is_err() {
             return;
         }
         if let Some(wal) = &self.wal {
@@ -337,11 +291,10 @@ impl Inner {
         if !self.flushes() {
             return Ok(());
         }
-        let Some(disk) = self.disk_room() else {
+        let Some(disk) = self.disk() else {
             return Ok(());
         };
-        let reserve = self.disk_reserve(disk);
-        if disk.free > reserve.saturating_add(bytes) {
+        if disk.takes(bytes) {
             return Ok(());
         }
         Err(Error::OutOfSpace(format!(
@@ -350,7 +303,7 @@ impl Inner {
             self.dir.display(),
             format_size(disk.free),
             format_size(disk.total),
-            format_size(reserve)
+            format_size(disk.reserve())
         )))
     }
 
@@ -359,7 +312,7 @@ impl Inner {
         let clock = &self.world.env.clock;
         let begun = clock.now_ns();
         let owed_until = self.pressure.owed_until.load(Ordering::Relaxed);
-        if no_slowdown && owed_until >= begun + PIECE {
+        if no_slowdown && pressure::waits(owed_until, begun) {
             return Err(busy("for flushing or compaction, which are behind"));
         }
         let Some((until, cause)) = self.pressure.owe(bytes, begun) else {
@@ -368,7 +321,7 @@ impl Inner {
         // A store that is being closed, and one whose space was just freed, keeps nobody.
         let waits = || !self.closed.load(Ordering::Relaxed);
         while clock.now_ns() < until && waits() {
-            clock.sleep_ms(PIECE / 1_000_000);
+            clock.sleep_ms(DELAY_PIECE_NS / 1_000_000);
         }
         self.stalls
             .note(cause, clock.now_ns().saturating_sub(begun));

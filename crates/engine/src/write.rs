@@ -15,6 +15,7 @@ use thermocline_halloc::Reserve;
 use thermocline_memtable::{ChainWriter, Descriptor, ItemBuilder, Memtable, Persist};
 use thermocline_observe::cause::StallCause;
 use thermocline_observe::event::Event;
+use thermocline_policy::situation::{Ahead, Situation};
 use thermocline_policy::{seal, tuning};
 use thermocline_version::{Change, Manifest, VersionEdit};
 use thermocline_wal::LogWriter;
@@ -253,12 +254,19 @@ impl Inner {
 
     /// Whether something is to be done ahead of need.
     pub fn work_is_due(&self, writer: &Writer) -> bool {
-        let filling = seal::is_filling(writer.active.bytes(), &self.seal_limits());
-        filling && self.is_next_missing()
-            || self.space.wants_growth(self.options.pm_region.zones_ahead)
-            || self
-                .space
-                .wants_presence(self.options.pm_region.zones_ahead)
+        let zones = self.options.pm_region.zones_ahead;
+        let ahead = Ahead {
+            active_bytes: writer.active.bytes(),
+            limits: self.seal_limits(),
+            next_is_missing: self.is_next_missing(),
+            lacks_zones: self.space.wants_growth(zones),
+            lacks_pages: self.space.wants_presence(zones),
+        };
+        let situation = Situation {
+            ahead: Some(ahead),
+            ..Situation::default()
+        };
+        self.compactions.costs.next(&situation).is_something()
     }
 
     /// Whether a write of `bytes` bytes would have to wait for a file's sync, growth, or others.

@@ -19,7 +19,7 @@
 //! One read in so many is looked at, chosen at random by its thread, and charges for all of them
 //! (`compaction.read_sample`). So the others count nothing and share nothing, and the one adds to a counter that lies
 //! with the table. A read in vain costs about as much as compacting 40 KiB (LevelDB's estimate: a seek of 10 ms against
-//! 100 MB/s; on an SSD 80 µs against 500 MB/s, which comes to the same); one in [`READ_BYTES`] is allowed, so that
+//! 100 MB/s; on an SSD 80 µs against 500 MB/s, which comes to the same); one in [`READ_BYTES`](thermocline_policy::tuning::READ_BYTES) is allowed, so that
 //! tables pay for their compaction more than twice before they get it.
 //!
 //! # Why it ends
@@ -33,19 +33,10 @@ use thermocline_base::{CfId, FileId};
 
 use thermocline_base::sync::{AtomicBool, Mutex, Ordering, lock};
 
+use thermocline_policy::reads::pays;
+use thermocline_policy::tuning::READS_WAITING_MAX;
+
 use crate::latency::chosen;
-
-/// A table of so many bytes may be asked in vain once.
-const READ_BYTES: u64 = 16 << 10;
-
-/// However small it is, it may be so often.
-const READS_MIN: u64 = 100;
-
-/// Deletes that a cursor may step over for one charge.
-pub const DELETES: u64 = 32;
-
-/// Tables that wait for their job, at most: the others are charged on.
-const WAITING_MAX: usize = 64;
 
 /// A reference that reads ask in vain: there may be others to the same file, which are asked less.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -92,13 +83,11 @@ impl Reads {
     /// how often it is charged now. Parts of a table are charged together, and that is compacted which pays last: it is
     /// asked most, as like as not.
     pub fn charge(&self, before: u64, bytes: u64, table: impl FnOnce() -> Charged) -> u64 {
-        let allowed = (bytes / READ_BYTES).max(READS_MIN);
         let now = before.saturating_add(self.every);
-        // Once for each time that it has paid.
-        if before / allowed < now / allowed {
+        if pays(bytes, before, now) {
             let charged = table();
             let mut waiting = lock(&self.waiting);
-            if waiting.len() < WAITING_MAX && !waiting.contains(&charged) {
+            if waiting.len() < READS_WAITING_MAX && !waiting.contains(&charged) {
                 waiting.push_back(charged);
                 self.news.store(true, Ordering::Relaxed);
             }
@@ -120,6 +109,8 @@ impl Reads {
 
 #[cfg(test)]
 mod tests {
+    use thermocline_policy::tuning::{READ_BYTES, READS_MIN};
+
     use super::*;
 
     fn table(file: u64) -> Charged {
@@ -173,6 +164,6 @@ mod tests {
             reads.charge(READS_MIN - 1, 1, || table(n));
         }
         let waiting = std::iter::from_fn(|| reads.next()).count();
-        assert_eq!(waiting, WAITING_MAX);
+        assert_eq!(waiting, READS_WAITING_MAX);
     }
 }

@@ -5,7 +5,7 @@ use thermocline_base::{CfId, FileId};
 use crate::cost::{Decision, Form};
 use crate::level0::{Content, Level0Plan, SlicePlan, newer_blob_bytes};
 use crate::pick::{
-    Cursors, Job, PickOptions, Slice, State, level0_slices, pick_internal, pick_slices, pick_spill,
+    Cursors, Job, PickOptions, Slice, State, level0_slices, pick_slices, pick_spill,
 };
 use crate::tuning::{TABLES_AT_ENDS, TABLES_OF_ONE};
 
@@ -62,30 +62,6 @@ pub fn pick_cold(
         Form::Printed => None,
     };
     spill.or_else(|| pick_slices(state, options, cursors, &wanted))
-}
-
-/// What costs would have done next in a family, if there is room for it: room first, as what would go by a merge need not
-/// leave; then what leaves; then what pays.
-pub fn next_by_cost(
-    state: &State<'_>,
-    options: &PickOptions,
-    cursors: &Cursors,
-    (family, plan): (CfId, &Level0Plan),
-) -> Option<Job> {
-    let slices = level0_slices(state);
-    let merge = |slice: &SlicePlan| pick_internal(state, options, slices.get(slice.place)?);
-    let for_room = due_for_room(plan).into_iter();
-    let mut for_room = for_room.filter(|of| of.family == family);
-    if let Some(job) = for_room.find_map(merge) {
-        return Some(job);
-    }
-    let cold = || pick_cold(state, options, cursors, (family, plan));
-    if let Some(job) = plan.drains.then(cold).flatten() {
-        return Some(job);
-    }
-    let own = plan.slices.iter().filter(|slice| slice.family == family);
-    let mut due = own.filter(|slice| slice.decisions.is_some_and(|d| d.due().is_some()));
-    due.find_map(merge)
 }
 
 /// What a merge of a slice reads, in persistent memory.

@@ -36,18 +36,33 @@
 //! | what of it is merged next, or leaves? | [`internal`] |
 //! | which tables are to be compacted next? | [`pick`] |
 //! | which equations weigh that? | [`cost`] |
+//! | how large should levels, tables and jobs be? | [`geometry`] |
+//! | which reads pay for a compaction? | [`reads`] |
+//! | which partitions are split or merged? | [`partitions`] |
 //! | how much are writers to be held back? | [`pressure`] |
+//! | what of the disk is kept, and how far may the region grow? | [`room`] |
+//! | how is room made on a full disk? | [`relief`] |
 //! | which number, in which unit, from where? | [`tuning`] |
 #![forbid(unsafe_code)]
 
 pub mod cost;
 pub mod flush;
+pub mod geometry;
 pub mod indexes;
 pub mod internal;
 pub mod level0;
+mod next;
+pub mod partitions;
 pub mod pick;
 pub mod pressure;
 pub mod ranges;
+pub mod reads;
+pub mod relief;
 pub mod rewrite;
+pub mod room;
 pub mod seal;
+pub mod situation;
 pub mod tuning;
+pub mod work;
+
+pub use next::{Memory, next};

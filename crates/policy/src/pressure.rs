@@ -23,8 +23,9 @@
 use thermocline_base::{Error, Result};
 
 use crate::tuning::{
-    DELAY_NS_PER_BYTE_MAX, DELAY_POWER, DISK_HARD_PERCENT, DISK_SOFT_PERCENT, LEVEL0_HARD,
-    LEVEL0_SOFT, PENDING_HARD, PENDING_SOFT, PM_HARD_PERCENT, PM_SOFT_PERCENT,
+    DELAY_NS_MAX, DELAY_NS_PER_BYTE_MAX, DELAY_PIECE_NS, DELAY_POWER, DISK_HARD_PERCENT,
+    DISK_SOFT_PERCENT, LEVEL0_HARD, LEVEL0_SOFT, PENDING_HARD, PENDING_SOFT, PM_HARD_PERCENT,
+    PM_SOFT_PERCENT,
 };
 
 /// Why writers are held back.
@@ -223,6 +224,20 @@ impl Slope {
             cause,
         })
     }
+}
+
+/// Until when the writes of a store have used up what the slope allows, once somebody writes what costs so many nanoseconds: they
+/// owe together, so what a write takes anyway counts. What a large write owes beyond the longest wait is forgotten.
+#[inline]
+pub fn owed_until(owed_until_ns: u64, now_ns: u64, nanos: u64) -> u64 {
+    let most = now_ns.saturating_add(DELAY_NS_MAX);
+    owed_until_ns.max(now_ns).saturating_add(nanos).min(most)
+}
+
+/// Whether a writer waits until then, or owes it on: sleeps are not shorter than a moment.
+#[inline]
+pub fn waits(owed_until_ns: u64, now_ns: u64) -> bool {
+    owed_until_ns.saturating_sub(now_ns) >= DELAY_PIECE_NS
 }
 
 #[cfg(test)]

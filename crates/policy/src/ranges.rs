@@ -193,7 +193,7 @@ impl Range {
 /// are there, none of them in a store without threads.
 pub fn group_most(threads: usize, cores: usize, promised: Option<u64>, bytes: u64) -> usize {
     let threads = match threads {
-        0 => cores.min(RANGE_THREADS).max(1),
+        0 => cores.clamp(1, RANGE_THREADS),
         threads => threads,
     };
     let fit = promised.map_or(1, |promised| promised / bytes.max(1));

@@ -194,7 +194,7 @@ fn sentences(plan: &Plan, names: &[String]) -> Vec<String> {
             _ => format!("compaction of {name}"),
         };
         all.push(match &family.next {
-            Some(next) => format!("{what}: {}", next_text(next, &family.levels)),
+            Some(next) => format!("{what}: {}", next_text(next)),
             None => {
                 let best = family.levels.iter().enumerate();
                 let best = best.max_by(|a, b| a.1.score.total_cmp(&b.1.score));
@@ -328,24 +328,25 @@ fn rewrite_text(r: &RewritePlan) -> String {
     )
 }
 
-fn next_text(next: &CompactionPlan, levels: &[LevelPlan]) -> String {
-    let score = levels.get(next.from).map_or(0.0, |level| level.score);
+fn next_text(next: &CompactionPlan) -> String {
     let what = match next.moved {
         true => "moves",
         false => "merges",
     };
     if next.from == next.to && next.from == 0 {
         return format!(
-            "due: {} with {} of level 0 are merged inside persistent memory",
+            "due ({}): {} with {} of level 0 are merged inside persistent memory",
+            next.because,
             count(next.tables as u64, "table"),
             format_size(next.bytes)
         );
     }
     format!(
-        "due: level {} has a score of {score:.2}; {what} {} with {} into level {}",
-        next.from,
+        "due ({}): {what} {} with {} from level {} into level {}",
+        next.because,
         count(next.tables as u64, "table"),
         format_size(next.bytes),
+        next.from,
         next.to
     )
 }
@@ -365,6 +366,7 @@ fn level_as_json((n, level): (usize, &LevelPlan)) -> Value {
 fn next_as_json(next: &CompactionPlan) -> Value {
     json!({
         "reason": next.reason.name(),
+        "because": next.because,
         "from": next.from,
         "to": next.to,
         "tables": next.tables,

@@ -3,8 +3,8 @@
 use thermocline_base::planted::{Bug, active};
 
 use thermocline_base::{BatchEntry, CfId, Error, FileId, Kind, Result};
-use thermocline_env::DiskRoom;
 use thermocline_memtable::{BLOB_REF_LEN, encode_blob_ref, item_bytes};
+use thermocline_policy::room::Disk;
 use thermocline_sst::{BlobWriter, sites};
 use thermocline_version::{Change, FileKind, VersionEdit};
 
@@ -150,11 +150,11 @@ impl Inner {
             let keeping = self.keeping();
             lock(&self.reclaim).kept_blob_bytes(&keeping)
         };
-        let fits = |disk: DiskRoom| {
-            let reserve = self.disk_reserve(disk);
-            disk.free.saturating_add(kept()) > reserve.saturating_add(bytes)
+        let fits = |disk: Disk| {
+            let free = disk.free.saturating_add(kept());
+            Disk { free, ..disk }.takes(bytes)
         };
-        if !self.disk_room().is_some_and(fits) {
+        if !self.disk().is_some_and(fits) {
             return Ok(false);
         }
         loop {

@@ -12,11 +12,14 @@ use thermocline_env::Clock;
 use thermocline_level0::{PmCursor, PmPart};
 use thermocline_policy::cost::{Equation, Form, UnitCosts};
 use thermocline_policy::level0::{
-    Because, Budget, Content, Family, Level0Plan, Memory, PartitionRate, SlicePlan, draws, plan,
+    Because, Budget, Content, Family, Level0Plan, PartitionRate, SlicePlan, draws, plan,
     wants_samples,
 };
 use thermocline_policy::pick::{Held, Slice, level0_slices};
 use thermocline_policy::ranges::{self, Coming, Leaving};
+use thermocline_policy::situation::Situation;
+use thermocline_policy::work::{self, Decision};
+use thermocline_policy::{self as policy, Memory};
 use thermocline_version::{TableRef, Version};
 
 use super::shape::Levels;
@@ -78,7 +81,7 @@ impl Costs {
         };
         let mut known = Known::default();
         if form.is_some() {
-            known.memory.units = UnitCosts::calibrated(entry_ns(&|| clock.now_ns()));
+            known.memory.level0.units = UnitCosts::calibrated(entry_ns(&|| clock.now_ns()));
         }
         Costs {
             form,
@@ -101,30 +104,48 @@ impl Costs {
     /// An internal compaction has read so many records in so many nanoseconds, and dropped some where so many were
     /// expected to be updates.
     pub fn merged(&self, read: (u64, u64), updates: u64, dropped: u64) {
-        lock(&self.known).memory.merged(read, updates, dropped);
+        lock(&self.known)
+            .memory
+            .level0
+            .merged(read, updates, dropped);
     }
 
     /// A major compaction has taken so many records of level 0 in so many nanoseconds.
     pub fn moved(&self, records: u64, nanos: u64) {
-        lock(&self.known).memory.units.moved(records, nanos);
+        lock(&self.known).memory.level0.units.moved(records, nanos);
     }
 
     /// This is done now.
-    pub fn decided(&self, because: &Because) {
-        lock(&self.known).note(because);
+    pub fn decided(&self, decision: &Decision) {
+        if let work::Because::Level0(because) = &decision.because {
+            lock(&self.known).note(because);
+        }
+    }
+
+    /// The disk has become full anew: jobs that have given up are tried again.
+    pub fn forget_given_up(&self) {
+        lock(&self.known).memory.gave_up.forget();
+    }
+
+    /// A compaction of so many bytes has given up, which began with so much room.
+    pub fn job_gave_up(&self, bytes: u64, room: u64, now: u64) {
+        lock(&self.known).memory.gave_up.gave_up(bytes, room, now);
     }
 
     /// A flush writes something new.
     pub fn flushes(&self) {
-        lock(&self.known).memory.corrected.age();
+        lock(&self.known).memory.level0.corrected.age();
     }
 
-    /// Level 0 drains, or does not any more.
-    pub fn drains(&self, plan: &Level0Plan, leaves: bool) {
-        let mut known = lock(&self.known);
-        if let Some(because) = known.memory.note_drains(plan, leaves) {
-            known.note(&because);
-        }
+    /// What is to be done next, with all that was learned.
+    pub fn next(&self, situation: &Situation<'_>) -> Decision {
+        policy::next(situation, &mut lock(&self.known).memory)
+    }
+
+    /// The same, without learning anything.
+    pub fn would_be_next(&self, situation: &Situation<'_>) -> Decision {
+        let mut memory = lock(&self.known).memory.clone();
+        policy::next(situation, &mut memory)
     }
 
     /// What a flush does not leave in persistent memory.
@@ -134,7 +155,7 @@ impl Costs {
         if known.always_bypass {
             return Leaving::all(plan);
         }
-        let leaving = ranges::leaving(plan, coming, &mut known.memory);
+        let leaving = ranges::leaving(plan, coming, &mut known.memory.level0);
         if let Some(because) = &leaving.because {
             known.note(because);
         }
@@ -144,13 +165,13 @@ impl Costs {
     #[cfg(test)]
     pub fn bypass_always(&self) {
         let mut known = lock(&self.known);
-        known.memory.skip();
+        known.memory.level0.skip();
         known.always_bypass = true;
     }
 
     /// Whether flushes bypass level 0 in persistent memory.
     pub fn bypasses(&self) -> bool {
-        lock(&self.known).memory.is_skipped()
+        lock(&self.known).memory.level0.is_skipped()
     }
 
     /// What was decided.
@@ -198,12 +219,24 @@ pub(super) fn contents_of(version: &Version, levels: &Levels<'_>) -> Vec<Content
 }
 
 /// A family, with what is known of it.
-struct OfFamily<'v> {
-    cf: CfId,
-    levels: Levels<'v>,
-    held: Vec<Held>,
-    contents: Vec<Content>,
-    rates: Vec<(PartitionRate, Option<Vec<u8>>)>,
+pub(super) struct OfFamily<'v> {
+    pub cf: CfId,
+    pub levels: Levels<'v>,
+    /// What running jobs hold there.
+    pub held: Vec<Held>,
+    pub contents: Vec<Content>,
+}
+
+impl<'v> OfFamily<'v> {
+    pub fn of(version: &'v Version, cf: CfId, held: Vec<Held>) -> OfFamily<'v> {
+        let levels = Levels::of(version, cf, None);
+        OfFamily {
+            cf,
+            contents: contents_of(version, &levels),
+            held,
+            levels,
+        }
+    }
 }
 
 impl Inner {
@@ -214,47 +247,51 @@ impl Inner {
         version: &Version,
         held: impl Fn(CfId) -> Vec<Held>,
     ) -> Option<Level0Plan> {
+        let families = version.families();
+        let known = families.map(|cf| OfFamily::of(version, cf, held(cf)));
+        self.level0_plan_of(version, &known.collect::<Vec<_>>())
+    }
+
+    /// The same, of what is known of all families, by their ids.
+    pub(super) fn level0_plan_of(
+        &self,
+        version: &Version,
+        known: &[OfFamily<'_>],
+    ) -> Option<Level0Plan> {
         let costs = &self.compactions.costs;
         let form = costs.form?;
         // With other shapes some may lie there, because it was rewritten.
         if !self.options.level0.shape().keeps_tables_in_pm() && version.pm_tables().len() == 0 {
             return None;
         }
-        let shape = &self.compactions.shape;
+        let geometry = self.compactions.shape.geometry();
         let budget = Budget {
             form,
             bytes: costs.budget,
-            bytes_while_merging: shape.internal_limit().unwrap_or(0),
-            part_bytes: shape.internal_part_bytes(),
-            table_bytes: shape.table_bytes(),
+            bytes_while_merging: geometry.internal_limit().unwrap_or(0),
+            part_bytes: geometry.internal_part_bytes(),
+            table_bytes: geometry.table_bytes,
             blob_bytes_max: costs.blob_bytes_max,
         };
         let now = self.now_ns();
-        let family = |cf: CfId| {
-            let levels = Levels::of(version, cf, None);
-            let partitions = version.partitions(cf);
-            let rates = self.rates.per_second(now, partitions, cf).into_iter();
-            let rates = rates.map(|rate| {
+        let rates = |known: &OfFamily<'_>| {
+            let partitions = version.partitions(known.cf);
+            let rates = self.rates.per_second(now, partitions, known.cf).into_iter();
+            let with_end = rates.map(|rate| {
                 let end = partitions.of(&rate.start).end.map(<[u8]>::to_vec);
                 (rate, end)
             });
-            OfFamily {
-                cf,
-                held: held(cf),
-                contents: contents_of(version, &levels),
-                rates: rates.collect(),
-                levels,
-            }
+            with_end.collect()
         };
-        let known: Vec<OfFamily<'_>> = version.families().map(family).collect();
-        let families = known.iter().map(|known| Family {
+        let rates: Vec<Vec<(PartitionRate, Option<Vec<u8>>)>> = known.iter().map(rates).collect();
+        let families = known.iter().zip(&rates).map(|(known, rates)| Family {
             family: known.cf,
             state: known.levels.state(&known.held),
             contents: &known.contents,
-            rates: &known.rates,
+            rates,
         });
         let families: Vec<Family<'_>> = families.collect();
-        Some(plan(&budget, &families, &lock(&costs.known).memory))
+        Some(plan(&budget, &families, &lock(&costs.known).memory.level0))
     }
 
     /// Draws entries from slices of which it is worth it, and that have changed, and looks how many of them
@@ -267,7 +304,7 @@ impl Inner {
             return;
         };
         // Whoever decides meanwhile knows what was known.
-        let mut before = lock(&costs.known).memory.sampled.clone();
+        let mut before = lock(&costs.known).memory.level0.sampled.clone();
         let mut sampled = BTreeMap::new();
         let asked = |slice: &&SlicePlan| wants_samples(&plan, slice);
         for slice in plan.slices.iter().filter(asked) {
@@ -290,7 +327,7 @@ impl Inner {
             };
             sampled.extend(share.map(|share| (key, share)));
         }
-        lock(&costs.known).memory.sampled = sampled;
+        lock(&costs.known).memory.level0.sampled = sampled;
     }
 
     /// Of how many entries in runs, which come newest first, how many an older one has, too.
@@ -332,7 +369,7 @@ impl Inner {
         }
         let took = self.now_ns().saturating_sub(begun);
         let mut known = lock(&self.compactions.costs.known);
-        known.memory.units.searched(searches, took);
+        known.memory.level0.units.searched(searches, took);
         drop(known);
         Ok((drawn > 0).then_some((again, drawn)))
     }

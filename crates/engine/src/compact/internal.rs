@@ -39,32 +39,24 @@ use std::sync::Weak;
 
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{CfId, Error, FileId, Result};
-use thermocline_policy::internal::{
-    Inputs, bytes_of_part, due_by_cost, due_for_room, frees_blobs, leave_below, may_begin,
-    pick_cold,
-};
-use thermocline_policy::level0::{Because, Level0Plan, SlicePlan};
-use thermocline_policy::pick::{PickOptions, Slice, level0_slices, pick_internal};
+use thermocline_policy::internal::{Inputs, bytes_of_part};
+use thermocline_policy::pick::{Job as Picked, Slice, level0_slices, pick_internal};
 use thermocline_tables::Promise;
 use thermocline_version::{Change, Place, TableRef, Version};
 
 use super::Jobs;
-use super::costs::contents_of;
 use super::job::Job;
 use super::outputs::Outputs;
 use super::shape::Levels;
 use crate::partitions::share;
 use crate::store::{Engine, Inner};
-use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock, read, wait};
+use crate::sync::{Arc, Mutex, lock, read, wait};
 
 /// What internal compactions know of each other.
 #[derive(Debug, Default)]
 pub(crate) struct Internal {
     /// In this version one has given up.
     gave_up: Mutex<Weak<Version>>,
-    /// Without cost models: the tables in persistent memory with smaller numbers leave; 0 where none do. Relaxed: it
-    /// guards nothing.
-    leave_below: AtomicU64,
 }
 
 /// Of a range that somebody wants merged.
@@ -155,130 +147,13 @@ impl Inner {
         }
     }
 
-    /// The internal compaction that pays most, and for which there is room.
-    pub(super) fn take_internal(
-        &self,
-        jobs: &mut Jobs,
-        version: &Arc<Version>,
-        plan: &Level0Plan,
-    ) -> Option<Job> {
-        due_by_cost(plan).into_iter().find_map(|(decision, of)| {
-            let job = self.begin_planned(jobs, version, of)?;
-            self.compactions.costs.decided(&Because::Pays(decision));
-            Some(job)
-        })
-    }
-
-    /// Where level 0 will soon be full, or refers to much in blob files: the internal compaction that makes most room, and
-    /// for which there is some.
-    pub(super) fn take_for_pm_room(
-        &self,
-        jobs: &mut Jobs,
-        version: &Arc<Version>,
-        plan: &Level0Plan,
-    ) -> Option<Job> {
-        due_for_room(plan).into_iter().find_map(|of| {
-            let job = self.begin_planned(jobs, version, of)?;
-            self.compactions.costs.decided(&Because::room(of));
-            Some(job)
-        })
-    }
-
-    /// Where the disk is full: an internal compaction of what refers to blob files, so that what is overwritten there goes
-    /// from the disk. It needs none of it. Each leaves fewer runs, so they end.
-    pub(super) fn take_for_blob_room(
-        &self,
-        jobs: &mut Jobs,
-        version: &Arc<Version>,
-        cf: CfId,
-    ) -> Option<Job> {
-        let levels = Levels::of(version, cf, None);
-        let running = jobs.held(cf);
-        let state = levels.state(&running);
-        let contents = contents_of(version, &levels);
-        let slices = level0_slices(&state).into_iter();
-        let mut holding = slices.filter(|slice| frees_blobs(&state, &contents, slice));
-        holding.find_map(|slice| self.begin_internal(jobs, cf, version, &levels, &slice))
-    }
-
-    fn begin_planned(
-        &self,
-        jobs: &mut Jobs,
-        version: &Arc<Version>,
-        of: &SlicePlan,
-    ) -> Option<Job> {
-        let levels = Levels::of(version, of.family, None);
-        let running = jobs.held(of.family);
-        let slices = level0_slices(&levels.state(&running));
-        let slice = slices.get(of.place)?;
-        if !may_begin(slice, &self.compactions.shape.pick_options(&levels)) {
-            return None;
-        }
-        let job = self.begin_internal(jobs, of.family, version, &levels, slice)?;
-        Some(job.expecting(of.updates, of.records))
-    }
-
-    /// The compaction of slices that do not stay in persistent memory.
-    pub(super) fn take_cold(
-        &self,
-        jobs: &mut Jobs,
-        version: &Arc<Version>,
-        plan: &Level0Plan,
-        families: impl Iterator<Item = CfId>,
-    ) -> Option<Job> {
-        let taken = { families }.find_map(|cf| {
-            let levels = Levels::of(version, cf, None);
-            let options = self.compactions.shape.pick_options(&levels);
-            let running = jobs.held(cf);
-            let cursors = jobs.cursors.entry(cf).or_default();
-            let picked = pick_cold(&levels.state(&running), &options, cursors, (cf, plan))?;
-            let last_level = options.last_level;
-            Some(Job::begin(jobs, cf, version, &levels, last_level, picked))
-        });
-        self.compactions.costs.drains(plan, taken.is_some());
-        taken
-    }
-
-    /// How a family is picked from by its sizes. Without cost models all of level 0 leaves persistent memory once it has
-    /// its share, as in the paper's PMBlade-PM (PM-Blade §VI.B), and not only what is too much.
-    pub fn options_by_size(&self, levels: &Levels<'_>) -> PickOptions {
-        let mut options = self.compactions.shape.pick_options(levels);
-        if self.leave_below(levels) > 0 {
-            options.level0_pm_bytes = 1;
-        }
-        options
-    }
-
-    /// Remembers what leaves by [`Inner::options_by_size`], so that it does though there is room again.
-    pub(super) fn note_leaving(&self, levels: &Levels<'_>) {
-        let below = self.leave_below(levels);
-        let known = &self.compactions.internal.leave_below;
-        known.store(below, Ordering::Relaxed);
-    }
-
-    fn leave_below(&self, levels: &Levels<'_>) -> u64 {
-        if self.compactions.costs.decide() || !self.options.level0.shape().keeps_tables_in_pm() {
-            return 0;
-        }
-        let referred = levels.version.pm_tables().filter(|(_, r)| !r.is_empty());
-        let files: Vec<FileId> = referred.map(|(table, _)| table.file).collect();
-        let before = &self.compactions.internal.leave_below;
-        let before = FileId(before.load(Ordering::Relaxed));
-        leave_below(&files, before, self.compactions.shape.is_past_share(levels)).0
-    }
-
-    /// Whether none is to be begun in this version, but for room.
-    pub(super) fn leaves_level0_alone(&self, version: &Arc<Version>) -> bool {
-        self.is_relieving() || self.gave_up_in(version)
-    }
-
     /// Whether one has found no room in this version.
     pub(super) fn gave_up_in(&self, version: &Arc<Version>) -> bool {
         let gave_up = lock(&self.compactions.internal.gave_up);
         std::ptr::eq(gave_up.as_ptr(), Arc::as_ptr(version))
     }
 
-    /// Begins to merge a slice, if there is room for that.
+    /// Begins to merge a slice, if there is something to merge, and room for that.
     fn begin_internal(
         &self,
         jobs: &mut Jobs,
@@ -291,10 +166,33 @@ impl Inner {
         let options = shape.pick_options(levels);
         let running = jobs.held(cf);
         let picked = pick_internal(&levels.state(&running), &options, slice)?;
+        self.begin_merge(jobs, cf, version, levels, slice, picked)
+    }
+
+    /// Begins this merge of a slice, if there is room for that.
+    pub(super) fn begin_merge(
+        &self,
+        jobs: &mut Jobs,
+        cf: CfId,
+        version: &Arc<Version>,
+        levels: &Levels<'_>,
+        slice: &Slice<'_>,
+        picked: Picked,
+    ) -> Option<Job> {
         let promise = self.promise_for_slice(version, levels, slice)?;
-        let last_level = options.last_level;
+        let shape = &self.compactions.shape;
+        let last_level = shape.pick_options(levels).last_level;
         let job = Job::begin(jobs, cf, version, levels, last_level, picked);
-        Some(job.promised(promise, shape.internal_part_bytes()))
+        Some(job.promised(promise, shape.geometry().internal_part_bytes()))
+    }
+
+    /// Where no costs decide about it: the tables in persistent memory.
+    pub(super) fn pm_files_without_costs(&self, version: &Version) -> Vec<FileId> {
+        if self.compactions.costs.decide() || !self.options.level0.shape().keeps_tables_in_pm() {
+            return Vec::new();
+        }
+        let referred = version.pm_tables().filter(|(_, r)| !r.is_empty());
+        referred.map(|(table, _)| table.file).collect()
     }
 
     /// The persistent memory for one part of a slice: as much as that may take until its last table ends.
@@ -313,8 +211,12 @@ impl Inner {
             let zone = meta.zone_bytes / u64::from(meta.zones.max(1));
             read.largest_zone = read.largest_zone.max(zone);
         }
-        let bytes = bytes_of_part(&read, shape.internal_part_bytes(), shape.table_bytes());
-        self.promise_pm(shape.internal_limit()?, bytes, bytes)
+        let bytes = bytes_of_part(
+            &read,
+            shape.geometry().internal_part_bytes(),
+            shape.geometry().table_bytes,
+        );
+        self.promise_pm(shape.geometry().internal_limit()?, bytes, bytes)
     }
 
     /// A job has found no room, or what it merged fits no table.

@@ -7,9 +7,9 @@ use thermocline_base::planted::{Bug, active};
 use thermocline_base::{CfId, Result, SeqNo};
 use thermocline_compaction::output::Cutter;
 use thermocline_compaction::retain::RangesBelow;
-use thermocline_observe::charged::Charged;
 use thermocline_observe::event::Event;
 use thermocline_policy::pick::{self, Held, Reason};
+use thermocline_policy::tuning::ROOM_LOOK_BYTES;
 use thermocline_sst::Creation;
 use thermocline_tables::Promise;
 use thermocline_version::{Change, Level, Place, State, TableRef, Version, VersionEdit};
@@ -24,9 +24,6 @@ use crate::partitions::{Counting, Waiter, share};
 use crate::pm_tables::PmSink;
 use crate::store::Inner;
 use crate::sync::{Arc, Ordering, lock, read};
-
-/// Where room is wanted a job looks after so many bytes whether it takes too much itself.
-const ROOM_EVERY: u64 = 256 << 10;
 
 /// A job that is in the list of running ones.
 pub(crate) struct Job {
@@ -290,125 +287,6 @@ impl Inner {
         }
     }
 
-    /// Of the families in turn, the first that has something to do.
-    pub fn take_due(&self) -> Option<Job> {
-        let compactions = &self.compactions;
-        let room = self.is_relieving().then(|| self.room_for_jobs());
-        let mut jobs = lock(&compactions.jobs);
-        let version = lock(&self.versions).current().clone();
-        let families: Vec<CfId> = version.families().collect();
-        let next = families.partition_point(|cf| jobs.last.is_some_and(|last| *cf <= last));
-        let (before, from_next) = families.split_at(next);
-        if let Some(room) = room {
-            // Those first for which there is room, whatever they leave.
-            if !jobs.running.is_empty() {
-                return None;
-            }
-            if !self.gave_up_in(&version) {
-                let mut turns = from_next.iter().chain(before);
-                let take = |cf: &CfId| self.take_for_blob_room(&mut jobs, &version, *cf);
-                if let Some(job) = turns.find_map(take) {
-                    return Some(job);
-                }
-            }
-            let most = self.job_bytes_for_room(room);
-            let within = most.map(|most| most.min(room.unwrap_or(u64::MAX)));
-            for most in [within, most] {
-                let mut turns = from_next.iter().chain(before);
-                let take = |cf: &CfId| self.take_for_room(&mut jobs, &version, *cf, most);
-                if let Some(job) = turns.find_map(take) {
-                    return Some(job);
-                }
-            }
-        }
-        let most = room.map_or(Some(u64::MAX), |room| self.job_bytes_for_room(room));
-        let alone = self.leaves_level0_alone(&version);
-        let plan = match self.is_relieving() {
-            true => None,
-            false => self.level0_plan(&version, |cf| jobs.held(cf)),
-        };
-        if let Some(plan) = plan {
-            let turns = from_next.iter().chain(before).copied();
-            // Room is wanted first: what would go by a merge need not leave.
-            let room = (!alone)
-                .then(|| self.take_for_pm_room(&mut jobs, &version, &plan))
-                .flatten();
-            if room.is_some() {
-                return room;
-            }
-            let cold = match plan.drains {
-                true => self.take_cold(&mut jobs, &version, &plan, turns),
-                false => {
-                    compactions.costs.drains(&plan, false);
-                    None
-                }
-            };
-            let internal = || self.take_internal(&mut jobs, &version, &plan);
-            if let Some(job) = cold.or_else(|| (!alone).then(internal).flatten()) {
-                return Some(job);
-            }
-        }
-        let by_size = from_next.iter().chain(before).find_map(|cf| {
-            let levels = Levels::of(&version, *cf, None);
-            self.note_leaving(&levels);
-            let options = self.options_by_size(&levels);
-            let running = jobs.held(*cf);
-            let cursors = jobs.cursors.entry(*cf).or_default();
-            let picked = pick::pick(&levels.state(&running), &options, cursors)?;
-            // What has given up gives up again.
-            if !picked.trivial && most.is_none_or(|most| picked.bytes > most) {
-                return None;
-            }
-            let last_level = options.last_level;
-            Some(Job::begin(
-                &mut jobs, *cf, &version, &levels, last_level, picked,
-            ))
-        });
-        by_size.or_else(|| match self.is_disk_full() {
-            true => None,
-            false => self.take_for_reads(&mut jobs, &version),
-        })
-    }
-
-    /// What brings tombstones of a family down, and reads no more than so many bytes; `None`: what only moves tables.
-    fn take_for_room(
-        &self,
-        jobs: &mut Jobs,
-        version: &Arc<Version>,
-        cf: CfId,
-        most: Option<u64>,
-    ) -> Option<Job> {
-        let levels = Levels::of(version, cf, None);
-        let options = self.compactions.shape.pick_options(&levels);
-        let running = jobs.held(cf);
-        let before = self.rewritten_for_room();
-        let state = levels.state(&running);
-        let picked = pick::pick_room(&state, &options, before, most.unwrap_or(0))?;
-        let picked = Some(picked).filter(|picked| picked.trivial || most.is_some())?;
-        let last_level = options.last_level;
-        Some(Job::begin(jobs, cf, version, &levels, last_level, picked))
-    }
-
-    /// Of the tables that reads want compacted, the first for which there is a job.
-    fn take_for_reads(&self, jobs: &mut Jobs, version: &Arc<Version>) -> Option<Job> {
-        let shape = &self.compactions.shape;
-        while let Some(Charged { cf, file, first }) = self.table_files.reads.next() {
-            let levels = Levels::of(version, cf, None);
-            // It may be gone, or where it does no harm; if it still does it will be charged again.
-            let Some((level, n)) = levels.find(file, &first) else {
-                continue;
-            };
-            let options = shape.pick_options(&levels);
-            let running = jobs.held(cf);
-            let picked = pick::pick_read(&levels.state(&running), &options, level, n);
-            if let Some(picked) = picked {
-                let last_level = options.last_level;
-                return Some(Job::begin(jobs, cf, version, &levels, last_level, picked));
-            }
-        }
-        None
-    }
-
     /// Runs a job to its end. The caller holds the gate.
     pub fn run(&self, job: Job) -> Result<()> {
         let ends = Ends::new(self, job.id);
@@ -579,7 +457,7 @@ impl Inner {
             let all = written + read.get();
             let more = all.saturating_sub(spent);
             spent += more;
-            if guarded && spent >= looked + ROOM_EVERY {
+            if guarded && spent >= looked + ROOM_LOOK_BYTES {
                 looked = spent;
                 self.check_room_of_job()?;
             }

@@ -5,6 +5,7 @@ use thermocline_base::options::{CompactionOptions, Options};
 use thermocline_base::size::index;
 use thermocline_base::{CfId, FileId, SeqNo};
 use thermocline_compaction::output::{Cutter, Grandparent, OutputOptions};
+use thermocline_policy::geometry::{Geometry, Has};
 use thermocline_policy::pick::{
     Held, PickOptions, State, Table, depth, level0_cuts, level0_gaps, pending_bytes, runs,
 };
@@ -13,22 +14,6 @@ use thermocline_version::{Level, TableRef, Version};
 
 use crate::sync::Arc;
 
-/// A job takes no table that it need not take beyond so many of the largest.
-const JOB_TABLES: u64 = 25;
-
-/// A table overlaps at most so many of the largest two levels below, where it can be cut.
-const GRANDPARENT_TABLES: u64 = 10;
-
-/// Tables in persistent memory that a read may have to ask before they are compacted; if as many in files may
-/// be more, so many.
-const PM_TABLES: u64 = 64;
-
-/// What lies apart in level 0 stays apart from one part in so many of a table on.
-const SLICE_PARTS: u64 = 8;
-
-/// An internal compaction writes no more than one part in so many of level 0's share at a time.
-const INTERNAL_PARTS: u64 = 8;
-
 /// The level of Zstandard: the fastest.
 const ZSTD_LEVEL: i32 = 1;
 
@@ -36,14 +21,8 @@ const ZSTD_LEVEL: i32 = 1;
 #[derive(Debug, Clone)]
 pub(crate) struct Shape {
     options: CompactionOptions,
-    table_bytes: u64,
-    base_bytes: u64,
+    geometry: Geometry,
     write_bytes: usize,
-    /// Most bytes of persistent memory that tables there may take, if some of level 0 is to lie there.
-    pm_bytes_max: Option<u64>,
-    /// Whether all that is flushed is to lie there.
-    in_pm: bool,
-    memtable_bytes: u64,
 }
 
 /// The levels of a family.
@@ -135,84 +114,50 @@ impl<'v> Levels<'v> {
 
 impl Shape {
     pub fn new(options: &Options) -> Shape {
+        let of = &options.compaction;
         Shape {
-            options: options.compaction.clone(),
-            table_bytes: options.table_bytes(),
-            base_bytes: options.base_bytes(),
+            geometry: Geometry {
+                levels: usize::try_from(of.levels).expect("at most 7"),
+                level0_tables: usize::try_from(of.level0_tables).unwrap_or(usize::MAX),
+                multiplier: of.multiplier,
+                dynamic: of.dynamic != 0,
+                table_bytes: options.table_bytes(),
+                base_bytes: options.base_bytes(),
+                memtable_bytes: options.memtable_bytes(),
+                pm_bytes_max: options.level0_pm_bytes(),
+                in_pm: options.level0.shape().keeps_tables_in_pm(),
+            },
+            options: of.clone(),
             // Devices like large pieces; each table that is being written holds one.
             write_bytes: index(options.dram / 64).clamp(256 << 10, 1 << 20) & !4095,
-            pm_bytes_max: options.level0_pm_bytes(),
-            in_pm: options.level0.shape().keeps_tables_in_pm(),
-            memtable_bytes: options.memtable_bytes(),
         }
+    }
+
+    /// How levels should be.
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
     }
 
     /// For a family with these levels.
     pub fn pick_options(&self, levels: &Levels<'_>) -> PickOptions {
-        let own = usize::try_from(self.options.levels).expect("at most 7");
-        PickOptions {
-            last_level: own.max(levels.deepest()),
-            level0_tables: usize::try_from(self.options.level0_tables).unwrap_or(usize::MAX),
-            level0_bytes: self.base_bytes,
-            level0_pm_tables: self.pm_tables_max(),
-            level0_pm_bytes: self.pm_bytes_due(levels),
-            base_bytes: self.base_bytes,
-            multiplier: self.options.multiplier,
-            dynamic: self.options.dynamic != 0,
-            job_bytes_max: self.job_bytes_max(),
-            grandparent_bytes_max: self.table_bytes.saturating_mul(GRANDPARENT_TABLES),
-        }
-    }
-
-    fn pm_tables_max(&self) -> usize {
-        let tables = self.options.level0_tables.max(PM_TABLES);
-        usize::try_from(tables).unwrap_or(usize::MAX)
-    }
-
-    /// Bytes in persistent memory that level 0 of a family may have, beside what jobs take already: whatever
-    /// it has, as long as all families together have no more than their share of it; and from then on so
-    /// much less as is too much. A table goes when the last of its families has left it, so it is all of
-    /// them that must give way, one after the other. A store whose level 0 is not to lie there any more
-    /// brings down what does.
-    fn pm_bytes_due(&self, levels: &Levels<'_>) -> u64 {
-        let share = self.pm_bytes_max.unwrap_or(0);
         let level0 = levels.tables.first().into_iter().flatten();
-        let own: u64 = level0.filter(|t| t.in_pm).map(|t| t.bytes).sum();
-        let room = share.saturating_add(1).saturating_add(own);
-        room.saturating_sub(levels.pm_bytes).max(1)
+        let own = level0.filter(|table| table.in_pm);
+        self.geometry.pick_options(&Has {
+            deepest: levels.deepest(),
+            level0_pm_bytes: own.map(|table| table.bytes).sum(),
+            pm_bytes: levels.pm_bytes,
+        })
     }
 
     /// Whether tables in persistent memory take more than the share of level 0.
     pub fn is_past_share(&self, levels: &Levels<'_>) -> bool {
-        levels.pm_bytes > self.pm_bytes_max.unwrap_or(0)
-    }
-
-    /// Most bytes of persistent memory that all tables there may have while some are merged: the share, and a
-    /// memtable. A flush may have one more.
-    pub fn internal_limit(&self) -> Option<u64> {
-        let share = self.pm_bytes_max?;
-        Some(share.saturating_add(self.memtable_bytes))
-    }
-
-    /// Persistent memory after which an internal compaction ends with a table, and goes on with another job.
-    pub fn internal_part_bytes(&self) -> u64 {
-        (self.pm_bytes_max.unwrap_or(0) / INTERNAL_PARTS).max(self.table_bytes)
-    }
-
-    /// The size at which a table is ended.
-    pub fn table_bytes(&self) -> u64 {
-        self.table_bytes
-    }
-
-    /// Most bytes that a job takes beyond what it must.
-    pub fn job_bytes_max(&self) -> u64 {
-        self.table_bytes.saturating_mul(JOB_TABLES)
+        self.geometry.is_past_share(levels.pm_bytes)
     }
 
     pub fn output_options(&self) -> OutputOptions {
         OutputOptions {
-            target_bytes: self.table_bytes,
-            grandparent_bytes_max: self.table_bytes.saturating_mul(GRANDPARENT_TABLES),
+            target_bytes: self.geometry.table_bytes,
+            grandparent_bytes_max: self.geometry.grandparent_bytes_max(),
         }
     }
 
@@ -226,23 +171,16 @@ impl Shape {
         starts: Vec<Vec<u8>>,
     ) -> Cutter<'static> {
         let cuts = self.level0_cuts(levels);
-        let bytes_min = match levels.refs.first() {
-            _ if small => 0,
-            // Slices that are merged, or leave, one by one, are of other sizes than what is flushed: where its tables
-            // reach over their ends, all slices would become one.
-            Some(level0) if !level0.is_empty() && self.in_pm => self.table_bytes / SLICE_PARTS,
-            Some(level0) if !level0.is_empty() => self.table_bytes / 2,
-            _ => self.table_bytes / 4 * 3,
-        };
-        let cutter = self.cutter_in_level0(cuts, bytes_min, starts, vec![]);
         let is_empty = levels.refs.first().is_none_or(Vec::is_empty);
-        if !self.in_pm || is_empty {
+        let bytes_min = self.geometry.flush_table_min(is_empty, small);
+        let cutter = self.cutter_in_level0(cuts, bytes_min, starts, vec![]);
+        if !self.geometry.in_pm || is_empty {
             return cutter;
         }
         let gaps = level0_gaps(&levels.state(&[]), &self.pick_options(levels));
         cutter
             .preferring(gaps.ends, bytes_min)
-            .preferring(gaps.within, self.table_bytes / 2)
+            .preferring(gaps.within, self.geometry.table_min())
     }
 
     /// For what is merged inside level 0: nothing else will lie where its tables do, so they end as those of a first
@@ -255,7 +193,7 @@ impl Shape {
         // now, and older than some of what lies before.
         let front = levels.version.front(levels.cf);
         let bounds = front.into_iter().map(<[u8]>::to_vec).collect();
-        self.cutter_in_level0(cuts, self.table_bytes / 4 * 3, starts, bounds)
+        self.cutter_in_level0(cuts, self.geometry.first_table_min(), starts, bounds)
     }
 
     /// In persistent memory tables end at `starts` of partitions, too, if they are not too small then: so what is
@@ -267,9 +205,10 @@ impl Shape {
         starts: Vec<Vec<u8>>,
         bounds: Vec<Vec<u8>>,
     ) -> Cutter<'static> {
-        if self.in_pm && !starts.is_empty() && bytes_min > 0 {
+        let at_starts = self.geometry.partition_table_min(bytes_min);
+        if let Some(bytes) = at_starts.filter(|_| !starts.is_empty()) {
             cuts.extend(starts);
-            bytes_min = self.table_bytes / 4;
+            bytes_min = bytes;
         }
         Cutter::new(self.output_options(), bounds, vec![]).preferring(cuts, bytes_min)
     }
@@ -290,8 +229,8 @@ impl Shape {
             bytes: table.bytes,
         });
         let grandparents = grandparents.filter(|g| g.range.overlaps(range)).collect();
-        let sizes = self.output_options();
-        Cutter::new(sizes, bounds, grandparents).preferring(starts, sizes.target_bytes / 2)
+        let cutter = Cutter::new(self.output_options(), bounds, grandparents);
+        cutter.preferring(starts, self.geometry.table_min())
     }
 
     /// Keys before which tables of level 0 end.
@@ -330,7 +269,7 @@ impl Shape {
             let levels = Levels::of(version, cf, None);
             let state = levels.state(&[]);
             let (files, pm) = levels.depths();
-            debt.0 = (files + pm.saturating_sub(self.pm_tables_max())).max(debt.0);
+            debt.0 = self.geometry.runs_for_delay(files, pm).max(debt.0);
             debt.1 += pending_bytes(&state, &self.pick_options(&levels));
         }
         (debt.0 as u64, debt.1)

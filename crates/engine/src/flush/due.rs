@@ -13,6 +13,8 @@ use crate::sync::{Ordering, lock};
 use thermocline_base::Result;
 use thermocline_base::size::index;
 use thermocline_policy::flush::{Dram, FlushPlan, Sealed};
+use thermocline_policy::situation::{self, Situation};
+use thermocline_policy::work::{Decision, Work};
 use thermocline_runtime::Job;
 
 impl Inner {
@@ -67,10 +69,13 @@ impl Inner {
         if room_wanted && self.to_flush().is_empty() {
             self.seal_active()?;
         }
-        if !room_wanted && self.is_flush_due() {
+        let dead = Some(self.dead_in_merged());
+        let mut work = self.next_flush(room_wanted, dead).work;
+        if work == Work::RemakeIndexes {
             self.merge_instead()?;
+            work = self.next_flush(room_wanted, None).work;
         }
-        if !room_wanted && !self.is_flush_due() {
+        if work != Work::Flush {
             return Ok(());
         }
         if self.flush()? == 0 && room_wanted {
@@ -80,14 +85,32 @@ impl Inner {
     }
 
     pub fn is_flush_due(&self) -> bool {
-        self.flushes() && self.flush_plan().due
+        self.flushes() && self.next_flush(false, None).work == Work::Flush
+    }
+
+    /// What is to be done about sealed memtables, of which dead ones keep so much in merged indexes.
+    fn next_flush(&self, room_wanted: bool, dead_in_merged: Option<u64>) -> Decision {
+        let sealed = situation::Sealed {
+            sealed: self.numbers_of_sealed(),
+            dead_in_merged,
+            room_wanted,
+        };
+        self.compactions.costs.next(&Situation {
+            sealed: Some(sealed),
+            ..Situation::default()
+        })
     }
 
     /// Whether a flush is due, and the numbers on which it is decided.
     pub fn flush_plan(&self) -> FlushPlan {
+        self.numbers_of_sealed().plan()
+    }
+
+    /// What waits to be flushed.
+    fn numbers_of_sealed(&self) -> Sealed {
         let (memtables, bytes, blob_bytes) = self.sealed_bytes();
         let skips = self.compactions.costs.bypasses() && !self.is_relieving();
-        let sealed = Sealed {
+        Sealed {
             automatic: self.options.flush.automatic != 0,
             memtables,
             memtables_due: index(self.options.flush.generations),
@@ -100,8 +123,7 @@ impl Inner {
             skipped_tables: skips.then(|| self.pm_tables_use().bytes),
             descriptors_free: self.space.generations().free(),
             dram: self.dram(),
-        };
-        sealed.plan()
+        }
     }
 
     /// How many sealed generations wait to be flushed, the persistent memory that they own, and the bytes in

@@ -53,6 +53,8 @@
 use thermocline_base::{BatchEntry, CfId, Error, Kind, Result};
 use thermocline_memtable::{Memtable, item_bytes};
 use thermocline_policy::rewrite::{self, RewritePlan};
+use thermocline_policy::situation::Situation;
+use thermocline_policy::work::Work;
 use thermocline_tables::Promise;
 
 use super::evacuate::Taken;
@@ -135,6 +137,14 @@ impl Inner {
         self.rewrite_plan_of(&taken)
     }
 
+    fn is_rewriting_next(&self, rewriting: Option<RewritePlan>) -> bool {
+        let situation = Situation {
+            rewriting,
+            ..Situation::default()
+        };
+        self.compactions.costs.next(&situation).work == Work::Rewrite
+    }
+
     /// Flushes what is sealed if that rewrites it, whether or not a flush is due. Returns whether it did: not if
     /// there is no room, or a write is under way that it would have to wait for. The caller holds no lock.
     ///
@@ -144,7 +154,7 @@ impl Inner {
         let flushing = lock(&self.flushing);
         self.check_writable()?;
         let rewritten = match self.rewrite_plan() {
-            Ok(Some(plan)) if plan.rewrites() => self.flush_to(&flushing, true),
+            Ok(plan) if self.is_rewriting_next(plan) => self.flush_to(&flushing, true),
             other => other.map(|_| 0),
         };
         match rewritten {

@@ -6,6 +6,8 @@ use thermocline_base::options::PartitionBy;
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{CfId, Error, FileId, Result, limits};
 use thermocline_observe::event::Event;
+use thermocline_policy::tuning::MEASURED_TABLES;
+use thermocline_policy::work::Work;
 use thermocline_version::{
     BlobBytes, Change, Joined, Level, PartitionId, TableRef, Version, VersionEdit,
 };
@@ -13,9 +15,6 @@ use thermocline_version::{
 use super::{Adjusting, Adjustment, EDIT_BYTES, Waiter, created, plan, sizes, too_many};
 use crate::store::Inner;
 use crate::sync::{Arc, lock};
-
-/// Tables that are opened for sizes, at most, before one split or merge is decided.
-const OPENED: usize = 16;
 
 /// What became of a split or merge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,7 +66,7 @@ impl Inner {
         }
         let view = self.view.load_full();
         turn.measures.keep(version);
-        let mut measuring = turn.measures.by(&view.tables, OPENED);
+        let mut measuring = turn.measures.by(&view.tables, MEASURED_TABLES);
         let divided = version.divided().map(|(cf, _)| cf);
         let families: BTreeSet<CfId> = version.families().chain(divided).collect();
         let waiting = compactions.waiting_split(Waiter::Size);
@@ -76,14 +75,15 @@ impl Inner {
         let next = first.chain(families).find_map(|cf| {
             let limit = self.splits_past(cf)?;
             let sizes = sizes::settled(version, cf, &mut measuring);
-            // One that waits is not decided anew as long as it is due: its key would move with each version, and
-            // what was kept free for it would be for nothing.
             let waits = waiting.as_ref().filter(|(of, _)| *of == cf);
-            let due = waits.filter(|(_, key)| plan::splits_still(&sizes, key, limit));
-            if let Some((_, key)) = due {
-                return Some((cf, Adjustment::Split(key.clone())));
-            }
-            Some((cf, plan::next(version, cf, &sizes, limit, &mut measuring)?))
+            let waits = waits.map(|(_, key)| &key[..]);
+            let work = plan::next(version, cf, &sizes, (limit, waits), &mut measuring);
+            let adjustment = match work {
+                Work::SplitPartition { key, .. } => Adjustment::Split(key),
+                Work::MergePartitions { starts, .. } => Adjustment::Merge(starts),
+                _ => return None,
+            };
+            Some((cf, adjustment))
         });
         let Some((cf, next)) = next else {
             compactions.forget_waiting(Waiter::Size);

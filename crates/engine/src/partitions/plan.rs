@@ -1,41 +1,21 @@
-//! Which partitions are to be split or merged by size: a function over metadata, and what is known of sizes.
+//! Which partitions are to be split or merged by size: `policy::partitions` decides, with what is known of sizes.
 //!
-//! The largest one past the limit is split where one of its tables begins, as near to half of its bytes as there
-//! is one. Tables of level 0 count only where there are no others ([`sizes::settled`]). One that is a single table wide is not split, whatever it weighs, nor is one where all would lie on
-//! one side.
-//!
-//! Neighbours are merged while all of them together have at most a quarter of the limit: all rows of such at once,
-//! so that ten thousand partitions whose data has gone cost a few edits. What a split made is not merged
-//! before most of it is gone, and what a merge made is not split before it has grown to four times its size.
+//! Tables of level 0 count only where there are no others ([`sizes::settled`]).
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
 
-use thermocline_base::{CfId, limits};
+use thermocline_base::CfId;
 use thermocline_policy::level0::PartitionRate;
+use thermocline_policy::partitions::{self, Partition};
+use thermocline_policy::situation::{Partitions, Situation};
+use thermocline_policy::work::Work;
+use thermocline_policy::{self as policy, Memory};
 use thermocline_version::{Level, TableRef, Version};
 
 use super::measure::Measuring;
 use super::sizes::settled_tables;
 use super::{PartitionSize, sizes};
-
-/// A quarter of the limit for what is merged.
-const MERGED_PART: u64 = 4;
-
-/// Partitions that one edit merges, at most, with those before them.
-const MERGED_MAX: usize = 4096;
-
-/// Bytes of their starts, about.
-const MERGED_BYTES: usize = 1 << 20;
-
-/// What is to be done.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Adjustment {
-    /// A partition begins at this key.
-    Split(Vec<u8>),
-    /// The ones that begin there, ascending, go to those before them.
-    Merge(Vec<Vec<u8>>),
-}
 
 /// The partitions of a family, and what is to be done about them.
 #[derive(Debug, Clone, PartialEq)]
@@ -63,11 +43,11 @@ impl PartitionsPlan {
         measuring: &mut Measuring<'_>,
     ) -> PartitionsPlan {
         let sizes = sizes::settled(version, cf, measuring);
-        let next = limit.and_then(|limit| next(version, cf, &sizes, limit, measuring));
-        let (split, merge) = match next {
-            Some(Adjustment::Split(key)) => (Some(key), Vec::new()),
-            Some(Adjustment::Merge(keys)) => (None, keys),
-            None => (None, Vec::new()),
+        let work = limit.map(|limit| next(version, cf, &sizes, (limit, None), measuring));
+        let (split, merge) = match work {
+            Some(Work::SplitPartition { key, .. }) => (Some(key), Vec::new()),
+            Some(Work::MergePartitions { starts, .. }) => (None, starts),
+            _ => (None, Vec::new()),
         };
         PartitionsPlan {
             count: sizes.len(),
@@ -80,52 +60,45 @@ impl PartitionsPlan {
     }
 }
 
-/// What is to be done next, if anything is.
+/// Partitions by their numbers.
+pub(crate) fn numbers(sizes: &[PartitionSize]) -> Vec<Partition<'_>> {
+    let all = sizes.iter();
+    all.map(|size| Partition {
+        start: &size.start,
+        bytes: size.bytes,
+    })
+    .collect()
+}
+
+/// What is to be done next about partitions that are split past this limit, where a split at that key may wait.
 pub(crate) fn next(
     version: &Version,
     cf: CfId,
     sizes: &[PartitionSize],
-    limit: u64,
+    (limit, waiting): (u64, Option<&[u8]>),
     measuring: &mut Measuring<'_>,
-) -> Option<Adjustment> {
-    let mut large: Vec<_> = sizes.iter().filter(|size| size.bytes > limit).collect();
-    large.sort_by_key(|size| std::cmp::Reverse(size.bytes));
-    let room = sizes.len() < limits::PARTITIONS_MAX;
-    let split = large
-        .into_iter()
-        .filter(|_| room)
-        .find_map(|size| middle(version, cf, size, measuring));
-    split
-        .map(Adjustment::Split)
-        .or_else(|| merges(sizes, limit))
-}
-
-/// Whether the partition in which `key` lies is still too large, and would be split there.
-pub(crate) fn splits_still(sizes: &[PartitionSize], key: &[u8], limit: u64) -> bool {
-    let behind = sizes.partition_point(|size| *size.start <= *key);
-    let of = behind.checked_sub(1).and_then(|n| sizes.get(n));
-    of.is_some_and(|size| *size.start < *key && size.bytes > limit)
-}
-
-/// All that are small enough beside those before them, as many as an edit takes.
-fn merges(sizes: &[PartitionSize], limit: u64) -> Option<Adjustment> {
-    let mut starts: Vec<Vec<u8>> = Vec::new();
-    let mut bytes = 0;
-    let (first, others) = sizes.split_first()?;
-    let mut together = first.bytes;
-    for size in others {
-        together = together.saturating_add(size.bytes);
-        if together > limit / MERGED_PART {
-            together = size.bytes;
-            continue;
-        }
-        bytes += size.start.len();
-        starts.push(size.start.clone());
-        if starts.len() == MERGED_MAX || bytes >= MERGED_BYTES {
-            break;
-        }
-    }
-    (!starts.is_empty()).then_some(Adjustment::Merge(starts))
+) -> Work {
+    let partitions = numbers(sizes);
+    let waits = waiting.is_some_and(|key| partitions::splits_still(&partitions, key, limit));
+    // What waits is not measured anew.
+    let large = match waits {
+        true => Vec::new(),
+        false => partitions::large(&partitions, limit),
+    };
+    let mut large = large.into_iter();
+    let middle = large.find_map(|n| middle(version, cf, &sizes[n], measuring));
+    let known = Partitions {
+        family: cf,
+        partitions: &partitions,
+        limit,
+        waiting,
+        middle: middle.as_deref(),
+    };
+    let situation = Situation {
+        partitions: Some(known),
+        ..Situation::default()
+    };
+    policy::next(&situation, &mut Memory::default()).work
 }
 
 /// Where a table within the partition begins, nearest to half of its bytes.
@@ -148,67 +121,15 @@ fn middle(
     let within = levels.flat_map(|(_, tables)| tables.overlapping(from, to));
     let within: Vec<&TableRef> = within.map(|table| &**table).collect();
     let firsts = within.iter().map(|table| table.range.smallest());
-    let mut firsts: Vec<&[u8]> = firsts.filter(|first| *first > &size.start[..]).collect();
-    firsts.sort_unstable();
-    firsts.dedup();
-    let mut below = |key: &[u8]| {
+    let firsts: Vec<&[u8]> = firsts.collect();
+    let below = |key: &[u8]| {
         let part = (&size.start[..], Some(key));
         let bytes = |table: &&TableRef| measuring.bytes_within(cf, table, part);
         within.iter().map(bytes).fold(0, u64::saturating_add)
     };
-    let half = size.bytes / 2;
-    // The larger of two keys has no fewer bytes below it, as nearly as is known.
-    let behind = firsts.partition_point(|key| below(key) < half);
-    let around = &firsts[behind.saturating_sub(1)..(behind + 1).min(firsts.len())];
-    let far = around.iter().map(|key| (below(key), *key));
-    let some = far.filter(|(bytes, _)| (1..size.bytes).contains(bytes));
-    let nearest = some.min_by_key(|(bytes, _)| half.abs_diff(*bytes));
-    nearest.map(|(_, key)| key.to_vec())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use thermocline_version::PartitionId;
-
-    fn size(n: u32, start: &[u8], bytes: u64) -> PartitionSize {
-        PartitionSize {
-            id: PartitionId(n),
-            start: start.to_vec(),
-            end: None,
-            tables: 0,
-            bytes,
-            entries: 0,
-        }
-    }
-
-    #[test]
-    fn rows_of_small_partitions_are_merged_at_once_and_leave_nothing_to_split() {
-        let sizes = |bytes: &[u64]| -> Vec<PartitionSize> {
-            let all = (0u32..).zip(bytes);
-            all.map(|(n, bytes)| size(n, &n.to_be_bytes(), *bytes))
-                .collect()
-        };
-        let starts = |bytes: &[u64]| match merges(&sizes(bytes), 400) {
-            Some(Adjustment::Merge(starts)) => {
-                let number = |start: Vec<u8>| u32::from_be_bytes(start.try_into().unwrap());
-                starts.into_iter().map(number).collect()
-            }
-            _ => Vec::new(),
-        };
-        assert_eq!(starts(&[40, 60, 1, 99, 1, 0, 0]), [1, 3, 5, 6]);
-        assert_eq!(starts(&[0, 101, 0, 100, 100, 50, 51]), [3]);
-        assert_eq!(starts(&[u64::MAX, 1, u64::MAX]), []);
-        assert_eq!(starts(&[7]), []);
-        // Many cost a few edits; long starts take fewer at a time.
-        let none = vec![0; 10_000];
-        assert_eq!(starts(&none), (1..=4096).collect::<Vec<_>>());
-        let mut long = sizes(&none);
-        long.iter_mut()
-            .for_each(|size| size.start = vec![0; 60_000]);
-        let Some(Adjustment::Merge(few)) = merges(&long, 400) else {
-            panic!("some are merged");
-        };
-        assert_eq!(few.len(), MERGED_BYTES.div_ceil(60_000));
-    }
+    let partition = Partition {
+        start: &size.start,
+        bytes: size.bytes,
+    };
+    partitions::middle(&partition, firsts, below)
 }

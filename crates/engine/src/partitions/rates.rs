@@ -29,6 +29,8 @@ use thermocline_base::{CfId, SeqNo};
 use thermocline_observe::latency::chosen;
 use thermocline_policy::cost::{Counts, Rates};
 use thermocline_policy::level0::PartitionRate;
+use thermocline_policy::reads::weighs_level0;
+use thermocline_policy::tuning::{RATES_REMEMBERED, SPLIT_RATES};
 use thermocline_version::{Change, PartitionId, Partitions, StoredRate, Version};
 
 use crate::store::Inner;
@@ -36,12 +38,6 @@ use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock};
 use crate::view::View;
 
 const SHARDS: usize = 16;
-
-/// Partitions whose rates are remembered.
-const REMEMBERED: usize = 64;
-
-/// Counted reads after which it is looked whether they change anything.
-const NOTED: u64 = 1024;
 
 /// A partition of a family.
 type Of = (CfId, PartitionId);
@@ -99,7 +95,7 @@ impl PartitionRates {
         let mut rates: Vec<_> = lock(&self.known).iter().map(stored).collect();
         rates.retain(|rate| all(rate) > 0);
         rates.sort_by_key(|rate| (std::cmp::Reverse(all(rate)), rate.cf, rate.partition));
-        rates.truncate(REMEMBERED);
+        rates.truncate(RATES_REMEMBERED);
         rates
     }
 
@@ -122,7 +118,7 @@ impl PartitionRates {
         let shard = &self.reads[thread_number() % SHARDS];
         *lock(&shard.0).entry(of).or_default() += self.every;
         let noted = self.noted.fetch_add(1, Ordering::Relaxed) + 1;
-        if noted.is_multiple_of(NOTED) {
+        if weighs_level0(noted) {
             self.news.store(true, Ordering::Relaxed);
         }
     }
@@ -154,7 +150,7 @@ impl PartitionRates {
     pub fn split(&self, cf: CfId, of: PartitionId, new: PartitionId) {
         let mut known = lock(&self.known);
         if let Some(rates) = known.remove(&(cf, of)) {
-            let (left, right) = rates.split(0.5);
+            let (left, right) = rates.split(SPLIT_RATES);
             known.insert((cf, of), left);
             known.insert((cf, new), right);
         }
@@ -407,7 +403,7 @@ mod tests {
         });
         all.take_in(1, CF, &counted.collect::<Vec<_>>());
         let remembered = all.to_remember(1);
-        assert_eq!(remembered.len(), REMEMBERED);
+        assert_eq!(remembered.len(), RATES_REMEMBERED);
         assert_eq!(remembered[0].partition.0 * 7 % 200, 199);
         assert_eq!(remembered[63].partition.0 * 7 % 200, 136);
     }

@@ -5,6 +5,8 @@ use thermocline_base::KeyRange;
 use thermocline_base::planted::{Bug, plant};
 use thermocline_base::{CfOptions, ErrorKind, FileId};
 use thermocline_policy::level0::PartitionRate;
+use thermocline_policy::partitions::splits_still;
+use thermocline_policy::work::Work;
 use thermocline_testkit::{Replay, Rng, seeds};
 use thermocline_version::{Level, PartitionId, TableRef};
 
@@ -581,8 +583,14 @@ fn what_is_not_known_is_shared_alike_and_never_too_much_for_a_number() {
     for size in &sizes {
         assert!(size.bytes >= 2 * third, "{size:?}");
     }
-    let next = plan::next(state.version(), cf, &sizes, 1000, &mut measures.blind());
-    assert_eq!(next, None);
+    let next = plan::next(
+        state.version(),
+        cf,
+        &sizes,
+        (1000, None),
+        &mut measures.blind(),
+    );
+    assert_eq!(next, Work::Nothing);
 }
 
 /// A store with parts of one table that meet at 8, and a job begun that takes the left ones.
@@ -736,9 +744,10 @@ fn a_split_by_size_that_waits_keeps_its_key() {
     assert!(starts(&engine).contains(&other));
     // Of a partition that is not too large any more it is forgotten.
     let sizes = engine.partitions(cf);
-    assert!(plan::splits_still(&sizes, &key(999), 1));
-    assert!(!plan::splits_still(&sizes, &key(999), u64::MAX));
-    assert!(!plan::splits_still(&sizes, &other, 1));
+    let sizes = plan::numbers(&sizes);
+    assert!(splits_still(&sizes, &key(999), 1));
+    assert!(!splits_still(&sizes, &key(999), u64::MAX));
+    assert!(!splits_still(&sizes, &other, 1));
     engine.drain().unwrap();
     check(&engine, &model);
 }

@@ -5,8 +5,8 @@
 //! is full, or has no room for a long value that somebody wants to write:
 //!
 //! 1. Deletes in persistent memory are flushed: when the disk becomes full, when a write is refused, when the store falls
-//!    idle, and when a range was deleted or [`DELETES_MANY`] writes have deleted; but, as far as threads do it, not sooner
-//!    than [`PAUSE_NS`] after the flush before. So each delete leaves persistent memory in the end, and not each of many
+//!    idle, and when a range was deleted or many writes have deleted; but, as far as threads do it, not sooner
+//!    than some time after the flush before. So each delete leaves persistent memory in the end, and not each of many
 //!    makes a table of its own. What was accepted before the disk was full counts too; after an open that is
 //!    everything, since nobody knows.
 //! 2. Compactions bring tombstones down before they do anything else (`pick::pick_room`), those first for which there is
@@ -18,10 +18,7 @@
 //! only smaller ones are tried, until there is clearly more room. One compaction runs at a time. Nothing is sealed while sealed generations could not be flushed, since that
 //! gives up the rest of a zone, nor where so little is left that naming another generation might fail.
 //!
-//! # Why it ends
-//! Each job but a rewrite moves data down. A table is rewritten only if it was there when the disk became full,
-//! and that moment is taken anew only when something was deleted since, or when the oldest reader of then has gone,
-//! and not more often than in [`AGAIN_NS`]. Jobs that give up become smaller, or wait as long.
+//! When that is, and why it ends, is decided by `policy::relief`.
 
 use std::time::Duration;
 
@@ -29,34 +26,13 @@ use thermocline_base::{Error, FileId, Result, SeqNo};
 use thermocline_env::DiskRoom;
 use thermocline_runtime::Task;
 
+use thermocline_policy::relief::{
+    Pause, are_many, has_given_up, looks_at_readers, margin, room_for_jobs,
+};
+
 use super::FULL;
 use crate::store::Inner;
 use crate::sync::{AtomicBool, AtomicU64, Ordering, lock};
-
-/// So many writes that only delete are worth a flush.
-const DELETES_MANY: u64 = 1000;
-
-/// Threads do not flush deletes more often than this, in nanoseconds.
-const PAUSE_NS: u64 = 1_000_000_000;
-
-/// After so many nanoseconds a job that gave up is tried again: others may have taken its room for a moment. Each
-/// time twice as many, up to [`AGAIN_MAX_NS`]; for what it writes until it gives up is written for nothing.
-const AGAIN_NS: u64 = 10_000_000_000;
-
-/// See [`AGAIN_NS`]; and a flush of deletes that has failed is tried again after no longer a pause.
-const AGAIN_MAX_NS: u64 = 640_000_000_000;
-
-/// Who wanted to write a long value, and has not tried again for so many nanoseconds, wants it no more.
-const STARVED_NS: u64 = 60_000_000_000;
-
-/// The part of the disk that no work of this kind goes into, beside what flushes need.
-const MARGIN_SHARE: u64 = 100;
-
-/// With so much more room a job that gave up is tried again.
-const ROOM_MORE: u64 = 256 << 10;
-
-/// The margin's bytes, at most.
-const MARGIN_MAX: u64 = 64 << 20;
 
 /// Relaxed throughout: numbers that guard nothing.
 #[derive(Debug)]
@@ -81,14 +57,6 @@ pub(super) struct Relief {
     starved: AtomicU64,
     /// When somebody last asked.
     starved_ns: AtomicU64,
-    /// Jobs of so many bytes have given up for lack of room, and larger ones would.
-    bytes_below: AtomicU64,
-    /// How much there was when it began.
-    room_then: AtomicU64,
-    /// And when it gave up.
-    gave_up_ns: AtomicU64,
-    /// How long it waits; the next one waits twice as long.
-    again_ns: AtomicU64,
     /// How long the next flush of deletes waits behind the last one.
     pause_ns: AtomicU64,
     /// Files were removed whose room may come back only with the folder's sync.
@@ -108,11 +76,7 @@ impl Default for Relief {
             read_looked_ns: AtomicU64::new(0),
             starved: AtomicU64::new(0),
             starved_ns: AtomicU64::new(0),
-            bytes_below: AtomicU64::new(u64::MAX),
-            room_then: AtomicU64::new(0),
-            gave_up_ns: AtomicU64::new(0),
-            again_ns: AtomicU64::new(AGAIN_NS / 2),
-            pause_ns: AtomicU64::new(PAUSE_NS),
+            pause_ns: AtomicU64::new(Pause::default().ns),
             removed: AtomicBool::new(false),
         }
     }
@@ -132,11 +96,11 @@ impl Relief {
         if self.starved.load(Ordering::Relaxed) == 0 {
             return false;
         }
-        let starved = now_ns() < self.starved_ns.load(Ordering::Relaxed) + STARVED_NS;
-        if !starved {
+        let gone = has_given_up(self.starved_ns.load(Ordering::Relaxed), now_ns());
+        if gone {
             self.starved.store(0, Ordering::Relaxed);
         }
-        starved
+        !gone
     }
 
     /// So many bytes may be written.
@@ -146,10 +110,6 @@ impl Relief {
             self.starved.store(0, Ordering::Relaxed);
         }
     }
-}
-
-fn margin(disk: DiskRoom) -> u64 {
-    (disk.total / MARGIN_SHARE).min(MARGIN_MAX)
 }
 
 impl Inner {
@@ -188,7 +148,7 @@ impl Inner {
         if relief.made_full_at.swap(deleted, Ordering::Relaxed) != deleted {
             self.rewrite_all_for_room();
         }
-        relief.bytes_below.store(u64::MAX, Ordering::Relaxed);
+        self.compactions.costs.forget_given_up();
         self.want_relief();
         // Tombstones that are in tables already.
         self.want_compaction();
@@ -213,7 +173,7 @@ impl Inner {
         let relief = &self.pressure.relief;
         let now = self.now_ns();
         let looked = relief.read_looked_ns.load(Ordering::Relaxed);
-        if !self.is_disk_full() || now < looked + AGAIN_NS {
+        if !self.is_disk_full() || !looks_at_readers(looked, now) {
             return;
         }
         relief.read_looked_ns.store(now, Ordering::Relaxed);
@@ -233,7 +193,7 @@ impl Inner {
     pub fn note_delete(&self) {
         let deletes = &self.pressure.relief.deletes;
         let count = deletes.fetch_add(1, Ordering::Relaxed) + 1;
-        if count >= DELETES_MANY || self.view.load().memtables[0].has_tombstones() {
+        if are_many(count) || self.view.load().memtables[0].has_tombstones() {
             self.want_relief();
         }
     }
@@ -243,9 +203,7 @@ impl Inner {
     pub fn want_relief(&self) -> bool {
         let relief = &self.pressure.relief;
         let ended = relief.ended_ns.load(Ordering::Relaxed);
-        let pauses = self.world.background
-            && ended > 0
-            && self.now_ns() < ended + relief.pause_ns.load(Ordering::Relaxed);
+        let pauses = self.world.background && self.pause().lasts(ended, self.now_ns());
         let due = self.is_relieving() && self.has_unflushed_deletes();
         match pauses {
             // Whether or not anybody comes again.
@@ -261,9 +219,15 @@ impl Inner {
 
     /// Has the store looked at once more, as if it had fallen idle.
     fn look_after_pause(&self) {
-        let pause = self.pressure.relief.pause_ns.load(Ordering::Relaxed);
-        let pause = Duration::from_nanos(pause);
+        let pause = Duration::from_nanos(self.pause().ns);
         self.background.request_after(Task::Idle, pause);
+    }
+
+    /// How long the next flush of deletes waits behind the last one.
+    fn pause(&self) -> Pause {
+        Pause {
+            ns: self.pressure.relief.pause_ns.load(Ordering::Relaxed),
+        }
     }
 
     fn has_unflushed_deletes(&self) -> bool {
@@ -288,12 +252,8 @@ impl Inner {
             relief
                 .ended_ns
                 .store(self.now_ns().max(1), Ordering::Relaxed);
-            // What it wrote until it failed was written for nothing.
-            let pause = match flushed.is_ok() {
-                true => PAUSE_NS,
-                false => (relief.pause_ns.load(Ordering::Relaxed) * 2).min(AGAIN_MAX_NS),
-            };
-            relief.pause_ns.store(pause, Ordering::Relaxed);
+            let pause = self.pause().after(flushed.is_ok());
+            relief.pause_ns.store(pause.ns, Ordering::Relaxed);
             if self.has_unflushed_deletes() {
                 // Some came meanwhile, or there was no room for them.
                 self.look_after_pause();
@@ -316,7 +276,7 @@ impl Inner {
             return Ok(());
         }
         let active = self.view.load().memtables[0].bytes();
-        let takes = |disk: DiskRoom| disk.free > active + margin(disk);
+        let takes = |disk: DiskRoom| disk.free > active + margin(disk.total);
         if self.to_flush().is_empty() && self.disk_room().is_none_or(takes) {
             self.seal_active()?;
             self.flush()?;
@@ -330,28 +290,7 @@ impl Inner {
         let disk = self.disk_room()?;
         // What is flushed already, and kept for others, takes nothing.
         let flushes = self.view.load().memtables[0].bytes() + self.sealed_bytes().1;
-        Some(disk.free.saturating_sub(flushes + margin(disk)))
-    }
-
-    /// Larger jobs have given up, lately and when there was about as much room as now; `None`: any did, were it of
-    /// tables with nothing but range tombstones.
-    pub fn job_bytes_for_room(&self, room: Option<u64>) -> Option<u64> {
-        let relief = &self.pressure.relief;
-        let before = relief.room_then.load(Ordering::Relaxed);
-        let enough = before.saturating_add((before / 4).max(ROOM_MORE));
-        let waits = relief.again_ns.load(Ordering::Relaxed);
-        let again = relief.gave_up_ns.load(Ordering::Relaxed) + waits;
-        let enough = room.is_none_or(|room| room >= enough);
-        if enough || self.now_ns() >= again {
-            relief.bytes_below.store(u64::MAX, Ordering::Relaxed);
-        }
-        if enough {
-            relief.again_ns.store(AGAIN_NS / 2, Ordering::Relaxed);
-        }
-        match relief.bytes_below.load(Ordering::Relaxed) {
-            u64::MAX => Some(u64::MAX),
-            below => below.checked_sub(1),
-        }
+        Some(room_for_jobs((disk.free, disk.total), flushes))
     }
 
     /// For a compaction that is done for the sake of room: whether it may go on.
@@ -371,12 +310,7 @@ impl Inner {
     /// A compaction of so many bytes has given up, which began with so much room. Larger ones are put off for a
     /// while.
     pub fn job_gave_up(&self, bytes: u64, room: u64) {
-        let relief = &self.pressure.relief;
-        relief.room_then.store(room, Ordering::Relaxed);
-        relief.gave_up_ns.store(self.now_ns(), Ordering::Relaxed);
-        let waits = relief.again_ns.load(Ordering::Relaxed) * 2;
-        let waits = waits.min(AGAIN_MAX_NS);
-        relief.again_ns.store(waits, Ordering::Relaxed);
-        relief.bytes_below.store(bytes, Ordering::Relaxed);
+        let now = self.now_ns();
+        self.compactions.costs.job_gave_up(bytes, room, now);
     }
 }

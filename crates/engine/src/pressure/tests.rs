@@ -8,6 +8,7 @@ use thermocline_env::Env;
 use thermocline_env::sim::SimFs;
 use thermocline_pm::SimPm;
 use thermocline_policy::pick::Reason;
+use thermocline_policy::tuning::DELAY_NS_MAX;
 
 use super::*;
 use crate::sync::Arc;
@@ -68,18 +69,21 @@ fn small_writes_gather_a_piece_and_large_ones_wait_no_longer_than_allowed() {
             }
         };
         let owed = until - clock;
-        assert!((PIECE..PIECE + PIECE / 4).contains(&owed), "{owed}");
+        assert!(
+            (DELAY_PIECE_NS..DELAY_PIECE_NS + DELAY_PIECE_NS / 4).contains(&owed),
+            "{owed}"
+        );
         // The fuller, the sooner: about so many nanoseconds for a byte.
-        let nanos = PIECE / (100 * writes);
+        let nanos = DELAY_PIECE_NS / (100 * writes);
         assert!(nanos > before, "{percent}: {nanos} after {before}");
         before = nanos;
         // Whoever writes meanwhile waits behind.
         let (behind, _) = pressure.owe(100, clock).unwrap();
         assert!(behind >= until);
         let (large, _) = pressure.owe(1 << 40, clock).unwrap();
-        assert_eq!(large, clock + DELAY_MAX);
+        assert_eq!(large, clock + DELAY_NS_MAX);
         // It is over when it is.
-        assert_eq!(pressure.owe(1, clock + 2 * DELAY_MAX), None);
+        assert_eq!(pressure.owe(1, clock + 2 * DELAY_NS_MAX), None);
     }
     assert!((900..=1000).contains(&before), "{before}");
 }
@@ -136,8 +140,11 @@ fn writers_of_a_store_that_fills_are_held_back_a_little_and_told_why() {
     fill(&engine, 90, &mut held);
     let stall = held_back(&engine);
     assert!(stall.count > 10, "{stall:?}");
-    assert!(stall.nanos_max <= DELAY_MAX + PIECE, "{stall:?}");
-    assert!(stall.nanos >= stall.count * PIECE, "{stall:?}");
+    assert!(
+        stall.nanos_max <= DELAY_NS_MAX + DELAY_PIECE_NS,
+        "{stall:?}"
+    );
+    assert!(stall.nanos >= stall.count * DELAY_PIECE_NS, "{stall:?}");
     // Who asked not to wait is told so, once enough is owed.
     let mut batch = WriteBatch::new();
     batch.put(CfId::DEFAULT, b"k", &[7; 1000]).unwrap();

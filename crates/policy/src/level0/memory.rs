@@ -144,7 +144,7 @@ impl Memory {
         self.drains = true;
         let stay = plan.slices.iter().filter(|slice| slice.stays);
         self.kept = stay.map(|s| (s.family, s.first.clone())).collect();
-        leaves.then(|| Because::Warmth {
+        leaves.then_some(Because::Warmth {
             bytes: plan.bytes,
             keep: plan.thresholds.keep,
             stay: self.kept.len(),

@@ -73,7 +73,7 @@ fn reads_pay_for_a_merge_and_for_no_second_one() {
     assert_eq!(done(&engine).internal.jobs, 0);
     read(&engine, 0..100, 5);
     assert!(plan(&engine).slices[0].decisions.unwrap().reads.due);
-    let next = engine.plan().families[0].next.unwrap();
+    let next = engine.plan().families[0].next.clone().unwrap();
     assert_eq!((next.reason, next.from, next.to), (Reason::Internal, 0, 0));
     settle(&engine);
     let did = done(&engine);
@@ -226,7 +226,7 @@ fn level_0_spills_where_it_lies_over_much() {
             engine.inner.seal_active().unwrap();
             engine.inner.flush_sealed().unwrap();
         }
-        let next = engine.plan().families[0].next.unwrap();
+        let next = engine.plan().families[0].next.clone().unwrap();
         (next.reason, next.from, next.to)
     };
     assert_eq!(next("corrected", 4000), (Reason::Spill, 0, 0));
@@ -404,7 +404,7 @@ fn what_a_merge_would_give_back_does_not_leave_a_level_0_that_is_full() {
             engine.inner.flush_sealed().unwrap();
         }
         let before = plan(&engine);
-        let next = engine.plan().families[0].next.unwrap().reason;
+        let next = engine.plan().families[0].next.clone().unwrap().reason;
         engine.compact_once().unwrap();
         for n in 0..from {
             assert_eq!(get(&engine, &n.to_be_bytes()), Some(vec![7; 700]));

@@ -245,7 +245,13 @@ fn a_large_slice_is_merged_in_parts() {
             engine.flush().unwrap();
         }
         let snapshot = engine.snapshot();
-        let limit = engine.inner.compactions.shape.internal_limit().unwrap();
+        let limit = engine
+            .inner
+            .compactions
+            .shape
+            .geometry()
+            .internal_limit()
+            .unwrap();
         assert_eq!((runs(&engine, CfId::DEFAULT), files(machine)), (vec![6], 0));
         let mut jobs = 0;
         while runs(&engine, CfId::DEFAULT).iter().any(|runs| *runs > 1) {
@@ -253,7 +259,12 @@ fn a_large_slice_is_merged_in_parts() {
             engine.inner.merge_one_slice(CfId::DEFAULT).unwrap();
             jobs += 1;
             let taken = engine.inner.pm_tables_use().bytes;
-            let part = engine.inner.compactions.shape.internal_part_bytes();
+            let part = engine
+                .inner
+                .compactions
+                .shape
+                .geometry()
+                .internal_part_bytes();
             assert!(
                 taken <= limit && taken < before + part + (64 << 10),
                 "{before} {taken}"
@@ -302,7 +313,13 @@ fn without_room_everything_stays() {
     };
     fill(0);
     fill(1);
-    let all = engine.inner.compactions.shape.internal_limit().unwrap();
+    let all = engine
+        .inner
+        .compactions
+        .shape
+        .geometry()
+        .internal_limit()
+        .unwrap();
     let taken = engine.inner.pm_tables_use().bytes;
     let held = engine.inner.promise_pm(all, all - taken, u64::MAX).unwrap();
     let error = engine.compact_level0(CfId::DEFAULT).unwrap_err();

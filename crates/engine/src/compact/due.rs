@@ -1,0 +1,213 @@
+//! The next compaction: what is known is put together under the lock of the list of running jobs, `policy::next` decides, and the
+//! job enters the list before the lock is given up.
+
+use thermocline_base::CfId;
+use thermocline_observe::charged;
+use thermocline_policy::pick::{Cursors, Held, PickOptions, level0_slices};
+use thermocline_policy::situation::{Charged, FamilyLevels, Levels, Relief, Situation};
+use thermocline_policy::work::{Decision, Work};
+use thermocline_version::Version;
+
+use super::Jobs;
+use super::costs::OfFamily;
+use super::job::Job;
+use crate::store::Inner;
+use crate::sync::{Arc, lock};
+
+/// What is known of all families.
+struct Known<'v> {
+    version: &'v Arc<Version>,
+    /// By their ids.
+    families: Vec<OfFamily<'v>>,
+    /// Of each.
+    options: Vec<PickOptions>,
+    cursors: Vec<Cursors>,
+    /// The place of that whose turn it is.
+    turn: usize,
+    room: Option<Relief>,
+}
+
+impl Known<'_> {
+    fn place(&self, cf: CfId) -> Option<usize> {
+        self.families.iter().position(|known| known.cf == cf)
+    }
+
+    /// In their turn.
+    fn levels(&self) -> Vec<FamilyLevels<'_>> {
+        let of = |n: usize| FamilyLevels {
+            family: self.families[n].cf,
+            state: self.families[n].levels.state(&self.families[n].held),
+            options: self.options[n],
+            cursors: &self.cursors[n],
+            contents: &self.families[n].contents,
+        };
+        let turns = (self.turn..self.families.len()).chain(0..self.turn);
+        turns.map(of).collect()
+    }
+}
+
+impl Inner {
+    /// What is known for the next compaction, beside jobs that hold this.
+    fn known<'v>(
+        &self,
+        version: &'v Arc<Version>,
+        jobs: &Jobs,
+        held: impl Fn(CfId) -> Vec<Held>,
+        room: Option<Option<u64>>,
+    ) -> Known<'v> {
+        let families = version.families();
+        let families: Vec<OfFamily<'v>> = families
+            .map(|cf| OfFamily::of(version, cf, held(cf)))
+            .collect();
+        let shape = &self.compactions.shape;
+        let options = families
+            .iter()
+            .map(|known| shape.pick_options(&known.levels));
+        let cursors = families.iter().map(|known| jobs.cursors.get(&known.cf));
+        let passed = |known: &OfFamily<'_>| jobs.last.is_some_and(|last| known.cf <= last);
+        Known {
+            version,
+            options: options.collect(),
+            cursors: cursors.map(|at| at.cloned().unwrap_or_default()).collect(),
+            turn: families.partition_point(passed),
+            families,
+            room: room.map(|room| Relief {
+                room,
+                is_any_running: !jobs.running.is_empty(),
+                rewrite_before: self.rewritten_for_room(),
+            }),
+        }
+    }
+
+    /// The part of a situation that compactions are decided on.
+    fn levels_of<'a>(&self, known: &'a Known<'_>, families: &'a [FamilyLevels<'a>]) -> Levels<'a> {
+        let first = known.families.first();
+        let shape = &self.compactions.shape;
+        Levels {
+            families,
+            level0: None,
+            pm_files: &[],
+            is_past_share: first.is_some_and(|first| shape.is_past_share(&first.levels)),
+            relief: known.room,
+            is_disk_full: self.is_disk_full(),
+            internal_gave_up: self.gave_up_in(known.version),
+            refused: &[],
+            charged: Charged::Unknown,
+        }
+    }
+
+    /// Of the families in turn, the first that has something to do.
+    pub fn take_due(&self) -> Option<Job> {
+        let room = self.is_relieving().then(|| self.room_for_jobs());
+        let mut jobs = lock(&self.compactions.jobs);
+        let version = lock(&self.versions).current().clone();
+        let known = self.known(&version, &jobs, |cf| jobs.held(cf), room);
+        let plan = match room {
+            Some(_) => None,
+            None => self.level0_plan_of(&version, &known.families),
+        };
+        let families = known.levels();
+        let pm_files = self.pm_files_without_costs(&version);
+        let mut levels = self.levels_of(&known, &families);
+        (levels.level0, levels.pm_files) = (plan.as_ref(), &pm_files);
+        levels.is_past_share &= !pm_files.is_empty();
+        let mut refused = Vec::new();
+        loop {
+            let situation = Situation {
+                now_ns: self.now_ns(),
+                levels: Some(Levels {
+                    refused: &refused,
+                    ..levels
+                }),
+                ..Situation::default()
+            };
+            let decision = self.compactions.costs.next(&situation);
+            match &decision.work {
+                Work::LookAtReads => levels.charged = self.next_charged(&known),
+                Work::CompactInternal { family, place, .. } => {
+                    match self.begin(&mut jobs, &known, &decision) {
+                        Some(job) => return Some(job),
+                        None => refused.push((*family, *place)),
+                    }
+                }
+                Work::Compact { .. } => return self.begin(&mut jobs, &known, &decision),
+                _ => return None,
+            }
+        }
+    }
+
+    /// Begins what was decided; `None` if there is no persistent memory for a merge.
+    fn begin(&self, jobs: &mut Jobs, known: &Known<'_>, decision: &Decision) -> Option<Job> {
+        let version = known.version;
+        let job = match &decision.work {
+            Work::CompactInternal {
+                family,
+                place,
+                job,
+                expects,
+            } => {
+                let of = &known.families[known.place(*family)?];
+                let slices = level0_slices(&of.levels.state(&of.held));
+                let (slice, picked) = (slices.get(*place)?, (**job).clone());
+                let merge = self.begin_merge(jobs, *family, version, &of.levels, slice, picked)?;
+                match *expects {
+                    Some((updates, records)) => merge.expecting(updates, records),
+                    None => merge,
+                }
+            }
+            Work::Compact { family, job } => {
+                let place = known.place(*family)?;
+                let (of, last_level) = (&known.families[place], known.options[place].last_level);
+                let picked = (**job).clone();
+                Job::begin(jobs, *family, version, &of.levels, last_level, picked)
+            }
+            _ => return None,
+        };
+        self.compactions.costs.decided(decision);
+        Some(job)
+    }
+
+    /// The first table that reads have charged, of those that wait, and that is where it was: it may be gone, or where it
+    /// does no harm; if it still does it will be charged again.
+    fn next_charged(&self, known: &Known<'_>) -> Charged {
+        while let Some(charged::Charged { cf, file, first }) = self.table_files.reads.next() {
+            let of = known.place(cf).map(|place| &known.families[place].levels);
+            if let Some((level, place)) = of.and_then(|levels| levels.find(file, &first)) {
+                return Charged::Table {
+                    family: cf,
+                    level,
+                    place,
+                };
+            }
+        }
+        Charged::None
+    }
+
+    /// What would be decided next, were a family the only one.
+    pub fn next_compaction_of(&self, version: &Arc<Version>, cf: CfId) -> Decision {
+        let room = self.is_relieving().then(|| self.room_for_jobs());
+        let jobs = lock(&self.compactions.jobs);
+        let known = self.known(version, &jobs, |cf| jobs.held(cf), room);
+        drop(jobs);
+        let plan = match room {
+            Some(_) => None,
+            None => self.level0_plan_of(version, &known.families),
+        };
+        let mut families = known.levels();
+        families.retain(|of| of.family == cf);
+        let pm_files = self.pm_files_without_costs(version);
+        let levels = self.levels_of(&known, &families);
+        let levels = Levels {
+            level0: plan.as_ref(),
+            is_past_share: levels.is_past_share && !pm_files.is_empty(),
+            pm_files: &pm_files,
+            charged: Charged::None,
+            ..levels
+        };
+        self.compactions.costs.would_be_next(&Situation {
+            now_ns: self.now_ns(),
+            levels: Some(levels),
+            ..Situation::default()
+        })
+    }
+}

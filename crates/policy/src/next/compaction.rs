@@ -1,0 +1,203 @@
+//! The next compaction, of the families in their turn, the first that has something to do.
+//!
+//! Room on a full disk comes first, then room in persistent memory (what would go by a merge need not leave), then what leaves
+//! it, then merges that pay, then what is too large, and what reads have charged last.
+
+use thermocline_base::{CfId, FileId};
+
+use super::Memory;
+use crate::internal::{due_by_cost, due_for_room, frees_blobs, leave_below, may_begin, pick_cold};
+use crate::level0::{self, Level0Plan, SlicePlan};
+use crate::pick::{Job, Scores, level0_slices, pick, pick_internal, pick_read, pick_room};
+use crate::situation::{Charged, FamilyLevels, Levels, Relief};
+use crate::work::{Because, Decision, Work};
+
+pub(super) fn next(levels: &Levels<'_>, now_ns: u64, memory: &mut Memory) -> Option<Decision> {
+    if let Some(relief) = &levels.relief {
+        // Those first for which there is room, whatever they leave.
+        if relief.is_any_running {
+            return None;
+        }
+        let made = for_blob_room(levels).or_else(|| for_room(levels, relief, now_ns, memory));
+        if made.is_some() {
+            return made;
+        }
+    }
+    if let Some(plan) = levels.level0.filter(|_| levels.relief.is_none()) {
+        let made = of_level0(levels, plan, memory);
+        if made.is_some() {
+            return made;
+        }
+    }
+    by_size(levels, now_ns, memory).or_else(|| for_reads(levels))
+}
+
+fn compact(of: &FamilyLevels<'_>, job: Job, score: f64) -> Decision {
+    let because = Because::Picked {
+        reason: job.reason,
+        from: job.from,
+        score,
+        bytes: job.bytes,
+    };
+    let work = Work::Compact {
+        family: of.family,
+        job: Box::new(job),
+    };
+    Decision::of(work, because)
+}
+
+impl Levels<'_> {
+    fn family(&self, family: CfId) -> Option<&FamilyLevels<'_>> {
+        self.families.iter().find(|of| of.family == family)
+    }
+
+    fn is_refused(&self, family: CfId, place: usize) -> bool {
+        self.refused.contains(&(family, place))
+    }
+}
+
+/// An internal compaction of what refers to blob files, so that what is overwritten there goes from the disk. It needs none of
+/// it. Each leaves fewer runs, so they end.
+fn for_blob_room(levels: &Levels<'_>) -> Option<Decision> {
+    let families = levels.families.iter().filter(|_| !levels.internal_gave_up);
+    let of_family = |of: &FamilyLevels<'_>| {
+        let slices = level0_slices(&of.state);
+        let mut numbered = slices.iter().enumerate();
+        numbered.find_map(|(place, slice)| {
+            let frees = frees_blobs(&of.state, of.contents, slice);
+            let refused = levels.is_refused(of.family, place);
+            let job = (frees && !refused).then(|| pick_internal(&of.state, &of.options, slice));
+            Some(Work::CompactInternal {
+                family: of.family,
+                place,
+                job: Box::new(job.flatten()?),
+                expects: None,
+            })
+        })
+    };
+    let work = { families }.find_map(of_family)?;
+    Some(Decision::of(work, Because::BlobRoom))
+}
+
+/// What brings tombstones down: where there is room for it whatever it leaves, then what may find some.
+fn for_room(
+    levels: &Levels<'_>,
+    relief: &Relief,
+    now_ns: u64,
+    memory: &mut Memory,
+) -> Option<Decision> {
+    let most = memory.gave_up.bytes_max(relief.room, now_ns);
+    let within = most.map(|most| most.min(relief.room.unwrap_or(u64::MAX)));
+    let before = relief.rewrite_before;
+    [within, most].into_iter().find_map(|most| {
+        levels.families.iter().find_map(|of| {
+            let job = pick_room(&of.state, &of.options, before, most.unwrap_or(0))?;
+            // What only moves tables needs none.
+            let fits = job.trivial || most.is_some();
+            fits.then(|| compact(of, job, 0.0))
+        })
+    })
+}
+
+fn of_level0(levels: &Levels<'_>, plan: &Level0Plan, memory: &mut Memory) -> Option<Decision> {
+    // What has found no room in this version is left alone.
+    let may_merge = !levels.internal_gave_up;
+    let for_room = may_merge.then(|| {
+        due_for_room(plan).into_iter().find_map(|of| {
+            let work = merge(levels, of)?;
+            Some(Decision::of(
+                work,
+                Because::Level0(level0::Because::room(of)),
+            ))
+        })
+    });
+    if let Some(decision) = for_room.flatten() {
+        return Some(decision);
+    }
+    let cold = plan.drains.then(|| {
+        levels.families.iter().find_map(|of| {
+            let job = pick_cold(&of.state, &of.options, of.cursors, (of.family, plan))?;
+            Some((of.family, job))
+        })
+    });
+    let cold = cold.flatten();
+    let because = memory.level0.note_drains(plan, cold.is_some());
+    if let Some((family, job)) = cold {
+        let job = Box::new(job);
+        let because = because.map_or(Because::NothingIsDue, Because::Level0);
+        return Some(Decision::of(Work::Compact { family, job }, because));
+    }
+    may_merge
+        .then(|| {
+            due_by_cost(plan).into_iter().find_map(|(decision, of)| {
+                let because = Because::Level0(level0::Because::Pays(decision));
+                Some(Decision::of(merge(levels, of)?, because))
+            })
+        })
+        .flatten()
+}
+
+/// The merge of a slice, if it may begin and was not refused.
+fn merge(levels: &Levels<'_>, planned: &SlicePlan) -> Option<Work> {
+    let (family, place) = (planned.family, planned.place);
+    let of = levels.family(family)?;
+    let slices = level0_slices(&of.state);
+    let slice = slices.get(place)?;
+    if levels.is_refused(family, place) || !may_begin(slice, &of.options) {
+        return None;
+    }
+    let job = pick_internal(&of.state, &of.options, slice)?;
+    Some(Work::CompactInternal {
+        family,
+        place,
+        job: Box::new(job),
+        expects: Some((planned.updates, planned.records)),
+    })
+}
+
+/// What is too large. Without cost models all of level 0 leaves persistent memory once it has its share, as in the paper's
+/// PMBlade-PM (PM-Blade §VI.B), and not only what is too much.
+fn by_size(levels: &Levels<'_>, now_ns: u64, memory: &mut Memory) -> Option<Decision> {
+    let most = match &levels.relief {
+        None => Some(u64::MAX),
+        Some(relief) => memory.gave_up.bytes_max(relief.room, now_ns),
+    };
+    if !levels.families.is_empty() {
+        let before = memory.leave_below;
+        memory.leave_below = leave_below(levels.pm_files, before, levels.is_past_share);
+    }
+    levels.families.iter().find_map(|of| {
+        let mut options = of.options;
+        if memory.leave_below > FileId(0) {
+            options.level0_pm_bytes = 1;
+        }
+        let job = pick(&of.state, &options, of.cursors)?;
+        // What has given up gives up again.
+        let fits = job.trivial || most.is_some_and(|most| job.bytes <= most);
+        fits.then(|| {
+            let score = Scores::new(&of.state, &options).score(job.from);
+            compact(of, job, score)
+        })
+    })
+}
+
+/// What reads have charged. On a full disk none is done for their sake.
+fn for_reads(levels: &Levels<'_>) -> Option<Decision> {
+    if levels.is_disk_full {
+        return None;
+    }
+    match levels.charged {
+        Charged::None => None,
+        Charged::Unknown => Some(Decision::of(Work::LookAtReads, Because::NothingIsDue)),
+        Charged::Table {
+            family,
+            level,
+            place,
+        } => {
+            let of = levels.family(family)?;
+            let job = pick_read(&of.state, &of.options, level, place);
+            let look = || Decision::of(Work::LookAtReads, Because::NothingIsDue);
+            Some(job.map_or_else(look, |job| compact(of, job, 0.0)))
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Parts alone and together.
+
+use proptest::prelude::*;
+use thermocline_base::{CfId, FileId, KeyRange, SeqNo};
+
+use super::*;
+use crate::flush::Dram;
+use crate::pick::{Cursors, PickOptions, State, Table};
+use crate::situation::{Charged, Deletes, FamilyLevels, Levels, Sealed};
+use crate::{flush, tuning};
+
+fn sealed(bytes: u64) -> Sealed {
+    Sealed {
+        sealed: flush::Sealed {
+            automatic: true,
+            memtables: 2,
+            memtables_due: 0,
+            bytes,
+            blob_bytes: 0,
+            blob_bytes_due: 1 << 30,
+            pm_bytes: 1000,
+            sealed_percent: 50,
+            alone_percent: 50,
+            skipped_tables: None,
+            descriptors_free: 60,
+            dram: Dram {
+                used: 0,
+                limit: 1000,
+                percent: 60,
+                held_by_all: 0,
+                budget: 1000,
+            },
+        },
+        dead_in_merged: None,
+        room_wanted: false,
+    }
+}
+
+#[test]
+fn what_is_urgent_comes_first_and_says_why() {
+    let mut memory = Memory::default();
+    let mut situation = Situation {
+        sealed: Some(sealed(500)),
+        ..Situation::default()
+    };
+    let decision = next(&situation, &mut memory);
+    assert_eq!(decision.work, Work::Flush);
+    assert_eq!(
+        decision.because.to_string(),
+        "flush: 500 bytes are sealed, of 500"
+    );
+    let dead = Some(125);
+    situation.sealed = situation.sealed.map(|sealed| Sealed {
+        dead_in_merged: dead,
+        ..sealed
+    });
+    assert_eq!(next(&situation, &mut memory).work, Work::RemakeIndexes);
+    situation.deletes = Some(Deletes {
+        wanted: true,
+        relieving: true,
+    });
+    assert_eq!(next(&situation, &mut memory).work, Work::Relief);
+    let nothing = next(&Situation::default(), &mut memory);
+    assert_eq!(nothing, Decision::nothing());
+}
+
+/// Level 0 of one family with this many runs.
+fn with_runs<T>(runs: u64, charged: Charged, then: impl FnOnce(Situation<'_>) -> T) -> T {
+    let table = |n: u64| Table {
+        file: FileId(n),
+        range: KeyRange::inclusive(b"a", b"z"),
+        bytes: 1 << 20,
+        smallest_seqno: SeqNo(n),
+        largest_seqno: SeqNo(n),
+        has_tombstones: false,
+        in_pm: false,
+    };
+    let tables = [(1..=runs).rev().map(table).collect::<Vec<_>>()];
+    let cursors = Cursors::default();
+    let families = [FamilyLevels {
+        family: CfId::DEFAULT,
+        state: State {
+            levels: &tables,
+            running: &[],
+        },
+        options: PickOptions::default(),
+        cursors: &cursors,
+        contents: &[],
+    }];
+    let levels = Levels {
+        families: &families,
+        level0: None,
+        pm_files: &[],
+        is_past_share: false,
+        relief: None,
+        is_disk_full: false,
+        internal_gave_up: false,
+        refused: &[],
+        charged,
+    };
+    then(Situation {
+        levels: Some(levels),
+        ..Situation::default()
+    })
+}
+
+#[test]
+fn reads_are_looked_at_when_nothing_else_is_due() {
+    let work = |runs: u64, charged: Charged| {
+        with_runs(runs, charged, |situation| {
+            next(&situation, &mut Memory::default()).work
+        })
+    };
+    let runs = tuning::LEVEL0_RUNS as u64;
+    assert_eq!(work(runs - 1, Charged::Unknown), Work::LookAtReads);
+    assert_eq!(work(runs - 1, Charged::None), Work::Nothing);
+    let table = Charged::Table {
+        family: CfId::DEFAULT,
+        level: 0,
+        place: 0,
+    };
+    assert!(matches!(work(runs - 1, table), Work::Compact { job, .. } if job.from == 0));
+    assert!(matches!(work(runs, Charged::Unknown), Work::Compact { .. }));
+}
+
+proptest! {
+    #[test]
+    fn the_same_situation_is_decided_alike(runs in 0u64..12, bytes in 0u64..900) {
+        with_runs(runs, Charged::None, |situation| {
+            let situation = Situation { sealed: Some(sealed(bytes)), ..situation };
+            let mut memory = Memory::default();
+            let first = next(&situation, &mut memory);
+            let again = next(&situation, &mut memory.clone());
+            prop_assert_eq!(&first, &again);
+            prop_assert_eq!(first.is_something(), bytes >= 500 || runs >= tuning::LEVEL0_RUNS as u64);
+            Ok(())
+        })?;
+    }
+}

@@ -1,0 +1,168 @@
+//! Room that deletes make, where the disk is full: when they are flushed, and how large jobs may be (`engine::pressure::relief`
+//! has the steps).
+//!
+//! # Why it ends
+//! Each job but a rewrite moves data down. A table is rewritten only if it was there when the disk became full, and that
+//! moment is taken anew only when something was deleted since, or when the oldest reader of then has gone. Jobs that give up
+//! become smaller, or wait twice as long each time.
+
+use crate::tuning::{
+    AGAIN_GROWTH, AGAIN_MAX_NS, AGAIN_NS, DELETES_MANY, DELETES_PAUSE_NS, RELIEF_MARGIN_BYTES,
+    RELIEF_MARGIN_PARTS, ROOM_MORE_BYTES, ROOM_MORE_PARTS, STARVED_NS,
+};
+
+/// Bytes of a disk of so many that no work of this kind goes into, beside what flushes need.
+pub fn margin(disk_bytes: u64) -> u64 {
+    (disk_bytes / RELIEF_MARGIN_PARTS).min(RELIEF_MARGIN_BYTES)
+}
+
+/// Bytes of the disk that a compaction may use which nothing demands but lack of room: what is free beyond that which all flushes
+/// might take.
+pub fn room_for_jobs((free, disk_bytes): (u64, u64), flushes: u64) -> u64 {
+    free.saturating_sub(flushes + margin(disk_bytes))
+}
+
+/// Whether so many writes that only delete are worth a flush.
+pub fn are_many(deletes: u64) -> bool {
+    deletes >= DELETES_MANY
+}
+
+/// Whether somebody who wanted to write a long value, and asked then, is forgotten now.
+pub fn has_given_up(asked_ns: u64, now_ns: u64) -> bool {
+    now_ns >= asked_ns + STARVED_NS
+}
+
+/// Whether it is time to look again whether a reader has gone who kept from tables what was deleted.
+pub fn looks_at_readers(looked_ns: u64, now_ns: u64) -> bool {
+    now_ns >= looked_ns + AGAIN_NS
+}
+
+/// How long the next flush of deletes waits behind the last one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pause {
+    /// Nanoseconds.
+    pub ns: u64,
+}
+
+impl Default for Pause {
+    fn default() -> Pause {
+        Pause {
+            ns: DELETES_PAUSE_NS,
+        }
+    }
+}
+
+impl Pause {
+    /// A flush of deletes has ended. What one that failed has written was written for nothing.
+    pub fn after(self, succeeded: bool) -> Pause {
+        match succeeded {
+            true => Pause::default(),
+            false => Pause {
+                ns: (self.ns * AGAIN_GROWTH).min(AGAIN_MAX_NS),
+            },
+        }
+    }
+
+    /// Whether it is not over yet, where the last flush ended then; 0 if there was none.
+    pub fn lasts(self, ended_ns: u64, now_ns: u64) -> bool {
+        ended_ns > 0 && now_ns < ended_ns + self.ns
+    }
+}
+
+/// Jobs that have given up for lack of room, and when larger ones are tried again.
+///
+/// ```
+/// use thermocline_policy::relief::GaveUp;
+/// let mut jobs = GaveUp::default();
+/// assert_eq!(jobs.bytes_max(Some(1 << 20), 0), Some(u64::MAX));
+/// jobs.gave_up(100 << 20, 1 << 20, 0);
+/// // Smaller ones are tried, until there is clearly more room, or time has passed.
+/// assert_eq!(jobs.bytes_max(Some(1 << 20), 1), Some((100 << 20) - 1));
+/// assert_eq!(jobs.bytes_max(Some(2 << 20), 1), Some(u64::MAX));
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GaveUp {
+    /// Jobs of so many bytes have given up, and larger ones would.
+    bytes_below: u64,
+    /// How much room there was when it began.
+    room_then: u64,
+    /// And when it gave up.
+    at_ns: u64,
+    /// How long it waits; the next one waits longer.
+    again_ns: u64,
+}
+
+impl Default for GaveUp {
+    fn default() -> GaveUp {
+        GaveUp {
+            bytes_below: u64::MAX,
+            room_then: 0,
+            at_ns: 0,
+            again_ns: AGAIN_NS / AGAIN_GROWTH,
+        }
+    }
+}
+
+impl GaveUp {
+    /// A job of so many bytes has given up, which began with so much room. Larger ones are put off for a while.
+    pub fn gave_up(&mut self, bytes: u64, room: u64, now_ns: u64) {
+        self.room_then = room;
+        self.at_ns = now_ns;
+        self.again_ns = (self.again_ns * AGAIN_GROWTH).min(AGAIN_MAX_NS);
+        self.bytes_below = bytes;
+    }
+
+    /// The disk has become full anew: all are tried.
+    pub fn forget(&mut self) {
+        self.bytes_below = u64::MAX;
+    }
+
+    /// Larger jobs have given up, lately and when there was about as much room as now; `None`: any did, were it of tables with
+    /// nothing but range tombstones.
+    pub fn bytes_max(&mut self, room: Option<u64>, now_ns: u64) -> Option<u64> {
+        let before = self.room_then;
+        let enough = before.saturating_add((before / ROOM_MORE_PARTS).max(ROOM_MORE_BYTES));
+        let enough = room.is_none_or(|room| room >= enough);
+        if enough || now_ns >= self.at_ns + self.again_ns {
+            self.bytes_below = u64::MAX;
+        }
+        if enough {
+            self.again_ns = AGAIN_NS / AGAIN_GROWTH;
+        }
+        match self.bytes_below {
+            u64::MAX => Some(u64::MAX),
+            below => below.checked_sub(1),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn jobs_that_give_up_become_rarer_and_are_tried_again(room in 0u64..1 << 40, bytes in 1u64..1 << 40) {
+            let mut jobs = GaveUp::default();
+            let mut now = 0;
+            for _ in 0..12 {
+                prop_assert_eq!(jobs.bytes_max(Some(room), now), Some(u64::MAX));
+                jobs.gave_up(bytes, room, now);
+                prop_assert_eq!(jobs.bytes_max(Some(room), now), bytes.checked_sub(1));
+                prop_assert_eq!(jobs.bytes_max(Some(room), now + AGAIN_NS - 1), bytes.checked_sub(1));
+                now += AGAIN_MAX_NS;
+            }
+        }
+
+        #[test]
+        fn pauses_grow_and_end(failures in 0usize..20) {
+            let pause = (0..failures).fold(Pause::default(), |pause, _| pause.after(false));
+            prop_assert!((DELETES_PAUSE_NS..=AGAIN_MAX_NS).contains(&pause.ns));
+            prop_assert!(!pause.lasts(0, 5));
+            prop_assert!(pause.lasts(5, 4 + pause.ns) && !pause.lasts(5, 5 + pause.ns));
+            prop_assert_eq!(pause.after(true), Pause::default());
+        }
+    }
+}
