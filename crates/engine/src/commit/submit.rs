@@ -43,7 +43,8 @@ struct Submitted {
 }
 
 impl Engine {
-    /// Applies `entries` as one: visible together on return, and durable as `mode` says.
+    /// Applies `entries` as one: visible together on return, and durable as `mode` says. Where there are none,
+    /// what is visible is durable on return all the same, if `mode` says so.
     ///
     /// # Errors
     /// [`Error::OutOfSpace`] naming the budget, and why no flush makes room; [`Error::InvalidArgument`] for a family that was
@@ -58,7 +59,11 @@ impl Engine {
         let inner = &*self.inner;
         let _settled = inner.background.settled_after();
         if entries.len() == 0 {
-            return Ok(());
+            // Who is told that it is durable is told so of all before it, too.
+            return match mode.durability {
+                Durability::Immediate => self.sync(),
+                Durability::Buffered => Ok(()),
+            };
         }
         inner.check_writable()?;
         let bytes = item_bytes(entries.clone());
