@@ -22,6 +22,8 @@
 //!    of which at most one waits or runs at a time for this (`called`). It gives that up under the lock under which
 //!    it found nothing due; who makes something due looks for it after that, under the same lock.
 //! 3. Each is called once, with the outcome; if it panics, the others are called all the same.
+//! 4. A commit of nothing has no group, and is told when all is durable that was visible before it. Its callback comes
+//!    behind that of the last visible group, which is on the list by 1, or was called.
 //!
 //! # Rejected
 //! *Refusing all who find no place*, as it was: whoever commits faster than the device for a moment would have
@@ -55,8 +57,10 @@ pub(crate) struct Acks {
 
 #[derive(Default)]
 struct Waiting {
-    /// By the last seqno of their group.
-    callbacks: BTreeMap<u64, Callback>,
+    /// By the last seqno of their group, and among those of one seqno by `nothings`: the group's own is the first.
+    callbacks: BTreeMap<(u64, u64), Callback>,
+    /// Commits of nothing so far.
+    nothings: u64,
     /// Places that are taken: commits under way, callbacks here, and the one that is called.
     places: usize,
     /// Whether a call is asked for, or runs, that calls what is due.
@@ -76,7 +80,17 @@ impl Told<'_> {
     /// Its group ends with `last`.
     pub fn granted(mut self, last: SeqNo) {
         if let Some(done) = self.done.take() {
-            lock(&self.acks.waiting).callbacks.insert(last.0, done);
+            lock(&self.acks.waiting).callbacks.insert((last.0, 0), done);
+        }
+    }
+
+    /// It has no group, and waits for the one that ends with `last`.
+    pub(crate) fn behind(mut self, last: SeqNo) {
+        if let Some(done) = self.done.take() {
+            let mut waiting = lock(&self.acks.waiting);
+            waiting.nothings += 1;
+            let place = (last.0, waiting.nothings);
+            waiting.callbacks.insert(place, done);
         }
     }
 }
@@ -128,7 +142,7 @@ impl Acks {
             waiting.called = false;
             return None;
         }
-        let (last, callback) = waiting.callbacks.pop_first()?;
+        let ((last, _), callback) = waiting.callbacks.pop_first()?;
         Some((callback, SeqNo(last)))
     }
 
@@ -164,7 +178,7 @@ impl Acks {
     /// Forgets the callback of a group that failed, unless it was told about that. It has its place until
     /// it is dropped.
     pub(crate) fn forget(&self, last: SeqNo) -> Option<Told<'_>> {
-        let done = lock(&self.waiting).callbacks.remove(&last.0);
+        let done = lock(&self.waiting).callbacks.remove(&(last.0, 0));
         done.map(|done| Told {
             acks: self,
             done: Some(done),
@@ -182,6 +196,6 @@ impl Waiting {
 
     fn is_due(&self, is_due: impl Fn(SeqNo) -> bool) -> bool {
         let first = self.callbacks.first_key_value();
-        first.is_some_and(|(last, _)| is_due(SeqNo(*last)))
+        first.is_some_and(|((last, _), _)| is_due(SeqNo(*last)))
     }
 }

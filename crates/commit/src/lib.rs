@@ -26,7 +26,7 @@
 //! `Immediate`: `durable` covers it, and so all before it (design §14, rule 6). `Buffered`: it is
 //! visible. Its bytes lie in their place already, stored through the cache; only their write-back is
 //! deferred, until there are [`buffered_bytes`] of them, or [`buffered_ms`] have passed, or something
-//! durable comes behind: an `Immediate` write, a seal, a close. Whoever it is takes the whole list,
+//! durable comes behind: an `Immediate` write, though it may add nothing, a seal, a close. Whoever it is takes the whole list,
 //! flushes and fences; `durable` then jumps over it. So what a crash takes is always a suffix of the
 //! order of grants, never a hole: recovery keeps the items up to the first that is missing.
 //!

@@ -46,6 +46,19 @@ impl Commits {
         Ok(())
     }
 
+    /// A commit of nothing: `told` is called when all is durable that is visible now. Returns whether that is so
+    /// already; else the caller sees to it.
+    pub fn write_nothing(&self, env: &impl CommitEnv, told: Told<'_>) -> bool {
+        let last = SeqNo(self.ring.visible());
+        told.behind(last);
+        let is_durable = self.ring.durable() >= last.0;
+        if is_durable {
+            // Nobody else need come by.
+            self.tell(env);
+        }
+        is_durable
+    }
+
     /// Commits whose callbacks have not returned.
     pub fn places(&self) -> usize {
         self.acks.places()

@@ -166,7 +166,8 @@ impl Batch {
     }
 
     /// Applies all changes, or none. `options` are a [`Durability`] or [`WriteOptions`]. The batch
-    /// is empty afterwards and can be filled again.
+    /// is empty afterwards and can be filled again. Where there are no changes, [`Durability::Immediate`] still makes
+    /// durable what was written before.
     ///
     /// A batch may have up to [`BATCH_BYTES_MAX`]. One over `memtable.item_bytes_max`, 64 MiB, is
     /// written ahead beside all other writers, and is durable on return whatever was asked for. It

@@ -48,18 +48,17 @@ impl Keys<'_> {
     }
 
     pub fn delete_range(&self, bounds: &Bounds, options: WriteOptions) -> Result<()> {
-        let Some((start, end)) = byte_range(bounds, self.family.reverse)? else {
-            return Ok(());
-        };
-        let entry = BatchEntry {
+        let range = byte_range(bounds, self.family.reverse)?;
+        let entry = range.as_ref().map(|(start, end)| BatchEntry {
             kind: Kind::RangeDelete,
             cf: self.family.id,
-            key: &start,
+            key: start,
             value: end.as_deref().unwrap_or_default(),
-        };
+        });
         let times = self.engine.latencies();
+        // A range without keys is a write of nothing, which may have to be durable like others.
         times.time(Operation::Delete, || {
-            self.engine.write(std::iter::once(entry), options)
+            self.engine.write(entry.into_iter(), options)
         })
     }
 

@@ -184,6 +184,41 @@ fn buffered_writes_are_visible_at_once_and_durable_when_asked() {
 }
 
 #[test]
+fn what_adds_nothing_makes_durable_what_came_before_it() {
+    let home = tempfile::tempdir().unwrap();
+    let mut options = options();
+    options.commit.buffered_bytes = 1 << 20;
+    options.commit.buffered_ms = 3_600_000;
+    options.memtable.idle_ms = 0;
+    let db = Db::open(home.path().join("db"), options).unwrap();
+    db.put("first", "durable").unwrap();
+    let nothing: [(&str, fn(&Db, WriteOptions)); 4] = [
+        ("a batch", |db, mode| db.batch().commit(mode).unwrap()),
+        ("a commit that is waited for", |db, mode| {
+            let commit = db.batch().commit_async_with(mode).unwrap();
+            commit.wait().unwrap();
+        }),
+        ("a range", |db, mode| {
+            db.delete_range_with("b".."b", mode).unwrap();
+        }),
+        ("a batch of a range", |db, mode| {
+            db.batch().delete_range("b".."b").commit(mode).unwrap();
+        }),
+    ];
+    for (what, write) in nothing {
+        db.put_with("key", what, Durability::Buffered).unwrap();
+        let durable = || {
+            let metrics = db.metrics();
+            metrics.seqno_durable == metrics.seqno_visible
+        };
+        write(&db, Durability::Buffered.into());
+        assert!(!durable(), "{what}: nobody asked for it");
+        write(&db, Durability::Immediate.into());
+        assert!(durable(), "{what}");
+    }
+}
+
+#[test]
 fn writers_that_meet_become_groups() {
     let home = tempfile::tempdir().unwrap();
     let mut options = options();

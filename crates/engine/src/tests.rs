@@ -99,6 +99,7 @@ fn a_cursor_sees_one_moment() {
 pub(crate) struct Machine {
     pub fs: SimFs,
     pm: SimPm,
+    pm_bytes: u64,
 }
 
 impl Machine {
@@ -107,6 +108,7 @@ impl Machine {
         Machine {
             fs: SimFs::new(steps.clone()),
             pm: SimPm::new(pm, steps),
+            pm_bytes: pm,
         }
     }
 
@@ -177,6 +179,18 @@ impl Machine {
         Machine {
             fs: self.fs.image_killed(steps.clone()),
             pm: self.pm.fork(steps),
+            pm_bytes: self.pm_bytes,
+        }
+    }
+
+    /// The machine after a power cut that has left nothing but what was durable.
+    pub fn without_power(&self) -> Machine {
+        let steps = Steps::new();
+        let image = self.pm.crash();
+        Machine {
+            fs: self.fs.image_none(steps.clone()),
+            pm: image.build(self.pm_bytes, steps, |_, _| 0),
+            pm_bytes: self.pm_bytes,
         }
     }
 }

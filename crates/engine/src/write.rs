@@ -3,6 +3,8 @@
 
 pub(crate) mod env;
 pub(crate) mod submit;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! One history: a store, what must be in it, and everybody who holds something of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::mpsc::{Sender, channel};
 
@@ -24,6 +24,8 @@ const NAMES: &[&str] = &["one", "two", "three"];
 const NUMBERED: usize = 1500;
 /// Readers of each kind that are held at a time, at most.
 const READERS_MAX: usize = 6;
+/// Of what differs, a failure tells so much.
+const DIFFERENCES_TOLD: usize = 8;
 
 pub struct History {
     pub rng: Rng,
@@ -290,7 +292,7 @@ impl History {
             return;
         }
         let durability = self.durability();
-        self.tell(format!("batch {durability:?}"));
+        self.tell(format!("batch of {}, {durability:?}", batch.len()));
         let done = batch.commit(durability);
         self.wrote(after, durability, done);
     }
@@ -631,10 +633,9 @@ impl History {
         let found = contents(self.db());
         let names: Vec<&String> = self.now.iter().map(|(name, _)| name).collect();
         assert!(
-            found.keys().eq(names
-                .iter()
-                .copied()
-                .collect::<std::collections::BTreeSet<_>>())
+            found
+                .keys()
+                .eq(names.iter().copied().collect::<BTreeSet<_>>())
         );
         let moments = self.earlier.drain(..).chain([self.now.clone()]);
         let moments: Vec<State> = moments.collect();
@@ -655,15 +656,11 @@ impl History {
             self.now.iter().map(each).collect()
         };
         let mut possible = moments.iter().rev().map(at);
-        let state = possible.find(|state| {
-            let same = |(name, content): &(String, Content)| {
-                let (map, metadata) = &found[name];
-                *map == *content.map && metadata.as_deref() == content.metadata.as_deref()
-            };
-            state.iter().all(same)
+        let state = possible.find(|state| differences(&found, state).next().is_none());
+        self.now = state.unwrap_or_else(|| {
+            let moments: Vec<State> = moments.iter().map(at).collect();
+            panic!("{}", none_is_there(&found, &moments))
         });
-        let states = moments.len();
-        self.now = state.unwrap_or_else(|| panic!("none of {states} moments is there"));
     }
 
     fn verify(&mut self) {
@@ -710,6 +707,36 @@ fn contents(db: &Db) -> Found {
         (name, (map, metadata))
     };
     db.column_families().into_iter().map(family).collect()
+}
+
+/// What is in a store and not in `state`, or the other way round: one line each.
+fn differences<'a>(found: &'a Found, state: &'a State) -> impl Iterator<Item = String> + 'a {
+    state.iter().flat_map(move |(name, content)| {
+        let (map, metadata) = &found[name];
+        let blob = metadata.as_deref() != content.metadata.as_deref();
+        let blob = blob.then(|| format!("{name}: other metadata"));
+        let keys: BTreeSet<&Vec<u8>> = map.keys().chain(content.map.keys()).collect();
+        let keys = keys.into_iter().filter_map(move |key| {
+            let [found, expected] = [map.get(key), content.map.get(key)];
+            let [is, must] = [found, expected]
+                .map(|value| value.map_or_else(|| "absent".into(), |value| head(value)));
+            let line = || format!("{name}: {} is {is}, must be {must}", head(key));
+            (found != expected).then(line)
+        });
+        blob.into_iter().chain(keys)
+    })
+}
+
+/// Says how the nearest of the moments differs from what was found.
+fn none_is_there(found: &Found, moments: &[State]) -> String {
+    let each = moments.iter().map(|moment| differences(found, moment));
+    let each = each.map(Iterator::collect::<Vec<String>>).enumerate();
+    let (nearest, lines) = each
+        .min_by_key(|(_, lines)| lines.len())
+        .expect("there is always the last one");
+    let (count, of) = (lines.len(), moments.len());
+    let lines = lines[..count.min(DIFFERENCES_TOLD)].join("\n  ");
+    format!("none of {of} moments is there; moment {nearest} differs least, by {count}:\n  {lines}")
 }
 
 pub fn ends(range: &(Bound<Vec<u8>>, Bound<Vec<u8>>)) -> [String; 2] {

@@ -75,13 +75,20 @@ fn any_history_is_as_the_model_says() {
 }
 
 /// Each of these has found a fault that is mended: an open without room for a log that failed, a merge on a full
-/// disk that went on for ever, readers that had all descriptors, and a compaction of a table with nothing but range
-/// tombstones that found no room and was tried again for ever.
+/// disk that went on for ever, readers that had all descriptors, a compaction of a table with nothing but range
+/// tombstones that found no room and was tried again for ever, and a durable commit of nothing that left what was
+/// buffered before it to a power cut.
 #[test]
 fn histories_that_found_something_find_it_no_more() {
     if std::env::var_os("THERMOCLINE_SEED").is_none() {
-        [17, 23, 1_882_705_510_793_295, 1_882_708_348_240_003]
-            .into_iter()
-            .for_each(run);
+        [
+            17,
+            23,
+            1_882_705_510_793_295,
+            1_882_708_348_240_003,
+            1_882_790_993_854_561,
+        ]
+        .into_iter()
+        .for_each(run);
     }
 }

@@ -11,7 +11,8 @@ use crate::sync::{Arc, Ordering};
 use crate::write::env::Place;
 
 impl Engine {
-    /// Applies `entries` as one: visible together on return, and durable as `mode` says.
+    /// Applies `entries` as one: visible together on return, and durable as `mode` says. Where there are none,
+    /// what is visible is durable on return all the same, if `mode` says so.
     ///
     /// # Errors
     /// [`Error::OutOfSpace`] naming the budget, and why no flush makes room; [`Error::InvalidArgument`] for a family that was
@@ -26,7 +27,11 @@ impl Engine {
         let inner = &*self.inner;
         let _settled = inner.background.settled_after();
         if entries.len() == 0 {
-            return Ok(());
+            // Who is told that it is durable is told so of all before it, too.
+            return match mode.durability {
+                Durability::Immediate => self.sync(),
+                Durability::Buffered => Ok(()),
+            };
         }
         inner.check_writable()?;
         let bytes = item_bytes(entries.clone());
@@ -96,11 +101,13 @@ impl Engine {
         let inner = &*self.inner;
         let _settled = inner.background.settled_after();
         inner.check_writable()?;
+        let told = inner.commits.take_place(inner, no_slowdown, done)?;
         if entries.len() == 0 {
-            done(Ok(()));
+            if !inner.commits.write_nothing(inner, told) {
+                self.have_told();
+            }
             return Ok(());
         }
-        let told = inner.commits.take_place(inner, no_slowdown, done)?;
         let bytes = item_bytes(entries.clone());
         let Some(separated) = inner.separate(entries.clone(), bytes, no_slowdown)? else {
             return self.write_told(entries, bytes, no_slowdown, told);
@@ -137,13 +144,17 @@ impl Engine {
             let size = (bytes, no_slowdown);
             inner.commits.write_told(inner, entries, size, told)?;
         }
-        // Lets a worker write back, and then the callback be called.
-        self.request_sync();
-        if inner.closed.load(Ordering::Acquire) {
-            // No worker comes any more. A failed store was closed beside this write, which must be told.
-            inner.commits.tell(inner);
-        }
+        self.have_told();
         Ok(())
+    }
+
+    /// Lets a worker write back, and then the callback be called.
+    fn have_told(&self) {
+        self.request_sync();
+        if self.inner.closed.load(Ordering::Acquire) {
+            // No worker comes any more. A failed store was closed beside this write, which must be told.
+            self.inner.commits.tell(&*self.inner);
+        }
     }
 
     /// Makes everything visible durable, what was written `Buffered` included.

@@ -92,6 +92,7 @@ pub fn buffered(life: &mut Life, random: &SeededRandom) {
                 life.open().unwrap();
             }
             4 => run(life, &Op::Family(format!("family {n}"))),
+            5 => life.commit_nothing(),
             _ => {}
         }
     }
