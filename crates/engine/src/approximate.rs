@@ -19,6 +19,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use thermocline_base::{CfId, Result, SeqNo};
+use thermocline_catalog::view::not_before;
 use thermocline_memtable::{Direction, Memtable, ScanEntry};
 
 use thermocline_base::bounds::{KeyBounds, is_behind, is_below, is_empty};
@@ -26,7 +27,6 @@ use thermocline_tables::RangeSize;
 
 use crate::store::{Engine, Inner};
 use crate::sync::{Arc, Mutex, lock};
-use crate::view::not_before;
 
 /// Keys from one mark of a ruler to the next.
 const STEP: usize = if cfg!(test) { 64 } else { 1024 };
@@ -61,7 +61,7 @@ impl Engine {
     /// [`thermocline_base::Error::Corruption`] of an index; those of reading it.
     pub fn approximate_sizes(&self, cf: CfId, ranges: &[KeyBounds<'_>]) -> Result<Vec<RangeSize>> {
         let inner = &*self.inner;
-        let view = inner.view.load_full();
+        let view = inner.catalog.view_to_keep();
         view.pins()?;
         inner.families.check(cf, inner.families.moment())?;
         inner.rulers.forget_all_but(&view.memtables);

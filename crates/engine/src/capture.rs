@@ -39,6 +39,7 @@ use std::path::PathBuf;
 
 use thermocline_base::options::Options;
 use thermocline_base::{CfId, Error, Result, SeqNo};
+use thermocline_catalog::View;
 use thermocline_copies::Captured;
 use thermocline_memtable::Memtable;
 use thermocline_sst::Identity;
@@ -49,7 +50,6 @@ use crate::open::stored;
 use crate::snapshot::{Moment, Snapshot};
 use crate::store::Inner;
 use crate::sync::{Arc, Ordering, lock};
-use crate::view::View;
 
 /// See the [module](self).
 pub struct Capture {
@@ -81,10 +81,10 @@ impl Capture {
                 return Err(Error::Closed);
             }
             inner.poison.check()?;
-            let manifest = lock(&inner.manifest);
-            let hold = lock(&inner.versions).hold();
+            let manifest = inner.catalog.edits();
+            let hold = inner.catalog.hold();
             let snapshot = Snapshot::of(Moment::now(inner), ReaderKind::Copy);
-            let view = inner.view.load_full();
+            let view = inner.catalog.view_to_keep();
             let reclaim = lock(&inner.reclaim);
             let unflushed = view.memtables.iter();
             let unflushed = unflushed.filter(|m| !reclaim.is_flushed(m.generation()));

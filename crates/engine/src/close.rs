@@ -4,7 +4,7 @@
 //! Snapshots, cursors and values that are read in place go on. They hold the folder, and whoever
 //! opens the store next drops nothing of what was there (`reclaim`). A handle is no reader, nor is
 //! what has one (a family, a batch): from here on it tells what there was, and reads nothing.
-//! 1. What holds the folder is [`Pins`](crate::value::Pins). Views hold that, and values that are
+//! 1. What holds the folder is [`Pins`](thermocline_catalog::Pins). Views hold that, and values that are
 //!    read in place. The view that stays in the store does not.
 //! 2. The last view that does is set aside for those who are registered, before it leaves its
 //!    place, and until the last of them goes. Who leaves first says so (`Readers::leave`), then
@@ -16,12 +16,12 @@ use std::sync::{PoisonError, Weak};
 
 use thermocline_base::size::format_size;
 use thermocline_base::{Error, Result};
+use thermocline_catalog::Pins;
 use thermocline_observe::event::Event;
 use thermocline_version::VersionEdit;
 
 use crate::store::{Engine, Inner};
 use crate::sync::{Arc, Ordering, lock, write};
-use crate::value::Pins;
 
 /// A store that was closed, and that somebody may read.
 struct Left {
@@ -114,7 +114,7 @@ impl Inner {
         // For those who read on, and before the lock is given up: whoever opens next asks for it
         // (`reclaim`). Where a folder cannot be held, only their checksums protect them.
         let folder = self.world.env.storage.hold_folder(&self.dir);
-        let view = self.view.load_full();
+        let view = self.catalog.view_to_keep();
         if let Ok(pins) = view.pins() {
             pins.hold(folder.unwrap_or(None));
             let mut left = all_left();
@@ -126,7 +126,7 @@ impl Inner {
             });
         }
         *lock(&self.left) = Some(view.clone());
-        self.view.store(Arc::new(view.closed()));
+        self.catalog.show(view.closed());
         drop(view);
         self.let_left_go();
         self.space.region().unlock();
@@ -172,11 +172,11 @@ impl Inner {
         let changes = writer.cuts(lock(&self.next).as_ref());
         let rates = self.rates_to_remember();
         let with_rates = changes.iter().cloned().chain(rates).collect();
-        match self.edit(VersionEdit {
+        match self.catalog.edit(&VersionEdit {
             changes: with_rates,
         }) {
             // The cuts alone may find room.
-            Err(Error::OutOfSpace(_)) => self.edit(VersionEdit { changes }),
+            Err(Error::OutOfSpace(_)) => self.catalog.edit(&VersionEdit { changes }),
             noted => noted,
         }
     }
@@ -186,7 +186,7 @@ impl Inner {
         self.poison.check()?;
         match self
             .rates_to_remember()
-            .map(|change| self.edit(change.into()))
+            .map(|change| self.catalog.edit(&change.into()))
         {
             None | Some(Err(Error::OutOfSpace(_))) => Ok(()),
             Some(noted) => noted,

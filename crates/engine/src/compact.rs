@@ -194,7 +194,7 @@ impl Inner {
     /// often.
     #[inline]
     pub fn compact_for_reads(&self) {
-        if self.table_files.reads.has_news() || self.rates.has_news() {
+        if self.catalog.table_files.reads.has_news() || self.rates.has_news() {
             self.want_compaction();
         }
     }

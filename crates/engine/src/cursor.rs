@@ -15,6 +15,7 @@ use std::ops::Bound;
 
 use thermocline_base::size::index;
 use thermocline_base::{CfId, Kind, Result, SeqNo};
+use thermocline_catalog::view::not_before;
 use thermocline_memtable::{Direction, GapList, Memtable, RecordRef, ScanEntry};
 use thermocline_pm::PmOff;
 use thermocline_policy::tuning::READ_DELETES;
@@ -26,7 +27,6 @@ use crate::snapshot::Moment;
 use crate::store::Engine;
 use crate::sync::{Arc, Ordering as Atomic};
 use crate::value::Value;
-use crate::view::not_before;
 use gaps::Passed;
 use hidden::Covering;
 use place::Place;
@@ -58,7 +58,7 @@ impl Engine {
         let inner = &*self.inner;
         let verify = inner.options.read.verify_checksums != 0;
         // A generation that comes after this holds only what was not visible when we began.
-        let view = inner.view.load();
+        let view = inner.catalog.view();
         view.pins()?;
         // Behind the view: what was dropped by now may be missing from it, or from a part of it.
         inner.families.check(cf, inner.families.moment())?;
@@ -80,7 +80,7 @@ impl Engine {
     pub fn value(&self, cf: CfId, key: &[u8]) -> Result<Option<Value>> {
         let inner = &*self.inner;
         let verify = inner.options.read.verify_checksums != 0;
-        let view = inner.view.load();
+        let view = inner.catalog.view();
         let pins = view.pins()?;
         // As above.
         inner.families.check(cf, inner.families.moment())?;
@@ -463,11 +463,12 @@ impl Walk {
         if let Some(blob) = blob {
             // Both at a time would be one too many.
             self.value = Vec::new();
-            self.value = self
-                .at
-                .inner()
-                .table_files
-                .read_blob(self.family.id, &self.key, blob)?;
+            self.value =
+                self.at
+                    .inner()
+                    .catalog
+                    .table_files
+                    .read_blob(self.family.id, &self.key, blob)?;
         }
         Ok(found)
     }

@@ -293,7 +293,9 @@ impl Engine {
         }
         inner.set_aside(&mut writer, id, flushing.as_ref());
         if !active(Bug::DropUnrecorded) {
-            let dropped = inner.edit(Change::ColumnFamilyDropped { id: id.0 }.into());
+            let dropped = inner
+                .catalog
+                .edit(&Change::ColumnFamilyDropped { id: id.0 }.into());
             dropped.inspect_err(|_| inner.keep_after_all(id))?;
         }
         let families = &inner.families;
@@ -305,7 +307,7 @@ impl Engine {
         families.drops.store(number, Ordering::Relaxed);
         drop(table);
         inner.rates.dropped(id);
-        inner.go_over_to_tables();
+        inner.catalog.show_tables();
         let name = name.to_string();
         inner.events.emit(Event::ColumnFamilyDropped { name });
         // Generations may hold nothing else.
@@ -329,7 +331,7 @@ impl Engine {
 impl Inner {
     /// The caller holds the writer's lock, and there is none of this name.
     fn make_family(&self, name: &str, options: &CfOptions) -> Result<Family> {
-        let next = lock(&self.manifest).state().next_ids().cf;
+        let next = self.catalog.edits().state().next_ids().cf;
         let id = u16::try_from(next)
             .ok()
             .filter(|&id| usize::from(id) < limits::COLUMN_FAMILIES_MAX)
@@ -353,10 +355,10 @@ impl Inner {
                 options: stored,
             });
         }
-        let version = lock(&self.versions).current().clone();
+        let version = self.catalog.version();
         let divided = partitions::at_keys(&version, CfId(id), (options, &self.options))?;
         edit.changes.extend(divided);
-        self.edit(edit)?;
+        self.catalog.edit(&edit)?;
         let family = Family {
             id: CfId(id),
             reverse: options.reverse == Some(true),

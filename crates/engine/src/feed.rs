@@ -27,6 +27,7 @@ use std::collections::BTreeSet;
 
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{BlobRef, CfId, Error, FileId, Result};
+use thermocline_catalog::Pins;
 use thermocline_copies::{Chains, FamilyNames, LongValues, Marks, oldest_position};
 use thermocline_memtable::{Home, Trail};
 use thermocline_policy::flush;
@@ -37,7 +38,6 @@ use crate::families::Families;
 use crate::reclaim::Reclaim;
 use crate::store::Inner;
 use crate::sync::{Arc, MutexGuard, Ordering, lock};
-use crate::value::Pins;
 use crate::write::Writer;
 
 pub use kept::FeedUse;
@@ -130,7 +130,7 @@ struct HeldBlobs {
 
 impl LongValues for HeldBlobs {
     fn read(&self, cf: CfId, key: &[u8], blob: BlobRef) -> Result<Vec<u8>> {
-        self.inner.table_files.read_blob(cf, key, blob)
+        self.inner.catalog.table_files.read_blob(cf, key, blob)
     }
 }
 
@@ -157,7 +157,7 @@ impl Inner {
     /// The home of a generation, unless that is gone. While the caller holds `reclaim`, none is found free.
     fn home_of(&self, reclaim: &MutexGuard<'_, Reclaim>, generation: u64) -> Option<Arc<Home>> {
         let is_it = |home: &&Arc<Home>| home.generation() == generation;
-        let view = self.view.load();
+        let view = self.catalog.view();
         let homes = view.memtables.iter().flat_map(|m| m.homes());
         reclaim
             .retired_homes()

@@ -72,20 +72,20 @@ use std::path::{Path, PathBuf};
 
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{Error, FileId, Result};
+use thermocline_catalog::view::Front;
 use thermocline_env::{OpenMode, Storage};
 use thermocline_memtable::Memtable;
 use thermocline_observe::count::Count;
 use thermocline_observe::poison::is_sync;
 use thermocline_runtime::Job;
 use thermocline_sst::{FileName, identity_of, sites};
-use thermocline_tables::{TableFiles, Tables};
+use thermocline_tables::TableFiles;
 use thermocline_version::{Change, Evacuation, FileKind, State, VersionSet};
 
 use crate::compact::LevelUse;
 use crate::compact::outputs::Outputs;
 use crate::store::{Engine, Inner};
 use crate::sync::{Arc, MutexGuard, lock};
-use crate::view::{Front, View};
 use crate::write::{Writer, busy};
 use along::Along;
 use evacuate::{Span, Taken};
@@ -276,7 +276,7 @@ impl Inner {
     /// What a flush takes, for whoever holds the writer's lock.
     fn taken_now(&self) -> Taken {
         let mut generations = self.sealed_unflushed();
-        let front = self.view.load().front().cloned();
+        let front = self.catalog.view().front().cloned();
         if let Some(front) = &front {
             generations.retain(|m| front.takes(m));
         }
@@ -292,7 +292,7 @@ impl Inner {
 
     /// As [`Inner::to_flush`], for whoever holds the writer's lock.
     fn sealed_unflushed(&self) -> Vec<Arc<Memtable>> {
-        let view = self.view.load_full();
+        let view = self.catalog.view_to_keep();
         let reclaim = lock(&self.reclaim);
         let sealed = view.memtables[1..].iter().rev();
         let sealed = sealed.filter(|memtable| !reclaim.is_flushed(memtable.generation()));
@@ -336,7 +336,7 @@ impl Inner {
             Change::TableAdded { place, .. } => self.families.exists(place.cf, b""),
             _ => true,
         };
-        let mut manifest = lock(&self.manifest);
+        let mut manifest = self.catalog.edits();
         let mut changes = Vec::new();
         for along in along
             .iter()
@@ -360,35 +360,17 @@ impl Inner {
             self.tell_of_prefixes(made);
         }
         if let Some(front) = front {
-            let view = self.view.load_full();
-            let tables = self.tables_after(&view);
-            self.view.store(Arc::new(view.evacuated(front, tables)));
+            let view = self.catalog.view_to_keep();
+            let tables = self.catalog.tables_after(&view);
+            self.catalog.show(view.evacuated(front, tables));
             return Ok(());
         }
         let homes = taken.generations.iter().flat_map(|m| m.homes());
         lock(&self.reclaim).flushed(homes.map(|home| home.generation()));
         self.retire();
         // If all of them had been retired as dead before.
-        self.go_over_to_tables();
+        self.catalog.show_tables();
         Ok(())
-    }
-
-    /// The tables of today, for a view in place of `view`.
-    pub fn tables_after(&self, view: &View) -> Arc<Tables> {
-        let version = lock(&self.versions).current().clone();
-        match Arc::ptr_eq(&version, view.tables.version()) {
-            true => view.tables.clone(),
-            false => Tables::new(version, self.table_files.clone(), Some(&view.tables)),
-        }
-    }
-
-    /// Lets readers see the tables of today. The caller holds the writer's lock.
-    pub fn go_over_to_tables(&self) {
-        let view = self.view.load_full();
-        let tables = self.tables_after(&view);
-        if !Arc::ptr_eq(&tables, &view.tables) {
-            self.view.store(Arc::new(view.over(tables)));
-        }
     }
 
     /// Removes the files that nobody names or reads any more. What cannot be removed now the next open
@@ -399,18 +381,18 @@ impl Inner {
         }
         self.ask_readers_to_leave();
         // Several may be here at the same time: what somebody else has removed is gone, too.
-        let mut obsolete = lock(&self.versions).obsolete();
+        let mut obsolete = self.catalog.obsolete();
         obsolete.retain(|(file, _)| !lock(&self.reclaim).elders_may_read(*file));
         let mut gone = BTreeSet::new();
         for (file, kind) in obsolete {
-            let path = path_of(&self.table_files, (file, kind));
-            let storage = &self.table_files.storage;
+            let path = path_of(&self.catalog.table_files, (file, kind));
+            let storage = &self.catalog.table_files.storage;
             if storage.remove(&path).is_ok() || matches!(storage.exists(&path), Ok(false)) {
-                lock(&self.versions).unlinked(file);
+                self.catalog.unlinked(file);
                 gone.insert(file);
             }
         }
-        self.table_files.forget(&gone);
+        self.catalog.table_files.forget(&gone);
         // Some file systems give room back only with the folder's sync.
         if !gone.is_empty() {
             self.note_removed();

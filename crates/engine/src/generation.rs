@@ -84,7 +84,7 @@ impl Inner {
         if next.is_some() || self.space.generations().free() == 0 {
             return Ok(());
         }
-        let ids = lock(&self.manifest).state().next_ids();
+        let ids = self.catalog.edits().state().next_ids();
         let nonce = self.world.env.random_u64()?;
         // It follows on from the chain before: base 0 in the manifest, known only at the switch.
         let chain = Chain::new(&self.db_id, ids.chain, incarnation, nonce, 0);
@@ -150,8 +150,8 @@ impl Inner {
         let region = self.space.region().clone();
         let memtable = Memtable::new(region, next.generation, vec![chain]);
         let memtable = Arc::new(memtable.charged_to(&self.account));
-        self.view
-            .store(Arc::new(self.view.load().with(memtable.clone())));
+        self.catalog
+            .show(self.catalog.view().with(memtable.clone()));
         let descriptor = std::mem::replace(&mut writer.descriptor, next.descriptor);
         let chain = ChainWriter::new(self.space.clone(), chain, None);
         let before = writer.go_over(memtable, chain);

@@ -31,10 +31,10 @@ use std::time::Duration;
 use thermocline_base::counter::thread_number;
 use thermocline_base::size::format_size;
 use thermocline_base::{Line, SeqNo};
+use thermocline_catalog::View;
 
 use crate::store::Inner;
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock};
-use crate::view::View;
 
 const SHARDS: usize = 16;
 
@@ -179,7 +179,7 @@ impl Inner {
     /// Asks readers to let go of what is in no current view any more. May be called under the
     /// writer's lock, and those before it.
     pub fn ask_readers_to_leave(&self) {
-        let current = self.view.load_full();
+        let current = self.catalog.view_to_keep();
         self.holds.asked.fetch_add(1, Ordering::Relaxed);
         let is_past = |view: &View| view.is_past(&current);
         let mut left = Vec::new();

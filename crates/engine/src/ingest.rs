@@ -37,6 +37,7 @@
 //! was made on the way is one like others.
 
 use thermocline_base::{CfId, Error, Kind, Result, SeqNo};
+use thermocline_catalog::View;
 use thermocline_commit::Durability;
 use thermocline_compaction::RangeTombstone;
 use thermocline_compaction::output::Cutter;
@@ -52,7 +53,6 @@ use crate::compact::outputs::{Destination, Outputs, Writing};
 use crate::start::opened;
 use crate::store::Inner;
 use crate::sync::{Arc, lock};
-use crate::view::View;
 use crate::write::Writer;
 
 /// How far the seqno of an ingestion lies above those that were given out when it began. More writes
@@ -187,7 +187,7 @@ impl Inner {
             seqno,
             writing: Writing::new(self, place, options, cutter, Destination::Store),
             outputs,
-            work: self.table_files.work(),
+            work: self.catalog.table_files.work(),
         };
         write(seqno, &mut incoming)?;
         incoming.writing.finish(incoming.outputs)
@@ -214,7 +214,7 @@ impl Inner {
             return Err(Error::Busy(why.into()));
         }
         let nonce = self.world.env.random_u64()?;
-        let ids = lock(&self.manifest).state().next_ids();
+        let ids = self.catalog.edits().state().next_ids();
         let incarnation = writer.chain.chain().incarnation;
         let base = seqno.0 + 1;
         let chain = Chain::new(&self.db_id, ids.chain, incarnation, nonce, base);
@@ -263,14 +263,14 @@ impl Inner {
         let active = Memtable::new(region, id, vec![chain]).charged_to(&self.account);
         let active = Arc::new(active);
         self.forget_unused(unused);
-        let view = self.view.load_full();
+        let view = self.catalog.view_to_keep();
         let older = view.memtables.iter().filter(|m| m.generation() != unused);
         let memtables = [active.clone()].into_iter().chain(older.cloned()).collect();
-        let tables = self.tables_after(&view);
+        let tables = self.catalog.tables_after(&view);
         // All that is older was flushed.
         let pins = view.pins().ok().cloned();
         let view = View::new(memtables, tables, None, pins);
-        self.view.store(Arc::new(view));
+        self.catalog.show(view);
         let chain = ChainWriter::new(self.space.clone(), chain, None);
         writer.go_on(active, descriptor, chain, nonce, seqno);
         self.events.emit(Event::GenerationDropped { id: unused });

@@ -135,7 +135,6 @@ mod store;
 mod sync;
 mod value;
 mod verify;
-mod view;
 mod wal;
 mod write;
 
@@ -156,6 +155,7 @@ pub use snapshot::Snapshot;
 pub use store::{Engine, Setup, World};
 pub use thermocline_base::bounds::KeyBounds;
 pub use thermocline_base::report::{Fault, Report};
+pub use thermocline_catalog::View;
 pub use thermocline_commit::{Callback, Durability, WriteOptions};
 pub use thermocline_copies::{
     BackupInfo, Backups, Change, ChangeFeed, ChangeGroup, ChangeOp, Changes, Exported,
@@ -180,7 +180,6 @@ pub use thermocline_tables::{LevelState, RangeSize};
 pub use thermocline_version::LOCK_NAME;
 pub use value::Value;
 pub use verify::verify;
-pub use view::View;
 pub use write::submit::InFlight;
 
 /// Every durability site of copies apart from tables and manifests, for tests that must reach them all.

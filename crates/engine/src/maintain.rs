@@ -204,7 +204,7 @@ impl Inner {
         }
         if self.space.wants_growth(zones) {
             let grown = self.space.grow(self.space.region_bytes());
-            grown.map_err(|error| self.poison_unless_full(error))?;
+            grown.map_err(|error| self.poison.poison_unless_full(error))?;
             self.note_growth();
         }
         self.space

@@ -7,7 +7,6 @@ use thermocline_policy::level0::PartitionRate;
 use thermocline_version::{Level, TableRef, Version};
 
 use crate::store::{Engine, Inner};
-use crate::sync::lock;
 
 /// Where the data of a column family lies.
 #[derive(Debug, Clone, PartialEq)]
@@ -74,7 +73,7 @@ impl Engine {
     /// Where the data of each family lies that has tables or several partitions. What is in no table yet is in the
     /// generations that [`Engine::metrics`] has.
     pub fn map(&self) -> Vec<FamilyMap> {
-        let version = lock(&self.inner.versions).current().clone();
+        let version = self.inner.catalog.version();
         let divided = version.divided().map(|(cf, _)| cf);
         let families: BTreeSet<CfId> = version.families().chain(divided).collect();
         let map = |cf| self.inner.map_of(cf, &version);

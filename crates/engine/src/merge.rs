@@ -37,6 +37,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use thermocline_base::{CfId, Error, Result, SeqNo};
+use thermocline_catalog::View;
 use thermocline_commit::readers::Moments;
 use thermocline_memtable::{Memtable, Merging, Readers, Without};
 use thermocline_observe::count::Count;
@@ -49,7 +50,6 @@ use thermocline_runtime::Job;
 use crate::reclaim::Reclaim;
 use crate::store::{Engine, Inner};
 use crate::sync::{Arc, AtomicU64, Mutex, MutexGuard, Ordering, lock, try_lock};
-use crate::view::View;
 use crate::write::Writer;
 
 /// Keys that are merged under one promise of DRAM.
@@ -199,7 +199,7 @@ impl Inner {
 
     /// Persistent memory of dead generations that merged indexes lead to, in bytes.
     pub fn dead_in_merged(&self) -> u64 {
-        let view = self.view.load();
+        let view = self.catalog.view();
         let reclaim = lock(&self.reclaim);
         let merged = view.memtables.iter().filter(|m| m.is_merged());
         let ids = merged.flat_map(|m| m.homes()).map(|h| h.generation());
@@ -212,7 +212,7 @@ impl Inner {
         if !self.options.level0.shape().merges_indexes() {
             return None;
         }
-        let view = self.view.load_full();
+        let view = self.catalog.view_to_keep();
         let all = indexes_of(&view, &lock(&self.reclaim));
         let known = situation::Indexes {
             newest_first: &all,
@@ -277,7 +277,7 @@ impl Inner {
 
     #[cfg(test)]
     fn chosen(&self) -> Option<Choice> {
-        let view = self.view.load_full();
+        let view = self.catalog.view_to_keep();
         let decided = indexes::choose(&indexes_of(&view, &lock(&self.reclaim)), false)?;
         Some(Choice::of(&view, decided))
     }
@@ -344,7 +344,7 @@ impl Inner {
     /// Lets readers see the merged index, if nothing speaks against that (invariant 1). Returns whether it
     /// did. The caller holds the writer's lock.
     fn install_index(&self, inputs: &[Arc<Memtable>], merged: Option<Memtable>) -> bool {
-        let view = self.view.load_full();
+        let view = self.catalog.view_to_keep();
         let is_input = |m: &Arc<Memtable>| inputs.iter().any(|input| Arc::ptr_eq(input, m));
         let Some(at) = view.memtables.iter().position(is_input) else {
             return false;

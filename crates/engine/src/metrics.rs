@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use thermocline_base::sync::lock;
 use thermocline_env::FsKind;
 use thermocline_halloc::SpaceUse;
 use thermocline_memtable::{Home, Memtable};
@@ -316,14 +315,14 @@ type Held = (Arc<Home>, Option<Arc<Memtable>>, bool);
 
 impl Inner {
     fn ssd_bytes(&self) -> SsdBytes {
-        let tables = self.table_files.bytes();
-        let blobs = self.table_files.blob_bytes();
+        let tables = self.catalog.table_files.bytes();
+        let blobs = self.catalog.table_files.blob_bytes();
         SsdBytes {
             tables_read: tables.read(),
             tables_written: tables.written(),
             blobs_read: blobs.read(),
             blobs_written: blobs.written(),
-            manifest_written: self.manifest_bytes.written(),
+            manifest_written: self.catalog.bytes().written(),
             region_written: self.space.region().counters().device_bytes,
             logs_written: self
                 .log_use()
@@ -354,13 +353,13 @@ impl Inner {
                 RegionKind::Dram => region.len(),
                 _ => 0,
             },
-            tables: self.table_files.open_use().bytes(),
+            tables: self.catalog.table_files.open_use().bytes(),
             over: account.over(),
         }
     }
 
     fn hits(&self) -> HitCounts {
-        let tables = &self.table_files;
+        let tables = &self.catalog.table_files;
         let (block_cache, ssd) = (tables.found(FoundIn::Cache), tables.found(FoundIn::File));
         let pm_tables = tables.found(FoundIn::Pm);
         // Counted first there, so that none is missing here.
@@ -376,7 +375,7 @@ impl Inner {
     }
 
     fn blob_state(&self) -> BlobState {
-        let version = lock(&self.versions).current().clone();
+        let version = self.catalog.version();
         let mut state = BlobState::default();
         for (_, blob) in version.blob_files() {
             state.files += 1;
@@ -384,7 +383,7 @@ impl Inner {
             state.table_bytes += blob.referenced_bytes;
         }
         if state.files > 0 {
-            let active = self.view.load().memtables[0].blob_bytes();
+            let active = self.catalog.view().memtables[0].blob_bytes();
             state.memtable_bytes = active + self.sealed_bytes().2;
         }
         state
@@ -392,7 +391,7 @@ impl Inner {
 
     /// All generations, and who holds them.
     fn generations(&self) -> Vec<GenerationState> {
-        let view = self.view.load();
+        let view = self.catalog.view();
         let readers = self.commits.readers.by_seqno();
         let mut all: Vec<Held> = Vec::new();
         for Retired { home, index } in self.retired() {
@@ -503,16 +502,20 @@ impl Engine {
             index_bytes: generations.iter().map(|g| g.index_bytes).sum(),
             dram: inner.dram_use(),
             pm_tier: inner.pm_tier(&generations),
-            levels: inner.view.load().tables.levels(),
+            levels: inner.catalog.view().tables.levels(),
             blobs: inner.blob_state(),
-            tables_open: inner.table_files.open_use().tables(),
-            tables_opened: inner.table_files.open_use().opened(),
-            cache: inner.table_files.cache_use().map(|cache| CacheState {
-                hits: cache.hits,
-                misses: cache.misses,
-                bytes: cache.bytes,
-                bytes_max: cache.bytes_max,
-            }),
+            tables_open: inner.catalog.table_files.open_use().tables(),
+            tables_opened: inner.catalog.table_files.open_use().opened(),
+            cache: inner
+                .catalog
+                .table_files
+                .cache_use()
+                .map(|cache| CacheState {
+                    hits: cache.hits,
+                    misses: cache.misses,
+                    bytes: cache.bytes,
+                    bytes_max: cache.bytes_max,
+                }),
             hits: inner.hits(),
             generations,
             generations_dropped: inner.counted.get(Count::Dropped),
@@ -546,7 +549,7 @@ impl Engine {
                 .map(|cause| (cause, inner.stalls.get(cause)))
                 .to_vec(),
             recovery: inner.recovery,
-            manifest_bytes: lock(&inner.manifest).len(),
+            manifest_bytes: inner.catalog.edits().manifest_bytes(),
             compaction: inner.compaction_use(),
             partitions: inner.partition_use(),
         }

@@ -4,12 +4,13 @@ use std::path::Path;
 use std::sync::Weak;
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
 use thermocline_base::budget::Account;
 use thermocline_base::options::{Options, PM_MIN, Preset};
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::size::index;
 use thermocline_base::{Error, Line, Result, SeqNo};
+use thermocline_catalog::view::{Front, View};
+use thermocline_catalog::{Catalog, Observer};
 use thermocline_commit::Commits;
 use thermocline_env::LockGuard;
 use thermocline_env::frugal::Frugal;
@@ -50,7 +51,6 @@ use crate::room::Room;
 use crate::start::{Start, sweep_descriptors};
 use crate::store::{Engine, Inner, Setup, World};
 use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, RwLock};
-use crate::view::{Front, View};
 use crate::wal::{Claims, Loaded, LogDirs, Wal};
 use crate::write::Writer;
 use crate::write::env::limits;
@@ -315,6 +315,7 @@ fn open_existing(
         let client = me.clone() as Weak<dyn Client>;
         let background = Arc::new(Background::new(runtime, client, threads));
         let events = Arc::new(Events::new(dir, listener, background.clone()));
+        let poison = Arc::new(Poison::telling(events.clone()));
         Inner {
             stalls: Stalls::new(clock.clone(), events.clone()),
             me: me.clone(),
@@ -322,10 +323,13 @@ fn open_existing(
             world,
             db_id,
             space,
-            manifest: Mutex::new(manifest),
-            manifest_bytes,
-            versions: Mutex::new(versions),
-            table_files,
+            catalog: Catalog::new(
+                (manifest, manifest_bytes),
+                versions,
+                (view, table_files),
+                (poison.clone(), events.clone()),
+                me.clone() as Weak<dyn Observer>,
+            ),
             rulers: Rulers::default(),
             flushing: Mutex::new(()),
             merges: Merges::default(),
@@ -337,7 +341,6 @@ fn open_existing(
             families: Arc::new(families),
             writer: Line(Mutex::new(writer)),
             next: Mutex::default(),
-            view: ArcSwap::from_pointee(view),
             commits,
             known_durable,
             wal,
@@ -348,7 +351,7 @@ fn open_existing(
             reclaim: Mutex::new(reclaim),
             stages: RwLock::default(),
             staging: AtomicU64::new(0),
-            poison: Poison::telling(events.clone()),
+            poison,
             counted: Counted::default(),
             recovery,
             closed: AtomicBool::new(false),
@@ -373,7 +376,7 @@ fn open_existing(
         // What was sealed when the process before ended.
         inner.flush_if_due();
     }
-    if !inner.view.load().tables.is_empty() {
+    if !inner.catalog.view().tables.is_empty() {
         // The process before may have left some.
         inner.want_compaction();
     }

@@ -63,10 +63,11 @@ use std::sync::Weak;
 use thermocline_base::KeyRange;
 use thermocline_base::options::{Division, Options, PartitionBy};
 use thermocline_base::{CfId, CfOptions, Error, Result, limits};
+use thermocline_catalog::Edits;
 use thermocline_observe::event::Event;
 pub(crate) use thermocline_policy::partitions::Adjustment;
 use thermocline_policy::pick::Held;
-use thermocline_version::{Change, Manifest, State, Version, VersionEdit};
+use thermocline_version::{Change, State, Version, VersionEdit};
 
 use crate::store::{Engine, Inner};
 use crate::sync::lock;
@@ -118,8 +119,8 @@ impl Engine {
     /// The partitions of a family, in the order of keys, and about how much of the tables lies in each, as
     /// their indexes say: opens tables that lie in more than one.
     pub fn partitions(&self, cf: CfId) -> Vec<PartitionSize> {
-        let version = lock(&self.inner.versions).current().clone();
-        let view = self.inner.view.load_full();
+        let version = self.inner.catalog.version();
+        let view = self.inner.catalog.view_to_keep();
         let mut measures = Measures::default();
         // Nothing is opened once the store is closed.
         let opened = if view.pins().is_ok() { usize::MAX } else { 0 };
@@ -258,7 +259,7 @@ impl Inner {
     /// What is to be done about a family's partitions.
     pub fn partitions_plan(&self, version: &Version, cf: CfId) -> PartitionsPlan {
         let limit = self.splits_past(cf);
-        let view = self.view.load_full();
+        let view = self.catalog.view_to_keep();
         // What is known already, and nothing opened for it.
         let mut own = Measures::default();
         let mut turn = limit.is_some().then(|| lock(&self.compactions.adjusting));
@@ -284,7 +285,7 @@ impl Inner {
     /// meets these prefixes next makes them.
     pub fn append_with_prefixes(
         &self,
-        manifest: &mut Manifest,
+        manifest: &mut Edits<'_>,
         mut changes: Vec<Change>,
         met: &[(CfId, Vec<Vec<u8>>)],
     ) -> Result<usize> {
@@ -293,9 +294,9 @@ impl Inner {
         let first = edits.next().unwrap_or_default().changes;
         let mut made = first.len();
         changes.extend(first);
-        self.append(manifest, &VersionEdit { changes })?;
+        manifest.append(&VersionEdit { changes })?;
         for edit in edits {
-            match self.append(manifest, &edit) {
+            match manifest.append(&edit) {
                 Err(Error::OutOfSpace(_)) => break,
                 appended => appended?,
             }

@@ -16,7 +16,7 @@ use thermocline_version::Version;
 use crate::compact::shape::Levels;
 use crate::partitions::PartitionsPlan;
 use crate::store::{Engine, Inner};
-use crate::sync::{Arc, lock};
+use crate::sync::Arc;
 
 /// What a store would do next.
 #[derive(Debug, Clone, PartialEq)]
@@ -96,7 +96,7 @@ impl Engine {
         if inner.compactions.costs.decide() {
             inner.sample_level0();
         }
-        let version = lock(&inner.versions).current().clone();
+        let version = inner.catalog.version();
         let level0 = inner.level0_plan(&version, |cf| inner.compactions_of(cf).0);
         let family = |cf| {
             let levels = Levels::of(&version, cf, None);

@@ -78,6 +78,7 @@ use std::sync::Weak;
 
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{CfId, Error, FileId, Result, SeqNo};
+use thermocline_catalog::View;
 use thermocline_commit::readers::Moments;
 use thermocline_env::Storage;
 use thermocline_halloc::{ZONE_HEADER_BYTES, Zone};
@@ -92,7 +93,6 @@ use thermocline_version::{Change, State, VersionEdit};
 use crate::feed::{Feeds, Keeping};
 use crate::store::Inner;
 use crate::sync::{Arc, lock, thread};
-use crate::view::View;
 use crate::write::Writer;
 
 /// Keys that are checked under one epoch guard.
@@ -511,7 +511,7 @@ impl Inner {
     fn find_dead(&self) -> Result<()> {
         self.ask_for_elders();
         let sealed: Vec<u64> = {
-            let view = self.view.load();
+            let view = self.catalog.view();
             let sealed = view.memtables[1..].iter().rev();
             let homes = sealed.flat_map(|m| m.homes());
             homes.map(|home| home.generation()).collect()
@@ -527,7 +527,7 @@ impl Inner {
     fn check(&self, id: u64) -> Result<()> {
         loop {
             // Not longer than a step: a view holds what others may be waiting to drop.
-            let view = self.view.load_full();
+            let view = self.catalog.view_to_keep();
             let mut newer: Vec<&Memtable> = view.memtables.iter().map(|m| &**m).collect();
             newer.reverse();
             let leads = |m: &&Memtable| m.homes().iter().any(|home| home.generation() == id);
@@ -605,7 +605,7 @@ impl Inner {
         self.retire();
         // What the manifest says: what tables tell is forgotten with them.
         let (said, evacuating) = {
-            let manifest = lock(&self.manifest);
+            let manifest = self.catalog.edits();
             let state = manifest.state();
             let evacuation = state.evacuation();
             let said = evacuation.map_or(state.flushed_up_to(), |going| going.above);
@@ -639,7 +639,7 @@ impl Inner {
         let drops = free.iter().map(|(retired, _)| dropped(retired));
         let changes = ended.iter().cloned().chain(says).chain(drops).collect();
         // If it fails, but for want of room, the store is poisoned, and nothing is given back.
-        if let Err(error) = self.edit(VersionEdit { changes }) {
+        if let Err(error) = self.catalog.edit(&VersionEdit { changes }) {
             writer.give_back_ended(ended);
             lock(&self.reclaim).give_back(free);
             return Err(error);
@@ -661,7 +661,7 @@ impl Inner {
 
     /// Takes the dead generations out of the view. The caller holds the writer's lock.
     pub fn retire(&self) {
-        let view = self.view.load_full();
+        let view = self.catalog.view_to_keep();
         let is_dead = {
             let reclaim = lock(&self.reclaim);
             let homes =
@@ -679,7 +679,7 @@ impl Inner {
     /// Lets readers see these memtables in place of those of `view`, which is the current one. What is in
     /// them no more is dead. The caller holds the writer's lock.
     pub fn go_over_to(&self, view: &View, memtables: Vec<Arc<Memtable>>) {
-        let tables = self.tables_after(view);
+        let tables = self.catalog.tables_after(view);
         let mut reclaim = lock(&self.reclaim);
         for before in &view.memtables {
             if memtables.iter().any(|m| Arc::ptr_eq(m, before)) {
@@ -700,7 +700,7 @@ impl Inner {
         drop(reclaim);
         // Everybody who was loading the view has it when this returns, and counts.
         let view = view.with_memtables(memtables).over(tables);
-        self.view.store(Arc::new(view));
+        self.catalog.show(view);
     }
 
     pub fn give_descriptor_back(&self, descriptor: Option<Descriptor>) -> Result<()> {

@@ -15,12 +15,12 @@
 //!    told that the family was dropped: it came beside the drop.
 
 use thermocline_base::{CfId, Result};
+use thermocline_catalog::View;
 use thermocline_memtable::Memtable;
 use thermocline_tables::Tables;
 
 use crate::store::Inner;
 use crate::sync::{Arc, MutexGuard, lock};
-use crate::view::View;
 use crate::write::Writer;
 
 /// What is left of a family.
@@ -56,12 +56,16 @@ impl Inner {
         if turn.is_some() {
             self.flush_rest(writer);
         }
-        let view = self.view.load_full();
+        let view = self.catalog.view_to_keep();
         let families = [cf, CfId::METADATA];
         let has = |m: &&Arc<Memtable>| m.families().any(|of| families.contains(&of));
         let memtables = view.memtables.iter().filter(has).cloned().collect();
-        let version = lock(&self.versions).set_aside(&families);
-        let tables = Tables::new(version, self.table_files.clone(), Some(&view.tables));
+        let version = self.catalog.set_aside(&families);
+        let tables = Tables::new(
+            version,
+            self.catalog.table_files.clone(),
+            Some(&view.tables),
+        );
         lock(&self.relics).push(Relic {
             cf,
             number: self.families.moment() + 1,

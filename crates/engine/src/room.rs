@@ -245,7 +245,7 @@ impl Inner {
 
     /// Whether a flush might free anything.
     fn could_flush(&self) -> bool {
-        let active = self.view.load().memtables[0].clone();
+        let active = self.catalog.view().memtables[0].clone();
         !active.is_empty() || !self.to_flush().is_empty()
     }
 

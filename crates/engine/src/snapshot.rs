@@ -23,6 +23,7 @@
 use arc_swap::Guard;
 use thermocline_base::counter::thread_number;
 use thermocline_base::{CfId, Error, Kind, Result, SeqNo};
+use thermocline_catalog::View;
 use thermocline_commit::readers::Registration;
 use thermocline_memtable::{Lookup, Memtable, RecordRef};
 use thermocline_observe::count::Count;
@@ -36,7 +37,6 @@ use crate::holds::{Hold, HoldId, ReaderKind};
 use crate::store::{Engine, Inner};
 use crate::sync::{Arc, Ordering, lock};
 use crate::value::Value;
-use crate::view::View;
 
 /// One moment of a store. A clone is another hold on the same moment.
 #[derive(Debug)]
@@ -243,7 +243,7 @@ impl Inner {
     /// # Errors
     /// See [`Moment::view`].
     pub fn view_of(&self, cf: CfId, drops: u64) -> Result<Guard<Arc<View>>> {
-        let mut view = self.view.load();
+        let mut view = self.catalog.view();
         if view.pins().is_err() {
             let left = lock(&self.left).clone();
             view = Guard::from_inner(left.ok_or(Error::Closed)?);
@@ -351,7 +351,9 @@ impl Inner {
         let blob = record
             .blob()
             .expect("a record of this kind has a reference");
-        Ok(Hit::Blob(self.table_files.read_blob(cf, record.key, blob)?))
+        Ok(Hit::Blob(
+            self.catalog.table_files.read_blob(cf, record.key, blob)?,
+        ))
     }
 }
 

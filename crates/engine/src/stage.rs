@@ -205,7 +205,7 @@ impl Inner {
             }
         }
         self.record_chain(writer)?;
-        let ids = lock(&self.manifest).state().next_ids();
+        let ids = self.catalog.edits().state().next_ids();
         let nonce = self.world.env.random_u64()?;
         let incarnation = writer.chain.chain().incarnation;
         // Its base is not known yet: 1 stands for 1.
@@ -229,7 +229,7 @@ impl Inner {
 
     /// The chain of the batch is named by nothing yet: its number must not be given out again.
     fn reserve_chain(&self, seen: NextIds) -> Result<()> {
-        let mut manifest = lock(&self.manifest);
+        let mut manifest = self.catalog.edits();
         // Under one lock: jobs reserve numbers of files meanwhile, and none may go back.
         let now = match active(Bug::StaleReservation) {
             true => seen,
@@ -239,7 +239,7 @@ impl Inner {
             chain: seen.chain + 1,
             ..now
         };
-        self.append(&mut manifest, &Change::NextIds(reserved).into())
+        manifest.append(&Change::NextIds(reserved).into())
     }
 
     /// Step 2.
@@ -265,7 +265,7 @@ impl Inner {
                             .or_else(|full| self.wait_for_room(&mut attempts, full, 0, false))?;
                     }
                     pushed => {
-                        pushed.map_err(|error| self.poison_unless_full(error))?;
+                        pushed.map_err(|error| self.poison.poison_unless_full(error))?;
                         break;
                     }
                 }
@@ -276,7 +276,7 @@ impl Inner {
             }
         }
         let staged = stage.complete();
-        let staged = staged.map_err(|error| self.poison_unless_full(error))?;
+        let staged = staged.map_err(|error| self.poison.poison_unless_full(error))?;
         if let Some(wal) = &self.wal {
             let region = self.space.region();
             let written = wal.write_whole(region, staged.chain, staging.nonce, stage.items());
@@ -349,7 +349,7 @@ impl Inner {
     ) -> Result<Adoption> {
         let first = SeqNo(writer.next_seqno());
         let last = SeqNo(first.0 + staged.records - 1);
-        let ids = lock(&self.manifest).state().next_ids();
+        let ids = self.catalog.edits().state().next_ids();
         let (own, next) = (ids.generation, ids.generation + 1);
         let incarnation = writer.chain.chain().incarnation;
         // It follows on from the batch: base 0 in the manifest.
@@ -413,11 +413,11 @@ impl Inner {
         let active = Memtable::new(region, next, vec![adoption.chain]).charged_to(&self.account);
         let active = Arc::new(active);
         self.adopted(unused, own, zones, descriptor, trail);
-        let view = self.view.load();
+        let view = self.catalog.view();
         let older = view.memtables.iter().filter(|m| m.generation() != unused);
         let memtables = [active.clone(), memtable.clone()];
         let memtables = memtables.into_iter().chain(older.cloned()).collect();
-        self.view.store(Arc::new(view.with_memtables(memtables)));
+        self.catalog.show(view.with_memtables(memtables));
         let chain = ChainWriter::new(self.space.clone(), adoption.chain, None);
         writer.go_on(
             active,
@@ -462,7 +462,7 @@ impl Inner {
         if !no_zone || !writer.active.is_empty() || !writer.is_recorded() || next.is_some() {
             return false;
         }
-        let manifest = lock(&self.manifest);
+        let manifest = self.catalog.edits();
         let generation = manifest
             .state()
             .generations()

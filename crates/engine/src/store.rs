@@ -3,12 +3,11 @@
 use std::path::PathBuf;
 use std::sync::Weak;
 
-use arc_swap::ArcSwap;
 use thermocline_base::Line;
 use thermocline_base::budget::Account;
 use thermocline_base::options::Options;
+use thermocline_catalog::{Catalog, Installed, Observer, Pins, View};
 use thermocline_commit::Commits;
-use thermocline_env::direct::DeviceBytes;
 use thermocline_env::{Env, LockGuard};
 use thermocline_halloc::Space;
 use thermocline_observe::count::Counted;
@@ -19,8 +18,6 @@ use thermocline_observe::poison::Poison;
 use thermocline_observe::stall::Stalls;
 use thermocline_pm::{Shadow, SimPm};
 use thermocline_runtime::{Background, Runtime};
-use thermocline_tables::TableFiles;
-use thermocline_version::{Manifest, VersionSet};
 
 use crate::approximate::Rulers;
 use crate::blobs::Blobs;
@@ -37,8 +34,6 @@ use crate::reclaim::Reclaim;
 use crate::relics::Relic;
 use crate::room::Room;
 use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, RwLock};
-use crate::value::Pins;
-use crate::view::View;
 use crate::wal::Wal;
 use crate::write::Writer;
 
@@ -104,13 +99,8 @@ pub(crate) struct Inner {
     pub options: Options,
     pub db_id: [u8; 16],
     pub space: Arc<Space>,
-    pub manifest: Mutex<Manifest>,
-    /// What was transferred of manifests.
-    pub manifest_bytes: Arc<DeviceBytes>,
-    /// Behind the manifest's lock, where both are held.
-    pub versions: Mutex<VersionSet>,
-    /// Where its tables lie.
-    pub table_files: Arc<TableFiles>,
+    /// What exists: manifest, versions, tables, and what readers see.
+    pub catalog: Catalog,
     /// By which ranges of generations are measured.
     pub rulers: Rulers,
     /// Held by whoever flushes, so that there is one at a time and closing can wait for it. Before the
@@ -130,7 +120,6 @@ pub(crate) struct Inner {
     pub writer: Line<Mutex<Writer>>,
     /// The next generation, once it is named. After the writer's lock, where both are held.
     pub next: Mutex<Option<Prepared>>,
-    pub view: ArcSwap<View>,
     /// Groups between grant and finish, the watermarks, and who reads the past.
     pub commits: Commits,
     /// Of what this open found, and has not made durable because it only reads, all up to this seqno was durable
@@ -152,7 +141,7 @@ pub(crate) struct Inner {
     pub stages: RwLock<()>,
     /// DRAM promised to batches that are being staged. Raised under the writer's lock.
     pub staging: AtomicU64,
-    pub poison: Poison,
+    pub poison: Arc<Poison>,
     pub counted: Counted,
     pub recovery: Recovery,
     pub closed: AtomicBool,
@@ -185,5 +174,14 @@ impl Inner {
     /// Nanoseconds by the clock of its world.
     pub fn now_ns(&self) -> u64 {
         self.world.env.clock.now_ns()
+    }
+}
+
+impl Observer for Inner {
+    fn installed(&self, installed: &Installed<'_>) {
+        if let Some(version) = installed.version {
+            self.compactions.note(version);
+        }
+        self.retire_logs(installed.chains_dropped);
     }
 }

@@ -13,13 +13,14 @@ use std::ops::Deref;
 
 use thermocline_base::Result;
 use thermocline_base::size::index;
-use thermocline_env::LockGuard;
 use thermocline_memtable::{Home, RecordRef};
 use thermocline_pm::PmOff;
 
+use thermocline_catalog::Pins;
+
 use crate::snapshot::Hit;
 use crate::store::Inner;
-use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock};
+use crate::sync::Arc;
 
 /// A value that was read. It outlives the handle that it came from.
 #[derive(Debug, Clone)]
@@ -45,7 +46,7 @@ struct TablePin {
 
 impl TablePin {
     fn new(value: thermocline_level0::Pinned, pins: &Arc<Pins>) -> TablePin {
-        pins.bytes.fetch_add(value.len() as u64, Ordering::Relaxed);
+        pins.add(value.len() as u64);
         let pins = pins.clone();
         TablePin { value, pins }
     }
@@ -60,7 +61,7 @@ impl Clone for TablePin {
 impl Drop for TablePin {
     fn drop(&mut self) {
         let bytes = self.value.len() as u64;
-        self.pins.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.pins.sub(bytes);
     }
 }
 
@@ -75,30 +76,10 @@ struct Pin {
     pins: Arc<Pins>,
 }
 
-/// What is pinned in a store.
-#[derive(Debug, Default)]
-pub(crate) struct Pins {
-    bytes: AtomicU64,
-    /// Of a store that was closed: its folder, until nobody reads on.
-    folder: Mutex<Option<Box<dyn LockGuard>>>,
-}
-
-impl Pins {
-    /// The store is about to be closed, and its folder held for as long as this is: by what is
-    /// pinned, and by the views of those who read on. A handle of the store does not hold it.
-    pub fn hold(&self, folder: Option<Box<dyn LockGuard>>) {
-        *lock(&self.folder) = folder;
-    }
-
-    pub fn bytes(&self) -> u64 {
-        self.bytes.load(Ordering::Relaxed)
-    }
-}
-
 impl Pin {
     fn new(home: &Arc<Home>, record: &RecordRef<'_>, pins: &Arc<Pins>) -> Pin {
         let (len, bytes) = (record.value.len(), record.value.len() as u64);
-        pins.bytes.fetch_add(bytes, Ordering::Relaxed);
+        pins.add(bytes);
         home.pinned(bytes, 0);
         Pin {
             home: home.clone(),
@@ -118,7 +99,7 @@ impl Pin {
 impl Clone for Pin {
     fn clone(&self) -> Pin {
         let bytes = self.len as u64;
-        self.pins.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.pins.add(bytes);
         self.home.pinned(bytes, 0);
         Pin {
             home: self.home.clone(),
@@ -131,7 +112,7 @@ impl Clone for Pin {
 impl Drop for Pin {
     fn drop(&mut self) {
         let bytes = self.len as u64;
-        self.pins.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.pins.sub(bytes);
         self.home.pinned(0, bytes);
     }
 }

@@ -82,7 +82,7 @@ use thermocline_halloc::Reserve;
 use thermocline_memtable::Grant;
 use thermocline_observe::poison::is_sync;
 use thermocline_pm::{PmOff, Region};
-use thermocline_version::{Change, State, VersionEdit};
+use thermocline_version::State;
 use thermocline_wal::{LogId, LogReader, LogWriter, SITE_LOG_NAMED, frame_bytes};
 
 use crate::store::Inner;
@@ -458,18 +458,6 @@ impl Inner {
     }
 
     /// The chains of generations that `edit` drops.
-    pub fn chains_dropped(&self, state: &State, edit: &VersionEdit) -> Vec<u64> {
-        if self.wal.is_none() {
-            return Vec::new();
-        }
-        let dropped = edit.changes.iter().filter_map(|change| match change {
-            Change::GenerationDropped { id } => state.generations().get(id),
-            _ => None,
-        });
-        let chains = dropped.flat_map(|generation| &generation.chains);
-        chains.map(|chain| chain.id).collect()
-    }
-
     /// The logs of these chains are not needed any more: the edit that drops them is durable.
     pub fn retire_logs(&self, chains: &[u64]) {
         if let Some(wal) = &self.wal {

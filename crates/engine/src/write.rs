@@ -9,17 +9,16 @@ mod tests;
 use std::sync::Arc;
 
 use thermocline_base::planted::{Bug, active};
-use thermocline_base::sync::{lock, try_lock};
+use thermocline_base::sync::try_lock;
 use thermocline_base::{BatchEntry, Error, Result, SeqNo};
 use thermocline_commit::Group;
 use thermocline_commit::ring::Range;
 use thermocline_halloc::Reserve;
 use thermocline_memtable::{ChainWriter, Descriptor, ItemBuilder, Memtable, Persist};
 use thermocline_observe::cause::StallCause;
-use thermocline_observe::event::Event;
 use thermocline_policy::situation::{Ahead, Situation};
 use thermocline_policy::{seal, tuning};
-use thermocline_version::{Change, Manifest, VersionEdit};
+use thermocline_version::{Change, VersionEdit};
 use thermocline_wal::LogWriter;
 
 use crate::dram::Credit;
@@ -233,7 +232,7 @@ impl Inner {
         let begun = self.now_ns();
         let attached = writer.chain.ensure(bytes, reserve);
         let attached = attached
-            .map_err(|error| self.poison_unless_full(error))?
+            .map_err(|error| self.poison.poison_unless_full(error))?
             .is_some();
         if attached {
             self.press();
@@ -321,63 +320,10 @@ impl Inner {
         self.witness(writer.chain.chain(), writer.nonce)
     }
 
-    /// Makes an edit durable. A failure poisons the store, but for [`Error::OutOfSpace`] and
-    /// [`Error::InvalidArgument`], with which nothing has changed.
-    pub fn edit(&self, edit: VersionEdit) -> Result<()> {
-        self.append(&mut lock(&self.manifest), &edit)
-    }
-
-    /// As [`Inner::edit`], for one that names a chain whose log has been begun. If nothing has happened, the log goes.
+    /// Appends an edit that names a chain whose log has been begun. If nothing has happened, the log goes.
     pub fn edit_with_log(&self, edit: VersionEdit, log: &Option<LogWriter>) -> Result<()> {
-        let edited = self.edit(edit);
+        let edited = self.catalog.edit(&edit);
         edited.map_err(|error| self.without_edit(log, error))
-    }
-
-    /// As [`Inner::edit`], for whoever has the manifest and asked it something first. A store that is poisoned
-    /// writes no edit: a sync that has failed, of the folder say, may have covered what this edit names, too.
-    pub fn append(&self, manifest: &mut Manifest, edit: &VersionEdit) -> Result<()> {
-        self.poison.check()?;
-        let before = manifest.path().to_path_buf();
-        let mut versions = lock(&self.versions);
-        // What it refuses is a mistake of ours: nothing has been written.
-        versions.check(edit)?;
-        let chains = self.chains_dropped(manifest.state(), edit);
-        if active(Bug::RetireLogBeforeEdit) {
-            self.retire_logs(&chains);
-        }
-        let appended = manifest.append(edit);
-        let version_before = versions.current().clone();
-        match &appended {
-            Ok(()) => drop(versions.install(edit, manifest.state())),
-            Err(Error::OutOfSpace(_) | Error::InvalidArgument(_)) => {}
-            Err(_) => versions.freeze(),
-        }
-        let version = versions.current().clone();
-        drop(versions);
-        if !std::sync::Arc::ptr_eq(&version_before, &version) {
-            self.compactions.note(&version);
-        }
-        if manifest.path() != before {
-            self.events.emit(Event::ManifestSwitched {
-                path: manifest.path().to_path_buf(),
-                bytes: manifest.len(),
-            });
-        }
-        appended.map_err(|error| match error {
-            // A mistake of ours, of which nothing was written.
-            Error::InvalidArgument(_) => error,
-            other => self.poison_unless_full(other),
-        })?;
-        self.retire_logs(&chains);
-        Ok(())
-    }
-
-    /// Running out of space is no reason to stop; a failed persist is.
-    pub fn poison_unless_full(&self, error: Error) -> Error {
-        match error {
-            Error::OutOfSpace(_) => error,
-            other => self.poison.poison(other),
-        }
     }
 
     /// Gives a group its seqnos and its place. From here on nothing may fail but a persist. `tombstones`
@@ -407,7 +353,7 @@ impl Inner {
             place: Place {
                 room,
                 // The view changes under the writer's lock only: its first generation is the active one.
-                view: self.view.load(),
+                view: self.catalog.view(),
                 tombstones,
             },
             range,
@@ -432,7 +378,7 @@ impl Inner {
             return Ok(());
         }
         if let Err(error) = writer.chain.ensure(64, Reserve::Keep) {
-            return match self.poison_unless_full(error) {
+            return match self.poison.poison_unless_full(error) {
                 // No room: the next write, or closing, covers it.
                 Error::OutOfSpace(_) => Ok(()),
                 other => Err(other),

@@ -48,6 +48,14 @@ impl Poison {
         }
     }
 
+    /// As [`Poison::poison`], unless there was no room: that is no reason to stop; a failed persist is.
+    pub fn poison_unless_full(&self, error: Error) -> Error {
+        match error {
+            Error::OutOfSpace(_) => error,
+            other => self.poison(other),
+        }
+    }
+
     /// Notes the first cause and gives the error back.
     #[cold]
     pub fn poison(&self, cause: Error) -> Error {

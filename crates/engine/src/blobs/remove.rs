@@ -102,7 +102,7 @@ impl Inner {
     }
 
     fn unname_dead(&self) -> Result<()> {
-        let version = lock(&self.versions).current().clone();
+        let version = self.catalog.version();
         let mut files = candidates(&version);
         drop(version);
         files.retain(|file| !self.blobs.is_held(*file) || active(Bug::BlobForgetsWrites));
@@ -114,7 +114,7 @@ impl Inner {
             return Ok(());
         }
         {
-            let mut manifest = lock(&self.manifest);
+            let mut manifest = self.catalog.edits();
             self.poison.check()?;
             let version = manifest.state().version();
             let is_dead = |file: &FileId| {
@@ -125,11 +125,11 @@ impl Inner {
             if files.is_empty() {
                 return Ok(());
             }
-            self.append(&mut manifest, &removal(files))?;
+            manifest.append(&removal(files))?;
         }
         // The view holds a version that names them.
         let _writer = lock(&self.writer);
-        self.go_over_to_tables();
+        self.catalog.show_tables();
         Ok(())
     }
 
@@ -137,7 +137,7 @@ impl Inner {
     fn retain_unnoted(&self, files: &mut Vec<FileId>) {
         let _writer = lock(&self.writer);
         {
-            let view = self.view.load();
+            let view = self.catalog.view();
             let homes = || view.memtables.iter().flat_map(|m| m.homes());
             files.retain(|file| !homes().any(|home| home.blobs().has(*file)));
         }

@@ -368,7 +368,7 @@ fn told() -> Vec<bool> {
         Engine::open(machine.world(), Path::new("/db"), options.clone()).unwrap()
     };
     let says = |engine: &Engine| {
-        let manifest = crate::sync::lock(&engine.inner.manifest);
+        let manifest = engine.inner.catalog.edits();
         manifest.state().has_long_values()
     };
     let engine = open(&machine);

@@ -112,11 +112,11 @@ impl Inner {
         // Again, since the store may have been closed meanwhile.
         self.check_writable()?;
         self.families.check_write(entries)?;
-        let file = self.pin_file(FileKind::Blob)?;
+        let file = self.catalog.pin_file(FileKind::Blob)?;
         // Before it is named: see `remove`.
         let hold = self.blobs.hold(file);
         let written = self.write_values(file, long);
-        lock(&self.versions).unpin_output(file);
+        self.catalog.unpin_files([file].into_iter());
         drop(coming);
         self.press();
         match written {
@@ -179,17 +179,18 @@ impl Inner {
         let (references, bytes) = written.map_err(|error| self.without_disk(error))?;
         if !active(Bug::NameBeforeSync) {
             // What is durable of the folder is unknown if this fails, and asking again might not tell.
-            let storage = &self.table_files.blob_storage;
+            let storage = &self.catalog.table_files.blob_storage;
             let synced = storage.sync_dir(&self.dir, sites::FILE_NAMED);
             synced.map_err(|error| self.poison.poison_if_sync(error))?;
         }
         if !active(Bug::BlobUnnamed) {
             let mut edit = VersionEdit::new();
-            let told = lock(&self.manifest).state().has_long_values();
+            let told = self.catalog.edits().state().has_long_values();
             if !told && !active(Bug::LongValuesUntold) {
                 edit.changes.push(Change::LongValues);
             }
-            self.edit(edit.with(Change::BlobFileAdded { file, bytes }))?;
+            self.catalog
+                .edit(&edit.with(Change::BlobFileAdded { file, bytes }))?;
         }
         Ok(references)
     }
@@ -200,7 +201,7 @@ impl Inner {
         file: FileId,
         long: impl Iterator<Item = BatchEntry<'a>>,
     ) -> Result<(Vec<[u8; BLOB_REF_LEN]>, u64)> {
-        let files = &self.table_files;
+        let files = &self.catalog.table_files;
         let path = files.blob_path(file);
         let mut writer = BlobWriter::create(&*files.blob_storage, &path, files.identity(file))?;
         let mut references = Vec::new();

@@ -34,7 +34,7 @@ pub(super) fn stream(
         let (range_tombstones, last) = range_tombstones(capture, cf, seqno)?;
         let read = Cell::new(0);
         let tables = capture.written_anew.iter().filter(|(at, _)| at.cf == cf);
-        let files = &inner.table_files;
+        let files = &inner.catalog.table_files;
         let tables = tables.map(|(_, t)| RunInput::new(files, cf, vec![t.clone()], &read));
         let tables: Vec<RunInput<'_>> = tables.collect();
         let mut range_tombstones = range_tombstones;

@@ -118,7 +118,7 @@ impl Inner {
         waiter: Waiter,
     ) -> Option<(Ends<'_>, BTreeSet<Level>)> {
         let mut jobs = lock(&self.compactions.jobs);
-        let version = lock(&self.versions).current().clone();
+        let version = self.catalog.version();
         let levels = version.reaching_over(cf, key).map(|(at, _)| at.level);
         let levels: BTreeSet<Level> = levels.collect();
         let met = levels.iter().map(|level| at(*level, key));
@@ -151,7 +151,7 @@ impl Inner {
         pick: impl FnOnce(&Levels<'_>, &[Held]) -> Option<Along>,
     ) -> Option<(Ends<'_>, Arc<Version>, Along)> {
         let mut jobs = lock(&self.compactions.jobs);
-        let version = lock(&self.versions).current().clone();
+        let version = self.catalog.version();
         let running = match active(Bug::AlongBesideJob) {
             true => Vec::new(),
             false => jobs.held(cf),
@@ -178,7 +178,7 @@ impl Inner {
         mut enough: impl FnMut(&TableRef) -> bool,
     ) -> (Ends<'_>, Vec<Joined>) {
         let mut jobs = lock(&self.compactions.jobs);
-        let version = lock(&self.versions).current().clone();
+        let version = self.catalog.version();
         let joined = version.joined_at(cf, keys, |place, whole| {
             let met = jobs.meets(cf, &all_of(place, whole)) && !active(Bug::MergeBesideJob);
             !met && !enough(whole)

@@ -298,7 +298,7 @@ impl Inner {
     /// older runs have, too. The caller holds no lock.
     pub fn sample_level0(&self) {
         let costs = &self.compactions.costs;
-        let version = lock(&self.versions).current().clone();
+        let version = self.catalog.version();
         let held = |cf: CfId| self.compactions_of(cf).0;
         let Some(plan) = self.level0_plan(&version, held) else {
             return;
@@ -334,7 +334,7 @@ impl Inner {
     fn sample(&self, cf: CfId, runs: &[Vec<Arc<TableRef>>]) -> Result<Option<(u64, u64)>> {
         let part = |table: &TableRef| {
             let (lower, upper) = table.limits();
-            let found = self.table_files.pm.get(table.file)?;
+            let found = self.catalog.table_files.pm.get(table.file)?;
             Some(PmPart::limited(found, cf, lower, upper))
         };
         let Some((_, newer)) = runs.split_last() else {

@@ -100,7 +100,7 @@ impl Inner {
     pub fn take_due(&self) -> Option<Job> {
         let room = self.is_relieving().then(|| self.room_for_jobs());
         let mut jobs = lock(&self.compactions.jobs);
-        let version = lock(&self.versions).current().clone();
+        let version = self.catalog.version();
         let known = self.known(&version, &jobs, |cf| jobs.held(cf), room);
         let plan = match room {
             Some(_) => None,
@@ -170,7 +170,8 @@ impl Inner {
     /// The first table that reads have charged, of those that wait, and that is where it was: it may be gone, or where it
     /// does no harm; if it still does it will be charged again.
     fn next_charged(&self, known: &Known<'_>) -> Charged {
-        while let Some(charged::Charged { cf, file, first }) = self.table_files.reads.next() {
+        while let Some(charged::Charged { cf, file, first }) = self.catalog.table_files.reads.next()
+        {
             let of = known.place(cf).map(|place| &known.families[place].levels);
             if let Some((level, place)) = of.and_then(|levels| levels.find(file, &first)) {
                 return Charged::Table {

@@ -81,7 +81,7 @@ impl Engine {
         let inner = &*self.inner;
         let _settled = inner.background.settled_after();
         inner.families.check(cf, inner.families.moment())?;
-        let before = lock(&inner.versions).next_file();
+        let before = inner.catalog.next_file();
         let mut alone = false;
         loop {
             // Whoever flushes has been promised all the room that there is.
@@ -118,7 +118,7 @@ impl Inner {
     /// The next job for what level 0 has in tables that were there when the next one had the number `before`. Each
     /// job leaves less of those, so that this ends whatever comes meanwhile.
     fn next_of_level0(&self, jobs: &mut Jobs, cf: CfId, before: FileId) -> Wanted {
-        let version = lock(&self.versions).current().clone();
+        let version = self.catalog.version();
         let levels = Levels::of(&version, cf, None);
         let running = jobs.held(cf);
         let slices = level0_slices(&levels.state(&running)).into_iter();
@@ -222,7 +222,7 @@ impl Inner {
     /// A job has found no room, or what it merged fits no table.
     pub(super) fn internal_gave_up(&self) {
         // That of now: in the one in which it was picked it may be that nobody asks any more.
-        let version = Arc::downgrade(lock(&self.versions).current());
+        let version = Arc::downgrade(&self.catalog.version());
         *lock(&self.compactions.internal.gave_up) = version;
         self.compactions.usage.add_given_up();
     }
@@ -237,7 +237,7 @@ impl Inner {
     pub fn spill_all(&self, cf: CfId) -> Result<bool> {
         let job = {
             let mut jobs = lock(&self.compactions.jobs);
-            let version = lock(&self.versions).current().clone();
+            let version = self.catalog.version();
             let levels = Levels::of(&version, cf, None);
             let options = self.compactions.shape.pick_options(&levels);
             let (running, cursors) = (jobs.held(cf), Cursors::default());
@@ -252,7 +252,7 @@ impl Inner {
 
     /// Runs one job of what [`Engine::compact_level0`] would do.
     pub fn merge_one_slice(&self, cf: CfId) -> Result<()> {
-        let before = lock(&self.versions).next_file();
+        let before = self.catalog.next_file();
         let next = self.next_of_level0(&mut lock(&self.compactions.jobs), cf, before);
         match next {
             Wanted::Job(job) => self.run(*job),

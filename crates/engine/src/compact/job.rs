@@ -420,7 +420,7 @@ impl Inner {
         let levels = Levels::of(&job.version, job.cf, None);
         let starts = self.starts_within(&job.version, job.cf, &job.holds().range());
         let runs = job.runs.iter().cloned();
-        let inputs = runs.map(|run| RunInput::new(&self.table_files, job.cf, run, read));
+        let inputs = runs.map(|run| RunInput::new(&self.catalog.table_files, job.cf, run, read));
         let inputs: Vec<RunInput<'_>> = inputs.collect();
         let mut tombstones = Vec::new();
         for input in &inputs {
@@ -475,7 +475,7 @@ impl Inner {
     /// One edit, and the view that comes with it; returns whether the inputs were still there.
     fn install(&self, job: &Job, outputs: &Outputs) -> Result<bool> {
         let made = {
-            let mut manifest = lock(&self.manifest);
+            let mut manifest = self.catalog.edits();
             // Again, since the store may be closing.
             self.check_writable()?;
             if !job.is_valid(manifest.state()) {
@@ -483,17 +483,18 @@ impl Inner {
             }
             if active(Bug::InternalInTwoEdits) && job.picked.is_internal() {
                 let changes = without_inputs(&job.inputs, outputs);
-                self.append(&mut manifest, &VersionEdit { changes })?;
+                manifest.append(&VersionEdit { changes })?;
                 let changes = outputs.added().collect();
-                self.append(&mut manifest, &VersionEdit { changes })?;
+                manifest.append(&VersionEdit { changes })?;
                 return Ok(true);
             }
             if active(Bug::UnlinkBeforeEdit) && !job.picked.trivial {
                 for (_, table) in &job.inputs {
                     let _ = self
+                        .catalog
                         .table_files
                         .storage
-                        .remove(&self.table_files.path(table.file));
+                        .remove(&self.catalog.table_files.path(table.file));
                 }
             }
             let edit = job.edit(outputs);
@@ -504,7 +505,7 @@ impl Inner {
         self.counted_by_merge(&outputs.counted);
         {
             let _writer = lock(&self.writer);
-            self.go_over_to_tables();
+            self.catalog.show_tables();
         }
         Ok(true)
     }

@@ -79,14 +79,14 @@ impl Inner {
 
     fn compact_jobs(&self, cf: CfId, range: &KeyRange<'_>) -> Result<()> {
         let visible = SeqNo(self.commits.ring.visible());
-        let before = lock(&self.versions).next_file();
+        let before = self.catalog.next_file();
         loop {
             let _gate = read(&self.compactions.gate);
             // Again, since the store may be closing.
             self.check_writable()?;
             let compactions = &self.compactions;
             let mut jobs = lock(&compactions.jobs);
-            let version = lock(&self.versions).current().clone();
+            let version = self.catalog.version();
             let levels = Levels::of(&version, cf, Some((before, visible)));
             let options = compactions.shape.pick_options(&levels);
             let running = jobs.held(cf);
@@ -114,8 +114,8 @@ impl Inner {
     /// Begins the first job that a range needs.
     pub fn take_range(&self, cf: CfId, range: &KeyRange<'_>) -> Option<Job> {
         let mut jobs = lock(&self.compactions.jobs);
-        let version = lock(&self.versions).current().clone();
-        let before = lock(&self.versions).next_file();
+        let version = self.catalog.version();
+        let before = self.catalog.next_file();
         let visible = SeqNo(self.commits.ring.visible());
         let levels = Levels::of(&version, cf, Some((before, visible)));
         let options = self.compactions.shape.pick_options(&levels);

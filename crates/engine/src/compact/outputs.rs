@@ -53,11 +53,8 @@ use crate::flush::rewrite::weight;
 use crate::partitions::{Counting, Prefixes};
 use crate::pm_tables::{Made, PmSink};
 use crate::store::Inner;
-use crate::sync::{Arc, lock};
+use crate::sync::Arc;
 use crate::write::busy;
-
-/// Ids of files that are reserved by one edit.
-const IDS_AHEAD: u64 = 64;
 
 /// Records after which a job looks whether the store is being closed.
 const LOOK_EVERY: u64 = 256;
@@ -132,9 +129,9 @@ impl Destination<'_> {
     fn next(&mut self, inner: &Inner, outputs: &mut Outputs) -> Result<(PathBuf, Identity)> {
         match self {
             Destination::Store => {
-                let file = inner.pin_file(FileKind::Table)?;
+                let file = inner.catalog.pin_file(FileKind::Table)?;
                 outputs.files.push(file);
-                let files = &inner.table_files;
+                let files = &inner.catalog.table_files;
                 Ok((files.path(file), files.identity(file)))
             }
             Destination::Elsewhere(next) => next(),
@@ -198,7 +195,7 @@ impl Inner {
         let mut retain = Retain::new(recipe.moments, recipe.tombstones, recipe.below);
         let tombstones = retain.tombstones().to_vec();
         // Memory that it takes, charged.
-        let mut work = self.table_files.work();
+        let mut work = self.catalog.table_files.work();
         let exists = recipe.exists;
         let (mut prefixes, mut counting) = (recipe.prefixes, recipe.counting);
         let (options, cutter) = (recipe.options, recipe.cutter);
@@ -286,30 +283,8 @@ impl Inner {
 
     /// Ends the pins: the edit is installed, or there will be none and the files are obsolete.
     pub fn release(&self, outputs: &Outputs) {
-        let mut versions = lock(&self.versions);
-        let files = outputs.files.iter();
-        files.for_each(|file| versions.unpin_output(*file));
-        drop(versions);
+        self.catalog.unpin_files(outputs.files.iter().copied());
         self.release_made(&outputs.pm);
-    }
-
-    /// The number of a file that is about to be made, pinned.
-    pub fn pin_file(&self, kind: FileKind) -> Result<FileId> {
-        loop {
-            if let Some(file) = lock(&self.versions).pin_output(kind) {
-                return Ok(file);
-            }
-            self.reserve_files()?;
-        }
-    }
-
-    /// Reserves more numbers of files.
-    pub fn reserve_files(&self) -> Result<()> {
-        self.poison.check()?;
-        // Under one lock: the reservation says what no id of any kind is below.
-        let mut manifest = lock(&self.manifest);
-        let reservation = lock(&self.versions).reservation(manifest.state(), IDS_AHEAD);
-        self.append(&mut manifest, &reservation)
     }
 }
 
@@ -450,7 +425,7 @@ impl<'a> Writing<'a> {
     fn table(&mut self, outputs: &mut Outputs) -> Result<&mut TableWriter> {
         if self.table.is_none() {
             let (path, identity) = self.to.next(self.inner, outputs)?;
-            let (storage, cf) = (&*self.inner.table_files.storage, self.place.cf);
+            let (storage, cf) = (&*self.inner.catalog.table_files.storage, self.place.cf);
             let made = TableWriter::create(storage, &path, identity, cf, self.options)?;
             self.table = Some((identity.file, made));
         }

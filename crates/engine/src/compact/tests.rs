@@ -67,7 +67,7 @@ fn open(machine: &Machine, options: &Options) -> Engine {
 
 /// Tables by level, of all families.
 fn levels(engine: &Engine) -> Vec<usize> {
-    let version = engine.inner.view.load().tables.version().clone();
+    let version = engine.inner.catalog.view().tables.version().clone();
     let mut levels = vec![0; usize::from(Level::MAX.0) + 1];
     for (place, _) in version.tables() {
         levels[usize::from(place.level.0)] += 1;
@@ -197,7 +197,7 @@ impl Story {
         if rng.one_in(2) {
             self.forget();
         }
-        let version = inner.view.load().tables.version().clone();
+        let version = inner.catalog.view().tables.version().clone();
         let parts = version.tables().filter(|(_, table)| table.is_part());
         self.met.parts = self.met.parts.max(parts.count() as u64);
     }
@@ -212,7 +212,7 @@ impl Story {
 
     /// They tile the keys, and together have what there is.
     fn check_partitions(&self) {
-        let version = self.engine.inner.view.load().tables.version().clone();
+        let version = self.engine.inner.catalog.view().tables.version().clone();
         for family in &self.families {
             let sizes = self.engine.partitions(family.id);
             assert!(sizes[0].start.is_empty() && sizes[sizes.len() - 1].end.is_none());

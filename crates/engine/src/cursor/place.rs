@@ -3,12 +3,12 @@
 use std::ops::Deref;
 
 use thermocline_base::{CfId, Result, SeqNo};
+use thermocline_catalog::View;
 
 use crate::partitions::PartitionRates;
 use crate::snapshot::Moment;
 use crate::store::Inner;
 use crate::sync::Arc;
-use crate::view::View;
 
 /// A moment, and the view in which it is looked at.
 #[derive(Debug)]

@@ -4,6 +4,7 @@ use std::mem::{swap, take};
 
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{Line, Result};
+use thermocline_catalog::View;
 use thermocline_memtable::Direction;
 use thermocline_observe::latency::Latencies;
 
@@ -12,7 +13,6 @@ use crate::families::Family;
 use crate::holds::{Guest, Hold, HoldId, Left, Lent, ReaderKind};
 use crate::snapshot::Moment;
 use crate::sync::{Arc, Mutex, lock, try_lock};
-use crate::view::View;
 
 /// A position in one column family, at one moment of the store.
 #[derive(Debug)]

@@ -282,7 +282,7 @@ fn what_a_newer_layer_covers_is_not_walked_over() {
         delete_range(&engine, &key(from), Some(&key(to)));
     }
     put(&engine, &key(700), b"new");
-    let memtable = engine.inner.view.load().memtables[1].clone();
+    let memtable = engine.inner.catalog.view().memtables[1].clone();
     let seqno = engine.visible();
     for n in 30..1800 {
         let found = memtable.get(CF, &key(n), seqno, true).unwrap();

@@ -62,7 +62,7 @@ use crate::compact::shape::{Levels, Shape};
 use crate::compact::{Ends, level_of, stand};
 use crate::partitions::share;
 use crate::store::Inner;
-use crate::sync::{Arc, lock};
+use crate::sync::Arc;
 
 /// What one family's part of a range takes along.
 pub(super) struct Along<'a> {
@@ -87,7 +87,7 @@ pub(super) struct Along<'a> {
 impl Inner {
     /// What a flush of these does not leave in persistent memory.
     pub(super) fn leaving(&self, taken: &Taken) -> Leaving {
-        let version = lock(&self.versions).current().clone();
+        let version = self.catalog.version();
         let held = |cf: CfId| self.compactions_of(cf).0;
         let shape = self.options.level0.shape();
         let evacuates = shape.evacuates_by_range() && !self.is_relieving();
@@ -199,7 +199,7 @@ impl<'a> Along<'a> {
     /// What was taken along, newest first, to be read.
     pub fn runs<'r>(&self, inner: &'r Inner, read: &'r Cell<u64>) -> Vec<RunInput<'r>> {
         let runs = self.runs.iter().cloned();
-        runs.map(|run| RunInput::new(&inner.table_files, self.cf, run, read))
+        runs.map(|run| RunInput::new(&inner.catalog.table_files, self.cf, run, read))
             .collect()
     }
 

@@ -8,14 +8,15 @@
 //! writer, at the end of the write that made it due ([`Inner::flush_inline`]), when it holds no lock.
 //! A writer that finds no room does not wait for either (`room`).
 
-use crate::store::Inner;
-use crate::sync::{Ordering, lock};
 use thermocline_base::Result;
 use thermocline_base::size::index;
 use thermocline_policy::flush::{Dram, FlushPlan, Sealed};
 use thermocline_policy::situation::{self, Situation};
 use thermocline_policy::work::{Decision, Work};
 use thermocline_runtime::Job;
+
+use crate::store::Inner;
+use crate::sync::{Ordering, lock};
 
 impl Inner {
     /// Whether the store flushes by itself.
@@ -129,7 +130,7 @@ impl Inner {
     /// How many sealed generations wait to be flushed, the persistent memory that they own, and the bytes in
     /// blob files that they refer to.
     pub fn sealed_bytes(&self) -> (usize, u64, u64) {
-        let view = self.view.load();
+        let view = self.catalog.view();
         let reclaim = lock(&self.reclaim);
         let homes = view.memtables[1..].iter().flat_map(|m| m.homes());
         let waits = homes.filter(|home| !reclaim.is_flushed(home.generation()));
@@ -167,7 +168,7 @@ impl Inner {
         self.reclaim()?;
         let crowded = self.is_crowded();
         if crowded && self.flushes() {
-            let active = self.view.load().memtables[0].clone();
+            let active = self.catalog.view().memtables[0].clone();
             let stores = self.background.stores();
             if self.dram().seals_for_others(active.index_bytes(), stores) {
                 self.seal_active()?;

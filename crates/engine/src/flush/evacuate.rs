@@ -73,13 +73,13 @@ use std::collections::BTreeSet;
 use std::ops::Bound;
 
 use thermocline_base::{CfId, Result, SeqNo};
+use thermocline_catalog::view::{Front, Position};
 use thermocline_memtable::{Direction, Memtable};
 use thermocline_policy::{ranges, tuning};
 
 use crate::compact::shape::Levels;
 use crate::store::Inner;
-use crate::sync::{Arc, lock};
-use crate::view::{Front, Position};
+use crate::sync::Arc;
 
 /// Bytes of a range in generations, in tables of the usual size.
 const RANGE_TABLES: u64 = if cfg!(test) { 1 } else { tuning::RANGE_TABLES };
@@ -225,7 +225,7 @@ impl Inner {
 
     /// Where slices of level 0 are apart, in the families of these positions, ascending.
     fn cuts<'p>(&self, of: impl Iterator<Item = &'p Position>) -> Vec<Position> {
-        let version = lock(&self.versions).current().clone();
+        let version = self.catalog.version();
         let families: BTreeSet<CfId> = of.map(|at| at.cf).collect();
         let cuts = families.into_iter().flat_map(|cf| {
             let levels = Levels::of(&version, cf, None);

@@ -47,7 +47,7 @@ pub(crate) fn get(engine: &Engine, key: &[u8]) -> Option<Vec<u8>> {
 }
 
 pub(crate) fn tables(engine: &Engine) -> usize {
-    engine.inner.view.load().tables.version().file_count()
+    engine.inner.catalog.view().tables.version().file_count()
 }
 
 pub(crate) fn files(machine: &Machine) -> usize {
@@ -349,14 +349,14 @@ fn what_is_sealed_is_flushed_at_once_with_shape_ssd() {
         let mut engine = open();
         for n in 0..1000u32 {
             put(&engine, CfId::DEFAULT, &n.to_be_bytes(), &[7; 100]);
-            let sealed = engine.inner.view.load().memtables.len() - 1;
+            let sealed = engine.inner.catalog.view().memtables.len() - 1;
             assert!(!at_once || sealed == 0, "{sealed} generations at {n}");
             if n == 500 {
                 engine.close().unwrap();
                 engine = open();
             }
         }
-        assert_eq!(engine.inner.view.load().tables.is_empty(), !at_once);
+        assert_eq!(engine.inner.catalog.view().tables.is_empty(), !at_once);
         assert_eq!(tables(&engine) > 0, shape == "ssd");
         for n in 0..1000u32 {
             assert_eq!(get(&engine, &n.to_be_bytes()), Some(vec![7; 100]));

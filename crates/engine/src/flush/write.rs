@@ -17,7 +17,7 @@ use crate::compact::shape::Levels;
 use crate::partitions::Counting;
 use crate::pm_tables::PmSink;
 use crate::store::Inner;
-use crate::sync::{Arc, lock};
+use crate::sync::Arc;
 use crate::write::busy;
 
 /// Where a flush writes.
@@ -145,7 +145,7 @@ impl Inner {
         // In this order: see `memtable::needed::Readers`.
         let settled = SeqNo(self.commits.ring.durable().min(self.commits.ring.visible()));
         let moments = self.moments_of_merge();
-        let version = lock(&self.versions).current().clone();
+        let version = self.catalog.version();
         let shape = &self.compactions.shape;
         let mut families: Vec<CfId> = generations.iter().flat_map(|m| m.families()).collect();
         families.sort_unstable();

@@ -49,7 +49,7 @@ fn get(engine: &Engine, key: &[u8]) -> Option<Vec<u8>> {
 
 /// Sealed indexes, and how many generations they lead to.
 fn indexes(engine: &Engine) -> (usize, usize) {
-    let view = engine.inner.view.load();
+    let view = engine.inner.catalog.view();
     let sealed = &view.memtables[1..];
     let generations = sealed.iter().map(|m| m.homes().len()).sum();
     (sealed.len(), generations)
@@ -108,7 +108,7 @@ fn only_what_is_read_is_merged() {
     assert_eq!(engine.metrics().asked, 0);
     // As many reads as it takes, not one more.
     let keys: u64 = {
-        let view = engine.inner.view.load();
+        let view = engine.inner.catalog.view();
         view.memtables[1..].iter().map(|m| m.keys()).sum()
     };
     while engine.metrics().asked < keys {
@@ -421,7 +421,7 @@ fn whatever_is_merged_reads_as_before() {
         let mut run = Run::new();
         for n in 0..600 {
             run.step(&mut rng, n);
-            let view = run.engine.inner.view.load();
+            let view = run.engine.inner.catalog.view();
             let homes = view.memtables.iter().map(|m| m.homes().len());
             most = most.max(homes.max().unwrap_or(0));
         }

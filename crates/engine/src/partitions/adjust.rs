@@ -60,11 +60,11 @@ impl Inner {
             compactions.forget_waiting(Waiter::Size);
             return Ok(false);
         }
-        let version = &lock(&self.versions).current().clone();
+        let version = &self.catalog.version();
         if std::ptr::eq(turn.looked.as_ptr(), Arc::as_ptr(version)) {
             return Ok(false);
         }
-        let view = self.view.load_full();
+        let view = self.catalog.view_to_keep();
         turn.measures.keep(version);
         let mut measuring = turn.measures.by(&view.tables, MEASURED_TABLES);
         let divided = version.divided().map(|(cf, _)| cf);
@@ -165,7 +165,7 @@ impl Inner {
         let shares = self.shares_below(cf, key, &levels);
         let halves;
         let cut = {
-            let mut manifest = lock(&self.manifest);
+            let mut manifest = self.catalog.edits();
             self.check_writable()?;
             let state = manifest.state();
             let version = state.version();
@@ -194,7 +194,7 @@ impl Inner {
             });
             halves = new.map(|new| (partitions.of(key).id, new));
             changes.extend(made);
-            self.append(&mut manifest, &VersionEdit { changes })?;
+            manifest.append(&VersionEdit { changes })?;
             cut
         };
         self.adjusted();
@@ -216,7 +216,7 @@ impl Inner {
         let contents = self.contents(&joined);
         let mut before = Vec::new();
         let (merged, joins) = {
-            let mut manifest = lock(&self.manifest);
+            let mut manifest = self.catalog.edits();
             self.check_writable()?;
             let state = manifest.state();
             let version = state.version();
@@ -240,7 +240,7 @@ impl Inner {
             let joined = restored(version, joined, &contents);
             let changes = joined.into_iter().flat_map(Joined::changes);
             let changes = changes.chain(removed).collect();
-            self.append(&mut manifest, &VersionEdit { changes })?;
+            manifest.append(&VersionEdit { changes })?;
             numbers
         };
         self.adjusted();
@@ -260,7 +260,7 @@ impl Inner {
     /// Readers follow.
     fn adjusted(&self) {
         let _writer = lock(&self.writer);
-        self.go_over_to_tables();
+        self.catalog.show_tables();
     }
 
     /// Of the tables that reach over `key` how much lies below it, as parts of something. What cannot be read
@@ -271,7 +271,7 @@ impl Inner {
         key: &[u8],
         levels: &BTreeSet<Level>,
     ) -> BTreeMap<FileId, (u64, u64)> {
-        let view = self.view.load_full();
+        let view = self.catalog.view_to_keep();
         let over = view.tables.version().reaching_over(cf, key);
         let over = over.filter(|(at, _)| levels.contains(&at.level));
         let mut measures = super::Measures::default();
@@ -285,7 +285,7 @@ impl Inner {
 
     /// What tables say that become whole again.
     fn contents(&self, joined: &[Joined]) -> BTreeMap<FileId, Contents> {
-        let view = self.view.load_full();
+        let view = self.catalog.view_to_keep();
         let whole = joined.iter().map(|joined| &joined.whole);
         let whole = whole.filter(|whole| !whole.is_part());
         whole

@@ -26,6 +26,7 @@ use std::collections::BTreeMap;
 
 use thermocline_base::counter::thread_number;
 use thermocline_base::{CfId, SeqNo};
+use thermocline_catalog::View;
 use thermocline_observe::latency::chosen;
 use thermocline_policy::cost::{Counts, Rates};
 use thermocline_policy::level0::PartitionRate;
@@ -35,7 +36,6 @@ use thermocline_version::{Change, PartitionId, Partitions, StoredRate, Version};
 
 use crate::store::Inner;
 use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock};
-use crate::view::View;
 
 const SHARDS: usize = 16;
 
@@ -264,7 +264,7 @@ impl Inner {
         let now = self.now_ns();
         self.rates.take_in(now, CfId::DEFAULT, &[]);
         let rates = self.rates.to_remember(now);
-        let noted = lock(&self.manifest).state().rates() == rates;
+        let noted = self.catalog.edits().state().rates() == rates;
         (!noted).then(|| Change::PartitionRates(rates.into()))
     }
 

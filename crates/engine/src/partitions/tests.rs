@@ -60,7 +60,7 @@ fn key(n: u64) -> Vec<u8> {
 }
 
 fn version(engine: &Engine) -> Arc<Version> {
-    lock(&engine.inner.versions).current().clone()
+    engine.inner.catalog.version()
 }
 
 /// A store with `n` keys, of which every tenth is deleted again, in tables of several levels.
@@ -541,7 +541,7 @@ fn what_is_not_known_is_shared_alike_and_never_too_much_for_a_number() {
     let machine = Machine::new(PM);
     let engine = open(&machine, &options());
     let cf = CfId::DEFAULT;
-    let mut state = lock(&engine.inner.manifest).state().clone();
+    let mut state = engine.inner.catalog.edits().state().clone();
     let ids = thermocline_version::NextIds {
         file: 1000,
         ..state.next_ids()
@@ -808,7 +808,7 @@ fn level_0_counts_for_sizes_only_where_there_is_nothing_else() {
     let machine = Machine::new(PM);
     let engine = open(&machine, &options());
     let sizes = |engine: &Engine| {
-        let view = engine.inner.view.load_full();
+        let view = engine.inner.catalog.view_to_keep();
         let mut measures = Measures::default();
         let mut measuring = measures.by(&view.tables, usize::MAX);
         let sizes = sizes::settled(&version(engine), CfId::DEFAULT, &mut measuring);
@@ -868,7 +868,7 @@ fn prefixes_that_come_at_once_make_edits_of_their_own() {
             39_999 - 2 * EDIT_PARTITIONS
         ]
     );
-    let mut manifest = lock(&engine.inner.manifest);
+    let mut manifest = engine.inner.catalog.edits();
     for edit in edits {
         manifest.append(&edit).unwrap();
     }

@@ -1,7 +1,7 @@
 //! What was done about partitions.
 
 use crate::store::Inner;
-use crate::sync::{AtomicU64, Ordering, lock};
+use crate::sync::{AtomicU64, Ordering};
 
 /// How the keys of a store's families are divided, and what was done about it since it was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -48,7 +48,7 @@ impl Usage {
 impl Inner {
     /// How keys are divided, and what was done about it.
     pub fn partition_use(&self) -> PartitionUse {
-        let version = lock(&self.versions).current().clone();
+        let version = self.catalog.version();
         let families = self.families.count();
         let more = version
             .divided()

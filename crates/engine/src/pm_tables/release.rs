@@ -32,7 +32,7 @@ impl Inner {
     /// that is less than `least`.
     pub fn promise_pm(&self, limit: u64, least: u64, most: u64) -> Option<Promise> {
         let taken = || self.pm_tables_use().bytes;
-        let promised = &self.table_files.pm.promised;
+        let promised = &self.catalog.table_files.pm.promised;
         promised.promise(taken, limit, (least, most))
     }
 
@@ -42,7 +42,7 @@ impl Inner {
     /// A failed write to the manifest, which poisons the store; [`Error::OutOfSpace`]; [`Error::Closed`].
     pub fn pm_owner(&self) -> Result<u64> {
         loop {
-            if let Some(owner) = self.table_files.pm.next_owner() {
+            if let Some(owner) = self.catalog.table_files.pm.next_owner() {
                 return Ok(owner);
             }
             // Ids are given out in the order in which the manifest learns of them (`generation`).
@@ -51,10 +51,10 @@ impl Inner {
             self.record_chain(&mut writer)?;
             let _next = lock(&self.next);
             // Somebody else may have reserved some.
-            if let Some(owner) = self.table_files.pm.next_owner() {
+            if let Some(owner) = self.catalog.table_files.pm.next_owner() {
                 return Ok(owner);
             }
-            let mut manifest = lock(&self.manifest);
+            let mut manifest = self.catalog.edits();
             let ids = manifest.state().next_ids();
             // By the newest chain's number the region tells whether the manifest has lost edits: of 16 bits.
             let generations = manifest.state().generations().values();
@@ -71,18 +71,8 @@ impl Inner {
                 chain: behind,
                 ..ids
             };
-            self.append(&mut manifest, &Change::NextIds(reserved).into())?;
-            self.table_files.pm.give_owners(ids.chain..behind);
-        }
-    }
-
-    /// The number of a new table.
-    pub fn pm_number(&self) -> Result<FileId> {
-        loop {
-            if let Some(file) = lock(&self.versions).take_number() {
-                return Ok(file);
-            }
-            self.reserve_files()?;
+            manifest.append(&Change::NextIds(reserved).into())?;
+            self.catalog.table_files.pm.give_owners(ids.chain..behind);
         }
     }
 
@@ -106,19 +96,19 @@ impl Inner {
     /// The tables that may be removed: no living version refers to them, and nobody holds them.
     fn unread_pm_tables(&self) -> Vec<FileId> {
         if active(Bug::PmTableForgetsReaders) {
-            let version = lock(&self.versions).current().clone();
+            let version = self.catalog.version();
             let unreferenced = version.pm_tables().filter(|(_, r)| r.is_empty());
             return unreferenced.map(|(table, _)| table.file).collect();
         }
-        let mut files = lock(&self.versions).unread_pm_tables();
-        files.retain(|file| !self.table_files.pm.is_held(*file));
+        let mut files = self.catalog.unread_pm_tables();
+        files.retain(|file| !self.catalog.table_files.pm.is_held(*file));
         files.retain(|file| !lock(&self.reclaim).elders_may_read(*file));
         files
     }
 
     fn remove_pm_tables(&self, mut files: Vec<FileId>) -> Result<()> {
         {
-            let mut manifest = lock(&self.manifest);
+            let mut manifest = self.catalog.edits();
             self.poison.check()?;
             // Somebody else may have done it.
             files.retain(|file| manifest.state().version().pm_table(*file).is_some());
@@ -127,7 +117,7 @@ impl Inner {
             }
             let removed = files.iter().map(|&file| Change::PmTableRemoved { file });
             let changes = removed.collect();
-            self.append(&mut manifest, &VersionEdit { changes })?;
+            manifest.append(&VersionEdit { changes })?;
         }
         files.into_iter().for_each(|file| self.free_zones_of(file));
         self.room.note();
@@ -139,7 +129,7 @@ impl Inner {
     pub fn release_made(&self, made: &[Made]) {
         for made in made {
             let file = made.info.file;
-            let named = lock(&self.versions).current().pm_table(file).is_some();
+            let named = self.catalog.version().pm_table(file).is_some();
             if !named && self.poison.check().is_ok() {
                 self.free_zones_of(file);
             }
@@ -148,14 +138,14 @@ impl Inner {
 
     /// Gives the zones of a table back, unless somebody else has (invariant 4).
     fn free_zones_of(&self, file: FileId) {
-        if let Some(zones) = self.table_files.pm.take(file) {
+        if let Some(zones) = self.catalog.table_files.pm.take(file) {
             self.space.release(&zones);
         }
     }
 
     /// What the tables that the manifest names take.
     pub fn pm_tables_use(&self) -> PmTablesUse {
-        let version = lock(&self.versions).current().clone();
+        let version = self.catalog.version();
         let mut all = PmTablesUse::default();
         for (table, references) in version.pm_tables() {
             all.tables += 1;

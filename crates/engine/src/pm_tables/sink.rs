@@ -108,7 +108,7 @@ impl PmSink {
             let identity = TableIdentity::new(inner.db_id, inner.pm_owner()?);
             let options = WriteOptions::default();
             let writer = PmTableWriter::new(self.space.clone(), identity, options);
-            self.table = Some((inner.pm_number()?, writer));
+            self.table = Some((inner.catalog.take_number()?, writer));
         }
         let (_, table) = self.table.as_mut().expect("it was made above");
         let added = table.add(cf, key, seqno, kind, value);
@@ -203,7 +203,7 @@ impl PmSink {
         outputs.bytes += self.bytes;
         for made in std::mem::take(&mut self.made) {
             let (table, zones) = (made.table.clone(), made.zones.clone());
-            let files = &inner.table_files;
+            let files = &inner.catalog.table_files;
             files.pm.add(made.info.file, table, zones, files.account());
             outputs.pm.push(made);
         }

@@ -41,7 +41,7 @@ fn open(machine: &Machine) -> Engine {
 
 /// The number of tables in persistent memory that exist, and of references to them.
 fn in_pm(engine: &Engine) -> (usize, usize) {
-    let manifest = crate::sync::lock(&engine.inner.manifest);
+    let manifest = engine.inner.catalog.edits();
     let version = manifest.state().version();
     let references = version.pm_tables().map(|(_, references)| references.len());
     (version.pm_tables().len(), references.sum())
@@ -306,9 +306,12 @@ fn damage_is_an_error_and_a_fault() {
     let pinned = engine.value(CfId::DEFAULT, b"pinned").unwrap().unwrap();
     pinned.verify().unwrap();
     let inner = &engine.inner;
-    let version = inner.view.load().tables.version().clone();
+    let version = inner.catalog.view().tables.version().clone();
     let number = version.pm_tables().next().unwrap().0.file;
-    let part = PmPart::whole(inner.table_files.pm.get(number).unwrap(), CfId::DEFAULT);
+    let part = PmPart::whole(
+        inner.catalog.table_files.pm.get(number).unwrap(),
+        CfId::DEFAULT,
+    );
     let found = part.get(&[20], SeqNo(u64::MAX - 1), true).unwrap().unwrap();
     let FoundValue::Inline(value) = found.value else {
         panic!("it is inline");
@@ -316,7 +319,10 @@ fn damage_is_an_error_and_a_fault() {
     machine.rot(value.at());
     drop((part, value));
     let of_pinned = |seqno| {
-        let part = PmPart::whole(inner.table_files.pm.get(number).unwrap(), CfId::DEFAULT);
+        let part = PmPart::whole(
+            inner.catalog.table_files.pm.get(number).unwrap(),
+            CfId::DEFAULT,
+        );
         match part.get(b"pinned", seqno, true).unwrap().unwrap().value {
             FoundValue::Inline(value) => value.at(),
             other => panic!("{other:?}"),

@@ -157,7 +157,7 @@ impl Inner {
     /// The tables of now may be rewritten for the sake of room.
     fn rewrite_all_for_room(&self) {
         let relief = &self.pressure.relief;
-        let next = lock(&self.versions).next_file().0;
+        let next = self.catalog.next_file().0;
         relief.made_full.store(next, Ordering::Relaxed);
         relief.read_from.store(self.read_from(), Ordering::Relaxed);
     }
@@ -193,7 +193,7 @@ impl Inner {
     pub fn note_delete(&self) {
         let deletes = &self.pressure.relief.deletes;
         let count = deletes.fetch_add(1, Ordering::Relaxed) + 1;
-        if are_many(count) || self.view.load().memtables[0].has_tombstones() {
+        if are_many(count) || self.catalog.view().memtables[0].has_tombstones() {
             self.want_relief();
         }
     }
@@ -232,7 +232,7 @@ impl Inner {
 
     fn has_unflushed_deletes(&self) -> bool {
         let last = SeqNo(self.pressure.relief.deleted_up_to.load(Ordering::Relaxed));
-        let view = self.view.load();
+        let view = self.catalog.view();
         let reclaim = lock(&self.reclaim);
         let mut memtables = view.memtables.iter().enumerate();
         last.0 > 0
@@ -266,7 +266,9 @@ impl Inner {
     fn flush_what_is_deleted(&self) -> Result<()> {
         match self.flush() {
             // A range that was deleted since may hide most of what there was no room for.
-            Err(error) if error.is_no_room() && self.view.load().memtables[0].has_tombstones() => {
+            Err(error)
+                if error.is_no_room() && self.catalog.view().memtables[0].has_tombstones() =>
+            {
                 self.seal_active()?;
                 self.flush()?;
             }
@@ -275,7 +277,7 @@ impl Inner {
         if !self.has_unflushed_deletes() {
             return Ok(());
         }
-        let active = self.view.load().memtables[0].bytes();
+        let active = self.catalog.view().memtables[0].bytes();
         let takes = |disk: DiskRoom| disk.free > active + margin(disk.total);
         if self.to_flush().is_empty() && self.disk_room().is_none_or(takes) {
             self.seal_active()?;
@@ -289,7 +291,7 @@ impl Inner {
     pub fn room_for_jobs(&self) -> Option<u64> {
         let disk = self.disk_room()?;
         // What is flushed already, and kept for others, takes nothing.
-        let flushes = self.view.load().memtables[0].bytes() + self.sealed_bytes().1;
+        let flushes = self.catalog.view().memtables[0].bytes() + self.sealed_bytes().1;
         Some(room_for_jobs((disk.free, disk.total), flushes))
     }
 

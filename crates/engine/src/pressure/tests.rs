@@ -4,6 +4,7 @@ use std::path::Path;
 
 use thermocline_base::options::Options;
 use thermocline_base::{CfId, ErrorKind, Steps, WriteBatch};
+use thermocline_catalog::View;
 use thermocline_env::Env;
 use thermocline_env::sim::SimFs;
 use thermocline_pm::SimPm;
@@ -12,7 +13,6 @@ use thermocline_policy::tuning::DELAY_NS_MAX;
 
 use super::*;
 use crate::sync::Arc;
-use crate::view::View;
 use crate::{Durability, Engine, StallUse, World, WriteOptions};
 
 const PM: u64 = 4 << 20;
@@ -122,7 +122,7 @@ fn fill(engine: &Engine, percent: u64, held: &mut Vec<Arc<View>>) {
             .unwrap();
         engine.write(batch.iter(), Durability::Buffered).unwrap();
         if n % 10 == 0 {
-            held.push(engine.inner.view.load_full());
+            held.push(engine.inner.catalog.view_to_keep());
         }
     }
 }

@@ -103,7 +103,7 @@ fn get_len(engine: &Engine, n: u32) -> Result<Option<usize>> {
 }
 
 fn files(engine: &Engine) -> &TableFiles {
-    &engine.inner.table_files
+    &engine.inner.catalog.table_files
 }
 
 #[test]
@@ -147,7 +147,14 @@ fn a_cursor_reads_ahead_both_ways_and_nothing_twice() {
     // Two runs, in tables of 16 KiB; and then one in larger ones would be read in fewer calls still.
     load(&engine, (0..1000).map(|n| n * 2), 300);
     load(&engine, (0..1000).map(|n| n * 2 + 1), 300);
-    let tables = engine.inner.view.load().tables.version().tables().count() as u64;
+    let tables = engine
+        .inner
+        .catalog
+        .view()
+        .tables
+        .version()
+        .tables()
+        .count() as u64;
     let scan = |forwards: bool| {
         let mut cursor = engine.cursor(Family::DEFAULT).unwrap();
         let mut more = match forwards {
@@ -243,7 +250,14 @@ fn no_more_tables_stay_open_than_may_and_all_are_read() {
     home.options.read.open_tables = 4;
     let engine = home.open();
     load(&engine, 0..2000, 300);
-    let tables = engine.inner.view.load().tables.version().tables().count() as u64;
+    let tables = engine
+        .inner
+        .catalog
+        .view()
+        .tables
+        .version()
+        .tables()
+        .count() as u64;
     assert!(tables > 30, "{tables}");
     let mut rng = Rng::new(1);
     for _ in 0..3000 {
@@ -285,7 +299,14 @@ fn threads_that_need_a_table_together_open_it_once() {
     let home = Home::new();
     let engine = home.open();
     load(&engine, 0..2000, 300);
-    let tables = engine.inner.view.load().tables.version().tables().count() as u64;
+    let tables = engine
+        .inner
+        .catalog
+        .view()
+        .tables
+        .version()
+        .tables()
+        .count() as u64;
     let begin = Arc::new(std::sync::Barrier::new(4));
     let readers: Vec<_> = (0..4)
         .map(|_| {
@@ -310,7 +331,7 @@ fn a_table_that_is_not_what_it_should_be_is_told_each_time_and_tried_again() {
     let engine = home.open();
     load(&engine, 0..200, 300);
     load(&engine, 200..400, 300);
-    let version = engine.inner.view.load().tables.version().clone();
+    let version = engine.inner.catalog.view().tables.version().clone();
     let mut names: Vec<FileId> = version.tables().map(|(_, table)| table.file).collect();
     names.sort();
     let (first, last) = (names[0], names[names.len() - 1]);

@@ -7,6 +7,7 @@ use arc_swap::Guard;
 use thermocline_base::options::Options;
 use thermocline_base::size::index;
 use thermocline_base::{BatchEntry, Error, Kind, Result, SeqNo};
+use thermocline_catalog::View;
 use thermocline_commit::readers::{Moments, moments_of_merge};
 use thermocline_commit::ring::Range;
 use thermocline_commit::{CommitEnv, Entries, Group, Limits, Reserved, WriteOptions};
@@ -21,7 +22,6 @@ use thermocline_runtime::{Task, is_calling};
 
 use crate::store::Inner;
 use crate::sync::{Arc, lock_short, try_lock};
-use crate::view::View;
 use crate::write::busy;
 use crate::write::submit::{deletes_any, only_deletes};
 

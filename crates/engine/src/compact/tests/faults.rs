@@ -126,13 +126,13 @@ fn with_fault(fault: Fault, op: Option<Op>, at: u64, repeat: Repeat) -> bool {
         assert_eq!(levels(&engine)[0], 0);
         // Nothing is left of what failed.
         engine.reclaim().unwrap();
-        let version = engine.inner.view.load().tables.version().clone();
+        let version = engine.inner.catalog.view().tables.version().clone();
         assert_eq!(version.file_count(), sst_files(&faulty.world()));
     }
     let world = faulty.killed();
     let again = Engine::open(world.clone(), Path::new("/db"), tiny()).unwrap();
     check(&again, &model);
-    let version = again.inner.view.load().tables.version().clone();
+    let version = again.inner.catalog.view().tables.version().clone();
     assert_eq!(version.file_count(), sst_files(&world));
     assert_eq!(get(&again, b"no such key"), None);
     compact(&again).unwrap();

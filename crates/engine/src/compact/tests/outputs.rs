@@ -28,20 +28,12 @@ const KEYS: usize = 255;
 /// One table with these, of seqnos from `first` on.
 fn table(engine: &Engine, rng: &mut Rng, first: u64, all: &mut All) -> Arc<TableRef> {
     let inner = &*engine.inner;
-    let file = loop {
-        let pinned = lock(&inner.versions).pin_output(FileKind::Table);
-        if let Some(file) = pinned {
-            break file;
-        }
-        let mut manifest = lock(&inner.manifest);
-        let more = lock(&inner.versions).reservation(manifest.state(), 64);
-        inner.append(&mut manifest, &more).unwrap();
-    };
+    let file = inner.catalog.pin_file(FileKind::Table).unwrap();
     let (path, identity) = (
-        inner.table_files.path(file),
-        inner.table_files.identity(file),
+        inner.catalog.table_files.path(file),
+        inner.catalog.table_files.identity(file),
     );
-    let storage = &*inner.table_files.storage;
+    let storage = &*inner.catalog.table_files.storage;
     let options = WriteOptions::default();
     let mut table = TableWriter::create(storage, &path, identity, CfId::DEFAULT, options).unwrap();
     let mut seqno = first;
@@ -95,7 +87,7 @@ fn contents(engine: &Engine, tables: &[Arc<TableRef>]) -> All {
     for table in tables {
         let read = Cell::new(0);
         let run = RunInput::new(
-            &engine.inner.table_files,
+            &engine.inner.catalog.table_files,
             CfId::DEFAULT,
             vec![table.clone()],
             &read,
@@ -148,7 +140,7 @@ fn range_tombstones_are_cut_where_tables_are() {
             .collect();
         let read = Cell::new(0);
         let inputs = tables.iter().rev();
-        let files = &inner.table_files;
+        let files = &inner.catalog.table_files;
         let inputs = inputs.map(|t| RunInput::new(files, CfId::DEFAULT, vec![t.clone()], &read));
         let inputs: Vec<_> = inputs.collect();
         let tombstones = inputs
@@ -232,12 +224,12 @@ fn what_range_tombstones_cover_goes_and_they_go_after_it() {
             let place = Place::new(CfId::DEFAULT, Level::ZERO);
             let file = table.file;
             let added = Change::TableAdded { place, table };
-            inner.edit(VersionEdit::from(added)).unwrap();
-            lock(&inner.versions).unpin_output(file);
+            inner.catalog.edit(&VersionEdit::from(added)).unwrap();
+            inner.catalog.unpin_files([file].into_iter());
         }
         {
             let _writer = lock(&inner.writer);
-            inner.go_over_to_tables();
+            inner.catalog.show_tables();
         }
         while inner.compact_once().unwrap() {}
         let (from, to) = (
@@ -245,7 +237,7 @@ fn what_range_tombstones_cover_goes_and_they_go_after_it() {
             std::ops::Bound::Excluded(&b"v"[..]),
         );
         engine.compact(CfId::DEFAULT, (from, to)).unwrap();
-        let version = inner.view.load().tables.version().clone();
+        let version = inner.catalog.view().tables.version().clone();
         let tables: Vec<_> = version
             .tables_of(CfId::DEFAULT)
             .map(|(_, t)| t.clone())

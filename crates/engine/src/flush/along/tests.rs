@@ -6,12 +6,12 @@ use std::path::Path;
 use thermocline_base::options::{Options, Shape};
 use thermocline_base::planted::{Bug, plant};
 use thermocline_base::{CfOptions, WriteBatch};
+use thermocline_catalog::view::Position;
 
 use super::*;
 use crate::flush::tests::{Model, check_cursor, get, put};
 use crate::partitions::{Adjustment, Outcome, Waiter};
 use crate::tests::Machine;
-use crate::view::Position;
 use crate::{Durability, Engine};
 
 const PM: u64 = 4 << 20;
@@ -67,7 +67,7 @@ fn a_split_waits_for_a_range_that_cuts_its_table() {
         // Before the range, in the table that is taken.
         let split = Adjustment::Split(key(50).to_vec());
         let outcome = inner.adjust(CfId::DEFAULT, &split, HAND).unwrap();
-        let stands = along[0].stands(lock(&inner.manifest).state());
+        let stands = along[0].stands(inner.catalog.edits().state());
         drop(along);
         (outcome, stands)
     };
@@ -135,7 +135,7 @@ fn what_is_deleted_over_what_is_taken_along_stays_deleted() {
         let ranges = engine.metrics().ranges_along;
         engine.inner.flush_sealed().unwrap();
         assert!(engine.metrics().ranges_along > ranges);
-        let version = engine.inner.view.load().tables.version().clone();
+        let version = engine.inner.catalog.view().tables.version().clone();
         let place = Place::new(CfId::DEFAULT, Level::ZERO);
         let level0 = version.level(place).into_iter().flat_map(|t| t.iter());
         assert_eq!(level0.count() > 0, to_files);

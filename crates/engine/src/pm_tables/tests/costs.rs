@@ -164,7 +164,7 @@ fn what_is_read_stays_when_level_0_is_full() {
         !after.drains && after.bytes <= after.thresholds.major,
         "{after:?}"
     );
-    let version = engine.inner.view.load().tables.version().clone();
+    let version = engine.inner.catalog.view().tables.version().clone();
     let level0 = thermocline_version::Place::new(CfId::DEFAULT, thermocline_version::Level::ZERO);
     let within = |n: u16| {
         version

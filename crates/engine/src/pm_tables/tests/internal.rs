@@ -7,13 +7,12 @@ use thermocline_version::Level;
 use super::*;
 use crate::compact::shape::Levels;
 use crate::flush::tests::{check_now, check_then};
-use crate::sync::lock;
 
 const LARGE: u64 = 8 << 20;
 
 /// Of each slice of level 0 that lies in persistent memory how many tables a read may have to ask.
 fn runs(engine: &Engine, cf: CfId) -> Vec<usize> {
-    let version = lock(&engine.inner.versions).current().clone();
+    let version = engine.inner.catalog.version();
     let levels = Levels::of(&version, cf, None);
     let slices = level0_slices(&levels.state(&[])).into_iter();
     let slices = slices.filter(|slice| slice.on_top);
@@ -277,7 +276,7 @@ fn a_large_slice_is_merged_in_parts() {
         assert!(jobs > 1, "{jobs}");
         assert_eq!(engine.inner.pm_tables_use().retired, 0);
         let level0 = thermocline_version::Place::new(CfId::DEFAULT, Level::ZERO);
-        let version = lock(&engine.inner.versions).current().clone();
+        let version = engine.inner.catalog.version();
         let parts = version
             .level(level0)
             .unwrap()

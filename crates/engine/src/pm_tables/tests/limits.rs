@@ -7,7 +7,7 @@ use thermocline_level0::Value;
 
 use super::*;
 use crate::pm_tables::PmSink;
-use crate::sync::{Ordering, lock, write};
+use crate::sync::{Ordering, write};
 
 fn open_with(machine: &Machine, set: impl FnOnce(&mut Options)) -> Engine {
     let mut own = options();
@@ -80,7 +80,7 @@ fn what_is_compacted_and_read_counts_and_is_told() {
         fill(&engine, CfId::DEFAULT, round, 30 << 10);
         engine.flush().unwrap();
         // As a read that is under way.
-        held.push(engine.inner.view.load_full());
+        held.push(engine.inner.catalog.view_to_keep());
         compact_all(&engine);
         let used = engine.inner.pm_tables_use();
         assert!(used.bytes <= share + MORE, "{used:?} of {share}");
@@ -210,9 +210,9 @@ fn damage_where_nothing_refers_to_is_reported_and_in_nobodys_way() {
     engine.flush().unwrap();
     let value = engine.value(CfId::DEFAULT, b"key").unwrap().unwrap();
     let zone = {
-        let version = lock(&engine.inner.manifest).state().version().clone();
+        let version = engine.inner.catalog.edits().state().version().clone();
         let number = version.pm_tables().next().unwrap().0.file;
-        let table = engine.inner.table_files.pm.get(number).unwrap();
+        let table = engine.inner.catalog.table_files.pm.get(number).unwrap();
         let part = PmPart::whole(table, CfId::DEFAULT);
         match part.get(b"key", SeqNo(100), true).unwrap().unwrap().value {
             // The piece's header lies before its values.

@@ -36,7 +36,7 @@ fn with_a_gap() -> (Machine, Engine) {
         compact_all(&engine);
     }
     let base = Place::new(CfId::DEFAULT, Level(6));
-    let version = engine.inner.view.load().tables.version().clone();
+    let version = engine.inner.catalog.view().tables.version().clone();
     assert!(version.level(base).unwrap().len() >= 8);
     write(&engine, 0..150);
     flush(&engine);

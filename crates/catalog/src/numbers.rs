@@ -1,0 +1,58 @@
+//! Numbers of files that are about to be made. They are reserved in the manifest ahead, many at a time.
+
+use thermocline_base::sync::lock;
+use thermocline_base::{FileId, Result};
+use thermocline_version::FileKind;
+
+use crate::edits::Catalog;
+
+/// Numbers that are reserved at a time.
+const IDS_AHEAD: u64 = 64;
+
+impl Catalog {
+    /// The number of a file that is about to be made, pinned: nobody takes the file for obsolete.
+    ///
+    /// # Errors
+    /// Those of the edit that reserves numbers.
+    pub fn pin_file(&self, kind: FileKind) -> Result<FileId> {
+        loop {
+            if let Some(file) = lock(&self.versions).pin_output(kind) {
+                return Ok(file);
+            }
+            self.reserve_files()?;
+        }
+    }
+
+    /// Ends the pins of these files: the edit is installed, or there will be none and they are obsolete.
+    pub fn unpin_files(&self, files: impl Iterator<Item = FileId>) {
+        let mut versions = lock(&self.versions);
+        files.for_each(|file| versions.unpin_output(file));
+    }
+
+    /// The number of a PM table that is about to be made.
+    ///
+    /// # Errors
+    /// As [`Catalog::pin_file`].
+    pub fn take_number(&self) -> Result<FileId> {
+        loop {
+            if let Some(file) = lock(&self.versions).take_number() {
+                return Ok(file);
+            }
+            self.reserve_files()?;
+        }
+    }
+
+    /// The next number that is given out: files with smaller ones were begun before.
+    pub fn next_file(&self) -> FileId {
+        lock(&self.versions).next_file()
+    }
+
+    /// Reserves more numbers.
+    fn reserve_files(&self) -> Result<()> {
+        self.poison.check()?;
+        // Under one lock: the reservation says what no id of any kind is below.
+        let mut edits = self.edits();
+        let reservation = lock(&self.versions).reservation(edits.state(), IDS_AHEAD);
+        edits.append(&reservation)
+    }
+}
