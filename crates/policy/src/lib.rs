@@ -51,6 +51,7 @@ pub mod geometry;
 pub mod indexes;
 pub mod internal;
 pub mod level0;
+mod memory;
 mod next;
 pub mod partitions;
 pub mod pick;
@@ -65,4 +66,5 @@ pub mod situation;
 pub mod tuning;
 pub mod work;
 
-pub use next::{Memory, next};
+pub use memory::Memory;
+pub use next::next;
