@@ -43,6 +43,8 @@
 //! | what of the disk is kept, and how far may the region grow? | [`room`] |
 //! | how is room made on a full disk? | [`relief`] |
 //! | which number, in which unit, from where? | [`tuning`] |
+//! | what is known, what is next, and why? | [`situation`], [`next()`], [`work`] |
+//! | what would become of a store? | [`simulate`] |
 #![forbid(unsafe_code)]
 
 pub mod cost;
@@ -62,6 +64,7 @@ pub mod relief;
 pub mod rewrite;
 pub mod room;
 pub mod seal;
+pub mod simulate;
 pub mod situation;
 pub mod tuning;
 pub mod work;
