@@ -37,17 +37,18 @@ pub fn may_begin(slice: &Slice<'_>, options: &PickOptions) -> bool {
 }
 
 /// Whether a merge of a slice lets go of something in blob files: for a disk that is full.
-pub fn frees_blobs(state: &State<'_>, contents: &[Content], slice: &Slice<'_>) -> bool {
+pub fn frees_blobs(slice: &Slice<'_>, state: &State<'_>, contents: &[Content]) -> bool {
     let merges = slice.free && slice.on_top && slice.runs > 1;
-    merges && newer_blob_bytes(state, contents, slice) > 0
+    merges && newer_blob_bytes(slice, state, contents) > 0
 }
 
 /// The job that takes slices of a family which do not stay.
 pub fn pick_cold(
+    plan: &Level0Plan,
+    family: CfId,
     state: &State<'_>,
     options: &PickOptions,
     cursors: &Cursors,
-    (family, plan): (CfId, &Level0Plan),
 ) -> Option<Job> {
     let slices = level0_slices(state);
     let own = plan.slices.iter().filter(|slice| slice.family == family);

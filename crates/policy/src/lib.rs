@@ -43,6 +43,8 @@
 //! | what of the disk is kept, and how far may the region grow? | [`room`] |
 //! | how is room made on a full disk? | [`relief`] |
 //! | which number, in which unit, from where? | [`tuning`] |
+//! | what is known, what is next, and why? | [`situation`], [`next()`], [`work`] |
+//! | what would become of a store? | [`simulate`] |
 #![forbid(unsafe_code)]
 
 pub mod cost;
@@ -51,6 +53,7 @@ pub mod geometry;
 pub mod indexes;
 pub mod internal;
 pub mod level0;
+mod memory;
 mod next;
 pub mod partitions;
 pub mod pick;
@@ -61,8 +64,10 @@ pub mod relief;
 pub mod rewrite;
 pub mod room;
 pub mod seal;
+pub mod simulate;
 pub mod situation;
 pub mod tuning;
 pub mod work;
 
-pub use next::{Memory, next};
+pub use memory::Memory;
+pub use next::next;

@@ -9,23 +9,11 @@ mod sealed;
 #[cfg(test)]
 mod tests;
 
-use thermocline_base::FileId;
-
+use crate::memory::Memory;
 use crate::partitions::{self, Adjustment};
 use crate::situation::{Ahead, Indexes, Partitions, Situation};
 use crate::work::{Because, Decision, Work};
-use crate::{indexes, level0, relief, seal};
-
-/// What was learned, and flags with hysteresis.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Memory {
-    /// Of level 0 in persistent memory.
-    pub level0: level0::Memory,
-    /// Of jobs on a full disk.
-    pub gave_up: relief::GaveUp,
-    /// Without cost models: tables in persistent memory with smaller numbers leave; 0 where none do.
-    pub leave_below: FileId,
-}
+use crate::{indexes, seal};
 
 /// What is to be done next.
 ///

@@ -35,7 +35,7 @@ fn runs_of(tables: &[Table<'_>], places: &[usize]) -> Vec<std::ops::Range<usize>
 }
 
 /// What the runs of a slice refer to in blob files, but for the oldest one, in bytes.
-pub fn newer_blob_bytes(state: &State<'_>, contents: &[Content], slice: &Slice<'_>) -> u64 {
+pub fn newer_blob_bytes(slice: &Slice<'_>, state: &State<'_>, contents: &[Content]) -> u64 {
     let runs = runs_of(state.level(0), &slice.pm);
     let newer = runs.last().map_or(0, |oldest| oldest.start);
     let newer = slice.pm[..newer].iter();
@@ -53,8 +53,8 @@ pub(super) fn staying_bytes(family: &Family<'_>) -> u64 {
 }
 
 /// Bytes of tables, of all levels, whose keys are such.
-fn bytes_where(state: &State<'_>, such: impl Fn(&KeyRange<'_>) -> bool) -> u64 {
-    let tables = state.levels.iter().flatten();
+fn bytes_where(levels: &[Vec<Table<'_>>], such: impl Fn(&KeyRange<'_>) -> bool) -> u64 {
+    let tables = levels.iter().flatten();
     let found = tables.filter(|table| such(&table.range));
     found.map(|table| table.bytes).sum()
 }
@@ -74,11 +74,11 @@ pub(super) fn slices_of<'a>(family: &Family<'a>) -> Vec<Weighed<'a>> {
             place,
             files: files.collect(),
             zone_bytes: contents().filter_map(|content| content.zone_bytes).sum(),
-            range_bytes: bytes_where(state, |range| range.overlaps(&slice.range)),
+            range_bytes: bytes_where(state.levels, |range| range.overlaps(&slice.range)),
             records,
             writes: records - oldest.sum::<u64>(),
             reads: 0.0,
-            blob_bytes: newer_blob_bytes(state, family.contents, &slice),
+            blob_bytes: newer_blob_bytes(&slice, state, family.contents),
             slice,
         }
     };
@@ -110,7 +110,7 @@ fn divide_reads(
             .collect();
         let of_slices: u64 = within.iter().map(|n| slices[*n].range_bytes).sum();
         // What reaches over an end of a slice counts for two.
-        let all = bytes_where(state, lies_there).max(of_slices).max(1);
+        let all = bytes_where(state.levels, lies_there).max(of_slices).max(1);
         for n in within {
             let share = slices[n].range_bytes as f64 / all as f64;
             slices[n].reads += rate.reads * share;

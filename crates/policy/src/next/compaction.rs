@@ -5,9 +5,9 @@
 
 use thermocline_base::{CfId, FileId};
 
-use super::Memory;
 use crate::internal::{due_by_cost, due_for_room, frees_blobs, leave_below, may_begin, pick_cold};
 use crate::level0::{self, Level0Plan, SlicePlan};
+use crate::memory::Memory;
 use crate::pick::{Job, Scores, level0_slices, pick, pick_internal, pick_read, pick_room};
 use crate::situation::{Charged, FamilyLevels, Levels, Relief};
 use crate::work::{Because, Decision, Work};
@@ -64,7 +64,7 @@ fn for_blob_room(levels: &Levels<'_>) -> Option<Decision> {
         let slices = level0_slices(&of.state);
         let mut numbered = slices.iter().enumerate();
         numbered.find_map(|(place, slice)| {
-            let frees = frees_blobs(&of.state, of.contents, slice);
+            let frees = frees_blobs(slice, &of.state, of.contents);
             let refused = levels.is_refused(of.family, place);
             let job = (frees && !refused).then(|| pick_internal(&of.state, &of.options, slice));
             Some(Work::CompactInternal {
@@ -116,7 +116,7 @@ fn of_level0(levels: &Levels<'_>, plan: &Level0Plan, memory: &mut Memory) -> Opt
     }
     let cold = plan.drains.then(|| {
         levels.families.iter().find_map(|of| {
-            let job = pick_cold(&of.state, &of.options, of.cursors, (of.family, plan))?;
+            let job = pick_cold(plan, of.family, &of.state, &of.options, of.cursors)?;
             Some((of.family, job))
         })
     });

@@ -85,22 +85,8 @@ pub(super) fn job(
         return None;
     }
     let bytes = bytes_of(upper, &inputs) + bytes_of(lower, &overlapped);
-    let apart = from > 0
-        || inputs.iter().enumerate().all(|(n, a)| {
-            inputs[..n]
-                .iter()
-                .all(|b| !upper[*a].range.overlaps(&upper[*b].range))
-        });
-    let drops = (to == options.last_level || reason == Reason::Manual)
-        && inputs.iter().any(|n| upper[*n].has_tombstones);
-    let trivial = from != to
-        && overlapped.is_empty()
-        && apart
-        && !drops
-        && inputs.iter().all(|n| !upper[*n].in_pm)
-        && inputs
-            .iter()
-            .all(|n| is_light(state, options, to, &upper[*n].range));
+    let moves = from != to && overlapped.is_empty();
+    let trivial = moves && is_trivial(state, options, (from, to, reason), &inputs);
     Some(Job {
         reason,
         from,
@@ -115,6 +101,25 @@ pub(super) fn job(
         },
         holds,
     })
+}
+
+/// Whether inputs that overlap nothing in level `to` need only be moved there.
+fn is_trivial(
+    state: &State<'_>,
+    options: &PickOptions,
+    (from, to, reason): (usize, usize, Reason),
+    inputs: &[usize],
+) -> bool {
+    let upper = state.level(from);
+    let apart = from > 0
+        || inputs.iter().enumerate().all(|(n, a)| {
+            let mut newer = inputs[..n].iter();
+            newer.all(|b| !upper[*a].range.overlaps(&upper[*b].range))
+        });
+    let drops = (to == options.last_level || reason == Reason::Manual)
+        && inputs.iter().any(|n| upper[*n].has_tombstones);
+    let light = |n: &usize| is_light(state, options, to, &upper[*n].range);
+    apart && !drops && inputs.iter().all(|n| !upper[*n].in_pm) && inputs.iter().all(light)
 }
 
 /// Whether a table in level `to` would overlap few enough bytes of the next one.

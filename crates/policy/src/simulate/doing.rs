@@ -1,0 +1,32 @@
+//! What goes on in the background.
+
+use super::merge::Table;
+use crate::pick::Held;
+
+/// A flush or a job under way.
+#[derive(Debug)]
+pub(super) struct Doing {
+    /// What it holds; `None` of a flush, which is not in the list of jobs.
+    pub holds: Option<Held>,
+    /// Bytes that the device has still to move for it, and processor time that it still takes.
+    pub device_bytes: f64,
+    pub processor_ns: f64,
+    pub what: What,
+}
+
+#[derive(Debug)]
+pub(super) enum What {
+    /// So many memtables are flushed, and those tables take their place, in place of what was taken along.
+    Flush {
+        memtables: usize,
+        edits: Vec<Edit>,
+    },
+    Job(Edit),
+}
+
+/// Tables that go, by level and number, and tables that come.
+#[derive(Debug, Default)]
+pub(super) struct Edit {
+    pub gone: Vec<(usize, u64)>,
+    pub come: Vec<(usize, Table)>,
+}

@@ -1,0 +1,81 @@
+//! How long background work takes, and what ends.
+
+use super::doing::{Doing, What};
+use super::setting::SECOND;
+use super::state::Run;
+
+impl Run {
+    /// Memtables that are being flushed.
+    pub(super) fn flushing(&self) -> usize {
+        let flushes = self.work.iter().map(|doing| match doing.what {
+            What::Flush { memtables, .. } => memtables,
+            What::Job(..) => 0,
+        });
+        flushes.sum()
+    }
+
+    /// Nanoseconds until something ends, while so much else uses the device.
+    fn left(&self, doing: &Doing) -> f64 {
+        let sharing = self.work.iter().filter(|other| other.device_bytes > 0.0);
+        let rate = self.setting.device_per_s / sharing.count().max(1) as f64;
+        doing
+            .processor_ns
+            .max(doing.device_bytes / rate * SECOND)
+            .max(1.0)
+    }
+
+    /// Time passes.
+    pub(super) fn advance(&mut self, mut nanos: f64) {
+        while nanos > 0.0 {
+            self.begin_what_is_due();
+            let next = self.work.iter().map(|doing| self.left(doing));
+            let step = next.fold(nanos, f64::min);
+            self.spend(step);
+            nanos -= step;
+        }
+    }
+
+    /// Time passes until something ends; returns how much.
+    pub(super) fn advance_to_an_end(&mut self) -> f64 {
+        let next = self.work.iter().map(|doing| self.left(doing));
+        let step = next.fold(f64::INFINITY, f64::min);
+        self.spend(step);
+        self.begin_what_is_due();
+        step
+    }
+
+    fn spend(&mut self, step: f64) {
+        self.now_ns += step;
+        let left: Vec<f64> = self.work.iter().map(|doing| self.left(doing)).collect();
+        let mut ended = Vec::new();
+        for (n, left) in left.into_iter().enumerate() {
+            let rest = 1.0 - (step / left).min(1.0);
+            let doing = &mut self.work[n];
+            doing.device_bytes *= rest;
+            doing.processor_ns *= rest;
+            if rest < 1e-9 {
+                ended.push(n);
+            }
+        }
+        for n in ended.into_iter().rev() {
+            let doing = self.work.remove(n);
+            self.end(doing);
+        }
+    }
+
+    fn end(&mut self, doing: Doing) {
+        self.store.held = self
+            .work
+            .iter()
+            .filter_map(|doing| doing.holds.clone())
+            .collect();
+        match doing.what {
+            What::Flush { edits, .. } => {
+                edits.into_iter().for_each(|edit| self.store.apply(edit));
+                self.outcome.flushes += 1;
+                self.outcome.pm_table_bytes += self.store.pm_table_bytes() as f64;
+            }
+            What::Job(edit) => self.store.apply(edit),
+        }
+    }
+}
