@@ -35,18 +35,13 @@
 mod stream;
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 
-use thermocline_base::options::Options;
-use thermocline_base::{CfId, Error, Result, SeqNo};
+use thermocline_base::{CfId, Error, Result};
 use thermocline_catalog::View;
-use thermocline_copies::Captured;
 use thermocline_memtable::Memtable;
-use thermocline_sst::Identity;
-use thermocline_version::{Change, Hold, Place, State, TableRef, Version};
+use thermocline_version::{Hold, Place, State, TableRef, Version};
 
 use crate::holds::ReaderKind;
-use crate::open::stored;
 use crate::snapshot::{Moment, Snapshot};
 use crate::store::Inner;
 use crate::sync::{Arc, Ordering, lock};
@@ -142,31 +137,5 @@ impl Capture {
             cf => Some(cf),
         };
         owner.is_some_and(|cf| self.state.families().contains_key(&cf.0))
-    }
-}
-
-impl Captured for Capture {
-    fn seqno(&self) -> SeqNo {
-        self.snapshot.seqno()
-    }
-
-    fn state(&self) -> &State {
-        &self.state
-    }
-
-    fn files(&self) -> &Arc<Version> {
-        &self.below
-    }
-
-    fn options(&self) -> Vec<(String, String)> {
-        stored(&Options {
-            pm_path: None,
-            wal_path: None,
-            ..self.snapshot.inner().options.clone()
-        })
-    }
-
-    fn write_rest(&self, next: &dyn Fn() -> Result<(PathBuf, Identity)>) -> Result<Vec<Change>> {
-        stream::stream(self, next)
     }
 }

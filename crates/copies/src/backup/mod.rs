@@ -87,7 +87,7 @@ impl BackupInfo {
     }
 }
 
-/// A folder of backups. See the [module](self).
+/// A folder of backups.
 #[derive(Debug, Clone)]
 pub struct Backups {
     env: Env,

@@ -3,26 +3,56 @@
 use std::cell::Cell;
 use std::path::PathBuf;
 
+use thermocline_base::options::Options;
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{CfId, Result, SeqNo};
 use thermocline_compaction::RangeTombstone;
 use thermocline_compaction::output::Cutter;
 use thermocline_compaction::retain::Moments;
+use thermocline_copies::Captured;
 use thermocline_memtable::Cover;
 use thermocline_sst::{Creation, Identity};
-use thermocline_version::{Change, Level, Place};
+use thermocline_version::{Change, Level, Place, State, Version};
 
 use super::Capture;
 use crate::compact::input::{GenerationInput, Input, RunInput};
 use crate::compact::outputs::{Destination, Outputs, Recipe, below};
 use crate::flush::{LastDeletes, tombstones};
+use crate::open::stored;
+use crate::sync::Arc;
+
+impl Captured for Capture {
+    fn seqno(&self) -> SeqNo {
+        self.snapshot.seqno()
+    }
+
+    fn state(&self) -> &State {
+        &self.state
+    }
+
+    fn files(&self) -> &Arc<Version> {
+        &self.below
+    }
+
+    fn options(&self) -> Vec<(String, String)> {
+        stored(&Options {
+            pm_path: None,
+            wal_path: None,
+            ..self.snapshot.inner().options.clone()
+        })
+    }
+
+    fn write_rest(&self, next: &dyn Fn() -> Result<(PathBuf, Identity)>) -> Result<Vec<Change>> {
+        stream(self, next)
+    }
+}
 
 /// Writes what the capture sees of its generations into tables that `next` names. Gives what an edit says of them; the
 /// bytes are durable, the names are not.
 ///
 /// Of each key, and of range tombstones over it, that goes which answers a reader at the capture's seqno.
 /// Nobody reads a copy at an earlier moment.
-pub(super) fn stream(
+fn stream(
     capture: &Capture,
     next: &dyn Fn() -> Result<(PathBuf, Identity)>,
 ) -> Result<Vec<Change>> {
