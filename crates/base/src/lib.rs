@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod batch;
+pub mod bounds;
 pub mod budget;
 mod cf_options;
 pub mod checksum;
@@ -18,6 +19,7 @@ pub mod options;
 pub mod planted;
 mod pm_table;
 mod preset;
+mod range;
 pub mod seqno;
 pub mod size;
 pub mod step;
@@ -30,5 +32,6 @@ pub use error::{Error, ErrorKind, Result};
 pub use file::{BlobRef, FileId};
 pub use line::Line;
 pub use pm_table::{PmBlob, PmFamily, PmTableMeta};
+pub use range::KeyRange;
 pub use seqno::{CfId, Kind, SeqNo};
 pub use step::{Point, Site, Steps, When};

@@ -26,7 +26,7 @@
 //! assert_eq!(cutter.cut_before(b"x", 0), None);
 //! ```
 
-use crate::KeyRange;
+use thermocline_base::KeyRange;
 
 /// How large output tables may become.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -21,35 +21,15 @@ use std::ops::Bound;
 use thermocline_base::{CfId, Result, SeqNo};
 use thermocline_memtable::{Direction, Memtable, ScanEntry};
 
+use thermocline_base::bounds::{KeyBounds, is_behind, is_below, is_empty};
+use thermocline_tables::RangeSize;
+
 use crate::store::{Engine, Inner};
 use crate::sync::{Arc, Mutex, lock};
 use crate::view::not_before;
 
 /// Keys from one mark of a ruler to the next.
 const STEP: usize = if cfg!(test) { 64 } else { 1024 };
-
-/// About what a range of keys takes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct RangeSize {
-    /// Bytes in persistent memory.
-    pub pm_bytes: u64,
-    /// Bytes of tables.
-    pub table_bytes: u64,
-    /// Bytes of long values, which lie in blob files.
-    pub blob_bytes: u64,
-    /// Entries: of each key in persistent memory the newest, in tables all versions; deletes count.
-    pub entries: u64,
-}
-
-impl RangeSize {
-    /// Bytes in all.
-    pub fn bytes(&self) -> u64 {
-        self.pm_bytes + self.table_bytes + self.blob_bytes
-    }
-}
-
-/// From a key to another one.
-pub type KeyBounds<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 
 /// Every so many keys of a generation's family.
 #[derive(Debug, Default)]
@@ -106,34 +86,6 @@ impl Engine {
 fn behind<'a>(first: Option<&'a [u8]>, (from, to): KeyBounds<'a>) -> Option<KeyBounds<'a>> {
     let range = (not_before(from, first?), to);
     (!is_empty(range)).then_some(range)
-}
-
-/// Whether no key lies in a range.
-fn is_empty(range: KeyBounds<'_>) -> bool {
-    match range {
-        (Bound::Included(from), Bound::Included(to)) => from > to,
-        (Bound::Included(from) | Bound::Excluded(from), Bound::Excluded(to))
-        | (Bound::Excluded(from), Bound::Included(to)) => from >= to,
-        _ => false,
-    }
-}
-
-/// Whether a key lies before all of a range.
-pub(crate) fn is_below(key: &[u8], from: Bound<&[u8]>) -> bool {
-    match from {
-        Bound::Included(from) => key < from,
-        Bound::Excluded(from) => key <= from,
-        Bound::Unbounded => false,
-    }
-}
-
-/// Whether a key lies behind all of a range.
-pub(crate) fn is_behind(key: &[u8], to: Bound<&[u8]>) -> bool {
-    match to {
-        Bound::Included(to) => key > to,
-        Bound::Excluded(to) => key >= to,
-        Bound::Unbounded => false,
-    }
 }
 
 impl Inner {

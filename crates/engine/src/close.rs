@@ -16,9 +16,9 @@ use std::sync::{PoisonError, Weak};
 
 use thermocline_base::size::format_size;
 use thermocline_base::{Error, Result};
+use thermocline_observe::event::Event;
 use thermocline_version::VersionEdit;
 
-use crate::events::Event;
 use crate::store::{Engine, Inner};
 use crate::sync::{Arc, Ordering, lock, write};
 use crate::value::Pins;

@@ -10,11 +10,11 @@
 //! | how is level 0 merged inside persistent memory? | [`internal`] |
 //! | when is it, and what leaves? | [`costs`] |
 //! | what do splits and merges of partitions hold meanwhile? | [`beside`] |
-//! | which tables do reads want compacted? | [`reads`] |
+//! | which tables do reads want compacted? | `observe::charged` |
 //! | how fast may all that be? | [`pace`] |
 //! | what was done? | [`usage`] |
 //!
-//! Which tables a job takes is decided by `compaction::pick`, which has the argument for levels and
+//! Which tables a job takes is decided by `policy::pick`, which has the argument for levels and
 //! age; here it is given what it asks for, and held to it.
 //!
 //! # Invariants
@@ -49,7 +49,6 @@ mod job;
 mod manual;
 pub(crate) mod outputs;
 mod pace;
-pub(crate) mod reads;
 pub(crate) mod shape;
 #[cfg(test)]
 mod tests;
@@ -59,8 +58,8 @@ use std::collections::BTreeMap;
 
 use thermocline_base::CfId;
 use thermocline_base::options::Options;
-use thermocline_compaction::pick::{Cursors, Held};
 use thermocline_env::Clock;
+use thermocline_policy::pick::{Cursors, Held};
 use thermocline_version::Version;
 
 use crate::partitions::{self, Adjusting, Waiting};

@@ -16,15 +16,15 @@ use std::ops::Bound;
 use thermocline_base::size::index;
 use thermocline_base::{CfId, Kind, Result, SeqNo};
 use thermocline_memtable::{Direction, GapList, Memtable, RecordRef, ScanEntry};
+use thermocline_observe::charged::DELETES;
 use thermocline_pm::PmOff;
 use thermocline_sst::Value as Stored;
+use thermocline_tables::{TableSource, Tables, place, sources};
 
-use crate::compact::reads::DELETES;
 use crate::families::Family;
 use crate::snapshot::Moment;
 use crate::store::Engine;
 use crate::sync::{Arc, Ordering as Atomic};
-use crate::tables::{TableSource, Tables, place, sources};
 use crate::value::Value;
 use crate::view::not_before;
 use gaps::Passed;

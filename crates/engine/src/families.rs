@@ -33,9 +33,9 @@ use std::collections::BTreeMap;
 use thermocline_base::options::PartitionBy;
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{BatchEntry, CfId, CfOptions, Error, Result, limits};
+use thermocline_observe::event::Event;
 use thermocline_version::{Change, State, VersionEdit};
 
-use crate::events::Event;
 use crate::partitions;
 use crate::store::{Engine, Inner};
 use crate::sync::{AtomicU64, Ordering, RwLock, lock, read, write};

@@ -67,9 +67,9 @@ use thermocline_base::planted::{Bug, active};
 use thermocline_base::sync::MutexGuard;
 use thermocline_base::{Error, Result};
 use thermocline_memtable::{Home, ItemRef, Mark, Trail};
+use thermocline_runtime::Task;
 
 use crate::reclaim::Reclaim;
-use crate::runtime::Task;
 use crate::store::{Engine, Inner};
 use crate::sync::{Arc, Ordering, lock};
 use crate::write::Writer;

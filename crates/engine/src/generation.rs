@@ -22,11 +22,11 @@ use thermocline_base::sync::{MutexGuard, lock, try_lock};
 use thermocline_base::{Result, SeqNo};
 use thermocline_halloc::Witness;
 use thermocline_memtable::{Chain, ChainWriter, Descriptor, Memtable};
+use thermocline_observe::event::Event;
+use thermocline_observe::stall::StallCause;
 use thermocline_version::{Change, VersionEdit};
 use thermocline_wal::LogWriter;
 
-use crate::events::Event;
-use crate::stall::StallCause;
 use crate::start::opened;
 use crate::store::Inner;
 use crate::write::Writer;
@@ -63,7 +63,7 @@ impl Inner {
         try_lock(&self.next).unwrap_or_else(|| {
             let begun = self.now_ns();
             let next = lock(&self.next);
-            self.stalled(StallCause::Generation, begun);
+            self.stalls.held_up(StallCause::Generation, begun);
             next
         })
     }
@@ -123,7 +123,7 @@ impl Inner {
             if next.is_none() {
                 return Ok(());
             }
-            self.stalled(StallCause::Generation, begun);
+            self.stalls.held_up(StallCause::Generation, begun);
         }
         // A memtable is sealed only when `durable` has passed its last grant.
         self.drain()?;

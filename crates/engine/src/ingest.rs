@@ -50,12 +50,14 @@ use std::mem;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
+use thermocline_base::KeyRange;
 use thermocline_base::{CfId, Error, Result, SeqNo};
 use thermocline_compaction::output::Cutter;
 use thermocline_compaction::retain::{Decision, Moments, RangesBelow, Retain};
-use thermocline_compaction::{Head, KeyRange, RangeTombstone};
+use thermocline_compaction::{Head, RangeTombstone};
 use thermocline_env::{File, OpenMode, Storage};
 use thermocline_memtable::{Chain, ChainWriter, Descriptor, Memtable};
+use thermocline_observe::event::Event;
 use thermocline_sst::{
     Creation, FileSource, Identity, KeyRef, Properties, SyncCursor, Table, TablePart, Value,
     identity_of, open_table, verify_table,
@@ -65,7 +67,6 @@ use thermocline_version::{Change, Level, Place, VersionEdit};
 
 use crate::commit::carry::{Durability, Flying};
 use crate::compact::outputs::{Destination, Outputs, Writing};
-use crate::events::Event;
 use crate::start::opened;
 use crate::store::{Engine, Inner};
 use crate::sync::{Arc, lock};

@@ -115,9 +115,7 @@ mod compact;
 mod copy;
 mod create;
 mod cursor;
-mod descriptors;
 mod dram;
-mod events;
 mod export;
 mod families;
 mod feed;
@@ -125,7 +123,6 @@ mod flush;
 mod generation;
 mod holds;
 mod ingest;
-mod latency;
 mod layout;
 mod maintain;
 mod map;
@@ -135,7 +132,6 @@ mod open;
 mod partitions;
 mod plan;
 mod pm_tables;
-mod poison;
 mod pressure;
 mod readers;
 mod reclaim;
@@ -143,54 +139,52 @@ mod recover;
 mod relics;
 mod replay;
 mod room;
-mod runtime;
 mod snapshot;
 mod stage;
-mod stall;
 mod start;
 mod store;
 mod sync;
-mod tables;
 mod value;
 mod verify;
 mod view;
 mod wal;
 mod write;
 
-pub use approximate::{KeyBounds, RangeSize};
 pub use backup::{BackupInfo, Backups};
 pub use commit::ack::Callback;
 pub use commit::carry::Durability;
 pub use commit::submit::{InFlight, WriteOptions};
 pub use compact::{CompactionUse, CostUse, Level0Plan, LevelUse, SlicePlan};
 pub use cursor::Cursor;
-pub use events::{Event, EventListener};
 pub use export::{Exported, IngestWriter};
 pub use families::Family;
 pub use feed::{Change, ChangeFeed, ChangeGroup, ChangeOp, Changes, FeedUse};
 pub use flush::rewrite::RewritePlan;
 pub use holds::{ReaderKind, ReaderState};
 pub use ingest::Ingested;
-pub use latency::{Begun, Latencies, Latency, Operation};
 pub use layout::{LOCK_NAME, REGION_NAME};
 pub use map::{FamilyMap, TableState};
 pub use metrics::{
-    BlobState, CacheState, DeliveryUse, DramUse, EngineMetrics, GenerationState, HitCounts,
-    LevelState, LogUse, PmTier, Recovery, SsdBytes,
+    BlobState, CacheState, DeliveryUse, DramUse, EngineMetrics, GenerationState, HitCounts, LogUse,
+    PmTier, Recovery, SsdBytes,
 };
 pub use partitions::{PartitionRate, PartitionSize, PartitionUse, PartitionsPlan};
 pub use plan::{CompactionPlan, FamilyPlan, FlushPlan, LevelPlan, Plan};
-pub use runtime::{Runtime, RuntimeMetrics, RuntimeOptions};
 pub use snapshot::Snapshot;
-pub use stall::{StallCause, StallUse};
 pub use store::{Engine, Setup, World};
-pub use thermocline_compaction::cost::{
+pub use thermocline_base::bounds::KeyBounds;
+pub use thermocline_memtable::Direction;
+pub use thermocline_observe::event::{Event, EventListener};
+pub use thermocline_observe::latency::{Begun, Latencies, Latency, Operation};
+pub use thermocline_observe::stall::{StallCause, StallUse};
+pub use thermocline_policy::cost::{
     Decision as CostDecision, Form as CostForm, Internal as CostDecisions,
     Thresholds as CostThresholds, UnitCosts,
 };
-pub use thermocline_compaction::pick::Reason as CompactionReason;
-pub use thermocline_compaction::pressure::{Cause as PressureCause, Delay};
-pub use thermocline_memtable::Direction;
+pub use thermocline_policy::pick::Reason as CompactionReason;
+pub use thermocline_policy::pressure::{Cause as PressureCause, Delay};
+pub use thermocline_runtime::{Job, Piece, Runtime, RuntimeMetrics, RuntimeOptions};
+pub use thermocline_tables::{LevelState, RangeSize};
 pub use value::Value;
 pub use verify::{Fault, Report, verify};
 pub use view::View;

@@ -5,8 +5,10 @@
 use std::time::Duration;
 
 use thermocline_base::{Error, Result, SeqNo};
+use thermocline_runtime::{Client, Job, Task};
 
-use crate::runtime::{Client, Job, Task};
+use thermocline_observe::event::Event;
+
 use crate::store::{Engine, Inner};
 use crate::sync::{Ordering, lock};
 
@@ -172,6 +174,20 @@ impl Inner {
         drop(writer);
         self.want_relief();
         self.look_whether_readers_have_gone();
+    }
+
+    /// Tells if the region has grown since this was asked last.
+    pub fn note_growth(&self) -> bool {
+        let to_bytes = self.space.region_bytes();
+        let from_bytes = self.region_seen.fetch_max(to_bytes, Ordering::Relaxed);
+        let grown = to_bytes > from_bytes;
+        if grown {
+            self.events.emit(Event::RegionGrown {
+                from_bytes,
+                to_bytes,
+            });
+        }
+        grown
     }
 
     /// Grows the region and prepares the next generation where that will be needed soon.

@@ -56,12 +56,12 @@ use std::time::Duration;
 
 use thermocline_base::{CfId, Error, Result, SeqNo};
 use thermocline_memtable::{Memtable, Merging, Readers, Without};
+use thermocline_observe::count::Count;
+use thermocline_observe::event::Event;
+use thermocline_runtime::Job;
 
-use crate::events::Event;
-use crate::metrics::Count;
 use crate::readers::Moments;
 use crate::reclaim::Reclaim;
-use crate::runtime::Job;
 use crate::store::{Engine, Inner};
 use crate::sync::{Arc, AtomicU64, Mutex, MutexGuard, Ordering, lock, try_lock};
 use crate::view::View;

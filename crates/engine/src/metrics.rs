@@ -2,66 +2,24 @@
 
 use std::sync::Arc;
 
-use thermocline_base::counter::Counters;
 use thermocline_base::sync::lock;
 use thermocline_env::FsKind;
 use thermocline_halloc::SpaceUse;
 use thermocline_memtable::{Home, Memtable};
+use thermocline_observe::count::Count;
+use thermocline_observe::latency::{Latencies, Latency};
+use thermocline_observe::stall::{StallCause, StallUse};
 use thermocline_pm::{PmCounters, RegionKind};
+use thermocline_runtime::RuntimeMetrics;
+use thermocline_tables::FoundIn;
+use thermocline_tables::LevelState;
 
 use crate::compact::CompactionUse;
 use crate::feed::FeedUse;
 use crate::holds::ReaderState;
-use crate::latency::{Latencies, Latency};
 use crate::partitions::PartitionUse;
 use crate::reclaim::Retired;
-use crate::runtime::RuntimeMetrics;
-use crate::stall::{StallCause, StallUse};
 use crate::store::{Engine, Inner};
-use crate::tables::FoundIn;
-
-/// What is counted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Count {
-    Puts,
-    Deletes,
-    RangeDeletes,
-    UserBytes,
-    Gets,
-    Found,
-    Dropped,
-    Flushes,
-    FlushedBytes,
-    FoundMerged,
-    /// Sealed indexes that lookups have asked, beyond the first of each.
-    Asked,
-    Merges,
-    MergedKeys,
-    Rewrites,
-    RewrittenBytes,
-    RangesAlong,
-    /// Ranges that were written in a group (`flush::ahead`).
-    RangesAhead,
-    BytesAlong,
-    /// Keys without a value, by cursors.
-    SteppedOver,
-}
-
-/// The store's own counters.
-#[derive(Debug, Default)]
-pub(crate) struct Counted(Counters<19>);
-
-impl Counted {
-    /// Returns a part of what it was before: see [`Counters::add`].
-    #[inline]
-    pub fn add(&self, what: Count, n: u64) -> u64 {
-        self.0.add(what as usize, n)
-    }
-
-    pub fn get(&self, what: Count) -> u64 {
-        self.0.get(what as usize)
-    }
-}
 
 /// What the open had to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -154,24 +112,6 @@ pub struct CacheState {
     pub bytes: u64,
     /// Most bytes that it may take.
     pub bytes_max: u64,
-}
-
-/// The tables of one level, of all families.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct LevelState {
-    /// Its number; 0 is the newest.
-    pub level: u8,
-    /// Tables in it, or parts of tables.
-    pub tables: u64,
-    /// Lists of tables that do not overlap: how many tables of it a read may have to look into, of the
-    /// family that has most.
-    pub runs: u64,
-    /// Bytes of the tables; estimated for parts.
-    pub bytes: u64,
-    /// Entries: values, deletes and range deletes, older versions included.
-    pub entries: u64,
-    /// Of those, deletes.
-    pub deletes: u64,
 }
 
 /// The blob files of a store, in which long values lie.

@@ -11,10 +11,20 @@ use thermocline_base::planted::{Bug, active};
 use thermocline_base::size::index;
 use thermocline_base::{Error, Line, Result, SeqNo};
 use thermocline_env::LockGuard;
+use thermocline_env::frugal::Frugal;
 use thermocline_exec::DirectStorage;
 use thermocline_halloc::{Space, SpaceSpec, Zone};
 use thermocline_memtable::{ChainWriter, Descriptor};
+use thermocline_observe::count::Counted;
+use thermocline_observe::event::Event;
+use thermocline_observe::events::Events;
+use thermocline_observe::latency::Latencies;
+use thermocline_observe::poison::Poison;
+use thermocline_observe::stall::Stalls;
 use thermocline_pm::{Place, Region, RegionKind, RegionSpec};
+use thermocline_runtime::{Background, Client, Runtime};
+use thermocline_tables::Lent;
+use thermocline_tables::{TableFiles, Tables};
 use thermocline_version::{Manifest, State, VersionEdit, VersionSet};
 
 use crate::approximate::Rulers;
@@ -28,29 +38,22 @@ use crate::compact::Compactions;
 use crate::create::{
     create, lacks_region, make_missing_region, refuse_or_prepare, region_in_memory,
 };
-use crate::descriptors::Frugal;
-use crate::events::{Event, Events};
 use crate::families::Families;
 use crate::flush::{flushed_up_to, newest_in_tables, sweep_tables};
 use crate::holds::Holds;
-use crate::latency::Latencies;
 use crate::layout::{self, LOCK_NAME, REGION_NAME};
 use crate::merge::Merges;
-use crate::metrics::{Counted, Recovery};
+use crate::metrics::Recovery;
 use crate::partitions::{self, PartitionRates};
-use crate::poison::Poison;
 use crate::pressure::Pressure;
 use crate::readers::Readers;
 use crate::reclaim::{Reclaim, has_elders};
 use crate::recover::{self, Staying};
 use crate::replay::Known;
 use crate::room::Room;
-use crate::runtime::{Background, Client, Runtime};
-use crate::stall::Stalls;
 use crate::start::{Start, sweep_descriptors};
 use crate::store::{Engine, Inner, Setup, World};
 use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, RwLock};
-use crate::tables::{TableFiles, Tables};
 use crate::view::{Front, View};
 use crate::wal::{Claims, Loaded, LogDirs, NO_REGION, Wal};
 use crate::write::Writer;
@@ -272,7 +275,12 @@ fn open_existing(
     };
     let mut versions = VersionSet::new(manifest.state());
     let dram = (&options, &account);
-    let table_files = TableFiles::new(&storage, dir, origins, dram, &runtime.lent());
+    let lent = Lent {
+        cache: &runtime.common(),
+        bufs: runtime.bufs(),
+        reader: runtime.reader(),
+    };
+    let table_files = TableFiles::new(&storage, dir, origins, dram, &lent);
     sweep_tables(&table_files, &mut versions, (options.read_only, elders))?;
     let named = (&**versions.current(), db_id);
     let pm = &table_files.pm;
@@ -315,6 +323,7 @@ fn open_existing(
         let background = Arc::new(Background::new(runtime, client, threads));
         let events = Arc::new(Events::new(dir, listener, background.clone()));
         Inner {
+            stalls: Stalls::new(clock.clone(), events.clone()),
             me: me.clone(),
             dir: dir.to_path_buf(),
             world,
@@ -357,7 +366,6 @@ fn open_existing(
             account,
             background,
             events,
-            stalls: Stalls::default(),
             rates,
             latencies: Latencies::new(options.metrics.latency_every, clock),
             region_seen: AtomicU64::new(region_bytes),
@@ -610,7 +618,7 @@ pub(crate) fn replay_threads(options: &Options, world: &World) -> usize {
         return 1;
     }
     match options.memtable.replay_threads {
-        0 => crate::runtime::cores().min(8),
+        0 => thermocline_runtime::cores().min(8),
         n => index(n),
     }
 }

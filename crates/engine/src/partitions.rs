@@ -60,13 +60,13 @@ mod usage;
 use std::ops::Bound;
 use std::sync::Weak;
 
+use thermocline_base::KeyRange;
 use thermocline_base::options::{Division, Options, PartitionBy};
 use thermocline_base::{CfId, CfOptions, Error, Result, limits};
-use thermocline_compaction::KeyRange;
-use thermocline_compaction::pick::Held;
+use thermocline_observe::event::Event;
+use thermocline_policy::pick::Held;
 use thermocline_version::{Change, Manifest, State, Version, VersionEdit};
 
-use crate::events::Event;
 use crate::store::{Engine, Inner};
 use crate::sync::lock;
 #[cfg(test)]

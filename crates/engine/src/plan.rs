@@ -1,13 +1,13 @@
 //! What background work comes next, and the numbers on which that is decided.
 //!
 //! Nothing here decides: the answers are those of [`Inner::is_flush_due`](crate::store::Inner), of the picker
-//! (`compaction::pick`) and of the slope (`compaction::pressure`), asked at one moment.
+//! (`policy::pick`) and of the slope (`policy::pressure`), asked at one moment.
 
 use std::collections::BTreeSet;
 
 use thermocline_base::CfId;
-use thermocline_compaction::pick::{Reason, Scores, Table, pick};
-use thermocline_compaction::pressure::Delay;
+use thermocline_policy::pick::{Reason, Scores, Table, pick};
+use thermocline_policy::pressure::Delay;
 use thermocline_version::Version;
 
 use crate::compact::Level0Plan;

@@ -4,8 +4,8 @@
 //! A flush writes PM tables (`level0`) in place of files, and one edit names them and the references to
 //! them. They stand in level 0 as tables in files do, ordered by age among those: so reads, the law of age,
 //! compaction out of level 0 and the size of ranges know nothing of where a table lies. What differs is
-//! here: how one is written ([`sink`]), where those that are open are found ([`registry`]), how a cursor moves
-//! over either kind ([`cursor`]), and how zones become free again ([`release`]).
+//! here: how one is written ([`sink`]), where those that are open are found and how a cursor moves
+//! over either kind (`tables`), and how zones become free again ([`release`]).
 //!
 //! # Vocabulary
 //! A PM table has a *number*, by which references name it, of the sequence of files' numbers, and an *owner*, to
@@ -36,17 +36,11 @@
 //! | after the edit that takes its references | a table that nothing refers to: removed |
 //! | after the edit that removes it | zones of an owner that nobody names: free |
 
-pub(crate) mod cursor;
-mod promise;
-mod registry;
 mod release;
 mod sink;
 #[cfg(test)]
 mod tests;
 mod verify;
 
-pub(crate) use cursor::{AnyCursor, AnyPart};
-pub(crate) use promise::{Promise, Promised};
-pub(crate) use registry::PmTables;
 pub(crate) use sink::{Made, PmSink};
 pub(crate) use verify::verify_pm_tables;

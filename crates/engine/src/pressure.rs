@@ -1,4 +1,4 @@
-//! How writers are held back before anything is full (`compaction::pressure` has the slope).
+//! How writers are held back before anything is full (`policy::pressure` has the slope).
 //!
 //! What a write costs in delay is the slope's nanoseconds for each of its bytes. That is reckoned anew when
 //! what it depends on has changed, which is seldom: a zone was attached or given back, a job was installed. A write looks
@@ -33,10 +33,10 @@ mod relief;
 
 use thermocline_base::size::format_size;
 use thermocline_base::{Error, Result};
-use thermocline_compaction::pressure::{Cause, Debt, Delay, Limits, Slope};
 use thermocline_env::DiskRoom;
+use thermocline_observe::stall::StallCause;
+use thermocline_policy::pressure::{Cause, Debt, Delay, Limits, Slope};
 
-use crate::stall::StallCause;
 use crate::store::Inner;
 use crate::sync::{AtomicU64, Ordering, lock};
 use crate::write::busy;

@@ -83,13 +83,13 @@ use thermocline_halloc::{ZONE_HEADER_BYTES, Zone};
 use thermocline_memtable::{
     Checked, Descriptor, Home, Memtable, NeededCheck, Neighbours, Position, Readers, Trail,
 };
+use thermocline_observe::count::Count;
+use thermocline_observe::event::Event;
+use thermocline_runtime::Task;
 use thermocline_version::{Change, State, VersionEdit};
 
-use crate::events::Event;
 use crate::feed::{Feeds, Keeping};
-use crate::metrics::Count;
 use crate::readers::Moments;
-use crate::runtime::Task;
 use crate::store::Inner;
 use crate::sync::{Arc, lock, thread};
 use crate::view::View;

@@ -16,10 +16,10 @@
 
 use thermocline_base::{CfId, Result};
 use thermocline_memtable::Memtable;
+use thermocline_tables::Tables;
 
 use crate::store::Inner;
 use crate::sync::{Arc, MutexGuard, lock};
-use crate::tables::Tables;
 use crate::view::View;
 use crate::write::Writer;
 

@@ -31,9 +31,9 @@
 
 use thermocline_base::size::{format_size, index};
 use thermocline_base::{Error, Result};
+use thermocline_observe::stall::StallCause;
+use thermocline_runtime::Job;
 
-use crate::runtime::Job;
-use crate::stall::StallCause;
 use crate::store::Inner;
 use crate::sync::{AtomicBool, AtomicU64, Ordering, lock};
 use crate::write::busy;
@@ -140,7 +140,7 @@ impl Inner {
         attempts.attempts += 1;
         let begun = self.now_ns();
         let made = self.make_room_by_flushing(attempts.made, error);
-        self.stalled(StallCause::Flush, begun);
+        self.stalls.held_up(StallCause::Flush, begun);
         // Before the next attempt.
         attempts.made = self.room.made();
         made

@@ -24,17 +24,17 @@ use arc_swap::Guard;
 use thermocline_base::counter::thread_number;
 use thermocline_base::{CfId, Error, Kind, Result, SeqNo};
 use thermocline_memtable::{Lookup, Memtable, RecordRef};
+use thermocline_observe::count::Count;
+use thermocline_observe::latency::Latencies;
 use thermocline_sst::Pinned;
+use thermocline_tables::{TableValue, Tables};
 
 use crate::cursor::Cursor;
 use crate::families::Family;
 use crate::holds::{Hold, HoldId, ReaderKind};
-use crate::latency::Latencies;
-use crate::metrics::Count;
 use crate::readers::Registration;
 use crate::store::{Engine, Inner};
 use crate::sync::{Arc, Ordering, lock};
-use crate::tables::{TableValue, Tables};
 use crate::value::Value;
 use crate::view::View;
 

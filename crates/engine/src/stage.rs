@@ -68,12 +68,12 @@ use std::collections::BTreeMap;
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{BatchEntry, CfId, Error, Kind, Result, SeqNo};
 use thermocline_memtable::{Chain, ChainWriter, Descriptor, Memtable, Stage, Staged};
+use thermocline_observe::event::Event;
 use thermocline_version::{Change, NextIds, VersionEdit};
 
 use crate::commit::ack::Told;
 use crate::commit::carry::{Durability, Flying};
 use crate::commit::submit::{WriteOptions, deletes_any};
-use crate::events::Event;
 use crate::generation::Prepared;
 use crate::start::opened;
 use crate::store::{Engine, Inner};

@@ -10,7 +10,15 @@ use thermocline_base::options::Options;
 use thermocline_env::direct::DeviceBytes;
 use thermocline_env::{Env, LockGuard};
 use thermocline_halloc::Space;
+use thermocline_observe::count::Counted;
+use thermocline_observe::event::EventListener;
+use thermocline_observe::events::Events;
+use thermocline_observe::latency::Latencies;
+use thermocline_observe::poison::Poison;
+use thermocline_observe::stall::Stalls;
 use thermocline_pm::{Shadow, SimPm};
+use thermocline_runtime::{Background, Runtime};
+use thermocline_tables::TableFiles;
 use thermocline_version::{Manifest, VersionSet};
 
 use crate::approximate::Rulers;
@@ -20,24 +28,18 @@ use crate::commit::ack::Acks;
 use crate::commit::bucket::Buckets;
 use crate::commit::ring::Ring;
 use crate::compact::Compactions;
-use crate::events::{EventListener, Events};
 use crate::families::Families;
 use crate::generation::Prepared;
 use crate::holds::Holds;
-use crate::latency::Latencies;
 use crate::merge::Merges;
-use crate::metrics::{Counted, Recovery};
+use crate::metrics::Recovery;
 use crate::partitions::PartitionRates;
-use crate::poison::Poison;
 use crate::pressure::Pressure;
 use crate::readers::Readers;
 use crate::reclaim::Reclaim;
 use crate::relics::Relic;
 use crate::room::Room;
-use crate::runtime::{Background, Runtime};
-use crate::stall::Stalls;
 use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, RwLock};
-use crate::tables::TableFiles;
 use crate::value::Pins;
 use crate::view::View;
 use crate::wal::Wal;
@@ -185,5 +187,12 @@ impl std::fmt::Debug for Inner {
         f.debug_struct("Inner")
             .field("dir", &self.dir)
             .finish_non_exhaustive()
+    }
+}
+
+impl Inner {
+    /// Nanoseconds by the clock of its world.
+    pub fn now_ns(&self) -> u64 {
+        self.world.env.clock.now_ns()
     }
 }

@@ -12,6 +12,7 @@ use thermocline_pm::SimPm;
 use super::*;
 
 mod shapes;
+mod tables;
 
 const CF: CfId = CfId::DEFAULT;
 

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use thermocline_base::{CfId, Error, Result, SeqNo};
 use thermocline_memtable::Memtable;
+use thermocline_tables::Tables;
 use thermocline_version::{Change, Evacuation};
 
-use crate::tables::Tables;
 use crate::value::Pins;
 
 /// The memtable generations of a store and the tables below them, at one moment.

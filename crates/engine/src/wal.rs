@@ -79,12 +79,12 @@ use thermocline_env::Storage;
 use thermocline_env::direct::DeviceBytes;
 use thermocline_halloc::Reserve;
 use thermocline_memtable::Grant;
+use thermocline_observe::poison::is_sync;
 use thermocline_pm::{PmOff, Region};
 use thermocline_version::{Change, State, VersionEdit};
 use thermocline_wal::{LogId, LogReader, LogWriter, SITE_LOG_NAMED, frame_bytes};
 
 use crate::commit::ring::Range;
-use crate::poison::is_sync;
 use crate::store::Inner;
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock, try_lock};
 use crate::write::busy;

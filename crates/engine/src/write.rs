@@ -8,15 +8,15 @@ use thermocline_base::sync::{lock, try_lock};
 use thermocline_base::{BatchEntry, Error, Result, SeqNo};
 use thermocline_halloc::Reserve;
 use thermocline_memtable::{ChainWriter, Descriptor, ItemBuilder, Memtable, Persist};
+use thermocline_observe::event::Event;
+use thermocline_observe::stall::StallCause;
 use thermocline_version::{Change, Manifest, VersionEdit};
 use thermocline_wal::LogWriter;
 
 use crate::commit::carry::Group;
 use crate::commit::ring::Range;
 use crate::dram::Credit;
-use crate::events::Event;
 use crate::generation::Prepared;
-use crate::stall::StallCause;
 use crate::start::opened;
 use crate::store::Inner;
 use crate::sync::Ordering;
@@ -221,7 +221,7 @@ impl Inner {
             self.press();
             writer.in_reserve = reserve == Reserve::Use;
             if self.note_growth() {
-                self.stalled(StallCause::Growth, begun);
+                self.stalls.held_up(StallCause::Growth, begun);
             }
         }
         Ok(attached)

@@ -28,6 +28,7 @@ mod clock;
 pub mod direct;
 pub mod fault;
 mod file;
+pub mod frugal;
 mod random;
 pub mod real;
 pub mod sim;

@@ -1,7 +1,7 @@
 use thermocline_testkit::{Replay, Rng, seeds};
 
 use super::{Cutter, Grandparent, OutputOptions};
-use crate::KeyRange;
+use thermocline_base::KeyRange;
 
 /// Where the table that ends at a cut begins, and its entries: key and bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use thermocline_base::limits;
 
-use crate::KeyRange;
+use thermocline_base::KeyRange;
 
 /// What older data there may be that are not among a merge's inputs: in deeper levels. To answer
 /// "there may be" is never wrong, only wasteful; what it answers must stay true until the output is
@@ -34,7 +34,7 @@ impl Below for NothingBelow {
 /// Below lie tables of which only the ranges are known, in any number of levels.
 ///
 /// ```
-/// use thermocline_compaction::KeyRange;
+/// use thermocline_base::KeyRange;
 /// use thermocline_compaction::retain::{Below, RangesBelow};
 /// let mut below = RangesBelow::new([KeyRange::inclusive(b"f", b"h"), KeyRange::until(b"b", b"d")]);
 /// assert!(below.may_have(b"b") && !below.may_have(b"d") && below.may_have(b"h"));

@@ -35,11 +35,12 @@ use std::time::Duration;
 
 use thermocline_base::{BatchEntry, Error, Result, SeqNo};
 use thermocline_memtable::item_bytes;
+use thermocline_observe::events::Courier;
+use thermocline_observe::stall::StallCause;
+use thermocline_runtime::is_calling;
 
 use crate::commit::carry::Durability;
 use crate::commit::submit::{WriteOptions, only_deletes};
-use crate::runtime::is_calling;
-use crate::stall::StallCause;
 use crate::store::{Engine, Inner};
 use crate::sync::{Condvar, Mutex, Ordering, lock, wait_for};
 
@@ -246,7 +247,7 @@ impl Inner {
                 break;
             }
         }
-        self.stalled(StallCause::Callbacks, begun);
+        self.stalls.held_up(StallCause::Callbacks, begun);
         Ok(())
     }
 }

@@ -11,12 +11,12 @@ use arc_swap::Guard;
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{BatchEntry, Error, Kind, Result, SeqNo};
 use thermocline_memtable::{Grant, ItemBuilder, Persist, decode_blob_ref};
+use thermocline_observe::count::Count;
 use thermocline_pm::{PmOff, RegionKind};
+use thermocline_runtime::Task;
 
 use crate::commit::ring::Range;
-use crate::metrics::Count;
 use crate::readers::Moments;
-use crate::runtime::Task;
 use crate::store::Inner;
 use crate::sync::{Arc, lock};
 use crate::view::View;

@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 
 use thermocline_base::CfId;
 use thermocline_base::planted::{Bug, active};
-use thermocline_compaction::pick::{Along, Held};
+use thermocline_policy::pick::{Along, Held};
 use thermocline_version::{Joined, Level, Place, TableRef, Version};
 
 use super::shape::Levels;

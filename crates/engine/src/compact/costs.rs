@@ -1,7 +1,7 @@
-//! When level 0 in persistent memory is merged there, and what of it leaves: the models of `compaction::cost`, asked
+//! When level 0 in persistent memory is merged there, and what of it leaves: the models of `policy::cost`, asked
 //! with what is known here (PM-Blade §IV.C, algorithm 1; design §7).
 //!
-//! The paper decides about partitions. Here it is slices of level 0 (`compaction::pick::Slice`): what can be merged, or
+//! The paper decides about partitions. Here it is slices of level 0 (`policy::pick::Slice`): what can be merged, or
 //! leave, by itself. Of a slice is known:
 //!
 //! | | from |
@@ -40,17 +40,19 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use thermocline_base::KeyRange;
 use thermocline_base::options::{Costs as Choice, Options};
 use thermocline_base::size::format_size;
 use thermocline_base::{CfId, FileId, Result, SeqNo};
-use thermocline_compaction::KeyRange;
-use thermocline_compaction::cost::{
-    Arrival, Candidate, Corrected, CostModel, Decision, Equation, Form, HORIZON,
-    Internal as Equations, MARGIN, Partition, Thresholds, UnitCosts, keep,
-};
-use thermocline_compaction::pick::{Held, Slice, Table, level0_slices};
+use thermocline_compaction::calibrate::entry_ns;
 use thermocline_env::Clock;
 use thermocline_level0::{PmCursor, PmPart};
+use thermocline_policy::cost::{
+    Arrival, Candidate, Corrected, CostModel, Decision, Equation, Form, Internal as Equations,
+    Partition, Thresholds, UnitCosts, keep,
+};
+use thermocline_policy::pick::{Held, Slice, Table, level0_slices};
+use thermocline_policy::tuning::{GAIN_MARGIN, RATE_HORIZON};
 use thermocline_version::{TableRef, Version};
 
 use super::shape::{Levels, range_of};
@@ -190,7 +192,7 @@ impl Costs {
         };
         let mut known = Known::default();
         if form.is_some() {
-            known.units = UnitCosts::calibrated(&|| clock.now_ns());
+            known.units = UnitCosts::calibrated(entry_ns(&|| clock.now_ns()));
         }
         Costs {
             form,
@@ -301,7 +303,7 @@ impl Costs {
         let decision = self.model(plan.form, &known).arrival(&arrival);
         // With hysteresis, as everywhere.
         let more = Arrival {
-            reads: arrival.reads * MARGIN,
+            reads: arrival.reads * GAIN_MARGIN,
             ..arrival
         };
         let reads_stay = self.model(plan.form, &known).arrival(&more).due;
@@ -330,7 +332,7 @@ impl Costs {
         CostModel {
             form,
             units: known.units,
-            horizon: HORIZON,
+            horizon: RATE_HORIZON,
         }
     }
 

@@ -12,12 +12,12 @@ use thermocline_memtable::{Direction, Memtable, RecordRef, ScanEntry};
 use thermocline_sst::{
     Block, BlockHandle, BlockSource, KeyRef, Move, SyncCursor, Table, TablePart, Value, open_table,
 };
+use thermocline_tables::{AnyCursor, AnyPart};
+use thermocline_tables::{TableFile, TableFiles};
 use thermocline_version::TableRef;
 
 use crate::flush::LastDeletes;
-use crate::pm_tables::{AnyCursor, AnyPart};
 use crate::sync::Arc;
-use crate::tables::{TableFile, TableFiles};
 
 /// Keys that are collected under one epoch guard.
 const CHUNK: usize = 256;

@@ -1,12 +1,12 @@
 //! Internal compaction: what lies over each other in persistent memory is merged there (PM-Blade §IV.B; design §7).
 //!
 //! Level 0 in persistent memory is runs of tables, of which a read may have to ask each. An internal compaction takes
-//! a *slice* of it (`compaction::pick::Slice`), and writes tables that do not overlap, without what nobody needs. It is
+//! a *slice* of it (`policy::pick::Slice`), and writes tables that do not overlap, without what nobody needs. It is
 //! a job like others, with level 0 for input and output.
 //!
 //! # The argument
 //! 1. *Age.* Of a slice is taken what lies in persistent memory and no job takes yet, and only if no seqno of anything
-//!    else there is as new as one of it (`compaction::pick::internal`). So what the outputs have is as old as the
+//!    else there is as new as one of it (`policy::pick::internal`). So what the outputs have is as old as the
 //!    inputs, and no seqno of a table that lies over them lies between: what came meanwhile is newer than all of it.
 //!    They stand where the inputs stood. Below them are the levels from 1 on, and what the slice has beside: files, and
 //!    what another job is taking down, which stays below wherever it comes to. Where an evacuation is
@@ -27,7 +27,7 @@
 //!
 //! # Spills
 //! What is to leave persistent memory, and lies over much of the base level, goes into files of level 0 first
-//! (`compaction::pick::pick_spill`): 1, 4 and 5 are the same. A spill is whole, without parts, and needs no promise.
+//! (`policy::pick::pick_spill`): 1, 4 and 5 are the same. A spill is whole, without parts, and needs no promise.
 //!
 //! # What a crash leaves
 //! | a crash | finds |
@@ -39,10 +39,11 @@ use std::sync::Weak;
 
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{CfId, Error, FileId, Result};
-use thermocline_compaction::cost::{Decision, Form};
-use thermocline_compaction::pick::{
+use thermocline_policy::cost::{Decision, Form};
+use thermocline_policy::pick::{
     self, Cursors, Held, PickOptions, Slice, level0_slices, pick_internal, pick_slices, pick_spill,
 };
+use thermocline_tables::Promise;
 use thermocline_version::{Change, Place, TableRef, Version};
 
 use super::Jobs;
@@ -51,7 +52,6 @@ use super::job::Job;
 use super::outputs::Outputs;
 use super::shape::Levels;
 use crate::partitions::share;
-use crate::pm_tables::Promise;
 use crate::store::{Engine, Inner};
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock, read, wait};
 

@@ -2,9 +2,9 @@
 
 use std::ops::Bound;
 
+use thermocline_base::KeyRange;
 use thermocline_base::{CfId, Result, SeqNo, limits};
-use thermocline_compaction::KeyRange;
-use thermocline_compaction::pick::{Manual, pick_range};
+use thermocline_policy::pick::{Manual, pick_range};
 
 use super::job::Job;
 use super::shape::Levels;

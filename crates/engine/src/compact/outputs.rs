@@ -37,15 +37,16 @@ use std::path::{Path, PathBuf};
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{CfId, FileId, Kind, Result, SeqNo};
 use thermocline_compaction::RangeTombstone;
-use thermocline_compaction::cost::Counts;
 use thermocline_compaction::merge::{Merge, Source};
 use thermocline_compaction::output::Cutter;
 use thermocline_compaction::retain::{Decision, Moments, RangesBelow, Retain};
 use thermocline_memtable::BLOB_REF_LEN;
+use thermocline_policy::cost::Counts;
 use thermocline_sst::{
     Identity, KeyRef, TOMBSTONES_LEN_MAX, TableMeta, TableWriter, Value, WriteOptions, sites,
     table_name,
 };
+use thermocline_tables::Work;
 use thermocline_version::{BlobBytes, Change, FileKind, KeyRange, PartitionId, Place, TableRef};
 
 use super::input::Input;
@@ -55,7 +56,6 @@ use crate::partitions::{Counting, Prefixes};
 use crate::pm_tables::{Made, PmSink};
 use crate::store::Inner;
 use crate::sync::{Arc, lock};
-use crate::tables::Work;
 use crate::write::busy;
 
 /// Ids of files that are reserved by one edit.

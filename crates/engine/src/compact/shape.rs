@@ -1,11 +1,11 @@
 //! The levels of a version as the picker sees them, and how they should be.
 
+use thermocline_base::KeyRange;
 use thermocline_base::options::{CompactionOptions, Options};
 use thermocline_base::size::index;
 use thermocline_base::{CfId, FileId, SeqNo};
-use thermocline_compaction::KeyRange;
 use thermocline_compaction::output::{Cutter, Grandparent, OutputOptions};
-use thermocline_compaction::pick::{
+use thermocline_policy::pick::{
     Held, PickOptions, State, Table, depth, level0_cuts, level0_gaps, pending_bytes, runs,
 };
 use thermocline_sst::{Compression, Creation, WriteOptions};

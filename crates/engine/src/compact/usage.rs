@@ -1,6 +1,6 @@
 //! What compactions and flushes have read and written, by level.
 
-use thermocline_compaction::pick::Reason;
+use thermocline_policy::pick::Reason;
 use thermocline_version::Level;
 
 use super::CostUse;

@@ -17,9 +17,9 @@ use std::ops::Bound;
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{Result, SeqNo};
 use thermocline_memtable::{Cover, Direction};
+use thermocline_tables::TableSource;
 
 use super::{First, Reader, Walk};
-use crate::tables::TableSource;
 
 /// The range tombstones of one generation, and of them what lies over the last key that was asked for:
 /// the next one is mostly in the same fragment.

@@ -5,11 +5,11 @@ use std::mem::{swap, take};
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{Line, Result};
 use thermocline_memtable::Direction;
+use thermocline_observe::latency::Latencies;
 
 use super::Walk;
 use crate::families::Family;
 use crate::holds::{Guest, Hold, HoldId, Left, Lent, ReaderKind};
-use crate::latency::Latencies;
 use crate::snapshot::Moment;
 use crate::sync::{Arc, Mutex, lock, try_lock};
 use crate::view::View;

@@ -26,11 +26,11 @@
 use std::panic::resume_unwind;
 
 use thermocline_base::Result;
+use thermocline_runtime::cores;
+use thermocline_tables::Promise;
 
 use super::evacuate::{Span, Taken};
 use crate::compact::outputs::Outputs;
-use crate::pm_tables::Promise;
-use crate::runtime::cores;
 use crate::store::Inner;
 use crate::sync::thread;
 

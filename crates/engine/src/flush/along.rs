@@ -5,7 +5,7 @@
 //! and what it writes leaves with the next ones: everything would be copied twice. And one that wrote files would put
 //! them above tables in persistent memory, which can go nowhere then but down to the base level, with what they overlap
 //! there. So a range that would leave, or for which there is no room, is merged with what lies there of
-//! level 0: into files of level 0, or into the base level (`compaction::pick::pick_along` says which).
+//! level 0: into files of level 0, or into the base level (`policy::pick::pick_along` says which).
 //!
 //! # Vocabulary
 //! A range is *cold* if level 0 is full, and cost does not keep what it has there (equation 3, `compact::costs`).
@@ -24,7 +24,7 @@
 //!    range would take it away from here. So no compaction, split or merge changes it meanwhile, and it takes nothing
 //!    that one of those holds. Nothing is above it in level 0: what comes there comes by flushes. So it holds seqnos
 //!    without an end, and no spill joins what lies on both sides of the range into one table around it. What jobs
-//!    take below stays below, as under an internal merge ([`Held`](thermocline_compaction::pick::Held)). A family that was
+//!    take below stays below, as under an internal merge ([`Held`](thermocline_policy::pick::Held)). A family that was
 //!    dropped meanwhile has none of it any more, and gets none of the outputs.
 //! 4. *What is left out*: below are the tables of the version that it was picked in, but those that were taken. It
 //!    was picked before moments were asked for (`compact::outputs`, 3).
@@ -42,15 +42,16 @@
 
 use std::cell::Cell;
 
+use thermocline_base::KeyRange;
 use thermocline_base::options::Shape as Level0Shape;
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{CfId, Result, SeqNo};
-use thermocline_compaction::cost::Form;
+use thermocline_compaction::RangeTombstone;
 use thermocline_compaction::output::Cutter;
-use thermocline_compaction::pick::{self, Held, pick_along};
 use thermocline_compaction::retain::RangesBelow;
-use thermocline_compaction::{KeyRange, RangeTombstone};
 use thermocline_memtable::Memtable;
+use thermocline_policy::cost::Form;
+use thermocline_policy::pick::{self, Held, pick_along};
 use thermocline_sst::{Creation, WriteOptions};
 use thermocline_version::{Change, Level, Place, State, TableRef, Version};
 

@@ -17,9 +17,9 @@
 
 use thermocline_base::Result;
 use thermocline_base::size::index;
+use thermocline_runtime::Job;
 
 use crate::plan::FlushPlan;
-use crate::runtime::Job;
 use crate::store::Inner;
 use crate::sync::{Ordering, lock};
 

@@ -5,14 +5,14 @@
 
 use thermocline_base::Result;
 use thermocline_base::options::Shape;
+use thermocline_observe::count::Count;
+use thermocline_tables::Promise;
 
 use super::along::Along;
 use super::evacuate::{Span, Taken};
 use super::told::Made;
 use crate::compact::outputs::Outputs;
-use crate::metrics::Count;
 use crate::partitions::Waiter;
-use crate::pm_tables::Promise;
 use crate::store::Inner;
 use crate::sync::read;
 

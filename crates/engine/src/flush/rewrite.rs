@@ -53,11 +53,11 @@
 use thermocline_base::options::Shape;
 use thermocline_base::{BatchEntry, CfId, Error, Kind, Result};
 use thermocline_memtable::{Memtable, item_bytes};
+use thermocline_tables::Promise;
 
 use super::evacuate::Taken;
 use super::write::To;
 use crate::compact::outputs::Outputs;
-use crate::pm_tables::Promise;
 use crate::store::Inner;
 use crate::sync::lock;
 

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use thermocline_base::Error;
 use thermocline_memtable::Memtable;
+use thermocline_observe::count::Count;
+use thermocline_observe::event::Event;
 
 use crate::compact::outputs::Outputs;
-use crate::events::Event;
-use crate::metrics::Count;
 use crate::store::Inner;
 use crate::sync::Arc;
 

@@ -5,6 +5,7 @@ use std::cell::Cell;
 use thermocline_base::{CfId, Error, Result, SeqNo};
 use thermocline_memtable::{Cover, Memtable};
 use thermocline_sst::Creation;
+use thermocline_tables::Promise;
 use thermocline_version::{Level, Place};
 
 use super::along::{self, Along};
@@ -14,7 +15,7 @@ use crate::compact::input::{GenerationInput, Input};
 use crate::compact::outputs::{Destination, Outputs, Recipe, below};
 use crate::compact::shape::Levels;
 use crate::partitions::Counting;
-use crate::pm_tables::{PmSink, Promise};
+use crate::pm_tables::PmSink;
 use crate::readers;
 use crate::store::Inner;
 use crate::sync::{Arc, lock};

@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use thermocline_base::options::PartitionBy;
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{CfId, Error, FileId, Result, limits};
+use thermocline_observe::event::Event;
 use thermocline_version::{
     BlobBytes, Change, Joined, Level, PartitionId, TableRef, Version, VersionEdit,
 };
 
 use super::{Adjusting, Adjustment, EDIT_BYTES, Waiter, created, plan, sizes, too_many};
-use crate::events::Event;
 use crate::store::Inner;
 use crate::sync::{Arc, lock};
 

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use thermocline_base::{CfId, FileId};
 use thermocline_version::{TableRef, Version};
 
-use crate::tables::Tables;
+use thermocline_tables::Tables;
 
 /// What was looked up, by file, and by family, since a table in persistent memory may have several.
 #[derive(Debug, Default)]

@@ -11,7 +11,7 @@
 //! stands in its place, was an update. Nothing is counted where a write waits for it.
 //!
 //! # Decay
-//! Each count falls to one half in some seconds (`compaction::cost::Rates`), and what comes is put where the clock stands
+//! Each count falls to one half in some seconds (`policy::cost::Rates`), and what comes is put where the clock stands
 //! when it is taken in: by a flush or a compaction, or by whoever asks. A split divides the rates of a partition by
 //! halves, a merge adds them; the next seconds correct both.
 //!
@@ -26,10 +26,10 @@ use std::collections::BTreeMap;
 
 use thermocline_base::counter::thread_number;
 use thermocline_base::{CfId, SeqNo};
-use thermocline_compaction::cost::{Counts, Rates};
+use thermocline_observe::latency::chosen;
+use thermocline_policy::cost::{Counts, Rates};
 use thermocline_version::{Change, PartitionId, Partitions, StoredRate, Version};
 
-use crate::latency::chosen;
 use crate::store::Inner;
 use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock};
 use crate::view::View;
@@ -295,7 +295,7 @@ impl Inner {
 
 #[cfg(test)]
 mod tests {
-    use thermocline_compaction::cost::HALF_LIFE_NS;
+    use thermocline_policy::tuning::RATE_HALF_LIFE_NS;
     use thermocline_version::{State, VersionEdit};
 
     use super::*;
@@ -384,7 +384,7 @@ mod tests {
             "{found:?}"
         );
         assert!(found[1].0 == b"m" && found[1].1[0] == 1.0, "{found:?}");
-        let later = rates(&all, &state, now + HALF_LIFE_NS);
+        let later = rates(&all, &state, now + RATE_HALF_LIFE_NS);
         assert!((14.0..=16.0).contains(&later[0].1[0]), "{later:?}");
         // A split halves them, a merge adds them.
         let now = now + 1;
@@ -401,7 +401,7 @@ mod tests {
         let next = PartitionRates::new(1, &remembered, 7);
         assert_eq!(rates(&next, &state, 7), found);
         assert_eq!(next.to_remember(7), remembered);
-        assert_eq!(next.to_remember(7 + 100 * HALF_LIFE_NS), []);
+        assert_eq!(next.to_remember(7 + 100 * RATE_HALF_LIFE_NS), []);
         all.dropped(CF);
         assert_eq!(rates(&all, &state, now), []);
     }

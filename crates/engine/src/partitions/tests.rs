@@ -1,9 +1,9 @@
 use std::ops::Bound::{Excluded, Included, Unbounded};
 use std::path::Path;
 
+use thermocline_base::KeyRange;
 use thermocline_base::planted::{Bug, plant};
 use thermocline_base::{CfOptions, ErrorKind, FileId};
-use thermocline_compaction::KeyRange;
 use thermocline_testkit::{Replay, Rng, seeds};
 use thermocline_version::{Level, PartitionId, TableRef};
 
@@ -1035,7 +1035,8 @@ fn rates_tell_which_partition_is_read_and_which_is_written() {
         let rate = rates.iter().find(|rate| rate.start == start);
         let rate = rate.unwrap_or_else(|| panic!("{start:?} in {rates:?}"));
         // Nothing fades while the clock stands; the sum of what was counted is told as a rate of its mean life.
-        let life = thermocline_compaction::cost::HALF_LIFE_NS as f64 / 1e9 / std::f64::consts::LN_2;
+        let life =
+            thermocline_policy::tuning::RATE_HALF_LIFE_NS as f64 / 1e9 / std::f64::consts::LN_2;
         let found = [rate.reads, rate.writes, rate.updates].map(|n| (n * life).round());
         assert_eq!(found, [reads, writes, updates], "{rates:?}");
     };

@@ -2,9 +2,11 @@
 
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{Error, FileId, Result};
+use thermocline_tables::Promise;
 use thermocline_version::{Change, NextIds, VersionEdit};
 
 use super::sink::Made;
+
 use crate::store::Inner;
 use crate::sync::{lock, read};
 
@@ -26,6 +28,14 @@ pub(crate) struct PmTablesUse {
 }
 
 impl Inner {
+    /// Promises what PM tables may still take until all of them have `limit` bytes, at most `most` of it; `None` if
+    /// that is less than `least`.
+    pub fn promise_pm(&self, limit: u64, least: u64, most: u64) -> Option<Promise> {
+        let taken = || self.pm_tables_use().bytes;
+        let promised = &self.table_files.pm.promised;
+        promised.promise(taken, limit, (least, most))
+    }
+
     /// The owner of a new table's zones. The caller holds no lock but `flushing`, or the gate of compactions.
     ///
     /// # Errors

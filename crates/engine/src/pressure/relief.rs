@@ -27,9 +27,9 @@ use std::time::Duration;
 
 use thermocline_base::{Error, FileId, Result, SeqNo};
 use thermocline_env::DiskRoom;
+use thermocline_runtime::Task;
 
 use super::FULL;
-use crate::runtime::Task;
 use crate::store::Inner;
 use crate::sync::{AtomicBool, AtomicU64, Ordering, lock};
 

@@ -4,10 +4,10 @@ use std::path::Path;
 
 use thermocline_base::options::Options;
 use thermocline_base::{CfId, ErrorKind, Steps, WriteBatch};
-use thermocline_compaction::pick::Reason;
 use thermocline_env::Env;
 use thermocline_env::sim::SimFs;
 use thermocline_pm::SimPm;
+use thermocline_policy::pick::Reason;
 
 use super::*;
 use crate::sync::Arc;

@@ -2,7 +2,7 @@
 
 use std::ops::Bound;
 
-use thermocline_compaction::pick::Reason;
+use thermocline_policy::pick::Reason;
 
 use super::*;
 use crate::{Cursor, Family};

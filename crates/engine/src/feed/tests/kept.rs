@@ -5,10 +5,10 @@ use std::ops::Bound;
 use thermocline_base::Steps;
 use thermocline_env::sim::SimFs;
 use thermocline_env::{Env, Storage};
+use thermocline_observe::stall::StallCause;
 use thermocline_pm::SimPm;
 
 use super::*;
-use crate::stall::StallCause;
 use crate::{Runtime, RuntimeOptions, Setup, World};
 
 /// Much more than there is DRAM for its indexes.

@@ -1,9 +1,9 @@
 //! What leaves persistent memory with a flush, and whole flushes that do. The clock stands still.
 
+use thermocline_base::KeyRange;
 use thermocline_base::options::Shape;
 use thermocline_base::planted::{Bug, plant};
-use thermocline_compaction::KeyRange;
-use thermocline_compaction::pick::Reason;
+use thermocline_policy::pick::Reason;
 use thermocline_version::Level;
 
 use super::costs::{done, plan, read, settle, with};

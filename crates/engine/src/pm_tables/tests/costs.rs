@@ -1,10 +1,10 @@
 //! The cost models, asked: what merges level 0 inside persistent memory, and what leaves it. The clock stands still,
 //! so that unit costs are the usual ones, and every count is as of now.
 
-use thermocline_compaction::cost::UnitCosts;
-use thermocline_compaction::pick::Reason;
 use thermocline_env::Storage;
 use thermocline_env::simulated::SimClock;
+use thermocline_policy::cost::UnitCosts;
+use thermocline_policy::pick::Reason;
 
 use super::*;
 use crate::CompactionUse;

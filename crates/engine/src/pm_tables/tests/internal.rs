@@ -1,7 +1,7 @@
 //! Internal compaction: what is read stays the same, what nobody needs goes, and no more room is taken than may be.
 
 use thermocline_base::planted::{Bug, plant};
-use thermocline_compaction::pick::{Reason, level0_slices};
+use thermocline_policy::pick::{Reason, level0_slices};
 use thermocline_version::Level;
 
 use super::*;

@@ -1,0 +1,34 @@
+//! Ranges of keys that somebody asks about, and where a key lies to one.
+
+use std::ops::Bound;
+
+/// From a key to another one.
+pub type KeyBounds<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
+
+/// Whether no key lies in a range.
+pub fn is_empty(range: KeyBounds<'_>) -> bool {
+    match range {
+        (Bound::Included(from), Bound::Included(to)) => from > to,
+        (Bound::Included(from) | Bound::Excluded(from), Bound::Excluded(to))
+        | (Bound::Excluded(from), Bound::Included(to)) => from >= to,
+        _ => false,
+    }
+}
+
+/// Whether a key lies before all of a range.
+pub fn is_below(key: &[u8], from: Bound<&[u8]>) -> bool {
+    match from {
+        Bound::Included(from) => key < from,
+        Bound::Excluded(from) => key <= from,
+        Bound::Unbounded => false,
+    }
+}
+
+/// Whether a key lies behind all of a range.
+pub fn is_behind(key: &[u8], to: Bound<&[u8]>) -> bool {
+    match to {
+        Bound::Included(to) => key > to,
+        Bound::Excluded(to) => key >= to,
+        Bound::Unbounded => false,
+    }
+}

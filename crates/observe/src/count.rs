@@ -1,0 +1,63 @@
+//! How often what was done: a store's own counters.
+
+use thermocline_base::counter::Counters;
+
+/// What is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Count {
+    /// Records that were put.
+    Puts,
+    /// Deletes.
+    Deletes,
+    /// Deletes of ranges.
+    RangeDeletes,
+    /// Bytes of keys and values that were written.
+    UserBytes,
+    /// Point reads.
+    Gets,
+    /// Point reads that found a value in a memtable or, deleted or not, knew of the key.
+    Found,
+    /// Memtables that are gone.
+    Dropped,
+    /// Flushes that were installed.
+    Flushes,
+    /// Bytes of the tables that they wrote.
+    FlushedBytes,
+    /// Point reads that an index of several memtables answered.
+    FoundMerged,
+    /// Sealed indexes that lookups have asked, beyond the first of each.
+    Asked,
+    /// Merges of indexes.
+    Merges,
+    /// Keys of those indexes.
+    MergedKeys,
+    /// Flushes that rewrote.
+    Rewrites,
+    /// Bytes that they wrote.
+    RewrittenBytes,
+    /// Ranges of flushes that took older data along.
+    RangesAlong,
+    /// Ranges that were written in a group (`flush::ahead`).
+    RangesAhead,
+    /// Bytes of that data.
+    BytesAlong,
+    /// Keys without a value, by cursors.
+    SteppedOver,
+}
+
+/// The store's own counters.
+#[derive(Debug, Default)]
+pub struct Counted(Counters<19>);
+
+impl Counted {
+    /// Returns a part of what it was before: see [`Counters::add`].
+    #[inline]
+    pub fn add(&self, what: Count, n: u64) -> u64 {
+        self.0.add(what as usize, n)
+    }
+
+    /// How often, or how much, so far.
+    pub fn get(&self, what: Count) -> u64 {
+        self.0.get(what as usize)
+    }
+}

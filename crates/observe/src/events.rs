@@ -1,0 +1,165 @@
+//! What happens to a store, told to whoever listens.
+//!
+//! An event is emitted where it happens, under whatever locks, and delivered later, as a call of the
+//! store ([`Courier`]): in the order in which events were emitted, one at a time, and under
+//! no lock, so that a listener may use the store, be slow, and block. A store without threads delivers at the
+//! end of the call in which they happened, and closing delivers what is left before it returns.
+//!
+//! # What waits is bounded
+//! While 4,096 events wait, further ones are dropped and counted, and the next that is taken, or
+//! the end of those that wait, is preceded by [`Event::EventsLost`]: the gap is told where it is. That a
+//! store was poisoned, or closed, is never dropped: each happens once. The newest are dropped, not the
+//! oldest: whoever emits has no time, and may be under a lock, where nothing of a subscriber's may be dropped.
+//!
+//! The same events go to `tracing`, with the target `thermocline` and the store's folder as the field
+//! `db`. Whether somebody listens is asked when an event is emitted, and it is delivered to whom the
+//! emitting thread's events go, on whatever thread. Without a listener and a subscriber an event costs
+//! what it takes to ask that.
+
+mod trace;
+mod waiting;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use thermocline_base::Error;
+use thermocline_base::sync::{AtomicU64, Mutex, Ordering, lock};
+use tracing::{Dispatch, dispatcher};
+
+use self::waiting::Waiting;
+use crate::event::{Event, EventListener};
+
+pub use self::waiting::WAITING_MAX;
+
+/// Something that is owed to the user.
+pub type Call = Box<dyn FnOnce() + Send>;
+
+/// Who makes the calls of a store.
+pub trait Courier: Send + Sync {
+    /// Makes `call` later, once, behind all calls before it. May be asked for under any lock.
+    fn run(&self, call: Call);
+}
+
+/// The events of one store.
+pub struct Events {
+    db: Arc<Path>,
+    listener: Option<Arc<dyn EventListener>>,
+    courier: Arc<dyn Courier>,
+    waiting: Arc<Mutex<Waiting>>,
+    /// Bytes of the smallest write that was refused and not told to be taken again; `u64::MAX` if
+    /// there is none. Relaxed: it guards nothing.
+    refused_bytes: AtomicU64,
+}
+
+impl Events {
+    /// Those of the store in the folder `db`, which `listener` is told by `courier`.
+    pub fn new(
+        db: &Path,
+        listener: Option<Arc<dyn EventListener>>,
+        courier: Arc<dyn Courier>,
+    ) -> Events {
+        Events {
+            db: db.into(),
+            listener,
+            courier,
+            waiting: Arc::default(),
+            refused_bytes: AtomicU64::new(u64::MAX),
+        }
+    }
+
+    /// Has `event` delivered. May be called under any lock.
+    pub fn emit(&self, event: Event) {
+        let dispatch = event
+            .is_traced()
+            .then(|| dispatcher::get_default(Dispatch::clone));
+        if dispatch.is_none() && self.listener.is_none() {
+            return;
+        }
+        let Some(lost_before) = lock(&self.waiting).take(&event) else {
+            return;
+        };
+        let listens = Listens {
+            db: self.db.clone(),
+            listener: self.listener.clone(),
+            dispatch,
+        };
+        if lost_before > 0 {
+            let listens = listens.clone();
+            self.courier
+                .run(Box::new(move || listens.tell_lost(lost_before)));
+        }
+        let waiting = self.waiting.clone();
+        self.courier.run(Box::new(move || {
+            lock(&waiting).leave();
+            listens.tell(&event);
+            let lost = lock(&waiting).lost_at_end();
+            listens.tell_lost(lost);
+        }));
+    }
+
+    /// Events that wait, and those that were dropped.
+    pub fn usage(&self) -> (u64, u64) {
+        let waiting = lock(&self.waiting);
+        (waiting.events, waiting.lost_ever)
+    }
+
+    /// A write of `bytes` bytes was not let through.
+    #[cold]
+    pub fn refused(&self, bytes: u64, error: &Error) {
+        if let Error::OutOfSpace(cause) = error
+            && self.refused_bytes.fetch_min(bytes, Ordering::Relaxed) == u64::MAX
+        {
+            self.emit(Event::WritesRefused {
+                cause: cause.clone(),
+            });
+        }
+    }
+
+    /// A write of `bytes` bytes that does not only delete was let through.
+    #[inline]
+    pub fn accepted(&self, bytes: u64) {
+        if bytes >= self.refused_bytes.load(Ordering::Relaxed) {
+            self.resumed();
+        }
+    }
+
+    #[cold]
+    fn resumed(&self) {
+        if self.refused_bytes.swap(u64::MAX, Ordering::Relaxed) != u64::MAX {
+            self.emit(Event::WritesResumed);
+        }
+    }
+}
+
+/// Who is told an event.
+#[derive(Clone)]
+struct Listens {
+    db: Arc<Path>,
+    listener: Option<Arc<dyn EventListener>>,
+    dispatch: Option<Dispatch>,
+}
+
+impl Listens {
+    fn tell(&self, event: &Event) {
+        if let Some(dispatch) = &self.dispatch {
+            dispatcher::with_default(dispatch, || event.trace(&self.db));
+        }
+        if let Some(listener) = &self.listener {
+            listener.event(event);
+        }
+    }
+
+    fn tell_lost(&self, events: u64) {
+        if events > 0 {
+            self.tell(&Event::EventsLost { events });
+        }
+    }
+}
+
+impl std::fmt::Debug for Events {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Events")
+            .field("db", &self.db)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,205 @@
+//! Events for subscribers of `tracing`.
+
+use std::path::Path;
+
+use tracing::Level;
+
+use crate::event::Event;
+
+/// The target of all events in `tracing`.
+const TARGET: &str = "thermocline";
+
+impl Event {
+    fn level(&self) -> Level {
+        match self {
+            Event::Opened { .. }
+            | Event::ColumnFamilyCreated { .. }
+            | Event::ColumnFamilyDropped { .. }
+            | Event::WritesResumed => Level::INFO,
+            Event::Closed { error: None } => Level::INFO,
+            Event::CompactionFinished { error: Some(_), .. }
+            | Event::FlushFinished { error: Some(_), .. } => Level::WARN,
+            Event::CompactionBegun { .. }
+            | Event::CompactionFinished { error: None, .. }
+            | Event::FlushBegun { .. }
+            | Event::FlushFinished { error: None, .. }
+            | Event::IndexesMerged { .. }
+            | Event::GenerationPrepared { .. }
+            | Event::GenerationSealed { .. }
+            | Event::GenerationDropped { .. }
+            | Event::RegionGrown { .. }
+            | Event::PartitionSplit { .. }
+            | Event::PartitionsMerged { .. }
+            | Event::PartitionsMade { .. }
+            | Event::ManifestSwitched { .. } => Level::DEBUG,
+            Event::WriteStalled { .. }
+            | Event::WritesRefused { .. }
+            | Event::EventsLost { .. }
+            | Event::Closed { error: Some(_) } => Level::WARN,
+            Event::Poisoned { .. } => Level::ERROR,
+        }
+    }
+
+    /// Whether a subscriber wants it.
+    pub(super) fn is_traced(&self) -> bool {
+        match self.level() {
+            Level::ERROR => tracing::enabled!(target: TARGET, Level::ERROR),
+            Level::WARN => tracing::enabled!(target: TARGET, Level::WARN),
+            Level::INFO => tracing::enabled!(target: TARGET, Level::INFO),
+            _ => tracing::enabled!(target: TARGET, Level::DEBUG),
+        }
+    }
+
+    /// Tells `tracing`.
+    pub(super) fn trace(&self, db: &Path) {
+        // One macro for each level, with the fields of each event.
+        macro_rules! tell {
+            ($level:ident, $what:literal $(, $($field:tt)+)?) => {
+                tracing::event!(
+                    target: TARGET,
+                    Level::$level,
+                    db = %db.display(),
+                    $($($field)+,)?
+                    $what
+                )
+            };
+        }
+        match self {
+            Event::Opened {
+                records,
+                cut_records,
+                after_crash,
+                took,
+            } => tell!(INFO, "opened", records, cut_records, after_crash, took = ?took),
+            Event::GenerationPrepared { id } => tell!(DEBUG, "generation prepared", id),
+            Event::GenerationSealed { id, records, bytes } => {
+                tell!(DEBUG, "generation sealed", id, records, bytes);
+            }
+            Event::GenerationDropped { id } => tell!(DEBUG, "generation dropped", id),
+            Event::FlushBegun { generations, bytes } => {
+                tell!(DEBUG, "flush begun", generations, bytes);
+            }
+            Event::FlushFinished {
+                error: Some(error),
+                took,
+                ..
+            } => tell!(WARN, "flush failed", error = %error, took = ?took),
+            Event::FlushFinished {
+                generations,
+                tables,
+                bytes,
+                rewritten,
+                took,
+                error: None,
+            } => {
+                tell!(DEBUG, "flush finished", generations, tables, bytes, rewritten, took = ?took);
+            }
+            Event::IndexesMerged {
+                indexes,
+                keys,
+                keys_after,
+                took,
+            } => tell!(DEBUG, "indexes merged", indexes, keys, keys_after, took = ?took),
+            Event::RegionGrown {
+                from_bytes,
+                to_bytes,
+            } => tell!(DEBUG, "region grown", from_bytes, to_bytes),
+            Event::ManifestSwitched { path, bytes } => {
+                tell!(DEBUG, "manifest switched", path = %path.display(), bytes);
+            }
+            Event::CompactionBegun { .. } | Event::CompactionFinished { .. } => {
+                self.trace_compaction(db);
+            }
+            Event::PartitionSplit { family, start, cut } => {
+                let start = start.escape_ascii();
+                tell!(DEBUG, "partition split", family = family.0, start = %start, cut);
+            }
+            Event::PartitionsMerged {
+                family,
+                merged,
+                joined,
+            } => tell!(
+                DEBUG,
+                "partitions merged",
+                family = family.0,
+                merged,
+                joined
+            ),
+            Event::PartitionsMade { made } => tell!(DEBUG, "partitions made", made),
+            Event::ColumnFamilyCreated { name } => {
+                tell!(INFO, "column family created", name = %name);
+            }
+            Event::ColumnFamilyDropped { name } => {
+                tell!(INFO, "column family dropped", name = %name);
+            }
+            Event::WriteStalled { cause, took } => {
+                tell!(WARN, "write stalled", cause = cause.name(), took = ?took);
+            }
+            Event::WritesRefused { cause } => tell!(WARN, "writes refused", cause = %cause),
+            Event::EventsLost { events } => tell!(WARN, "events lost", events),
+            Event::WritesResumed => tell!(INFO, "writes resumed"),
+            Event::Poisoned { cause } => tell!(ERROR, "poisoned", cause = %cause),
+            Event::Closed { error: None } => tell!(INFO, "closed"),
+            Event::Closed { error: Some(error) } => {
+                tell!(WARN, "closed with an error", error = %error);
+            }
+        }
+    }
+
+    fn trace_compaction(&self, db: &Path) {
+        let db = db.display();
+        match self {
+            Event::CompactionBegun {
+                id,
+                family,
+                reason,
+                from,
+                to,
+                tables,
+                bytes,
+            } => tracing::event!(
+                target: TARGET,
+                Level::DEBUG,
+                db = %db,
+                id,
+                family = family.0,
+                ?reason,
+                from,
+                to,
+                tables,
+                bytes,
+                "compaction begun"
+            ),
+            Event::CompactionFinished {
+                id,
+                error: Some(error),
+                ..
+            } => {
+                tracing::event!(target: TARGET, Level::WARN, db = %db, id, error = %error, "compaction failed");
+            }
+            Event::CompactionFinished {
+                id,
+                moved,
+                tables_written,
+                bytes_read,
+                bytes_written,
+                entries_dropped,
+                took,
+                ..
+            } => tracing::event!(
+                target: TARGET,
+                Level::DEBUG,
+                db = %db,
+                id,
+                moved,
+                tables_written,
+                bytes_read,
+                bytes_written,
+                entries_dropped,
+                ?took,
+                "compaction finished"
+            ),
+            _ => {}
+        }
+    }
+}

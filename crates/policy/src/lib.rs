@@ -1,0 +1,39 @@
+//! Every decision about background work, as pure functions of plain data (design §7, §9, §10; PM-Blade §IV).
+//!
+//! The crate knows no locks, files, clocks, threads or randomness. What varies is in its arguments.
+//!
+//! # The target, in ten lines
+//! 1. A `Situation` has parts, one per concept: what the writer has in hand, what is sealed, the indexes that could be
+//!    merged, level 0 in persistent memory, the levels of each family, the disk, the region. Each is plain data.
+//! 2. Each part is an `Option`. The engine fills the parts that it knows under the lock that it holds: the writer's lock
+//!    gives the active memtable, view and `reclaim` the sealed ones, the list of jobs the levels. No lock gives all of it.
+//! 3. `next(&Situation, &mut Memory)` returns the most urgent `Decision { work, because }` of the parts that are given.
+//! 4. `Memory` has what was learned: unit costs, what merges have dropped, who stayed, and flags with hysteresis.
+//! 5. `because` has the numbers that decided. Its `Display` is what `explain`, `stat` and events print.
+//! 6. The engine carries out `work`, and its edit checks again what must hold. So a decision on numbers that have changed
+//!    meanwhile is at worst a poor one.
+//! 7. Pickers (`pick`) run under the lock of the list of running jobs, as that list is part of what they are given.
+//! 8. The put path asks nothing here but predicates over a few numbers that its lock protects, and compares
+//!    one published atomic for delay.
+//! 9. What costs reading (weighing what lives, drawing entries) is `None` until somebody has looked; policy may ask for it.
+//! 10. All numbers are in [`tuning`], each with its unit and origin.
+//!
+//! # What speaks against it, and the answer
+//! - *One snapshot under all locks* would stop writers for the time that it takes. So there is none: parts are asked apart.
+//! - *A decision and its edit are two steps.* Between them others act. Jobs therefore enter the list of running ones under the
+//!   lock under which they are picked, and edits have preconditions.
+//! - *Rebuilding the levels of 100,000 tables for each question* takes milliseconds. `next` may take 100 µs: a part must be kept
+//!   with the version that it describes, and be changed by the edit that changes the version.
+//!
+//! | question | module |
+//! |---|---|
+//! | which tables are to be compacted next? | [`pick`] |
+//! | when is level 0 in persistent memory merged, and what of it stays? | [`cost`] |
+//! | how much are writers to be held back? | [`pressure`] |
+//! | which number, in which unit, from where? | [`tuning`] |
+#![forbid(unsafe_code)]
+
+pub mod cost;
+pub mod pick;
+pub mod pressure;
+pub mod tuning;

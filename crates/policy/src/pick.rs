@@ -1,0 +1,57 @@
+//! Which tables are to be compacted next: a leveled picker as a function over metadata (design §8,
+//! §9; the levels of LevelDB, dynamic level sizes of RocksDB).
+//!
+//! # Vocabulary
+//! - A job moves data from one level to a deeper one: its **inputs** there, and those tables of the
+//!   deeper level that they overlap. It **holds** a range of keys in all levels from the one to the
+//!   other.
+//! - The **base level** is the one into which level 0 is compacted.
+//! - A level's **score** is its size over its target; from 1 on there is something to pick.
+//!
+//! # Invariants
+//! Whatever the state, for each job that is picked:
+//! 1. **Levels stay disjoint.** All tables of the output level that the inputs' hull overlaps are
+//!    taken. The output lies within what the job holds.
+//! 2. **The law of age.** Of level 0, with a table all older ones that overlap the job's hull are
+//!    taken. No table lies in a level that is skipped: level 0 goes to the base level or the first
+//!    one that has tables, whichever comes first, and others go one level down.
+//! 3. **Jobs do not meet.** Two jobs that run at the same time do not hold the same key in the same
+//!    level. So neither changes what the other takes, and what lies below an output stays below. But a job within
+//!    level 0 may take what lies there above all that another one takes ([`Held::collides`]): what that one leaves,
+//!    wherever, lies below as before.
+//! 4. **It ends.** Each job but a rewrite and a merge inside level 0 moves data down, and none moves data up: nor out of
+//!    files into persistent memory. Without
+//!    new data a state is reached in which nothing is picked; if no job runs then, all scores are below 1.
+//! 5. **Fair.** Within a level, jobs go round through the keys ([`Cursors`]), so no range is
+//!    starved.
+//!
+//! A move is **trivial** if the table can be put one level down unread: nothing there overlaps, it
+//! would not overlap more grandparents than allowed, it has no tombstones that the last level
+//! would drop, and it lies in a file: what lies in persistent memory is written anew.
+//!
+//! # Level 0 in persistent memory
+//! Tables of level 0 may lie there, among others in files, in one order of age. They are cheaper to ask and
+//! may stay longer, so the two kinds are counted apart, each against limits of its own: level 0 is compacted
+//! when there is too much of either, and then what is taken is decided by age and keys alone, as ever.
+
+mod along;
+mod cuts;
+mod inputs;
+mod internal;
+mod levels;
+mod manual;
+mod score;
+mod slices;
+mod state;
+
+pub use along::{Along, pick_along};
+pub use cuts::{Gaps, level0_cuts, level0_gaps};
+pub use internal::{Slice, level0_slices, pick_internal, pick_slices, pick_spill};
+pub use levels::pick;
+pub use manual::{Manual, pick_range, pick_read, pick_room};
+pub use score::{Scores, pending_bytes};
+pub use slices::{depth, runs};
+pub use state::{Cursors, Held, Job, PickOptions, Reason, State, Table};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,310 @@
+//! What pickers are given and what they return: tables, levels, what running jobs hold, and jobs.
+
+use std::ops::RangeInclusive;
+
+use thermocline_base::{FileId, KeyRange, SeqNo};
+
+use crate::tuning::{
+    BASE_BYTES, GRANDPARENT_BYTES, JOB_BYTES, LEVEL_MULTIPLIER, LEVEL0_PM_RUNS, LEVEL0_RUNS,
+};
+
+/// What the picker knows of a table reference.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Table<'a> {
+    /// The number of its file. Later files have larger ones.
+    pub file: FileId,
+    /// Where its keys lie.
+    pub range: KeyRange<'a>,
+    /// Its bytes.
+    pub bytes: u64,
+    /// No entry is older.
+    pub smallest_seqno: SeqNo,
+    /// No entry is newer.
+    pub largest_seqno: SeqNo,
+    /// Whether it has deletes or range tombstones.
+    pub has_tombstones: bool,
+    /// Whether it lies in persistent memory. Only tables of level 0 do.
+    pub in_pm: bool,
+}
+
+/// How levels are shaped and jobs are limited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PickOptions {
+    /// The deepest level, 1 or more.
+    pub last_level: usize,
+    /// Tables of level 0 in files that a read may have to ask ([`depth`]) from which on they are compacted.
+    pub level0_tables: usize,
+    /// Bytes of those from which on they are compacted.
+    pub level0_bytes: u64,
+    /// As `level0_tables`, of tables in persistent memory.
+    pub level0_pm_tables: usize,
+    /// As `level0_bytes`, of tables in persistent memory.
+    pub level0_pm_bytes: u64,
+    /// Bytes that the base level may have.
+    pub base_bytes: u64,
+    /// How much larger each level may be than the one above it, 2 or more.
+    pub multiplier: u64,
+    /// Whether the last level's size decides about those of the others: each a `multiplier`th of
+    /// the next one, and those unused that would be smaller than the base. So space amplification
+    /// stays near `1 + 1 / multiplier` however full the store is. Otherwise level 1 is the base
+    /// level.
+    pub dynamic: bool,
+    /// Bytes of inputs beyond which a job takes no table that it need not take.
+    pub job_bytes_max: u64,
+    /// Bytes of grandparents that a trivially moved table may overlap.
+    pub grandparent_bytes_max: u64,
+}
+
+impl Default for PickOptions {
+    /// Level 0 of 4 runs or 256 MiB, a base of 256 MiB, levels ten times as large as the one
+    /// above, sized by the last one, jobs of 1.6 GiB: RocksDB's defaults.
+    fn default() -> PickOptions {
+        PickOptions {
+            last_level: 6,
+            level0_tables: LEVEL0_RUNS,
+            level0_bytes: BASE_BYTES,
+            level0_pm_tables: LEVEL0_PM_RUNS,
+            level0_pm_bytes: u64::MAX,
+            base_bytes: BASE_BYTES,
+            multiplier: LEVEL_MULTIPLIER,
+            dynamic: true,
+            job_bytes_max: JOB_BYTES,
+            grandparent_bytes_max: GRANDPARENT_BYTES,
+        }
+    }
+}
+
+/// What a running job holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Held {
+    /// The levels, from that of its inputs to that of its output.
+    pub levels: RangeInclusive<usize>,
+    /// The first key.
+    pub first: Vec<u8>,
+    /// The last key, or the first behind it.
+    pub last: Vec<u8>,
+    /// Whether `last` is outside.
+    pub open: bool,
+    /// The seqnos of what it takes of level 0; [`Held::ANY_AGE`] if it minds all that lies there.
+    pub seqnos: RangeInclusive<SeqNo>,
+    /// Whether what lies in persistent memory stays there.
+    pub stays: bool,
+}
+
+impl Held {
+    /// Of whatever is in level 0, or comes there.
+    pub const ANY_AGE: RangeInclusive<SeqNo> = SeqNo(0)..=SeqNo::MAX;
+
+    /// The keys.
+    pub fn range(&self) -> KeyRange<'_> {
+        KeyRange {
+            first: &self.first,
+            last: &self.last,
+            open: self.open,
+        }
+    }
+
+    /// Whether it holds a key of `range` in one of `levels`.
+    pub fn meets(&self, levels: &RangeInclusive<usize>, range: &KeyRange<'_>) -> bool {
+        let apart = self.levels.end() < levels.start() || levels.end() < self.levels.start();
+        !apart && self.range().overlaps(range)
+    }
+
+    /// Whether it may take a table of level 0: those are newer that have come since it was picked, and those are
+    /// older above which a job within level 0 stays.
+    pub fn may_take(&self, table: &Table<'_>) -> bool {
+        let above = self.is_within_level0() && table.largest_seqno < *self.seqnos.start();
+        self.levels.contains(&0)
+            && table.smallest_seqno <= *self.seqnos.end()
+            && !above
+            && self.range().overlaps(&table.range)
+    }
+
+    pub(super) fn is_within_level0(&self) -> bool {
+        self.levels == (0..=0)
+    }
+
+    /// Whether two jobs cannot run at the same time.
+    pub fn collides(&self, other: &Held) -> bool {
+        self.meets(&other.levels, &other.range()) && !self.is_above(other) && !other.is_above(self)
+    }
+
+    /// Whether it changes nothing but what lies in level 0 above all that the other takes there.
+    fn is_above(&self, other: &Held) -> bool {
+        self.is_within_level0() && self.seqnos.start() > other.seqnos.end()
+    }
+}
+
+/// The levels of one partition as of now, and the jobs that run there.
+#[derive(Debug, Clone, Copy)]
+pub struct State<'a> {
+    /// The tables by level: of level 0 newest first, of others in key order. At most
+    /// [`PickOptions::last_level`] and one more.
+    pub levels: &'a [Vec<Table<'a>>],
+    /// What running jobs hold, in any order.
+    pub running: &'a [Held],
+}
+
+impl<'a> State<'a> {
+    /// The tables of a level; none of one that is not there.
+    pub fn level(&self, level: usize) -> &'a [Table<'a>] {
+        self.levels.get(level).map_or(&[], |tables| &tables[..])
+    }
+
+    pub(super) fn bytes(&self, level: usize) -> u64 {
+        self.level(level).iter().map(|table| table.bytes).sum()
+    }
+
+    /// Of the tables that no running job takes.
+    pub(super) fn free_bytes(&self, level: usize) -> u64 {
+        self.free(level).iter().map(|table| table.bytes).sum()
+    }
+
+    /// Of level 0, of the tables that no running job takes: what lies in persistent memory, or in files.
+    pub(super) fn level0_bytes(&self, in_pm: bool) -> u64 {
+        let free = self.free(0).into_iter();
+        free.filter(|table| table.in_pm == in_pm)
+            .map(|table| table.bytes)
+            .sum()
+    }
+
+    pub(super) fn free(&self, level: usize) -> Vec<Table<'a>> {
+        let tables = self.level(level).iter();
+        tables
+            .filter(|t| !self.is_held(level, t))
+            .copied()
+            .collect()
+    }
+
+    /// Whether a running job may take this table of a level.
+    pub(super) fn is_held(&self, level: usize, table: &Table<'_>) -> bool {
+        self.running.iter().any(|held| match level {
+            0 => held.may_take(table),
+            _ => held.meets(&(level..=level), &table.range),
+        })
+    }
+}
+
+/// Of each level the key where the last job's inputs ended: the next one begins behind it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Cursors(Vec<Cursor>);
+
+/// Where a job's inputs ended.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Cursor {
+    pub(super) key: Vec<u8>,
+    /// Whether the key itself was not among them.
+    pub(super) open: bool,
+}
+
+impl Cursor {
+    /// Whether a table that begins at `first` is behind it.
+    pub(super) fn has_passed(&self, first: &[u8]) -> bool {
+        match self.open {
+            true => first < &self.key[..],
+            false => first <= &self.key[..],
+        }
+    }
+}
+
+impl Cursors {
+    /// Notes that a job has been begun. Those that no level's size asked for leave the rounds alone.
+    pub fn note(&mut self, job: &Job) {
+        if !matches!(
+            job.reason,
+            Reason::Level0 | Reason::LevelSize | Reason::Spill
+        ) {
+            return;
+        }
+        if self.0.len() <= job.from {
+            self.0.resize(job.from + 1, Cursor::default());
+        }
+        self.0[job.from].clone_from(&job.ends);
+    }
+
+    pub(super) fn of(&self, level: usize) -> Cursor {
+        self.0.get(level).cloned().unwrap_or_default()
+    }
+}
+
+/// Why a job was picked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Reason {
+    /// Level 0 is too deep or has too many bytes.
+    Level0,
+    /// The level is larger than its target.
+    LevelSize,
+    /// Somebody wants this range compacted.
+    Manual,
+    /// The table is often read in vain.
+    Reads,
+    /// The disk is full, and the tables have tombstones.
+    Room,
+    /// Level 0 is merged inside persistent memory.
+    Internal,
+    /// Tables of level 0 leave persistent memory for files of level 0.
+    Spill,
+}
+
+impl Reason {
+    /// Every reason.
+    pub const ALL: [Reason; 7] = [
+        Reason::Level0,
+        Reason::LevelSize,
+        Reason::Manual,
+        Reason::Reads,
+        Reason::Room,
+        Reason::Internal,
+        Reason::Spill,
+    ];
+
+    /// Its name, as `explain` spells it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Reason::Level0 => "level0",
+            Reason::LevelSize => "level_size",
+            Reason::Manual => "manual",
+            Reason::Reads => "reads",
+            Reason::Room => "room",
+            Reason::Internal => "internal",
+            Reason::Spill => "spill",
+        }
+    }
+}
+
+/// A job, ready to run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Job {
+    /// Why.
+    pub reason: Reason,
+    /// The level of the inputs.
+    pub from: usize,
+    /// The level of the output. The same as `from` only for a rewrite, see [`pick_range`], [`pick_read`]
+    /// and [`pick_room`], and for a merge inside level 0, see [`pick_internal`] and [`pick_spill`].
+    pub to: usize,
+    /// The inputs, as places in level `from`, ascending: of level 0 the newest first.
+    pub inputs: Vec<usize>,
+    /// The tables that they overlap, as places in level `to`, ascending.
+    pub overlapped: Vec<usize>,
+    /// Bytes of all of them.
+    pub bytes: u64,
+    /// What it holds while it runs.
+    pub holds: Held,
+    /// Whether the inputs need only be moved.
+    pub trivial: bool,
+    /// Where the inputs end, for [`Cursors::note`].
+    pub(super) ends: Cursor,
+}
+
+impl Job {
+    /// Whether it merges inside persistent memory.
+    pub fn is_internal(&self) -> bool {
+        self.reason == Reason::Internal
+    }
+
+    /// Whether its outputs stand in level 0, where its inputs stood.
+    pub fn is_within_level0(&self) -> bool {
+        (self.from, self.to) == (0, 0)
+    }
+}

@@ -1,0 +1,305 @@
+//! The worker threads of a runtime, the queue of strands that have something to do, and the one place
+//! where deadlines wait.
+//!
+//! A runtime has two of these: the workers, which run tasks, and the couriers, which make calls and
+//! have no deadlines. A call may last for ever, and takes a courier with it; so there are as many as
+//! stores are in calls at a time, up to a limit.
+//!
+//! A strand is in the queue at most once, and a worker that has had its turn with it puts it back at
+//! the end: so no store waits for more than one turn of each other store. Threads start when there is
+//! something for them to do, and end with the runtime.
+//!
+//! Lock order: a strand's queue is never locked under `state`, nor `state` under a strand's queue.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use thermocline_base::sync::{
+    AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering, lock, thread, wait, wait_for,
+};
+use thermocline_env::Clock;
+
+use crate::calling::is_calling;
+use crate::client::Task;
+
+/// What waits for a worker: a strand. One thing at a time is done for it.
+pub(crate) trait Turns: Send + Sync {
+    /// A worker's turn with it.
+    fn turn(self: Arc<Self>);
+
+    /// The time of `task` has come.
+    fn due(self: Arc<Self>, task: Task);
+}
+
+/// See the module's text.
+pub(crate) struct Workers {
+    state: Mutex<State>,
+    /// Workers without work wait here.
+    changed: Condvar,
+    name: &'static str,
+    limit: usize,
+    clock: Arc<dyn Clock>,
+    /// Whether the system gave not even one thread.
+    failed: AtomicBool,
+    panics: AtomicU64,
+}
+
+#[derive(Default)]
+struct State {
+    ready: VecDeque<Arc<dyn Turns>>,
+    /// The earliest first.
+    timers: BinaryHeap<Reverse<Timer>>,
+    /// Timers ever made: tells those of one deadline apart.
+    armed: u64,
+    parked: usize,
+    /// Threads that run or are being started.
+    started: usize,
+    /// Of those, the ones that have not looked for work yet, and will take some.
+    starting: usize,
+    ids: Vec<thread::ThreadId>,
+    handles: Vec<thread::JoinHandle<()>>,
+    stopping: bool,
+}
+
+struct Timer {
+    /// Its deadline by the clock, and its number.
+    key: (u64, u64),
+    strand: Arc<dyn Turns>,
+    task: Task,
+}
+
+impl PartialEq for Timer {
+    fn eq(&self, other: &Timer) -> bool {
+        self.key == other.key
+    }
+}
+
+impl Eq for Timer {}
+
+impl PartialOrd for Timer {
+    fn partial_cmp(&self, other: &Timer) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Timer {
+    fn cmp(&self, other: &Timer) -> std::cmp::Ordering {
+        self.key.cmp(&other.key)
+    }
+}
+
+/// What the workers say about themselves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct WorkersUse {
+    pub threads: usize,
+    pub ready: usize,
+    pub timers: usize,
+    pub panics: u64,
+}
+
+impl Workers {
+    /// At most `limit` threads of this name. With none the work is done by whoever calls [`Workers::step`].
+    pub fn new(name: &'static str, limit: usize, clock: Arc<dyn Clock>) -> Arc<Workers> {
+        Arc::new(Workers {
+            state: Mutex::new(State::default()),
+            changed: Condvar::new(),
+            name,
+            limit,
+            clock,
+            failed: AtomicBool::new(false),
+            panics: AtomicU64::new(0),
+        })
+    }
+
+    /// A strand has something to do and is not in the queue.
+    pub fn ready(self: &Arc<Workers>, strand: Arc<dyn Turns>) {
+        let mut state = lock(&self.state);
+        state.ready.push_back(strand);
+        self.wake(state);
+    }
+
+    /// Requests `task` of `strand` after `delay`.
+    pub fn arm(self: &Arc<Workers>, strand: Arc<dyn Turns>, task: Task, delay: Duration) {
+        let delay = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
+        let deadline = self.clock.now_ns().saturating_add(delay);
+        let mut state = lock(&self.state);
+        if state.stopping {
+            return;
+        }
+        let earliest = state.timers.peek().is_none_or(|t| deadline < t.0.key.0);
+        state.armed += 1;
+        let key = (deadline, state.armed);
+        state.timers.push(Reverse(Timer { key, strand, task }));
+        if earliest {
+            self.wake(state);
+        }
+    }
+
+    /// Forgets the timers of `strand`.
+    pub fn disarm<T: Turns>(&self, strand: &T) {
+        let of =
+            |timer: &Timer| Arc::as_ptr(&timer.strand).cast::<T>() == std::ptr::from_ref(strand);
+        let mut state = lock(&self.state);
+        state.timers.retain(|t| !of(&t.0));
+    }
+
+    /// Sees to it that a worker looks, starting one where all are busy and more are allowed.
+    fn wake(self: &Arc<Workers>, mut state: MutexGuard<'_, State>) {
+        if state.parked > 0 {
+            self.changed.notify_one();
+            return;
+        }
+        let comes = state.starting > 0 && state.starting >= state.ready.len();
+        if comes || state.started == self.limit || state.stopping {
+            return;
+        }
+        state.started += 1;
+        state.starting += 1;
+        drop(state);
+        let workers = self.clone();
+        let started = thread::Builder::new()
+            .name(self.name.into())
+            .spawn(move || workers.work());
+        let mut state = lock(&self.state);
+        match started {
+            Ok(handle) => state.handles.push(handle),
+            Err(_) => {
+                state.started -= 1;
+                state.starting -= 1;
+                // With others the work waits for them. With none tasks are done when they are due,
+                // and calls at the end of a call of the store.
+                if state.started == 0 {
+                    self.failed.store(true, Ordering::SeqCst);
+                }
+            }
+        }
+    }
+
+    fn work(self: Arc<Workers>) {
+        let mut state = lock(&self.state);
+        state.ids.push(thread::current().id());
+        state.starting -= 1;
+        while let Some(strand) = self.next(state) {
+            strand.turn();
+            state = lock(&self.state);
+        }
+    }
+
+    /// The next strand with something to do; `None` when there will be none any more.
+    fn next<'a>(
+        self: &'a Arc<Workers>,
+        mut state: MutexGuard<'a, State>,
+    ) -> Option<Arc<dyn Turns>> {
+        loop {
+            let (strand, wait_ns);
+            (state, strand, wait_ns) = self.take(state);
+            if let Some(strand) = strand {
+                if !state.ready.is_empty() {
+                    // Others may have been asked before they had parked.
+                    self.wake(state);
+                }
+                return Some(strand);
+            }
+            if state.stopping {
+                return None;
+            }
+            state.parked += 1;
+            state = match wait_ns {
+                Some(ns) => wait_for(&self.changed, state, Duration::from_nanos(ns)),
+                None => wait(&self.changed, state),
+            };
+            state.parked -= 1;
+        }
+    }
+
+    /// Requests the tasks whose time has come, and takes the next strand out of the queue. Beside it the time until
+    /// the next deadline, if there is one.
+    fn take<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+    ) -> (MutexGuard<'a, State>, Option<Arc<dyn Turns>>, Option<u64>) {
+        loop {
+            let now = match state.timers.is_empty() {
+                true => 0,
+                false => self.clock.now_ns(),
+            };
+            let earliest = state.timers.peek().map(|t| t.0.key.0);
+            if earliest.is_some_and(|deadline| deadline <= now)
+                && let Some(Reverse(timer)) = state.timers.pop()
+            {
+                drop(state);
+                timer.strand.due(timer.task);
+                state = lock(&self.state);
+                continue;
+            }
+            let strand = state.ready.pop_front();
+            return (state, strand, earliest.map(|at| at - now));
+        }
+    }
+
+    /// Does on this thread what a worker would do next; whether there was anything.
+    pub fn step(&self) -> bool {
+        let (state, strand, _) = self.take(lock(&self.state));
+        drop(state);
+        let Some(strand) = strand else { return false };
+        strand.turn();
+        true
+    }
+
+    /// Ends the threads, when there is no open store any more, and waits for them, unless this is one
+    /// of them, or in a call of the user's, for which another may wait.
+    pub fn stop(&self) {
+        let mut state = lock(&self.state);
+        state.stopping = true;
+        state.timers.clear();
+        let handles = std::mem::take(&mut state.handles);
+        drop(state);
+        self.changed.notify_all();
+        if !self.has(thread::current().id()) && !is_calling() {
+            for handle in handles {
+                // Whatever could panic there is caught.
+                let _ = handle.join();
+            }
+        }
+    }
+
+    /// Lets the workers look at the clock again.
+    pub fn look(&self) {
+        // Under the lock, so that a worker that has looked already does not miss it.
+        let _state = lock(&self.state);
+        self.changed.notify_all();
+    }
+
+    /// Whether `thread` is one of them.
+    fn has(&self, thread: thread::ThreadId) -> bool {
+        lock(&self.state).ids.contains(&thread)
+    }
+
+    /// Whether there is no thread, and the system gave none.
+    pub fn failed(&self) -> bool {
+        self.failed.load(Ordering::SeqCst)
+    }
+
+    /// A call of the user has panicked.
+    pub fn count_panic(&self) {
+        self.panics.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn usage(&self) -> WorkersUse {
+        let state = lock(&self.state);
+        WorkersUse {
+            threads: state.started,
+            ready: state.ready.len(),
+            timers: state.timers.len(),
+            panics: self.panics.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl std::fmt::Debug for Workers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.usage().fmt(f)
+    }
+}

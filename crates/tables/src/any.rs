@@ -1,0 +1,139 @@
+//! A cursor over a table, and a part of one, wherever it lies.
+
+use thermocline_base::{Kind, Result, SeqNo};
+use thermocline_compaction::RangeTombstone;
+use thermocline_level0::{PmCursor, PmPart};
+use thermocline_sst::{BlockSource, KeyRef, Move, SyncCursor, TablePart, Value};
+
+/// A cursor over a table in a file or in persistent memory. Both move alike.
+#[derive(Debug)]
+pub enum AnyCursor<S: BlockSource> {
+    /// In a file.
+    File(Box<SyncCursor<S>>),
+    /// In persistent memory.
+    Pm(Box<PmCursor>),
+}
+
+impl<S: BlockSource> AnyCursor<S> {
+    /// One over a file.
+    pub fn file(cursor: SyncCursor<S>) -> AnyCursor<S> {
+        AnyCursor::File(Box::new(cursor))
+    }
+
+    /// One over a part of a PM table; with `verify` checksums are compared.
+    pub fn pm(part: PmPart, verify: bool) -> AnyCursor<S> {
+        AnyCursor::Pm(Box::new(PmCursor::new(part, verify)))
+    }
+
+    /// Whether it stands at an entry.
+    #[inline]
+    pub fn is_at_entry(&self) -> bool {
+        match self {
+            AnyCursor::File(cursor) => cursor.is_at_entry(),
+            AnyCursor::Pm(cursor) => cursor.is_at_entry(),
+        }
+    }
+
+    /// The key of the entry at which it is.
+    #[inline]
+    pub fn key(&self) -> KeyRef<'_> {
+        match self {
+            AnyCursor::File(cursor) => cursor.key(),
+            AnyCursor::Pm(cursor) => KeyRef::new(cursor.user_key(), cursor.seqno()),
+        }
+    }
+
+    /// The kind of that entry.
+    #[inline]
+    pub fn kind(&self) -> Kind {
+        match self {
+            AnyCursor::File(cursor) => cursor.value().0,
+            AnyCursor::Pm(cursor) => cursor.kind(),
+        }
+    }
+
+    /// Its value, checked.
+    #[inline]
+    pub fn value(&self) -> Result<Value<'_>> {
+        Ok(match self {
+            AnyCursor::File(cursor) => cursor.value().1,
+            AnyCursor::Pm(cursor) => match cursor.value()? {
+                thermocline_level0::Value::Inline(bytes) => Value::Inline(bytes),
+                thermocline_level0::Value::Blob(to) => Value::Blob(to),
+            },
+        })
+    }
+
+    /// Moves it; whether it stands at an entry then.
+    pub fn go(&mut self, to: Move<'_>) -> Result<bool> {
+        match self {
+            AnyCursor::File(cursor) => cursor.go(to),
+            AnyCursor::Pm(cursor) => match to {
+                Move::First => cursor.first(),
+                Move::Last => cursor.last(),
+                Move::Seek(key) => cursor.seek(key.user_key, key.seqno),
+                Move::SeekForPrev(key) => cursor.seek_for_prev(key.user_key, key.seqno),
+                Move::Next => cursor.next(),
+                Move::Prev => cursor.prev(),
+            },
+        }
+    }
+}
+
+/// A table, or a part of it.
+#[derive(Debug, Clone)]
+pub enum AnyPart {
+    /// In a file.
+    File(TablePart),
+    /// In persistent memory.
+    Pm(PmPart),
+}
+
+impl AnyPart {
+    /// Whether its table has range tombstones.
+    pub fn has_ranges(&self) -> bool {
+        match self {
+            AnyPart::File(part) => part.table().range_tombstones().len() > 0,
+            AnyPart::Pm(part) => part.table().range_tombstones(part.cf()).len() > 0,
+        }
+    }
+
+    /// Begin and end of the newest range tombstone at or below `at` that covers `key`.
+    pub fn covering(&self, key: &[u8], at: SeqNo) -> Option<(&[u8], &[u8])> {
+        match self {
+            AnyPart::File(part) => part.covering(key, at).map(|t| (t.start, t.end)),
+            AnyPart::Pm(part) => part.covering(key, at).map(|t| (t.start, t.end)),
+        }
+    }
+
+    /// Its seqno.
+    pub fn covered(&self, key: &[u8], at: SeqNo) -> Option<SeqNo> {
+        match self {
+            AnyPart::File(part) => part.covered(key, at),
+            AnyPart::Pm(part) => part.covered(key, at),
+        }
+    }
+
+    /// Adds all of them, within the limits.
+    pub fn add_ranges(&self, all: &mut Vec<RangeTombstone>) {
+        let owned = |(start, end, seqno): (&[u8], &[u8], SeqNo)| RangeTombstone {
+            start: start.to_vec(),
+            end: end.to_vec(),
+            seqno,
+        };
+        match self {
+            AnyPart::File(part) => {
+                all.extend(
+                    part.range_tombstones()
+                        .map(|t| owned((t.start, t.end, t.seqno))),
+                );
+            }
+            AnyPart::Pm(part) => {
+                all.extend(
+                    part.range_tombstones()
+                        .map(|t| owned((t.start, t.end, t.seqno))),
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,344 @@
+//! Where the tables of a store lie, and the way to their bytes.
+//!
+//! Table files are written once and read at random, and blocks have a cache of ours: so they are
+//! transferred past the page cache, where the file system allows and `ssd.direct` does not forbid it.
+//! Either way every byte is counted where it is transferred (`env::direct`).
+//!
+//! # Memory
+//! Blocks go through one cache for all stores of a runtime, which is made when the first table is opened.
+//! What is in it, and what open tables take ([`super::open`]), is charged to the store's account, and
+//! so to the runtime's budget; both give way to indexes ([`Evict`]).
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::{OnceLock, Weak};
+
+use thermocline_base::budget::{Account, Charge, Evict};
+use thermocline_base::counter::Counters;
+use thermocline_base::options::Options;
+use thermocline_base::size::index;
+use thermocline_base::sync::SCHEDULED;
+use thermocline_base::sync::{Mutex, lock};
+use thermocline_base::{BlobRef, CfId, FileId, Result};
+use thermocline_env::direct::DeviceBytes;
+use thermocline_env::{OpenMode, Storage};
+use thermocline_exec::{BatchReader, BufPool, DirectStorage, PIECE_BYTES};
+use thermocline_observe::charged::Reads;
+use thermocline_sst::{
+    BlobFile, BlockCache, CacheUse, Identity, StoreCache, TableWriter, WriteOptions, blob_name,
+    table_name,
+};
+use thermocline_version::Origins;
+
+use super::ahead::Habit;
+use super::file::{TableFile, missing};
+use super::open::{OpenTables, OpenUse};
+use crate::pm::PmTables;
+use std::sync::Arc;
+
+/// The share of DRAM that blocks may take, and the one of open tables.
+const CACHE_SHARE: u64 = 4;
+const OPEN_SHARE: u64 = 8;
+
+/// The cache of a runtime, once there is one.
+#[derive(Debug, Clone, Default)]
+pub struct SharedCache(Arc<OnceCache>);
+
+#[derive(Debug, Default)]
+struct OnceCache {
+    cache: OnceLock<Arc<BlockCache>>,
+    /// Held by whoever makes it, or a store's way to it. What is made takes steps of its own, over which
+    /// nobody may wait for a `OnceLock`: that is not a scheduler's.
+    making: Mutex<()>,
+}
+
+/// Where point reads found their values.
+#[derive(Debug, Clone, Copy)]
+pub enum FoundIn {
+    /// Every block was in the cache.
+    Cache,
+    /// A block was read.
+    File,
+    /// It lies in persistent memory.
+    Pm,
+}
+
+/// See the [module](self).
+pub struct TableFiles {
+    /// For tables only ([`DirectStorage`]).
+    pub storage: Arc<dyn Storage>,
+    /// What it has transferred.
+    bytes: Arc<DeviceBytes>,
+    /// As `storage`, for blob files.
+    pub blob_storage: Arc<dyn Storage>,
+    blob_bytes: Arc<DeviceBytes>,
+    /// The folder of the database.
+    pub dir: PathBuf,
+    /// Which database wrote each.
+    origins: Origins,
+    account: Arc<Account>,
+    /// Of the runtime.
+    shared: SharedCache,
+    /// Most bytes of it, if this store makes it.
+    cache_bytes: u64,
+    /// The store's own way to the cache.
+    cache: OnceLock<StoreCache>,
+    open: OpenTables,
+    found: Counters<3>,
+    /// Which tables reads want compacted.
+    pub reads: Reads,
+    /// Bytes that a cursor reads ahead, at most.
+    ahead_bytes: u64,
+    habit: Habit,
+    reader: Arc<BatchReader>,
+    /// The tables that lie in persistent memory.
+    pub pm: PmTables,
+    /// Whether reads compare checksums of those.
+    pub verify: bool,
+}
+
+/// What somebody who writes tables takes in DRAM, charged for as long as this is held. It cannot be
+/// refused, since indexes become smaller by it: cached blocks give way.
+#[derive(Debug)]
+pub struct Work(Charge);
+
+impl Work {
+    /// The table that is being written takes as much as it does now.
+    pub fn cover(&mut self, table: &TableWriter) {
+        // Beside what it has collected, a piece is on its way.
+        let piece = table.write_bytes().min(PIECE_BYTES);
+        self.0.grow_over(table.memory() + piece as u64);
+    }
+
+    /// What is being written takes so many bytes now.
+    pub fn cover_bytes(&mut self, bytes: u64) {
+        self.0.grow_over(bytes);
+    }
+}
+
+/// What the tables of a store get from its runtime.
+pub struct Lent<'a> {
+    /// The cache of blocks.
+    pub cache: &'a SharedCache,
+    /// For what is copied on its way.
+    pub bufs: &'a BufPool,
+    /// For several reads at once.
+    pub reader: &'a Arc<BatchReader>,
+}
+
+impl TableFiles {
+    /// Those of the store in `dir`, whose files `storage` has.
+    pub fn new(
+        storage: &Arc<dyn Storage>,
+        dir: &Path,
+        origins: Origins,
+        (options, account): (&Options, &Arc<Account>),
+        lent: &Lent<'_>,
+    ) -> Arc<TableFiles> {
+        let counted = || {
+            let counter = Arc::new(DeviceBytes::default());
+            let (inner, bytes) = (storage.clone(), counter.clone());
+            let counted: Arc<dyn Storage> = Arc::new(match options.ssd.direct {
+                0 => DirectStorage::buffered(inner, counter),
+                _ => DirectStorage::new(inner, lent.bufs.clone(), counter),
+            });
+            (counted, bytes)
+        };
+        let (table_storage, bytes) = counted();
+        let (blob_storage, blob_bytes) = counted();
+        let dram = account.budget().limit().min(options.dram);
+        let cache_bytes = match options.read.cache_bytes {
+            // The library's locks are not the scheduler's.
+            _ if SCHEDULED => 0,
+            0 => dram / CACHE_SHARE,
+            bytes => bytes.min(dram),
+        };
+        let files = Arc::new(TableFiles {
+            storage: table_storage,
+            bytes,
+            blob_storage,
+            blob_bytes,
+            dir: dir.to_path_buf(),
+            origins,
+            account: account.clone(),
+            shared: lent.cache.clone(),
+            cache_bytes,
+            cache: OnceLock::new(),
+            open: OpenTables::new(index(options.read.open_tables), dram / OPEN_SHARE),
+            found: Counters::default(),
+            reads: Reads::new(match options.read_only {
+                true => 0,
+                false => options.compaction.read_sample,
+            }),
+            ahead_bytes: options.read.ahead_bytes,
+            habit: Habit::default(),
+            reader: lent.reader.clone(),
+            pm: PmTables::default(),
+            verify: options.read.verify_checksums != 0,
+        });
+        let weak = Arc::downgrade(&files);
+        account.add_evicting(weak.clone());
+        account.budget().add_evicting(weak);
+        files
+    }
+
+    /// Begins to charge for somebody who writes tables.
+    pub fn work(&self) -> Work {
+        Work(
+            self.account
+                .charge_over(WriteOptions::default().write_bytes as u64),
+        )
+    }
+
+    /// The path of a table.
+    pub fn path(&self, file: FileId) -> PathBuf {
+        self.dir.join(table_name(file))
+    }
+
+    /// The path of a blob file.
+    pub fn blob_path(&self, file: FileId) -> PathBuf {
+        self.dir.join(blob_name(file))
+    }
+
+    /// The file of a table. The version names it.
+    pub fn open_file(&self, file: FileId) -> Result<Arc<TableFile>> {
+        TableFile::open(&self.storage, self.path(file))
+    }
+
+    /// What a file of that number must say that it is.
+    pub fn identity(&self, file: FileId) -> Identity {
+        Identity::new(self.origins.of(file), file)
+    }
+
+    /// What was transferred of tables.
+    pub fn bytes(&self) -> &DeviceBytes {
+        &self.bytes
+    }
+
+    /// What was transferred of blob files.
+    pub fn blob_bytes(&self) -> &DeviceBytes {
+        &self.blob_bytes
+    }
+
+    /// The value of `key` in `cf`, which lies there, checked. Who asks keeps the file (`blobs`, invariant 4).
+    ///
+    /// # Errors
+    /// [`Error::Corruption`](thermocline_base::Error::Corruption) naming file and offset; those of reading.
+    pub fn read_blob(&self, cf: CfId, key: &[u8], blob: BlobRef) -> Result<Vec<u8>> {
+        let path = self.blob_path(blob.file);
+        let opened = self.blob_storage.open(&path, OpenMode::Read);
+        let file = opened.map_err(|error| missing(error, "a blob file is missing", &path))?;
+        let opened = BlobFile::open(&*file, self.identity(blob.file))?;
+        thermocline_sst::read_blob_of(&opened, &*file, (cf, key), blob)
+    }
+
+    /// The store's DRAM.
+    pub fn account(&self) -> &Arc<Account> {
+        &self.account
+    }
+
+    /// Bytes that a cursor reads ahead, at most.
+    pub fn ahead_bytes(&self) -> u64 {
+        self.ahead_bytes
+    }
+
+    /// How far cursors go.
+    pub fn habit(&self) -> &Habit {
+        &self.habit
+    }
+
+    /// What reads ahead.
+    pub fn reader(&self) -> &BatchReader {
+        &self.reader
+    }
+
+    /// The store's way to the cache, which is made with the first table.
+    pub fn cache(&self) -> &StoreCache {
+        match self.cache.get() {
+            Some(cache) => cache,
+            None => self.make_cache(),
+        }
+    }
+
+    #[cold]
+    fn make_cache(&self) -> &StoreCache {
+        let OnceCache { cache, making } = &*self.shared.0;
+        let _one = lock(making);
+        if let Some(own) = self.cache.get() {
+            return own;
+        }
+        let cache = match cache.get() {
+            Some(made) => made.clone(),
+            None => {
+                let made = BlockCache::new(self.cache_bytes);
+                let weak: Weak<BlockCache> = Arc::downgrade(&made);
+                self.account.budget().add_evicting_first(weak);
+                cache.get_or_init(|| made).clone()
+            }
+        };
+        let own = cache.store_of(&self.account);
+        self.cache.get_or_init(|| own)
+    }
+
+    /// These files are not there any more.
+    pub fn forget(&self, files: &BTreeSet<FileId>) {
+        if let Some(cache) = self.cache.get().filter(|_| !files.is_empty()) {
+            cache.forget_files(files);
+        }
+    }
+
+    /// The tables that are open.
+    pub fn open_tables(&self) -> &OpenTables {
+        &self.open
+    }
+
+    /// What is open.
+    pub fn open_use(&self) -> &OpenUse {
+        self.open.usage()
+    }
+
+    /// What the cache, of all stores of the runtime, did and holds.
+    pub fn cache_use(&self) -> Option<CacheUse> {
+        Some(self.shared.0.cache.get()?.usage())
+    }
+
+    /// A point read has found its value.
+    pub fn count_found(&self, place: FoundIn) {
+        self.found.add(place as usize, 1);
+    }
+
+    /// Point reads that found their value there.
+    pub fn found(&self, place: FoundIn) -> u64 {
+        self.found.get(place as usize)
+    }
+}
+
+impl Evict for TableFiles {
+    /// Blocks first: to open a table again takes more than to read a block.
+    fn evict(&self, bytes: u64) {
+        let before = self.account.charged();
+        if let Some(cache) = self.cache.get() {
+            cache.evict(bytes);
+        }
+        let gone = before.saturating_sub(self.account.charged());
+        if gone < bytes {
+            self.open.evict(bytes - gone);
+        }
+    }
+}
+
+impl Drop for TableFiles {
+    fn drop(&mut self) {
+        if let Some(cache) = self.cache.get() {
+            cache.forget();
+        }
+    }
+}
+
+impl std::fmt::Debug for TableFiles {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TableFiles")
+            .field("dir", &self.dir)
+            .finish_non_exhaustive()
+    }
+}

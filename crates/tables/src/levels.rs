@@ -1,0 +1,66 @@
+//! The sizes of levels, for who wants to know how a store is doing.
+
+use std::collections::BTreeSet;
+
+use thermocline_base::CfId;
+use thermocline_version::{Level, TableRef};
+
+use super::{Run, Tables, runs};
+
+/// The tables of one level, of all families.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LevelState {
+    /// Its number; 0 is the newest.
+    pub level: u8,
+    /// Tables in it, or parts of tables.
+    pub tables: u64,
+    /// Lists of tables that do not overlap: how many tables of it a read may have to look into, of the
+    /// family that has most.
+    pub runs: u64,
+    /// Bytes of the tables; estimated for parts.
+    pub bytes: u64,
+    /// Entries: values, deletes and range deletes, older versions included.
+    pub entries: u64,
+    /// Of those, deletes.
+    pub deletes: u64,
+}
+
+impl Tables {
+    /// The levels from 0 to the deepest one that has tables, over all families: what lies in files. Runs are those
+    /// that a reader asks, wherever they lie.
+    pub fn levels(&self) -> Vec<LevelState> {
+        let families: BTreeSet<CfId> = self.version.tables().map(|(place, _)| place.cf).collect();
+        let mut levels: Vec<LevelState> = Vec::new();
+        for cf in families {
+            let mut of_family: Vec<u64> = Vec::new();
+            let family = self.version.family(cf).into_iter();
+            for (level, tables) in family.flat_map(|family| family.levels()) {
+                let at = usize::from(level.0);
+                levels.resize(levels.len().max(at + 1), LevelState::default());
+                of_family.resize(at + 1, 0);
+                let sum = &mut levels[at];
+                let in_pm = |table: &TableRef| self.version.pm_table(table.file).is_some();
+                for table in tables.iter().filter(|table| !in_pm(table)) {
+                    sum.tables += 1;
+                    sum.bytes += table.bytes;
+                    sum.entries += table.entries;
+                    sum.deletes += table.deletes;
+                }
+                of_family[at] = runs_in(level, tables);
+            }
+            for (sum, runs) in levels.iter_mut().zip(of_family) {
+                sum.runs = sum.runs.max(runs);
+            }
+        }
+        for (level, sum) in (0..=Level::MAX.0).zip(&mut levels) {
+            sum.level = level;
+        }
+        levels
+    }
+}
+
+fn runs_in(level: Level, tables: &thermocline_version::LevelTables) -> u64 {
+    let mut all: Vec<Run> = Vec::new();
+    runs::runs_of_level(level, tables, &mut all);
+    all.len() as u64
+}

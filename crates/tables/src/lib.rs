@@ -1,0 +1,345 @@
+//! The tables of a version, open for whoever reads.
+//!
+//! # Invariants
+//! 1. *Held means kept.* [`Tables`] holds its [`Version`], so none of the files that it names is
+//!    obsolete (`version::version_set`) while a view has it.
+//! 2. *Opened when needed.* A table is opened by the first reader that needs it. Versions that follow
+//!    each other share what is open. It is closed when the last of them that names it has gone, or when
+//!    others are needed more ([`open`]).
+//! 3. *No other file.* A table opens only as the file of this database that it is named as, whole.
+//!    So who reads on after his store was closed, and finds another database in the folder, gets an
+//!    error, not its data.
+//!
+//! A point read asks run after run ([`runs`]), in each at most one table, and reads at most one index
+//! block and one data block there. Cursors read ahead ([`ahead`]). Where the bytes come from, and what is
+//! kept in DRAM: [`files`].
+
+#![forbid(unsafe_code)]
+
+mod ahead;
+mod any;
+mod file;
+mod files;
+mod levels;
+mod open;
+mod pm;
+mod runs;
+mod size;
+mod source;
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use thermocline_base::sync::{RwLock, read, write};
+use thermocline_base::{CfId, FileId, Kind, Result, SeqNo};
+use thermocline_level0::PmPart;
+use thermocline_memtable::Direction;
+use thermocline_sst::{
+    Block, BlockHandle, BlockSource, CachedSource, FoundValue, Pinned, SyncCursor, Table,
+    TablePart, get,
+};
+use thermocline_version::{Level, TableRef, Version};
+
+use ahead::{FirstPiece, TableBlocks};
+pub use any::{AnyCursor, AnyPart};
+pub use file::TableFile;
+pub use files::{FoundIn, Lent, SharedCache, TableFiles, Work};
+pub use levels::LevelState;
+use open::{Handle, OpenTable};
+pub use pm::{PmTables, Promise, Promised};
+use runs::Run;
+pub use size::RangeSize;
+pub use source::{TableSource, place, sources};
+
+/// So many first pieces of a cursor's sources are read at once, at most.
+const FIRST_READS: usize = 16;
+
+/// The tables of a version.
+#[derive(Debug)]
+pub struct Tables {
+    version: Arc<Version>,
+    files: Arc<TableFiles>,
+    handles: BTreeMap<FileId, Arc<Handle>>,
+    /// Those that lie in persistent memory.
+    pm: BTreeMap<FileId, Arc<thermocline_level0::PmTable>>,
+    /// Of the families that were read.
+    runs: RwLock<BTreeMap<CfId, Arc<[Run]>>>,
+}
+
+impl Tables {
+    /// Those of `version`; what `before` has open stays open.
+    pub fn new(
+        version: Arc<Version>,
+        files: Arc<TableFiles>,
+        before: Option<&Tables>,
+    ) -> Arc<Tables> {
+        // Others are nobody's to read, and wait to be freed.
+        let referred = version.pm_tables().filter(|(_, r)| !r.is_empty());
+        let pm = referred.map(|(info, _)| info.file);
+        let pm = pm.filter_map(|file| Some((file, files.pm.get(file)?)));
+        let pm: BTreeMap<_, _> = pm.collect();
+        let handle = |(_, table): (_, &Arc<TableRef>)| {
+            let file = table.file;
+            let known = before.and_then(|before| before.handles.get(&file).cloned());
+            (file, known.unwrap_or_else(|| Handle::new(file)))
+        };
+        Arc::new(Tables {
+            handles: version
+                .tables()
+                .filter(|(_, table)| version.pm_table(table.file).is_none())
+                .map(handle)
+                .collect(),
+            pm,
+            version,
+            files,
+            runs: RwLock::default(),
+        })
+    }
+
+    /// The version whose tables they are.
+    pub fn version(&self) -> &Arc<Version> {
+        &self.version
+    }
+
+    /// Whether there is no table.
+    pub fn is_empty(&self) -> bool {
+        self.handles.is_empty() && self.pm.is_empty()
+    }
+
+    fn open(&self, table: &TableRef) -> Result<(TablePart, Arc<OpenTable>)> {
+        let handle = self.handles.get(&table.file);
+        let handle = handle.expect("there is a handle for each table of the version");
+        let open = handle.open(&self.files)?;
+        let (lower, upper) = table.limits();
+        let part = TablePart::limited(open.table.clone(), lower, upper);
+        Ok((part, open))
+    }
+
+    /// What `table` refers to of family `cf`, if it lies in persistent memory.
+    fn pm_part(&self, cf: CfId, table: &TableRef) -> Option<PmPart> {
+        let found = self.pm.get(&table.file)?;
+        let (lower, upper) = table.limits();
+        Some(PmPart::limited(found.clone(), cf, lower, upper))
+    }
+
+    /// As [`Tables::open`], for a cursor.
+    fn open_to_scan(
+        &self,
+        cf: CfId,
+        table: &TableRef,
+        level: Level,
+        way: (Direction, bool),
+    ) -> Result<(AnyPart, AnyCursor<TableBlocks>)> {
+        if let Some(part) = self.pm_part(cf, table) {
+            let cursor = AnyCursor::pm(part.clone(), self.files.verify);
+            return Ok((AnyPart::Pm(part), cursor));
+        }
+        let (part, open) = self.open(table)?;
+        let blocks = TableBlocks::new(open, self.files.clone(), level, way);
+        let cursor = AnyCursor::file(SyncCursor::new(part.clone(), blocks));
+        Ok((AnyPart::File(part), cursor))
+    }
+
+    /// Reads what the sources will need first, if that is more than one read: at once.
+    fn read_first(&self, sources: &[TableSource], wanted: &[(usize, FirstPiece)]) {
+        if wanted.len() < 2 {
+            return;
+        }
+        // Not more at a time, since each is an open file.
+        for some in wanted.chunks(FIRST_READS) {
+            let files = some.iter().map(|(_, piece)| piece.file());
+            // Those that do not open say so when they are read alone.
+            let files: Vec<_> = files.map(Result::ok).collect();
+            let reads = some.iter().zip(&files);
+            let reads: Vec<_> = reads
+                .filter_map(|((_, piece), file)| Some(piece.read(&**file.as_ref()?)))
+                .collect();
+            let mut answers = self.files.reader().read(&reads).into_iter();
+            for ((of, piece), file) in some.iter().zip(&files) {
+                let bytes = file.as_ref().and_then(|_| answers.next()?.ok());
+                sources[*of].give_first(piece, bytes);
+            }
+        }
+    }
+
+    /// What the newest entry of `key` at or below `seqno` says: a value, or that there is none; `None`
+    /// if there is no entry.
+    pub fn get(&self, cf: CfId, key: &[u8], seqno: SeqNo) -> Result<Option<Option<TableValue>>> {
+        let runs = self.runs(cf);
+        let mut watch = Watch::new(self, cf);
+        for run in runs.iter() {
+            let Some(table) = runs::may_have(run, key) else {
+                continue;
+            };
+            if let Some(part) = self.pm_part(cf, table) {
+                match self.get_in_pm(&part, key, seqno)? {
+                    None => continue,
+                    found => return Ok(found),
+                }
+            }
+            let (part, open) = self.open(table)?;
+            let source = Noted::new(&open.source);
+            let found = get(&part, key, seqno, &source)?;
+            watch.asked(table, source.asked.get());
+            let Some(found) = found else {
+                continue;
+            };
+            return match (found.kind, found.value) {
+                (Kind::Put, FoundValue::Inline(value)) => {
+                    self.files.count_found(source.found_in());
+                    Ok(Some(Some(TableValue::Block(value))))
+                }
+                (Kind::Put, FoundValue::Blob(blob)) => {
+                    let value = self.files.read_blob(cf, key, blob)?;
+                    self.files.count_found(FoundIn::File);
+                    Ok(Some(Some(TableValue::Blob(value))))
+                }
+                _ => Ok(Some(None)),
+            };
+        }
+        Ok(None)
+    }
+
+    /// As [`Tables::get`], in one table.
+    fn get_in_pm(
+        &self,
+        part: &PmPart,
+        key: &[u8],
+        seqno: SeqNo,
+    ) -> Result<Option<Option<TableValue>>> {
+        let Some(found) = part.get(key, seqno, self.files.verify)? else {
+            return Ok(None);
+        };
+        Ok(Some(match (found.kind, found.value) {
+            (Kind::Put, thermocline_level0::FoundValue::Inline(value)) => {
+                self.files.count_found(FoundIn::Pm);
+                Some(TableValue::Pm(value))
+            }
+            (Kind::Put, thermocline_level0::FoundValue::Blob(blob)) => {
+                let value = self.files.read_blob(part.cf(), key, blob)?;
+                self.files.count_found(FoundIn::File);
+                Some(TableValue::Blob(value))
+            }
+            _ => None,
+        }))
+    }
+
+    /// A cursor of family `cf` goes to `key`: if two runs of files may have it, the newer one's table is asked beside
+    /// the other.
+    pub fn charge_seek(&self, cf: CfId, key: &[u8]) {
+        let runs;
+        let mut watch = Watch::new(self, cf);
+        if watch.looks {
+            runs = self.runs(cf);
+            let asked = runs.iter().filter_map(|run| runs::may_have(run, key));
+            for table in asked.filter(|table| !self.pm.contains_key(&table.file)) {
+                watch.asked(table, true);
+            }
+        }
+    }
+
+    /// A cursor has stepped over many deletes in a table.
+    pub fn charge_deletes(&self, cf: CfId, table: &TableRef) {
+        if self.files.reads.looks() {
+            self.charge(cf, table);
+        }
+    }
+
+    fn charge(&self, cf: CfId, table: &TableRef) {
+        if let Some(handle) = self.handles.get(&table.file) {
+            handle.charge(&self.files, cf, table);
+        }
+    }
+
+    /// The runs of a family, newest first.
+    fn runs(&self, cf: CfId) -> Arc<[Run]> {
+        if let Some(runs) = read(&self.runs).get(&cf) {
+            return runs.clone();
+        }
+        let runs: Arc<[Run]> = runs::runs_of(&self.version, cf).into();
+        // Whoever made them meanwhile has made the same.
+        write(&self.runs).entry(cf).or_insert(runs).clone()
+    }
+}
+
+/// What one read asks, if it is looked at (`observe::charged`): the first table that a second one is asked
+/// behind is charged.
+struct Watch<'a> {
+    tables: &'a Tables,
+    cf: CfId,
+    looks: bool,
+    first: Option<&'a TableRef>,
+}
+
+impl<'a> Watch<'a> {
+    #[inline]
+    fn new(tables: &'a Tables, cf: CfId) -> Watch<'a> {
+        Watch {
+            tables,
+            cf,
+            looks: tables.files.reads.looks(),
+            first: None,
+        }
+    }
+
+    /// `table` was asked; it was `read`, unless its filter has answered.
+    #[inline]
+    fn asked(&mut self, table: &'a TableRef, read: bool) {
+        if !self.looks || !read {
+            return;
+        }
+        match self.first.take() {
+            None => self.first = Some(table),
+            Some(first) => {
+                self.tables.charge(self.cf, first);
+                self.looks = false;
+            }
+        }
+    }
+}
+
+/// A value that was found.
+#[derive(Debug)]
+pub enum TableValue {
+    /// In a block.
+    Block(Pinned),
+    /// In a table in persistent memory.
+    Pm(thermocline_level0::Pinned),
+    /// Read from a blob file.
+    Blob(Vec<u8>),
+}
+
+/// The blocks of a table, with a note on where they came from.
+struct Noted<'a> {
+    source: &'a CachedSource,
+    read: Cell<bool>,
+    /// Whether there was a block to ask for: else the filter has answered.
+    asked: Cell<bool>,
+}
+
+impl<'a> Noted<'a> {
+    fn new(source: &'a CachedSource) -> Noted<'a> {
+        Noted {
+            source,
+            read: Cell::new(false),
+            asked: Cell::new(false),
+        }
+    }
+
+    fn found_in(&self) -> FoundIn {
+        match self.read.get() {
+            true => FoundIn::File,
+            false => FoundIn::Cache,
+        }
+    }
+}
+
+impl BlockSource for Noted<'_> {
+    fn block(&self, table: &Table, handle: BlockHandle) -> Result<Arc<Block>> {
+        self.asked.set(true);
+        let (block, read) = self.source.fetch(table, handle)?;
+        self.read.set(self.read.get() || read);
+        Ok(block)
+    }
+}

@@ -1,0 +1,232 @@
+//! Tables that are open: of thousands not all at a time.
+//!
+//! # Invariants
+//! 1. *Bounded.* No more tables stay open than `read.open_tables`, and they take no more than an eighth
+//!    of the store's DRAM, which is charged to its account. Beyond that tables are closed that were not
+//!    read since the last look (second chance). A table that somebody reads stays open for him, and is
+//!    counted, until he is done.
+//! 2. *Read once.* Of threads that need a table that is not open one opens it, and the others wait for
+//!    it.
+//! 3. *No error is kept.* Who meets a table that does not open gets the error, naming file and offset, and
+//!    the next one tries again.
+//! 4. *No room is no error.* Where indexes leave no room for a table it is opened for the one who reads it,
+//!    and closed after ([`Account::charge_over`](thermocline_base::budget::Account::charge_over)).
+
+use std::collections::VecDeque;
+use std::sync::Weak;
+
+use arc_swap::ArcSwapOption;
+use thermocline_base::budget::Charge;
+use thermocline_base::{CfId, FileId, Result};
+use thermocline_observe::charged::Charged;
+use thermocline_sst::{CachedSource, Table, open_table};
+use thermocline_version::TableRef;
+
+use super::file::TableFile;
+use super::files::TableFiles;
+
+use std::sync::Arc;
+use thermocline_base::sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock};
+
+/// What an open table takes beside what it says itself: handles, and its place here.
+const HANDLE_BYTES: u64 = 512;
+
+/// A table's file, open or not.
+#[derive(Debug)]
+pub struct Handle {
+    file: FileId,
+    /// Null while it is closed.
+    open: ArcSwapOption<OpenTable>,
+    /// Held by whoever opens it.
+    opening: Mutex<()>,
+    /// Whether it was read since it was looked at. Relaxed: a guess.
+    used: AtomicBool,
+    /// Reads that it was asked by in vain, about (`compact::reads`). Relaxed: a guess.
+    charged: AtomicU64,
+}
+
+/// A table that is open.
+#[derive(Debug)]
+pub struct OpenTable {
+    pub table: Arc<Table>,
+    pub file: Arc<TableFile>,
+    pub source: CachedSource,
+    _charge: Charge,
+    of: Arc<OpenUse>,
+}
+
+/// What is open, in use or not.
+#[derive(Debug, Default)]
+pub struct OpenUse {
+    tables: AtomicU64,
+    bytes: AtomicU64,
+    /// How often one was opened.
+    opened: AtomicU64,
+}
+
+/// The open tables of a store.
+#[derive(Debug)]
+pub struct OpenTables {
+    tables_max: usize,
+    bytes_max: u64,
+    of: Arc<OpenUse>,
+    /// Those that stay open, in the order in which they are looked at. Some may have gone.
+    ring: Mutex<VecDeque<Weak<Handle>>>,
+}
+
+impl OpenTable {
+    fn new(
+        (table, file): (Arc<Table>, Arc<TableFile>),
+        source: CachedSource,
+        charge: Charge,
+        of: &Arc<OpenUse>,
+    ) -> OpenTable {
+        of.tables.fetch_add(1, Ordering::Relaxed);
+        of.bytes.fetch_add(charge.bytes(), Ordering::Relaxed);
+        of.opened.fetch_add(1, Ordering::Relaxed);
+        OpenTable {
+            table,
+            file,
+            source,
+            _charge: charge,
+            of: of.clone(),
+        }
+    }
+}
+
+impl Drop for OpenTable {
+    fn drop(&mut self) {
+        self.of.tables.fetch_sub(1, Ordering::Relaxed);
+        let bytes = self._charge.bytes();
+        self.of.bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+impl OpenUse {
+    /// Tables that are open.
+    pub fn tables(&self) -> u64 {
+        self.tables.load(Ordering::Relaxed)
+    }
+
+    /// DRAM that they take.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// How often one was opened.
+    pub fn opened(&self) -> u64 {
+        self.opened.load(Ordering::Relaxed)
+    }
+}
+
+impl Handle {
+    /// A read was looked at that asked it, a table of family `cf`, in vain, by this reference.
+    pub fn charge(&self, files: &TableFiles, cf: CfId, table: &TableRef) {
+        let before = self.charged.load(Ordering::Relaxed);
+        // Of two at the same time one counts.
+        let now = files.reads.charge(before, table.bytes, || Charged {
+            cf,
+            file: table.file,
+            first: table.range.smallest().to_vec(),
+        });
+        self.charged.store(now, Ordering::Relaxed);
+    }
+
+    pub fn new(file: FileId) -> Arc<Handle> {
+        Arc::new(Handle {
+            file,
+            open: ArcSwapOption::empty(),
+            opening: Mutex::default(),
+            used: AtomicBool::new(true),
+            charged: AtomicU64::new(0),
+        })
+    }
+
+    /// The table, if it is open.
+    pub fn opened(&self) -> Option<Arc<OpenTable>> {
+        self.open.load_full()
+    }
+
+    /// The table, opened if it is not open.
+    pub fn open(self: &Arc<Handle>, files: &TableFiles) -> Result<Arc<OpenTable>> {
+        if let Some(open) = self.open.load_full() {
+            // Not written where it is set: others read it, too.
+            if !self.used.load(Ordering::Relaxed) {
+                self.used.store(true, Ordering::Relaxed);
+            }
+            return Ok(open);
+        }
+        let _one = lock(&self.opening);
+        if let Some(open) = self.open.load_full() {
+            return Ok(open);
+        }
+        let file = files.open_file(self.file)?;
+        let table = open_table(&*file, files.identity(self.file))?;
+        let source = files.cache().source(file.clone());
+        let bytes = table.charge() as u64 + HANDLE_BYTES;
+        let set = files.open_tables();
+        let (charge, stays) = match files.account().charge_or_evict(bytes) {
+            Some(charge) => (charge, true),
+            None => (files.account().charge_over(bytes), false),
+        };
+        let open = Arc::new(OpenTable::new((table, file), source, charge, &set.of));
+        if stays {
+            self.used.store(true, Ordering::Relaxed);
+            self.open.store(Some(open.clone()));
+            set.add(self);
+        }
+        Ok(open)
+    }
+}
+
+impl OpenTables {
+    pub fn new(tables_max: usize, bytes_max: u64) -> OpenTables {
+        OpenTables {
+            tables_max,
+            bytes_max,
+            of: Arc::default(),
+            ring: Mutex::default(),
+        }
+    }
+
+    pub fn usage(&self) -> &OpenUse {
+        &self.of
+    }
+
+    fn add(&self, handle: &Arc<Handle>) {
+        let mut ring = lock(&self.ring);
+        ring.push_back(Arc::downgrade(handle));
+        let too_many =
+            |ring: &VecDeque<_>| ring.len() > self.tables_max || self.of.bytes() > self.bytes_max;
+        close_while(&mut ring, too_many);
+    }
+
+    /// Closes tables until `bytes` less are charged, or none is open that nobody reads.
+    pub fn evict(&self, bytes: u64) {
+        let goal = self.of.bytes().saturating_sub(bytes);
+        close_while(&mut lock(&self.ring), |_| self.of.bytes() > goal);
+    }
+}
+
+/// Closes tables, those first that were not read since they were looked at.
+fn close_while(
+    ring: &mut VecDeque<Weak<Handle>>,
+    goes_on: impl Fn(&VecDeque<Weak<Handle>>) -> bool,
+) {
+    // Twice around, at most: then each has had its chance.
+    for _ in 0..2 * ring.len() {
+        if !goes_on(ring) {
+            return;
+        }
+        let Some(weak) = ring.pop_front() else {
+            return;
+        };
+        let Some(handle) = weak.upgrade() else {
+            continue;
+        };
+        match handle.used.swap(false, Ordering::Relaxed) {
+            true => ring.push_back(weak),
+            false => handle.open.store(None),
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! How much of the tables lies in a range of keys.
+
+use std::ops::Bound;
+
+use thermocline_base::bounds::{KeyBounds, is_behind, is_below};
+use thermocline_base::{CfId, Result};
+use thermocline_level0::PmPart;
+use thermocline_sst::{TablePart, offset_of};
+use thermocline_version::{BlobBytes, TableRef};
+
+use super::{Run, Tables};
+
+/// About what a range of keys takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RangeSize {
+    /// Bytes in persistent memory.
+    pub pm_bytes: u64,
+    /// Bytes of tables.
+    pub table_bytes: u64,
+    /// Bytes of long values, which lie in blob files.
+    pub blob_bytes: u64,
+    /// Entries: of each key in persistent memory the newest, in tables all versions; deletes count.
+    pub entries: u64,
+}
+
+impl RangeSize {
+    /// Bytes in all.
+    pub fn bytes(&self) -> u64 {
+        self.pm_bytes + self.table_bytes + self.blob_bytes
+    }
+}
+
+impl Tables {
+    /// Adds what of the tables of `cf` lies in `range`, which is not empty.
+    pub fn add_size(&self, cf: CfId, range: KeyBounds<'_>, size: &mut RangeSize) -> Result<()> {
+        for run in self.runs(cf).iter() {
+            self.add_size_of_run((cf, run), range, size)?;
+        }
+        Ok(())
+    }
+
+    fn add_size_of_run(
+        &self,
+        (cf, run): (CfId, &Run),
+        (from, to): KeyBounds<'_>,
+        size: &mut RangeSize,
+    ) -> Result<()> {
+        let ends_below = |table: &TableRef| match from {
+            Bound::Included(from) => table.range.ends_before(from),
+            // The first key that counts lies behind.
+            Bound::Excluded(from) => table.range.largest() <= from,
+            Bound::Unbounded => false,
+        };
+        let first = run.partition_point(|table| ends_below(table));
+        let behind = |table: &TableRef| is_behind(table.range.smallest(), to);
+        for table in run[first..].iter().take_while(|table| !behind(table)) {
+            let blob_bytes = table.blobs.iter().map(|blob| blob.bytes).sum();
+            let begins_before = is_below(table.range.smallest(), from);
+            if begins_before || is_behind(table.range.largest(), to) {
+                let (part, of) = self.share(cf, table, (from, to))?;
+                let share = |n: u64| u128::from(n) * u128::from(part) / u128::from(of.max(1));
+                let whole = |n: u128| u64::try_from(n).unwrap_or(u64::MAX);
+                size.table_bytes += whole(share(table.bytes));
+                size.blob_bytes += whole(share(blob_bytes));
+                size.entries += whole(share(table.entries));
+            } else {
+                size.table_bytes += table.bytes;
+                size.blob_bytes += blob_bytes;
+                size.entries += table.entries;
+            }
+        }
+        Ok(())
+    }
+
+    /// Where in the data of a table each of these keys would stand, in bytes, and where that data ends; the
+    /// limits of the reference do not count. `None` if that cannot be read, or if the table is not open, and no more
+    /// may be opened for it.
+    pub fn offsets(
+        &self,
+        (cf, table): (CfId, &TableRef),
+        keys: &[&[u8]],
+        opens: &mut usize,
+    ) -> Option<(Vec<u64>, u64)> {
+        if let Some(found) = self.pm.get(&table.file) {
+            let whole = PmPart::limited(found.clone(), cf, None, None);
+            let before = |to| share_in_pm(&whole, (Bound::Unbounded, to));
+            let offsets = keys.iter().map(|key| before(Bound::Excluded(*key)).0);
+            return Some((offsets.collect(), before(Bound::Unbounded).0));
+        }
+        let handle = self.handles.get(&table.file)?;
+        let open = match handle.opened() {
+            Some(open) => open,
+            None => {
+                *opens = opens.checked_sub(1)?;
+                handle.open(&self.files).ok()?
+            }
+        };
+        let part = TablePart::limited(open.table.clone(), None, None);
+        let at = |key: &&[u8]| offset_of(&part, key, &open.source);
+        let offsets: Result<Vec<u64>> = keys.iter().map(at).collect();
+        Some((offsets.ok()?, open.table.data_end()))
+    }
+
+    /// What a table says of its entries, its deletes, and what it refers to in blob files; range tombstones are among
+    /// both. `None` if that cannot be read.
+    pub fn contents(&self, table: &TableRef) -> Option<(u64, u64, Vec<BlobBytes>)> {
+        let open = self.handles.get(&table.file)?.open(&self.files).ok()?;
+        let says = open.table.properties();
+        let blobs = says.blobs.iter().map(|blob| BlobBytes {
+            file: blob.file,
+            bytes: blob.bytes,
+        });
+        let ranges = says.range_tombstones;
+        let (entries, deletes) = (says.entries + ranges, says.deletes + ranges);
+        Some((entries, deletes, blobs.collect()))
+    }
+
+    /// Bytes of the reference's data in the range, and in all.
+    fn share(&self, cf: CfId, table: &TableRef, (from, to): KeyBounds<'_>) -> Result<(u64, u64)> {
+        if let Some(part) = self.pm_part(cf, table) {
+            return Ok(share_in_pm(&part, (from, to)));
+        }
+        let (part, open) = self.open(table)?;
+        let at = |key: &[u8]| offset_of(&part, key, &open.source);
+        let begin = part.lower().map_or(Ok(0), at)?;
+        let end = part.upper().map_or(Ok(open.table.data_end()), at)?;
+        let low = match from {
+            Bound::Included(key) | Bound::Excluded(key) => at(key)?,
+            Bound::Unbounded => begin,
+        };
+        let high = match to {
+            Bound::Included(key) | Bound::Excluded(key) => at(key)?,
+            Bound::Unbounded => end,
+        };
+        let (low, high) = (low.max(begin), high.min(end));
+        Ok((high.saturating_sub(low), end.saturating_sub(begin)))
+    }
+}
+
+/// As [`Tables::share`], of a table in persistent memory.
+fn share_in_pm(part: &PmPart, (from, to): KeyBounds<'_>) -> (u64, u64) {
+    let (table, cf) = (part.table(), part.cf());
+    let at = |key: &[u8]| table.approximate_bytes_before(cf, key);
+    let begin = at(part.lower().unwrap_or_default());
+    let end = match (part.upper(), cf.0.checked_add(1)) {
+        (Some(upper), _) => at(upper),
+        (None, Some(next)) => table.approximate_bytes_before(CfId(next), b""),
+        (None, None) => table.meta().bytes,
+    };
+    let key = |bound| match bound {
+        Bound::Included(key) | Bound::Excluded(key) => Some(at(key)),
+        Bound::Unbounded => None,
+    };
+    let low = key(from).unwrap_or(begin).max(begin);
+    let high = key(to).unwrap_or(end).min(end);
+    (high.saturating_sub(low), end.saturating_sub(begin))
+}

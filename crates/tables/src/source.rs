@@ -1,0 +1,318 @@
+//! A cursor's place in a run of tables: one table, or the tables of a level in key order.
+//!
+//! It shows, of each user key, the newest entry that the reader may see, in either direction. Whether a
+//! range tombstone is newer it can be asked, about its own entry ([`TableSource::is_covered`]) and about
+//! any key of older runs that comes next ([`TableSource::edge_of_covered`]): every table that has such a key in
+//! its range was entered by then, since the tables of a run are entered in their order; those that have
+//! range tombstones are kept until what comes next lies behind them.
+
+use std::collections::VecDeque;
+use std::ops::Bound;
+
+use thermocline_base::{CfId, Kind, Result, SeqNo};
+use thermocline_exec::RangeBuf;
+use thermocline_memtable::Direction;
+use thermocline_sst::{KeyRef, Move, Value};
+use thermocline_version::TableRef;
+
+use super::ahead::{FirstPiece, TableBlocks};
+use super::runs::Run;
+use crate::Tables;
+use crate::any::{AnyCursor, AnyPart};
+use std::sync::Arc;
+
+/// See the [module](self).
+#[derive(Debug)]
+pub struct TableSource {
+    tables: Arc<Tables>,
+    cf: CfId,
+    /// In key order.
+    run: Run,
+    /// Which of them the cursor is in.
+    at: usize,
+    cursor: Option<AnyCursor<TableBlocks>>,
+    /// Whether the cursor stands at an entry that shows.
+    there: bool,
+    /// The tables with range tombstones that were entered, by their places in the run.
+    covers: VecDeque<(usize, AnyPart)>,
+}
+
+/// The entry at which a source stands.
+#[derive(Debug, Clone, Copy)]
+pub struct TableHead<'a> {
+    pub key: &'a [u8],
+    pub kind: Kind,
+    pub value: Value<'a>,
+}
+
+/// Places all sources of a cursor, as [`TableSource::restart`] does each: what they read first they read
+/// at once.
+pub fn place(
+    sources: &mut [TableSource],
+    from: Bound<&[u8]>,
+    direction: Direction,
+    seqno: SeqNo,
+) -> Result<()> {
+    let mut wanted = Vec::new();
+    for (n, source) in sources.iter_mut().enumerate() {
+        let piece = source.foresee(from, direction)?;
+        wanted.extend(piece.map(|piece| (n, piece)));
+    }
+    if let Some(first) = sources.first() {
+        first.tables.read_first(sources, &wanted);
+    }
+    for source in sources {
+        source.arrive(from, direction, seqno)?;
+    }
+    Ok(())
+}
+
+/// One source for each run of a family, newest first.
+pub fn sources(tables: &Arc<Tables>, cf: CfId) -> Vec<TableSource> {
+    let source = |run: &Run| TableSource {
+        tables: tables.clone(),
+        cf,
+        run: run.clone(),
+        at: 0,
+        cursor: None,
+        there: false,
+        covers: VecDeque::new(),
+    };
+    tables.runs(cf).iter().map(source).collect()
+}
+
+impl TableSource {
+    /// The entry at which it stands, with its value checked.
+    pub fn head(&self) -> Result<Option<TableHead<'_>>> {
+        let Some(cursor) = self.cursor.as_ref().filter(|_| self.there) else {
+            return Ok(None);
+        };
+        Ok(Some(TableHead {
+            key: cursor.key().user_key,
+            kind: cursor.kind(),
+            value: cursor.value()?,
+        }))
+    }
+
+    /// The table that it is in.
+    pub fn table(&self) -> Option<&TableRef> {
+        Some(self.run.get(self.at)?)
+    }
+
+    /// The key at which it stands.
+    pub fn key(&self) -> Option<&[u8]> {
+        let cursor = self.cursor.as_ref().filter(|_| self.there)?;
+        Some(cursor.key().user_key)
+    }
+
+    /// Whether it may cover anything.
+    #[inline]
+    pub fn has_covers(&self) -> bool {
+        !self.covers.is_empty()
+    }
+
+    /// If a range tombstone at or below `seqno` covers `key`, which comes next in this direction of any
+    /// run below: where the keys that it covers end. Forwards that is the first key behind them, backwards
+    /// the first of them.
+    pub fn edge_of_covered(
+        &mut self,
+        key: &[u8],
+        direction: Direction,
+        seqno: SeqNo,
+    ) -> Option<Vec<u8>> {
+        let run = &self.run;
+        let is_past = |(at, _): &(usize, AnyPart)| match direction {
+            Direction::Forward => run[*at].range.ends_before(key),
+            Direction::Reverse => key < run[*at].range.smallest(),
+        };
+        while self.covers.front().is_some_and(is_past) {
+            self.covers.pop_front();
+        }
+        let over = |key: &[u8]| {
+            let mut covers = self.covers.iter();
+            covers.find_map(|(_, part)| part.covering(key, seqno))
+        };
+        let mut covering = over(key)?;
+        if direction == Direction::Reverse {
+            return Some(covering.0.to_vec());
+        }
+        // Those that begin where others end count as one.
+        while let Some(next) = over(covering.1) {
+            covering = next;
+        }
+        Some(covering.1.to_vec())
+    }
+
+    /// Whether a range tombstone of its table, at or below `seqno`, is newer than the entry at which it
+    /// stands.
+    pub fn is_covered(&self, seqno: SeqNo) -> bool {
+        let Some(cursor) = self.cursor.as_ref().filter(|_| self.there) else {
+            return false;
+        };
+        // If its table has any, it is the last that was entered.
+        let (key, last) = (cursor.key(), self.covers.back());
+        last.is_some_and(|(at, part)| {
+            *at == self.at && part.covered(key.user_key, seqno) > Some(key.seqno)
+        })
+    }
+
+    /// Goes to where there is nothing.
+    pub fn end(&mut self) {
+        (self.there, self.cursor) = (false, None);
+        self.covers.clear();
+    }
+
+    /// Goes to the first key from the bound on, in this direction, that a reader at `seqno` may see.
+    pub fn restart(
+        &mut self,
+        from: Bound<&[u8]>,
+        direction: Direction,
+        seqno: SeqNo,
+    ) -> Result<()> {
+        self.enter_first(from, direction)?;
+        self.arrive(from, direction, seqno)
+    }
+
+    /// Enters the table in which [`TableSource::arrive`] will begin. Returns what that will read first,
+    /// if it reads.
+    fn foresee(&mut self, from: Bound<&[u8]>, direction: Direction) -> Result<Option<FirstPiece>> {
+        self.enter_first(from, direction)?;
+        let Some(AnyCursor::File(cursor)) = &mut self.cursor else {
+            return Ok(None);
+        };
+        let block = cursor.foresee(first_move(from, direction))?;
+        Ok(block.and_then(|handle| cursor.source().first_piece(handle)))
+    }
+
+    /// What was read of what it will need first.
+    pub fn give_first(&self, piece: &FirstPiece, bytes: Option<RangeBuf>) {
+        if let Some(AnyCursor::File(cursor)) = &self.cursor {
+            cursor.source().give_first(piece, bytes);
+        }
+    }
+
+    fn enter_first(&mut self, from: Bound<&[u8]>, direction: Direction) -> Result<()> {
+        self.end();
+        let key = match from {
+            Bound::Included(key) | Bound::Excluded(key) => Some(key),
+            Bound::Unbounded => None,
+        };
+        let run = &self.run;
+        let first = match (direction, key) {
+            (Direction::Forward, None) => 0,
+            (Direction::Forward, Some(key)) => run.partition_point(|t| t.range.ends_before(key)),
+            (Direction::Reverse, None) => run.len().wrapping_sub(1),
+            (Direction::Reverse, Some(key)) => run
+                .partition_point(|t| t.range.smallest() <= key)
+                .wrapping_sub(1),
+        };
+        self.enter(first, direction, true)?;
+        Ok(())
+    }
+
+    /// In the table that was entered for it, and those behind it, goes to the first key that shows.
+    fn arrive(&mut self, from: Bound<&[u8]>, direction: Direction, seqno: SeqNo) -> Result<()> {
+        self.go(first_move(from, direction))?;
+        self.settle(direction, seqno)
+    }
+
+    /// Goes on to the next key.
+    pub fn advance(&mut self, direction: Direction, seqno: SeqNo) -> Result<()> {
+        self.there = false;
+        self.leave_key(direction)?;
+        self.settle(direction, seqno)
+    }
+
+    /// Opens table `at` of the run, if there is one: to be `placed` in it, or to go on.
+    fn enter(&mut self, at: usize, direction: Direction, placed: bool) -> Result<bool> {
+        self.cursor = None;
+        let Some(table) = self.run.get(at) else {
+            return Ok(false);
+        };
+        let way = (direction, placed);
+        let (part, cursor) = self
+            .tables
+            .open_to_scan(self.cf, table, self.run.level, way)?;
+        if part.has_ranges() {
+            self.covers.push_back((at, part));
+        }
+        self.cursor = Some(cursor);
+        self.at = at;
+        Ok(true)
+    }
+
+    fn go(&mut self, to: Move<'_>) -> Result<bool> {
+        match &mut self.cursor {
+            Some(cursor) => cursor.go(to),
+            None => Ok(false),
+        }
+    }
+
+    /// Moves behind all versions of the key at hand.
+    fn leave_key(&mut self, direction: Direction) -> Result<()> {
+        let Some(cursor) = self.cursor.as_mut().filter(|c| c.is_at_entry()) else {
+            return Ok(());
+        };
+        let key = cursor.key().user_key.to_vec();
+        match direction {
+            Direction::Forward => {
+                // Mostly there is one version.
+                while cursor.go(Move::Next)? && cursor.key().user_key == key {}
+            }
+            Direction::Reverse => {
+                cursor.go(Move::SeekForPrev(KeyRef::new(&key, SeqNo::MAX)))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// From where the cursor is, finds the first entry that shows.
+    fn settle(&mut self, direction: Direction, seqno: SeqNo) -> Result<()> {
+        loop {
+            let Some(cursor) = &mut self.cursor else {
+                return Ok(());
+            };
+            if !cursor.is_at_entry() {
+                let (next, to) = match direction {
+                    Direction::Forward => (self.at + 1, Move::First),
+                    Direction::Reverse => (self.at.wrapping_sub(1), Move::Last),
+                };
+                if !self.enter(next, direction, false)? {
+                    return Ok(());
+                }
+                self.go(to)?;
+                continue;
+            }
+            let key = cursor.key().user_key.to_vec();
+            // Forwards it stands at the newest version, backwards at the oldest.
+            let shows = match direction {
+                Direction::Forward if cursor.key().seqno <= seqno => true,
+                _ => {
+                    cursor.go(Move::Seek(KeyRef::new(&key, seqno)))? && cursor.key().user_key == key
+                }
+            };
+            if shows {
+                self.there = true;
+                return Ok(());
+            }
+            // Forwards the seek has gone behind all versions.
+            if direction == Direction::Reverse {
+                cursor.go(Move::SeekForPrev(KeyRef::new(&key, SeqNo::MAX)))?;
+            }
+        }
+    }
+}
+
+/// The move to the first key from the bound on, in this direction.
+fn first_move(from: Bound<&[u8]>, direction: Direction) -> Move<'_> {
+    // As a target the greatest seqno stands before all versions of a key, and 0 behind them.
+    let (before, behind) = (SeqNo::MAX, SeqNo(0));
+    match (direction, from) {
+        (Direction::Forward, Bound::Unbounded) => Move::First,
+        (Direction::Forward, Bound::Included(key)) => Move::Seek(KeyRef::new(key, before)),
+        (Direction::Forward, Bound::Excluded(key)) => Move::Seek(KeyRef::new(key, behind)),
+        (Direction::Reverse, Bound::Unbounded) => Move::Last,
+        (Direction::Reverse, Bound::Included(key)) => Move::SeekForPrev(KeyRef::new(key, behind)),
+        (Direction::Reverse, Bound::Excluded(key)) => Move::SeekForPrev(KeyRef::new(key, before)),
+    }
+}
