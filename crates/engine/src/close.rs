@@ -89,7 +89,7 @@ impl Inner {
             self.let_go();
         }
         // The user's code runs when all else is done: it may block, and whoever opens next does not wait for it.
-        self.tell_commits();
+        self.commits.tell(self);
         let error = sealed.as_ref().err().map(ToString::to_string);
         self.events.emit(Event::Closed { error });
         self.background.end();
@@ -129,7 +129,7 @@ impl Inner {
     /// If nobody is registered any more: what was set aside for that goes.
     pub fn let_left_go(&self) {
         let mut left = lock(&self.left);
-        let gone = self.readers.is_empty().then(|| left.take());
+        let gone = self.commits.readers.is_empty().then(|| left.take());
         drop(left);
         if gone.is_some() {
             std::mem::take(&mut *lock(&self.relics));
@@ -161,7 +161,7 @@ impl Inner {
             return self.remember_rates();
         }
         self.poison.check()?;
-        self.drain()?;
+        self.commits.drain(self)?;
         let changes = writer.cuts(lock(&self.next).as_ref());
         let rates = self.rates_to_remember();
         let with_rates = changes.iter().cloned().chain(rates).collect();

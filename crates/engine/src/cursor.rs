@@ -62,7 +62,7 @@ impl Engine {
         view.pins()?;
         // Behind the view: what was dropped by now may be missing from it, or from a part of it.
         inner.families.check(cf, inner.families.moment())?;
-        let visible = inner.ring.visible_mark();
+        let visible = inner.commits.ring.visible_mark();
         inner.find(
             &view,
             (cf, key),
@@ -84,7 +84,7 @@ impl Engine {
         let pins = view.pins()?;
         // As above.
         inner.families.check(cf, inner.families.moment())?;
-        let visible = inner.ring.visible_mark();
+        let visible = inner.commits.ring.visible_mark();
         inner.find(
             &view,
             (cf, key),
@@ -546,12 +546,12 @@ impl Engine {
 
     /// The last seqno that survives a crash, together with all before it.
     pub fn durable(&self) -> SeqNo {
-        SeqNo(self.inner.ring.durable())
+        SeqNo(self.inner.commits.ring.durable())
     }
 
     /// The last seqno that readers see.
     pub fn visible(&self) -> SeqNo {
-        SeqNo(self.inner.ring.visible())
+        SeqNo(self.inner.commits.ring.visible())
     }
 }
 

@@ -14,6 +14,7 @@
 use thermocline_base::budget::Spare;
 use thermocline_base::size::index;
 use thermocline_base::{BatchEntry, CfId, Kind, Result};
+use thermocline_policy::seal;
 
 use crate::store::Inner;
 use crate::sync::Ordering;
@@ -55,10 +56,10 @@ impl Inner {
         deletes_only: bool,
     ) -> Result<u64> {
         let credit = &mut writer.credit;
-        let registered = self.readers.moments();
+        let registered = self.commits.readers.moments();
         let credited = credit.writes >= records
             && registered <= credit.readers
-            && self.ring.at_most(credit.groups);
+            && self.commits.ring.at_most(credit.groups);
         if credited
             && entries
                 .clone()
@@ -69,7 +70,7 @@ impl Inner {
         }
         writer.heavy = self.flushes()
             && self.is_dram_short()
-            && writer.active.index_bytes() > self.dram_limit() / 8;
+            && seal::is_heavy(writer.active.index_bytes(), self.dram_limit());
         let spare = match deletes_only {
             true => Spare::Use,
             false => Spare::Keep,
@@ -87,9 +88,9 @@ impl Inner {
         }
         // First what is in flight, then what is in use. `visible`, this group, and every group that may
         // become visible meanwhile are read at.
-        let flying = self.ring.records();
+        let flying = self.commits.ring.records();
         // Some more may be in flight when the promise is used.
-        let groups = self.ring.groups() + 8;
+        let groups = self.commits.ring.groups() + 8;
         let readers = registered + 2 + index(groups);
         let used = self.account.used() + self.staging.load(Ordering::Relaxed);
         let other = |cf: &&CfId| !families.contains(cf);
@@ -134,8 +135,8 @@ impl Inner {
         let credit = &mut writer.credit;
         // What was promised ahead is reckoned anew by the next write.
         credit.writes = 0;
-        let flying = self.ring.records();
-        let readers = self.readers.moments() + 2 + index(self.ring.groups() + 8);
+        let flying = self.commits.ring.records();
+        let readers = self.commits.readers.moments() + 2 + index(self.commits.ring.groups() + 8);
         let used = self.account.used() + self.staging.load(Ordering::Relaxed);
         let bound = |&cf: &CfId| writer.active.reserve_bound(cf, flying, Some(readers));
         let need = used + bytes + credit.families.iter().map(bound).sum::<u64>();
@@ -153,7 +154,7 @@ impl Inner {
 
     /// Gives up the credit of a store in which no write is in flight.
     pub fn give_up_credit(&self, writer: &mut Writer) {
-        if self.ring.groups() == 0 && self.staging.load(Ordering::Relaxed) == 0 {
+        if self.commits.ring.groups() == 0 && self.staging.load(Ordering::Relaxed) == 0 {
             writer.credit = Credit::default();
             self.account.settle();
         }

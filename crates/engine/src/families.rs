@@ -289,7 +289,7 @@ impl Engine {
         }
         // Invariant 3.
         if !active(Bug::DropBeforeDurable) {
-            inner.drain()?;
+            inner.commits.drain(inner)?;
         }
         inner.set_aside(&mut writer, id, flushing.as_ref());
         if !active(Bug::DropUnrecorded) {
@@ -341,7 +341,7 @@ impl Inner {
             })?;
         self.options.check_division(options)?;
         // Invariant 3.
-        self.drain()?;
+        self.commits.drain(self)?;
         let mut edit = VersionEdit::from(Change::ColumnFamilyCreated {
             id,
             name: name.to_string(),

@@ -108,8 +108,8 @@ impl Engine {
         if inner.closed.load(Ordering::Acquire) {
             return Err(Error::Closed);
         }
-        let durable = inner.ring.durable();
-        let newest = inner.ring.visible().max(durable);
+        let durable = inner.commits.ring.durable();
+        let newest = inner.commits.ring.visible().max(durable);
         let mut reclaim = lock(&inner.reclaim);
         inner.check_known(&writer, &reclaim, since, newest)?;
         inner.check_kept(&writer, &reclaim, since)?;
@@ -142,8 +142,12 @@ impl ChangeFeed {
             return Err(Error::Closed);
         }
         let up_to = match active(Bug::FeedAheadOfDurable) {
-            true => inner.ring.visible(),
-            false => inner.ring.durable().min(inner.ring.visible()),
+            true => inner.commits.ring.visible(),
+            false => inner
+                .commits
+                .ring
+                .durable()
+                .min(inner.commits.ring.visible()),
         };
         let up_to = match active(Bug::FeedTrustsWhatIsRead) {
             true => up_to,
@@ -344,7 +348,7 @@ impl Inner {
     /// The smallest seqno since which nothing is missing: who has all that is durable misses nothing. (Then
     /// what is written from now on lies behind the last gap: nothing is in flight where a chain ends.)
     fn oldest(&self, writer: &Writer, reclaim: &Reclaim) -> u64 {
-        (self.first_kept(writer, reclaim) - 1).min(self.ring.durable())
+        (self.first_kept(writer, reclaim) - 1).min(self.commits.ring.durable())
     }
 
     fn check_kept(&self, writer: &Writer, reclaim: &Reclaim, since: u64) -> Result<()> {

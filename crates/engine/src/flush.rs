@@ -88,7 +88,6 @@ use crate::sync::{Arc, MutexGuard, lock};
 use crate::view::{Front, View};
 use crate::write::{Writer, busy};
 use along::Along;
-pub(crate) use due::DESCRIPTORS_SHORT;
 use evacuate::{Span, Taken};
 use told::Made;
 pub(crate) use tombstones::LastDeletes;
@@ -190,7 +189,7 @@ impl Inner {
             promise => Ok(promise),
         });
         if active(Bug::RewriteLeavesOlder) && taken.generations.len() > 1 {
-            let rewrites = !self.options.level0.shape().is_in_pm();
+            let rewrites = !self.options.level0.shape().keeps_tables_in_pm();
             let rewrites = rewrites && matches!(promised, Ok(Some(_)));
             taken.generations.drain(..usize::from(rewrites));
         }

@@ -126,7 +126,7 @@ impl Inner {
             self.stalls.held_up(StallCause::Generation, begun);
         }
         // A memtable is sealed only when `durable` has passed its last grant.
-        self.drain()?;
+        self.commits.drain(self)?;
         let Some(next) = next.take() else {
             return Ok(());
         };

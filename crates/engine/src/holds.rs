@@ -223,7 +223,7 @@ impl std::fmt::Display for ReaderState {
 impl Inner {
     /// Those who read, who have been there longest first; not all of them if they are many.
     pub fn readers_told(&self) -> Vec<ReaderState> {
-        let (now, visible) = (self.now_ns(), self.ring.visible());
+        let (now, visible) = (self.now_ns(), self.commits.ring.visible());
         let mut all = Vec::new();
         let mut lent = Vec::new();
         self.holds.for_each(|hold| {

@@ -52,6 +52,7 @@ use std::path::{Path, PathBuf};
 
 use thermocline_base::KeyRange;
 use thermocline_base::{CfId, Error, Result, SeqNo};
+use thermocline_commit::Durability;
 use thermocline_compaction::output::Cutter;
 use thermocline_compaction::retain::{Decision, Moments, RangesBelow, Retain};
 use thermocline_compaction::{Head, RangeTombstone};
@@ -65,7 +66,6 @@ use thermocline_sst::{
 use thermocline_version::format::{PAYLOAD_LEN_MAX, encode_edit};
 use thermocline_version::{Change, Level, Place, VersionEdit};
 
-use crate::commit::carry::{Durability, Flying};
 use crate::compact::outputs::{Destination, Outputs, Writing};
 use crate::start::opened;
 use crate::store::{Engine, Inner};
@@ -164,7 +164,9 @@ impl Engine {
         inner.unlink_obsolete();
         let ingested = ingested?;
         if ingested.tables > 0 {
-            inner.acknowledge(SeqNo(ingested.seqno), Durability::Immediate)?;
+            inner
+                .commits
+                .acknowledge(inner, SeqNo(ingested.seqno), Durability::Immediate)?;
         }
         inner.reclaim()?;
         inner.press();
@@ -364,11 +366,11 @@ impl Inner {
             opened(&chain, ids.generation, nonce, None),
         ]);
         // If the edit has no room, nothing has happened. From there on nothing may fail but a persist.
-        let flying = Flying(self);
+        let flying = self.commits.flying(self);
         if let Err(error) = self.edit_with_log(edit, &log) {
             writer.give_back_ended(ended);
             if self.poison.check().is_ok() {
-                mem::forget(flying);
+                flying.finished();
             }
             return Err(error);
         }
@@ -376,9 +378,9 @@ impl Inner {
         self.witness(&chain, nonce)?;
         self.publish_ingested(writer, unused, (ids.generation, chain, nonce), seqno)?;
         // As for a staged batch: somebody else may move over it.
-        let ticket = self.ring.grant(seqno.0, 0);
-        self.ring.finish(ticket, None);
-        std::mem::forget(flying);
+        let ticket = self.commits.ring.grant(seqno.0, 0);
+        self.commits.ring.finish(ticket, None);
+        flying.finished();
         Ok(())
     }
 

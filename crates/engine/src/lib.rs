@@ -110,7 +110,6 @@ mod backup;
 mod blobs;
 mod checkpoint;
 mod close;
-mod commit;
 mod compact;
 mod copy;
 mod create;
@@ -133,7 +132,6 @@ mod partitions;
 mod plan;
 mod pm_tables;
 mod pressure;
-mod readers;
 mod reclaim;
 mod recover;
 mod relics;
@@ -151,15 +149,11 @@ mod wal;
 mod write;
 
 pub use backup::{BackupInfo, Backups};
-pub use commit::ack::Callback;
-pub use commit::carry::Durability;
-pub use commit::submit::{InFlight, WriteOptions};
-pub use compact::{CompactionUse, CostUse, Level0Plan, LevelUse, SlicePlan};
+pub use compact::{CompactionUse, CostUse, LevelUse};
 pub use cursor::Cursor;
 pub use export::{Exported, IngestWriter};
 pub use families::Family;
 pub use feed::{Change, ChangeFeed, ChangeGroup, ChangeOp, Changes, FeedUse};
-pub use flush::rewrite::RewritePlan;
 pub use holds::{ReaderKind, ReaderState};
 pub use ingest::Ingested;
 pub use layout::{LOCK_NAME, REGION_NAME};
@@ -168,11 +162,12 @@ pub use metrics::{
     BlobState, CacheState, DeliveryUse, DramUse, EngineMetrics, GenerationState, HitCounts, LogUse,
     PmTier, Recovery, SsdBytes,
 };
-pub use partitions::{PartitionRate, PartitionSize, PartitionUse, PartitionsPlan};
-pub use plan::{CompactionPlan, FamilyPlan, FlushPlan, LevelPlan, Plan};
+pub use partitions::{PartitionSize, PartitionUse, PartitionsPlan};
+pub use plan::{CompactionPlan, FamilyPlan, LevelPlan, Plan};
 pub use snapshot::Snapshot;
 pub use store::{Engine, Setup, World};
 pub use thermocline_base::bounds::KeyBounds;
+pub use thermocline_commit::{Callback, Durability, WriteOptions};
 pub use thermocline_memtable::Direction;
 pub use thermocline_observe::event::{Event, EventListener};
 pub use thermocline_observe::latency::{Begun, Latencies, Latency, Operation};
@@ -181,13 +176,17 @@ pub use thermocline_policy::cost::{
     Decision as CostDecision, Form as CostForm, Internal as CostDecisions,
     Thresholds as CostThresholds, UnitCosts,
 };
+pub use thermocline_policy::flush::FlushPlan;
+pub use thermocline_policy::level0::{Level0Plan, PartitionRate, SlicePlan};
 pub use thermocline_policy::pick::Reason as CompactionReason;
 pub use thermocline_policy::pressure::{Cause as PressureCause, Delay};
+pub use thermocline_policy::rewrite::RewritePlan;
 pub use thermocline_runtime::{Job, Piece, Runtime, RuntimeMetrics, RuntimeOptions};
 pub use thermocline_tables::{LevelState, RangeSize};
 pub use value::Value;
 pub use verify::{Fault, Report, verify};
 pub use view::View;
+pub use write::submit::InFlight;
 
 /// Every durability site of copies apart from tables and manifests, for tests that must reach them all.
 pub fn copy_sites() -> &'static [thermocline_base::Site] {
@@ -208,9 +207,5 @@ pub fn sites() -> Vec<thermocline_base::Site> {
     .concat()
 }
 
-// Named here like those of `commit`.
-#[cfg(test)]
-#[path = "readers/tests.rs"]
-mod readers_tests;
 #[cfg(test)]
 mod tests;

@@ -5,15 +5,15 @@
 use std::time::Duration;
 
 use thermocline_base::{Error, Result, SeqNo};
-use thermocline_runtime::{Client, Job, Task};
-
 use thermocline_observe::event::Event;
+use thermocline_policy::{seal, tuning};
+use thermocline_runtime::{Client, Job, Task};
 
 use crate::store::{Engine, Inner};
 use crate::sync::{Ordering, lock};
 
 /// Time after which a store whose region is full of what readers hold looks at them again.
-const READERS_AGAIN: Duration = Duration::from_millis(50);
+const READERS_AGAIN: Duration = Duration::from_nanos(tuning::READERS_AGAIN_NS);
 
 impl Engine {
     /// Does now what a worker would do when asked: grows the region and names the next generation
@@ -104,14 +104,14 @@ impl Client for Inner {
         self.poison.poison(Error::Poisoned(format!(
             "the background task {what} has panicked"
         )));
-        self.ring.fail();
+        self.commits.ring.fail();
     }
 }
 
 impl Inner {
     /// A write was granted. `due` if something is to be done ahead of need.
     #[inline]
-    pub fn wrote(&self, due: bool) {
+    pub fn look_after_write(&self, due: bool) {
         if due {
             self.background.request(Task::Ahead);
         }
@@ -143,15 +143,17 @@ impl Inner {
     /// The time without a write after which a store is idle.
     fn idle_after(&self) -> Duration {
         match self.options.memtable.idle_ms {
-            0 => Duration::from_secs(1),
+            0 => Duration::from_nanos(tuning::IDLE_NS),
             ms => Duration::from_millis(ms),
         }
     }
 
     /// Makes durable what is visible, and has those told who wait for that.
     fn write_back(&self) {
-        let _ = self.sync_up_to(SeqNo(self.ring.visible_and_listed()));
-        self.tell_commits();
+        let _ = self
+            .commits
+            .sync_up_to(self, SeqNo(self.commits.ring.visible_and_listed()));
+        self.commits.tell(self);
     }
 
     /// Some time has passed since the first write after the last call of this. Only if nothing was
@@ -161,7 +163,7 @@ impl Inner {
         if self.check_writable().is_err() {
             return;
         }
-        let now = self.ring.durable();
+        let now = self.commits.ring.durable();
         if self.idle_seen.swap(now, Ordering::Relaxed) != now {
             return self.background.request_after(Task::Idle, self.idle_after());
         }
@@ -212,7 +214,7 @@ impl Inner {
         self.check_writable()?;
         self.record_chain(&mut writer)?;
         let incarnation = writer.chain.chain().incarnation;
-        let filling = writer.active.bytes() > self.options.memtable_bytes() / 2;
+        let filling = seal::is_filling(writer.active.bytes(), &self.seal_limits());
         // Writers go on while the manifest is synced.
         drop(writer);
         if filling {

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use thermocline_base::CfId;
+use thermocline_policy::level0::PartitionRate;
 use thermocline_version::{Level, TableRef, Version};
 
-use crate::partitions::PartitionRate;
 use crate::store::{Engine, Inner};
 use crate::sync::lock;
 

@@ -1,26 +1,8 @@
 //! In-memory compaction: when indexes of sealed generations are merged, and how the result comes into the
 //! view (`memtable::merge` says how it is made).
 //!
-//! # Which
-//! Let neighbouring sealed indexes be in order of age, with so many keys each. A merge takes the newest ones,
-//! down to the oldest that has at most [`RATIO`] times the keys of all newer ones together. So what stays
-//! is few indexes, each more than that many times as large as all newer ones; and a pointer is moved only
-//! when what it is in grows by half.
-//!
-//! Generations of a merged index that are dead stay until it is made anew. It counts that many keys less as
-//! they had records: making it anew then costs no more than writing those did.
-//!
-//! # When it pays
-//! Moving a pointer costs about what asking one more index for a key does: a walk down a tree, and a record
-//! whose lines are in no cache. So a merge is done when reads have asked so many indexes beyond the first
-//! sealed one as it moves pointers (`level0.merge_percent`), records of dead generations counted with
-//! those. Then all that reads and merges cost is at most twice what it would be for somebody who knows
-//! what will be read. A store that is only written to does not merge at all; with a share of 0 it merges
-//! at once, as LogFree does.
-//!
-//! Where flushing is due, and a quarter of what waits for it are dead generations that merged indexes keep,
-//! those are made anew before ([`Inner::merge_instead`]): moving pointers is cheaper than writing
-//! tables.
+//! Which are merged, and when that pays, is decided by `policy::indexes`. Where flushing is due, and much of what waits for it is
+//! dead generations that merged indexes keep, those are made anew before ([`Inner::merge_instead`]).
 //!
 //! # Who does it
 //! A job thread. It gives way: a flush that takes generations ends it, without a result. Where there are no
@@ -55,26 +37,21 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use thermocline_base::{CfId, Error, Result, SeqNo};
+use thermocline_commit::readers::Moments;
 use thermocline_memtable::{Memtable, Merging, Readers, Without};
 use thermocline_observe::count::Count;
 use thermocline_observe::event::Event;
+use thermocline_policy::indexes;
 use thermocline_runtime::Job;
 
-use crate::readers::Moments;
 use crate::reclaim::Reclaim;
 use crate::store::{Engine, Inner};
 use crate::sync::{Arc, AtomicU64, Mutex, MutexGuard, Ordering, lock, try_lock};
 use crate::view::View;
 use crate::write::Writer;
 
-/// See the [module](self).
-const RATIO: u64 = 2;
-
 /// Keys that are merged under one promise of DRAM.
 const STEP: usize = if cfg!(test) { 16 } else { 1024 };
-
-/// A thread looks whether a merge has come to pay once in so many indexes that it has asked.
-const LOOK_EVERY: u64 = 1 << 12;
 
 /// Merges of a store: one at a time.
 #[derive(Debug, Default)]
@@ -95,9 +72,7 @@ pub(crate) struct Merges {
 struct Choice {
     /// Newest first.
     inputs: Vec<Arc<Memtable>>,
-    keys: u64,
-    /// Records of dead generations in those that are merged indexes.
-    dead: u64,
+    decided: indexes::Choice,
 }
 
 impl Merges {
@@ -148,7 +123,7 @@ impl Inner {
     /// A lookup has asked `count` sealed indexes beyond the first.
     pub fn asked(&self, count: u64) {
         let before = self.counted.add(Count::Asked, count);
-        if before / LOOK_EVERY != (before + count) / LOOK_EVERY
+        if indexes::looks(before, count)
             && self.counted.get(Count::Asked) >= self.merges.next.load(Ordering::Relaxed)
             && self.merges_by_itself()
         {
@@ -210,7 +185,7 @@ impl Inner {
     /// # Errors
     /// As [`Inner::merge_if_due`].
     pub fn merge_instead(&self) -> Result<()> {
-        if self.dead_in_merged() < self.sealed_bytes().1 / 4 {
+        if !indexes::are_made_anew_before_flush(self.dead_in_merged(), self.sealed_bytes().1) {
             return Ok(());
         }
         let merged = match try_lock(&self.merges.turn) {
@@ -245,9 +220,7 @@ impl Inner {
             self.merges.next.store(u64::MAX, Ordering::Relaxed);
             return None;
         };
-        let price = u128::from(choice.keys) * u128::from(self.options.level0.merge_percent) / 100;
-        let price = u64::try_from(price).unwrap_or(u64::MAX);
-        let pays_at = paid + price.saturating_sub(choice.dead);
+        let pays_at = indexes::pays_at(&choice.decided, paid, self.options.level0.merge_percent);
         self.merges.next.store(pays_at, Ordering::Relaxed);
         let pays = must || self.counted.get(Count::Asked) >= pays_at;
         (pays && self.has_dram_for(&choice.inputs)).then_some(choice)
@@ -255,9 +228,10 @@ impl Inner {
 
     /// `locked` calls what it is given under the writer's lock. Returns whether anything was merged.
     fn merge_due(&self, must: bool, locked: &mut Locked<'_>) -> Result<bool> {
-        let Some(Choice { inputs, keys, .. }) = self.choice(must) else {
+        let Some(Choice { inputs, decided }) = self.choice(must) else {
             return Ok(false);
         };
+        let keys = decided.keys;
         let begun = self.now_ns();
         let merged = self.merge_indexes(&inputs, locked);
         if let Err(Error::Corruption { .. }) = merged {
@@ -301,9 +275,7 @@ impl Inner {
     fn has_dram_for(&self, inputs: &[Arc<Memtable>]) -> bool {
         let more: u64 = inputs.iter().map(|m| m.index_bytes()).sum();
         let used = self.account.used() + self.staging.load(Ordering::Relaxed) + more;
-        // Nothing is to be flushed because both are there for a while.
-        let flushed_at = self.options.dram / 100 * self.options.flush.dram_percent;
-        let fits = !self.flushes() || used < flushed_at;
+        let fits = !self.flushes() || indexes::leaves_flushes(&self.dram(), used);
         fits && self.account.has_ample_room_for(used)
     }
 
@@ -314,8 +286,8 @@ impl Inner {
         locked: &mut Locked<'_>,
     ) -> Result<Option<Merging>> {
         // In this order: see `memtable::needed::Readers`.
-        let settled = SeqNo(self.ring.durable().min(self.ring.visible()));
-        let moments = Moments::copied(&self.ring, &self.readers);
+        let settled = SeqNo(self.commits.ring.durable().min(self.commits.ring.visible()));
+        let moments = Moments::copied(&self.commits.ring, &self.commits.readers);
         let readers = moments.count();
         let exists = |cf: CfId, key: &[u8]| self.families.exists(cf, key);
         let dead: BTreeSet<u64> = {
@@ -393,52 +365,30 @@ impl Inner {
 /// Calls what it is given under the writer's lock.
 type Locked<'a> = dyn FnMut(&mut dyn FnMut(&mut Writer)) + 'a;
 
-/// What is to be merged: of the youngest neighbours that may be and of which some should. If it `must` be,
-/// down to the oldest that has a dead generation.
+/// What is to be merged. If it `must` be, what dead generations have in common with others.
 fn choose(view: &View, reclaim: &Reclaim, must: bool) -> Option<Choice> {
+    let sealed = &view.memtables[1..];
     let front = view.front();
-    let may = |m: &Arc<Memtable>| {
-        !front.is_some_and(|front| front.takes(m))
+    let index = |m: &Arc<Memtable>| {
+        let may = !front.is_some_and(|front| front.takes(m))
             && m.generation() > reclaim.taken.max(reclaim.unreadable)
             && !m.has_tombstones()
             && m.homes().iter().all(|home| {
                 let id = home.generation();
                 reclaim.is_ours(id) && !reclaim.is_flushed(id)
-            })
-    };
-    let neighbours = view.memtables[1..].chunk_by(|a, b| may(a) && may(b));
-    let mut neighbours = neighbours.filter(|all| may(&all[0]));
-    neighbours.find_map(|all| choose_of(all, reclaim, must))
-}
-
-fn choose_of(neighbours: &[Arc<Memtable>], reclaim: &Reclaim, must: bool) -> Option<Choice> {
-    let mut choice = None;
-    let (mut newer, mut all_dead) = (0, 0);
-    for (i, memtable) in neighbours.iter().enumerate() {
-        let keys = memtable.keys();
-        let dead = memtable.homes().iter();
-        let dead = dead.filter(|home| reclaim.is_dead(home.generation()));
-        let dead: u64 = match memtable.is_merged() {
-            true => dead.map(|home| home.len()).sum(),
-            // By itself it leaves the view.
-            false => 0,
-        };
-        let should = match must {
-            true => dead > 0,
-            false => keys <= RATIO * newer + dead && (i > 0 || dead > 0),
-        };
-        newer += keys;
-        all_dead += dead;
-        if should {
-            choice = Some((i + 1, newer, all_dead));
+            });
+        let dead = m.homes().iter();
+        let dead = dead.filter(|home| m.is_merged() && reclaim.is_dead(home.generation()));
+        indexes::Index {
+            keys: m.keys(),
+            dead: dead.map(|home| home.len()).sum(),
+            may,
         }
-    }
-    let (inputs, keys, dead) = choice?;
-    Some(Choice {
-        inputs: neighbours[..inputs].to_vec(),
-        keys,
-        dead,
-    })
+    };
+    let all: Vec<indexes::Index> = sealed.iter().map(index).collect();
+    let decided = indexes::choose(&all, must)?;
+    let inputs = sealed[decided.first..][..decided.count].to_vec();
+    Some(Choice { inputs, decided })
 }
 
 #[cfg(test)]

@@ -392,7 +392,7 @@ impl Inner {
     /// All generations, and who holds them.
     fn generations(&self) -> Vec<GenerationState> {
         let view = self.view.load();
-        let readers = self.readers.by_seqno();
+        let readers = self.commits.readers.by_seqno();
         let mut all: Vec<Held> = Vec::new();
         for Retired { home, index } in self.retired() {
             let index = index.upgrade().filter(|index| !index.is_merged());
@@ -471,7 +471,7 @@ impl Inner {
     fn delivery_use(&self) -> DeliveryUse {
         let (events, events_lost) = self.events.usage();
         DeliveryUse {
-            commits: self.acks.places() as u64,
+            commits: self.commits.places() as u64,
             events,
             events_lost,
         }
@@ -517,8 +517,8 @@ impl Engine {
             generations_dropped: inner.counted.get(Count::Dropped),
             flushes: inner.counted.get(Count::Flushes),
             flushed_bytes: inner.counted.get(Count::FlushedBytes),
-            visible: inner.ring.visible(),
-            durable: inner.ring.durable(),
+            visible: inner.commits.ring.visible(),
+            durable: inner.commits.ring.durable(),
             puts: inner.counted.get(Count::Puts),
             deletes: inner.counted.get(Count::Deletes),
             range_deletes: inner.counted.get(Count::RangeDeletes),

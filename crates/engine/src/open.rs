@@ -10,6 +10,7 @@ use thermocline_base::options::{Options, PM_MIN, Preset};
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::size::index;
 use thermocline_base::{Error, Line, Result, SeqNo};
+use thermocline_commit::Commits;
 use thermocline_env::LockGuard;
 use thermocline_env::frugal::Frugal;
 use thermocline_exec::DirectStorage;
@@ -30,10 +31,6 @@ use thermocline_version::{Manifest, State, VersionEdit, VersionSet};
 use crate::approximate::Rulers;
 use crate::blobs::{Blobs, check_named, unreferenced};
 use crate::close::Handle;
-use crate::commit::ack::Acks;
-use crate::commit::bucket::Buckets;
-use crate::commit::carry::is_slow;
-use crate::commit::ring::Ring;
 use crate::compact::Compactions;
 use crate::create::{
     create, lacks_region, make_missing_region, refuse_or_prepare, region_in_memory,
@@ -46,7 +43,6 @@ use crate::merge::Merges;
 use crate::metrics::Recovery;
 use crate::partitions::{self, PartitionRates};
 use crate::pressure::Pressure;
-use crate::readers::Readers;
 use crate::reclaim::{Reclaim, has_elders};
 use crate::recover::{self, Staying};
 use crate::replay::Known;
@@ -57,6 +53,7 @@ use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, RwLock};
 use crate::view::{Front, View};
 use crate::wal::{Claims, Loaded, LogDirs, NO_REGION, Wal};
 use crate::write::Writer;
+use crate::write::env::limits;
 
 impl Engine {
     /// Opens the database in `dir`, making it if the options say so.
@@ -301,11 +298,7 @@ fn open_existing(
     let active = view.memtables[0].clone();
     let chain = ChainWriter::new(space.clone(), start.chain, start.segment);
     let writer = Writer::new(active, descriptor, chain, start.nonce, start.recorded());
-    let buckets = match options.commit.buckets {
-        0 if is_slow(space.region().kind()) => 1,
-        0 => 16,
-        buckets => index(buckets),
-    };
+    let commits = Commits::new(limits(&options, space.region().kind()), last);
     account.opened();
     let threads = world.background && !options.read_only;
     let region_bytes = space.region_bytes();
@@ -345,14 +338,10 @@ fn open_existing(
             writer: Line(Mutex::new(writer)),
             next: Mutex::default(),
             view: ArcSwap::from_pointee(view),
-            buckets: Buckets::new(buckets),
-            ring: Ring::new(last, index(options.commit.ring_slots)),
+            commits,
             known_durable,
-            syncing: Mutex::new(()),
             wal,
-            acks: Acks::default(),
             pins: Arc::downgrade(&pins),
-            readers: Readers::default(),
             holds: Holds::default(),
             relics: Mutex::default(),
             left: Mutex::default(),

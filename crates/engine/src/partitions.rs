@@ -76,7 +76,6 @@ pub(crate) use measure::share;
 pub(crate) use plan::Adjustment;
 pub use plan::PartitionsPlan;
 pub(crate) use prefixes::Prefixes;
-pub use rates::PartitionRate;
 pub(crate) use rates::{Counting, PartitionRates};
 pub use sizes::PartitionSize;
 pub use usage::PartitionUse;

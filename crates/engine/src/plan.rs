@@ -6,14 +6,15 @@
 use std::collections::BTreeSet;
 
 use thermocline_base::CfId;
+use thermocline_policy::flush::FlushPlan;
+use thermocline_policy::internal::next_by_cost;
+use thermocline_policy::level0::Level0Plan;
 use thermocline_policy::pick::{Reason, Scores, Table, pick};
 use thermocline_policy::pressure::Delay;
+use thermocline_policy::rewrite::RewritePlan;
 use thermocline_version::Version;
 
-use crate::compact::Level0Plan;
-use crate::compact::internal::next_by_cost;
 use crate::compact::shape::Levels;
-use crate::flush::rewrite::RewritePlan;
 use crate::partitions::PartitionsPlan;
 use crate::store::{Engine, Inner};
 use crate::sync::lock;
@@ -31,35 +32,6 @@ pub struct Plan {
     pub level0: Option<Level0Plan>,
     /// How much writers are held back now, and why.
     pub delay: Option<Delay>,
-}
-
-/// When sealed generations are flushed: as soon as one of the numbers has come to its limit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FlushPlan {
-    /// Whether the store flushes by itself.
-    pub automatic: bool,
-    /// Whether a flush is due now.
-    pub due: bool,
-    /// Sealed generations that wait.
-    pub sealed: usize,
-    /// The same from which on they are flushed; 0: their number does not count.
-    pub sealed_due: usize,
-    /// Persistent memory of sealed generations, in bytes.
-    pub sealed_bytes: u64,
-    /// The same from which on they are flushed.
-    pub sealed_bytes_due: u64,
-    /// Bytes of values in blob files that sealed generations refer to.
-    pub sealed_blob_bytes: u64,
-    /// The same from which on they are flushed.
-    pub sealed_blob_bytes_due: u64,
-    /// DRAM that this store takes, in bytes.
-    pub dram_bytes: u64,
-    /// The same from which on they are flushed.
-    pub dram_bytes_due: u64,
-    /// Places for further generations.
-    pub generations_free: usize,
-    /// The same down to which they are flushed.
-    pub generations_free_due: usize,
 }
 
 /// The levels of a family and what is to be done about them.
@@ -183,8 +155,8 @@ impl Inner {
             runs_due: Some(options.level0_pm_tables),
             score: scores.score(0),
         };
-        let by_cost = level0
-            .and_then(|plan| next_by_cost((family, levels), &running, &options, &cursors, plan));
+        let by_cost =
+            level0.and_then(|plan| next_by_cost(&state, &options, &cursors, (family, plan)));
         let next = by_cost.or_else(|| pick(&state, &self.options_by_size(levels), &cursors));
         FamilyPlan {
             family,

@@ -78,6 +78,7 @@ use std::sync::Weak;
 
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{CfId, Error, FileId, Result, SeqNo};
+use thermocline_commit::readers::Moments;
 use thermocline_env::Storage;
 use thermocline_halloc::{ZONE_HEADER_BYTES, Zone};
 use thermocline_memtable::{
@@ -89,7 +90,6 @@ use thermocline_runtime::Task;
 use thermocline_version::{Change, State, VersionEdit};
 
 use crate::feed::{Feeds, Keeping};
-use crate::readers::Moments;
 use crate::store::Inner;
 use crate::sync::{Arc, lock, thread};
 use crate::view::View;
@@ -492,7 +492,7 @@ impl Inner {
         if self.space.generations().free() > 0 {
             return Ok(());
         }
-        let now = self.ring.durable();
+        let now = self.commits.ring.durable();
         let due = {
             let mut reclaim = lock(&self.reclaim);
             let due = now >= reclaim.looked_at + DESCRIPTORS_EVERY;
@@ -549,8 +549,8 @@ impl Inner {
                 is_oldest,
             };
             // In this order: see `memtable::needed::Readers`.
-            let settled = SeqNo(self.ring.durable().min(self.ring.visible()));
-            let moments = Moments::copied(&self.ring, &self.readers);
+            let settled = SeqNo(self.commits.ring.durable().min(self.commits.ring.visible()));
+            let moments = Moments::copied(&self.commits.ring, &self.commits.readers);
             let exists = |cf: CfId, key: &[u8]| self.families.exists(cf, key);
             let readers = Readers {
                 settled,

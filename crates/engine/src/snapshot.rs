@@ -23,6 +23,7 @@
 use arc_swap::Guard;
 use thermocline_base::counter::thread_number;
 use thermocline_base::{CfId, Error, Kind, Result, SeqNo};
+use thermocline_commit::readers::Registration;
 use thermocline_memtable::{Lookup, Memtable, RecordRef};
 use thermocline_observe::count::Count;
 use thermocline_observe::latency::Latencies;
@@ -32,7 +33,6 @@ use thermocline_tables::{TableValue, Tables};
 use crate::cursor::Cursor;
 use crate::families::Family;
 use crate::holds::{Hold, HoldId, ReaderKind};
-use crate::readers::Registration;
 use crate::store::{Engine, Inner};
 use crate::sync::{Arc, Ordering, lock};
 use crate::value::Value;
@@ -64,7 +64,7 @@ struct Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.inner.readers.leave(&self.registration);
+        self.inner.commits.readers.leave(&self.registration);
         // SeqCst, as what `leave` counts: see `close`.
         if self.inner.closed.load(Ordering::SeqCst) {
             self.inner.let_left_go();
@@ -81,8 +81,8 @@ impl Engine {
 
 impl Moment {
     pub fn now(inner: &Arc<Inner>) -> Moment {
-        let mark = inner.ring.visible_mark();
-        let registration = inner.readers.register(mark, thread_number());
+        let mark = inner.commits.ring.visible_mark();
+        let registration = inner.commits.readers.register(mark, thread_number());
         let drops = inner.families.moment();
         let inner = inner.clone();
         Moment {

@@ -67,18 +67,19 @@ use std::collections::BTreeMap;
 
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{BatchEntry, CfId, Error, Kind, Result, SeqNo};
+use thermocline_commit::Durability;
+use thermocline_commit::Told;
+use thermocline_commit::WriteOptions;
 use thermocline_memtable::{Chain, ChainWriter, Descriptor, Memtable, Stage, Staged};
 use thermocline_observe::event::Event;
 use thermocline_version::{Change, NextIds, VersionEdit};
 
-use crate::commit::ack::Told;
-use crate::commit::carry::{Durability, Flying};
-use crate::commit::submit::{WriteOptions, deletes_any};
 use crate::generation::Prepared;
 use crate::start::opened;
 use crate::store::{Engine, Inner};
 use crate::sync::{Arc, Ordering, lock, read};
 use crate::write::Writer;
+use crate::write::submit::deletes_any;
 
 /// A batch between its reservation and its commit.
 struct Staging<'s, 'b> {
@@ -162,7 +163,9 @@ impl Engine {
         let last = staged?;
         inner.count_entries(entries);
         // `visible` and `durable` may move over it a little later, in somebody else's hands.
-        inner.acknowledge(last, Durability::Immediate)?;
+        inner
+            .commits
+            .acknowledge(inner, last, Durability::Immediate)?;
         Ok(last)
     }
 }
@@ -306,10 +309,10 @@ impl Inner {
         let unused = self.begin_generation(writer, &mut next)?;
         let nonce = self.world.env.random_u64()?;
         // If the edit has no room, nothing has happened. From there on nothing may fail but a persist.
-        let flying = Flying(self);
+        let flying = self.commits.flying(self);
         let adoption = match self.adopt(writer, staged, staging.nonce, unused, nonce) {
             Err(error) if self.poison.check().is_ok() => {
-                std::mem::forget(flying);
+                flying.finished();
                 return Err(error);
             }
             adopted => adopted?,
@@ -327,9 +330,9 @@ impl Inner {
         }
         // Nothing is in flight; yet whoever has moved over the last group may still hold the baton, and moves over this
         // one, too (`Ring::finish`).
-        let ticket = self.ring.grant(last.0, staged.records);
-        self.ring.finish(ticket, None);
-        std::mem::forget(flying);
+        let ticket = self.commits.ring.grant(last.0, staged.records);
+        self.commits.ring.finish(ticket, None);
+        flying.finished();
         // With this one.
         self.flush_if_due();
         Ok(last)
@@ -476,7 +479,7 @@ impl Inner {
         if self.is_unused(writer, next.as_ref()) {
             // Nothing is in flight, but what was deferred in the generation before may not be
             // durable.
-            self.drain()?;
+            self.commits.drain(self)?;
             return Ok(writer.active.generation());
         }
         let before = writer.active.generation();

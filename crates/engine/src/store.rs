@@ -7,6 +7,7 @@ use arc_swap::ArcSwap;
 use thermocline_base::Line;
 use thermocline_base::budget::Account;
 use thermocline_base::options::Options;
+use thermocline_commit::Commits;
 use thermocline_env::direct::DeviceBytes;
 use thermocline_env::{Env, LockGuard};
 use thermocline_halloc::Space;
@@ -24,9 +25,6 @@ use thermocline_version::{Manifest, VersionSet};
 use crate::approximate::Rulers;
 use crate::blobs::Blobs;
 use crate::close::Handle;
-use crate::commit::ack::Acks;
-use crate::commit::bucket::Buckets;
-use crate::commit::ring::Ring;
 use crate::compact::Compactions;
 use crate::families::Families;
 use crate::generation::Prepared;
@@ -35,7 +33,6 @@ use crate::merge::Merges;
 use crate::metrics::Recovery;
 use crate::partitions::PartitionRates;
 use crate::pressure::Pressure;
-use crate::readers::Readers;
 use crate::reclaim::Reclaim;
 use crate::relics::Relic;
 use crate::room::Room;
@@ -134,21 +131,15 @@ pub(crate) struct Inner {
     /// The next generation, once it is named. After the writer's lock, where both are held.
     pub next: Mutex<Option<Prepared>>,
     pub view: ArcSwap<View>,
-    /// Where durable writes meet.
-    pub buckets: Buckets,
-    /// Groups between grant and finish, and the watermarks.
-    pub ring: Ring,
+    /// Groups between grant and finish, the watermarks, and who reads the past.
+    pub commits: Commits,
     /// Of what this open found, and has not made durable because it only reads, all up to this seqno was durable
     /// before; else the largest number.
     pub known_durable: u64,
-    /// Held by whoever writes back what was deferred.
-    pub syncing: Mutex<()>,
     /// What makes writes durable where records lie in DRAM.
     pub wal: Option<Wal>,
-    pub acks: Acks,
     /// Held by views.
     pub pins: Weak<Pins>,
-    pub readers: Readers,
     /// Who is registered, and what is lent to whom.
     pub holds: Holds,
     /// What was set aside of families that were dropped.

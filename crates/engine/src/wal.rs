@@ -75,6 +75,7 @@ use std::path::PathBuf;
 
 use thermocline_base::size::index;
 use thermocline_base::{Error, Result};
+use thermocline_commit::ring::Range;
 use thermocline_env::Storage;
 use thermocline_env::direct::DeviceBytes;
 use thermocline_halloc::Reserve;
@@ -84,7 +85,6 @@ use thermocline_pm::{PmOff, Region};
 use thermocline_version::{Change, State, VersionEdit};
 use thermocline_wal::{LogId, LogReader, LogWriter, SITE_LOG_NAMED, frame_bytes};
 
-use crate::commit::ring::Range;
 use crate::store::Inner;
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock, try_lock};
 use crate::write::busy;

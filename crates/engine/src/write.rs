@@ -1,30 +1,37 @@
 //! What a grant needs: room in a chain, memory for the index, a generation that takes writes. All of
 //! it under the writer's lock (see the crate documentation for the steps).
 
+pub(crate) mod env;
+pub(crate) mod submit;
+
 use std::sync::Arc;
 
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::sync::{lock, try_lock};
 use thermocline_base::{BatchEntry, Error, Result, SeqNo};
+use thermocline_commit::Group;
+use thermocline_commit::ring::Range;
 use thermocline_halloc::Reserve;
 use thermocline_memtable::{ChainWriter, Descriptor, ItemBuilder, Memtable, Persist};
 use thermocline_observe::event::Event;
 use thermocline_observe::stall::StallCause;
+use thermocline_policy::{seal, tuning};
 use thermocline_version::{Change, Manifest, VersionEdit};
 use thermocline_wal::LogWriter;
 
-use crate::commit::carry::Group;
-use crate::commit::ring::Range;
 use crate::dram::Credit;
 use crate::generation::Prepared;
 use crate::start::opened;
 use crate::store::Inner;
 use crate::sync::Ordering;
+use crate::write::env::Place;
 
-/// A record stores the low half of its seqno, so a generation spans less than 2^32 of them; each open
-/// after a crash leaves a gap. Sealed far before that.
-/// Its unit tests do not open a store thousands of times.
-const GENERATION_SPAN_MAX: u64 = if cfg!(test) { 1 << 14 } else { 1 << 31 };
+/// Seqnos that a generation spans. Unit tests do not open a store thousands of times.
+const SPAN_MAX: u64 = if cfg!(test) {
+    1 << 14
+} else {
+    tuning::SPAN_MAX
+};
 
 /// What the one writer holds.
 pub(crate) struct Writer {
@@ -98,6 +105,17 @@ impl Writer {
     /// They are not known after all.
     pub fn give_back_ended(&mut self, ended: Vec<Change>) {
         self.ended.splice(..0, ended);
+    }
+
+    /// The active generation, by its numbers.
+    fn in_hand(&self) -> seal::Active {
+        seal::Active {
+            bytes: self.active.bytes(),
+            blob_bytes: self.active.blob_bytes(),
+            span: self.next_seqno - self.active.base().0,
+            heavy: self.heavy,
+            is_empty: self.active.is_empty(),
+        }
     }
 
     /// The next seqno that is given out.
@@ -178,13 +196,10 @@ impl Inner {
         may_wait: bool,
     ) -> Result<bool> {
         self.record_chain(writer)?;
-        let full = self.is_full(writer, bytes);
-        let wide =
-            |writer: &Writer| writer.next_seqno - writer.active.base().0 >= GENERATION_SPAN_MAX;
-        // In a full region what is left of the zone at hand serves deletes; a new generation could
-        // not use it.
-        let seal =
-            (full || writer.heavy) && !writer.active.is_empty() && self.space.has_room(bytes);
+        let limits = self.seal_limits();
+        let wide = |writer: &Writer| seal::is_wide(&writer.in_hand(), &limits);
+        let in_hand = writer.in_hand();
+        let seal = seal::is_due(&in_hand, &limits, bytes, || self.space.has_room(bytes));
         if (seal || wide(writer)) && (may_wait || !self.is_next_missing()) {
             match self.rotate(writer, &mut self.lock_next()) {
                 // The active one grows instead, unless more has failed.
@@ -227,15 +242,18 @@ impl Inner {
         Ok(attached)
     }
 
-    /// Whether the active generation has, with `bytes` bytes more, as much as one should have.
-    fn is_full(&self, writer: &Writer, bytes: u64) -> bool {
-        writer.active.bytes() + bytes > self.options.memtable_bytes()
-            || writer.active.blob_bytes() >= self.options.blob.generation_bytes
+    /// What a generation may have.
+    pub fn seal_limits(&self) -> seal::Limits {
+        seal::Limits {
+            bytes: self.options.memtable_bytes(),
+            blob_bytes: self.options.blob.generation_bytes,
+            span: SPAN_MAX,
+        }
     }
 
     /// Whether something is to be done ahead of need.
     pub fn work_is_due(&self, writer: &Writer) -> bool {
-        let filling = writer.active.bytes() > self.options.memtable_bytes() / 2;
+        let filling = seal::is_filling(writer.active.bytes(), &self.seal_limits());
         filling && self.is_next_missing()
             || self.space.wants_growth(self.options.pm_region.zones_ahead)
             || self
@@ -246,11 +264,10 @@ impl Inner {
     /// Whether a write of `bytes` bytes would have to wait for a file's sync, growth, or others.
     pub fn check_no_slowdown(&self, writer: &Writer, bytes: u64, reserve: Reserve) -> Result<()> {
         // As in `find_room`.
-        let full = self.is_full(writer, bytes);
-        let seals =
-            (full || writer.heavy) && !writer.active.is_empty() && self.space.has_room(bytes);
+        let (in_hand, limits) = (writer.in_hand(), self.seal_limits());
+        let seals = seal::is_due(&in_hand, &limits, bytes, || self.space.has_room(bytes));
         let can_seal = self.space.generations().free() > 0;
-        let wide = writer.next_seqno - writer.active.base().0 >= GENERATION_SPAN_MAX;
+        let wide = seal::is_wide(&in_hand, &limits);
         let fits = writer.chain.state().left >= bytes || self.space.has_room_now(bytes, reserve);
         let next = seals.then(|| try_lock(&self.next));
         // Being named, or missing.
@@ -258,7 +275,7 @@ impl Inner {
         if !writer.recorded || wide || no_next && can_seal {
             return Err(busy("for the manifest"));
         }
-        if seals && !no_next && self.ring.groups() > 0 || !self.ring.has_room() {
+        if seals && !no_next && self.commits.ring.groups() > 0 || !self.commits.ring.has_room() {
             return Err(busy("for writes in flight"));
         }
         // A region that cannot grow is full: that is no reason to wait.
@@ -355,7 +372,13 @@ impl Inner {
 
     /// Gives a group its seqnos and its place. From here on nothing may fail but a persist. `tombstones`
     /// bytes of DRAM were promised to its range tombstones.
-    pub fn grant(&self, writer: &mut Writer, records: u64, bytes: u64, tombstones: u64) -> Group {
+    pub fn grant(
+        &self,
+        writer: &mut Writer,
+        records: u64,
+        bytes: u64,
+        tombstones: u64,
+    ) -> Group<Place> {
         let first = SeqNo(writer.next_seqno);
         let last = SeqNo(first.0 + records - 1);
         // The room first: it is what could panic, and then no seqno is missing.
@@ -366,14 +389,21 @@ impl Inner {
         writer.next_seqno = last.0 + 1;
         writer.covered = false;
         writer.active.count_item(bytes, records);
+        let range = Range {
+            at: room.at().0,
+            bytes: room.bytes(),
+        };
         Group {
-            room,
-            // The view changes under the writer's lock only: its first generation is the active one.
-            view: self.view.load(),
-            ticket: self.ring.grant(last.0, records),
+            place: Place {
+                room,
+                // The view changes under the writer's lock only: its first generation is the active one.
+                view: self.view.load(),
+                tombstones,
+            },
+            range,
+            ticket: self.commits.ring.grant(last.0, records),
             first,
             last,
-            tombstones,
         }
     }
 
@@ -398,12 +428,12 @@ impl Inner {
                 other => Err(other),
             };
         }
-        self.drain()?;
+        self.commits.drain(self)?;
         let room = writer.chain.grant(64);
         if let Some(wal) = log {
             wal.granted(64);
         }
-        let published = self.ring.durable();
+        let published = self.commits.ring.durable();
         let nothing: [BatchEntry<'_>; 0] = [];
         let range = Range {
             at: room.at().0,

@@ -27,13 +27,27 @@
 //!
 //! | question | module |
 //! |---|---|
+//! | when is a memtable sealed, and the next one named? | [`seal`] |
+//! | which indexes are merged? | [`indexes`] |
+//! | when are sealed memtables flushed? | [`flush`] |
+//! | does a flush write what lives into persistent memory? | [`rewrite`] |
+//! | what becomes of each range of keys of a flush? | [`ranges`] |
+//! | what do costs say of level 0 in persistent memory? | [`level0`] |
+//! | what of it is merged next, or leaves? | [`internal`] |
 //! | which tables are to be compacted next? | [`pick`] |
-//! | when is level 0 in persistent memory merged, and what of it stays? | [`cost`] |
+//! | which equations weigh that? | [`cost`] |
 //! | how much are writers to be held back? | [`pressure`] |
 //! | which number, in which unit, from where? | [`tuning`] |
 #![forbid(unsafe_code)]
 
 pub mod cost;
+pub mod flush;
+pub mod indexes;
+pub mod internal;
+pub mod level0;
 pub mod pick;
 pub mod pressure;
+pub mod ranges;
+pub mod rewrite;
+pub mod seal;
 pub mod tuning;

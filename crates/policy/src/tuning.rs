@@ -23,6 +23,10 @@ pub const SPAN_MAX: u64 = 1 << 31;
 /// naming, which takes a sync, has as much time again.
 pub const PREPARE_PARTS: u64 = 2;
 
+/// Where DRAM is short, an active memtable is sealed whose index takes more than one part in so many of what indexes may have.
+/// *Chosen*: sealing a smaller one frees little.
+pub const INDEX_PARTS: u64 = 8;
+
 // ---------------------------------------------------------------------------------------------------------------------
 // Merging indexes of sealed memtables (`indexes`).
 
@@ -44,6 +48,10 @@ pub const INDEX_LOOK_EVERY: u64 = 1 << 12;
 /// Free descriptors from which on they run short: one is taken with each memtable. *Chosen* (commit 3ed150c): a quarter of
 /// the 64 that the meta zone of the smallest region holds.
 pub const DESCRIPTORS_SHORT: usize = 16;
+
+/// What is kept for change feeds yields from so many times as few free descriptors on. *Chosen*: before flushes are due for want
+/// of them.
+pub const KEPT_YIELD_TIMES: usize = 2;
 
 /// Bytes of DRAM: an active memtable whose index takes no more is not sealed for the sake of other stores. *Chosen* (commit
 /// 7472c43).

@@ -1,7 +1,8 @@
 //! What derives from options: what `auto` and 0 stand for, and what several options say together.
 
 use crate::options::all::Options;
-use crate::options::groups::{SHAPE_AUTO, Shape};
+use crate::options::groups::SHAPE_AUTO;
+use crate::options::shape::Shape;
 use crate::preset::Preset;
 
 /// Smallest `dram`: one index node slab per generation and the write buffers.
@@ -145,7 +146,7 @@ impl Options {
                 let flush = match self.flush.automatic {
                     0 => self.memtable_bytes(),
                     _ if self.level0.shape() == Shape::Ssd => self.memtable_bytes(),
-                    _ if self.level0.shape().is_in_pm() => {
+                    _ if self.level0.shape().keeps_tables_in_pm() => {
                         return self.pm_base_bytes();
                     }
                     _ => (self.pm / 100 * self.flush.pm_percent).max(self.memtable_bytes()),

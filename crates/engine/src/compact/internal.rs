@@ -39,24 +39,23 @@ use std::sync::Weak;
 
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{CfId, Error, FileId, Result};
-use thermocline_policy::cost::{Decision, Form};
-use thermocline_policy::pick::{
-    self, Cursors, Held, PickOptions, Slice, level0_slices, pick_internal, pick_slices, pick_spill,
+use thermocline_policy::internal::{
+    Inputs, bytes_of_part, due_by_cost, due_for_room, frees_blobs, leave_below, may_begin,
+    pick_cold,
 };
+use thermocline_policy::level0::{Because, Level0Plan, SlicePlan};
+use thermocline_policy::pick::{PickOptions, Slice, level0_slices, pick_internal};
 use thermocline_tables::Promise;
 use thermocline_version::{Change, Place, TableRef, Version};
 
 use super::Jobs;
-use super::costs::{Level0Plan, SlicePlan, newer_blob_bytes};
+use super::costs::contents_of;
 use super::job::Job;
 use super::outputs::Outputs;
 use super::shape::Levels;
 use crate::partitions::share;
 use crate::store::{Engine, Inner};
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock, read, wait};
-
-/// Where one table would end for its size so many may, at most: at starts of partitions they end from a quarter on.
-const TABLES_OF_ONE: u64 = 4;
 
 /// What internal compactions know of each other.
 #[derive(Debug, Default)]
@@ -163,15 +162,9 @@ impl Inner {
         version: &Arc<Version>,
         plan: &Level0Plan,
     ) -> Option<Job> {
-        let due = plan.slices.iter().filter(|slice| slice.free);
-        let mut due: Vec<(Decision, &SlicePlan)> = due
-            .filter_map(|slice| Some((slice.decisions?.due()?, slice)))
-            .collect();
-        let worth = |decision: &Decision| decision.gain / decision.cost.max(1.0);
-        due.sort_by(|(a, _), (b, _)| worth(b).total_cmp(&worth(a)));
-        due.into_iter().find_map(|(decision, of)| {
+        due_by_cost(plan).into_iter().find_map(|(decision, of)| {
             let job = self.begin_planned(jobs, version, of)?;
-            self.compactions.costs.decided(&decision);
+            self.compactions.costs.decided(&Because::Pays(decision));
             Some(job)
         })
     }
@@ -186,7 +179,7 @@ impl Inner {
     ) -> Option<Job> {
         due_for_room(plan).into_iter().find_map(|of| {
             let job = self.begin_planned(jobs, version, of)?;
-            self.compactions.costs.makes_room(of);
+            self.compactions.costs.decided(&Because::room(of));
             Some(job)
         })
     }
@@ -201,12 +194,10 @@ impl Inner {
     ) -> Option<Job> {
         let levels = Levels::of(version, cf, None);
         let running = jobs.held(cf);
-        let slices = level0_slices(&levels.state(&running)).into_iter();
-        let holds = |slice: &Slice<'_>| {
-            let merges = slice.free && slice.on_top && slice.runs > 1;
-            merges && newer_blob_bytes(&levels.runs(&slice.pm)) > 0
-        };
-        let mut holding = slices.filter(holds);
+        let state = levels.state(&running);
+        let contents = contents_of(version, &levels);
+        let slices = level0_slices(&state).into_iter();
+        let mut holding = slices.filter(|slice| frees_blobs(&state, &contents, slice));
         holding.find_map(|slice| self.begin_internal(jobs, cf, version, &levels, &slice))
     }
 
@@ -220,9 +211,7 @@ impl Inner {
         let running = jobs.held(of.family);
         let slices = level0_slices(&levels.state(&running));
         let slice = slices.get(of.place)?;
-        // Or what is to be taken down would never be free.
-        let options = self.compactions.shape.pick_options(&levels);
-        if slice.files >= options.level0_tables {
+        if !may_begin(slice, &self.compactions.shape.pick_options(&levels)) {
             return None;
         }
         let job = self.begin_internal(jobs, of.family, version, &levels, slice)?;
@@ -242,7 +231,7 @@ impl Inner {
             let options = self.compactions.shape.pick_options(&levels);
             let running = jobs.held(cf);
             let cursors = jobs.cursors.entry(cf).or_default();
-            let picked = pick_cold((cf, &levels), &running, &options, cursors, plan)?;
+            let picked = pick_cold(&levels.state(&running), &options, cursors, (cf, plan))?;
             let last_level = options.last_level;
             Some(Job::begin(jobs, cf, version, &levels, last_level, picked))
         });
@@ -268,21 +257,14 @@ impl Inner {
     }
 
     fn leave_below(&self, levels: &Levels<'_>) -> u64 {
-        if self.compactions.costs.decide() || !self.options.level0.shape().is_in_pm() {
+        if self.compactions.costs.decide() || !self.options.level0.shape().keeps_tables_in_pm() {
             return 0;
         }
         let referred = levels.version.pm_tables().filter(|(_, r)| !r.is_empty());
-        let files: Vec<u64> = referred.map(|(table, _)| table.file.0).collect();
-        let below = self
-            .compactions
-            .internal
-            .leave_below
-            .load(Ordering::Relaxed);
-        match self.compactions.shape.is_past_share(levels) {
-            _ if files.iter().any(|file| *file < below) => below,
-            true => files.into_iter().max().map_or(0, |last| last + 1),
-            false => 0,
-        }
+        let files: Vec<FileId> = referred.map(|(table, _)| table.file).collect();
+        let before = &self.compactions.internal.leave_below;
+        let before = FileId(before.load(Ordering::Relaxed));
+        leave_below(&files, before, self.compactions.shape.is_past_share(levels)).0
     }
 
     /// Whether none is to be begun in this version, but for room.
@@ -325,17 +307,13 @@ impl Inner {
         let shape = &self.compactions.shape;
         let inputs = slice.pm.iter().map(|n| levels.refs[0][*n]);
         let metas = inputs.filter_map(|table| Some(&version.pm_table(table.file)?.meta));
-        let (mut all, mut zone) = (0, 0);
+        let mut read = Inputs::default();
         for meta in metas {
-            all += meta.zone_bytes;
-            zone = zone.max(meta.zone_bytes / u64::from(meta.zones.max(1)));
+            read.zone_bytes += meta.zone_bytes;
+            let zone = meta.zone_bytes / u64::from(meta.zones.max(1));
+            read.largest_zone = read.largest_zone.max(zone);
         }
-        let table = shape.table_bytes();
-        let part = shape.internal_part_bytes();
-        let part = part.saturating_add(table.saturating_mul(2).saturating_add(zone));
-        // All of it has no more bytes than the inputs, in tables that end early, too, each of which leaves a zone unfilled.
-        let tables = (all / table.max(1)).saturating_mul(TABLES_OF_ONE) + 2;
-        let bytes = part.min(all.saturating_add(zone.saturating_mul(tables)));
+        let bytes = bytes_of_part(&read, shape.internal_part_bytes(), shape.table_bytes());
         self.promise_pm(shape.internal_limit()?, bytes, bytes)
     }
 
@@ -348,66 +326,8 @@ impl Inner {
     }
 }
 
-/// The job that takes slices of a family which do not stay.
-fn pick_cold(
-    (cf, levels): (CfId, &Levels<'_>),
-    running: &[Held],
-    options: &PickOptions,
-    cursors: &Cursors,
-    plan: &Level0Plan,
-) -> Option<pick::Job> {
-    let state = levels.state(running);
-    let slices = level0_slices(&state);
-    let own = plan.slices.iter().filter(|slice| slice.family == cf);
-    let leaves = own.filter(|slice| slice.free && !slice.stays);
-    let leaves: Vec<&[usize]> = leaves
-        .filter_map(|slice| Some(&slices.get(slice.place)?.tables[..]))
-        .collect();
-    let wanted = |slice: &[usize]| leaves.contains(&slice);
-    let spill = match plan.form {
-        Form::Corrected => pick_spill(&state, options, cursors, &wanted, false),
-        // As in the paper.
-        Form::Printed => None,
-    };
-    spill.or_else(|| pick_slices(&state, options, cursors, &wanted))
-}
-
-/// The slices that are to be merged for room: those first of which most goes.
-fn due_for_room(plan: &Level0Plan) -> Vec<&SlicePlan> {
-    let makes_room = |of: &SlicePlan| of.holds_blobs || plan.is_filling && of.makes_room;
-    let free = |of: &&SlicePlan| of.free && makes_room(of);
-    let mut due: Vec<&SlicePlan> = plan.slices.iter().filter(free).collect();
-    let share = |of: &SlicePlan| of.updates as f64 / of.records.max(1) as f64;
-    due.sort_by(|a, b| share(b).total_cmp(&share(a)));
-    due
-}
-
-/// What costs would have done next in a family, if there is room for it, in the order of [`Inner::take_due`].
-pub(crate) fn next_by_cost(
-    (cf, levels): (CfId, &Levels<'_>),
-    running: &[Held],
-    options: &PickOptions,
-    cursors: &Cursors,
-    plan: &Level0Plan,
-) -> Option<pick::Job> {
-    let state = levels.state(running);
-    let slices = level0_slices(&state);
-    let own = || plan.slices.iter().filter(|slice| slice.family == cf);
-    let merge = |slice: &SlicePlan| pick_internal(&state, options, slices.get(slice.place)?);
-    let for_room = due_for_room(plan).into_iter().filter(|of| of.family == cf);
-    if let Some(job) = { for_room }.find_map(merge) {
-        return Some(job);
-    }
-    if let Some(job) = plan
-        .drains
-        .then(|| pick_cold((cf, levels), running, options, cursors, plan))
-        .flatten()
-    {
-        return Some(job);
-    }
-    let due = own().filter(|slice| slice.decisions.is_some_and(|d| d.due().is_some()));
-    { due }.find_map(merge)
-}
+#[cfg(test)]
+use thermocline_policy::pick::{Cursors, pick_spill};
 
 #[cfg(test)]
 impl Inner {

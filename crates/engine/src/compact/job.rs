@@ -22,7 +22,6 @@ use super::usage::LevelUse;
 use super::{Jobs, Running};
 use crate::partitions::{Counting, Waiter, share};
 use crate::pm_tables::PmSink;
-use crate::readers;
 use crate::store::Inner;
 use crate::sync::{Arc, Ordering, lock, read};
 
@@ -539,7 +538,7 @@ impl Inner {
         guarded: bool,
     ) -> Result<()> {
         let compactions = &self.compactions;
-        let moments = readers::moments_of_merge(&self.ring, &self.readers);
+        let moments = self.moments_of_merge();
         let levels = Levels::of(&job.version, job.cf, None);
         let starts = self.starts_within(&job.version, job.cf, &job.holds().range());
         let runs = job.runs.iter().cloned();

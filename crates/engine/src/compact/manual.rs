@@ -78,7 +78,7 @@ impl Inner {
     }
 
     fn compact_jobs(&self, cf: CfId, range: &KeyRange<'_>) -> Result<()> {
-        let visible = SeqNo(self.ring.visible());
+        let visible = SeqNo(self.commits.ring.visible());
         let before = lock(&self.versions).next_file();
         loop {
             let _gate = read(&self.compactions.gate);
@@ -116,7 +116,7 @@ impl Inner {
         let mut jobs = lock(&self.compactions.jobs);
         let version = lock(&self.versions).current().clone();
         let before = lock(&self.versions).next_file();
-        let visible = SeqNo(self.ring.visible());
+        let visible = SeqNo(self.commits.ring.visible());
         let levels = Levels::of(&version, cf, Some((before, visible)));
         let options = self.compactions.shape.pick_options(&levels);
         let running = jobs.held(cf);

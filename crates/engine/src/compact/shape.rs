@@ -142,7 +142,7 @@ impl Shape {
             // Devices like large pieces; each table that is being written holds one.
             write_bytes: index(options.dram / 64).clamp(256 << 10, 1 << 20) & !4095,
             pm_bytes_max: options.level0_pm_bytes(),
-            in_pm: options.level0.shape().is_in_pm(),
+            in_pm: options.level0.shape().keeps_tables_in_pm(),
             memtable_bytes: options.memtable_bytes(),
         }
     }

@@ -68,7 +68,9 @@ impl Capture {
                 state: manifest.state().clone(),
             }
         };
-        inner.sync_up_to(captured.snapshot.seqno())?;
+        inner
+            .commits
+            .sync_up_to(&**inner, captured.snapshot.seqno())?;
         Ok(captured)
     }
 

@@ -188,8 +188,8 @@ impl Walk {
         }
         // Where nothing is under way the writer may be far ahead: an open leaves a gap in the
         // seqnos.
-        let granted = match inner.ring.at_most(0) {
-            true => inner.ring.visible(),
+        let granted = match inner.commits.ring.at_most(0) {
+            true => inner.commits.ring.visible(),
             false => writer.next_seqno() - 1,
         };
         let (family, seen) = (self.family.id, self.at.seqno());

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use thermocline_base::planted::{Bug, active};
+use thermocline_policy::flush;
 
-use crate::flush::DESCRIPTORS_SHORT;
 use crate::store::Inner;
 
 /// What change feeds use.
@@ -107,7 +107,7 @@ impl Inner {
         Keeping {
             retain_bytes: feed.retain_bytes,
             pinned_bytes_max: limit / 100 * feed.pins_percent_max,
-            yields: self.space.generations().free() <= 2 * DESCRIPTORS_SHORT,
+            yields: flush::yields_kept(self.space.generations().free()),
         }
     }
 }

@@ -26,6 +26,7 @@
 use std::panic::resume_unwind;
 
 use thermocline_base::Result;
+use thermocline_policy::ranges;
 use thermocline_runtime::cores;
 use thermocline_tables::Promise;
 
@@ -34,22 +35,15 @@ use crate::compact::outputs::Outputs;
 use crate::store::Inner;
 use crate::sync::thread;
 
-/// Most ranges that are written at once, where nobody says how many.
-const THREADS: usize = 4;
-
 /// What was written of a range, and whether there was room for it.
 pub(super) type Written = (Outputs, Result<bool>);
 
 impl Inner {
     /// How many ranges of about `each` bytes in generations may be in a group.
     pub(super) fn group_most(&self, promise: Option<&Promise>, each: u64) -> usize {
-        let threads = match usize::try_from(self.options.level0.evacuation_threads) {
-            Ok(0) if self.world.background => cores().min(THREADS),
-            Ok(0) | Err(_) => 1,
-            Ok(threads) => threads,
-        };
-        let fit = promise.map_or(1, |promise| promise.bytes() / each.max(1));
-        usize::try_from(fit).unwrap_or(usize::MAX).clamp(1, threads)
+        let asked = usize::try_from(self.options.level0.evacuation_threads).unwrap_or(1);
+        let cores = if self.world.background { cores() } else { 0 };
+        ranges::group_most(asked, cores, promise.map(Promise::bytes), each)
     }
 
     /// Writes these ranges into persistent memory, each into its part of `room` bytes.

@@ -7,8 +7,7 @@
 //! there. So a range that would leave, or for which there is no room, is merged with what lies there of
 //! level 0: into files of level 0, or into the base level (`policy::pick::pick_along` says which).
 //!
-//! # Vocabulary
-//! A range is *cold* if level 0 is full, and cost does not keep what it has there (equation 3, `compact::costs`).
+//! Which ranges leave is decided by `policy::ranges`.
 //!
 //! # The argument
 //! 1. *Age.* All that is taken along is older than the frozen generations, as all tables are. To level 0 goes with it
@@ -36,34 +35,34 @@
 //! the outputs; and tables in persistent memory that nothing refers to, which are removed.
 //!
 //! # Bypass
-//! Where flushes bypass level 0 ([`Costs::bypass`](crate::compact::Costs::bypass)) every range leaves. Once nothing of level 0
+//! Where flushes bypass level 0 (`policy::level0::Memory::skips`) every range leaves. Once nothing of level 0
 //! is left in persistent memory such a flush is one of another shape: not cut into ranges, and as large, since
 //! generations may have what tables do not.
 
 use std::cell::Cell;
 
 use thermocline_base::KeyRange;
-use thermocline_base::options::Shape as Level0Shape;
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{CfId, Result, SeqNo};
 use thermocline_compaction::RangeTombstone;
 use thermocline_compaction::output::Cutter;
 use thermocline_compaction::retain::RangesBelow;
-use thermocline_memtable::Memtable;
-use thermocline_policy::cost::Form;
+use thermocline_policy::flush::usual_bytes;
 use thermocline_policy::pick::{self, Held, pick_along};
+use thermocline_policy::ranges::{Coming, Leaving};
+use thermocline_policy::rewrite::Contents;
 use thermocline_sst::{Creation, WriteOptions};
 use thermocline_version::{Change, Level, Place, State, TableRef, Version};
 
-use super::evacuate::{RANGES_MAX, Span, Taken};
+use super::evacuate::{Span, Taken};
+use super::rewrite::contents_of;
 use crate::compact::input::{Input, RunInput};
 use crate::compact::outputs::below;
 use crate::compact::shape::{Levels, Shape};
-use crate::compact::{Ends, Level0Plan, level_of, stand};
+use crate::compact::{Ends, level_of, stand};
 use crate::partitions::share;
 use crate::store::Inner;
 use crate::sync::{Arc, lock};
-use crate::view::Position;
 
 /// What one family's part of a range takes along.
 pub(super) struct Along<'a> {
@@ -85,102 +84,29 @@ pub(super) struct Along<'a> {
     _ends: Ends<'a>,
 }
 
-/// Where level 0 changes between what is cold and what is not, ascending.
-pub(super) type Colds = Vec<(Position, bool)>;
-
-/// What a flush does not leave in persistent memory.
-#[derive(Debug, Default)]
-pub(super) struct Leaving {
-    /// It is everything.
-    pub all: bool,
-    /// And there is nothing to be taken along.
-    pub alone: bool,
-    pub colds: Colds,
-}
-
-impl Leaving {
-    /// Whether it is this range: all of it is, or nothing.
-    pub fn takes(&self, span: &Span) -> bool {
-        // A slice begins behind the place where it is apart from the one before.
-        let before = |at: &Position| span.to.as_ref().is_none_or(|to| at < to);
-        let last = self.colds[..self.colds.partition_point(|(at, _)| before(at))].last();
-        self.all || last.is_some_and(|(at, cold)| *cold && span.of(at.cf).is_some())
-    }
-}
-
-/// Of a level 0 that is full.
-fn colds(plan: Level0Plan) -> Colds {
-    let mut colds = Colds::new();
-    for slice in plan.slices {
-        let at = Position {
-            cf: slice.family,
-            key: slice.first.into(),
-        };
-        let of_family = colds.last().filter(|(last, _)| last.cf == at.cf);
-        // What is about to be merged for room stays so long.
-        let cold = !slice.stays && !slice.makes_room;
-        if of_family.is_none_or(|(_, before)| *before != cold) {
-            colds.push((at, cold));
-        }
-    }
-    colds.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
-    // Each is an edit. What lies behind is as the last one of these.
-    colds.truncate(RANGES_MAX);
-    colds
-}
-
 impl Inner {
     /// What a flush of these does not leave in persistent memory.
     pub(super) fn leaving(&self, taken: &Taken) -> Leaving {
         let version = lock(&self.versions).current().clone();
         let held = |cf: CfId| self.compactions_of(cf).0;
-        let evacuates = self.options.level0.shape() == Level0Shape::Tiered && !self.is_relieving();
+        let shape = self.options.level0.shape();
+        let evacuates = shape.evacuates_by_range() && !self.is_relieving();
         let plan = evacuates
             .then(|| self.level0_plan(&version, held))
             .flatten();
-        let Some(plan) = plan.filter(|plan| plan.form == Form::Corrected) else {
+        let Some(plan) = plan else {
             return Leaving::default();
         };
-        let bytes: u64 = taken.generations.iter().map(|m| m.bytes()).sum();
-        // What is superseded within a generation goes nowhere.
-        let live = |m: &Memtable| share(m.bytes(), m.keys().min(m.len()), m.len());
-        let come: u64 = taken.generations.iter().map(|m| live(m)).sum();
-        let full = plan.drains || plan.bytes.saturating_add(come) >= plan.full_bytes;
-        let updates = self.updates_to_come(taken, &plan);
-        let records = taken.generations.iter().map(|m| m.len()).sum();
-        let costs = &self.compactions.costs;
-        let before = costs.bypasses();
-        let bypasses = costs.bypass(&plan, updates, (self.now_ns(), records), full);
-        // With the last one comes more than there is to be room for.
-        let usual = self.space.usage().limit_bytes / 100 * self.options.sealed_percent();
-        if bypasses || before && bytes > usual {
-            return Leaving {
-                all: true,
-                alone: plan.bytes == 0,
-                colds: Vec::new(),
-            };
-        }
-        Leaving {
-            all: false,
-            alone: false,
-            colds: if full { colds(plan) } else { Vec::new() },
-        }
-    }
-
-    /// Which part of what is written into persistent memory now will be superseded before level 0's share is full: as
-    /// many as in the generations, reckoned up to that many bytes; or as many as were found in level 0, if that is more.
-    fn updates_to_come(&self, taken: &Taken, plan: &Level0Plan) -> f64 {
-        let share = self.options.level0_pm_bytes().unwrap_or(0) as f64;
-        let (mut all, mut updates) = (0.0, 0.0);
-        for memtable in &taken.generations {
-            let (len, bytes) = (memtable.len() as f64, memtable.bytes().max(1) as f64);
-            let own = len - (memtable.keys() as f64).min(len);
-            all += len;
-            updates += (own * (share / bytes).max(1.0)).min(len);
-        }
-        let writes: u64 = plan.slices.iter().map(|slice| slice.writes).sum();
-        let found: u64 = plan.slices.iter().map(|slice| slice.updates).sum();
-        (updates / f64::max(all, 1.0)).max(found as f64 / writes.max(1) as f64)
+        let memtables = taken.generations.iter().map(|m| contents_of(m));
+        let memtables: Vec<Contents> = memtables.collect();
+        let limit = self.space.usage().limit_bytes;
+        let coming = Coming {
+            memtables: &memtables,
+            share: self.options.level0_pm_bytes().unwrap_or(0),
+            usual_bytes: usual_bytes(limit, self.options.sealed_percent()),
+            now_ns: self.now_ns(),
+        };
+        self.compactions.costs.leaving(&plan, &coming)
     }
 
     /// What each family takes along of a range of which about `bytes` lie in generations; `must` if it cannot stay in

@@ -1,33 +1,19 @@
-//! When sealed generations are flushed.
+//! When sealed memtables are flushed: `policy::flush` decides, with the numbers that are gathered here.
 //!
-//! Below a share of persistent memory they stay where they are: reads find them in DRAM and persistent
-//! memory, and what is overwritten there dies there, without ever having been written to the SSD. So
-//! whoever asks here has dropped what is dead before ([`Inner::reclaim`]). And where flushing is due
-//! all sealed generations are taken at once: a few wide runs of level 0 are cheaper to read and to compact
-//! than many narrow ones. With shape `ssd` nothing stays there: flushing is due as soon as one
-//! is sealed, and what is taken at a time becomes a run of level 0. With `pm-tables` it is, too. With `tiered` they
-//! stay, but in a smaller share: the rest is for the tables in persistent memory that they become; while flushes bypass
-//! those (`compact::costs`), in the same one. Where little of what
-//! is taken lives, that stays in persistent memory with other shapes, too ([`rewrite`](super::rewrite)).
+//! Whoever asks has dropped what is dead before ([`Inner::reclaim`]). Where little of what is taken lives, that stays in persistent
+//! memory with shapes that flush to the SSD, too ([`rewrite`](super::rewrite)).
 //!
 //! # Who does it
 //! A job thread (`runtime::jobs`). Where there is none (a store without background, for tests) the
 //! writer, at the end of the write that made it due ([`Inner::flush_inline`]), when it holds no lock.
 //! A writer that finds no room does not wait for either (`room`).
 
-use thermocline_base::Result;
-use thermocline_base::size::index;
-use thermocline_runtime::Job;
-
-use crate::plan::FlushPlan;
 use crate::store::Inner;
 use crate::sync::{Ordering, lock};
-
-/// Free descriptors from which on they run short: one is taken with each generation.
-pub(crate) const DESCRIPTORS_SHORT: usize = 16;
-
-/// A generation whose index takes no more DRAM than this is not sealed for the sake of other stores.
-const SHARE_MIN: u64 = 256 << 10;
+use thermocline_base::Result;
+use thermocline_base::size::index;
+use thermocline_policy::flush::{Dram, FlushPlan, Sealed};
+use thermocline_runtime::Job;
 
 impl Inner {
     /// Whether the store flushes by itself.
@@ -97,44 +83,25 @@ impl Inner {
         self.flushes() && self.flush_plan().due
     }
 
-    /// The numbers on which it is decided.
+    /// Whether a flush is due, and the numbers on which it is decided.
     pub fn flush_plan(&self) -> FlushPlan {
-        let (generations, bytes, blob_bytes) = self.sealed_bytes();
-        let flush = &self.options.flush;
-        let limit = self.space.usage().limit_bytes;
-        let mut plan = FlushPlan {
-            automatic: flush.automatic != 0,
-            due: false,
-            sealed: generations,
-            sealed_due: index(flush.generations),
-            sealed_bytes: bytes,
-            sealed_bytes_due: self.sealed_bytes_due(limit),
-            sealed_blob_bytes: blob_bytes,
-            sealed_blob_bytes_due: self.options.blob.generation_bytes,
-            dram_bytes: self.account.used(),
-            dram_bytes_due: self.options.dram / 100 * flush.dram_percent,
-            generations_free: self.space.generations().free(),
-            generations_free_due: DESCRIPTORS_SHORT,
+        let (memtables, bytes, blob_bytes) = self.sealed_bytes();
+        let skips = self.compactions.costs.bypasses() && !self.is_relieving();
+        let sealed = Sealed {
+            automatic: self.options.flush.automatic != 0,
+            memtables,
+            memtables_due: index(self.options.flush.generations),
+            bytes,
+            blob_bytes,
+            blob_bytes_due: self.options.blob.generation_bytes,
+            pm_bytes: self.space.usage().limit_bytes,
+            sealed_percent: self.options.sealed_percent(),
+            alone_percent: self.options.flush.pm_percent,
+            skipped_tables: skips.then(|| self.pm_tables_use().bytes),
+            descriptors_free: self.space.generations().free(),
+            dram: self.dram(),
         };
-        plan.due = generations > 0
-            && (bytes >= plan.sealed_bytes_due
-                || (plan.sealed_due > 0 && generations >= plan.sealed_due)
-                || plan.sealed_blob_bytes >= plan.sealed_blob_bytes_due
-                || plan.generations_free <= plan.generations_free_due
-                || self.is_dram_short());
-        plan
-    }
-
-    /// As the options say. Where nothing that is flushed stays in persistent memory, generations have what tables
-    /// leave of it.
-    fn sealed_bytes_due(&self, limit: u64) -> u64 {
-        let usual = limit / 100 * self.options.sealed_percent();
-        if !self.compactions.costs.bypasses() || self.is_relieving() {
-            return usual.max(1);
-        }
-        let all = limit / 100 * self.options.flush.pm_percent;
-        let tables = self.pm_tables_use().bytes;
-        all.saturating_sub(tables).max(usual).max(1)
+        sealed.plan()
     }
 
     /// How many sealed generations wait to be flushed, the persistent memory that they own, and the bytes in
@@ -150,22 +117,26 @@ impl Inner {
         })
     }
 
-    /// Whether indexes take their share of DRAM, of this store's or of all stores'.
-    pub fn is_dram_short(&self) -> bool {
-        let percent = self.options.flush.dram_percent;
-        self.account.used() >= self.options.dram / 100 * percent || self.is_budget_short()
+    /// DRAM of this store, and of all stores of the runtime.
+    pub fn dram(&self) -> Dram {
+        let budget = self.account.budget();
+        Dram {
+            used: self.account.used(),
+            limit: self.options.dram,
+            percent: self.options.flush.dram_percent,
+            held_by_all: budget.held(),
+            budget: budget.limit(),
+        }
     }
 
-    /// Whether all stores of the runtime together hold their share of its DRAM.
-    fn is_budget_short(&self) -> bool {
-        let budget = self.account.budget();
-        budget.held() >= budget.limit() / 100 * self.options.flush.dram_percent
+    /// Whether indexes take their share of DRAM, of this store's or of all stores'.
+    pub fn is_dram_short(&self) -> bool {
+        self.dram().is_short()
     }
 
     /// Whether this store may be short of DRAM because others have it.
     pub fn is_crowded(&self) -> bool {
-        let budget = self.account.budget();
-        budget.held() >= budget.limit() / 2 && self.background.stores() > 1
+        self.dram().is_crowded(self.background.stores())
     }
 
     /// What a job thread does about flushing.
@@ -174,11 +145,9 @@ impl Inner {
         self.reclaim()?;
         let crowded = self.is_crowded();
         if crowded && self.flushes() {
-            // Others may wait for what this store has beyond its share.
-            let stores = self.background.stores().max(1) as u64;
-            let share = self.account.budget().limit() / stores / 4;
             let active = self.view.load().memtables[0].clone();
-            if active.index_bytes() > share.max(SHARE_MIN) {
+            let stores = self.background.stores();
+            if self.dram().seals_for_others(active.index_bytes(), stores) {
                 self.seal_active()?;
                 self.room.room_wanted.store(true, Ordering::Relaxed);
             }

@@ -72,27 +72,32 @@
 use std::collections::BTreeSet;
 use std::ops::Bound;
 
-use thermocline_base::options::Shape;
 use thermocline_base::{CfId, Result, SeqNo};
 use thermocline_memtable::{Direction, Memtable};
+use thermocline_policy::{ranges, tuning};
 
-use super::along::Colds;
 use crate::compact::shape::Levels;
 use crate::store::Inner;
 use crate::sync::{Arc, lock};
 use crate::view::{Front, Position};
 
-/// Most ranges of a flush by its size, and most by what is cold in level 0: each is an edit.
-pub(super) const RANGES_MAX: usize = 16;
+/// Bytes of a range in generations, in tables of the usual size.
+const RANGE_TABLES: u64 = if cfg!(test) { 1 } else { tuning::RANGE_TABLES };
 
-/// Bytes of a range in generations, in tables of the usual size: there they take half as many, about.
-const RANGE_TABLES: u64 = if cfg!(test) { 1 } else { 2 };
+/// Where level 0 changes between what is cold and what is not, ascending.
+pub(super) type Colds = Vec<(Position, bool)>;
 
-/// Keys that are looked at for each range, to find where it ends.
-const MARKS: u64 = 16;
-
-/// Keys that are walked over under one epoch guard.
-const STEP_MAX: u64 = 1024;
+/// They, as positions.
+pub(super) fn positions(colds: &ranges::Colds) -> Colds {
+    let position = |(cf, key, cold): &(CfId, Vec<u8>, bool)| {
+        let at = Position {
+            cf: *cf,
+            key: key.as_slice().into(),
+        };
+        (at, *cold)
+    };
+    colds.iter().map(position).collect()
+}
 
 /// Generations that a flush has taken, oldest first, and how far they are evacuated if that has begun.
 pub(super) struct Taken {
@@ -108,6 +113,14 @@ pub(super) struct Span {
 }
 
 impl Span {
+    /// Whether level 0 is cold where it lies: all of it is, or nothing.
+    pub fn is_cold(&self, colds: &Colds) -> bool {
+        // A slice begins behind the place where it is apart from the one before.
+        let before = |at: &Position| self.to.as_ref().is_none_or(|to| at < to);
+        let last = colds[..colds.partition_point(|(at, _)| before(at))].last();
+        last.is_some_and(|(at, cold)| *cold && self.of(at.cf).is_some())
+    }
+
     /// The keys of a family in it: from the first on, and below the second if there is one. `None` if there are none.
     pub fn of(&self, cf: CfId) -> Option<(&[u8], Option<&[u8]>)> {
         let from = self.from.first_of(cf)?;
@@ -166,8 +179,9 @@ impl Inner {
     pub(super) fn ranges(&self, taken: &Taken, colds: &Colds) -> Result<Vec<Span>> {
         let bytes: u64 = taken.generations.iter().map(|m| m.bytes()).sum();
         let range = self.options.table_bytes().max(1) * RANGE_TABLES;
-        let count = (bytes / range).clamp(1, RANGES_MAX as u64);
-        if self.options.level0.shape() != Shape::Tiered || (count < 2 && colds.is_empty()) {
+        let count = ranges::count(bytes, range);
+        let shape = self.options.level0.shape();
+        if !shape.evacuates_by_range() || (count < 2 && colds.is_empty()) {
             return Ok(vec![taken.rest()]);
         }
         let mut spans = vec![taken.rest()];
@@ -185,7 +199,7 @@ impl Inner {
     /// what is cold and what is not.
     fn range_ends(&self, taken: &Taken, count: u64, colds: &Colds) -> Result<Vec<Position>> {
         let keys: u64 = taken.generations.iter().map(|m| m.keys()).sum();
-        let step = (keys / (count * MARKS)).clamp(1, STEP_MAX);
+        let step = ranges::step(keys, count);
         let mut marks = Vec::new();
         for memtable in &taken.generations {
             for cf in memtable.families() {

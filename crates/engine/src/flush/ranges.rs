@@ -4,12 +4,12 @@
 //! leaves, or finds no room in it, is written alone, with what it takes along ([`along`](super::along)).
 
 use thermocline_base::Result;
-use thermocline_base::options::Shape;
 use thermocline_observe::count::Count;
+use thermocline_policy::ranges::{Fate, Range};
 use thermocline_tables::Promise;
 
 use super::along::Along;
-use super::evacuate::{Span, Taken};
+use super::evacuate::{Span, Taken, positions};
 use super::told::Made;
 use crate::compact::outputs::Outputs;
 use crate::partitions::Waiter;
@@ -25,31 +25,40 @@ impl Inner {
         mut promise: Option<Promise>,
         made: &mut Made,
     ) -> Result<()> {
-        let evacuates =
-            self.options.level0.shape() == Shape::Tiered && !self.compactions.costs.are_printed();
+        let shape = self.options.level0.shape();
+        let evacuates = shape.evacuates_by_range() && !self.compactions.costs.are_printed();
         let bytes: u64 = taken.generations.iter().map(|m| m.bytes()).sum();
         self.compactions.costs.flushes();
         let leaving = self.leaving(taken);
         if leaving.all {
             promise = None;
         }
+        let colds = positions(&leaving.colds);
         let spans = match leaving.alone {
             true => vec![taken.rest()],
-            false => self.ranges(taken, &leaving.colds)?,
+            false => self.ranges(taken, &colds)?,
         };
+        let takes = |span: &Span| leaving.all || span.is_cold(&colds);
         let each = bytes / spans.len() as u64;
-        let is_less = |promise: &Option<Promise>| promise.as_ref().is_none_or(|p| p.bytes() < each);
+        let of = |span: &Span, promise: &Option<Promise>| Range {
+            evacuates,
+            leaves: takes(span),
+            bytes: each,
+            promised: promise.as_ref().map(Promise::bytes),
+            relieving: self.is_relieving(),
+        };
         let mut spans = spans.into_iter().peekable();
         while let Some(span) = spans.next() {
-            let leaves = leaving.takes(&span);
-            if evacuates && !leaves && is_less(&promise) {
+            if of(&span, &promise).asks_again() {
                 // The ranges before may have made room.
                 drop(promise.take());
                 promise = self.promise_for_flush(taken)?;
             }
-            let room_lacks = evacuates && is_less(&promise) && !self.is_relieving();
-            if leaves || room_lacks {
-                let along = self.along_of(taken, &span, each, leaving.all || room_lacks);
+            let range = of(&span, &promise);
+            let fate = range.fate();
+            if fate != Fate::Stays {
+                let must = leaving.all || fate == Fate::LacksRoom;
+                let along = self.along_of(taken, &span, each, must);
                 if leaving.all || !along.is_empty() {
                     self.flush_along(taken, span, along, &mut promise, made)?;
                     continue;
@@ -57,8 +66,8 @@ impl Inner {
             }
             let mut group = vec![span];
             let most = self.group_most(promise.as_ref(), each);
-            while !leaves && group.len() < most {
-                match spans.next_if(|span| !leaving.takes(span)) {
+            while !range.leaves && group.len() < most {
+                match spans.next_if(|span| !takes(span)) {
                     Some(span) => group.push(span),
                     None => break,
                 }

@@ -28,7 +28,7 @@
 //! 2. *What lives* is what the flush would write (`compact::outputs`): what somebody may be answered with, registered
 //!    readers too, tombstones that hide something, range tombstones. It is weighed by running the same merge to
 //!    no destination. That ends as soon as it is too much. Where one generation alone has so many keys that they would
-//!    be too much with records of its usual size, it is not even begun ([`lives_by_count`]): so a flush of
+//!    be too much with records of its usual size, it is not even begun (`policy::rewrite::lives_by_count`): so a flush of
 //!    live data costs nothing more. (What is alive may be smaller than usual, or deleted; then it is flushed as it would have
 //!    been.) A flush that rewrites is walked through twice, which is little.
 //! 3. *What is weighed is no promise.* Readers come and go between weighing and writing. The tables have what is needed
@@ -50,66 +50,45 @@
 //! there nothing is to be decided. With `ssd` sealed generations go to the SSD at once, because that is what is wanted;
 //! and where records lie in DRAM (preset `leveled`) there is no persistent memory.
 
-use thermocline_base::options::Shape;
 use thermocline_base::{BatchEntry, CfId, Error, Kind, Result};
 use thermocline_memtable::{Memtable, item_bytes};
+use thermocline_policy::rewrite::{self, RewritePlan};
 use thermocline_tables::Promise;
 
 use super::evacuate::Taken;
 use super::write::To;
 use crate::compact::outputs::Outputs;
 use crate::store::Inner;
-use crate::sync::lock;
-
-/// What is alive in the generations that a flush would take.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RewritePlan {
-    /// How many times as much as is alive generations must hold, so that the flush rewrites.
-    pub ratio: u64,
-    /// Bytes of their items.
-    pub bytes: u64,
-    /// Of these, bytes of what is alive; `None` if that is more than one part in `ratio`: it was not looked
-    /// how much.
-    pub live_bytes: Option<u64>,
-    /// Bytes that tables in persistent memory may still have.
-    pub room_bytes: u64,
-}
-
-impl RewritePlan {
-    /// Whether the flush rewrites.
-    pub fn rewrites(&self) -> bool {
-        self.live_bytes.is_some_and(|live| live <= self.room_bytes)
-    }
-}
+use crate::sync::{Arc, lock};
 
 impl Inner {
     /// What a flush of `taken` is decided on; `None` if no flush of this store rewrites.
     pub(super) fn rewrite_plan_of(&self, taken: &Taken) -> Result<Option<RewritePlan>> {
         let ratio = self.options.flush.rewrite_ratio;
-        let keeps = matches!(
-            self.options.level0.shape(),
-            Shape::GlobalIndex | Shape::Immutables
-        );
+        let keeps = self.options.level0.shape().rewrites();
         let share = self.options.level0_pm_bytes().filter(|_| keeps);
         let Some(share) = share else {
             return Ok(None);
         };
-        let refers = taken.generations.iter().any(|m| m.blob_bytes() > 0);
-        // What an evacuation of another shape has left of them is not known in bytes.
-        if taken.generations.is_empty() || taken.front.is_some() || refers {
+        let generations = &taken.generations;
+        let bytes: u64 = generations.iter().map(|m| m.bytes()).sum();
+        let numbers = rewrite::Taken {
+            memtables: generations.len(),
+            bytes,
+            is_begun: taken.front.is_some(),
+            refers_to_blobs: generations.iter().any(|m| m.blob_bytes() > 0),
+        };
+        if !rewrite::may(&numbers) {
             return Ok(None);
         }
-        let bytes: u64 = taken.generations.iter().map(|m| m.bytes()).sum();
+        let most = rewrite::live_bytes_max(bytes, ratio);
+        let lives = |m: &Arc<Memtable>| rewrite::lives_by_count(&contents_of(m), most);
         Ok(Some(RewritePlan {
             ratio,
             bytes,
-            live_bytes: match taken
-                .generations
-                .iter()
-                .any(|m| lives_by_count(m, bytes / ratio))
-            {
+            live_bytes: match generations.iter().any(lives) {
                 true => None,
-                false => self.live_bytes(taken, bytes / ratio)?,
+                false => self.live_bytes(taken, most)?,
             },
             room_bytes: share.saturating_sub(self.pm_tables_use().bytes),
         }))
@@ -176,10 +155,13 @@ impl Inner {
     }
 }
 
-/// Whether the keys of a generation, each with a record of its usual size, are more than so many bytes.
-fn lives_by_count(memtable: &Memtable, most: u64) -> bool {
-    let all = u128::from(memtable.bytes()) * u128::from(memtable.keys());
-    all > u128::from(most) * u128::from(memtable.len().max(1))
+/// A generation by its numbers.
+pub(super) fn contents_of(memtable: &Memtable) -> rewrite::Contents {
+    rewrite::Contents {
+        bytes: memtable.bytes(),
+        records: memtable.len(),
+        keys: memtable.keys(),
+    }
 }
 
 /// Bytes that a record would take in a generation, if it was written alone.

@@ -58,7 +58,7 @@ impl Inner {
             in_pm,
         } = made;
         // With such a shape every flush is at home there.
-        let rewritten = in_pm > 0 && !self.options.level0.shape().is_in_pm();
+        let rewritten = in_pm > 0 && !self.options.level0.shape().keeps_tables_in_pm();
         if error.is_none() {
             self.counted.add(Count::Flushes, 1);
             self.counted.add(Count::FlushedBytes, bytes);

@@ -16,7 +16,6 @@ use crate::compact::outputs::{Destination, Outputs, Recipe, below};
 use crate::compact::shape::Levels;
 use crate::partitions::Counting;
 use crate::pm_tables::PmSink;
-use crate::readers;
 use crate::store::Inner;
 use crate::sync::{Arc, lock};
 use crate::write::busy;
@@ -121,7 +120,7 @@ impl Inner {
     /// The persistent memory that a flush may write tables into, if it is to. Tables that have been compacted
     /// and that somebody reads count as those that are read.
     pub(super) fn promise_for_flush(&self, taken: &Taken) -> Result<Option<Promise>> {
-        if !self.options.level0.shape().is_in_pm() {
+        if !self.options.level0.shape().keeps_tables_in_pm() {
             return self.promise_for_rewriting(taken);
         }
         let Some(share) = self.options.level0_pm_bytes() else {
@@ -144,8 +143,8 @@ impl Inner {
         outputs: &mut Outputs,
     ) -> Result<()> {
         // In this order: see `memtable::needed::Readers`.
-        let settled = SeqNo(self.ring.durable().min(self.ring.visible()));
-        let moments = readers::moments_of_merge(&self.ring, &self.readers);
+        let settled = SeqNo(self.commits.ring.durable().min(self.commits.ring.visible()));
+        let moments = self.moments_of_merge();
         let version = lock(&self.versions).current().clone();
         let shape = &self.compactions.shape;
         let mut families: Vec<CfId> = generations.iter().flat_map(|m| m.families()).collect();

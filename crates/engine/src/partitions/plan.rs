@@ -12,11 +12,12 @@ use std::collections::BTreeSet;
 use std::ops::Bound;
 
 use thermocline_base::{CfId, limits};
+use thermocline_policy::level0::PartitionRate;
 use thermocline_version::{Level, TableRef, Version};
 
 use super::measure::Measuring;
 use super::sizes::settled_tables;
-use super::{PartitionRate, PartitionSize, sizes};
+use super::{PartitionSize, sizes};
 
 /// A quarter of the limit for what is merged.
 const MERGED_PART: u64 = 4;

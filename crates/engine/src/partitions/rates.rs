@@ -28,6 +28,7 @@ use thermocline_base::counter::thread_number;
 use thermocline_base::{CfId, SeqNo};
 use thermocline_observe::latency::chosen;
 use thermocline_policy::cost::{Counts, Rates};
+use thermocline_policy::level0::PartitionRate;
 use thermocline_version::{Change, PartitionId, Partitions, StoredRate, Version};
 
 use crate::store::Inner;
@@ -60,19 +61,6 @@ pub(crate) struct PartitionRates {
     /// Reads that were counted, and that somebody should look at them. Relaxed: they guard nothing.
     noted: AtomicU64,
     news: AtomicBool,
-}
-
-/// A partition, and what a second has there, lately.
-#[derive(Debug, Clone, PartialEq)]
-pub struct PartitionRate {
-    /// Its first key.
-    pub start: Vec<u8>,
-    /// Reads a second.
-    pub reads: f64,
-    /// Records written a second.
-    pub writes: f64,
-    /// Records a second that something newer took the place of.
-    pub updates: f64,
 }
 
 impl PartitionRates {

@@ -4,6 +4,7 @@ use std::path::Path;
 use thermocline_base::KeyRange;
 use thermocline_base::planted::{Bug, plant};
 use thermocline_base::{CfOptions, ErrorKind, FileId};
+use thermocline_policy::level0::PartitionRate;
 use thermocline_testkit::{Replay, Rng, seeds};
 use thermocline_version::{Level, PartitionId, TableRef};
 

@@ -204,7 +204,7 @@ impl Inner {
 
     /// The oldest moment that somebody reads at.
     fn read_from(&self) -> u64 {
-        let readers = self.readers.by_seqno();
+        let readers = self.commits.readers.by_seqno();
         readers.keys().next().copied().unwrap_or(u64::MAX)
     }
 

@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use thermocline_base::options::Options;
 use thermocline_base::{CfOptions, ErrorKind, WriteBatch};
+use thermocline_commit::Durability;
 use thermocline_testkit::Rng;
 
 use super::*;
-use crate::commit::carry::Durability;
 use crate::tests::Machine;
 use crate::{Callback, Cursor, Family, Snapshot, World};
 

@@ -1,6 +1,7 @@
 //! Options of level 0: its shape, and when it is merged inside persistent memory.
 
 use crate::options::group::option_group;
+use crate::options::shape::Shape;
 
 option_group! {
     /// Options of level 0: what becomes of sealed memtable generations (design §7).
@@ -31,35 +32,8 @@ option_group! {
     }
 }
 
-/// What becomes of sealed memtable generations.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shape {
-    /// They stay in persistent memory until they are flushed, each with its own index.
-    Immutables,
-    /// They stay there, and get one index in common.
-    GlobalIndex,
-    /// They are flushed as soon as they are sealed.
-    Ssd,
-    /// They are flushed as soon as they are sealed, into tables in persistent memory.
-    PmTables,
-    /// They stay there, and get one index in common, until they are flushed into tables in persistent memory.
-    Tiered,
-}
-
 /// The place of `auto`, behind those of the shapes.
 pub(in crate::options) const SHAPE_AUTO: u64 = 5;
-
-impl Shape {
-    /// Whether sealed generations get one index in common.
-    pub fn merges_indexes(self) -> bool {
-        matches!(self, Shape::GlobalIndex | Shape::Tiered)
-    }
-
-    /// Whether tables of level 0 lie in persistent memory.
-    pub fn is_in_pm(self) -> bool {
-        matches!(self, Shape::PmTables | Shape::Tiered)
-    }
-}
 
 /// When level 0 is merged inside persistent memory by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

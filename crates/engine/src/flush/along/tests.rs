@@ -11,6 +11,7 @@ use super::*;
 use crate::flush::tests::{Model, check_cursor, get, put};
 use crate::partitions::{Adjustment, Outcome, Waiter};
 use crate::tests::Machine;
+use crate::view::Position;
 use crate::{Durability, Engine};
 
 const PM: u64 = 4 << 20;

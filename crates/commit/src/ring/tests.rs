@@ -1,4 +1,4 @@
-use crate::commit::ring::{Range, Ring};
+use crate::ring::{Range, Ring};
 use crate::sync::Ordering;
 
 fn range(at: u64) -> Option<Range> {

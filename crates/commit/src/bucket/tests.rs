@@ -1,6 +1,6 @@
 use thermocline_base::WriteBatch;
 
-use crate::commit::bucket::{Bucket, Joined, Request};
+use crate::bucket::{Bucket, Joined, Request};
 use crate::sync::{Arc, lock};
 
 fn request(bytes: u64) -> Arc<Request> {

@@ -6,8 +6,8 @@
 
 use thermocline_base::{Result, WriteBatch};
 
+use crate::bucket::{Bucket, Joined, Led, Request};
 use crate::check_any;
-use crate::commit::bucket::{Bucket, Joined, Led, Request};
 use crate::sync::{Arc, AtomicU64, Ordering, thread};
 
 /// A bucket, and how often each thread's request was written.

@@ -1,8 +1,8 @@
 use thermocline_art::Moments as _;
 use thermocline_base::SeqNo;
 
-use crate::commit::ring::Ring;
 use crate::readers::{Moments, Readers, SLOTS};
+use crate::ring::Ring;
 use crate::sync::AtomicU64;
 
 fn wanted(readers: &Readers, visible: u64, from: u64) -> bool {

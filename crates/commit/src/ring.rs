@@ -57,8 +57,10 @@ use crate::sync::{
 
 /// Stored bytes that are not written back yet: offset and length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Range {
+pub struct Range {
+    /// Where they begin in the region.
     pub at: u64,
+    /// How many there are.
     pub bytes: u64,
 }
 
@@ -110,7 +112,7 @@ struct Marks {
 
 /// See the module's text.
 #[derive(Debug)]
-pub(crate) struct Ring {
+pub struct Ring {
     slots: Box<[Slot]>,
     granted: Line<Granted>,
     marks: Line<Marks>,

@@ -9,10 +9,15 @@
 //! Where a proof rests on the order of sequentially consistent accesses, a model is run with both
 //! of their classic compilations ([`check_sc`]). Every model prints how many executions it has.
 
-mod commit;
+#[expect(dead_code, reason = "the models use parts of the sources")]
+#[path = "../../src/bucket.rs"]
+mod bucket;
 #[expect(dead_code, reason = "the models use parts of the sources")]
 #[path = "../../src/readers.rs"]
 mod readers;
+#[expect(dead_code, reason = "the models use parts of the sources")]
+#[path = "../../src/ring.rs"]
+mod ring;
 mod sync;
 
 mod followers;

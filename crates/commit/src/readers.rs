@@ -27,13 +27,12 @@ use std::collections::BTreeMap;
 
 use thermocline_base::SeqNo;
 use thermocline_base::planted::{Bug, active};
-use thermocline_compaction::retain;
 
-use crate::commit::ring::Ring;
+use crate::ring::Ring;
 use crate::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, lock};
 
 /// Readers that register without a lock.
-pub(crate) const SLOTS: usize = 128;
+pub const SLOTS: usize = 128;
 
 /// Slots of one cache line. Each thread begins to look at the start of another line.
 const LINE: usize = 8;
@@ -45,8 +44,9 @@ const TRIES: usize = 2 * LINE;
 #[derive(Debug, Default)]
 struct Slots([AtomicU64; LINE]);
 
+/// Who reads the past. See the [module](self).
 #[derive(Debug)]
-pub(crate) struct Readers {
+pub struct Readers {
     /// 0, or one more than the seqno of a reader.
     slots: Box<[Slots]>,
     /// No slot from here on was ever used.
@@ -62,8 +62,10 @@ pub(crate) struct Readers {
 
 /// A reader's registration: where it stands.
 #[derive(Debug)]
-pub(crate) struct Registration {
+pub struct Registration {
+    /// The moment at which it reads.
     pub seqno: SeqNo,
+    /// Its slot, if it has one.
     pub slot: Option<usize>,
 }
 
@@ -182,7 +184,7 @@ impl Readers {
 }
 
 /// The moments at which somebody may read, now or when groups in flight have finished.
-pub(crate) struct Moments<'a> {
+pub struct Moments<'a> {
     /// Ascending.
     near: Vec<SeqNo>,
     /// Those in the registry.
@@ -235,12 +237,12 @@ impl<'a> Moments<'a> {
 }
 
 /// The moments at which somebody may read, for whoever leaves out of new tables what nobody needs: those
-/// of registered readers, and all from what is visible now on.
-pub(crate) fn moments_of_merge(ring: &Ring, readers: &Readers) -> retain::Moments {
+/// of registered readers, and all from what is visible now on, which is the second value.
+pub fn moments_of_merge(ring: &Ring, readers: &Readers) -> (Vec<SeqNo>, SeqNo) {
     // First, as the module's text needs. Groups in flight end behind it.
     let horizon = SeqNo(ring.visible_mark().load(Ordering::SeqCst));
     let now = Moments::copied(ring, readers);
-    retain::Moments::new(now.near.clone(), horizon)
+    (now.near.clone(), horizon)
 }
 
 impl thermocline_art::Moments for Moments<'_> {

@@ -8,8 +8,8 @@ use thermocline_art::Moments as _;
 use thermocline_base::SeqNo;
 
 use crate::check_sc;
-use crate::commit::ring::Ring;
 use crate::readers::{Moments, Readers, Registration};
+use crate::ring::Ring;
 use crate::sync::{Arc, Mutex, lock, thread};
 
 /// An index of one key, which every write changes: version `n` has seqno `n`, and is what a reader at

@@ -6,7 +6,7 @@
 //! or before `durable`; `behind` not asked; `persisted` that takes `visible` though more is deferred.
 //! Not caught: no fence before `parked` is read, since the models put one at the addition before it.
 
-use crate::commit::ring::{Range, Ring};
+use crate::ring::{Range, Ring};
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock, thread};
 use crate::{check_any, check_sc};
 

@@ -28,7 +28,8 @@ const FOLLOWED: u32 = 2;
 
 /// Changes that wait for a leader, in memory of their own.
 #[derive(Debug)]
-pub(crate) struct Request {
+pub struct Request {
+    /// The changes.
     pub batch: WriteBatch,
     /// What they take in an item.
     pub bytes: u64,
@@ -44,6 +45,7 @@ enum Turn {
 }
 
 impl Request {
+    /// One with these changes, which take `bytes` bytes.
     pub fn new(batch: WriteBatch, bytes: u64) -> Arc<Request> {
         Arc::new(Request {
             batch,
@@ -74,7 +76,7 @@ impl Request {
 /// See the module's text.
 #[derive(Debug)]
 #[repr(align(128))]
-pub(crate) struct Bucket {
+pub struct Bucket {
     state: AtomicU32,
     pub(crate) queue: Mutex<VecDeque<Arc<Request>>>,
     /// What a leader that waits wants to have in the queue, in bytes. Under the queue's lock.
@@ -95,9 +97,10 @@ impl Default for Bucket {
 
 /// The buckets of a store.
 #[derive(Debug)]
-pub(crate) struct Buckets(Box<[Bucket]>);
+pub struct Buckets(Box<[Bucket]>);
 
 impl Buckets {
+    /// So many.
     pub fn new(buckets: usize) -> Buckets {
         Buckets((0..buckets.max(1)).map(|_| Bucket::default()).collect())
     }
@@ -110,11 +113,11 @@ impl Buckets {
 
 /// The lead of a bucket.
 #[derive(Debug)]
-pub(crate) struct Led<'a>(&'a Bucket);
+pub struct Led<'a>(&'a Bucket);
 
 /// What became of a request.
 #[derive(Debug)]
-pub(crate) enum Joined<'a> {
+pub enum Joined<'a> {
     /// It leads.
     Leads(Led<'a>),
     /// A leader wrote it, or failed to.
@@ -224,13 +227,15 @@ impl Drop for Led<'_> {
 
 /// Followers that a leader has taken: it owes each an answer.
 #[derive(Debug)]
-pub(crate) struct Taken(Vec<Arc<Request>>);
+pub struct Taken(Vec<Arc<Request>>);
 
 impl Taken {
+    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
+    /// Those that have no answer yet.
     pub fn requests(&self) -> &[Arc<Request>] {
         &self.0
     }

@@ -1,0 +1,88 @@
+//! What each shape of level 0 means, one row for each.
+
+/// What becomes of sealed memtable generations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// They stay in persistent memory until they are flushed, each with its own index.
+    Immutables,
+    /// They stay there, and get one index in common.
+    GlobalIndex,
+    /// They are flushed as soon as they are sealed.
+    Ssd,
+    /// They are flushed as soon as they are sealed, into tables in persistent memory.
+    PmTables,
+    /// They stay there, and get one index in common, until they are flushed into tables in persistent memory.
+    Tiered,
+}
+
+/// What a shape means to whoever decides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Capabilities {
+    merges_indexes: bool,
+    keeps_memtables_sealed: bool,
+    keeps_tables_in_pm: bool,
+    evacuates_by_range: bool,
+    rewrites: bool,
+}
+
+impl Shape {
+    const fn capabilities(self) -> Capabilities {
+        let none = Capabilities {
+            merges_indexes: false,
+            keeps_memtables_sealed: false,
+            keeps_tables_in_pm: false,
+            evacuates_by_range: false,
+            rewrites: false,
+        };
+        match self {
+            Shape::Immutables => Capabilities {
+                keeps_memtables_sealed: true,
+                rewrites: true,
+                ..none
+            },
+            Shape::GlobalIndex => Capabilities {
+                merges_indexes: true,
+                keeps_memtables_sealed: true,
+                rewrites: true,
+                ..none
+            },
+            Shape::Ssd => none,
+            Shape::PmTables => Capabilities {
+                keeps_tables_in_pm: true,
+                ..none
+            },
+            Shape::Tiered => Capabilities {
+                merges_indexes: true,
+                keeps_memtables_sealed: true,
+                keeps_tables_in_pm: true,
+                evacuates_by_range: true,
+                ..none
+            },
+        }
+    }
+
+    /// Whether sealed memtables get one index in common.
+    pub const fn merges_indexes(self) -> bool {
+        self.capabilities().merges_indexes
+    }
+
+    /// Whether sealed memtables stay for a while before they are flushed.
+    pub const fn keeps_memtables_sealed(self) -> bool {
+        self.capabilities().keeps_memtables_sealed
+    }
+
+    /// Whether all tables of level 0 are to lie in persistent memory.
+    pub const fn keeps_tables_in_pm(self) -> bool {
+        self.capabilities().keeps_tables_in_pm
+    }
+
+    /// Whether a flush is cut into ranges of keys, each of which stays in persistent memory or leaves it.
+    pub const fn evacuates_by_range(self) -> bool {
+        self.capabilities().evacuates_by_range
+    }
+
+    /// Whether a flush writes what little lives into persistent memory, though the others go to the SSD.
+    pub const fn rewrites(self) -> bool {
+        self.capabilities().rewrites
+    }
+}

@@ -1,0 +1,294 @@
+//! A write's way to its group, and a group's way to its acknowledgement.
+//!
+//! Nothing may fail between [`CommitEnv::reserve`] and the finish but a persist: room, memory for the index and a slot
+//! in the ring were taken before. What fails all the same poisons the store, because what the next open will find is no
+//! longer what this process would answer.
+
+use std::time::Duration;
+
+use thermocline_base::planted::{Bug, active};
+use thermocline_base::{BatchEntry, Error, Result, SeqNo, WriteBatch};
+
+use crate::ack::Acks;
+use crate::bucket::{Bucket, Buckets, Joined, Led, Request};
+use crate::env::{CommitEnv, Durability, Entries, Group, WriteOptions};
+use crate::readers::Readers;
+use crate::ring::Ring;
+use crate::sync::{Mutex, lock};
+
+/// Sizes and times of committing.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Buckets in which durable writes meet.
+    pub buckets: usize,
+    /// Groups in flight, at most.
+    pub ring_slots: usize,
+    /// Bytes that a leader gathers, at most.
+    pub group_bytes: u64,
+    /// Time for which a leader waits for followers.
+    pub group_wait: Duration,
+    /// Deferred bytes at which they are written back.
+    pub buffered_bytes: u64,
+    /// Time after which they are.
+    pub buffered_time: Duration,
+}
+
+/// The commits of a store, from the opening on.
+#[derive(Debug)]
+pub struct Commits {
+    limits: Limits,
+    /// Where durable writes meet.
+    buckets: Buckets,
+    /// Groups between grant and finish, and the watermarks.
+    pub ring: Ring,
+    /// Who reads the past.
+    pub readers: Readers,
+    /// Held by whoever writes back what was deferred.
+    syncing: Mutex<()>,
+    pub(crate) acks: Acks,
+}
+
+/// A group that has not finished yet. Dropped like that, by an error or by a panic, it never can,
+/// and nothing behind it can: those who wait must learn, not hang.
+pub struct Flying<'a, E: CommitEnv> {
+    commits: &'a Commits,
+    env: &'a E,
+}
+
+impl<E: CommitEnv> Drop for Flying<'_, E> {
+    fn drop(&mut self) {
+        self.env.poison(Error::Poisoned(
+            "a write ended between its grant and its finish".into(),
+        ));
+        self.commits.ring.fail();
+    }
+}
+
+impl<E: CommitEnv> Flying<'_, E> {
+    /// It has finished.
+    pub fn finished(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Commits {
+    /// Nothing is in flight, and everything up to `last` is durable.
+    pub fn new(limits: Limits, last: u64) -> Commits {
+        Commits {
+            limits,
+            buckets: Buckets::new(limits.buckets),
+            ring: Ring::new(last, limits.ring_slots),
+            readers: Readers::default(),
+            syncing: Mutex::default(),
+            acks: Acks::default(),
+        }
+    }
+
+    /// Applies `entries`, which take `bytes` bytes, as one: visible together on return, and durable as `mode` says.
+    ///
+    /// # Errors
+    /// Those of admission and of the reservation, with which nothing was written; [`Error::Poisoned`] after a failed
+    /// persist: the outcome of the write that met the failure is unknown.
+    pub fn write<'a>(
+        &self,
+        env: &impl CommitEnv,
+        entries: impl Entries<'a>,
+        bytes: u64,
+        mode: WriteOptions,
+    ) -> Result<()> {
+        // What returns without a persist gains nothing by waiting for others.
+        if mode.durability == Durability::Buffered || mode.no_slowdown {
+            return self.write_alone(env, entries, bytes, mode);
+        }
+        let bucket = self.buckets.mine();
+        if let Some(led) = bucket.lead() {
+            return self.write_leading(env, entries, bytes, &led);
+        }
+        self.write_behind(env, entries, bytes, bucket)
+    }
+
+    /// Writes as a group of its own, and waits for the acknowledgement.
+    ///
+    /// # Errors
+    /// As [`Commits::write`].
+    pub fn write_alone<'a>(
+        &self,
+        env: &impl CommitEnv,
+        entries: impl Entries<'a>,
+        bytes: u64,
+        mode: WriteOptions,
+    ) -> Result<()> {
+        env.admit(entries.clone(), bytes, mode.no_slowdown)?;
+        let reserved = env.reserve(entries.clone(), bytes, mode)?;
+        let last = reserved.group.last;
+        self.carry(env, reserved.group, entries, mode.durability)?;
+        let acknowledged = self.acknowledge(env, last, mode.durability);
+        env.wrote(reserved.due);
+        acknowledged
+    }
+
+    /// Writes `entries` and what has gathered behind them.
+    fn write_leading<'a>(
+        &self,
+        env: &impl CommitEnv,
+        entries: impl Entries<'a>,
+        bytes: u64,
+        led: &Led<'_>,
+    ) -> Result<()> {
+        let more = self.limits.group_bytes.saturating_sub(bytes);
+        if !self.limits.group_wait.is_zero() {
+            led.wait_for_followers(more, self.limits.group_wait);
+        }
+        let taken = led.take(more);
+        let mode = WriteOptions::default();
+        if taken.is_empty() {
+            return self.write_alone(env, entries, bytes, mode);
+        }
+        let result = {
+            let mut all: Vec<BatchEntry<'_>> = entries.clone().collect();
+            let followers = taken.requests().iter();
+            all.extend(followers.flat_map(|request| request.batch.iter()));
+            let together = all.iter().copied();
+            self.write_alone(env, together.clone(), env.item_bytes(together), mode)
+        };
+        if result.is_ok() {
+            taken.answer(|_| Ok(()));
+            return result;
+        }
+        if env.check_poison().is_err() {
+            // A member's error is its own: what poisoned the store has been kept.
+            taken.answer(|_| env.check_poison());
+            return result;
+        }
+        // There was no room for all, or one names a family that is gone. Each learns about itself.
+        let alone = |batch: &WriteBatch, bytes| self.write_alone(env, batch.iter(), bytes, mode);
+        let own = self.write_alone(env, entries, bytes, mode);
+        taken.answer(|request| alone(&request.batch, request.bytes));
+        own
+    }
+
+    /// Leaves `entries` to the bucket's leader, or writes them when it is their turn to lead.
+    #[cold]
+    fn write_behind<'a>(
+        &self,
+        env: &impl CommitEnv,
+        entries: impl Entries<'a>,
+        bytes: u64,
+        bucket: &Bucket,
+    ) -> Result<()> {
+        let request = Request::new(WriteBatch::of(entries.clone()), bytes);
+        match bucket.join(&request) {
+            Joined::Done(result) => result,
+            Joined::Leads(led) => self.write_leading(env, entries, bytes, &led),
+        }
+    }
+
+    /// A group takes part from now on: until what this returns has [finished](Flying::finished), its end by an error or
+    /// a panic poisons the store.
+    pub fn flying<'a, E: CommitEnv>(&'a self, env: &'a E) -> Flying<'a, E> {
+        Flying { commits: self, env }
+    }
+
+    /// Stores, persists unless that is deferred, and indexes a group, beside others, and finishes it. Its place is given
+    /// up on return: who works for the store behind a write must not find that it holds what has become old.
+    ///
+    /// # Errors
+    /// A failed persist, which poisons the store.
+    pub fn carry<'a, E: CommitEnv>(
+        &self,
+        env: &E,
+        group: Group<E::Place>,
+        entries: impl Entries<'a>,
+        durability: Durability,
+    ) -> Result<()> {
+        let flying = self.flying(env);
+        let published = active(Bug::PublishBeforePersist);
+        if published {
+            self.ring.finish(group.ticket, None);
+        }
+        let deferred = durability == Durability::Buffered || env.defers_all();
+        // An error poisons the store with its cause first; then `flying` tells whoever waits.
+        let applied = env.apply(&group, entries, deferred);
+        applied.map_err(|error| env.poison(error))?;
+        flying.finished();
+        if !published {
+            self.ring
+                .finish(group.ticket, deferred.then_some(group.range));
+        }
+        Ok(())
+    }
+
+    /// Waits until a group that ends with `last` may be acknowledged.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`]; a failed persist, which poisons the store.
+    pub fn acknowledge(
+        &self,
+        env: &impl CommitEnv,
+        last: SeqNo,
+        durability: Durability,
+    ) -> Result<()> {
+        if !self.ring.wait_visible(last.0) {
+            env.check_poison()?;
+        }
+        match durability {
+            Durability::Immediate if active(Bug::AckAtVisible) => Ok(()),
+            Durability::Immediate => self.sync_up_to(env, last),
+            Durability::Buffered if self.ring.deferred_bytes() >= self.limits.buffered_bytes => {
+                self.sync_up_to(env, last)
+            }
+            Durability::Buffered => {
+                env.sync_later(self.limits.buffered_time);
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether a group that ends with `last` could be acknowledged without waiting.
+    pub fn is_acknowledged(&self, last: SeqNo, durability: Durability) -> bool {
+        match durability {
+            _ if active(Bug::AckOutOfOrder) => true,
+            Durability::Immediate if active(Bug::AckAtVisible) => self.ring.visible() >= last.0,
+            Durability::Immediate => self.ring.durable() >= last.0,
+            Durability::Buffered => self.ring.visible() >= last.0,
+        }
+    }
+
+    /// Makes everything up to `last`, which is visible, durable.
+    ///
+    /// # Errors
+    /// A failed persist, which poisons the store.
+    pub fn sync_up_to(&self, env: &impl CommitEnv, last: SeqNo) -> Result<()> {
+        if self.ring.durable() >= last.0 {
+            return Ok(());
+        }
+        // One at a time: whoever waits here finds its bytes on the next list, or done.
+        let _turn = lock(&self.syncing);
+        if self.ring.durable() >= last.0 {
+            return Ok(());
+        }
+        env.check_poison()?;
+        let (ranges, up_to) = self.ring.take_deferred();
+        if !ranges.is_empty() {
+            env.write_back(&ranges).map_err(|error| {
+                let error = env.poison(error);
+                self.ring.fail();
+                error
+            })?;
+        }
+        self.ring.persisted(up_to);
+        Ok(())
+    }
+
+    /// Waits until nothing is in flight, and makes it durable. The caller holds the writer's lock, so
+    /// nothing is granted meanwhile.
+    ///
+    /// # Errors
+    /// As [`Commits::sync_up_to`].
+    pub fn drain(&self, env: &impl CommitEnv) -> Result<()> {
+        if !self.ring.wait_empty() {
+            env.check_poison()?;
+        }
+        self.sync_up_to(env, SeqNo(self.ring.visible()))
+    }
+}

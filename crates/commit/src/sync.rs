@@ -1,0 +1,9 @@
+//! What this crate uses of the synchronisation facade. A name of its own, so that a model can put
+//! loom's in its place (`tests/loom`).
+
+pub(crate) use std::sync::Arc;
+
+pub(crate) use thermocline_base::sync::{
+    AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, SPINS,
+    fence_after_rmw, hint, lock, wait, wait_for,
+};

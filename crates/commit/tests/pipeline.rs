@@ -1,0 +1,347 @@
+//! Committing without a database: a store that is nothing but a list of what was applied, and of what was persisted.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Barrier, Mutex};
+use std::time::Duration;
+
+use thermocline_base::{BatchEntry, CfId, Error, ErrorKind, Result, SeqNo, WriteBatch};
+use thermocline_commit::ring::Range;
+use thermocline_commit::{
+    Callback, CommitEnv, Commits, Durability, Entries, Group, Limits, Reserved, WriteOptions,
+};
+
+/// The most that one item may have.
+const ROOM: u64 = 10_000;
+
+#[derive(Default)]
+struct Fake {
+    commits: Option<Commits>,
+    writer: Mutex<u64>,
+    /// Keys in the order in which they were applied, with their seqnos.
+    applied: Mutex<Vec<(u64, Vec<u8>)>>,
+    /// Seqnos that a crash would leave.
+    persisted: Mutex<BTreeSet<u64>>,
+    /// The first and last seqno of what begins there.
+    places: Mutex<Vec<(u64, u64)>>,
+    write_backs: AtomicU64,
+    /// Keys that find no room.
+    refused: Mutex<BTreeSet<Vec<u8>>>,
+    fails: AtomicBool,
+    poison: Mutex<Option<String>>,
+    calls: AtomicU64,
+    in_call: AtomicBool,
+}
+
+impl Fake {
+    fn new(buckets: usize) -> Arc<Fake> {
+        let limits = Limits {
+            buckets,
+            ring_slots: 8,
+            group_bytes: ROOM,
+            group_wait: Duration::ZERO,
+            buffered_bytes: 100,
+            buffered_time: Duration::from_secs(1),
+        };
+        Arc::new(Fake {
+            commits: Some(Commits::new(limits, 0)),
+            ..Fake::default()
+        })
+    }
+
+    fn commits(&self) -> &Commits {
+        self.commits.as_ref().unwrap()
+    }
+
+    fn write(&self, keys: &[&[u8]], mode: impl Into<WriteOptions>) -> Result<()> {
+        let batch = batch(keys);
+        let bytes = self.item_bytes(batch.iter());
+        self.commits().write(self, batch.iter(), bytes, mode.into())
+    }
+
+    /// Makes the calls that somebody has asked for.
+    fn make_calls(&self) {
+        while self.calls.swap(0, Ordering::SeqCst) > 0 {
+            self.in_call.store(true, Ordering::SeqCst);
+            self.commits().call_back(self);
+            self.in_call.store(false, Ordering::SeqCst);
+        }
+    }
+
+    fn is_persisted(&self, key: &[u8]) -> bool {
+        let applied = self.applied.lock().unwrap();
+        let persisted = self.persisted.lock().unwrap();
+        applied
+            .iter()
+            .any(|(seqno, applied)| applied == key && persisted.contains(seqno))
+    }
+
+    fn persist(&self, first: u64, last: u64) -> Result<()> {
+        if self.fails.load(Ordering::SeqCst) {
+            return Err(Error::Poisoned("the device is gone".into()));
+        }
+        self.persisted.lock().unwrap().extend(first..=last);
+        Ok(())
+    }
+}
+
+fn batch(keys: &[&[u8]]) -> WriteBatch {
+    let mut batch = WriteBatch::new();
+    for key in keys {
+        batch.put(CfId::DEFAULT, key, b"").unwrap();
+    }
+    batch
+}
+
+impl CommitEnv for Fake {
+    type Place = ();
+
+    fn item_bytes<'a>(&self, entries: impl Iterator<Item = BatchEntry<'a>>) -> u64 {
+        entries.map(|entry| entry.key.len() as u64).sum()
+    }
+
+    fn check(&self) -> Result<()> {
+        self.check_poison()
+    }
+
+    fn check_poison(&self) -> Result<()> {
+        match &*self.poison.lock().unwrap() {
+            None => Ok(()),
+            Some(cause) => Err(Error::Poisoned(cause.clone())),
+        }
+    }
+
+    fn admit<'a>(&self, _: impl Entries<'a>, _: u64, _: bool) -> Result<()> {
+        Ok(())
+    }
+
+    fn reserve<'a>(
+        &self,
+        mut entries: impl Entries<'a>,
+        _: u64,
+        _: WriteOptions,
+    ) -> Result<Reserved<()>> {
+        let records = entries.len() as u64;
+        let mut writer = self.writer.lock().unwrap();
+        self.check()?;
+        let refused = self.refused.lock().unwrap();
+        if entries.any(|entry| refused.contains(entry.key)) {
+            return Err(Error::OutOfSpace("no room".into()));
+        }
+        drop(refused);
+        let ring = &self.commits().ring;
+        if !ring.has_room() && !ring.wait_for_room() {
+            self.check_poison()?;
+        }
+        let (first, last) = (*writer + 1, *writer + records);
+        *writer = last;
+        let mut places = self.places.lock().unwrap();
+        // Not one behind the other: each range is written back by itself.
+        let at = 2 * places.len() as u64;
+        places.push((first, last));
+        Ok(Reserved {
+            group: Group {
+                place: (),
+                range: Range { at, bytes: 1 },
+                ticket: ring.grant(last, records),
+                first: SeqNo(first),
+                last: SeqNo(last),
+            },
+            due: false,
+        })
+    }
+
+    fn apply<'a>(
+        &self,
+        group: &Group<()>,
+        entries: impl Entries<'a>,
+        deferred: bool,
+    ) -> Result<()> {
+        let keyed = (group.first.0..).zip(entries.map(|entry| entry.key.to_vec()));
+        self.applied.lock().unwrap().extend(keyed);
+        match deferred {
+            true => Ok(()),
+            false => self.persist(group.first.0, group.last.0),
+        }
+    }
+
+    fn defers_all(&self) -> bool {
+        false
+    }
+
+    fn write_back(&self, ranges: &[Range]) -> Result<()> {
+        self.write_backs.fetch_add(1, Ordering::SeqCst);
+        ranges.iter().try_for_each(|range| {
+            let place = usize::try_from(range.at / 2).unwrap();
+            let (first, last) = self.places.lock().unwrap()[place];
+            self.persist(first, last)
+        })
+    }
+
+    fn poison(&self, cause: Error) -> Error {
+        self.poison.lock().unwrap().get_or_insert(cause.to_string());
+        cause
+    }
+
+    fn sync_later(&self, _: Duration) {}
+
+    fn wrote(&self, _: bool) {}
+
+    fn call_later(&self) {
+        self.calls.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn settle(&self) {
+        self.make_calls();
+    }
+
+    fn count_panic(&self) {}
+
+    fn now_ns(&self) -> u64 {
+        0
+    }
+
+    fn waited_for_callbacks(&self, _: u64) {}
+
+    fn is_in_call(&self) -> bool {
+        self.in_call.load(Ordering::SeqCst)
+    }
+}
+
+#[test]
+fn what_is_acknowledged_is_persisted_whoever_leads() {
+    for buckets in [1, 4] {
+        let fake = Fake::new(buckets);
+        std::thread::scope(|scope| {
+            for thread in 0..4u8 {
+                let fake = &fake;
+                scope.spawn(move || {
+                    for n in 0..500u16 {
+                        let key = [&[thread][..], &n.to_be_bytes()].concat();
+                        fake.write(&[&key], Durability::Immediate).unwrap();
+                        assert!(fake.is_persisted(&key));
+                    }
+                });
+            }
+        });
+        let applied = fake.applied.lock().unwrap();
+        assert_eq!(applied.len(), 2000);
+        assert_eq!(fake.commits().ring.durable(), 2000);
+    }
+}
+
+#[test]
+fn a_buffered_write_is_persisted_by_whatever_durable_comes_behind() {
+    let fake = Fake::new(1);
+    fake.write(&[b"a"], Durability::Buffered).unwrap();
+    fake.write(&[b"b"], Durability::Buffered).unwrap();
+    assert!(!fake.is_persisted(b"a"));
+    assert_eq!(fake.commits().ring.visible(), 2);
+    fake.write(&[b"c"], Durability::Immediate).unwrap();
+    assert!(fake.is_persisted(b"a") && fake.is_persisted(b"b") && fake.is_persisted(b"c"));
+    assert_eq!(fake.commits().ring.durable(), 3);
+    // Enough of them are written back by themselves, all at once.
+    let before = fake.write_backs.load(Ordering::SeqCst);
+    for n in 0..100u8 {
+        fake.write(&[&[n]], Durability::Buffered).unwrap();
+    }
+    assert_eq!(fake.write_backs.load(Ordering::SeqCst), before + 1);
+    assert!(fake.is_persisted(&[99]));
+}
+
+#[test]
+fn who_finds_no_room_in_a_group_fails_alone() {
+    let fake = Fake::new(1);
+    fake.refused.lock().unwrap().insert(b"large".to_vec());
+    let begin = Barrier::new(4);
+    std::thread::scope(|scope| {
+        for thread in 0..4u8 {
+            let (fake, begin) = (&fake, &begin);
+            scope.spawn(move || {
+                begin.wait();
+                for n in 0..200u8 {
+                    let fits = fake.write(&[&[thread, n]], Durability::Immediate);
+                    fits.unwrap();
+                    let refused = fake.write(&[b"large"], Durability::Immediate);
+                    assert_eq!(refused.unwrap_err().kind(), ErrorKind::OutOfSpace);
+                }
+            });
+        }
+    });
+    assert_eq!(fake.commits().ring.durable(), 800);
+    assert!(!fake.is_persisted(b"large"));
+}
+
+#[test]
+fn a_failed_persist_ends_all_writes_and_nobody_waits_for_ever() {
+    for failing in [Durability::Immediate, Durability::Buffered] {
+        let fake = Fake::new(2);
+        fake.write(&[b"a"], Durability::Immediate).unwrap();
+        fake.write(&[b"b"], Durability::Buffered).unwrap();
+        fake.fails.store(true, Ordering::SeqCst);
+        let first = match failing {
+            Durability::Immediate => fake.write(&[b"c"], failing),
+            Durability::Buffered => fake.commits().sync_up_to(&*fake, SeqNo(2)),
+        };
+        assert!(first.is_err());
+        std::thread::scope(|scope| {
+            for thread in 0..4u8 {
+                let fake = &fake;
+                scope.spawn(move || {
+                    let write = fake.write(&[&[thread]], Durability::Immediate);
+                    assert_eq!(write.unwrap_err().kind(), ErrorKind::Poisoned);
+                });
+            }
+        });
+        assert_eq!(fake.commits().ring.durable(), 1);
+    }
+}
+
+#[test]
+fn callbacks_are_called_in_order_and_learn_of_a_failure() {
+    let fake = Fake::new(1);
+    let told: Arc<Mutex<Vec<(u8, bool)>>> = Arc::default();
+    let write = |n: u8| {
+        let told = told.clone();
+        let done: Callback = Box::new(move |result| {
+            told.lock().unwrap().push((n, result.is_ok()));
+        });
+        let batch = batch(&[&[n]]);
+        let place = fake.commits().take_place(&*fake, false, done).unwrap();
+        let size = (1, false);
+        fake.commits()
+            .write_told(&*fake, batch.iter(), size, place)
+            .unwrap();
+    };
+    (0..3).for_each(write);
+    assert_eq!(fake.commits().places(), 3);
+    fake.commits().tell(&*fake);
+    fake.make_calls();
+    assert!(told.lock().unwrap().is_empty(), "nothing is durable yet");
+    fake.commits().sync_up_to(&*fake, SeqNo(2)).unwrap();
+    fake.commits().tell(&*fake);
+    fake.make_calls();
+    assert_eq!(*told.lock().unwrap(), [(0, true), (1, true), (2, true)]);
+    assert_eq!(fake.commits().places(), 0);
+    write(3);
+    fake.fails.store(true, Ordering::SeqCst);
+    assert!(fake.commits().sync_up_to(&*fake, SeqNo(4)).is_err());
+    fake.commits().tell(&*fake);
+    fake.make_calls();
+    assert_eq!(told.lock().unwrap().last(), Some(&(3, false)));
+}
+
+#[test]
+fn a_group_that_never_finishes_stops_the_store_and_hangs_nobody() {
+    let fake = Fake::new(1);
+    let keys = batch(&[b"a"]);
+    let reserved = fake
+        .reserve(keys.iter(), 1, WriteOptions::default())
+        .unwrap();
+    let flying = fake.commits().flying(&*fake);
+    drop(flying);
+    assert_eq!(reserved.group.last, SeqNo(1));
+    let write = fake.write(&[b"b"], Durability::Immediate);
+    assert_eq!(write.unwrap_err().kind(), ErrorKind::Poisoned);
+    assert_eq!(fake.commits().ring.visible(), 0);
+}

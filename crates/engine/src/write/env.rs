@@ -1,0 +1,289 @@
+//! What committing is given of a store (`commit::CommitEnv`): admission, a place, and what a group does there.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use arc_swap::Guard;
+use thermocline_base::options::Options;
+use thermocline_base::size::index;
+use thermocline_base::{BatchEntry, Error, Kind, Result, SeqNo};
+use thermocline_commit::readers::{Moments, moments_of_merge};
+use thermocline_commit::ring::Range;
+use thermocline_commit::{CommitEnv, Entries, Group, Limits, Reserved, WriteOptions};
+use thermocline_compaction::retain;
+use thermocline_halloc::Reserve;
+use thermocline_memtable::{Grant, ItemBuilder, Persist, decode_blob_ref, item_bytes};
+use thermocline_observe::count::Count;
+use thermocline_observe::events::Courier;
+use thermocline_observe::stall::StallCause;
+use thermocline_pm::{PmOff, RegionKind};
+use thermocline_runtime::{Task, is_calling};
+
+use crate::store::Inner;
+use crate::sync::{Arc, lock_short, try_lock};
+use crate::view::View;
+use crate::write::busy;
+use crate::write::submit::{deletes_any, only_deletes};
+
+/// Where a group goes.
+pub(crate) struct Place {
+    pub room: Grant,
+    /// The view at the grant, whose first generation is the group's.
+    pub view: Guard<Arc<View>>,
+    /// DRAM in bytes that its range tombstones were promised.
+    pub tombstones: u64,
+}
+
+thread_local! {
+    /// Where this thread builds its items. Taken out while it does, and put back.
+    static BUILDER: Cell<ItemBuilder> = Cell::default();
+}
+
+/// Whether a persist in such a region takes so long that many writes should share it.
+fn is_slow(kind: RegionKind) -> bool {
+    matches!(kind, RegionKind::File | RegionKind::Dram)
+}
+
+/// Sizes and times of committing, in a region of this kind.
+pub(crate) fn limits(options: &Options, kind: RegionKind) -> Limits {
+    let commit = &options.commit;
+    let slow = is_slow(kind);
+    Limits {
+        buckets: match commit.buckets {
+            0 if slow => 1,
+            0 => 16,
+            buckets => index(buckets),
+        },
+        ring_slots: index(commit.ring_slots),
+        group_bytes: commit.group_bytes_max.min(options.memtable.item_bytes_max),
+        group_wait: Duration::from_micros(commit.group_wait_us),
+        buffered_bytes: match commit.buffered_bytes {
+            0 if slow => 1 << 20,
+            0 => 256,
+            bytes => bytes,
+        },
+        buffered_time: Duration::from_millis(commit.buffered_ms),
+    }
+}
+
+impl CommitEnv for Inner {
+    type Place = Place;
+
+    fn item_bytes<'a>(&self, entries: impl Iterator<Item = BatchEntry<'a>>) -> u64 {
+        item_bytes(entries)
+    }
+
+    fn check(&self) -> Result<()> {
+        self.check_writable()
+    }
+
+    fn check_poison(&self) -> Result<()> {
+        self.poison.check()
+    }
+
+    #[inline]
+    fn admit<'a>(&self, entries: impl Entries<'a>, bytes: u64, no_slowdown: bool) -> Result<()> {
+        self.hold_back(bytes, no_slowdown, || only_deletes(entries))
+    }
+
+    fn reserve<'a>(
+        &self,
+        entries: impl Entries<'a>,
+        bytes: u64,
+        mode: WriteOptions,
+    ) -> Result<Reserved<Place>> {
+        let reserved = self.with_room(bytes, mode.no_slowdown, || {
+            self.try_reserve(entries.clone(), bytes, mode)
+        });
+        reserved.inspect_err(|error| self.events.refused(bytes, error))
+    }
+
+    fn apply<'a>(
+        &self,
+        group: &Group<Place>,
+        entries: impl Entries<'a>,
+        deferred: bool,
+    ) -> Result<()> {
+        // A thread that ends may write when its own memory is gone already.
+        let mut builder = BUILDER.try_with(Cell::take).unwrap_or_default();
+        let persist = match deferred {
+            false => Persist::Now,
+            true => Persist::Deferred,
+        };
+        let stored = builder.store(
+            self.space.region(),
+            &group.place.room,
+            entries.clone(),
+            group.first.0,
+            self.commits.ring.durable(),
+            persist,
+        );
+        // From here on the write may be durable; what fails now leaves an index that lacks it.
+        let indexed = stored.and_then(|offsets| self.index(group, entries.clone(), offsets));
+        builder.trim();
+        let _ = BUILDER.try_with(|kept| kept.set(builder));
+        indexed?;
+        self.count_entries(entries);
+        Ok(())
+    }
+
+    fn defers_all(&self) -> bool {
+        self.is_logged()
+    }
+
+    fn write_back(&self, ranges: &[Range]) -> Result<()> {
+        self.persist_ranges(ranges)
+    }
+
+    fn poison(&self, cause: Error) -> Error {
+        self.poison.poison(cause)
+    }
+
+    fn sync_later(&self, delay: Duration) {
+        self.background.request_after(Task::Sync, delay);
+    }
+
+    #[inline]
+    fn wrote(&self, due: bool) {
+        self.look_after_write(due);
+    }
+
+    fn call_later(&self) {
+        let me = self.me.clone();
+        self.background.run(Box::new(move || {
+            if let Some(inner) = me.upgrade() {
+                inner.commits.call_back(&*inner);
+            }
+        }));
+    }
+
+    fn settle(&self) {
+        self.background.settle();
+    }
+
+    fn count_panic(&self) {
+        self.background.count_panic();
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.world.env.clock.now_ns()
+    }
+
+    fn waited_for_callbacks(&self, begun: u64) {
+        self.stalls.held_up(StallCause::Callbacks, begun);
+    }
+
+    fn is_in_call(&self) -> bool {
+        is_calling()
+    }
+}
+
+impl Inner {
+    fn try_reserve<'a>(
+        &self,
+        entries: impl Entries<'a>,
+        bytes: u64,
+        mode: WriteOptions,
+    ) -> Result<Reserved<Place>> {
+        let records = entries.len() as u64;
+        let deletes_only = only_deletes(entries.clone());
+        let deletes = deletes_only || deletes_any(entries.clone());
+        let reserve = if deletes_only {
+            Reserve::Use
+        } else {
+            Reserve::Keep
+        };
+        let mut writer = if mode.no_slowdown {
+            try_lock(&self.writer).ok_or_else(|| busy("for another writer"))?
+        } else {
+            lock_short(&self.writer)
+        };
+        // Again: whoever closed the store meanwhile has cut the chain under this lock, and what
+        // came behind the cut would be lost; so would what followed a failed persist.
+        self.check_writable()?;
+        self.families.check_write(entries.clone())?;
+        if mode.no_slowdown
+            && let Err(error) = self.check_no_slowdown(&writer, bytes, reserve)
+        {
+            drop(writer);
+            // What it would have waited for is done meanwhile.
+            self.background.request(Task::Ahead);
+            return Err(error);
+        }
+        let (attached, tombstones) = self
+            .reserve_dram(&mut writer, entries, records, deletes_only)
+            .and_then(|tombstones| {
+                let attached = match mode.no_slowdown {
+                    true => self.find_room(&mut writer, bytes, reserve, false),
+                    false => self.make_room(&mut writer, bytes, reserve),
+                };
+                Ok((attached?, tombstones))
+            })?;
+        if !deletes_only {
+            self.events.accepted(bytes);
+        }
+        if !self.commits.ring.has_room() && !self.commits.ring.wait_for_room() {
+            self.poison.check()?;
+        }
+        if tombstones > 0 {
+            // Of the generation that it goes into: room may have been made by a seal.
+            writer.active.promise_tombstones(tombstones)?;
+        }
+        let group = self.grant(&mut writer, records, bytes, tombstones);
+        if deletes {
+            self.deleted(group.last);
+        }
+        // What will be needed soon changes only with the zones that are taken.
+        let due = attached && self.work_is_due(&writer);
+        Ok(Reserved { group, due })
+    }
+
+    fn index<'a>(
+        &self,
+        group: &Group<Place>,
+        entries: impl Iterator<Item = BatchEntry<'a>>,
+        offsets: &[PmOff],
+    ) -> Result<()> {
+        let memtable = &group.place.view.memtables[0];
+        let commits = &self.commits;
+        for ((entry, &at), seqno) in entries.zip(offsets).zip(group.first.0..) {
+            let moments = || Moments::now(&commits.ring, &commits.readers);
+            memtable.insert_entry(entry, at, SeqNo(seqno), moments)?;
+        }
+        if group.place.tombstones > 0 {
+            memtable.tombstones_added(group.place.tombstones);
+        }
+        Ok(())
+    }
+
+    /// Counts records that were written.
+    pub fn count_entries<'a>(&self, entries: impl Iterator<Item = BatchEntry<'a>>) {
+        let (mut puts, mut deletes, mut ranges, mut user) = (0, 0, 0, 0);
+        for entry in entries {
+            match entry.kind {
+                Kind::Delete => deletes += 1,
+                Kind::RangeDelete => ranges += 1,
+                _ => puts += 1,
+            }
+            let value = match entry.kind {
+                Kind::PutBlob => decode_blob_ref(entry.value).map_or(0, |blob| blob.len.into()),
+                _ => entry.value.len() as u64,
+            };
+            user += entry.key.len() as u64 + value;
+        }
+        self.counted.add(Count::Puts, puts);
+        if deletes > 0 {
+            self.counted.add(Count::Deletes, deletes);
+        }
+        if ranges > 0 {
+            self.counted.add(Count::RangeDeletes, ranges);
+        }
+        self.counted.add(Count::UserBytes, user);
+    }
+
+    /// The moments at which somebody may read, for a merge.
+    pub fn moments_of_merge(&self) -> retain::Moments {
+        let (moments, horizon) = moments_of_merge(&self.commits.ring, &self.commits.readers);
+        retain::Moments::new(moments, horizon)
+    }
+}

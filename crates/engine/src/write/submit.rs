@@ -1,0 +1,247 @@
+//! A write's way to the pipeline of `commit`: long values go into a blob file before, and a batch that is too large
+//! for an item is staged.
+
+use thermocline_base::{BatchEntry, Error, Kind, Result, SeqNo, WriteBatch};
+use thermocline_commit::{Callback, CommitEnv, Durability, Entries, Group, Told, WriteOptions};
+use thermocline_memtable::item_bytes;
+
+use crate::blobs::{Hold, Separated};
+use crate::store::{Engine, Inner};
+use crate::sync::{Arc, Ordering};
+use crate::write::env::Place;
+
+impl Engine {
+    /// Applies `entries` as one: visible together on return, and durable as `mode` says.
+    ///
+    /// # Errors
+    /// [`Error::OutOfSpace`] naming the budget, and why no flush makes room; [`Error::InvalidArgument`] for a family that was
+    /// dropped, [`Error::Busy`] if the mode asks for it: nothing was written. [`Error::Poisoned`] after
+    /// a failed persist: the outcome of the write that met the failure is unknown.
+    pub fn write<'a>(
+        &self,
+        entries: impl ExactSizeIterator<Item = BatchEntry<'a>> + Clone,
+        mode: impl Into<WriteOptions>,
+    ) -> Result<()> {
+        let mode = mode.into();
+        let inner = &*self.inner;
+        let _settled = inner.background.settled_after();
+        if entries.len() == 0 {
+            return Ok(());
+        }
+        inner.check_writable()?;
+        let bytes = item_bytes(entries.clone());
+        if let Some(separated) = inner.separate(entries.clone(), bytes, mode.no_slowdown)? {
+            return self.write_separated(entries, separated, mode);
+        }
+        // What is staged has nothing in common with other writes.
+        if inner.is_oversized(entries.len(), bytes) {
+            return self.write_oversized(entries, bytes, mode);
+        }
+        inner.commits.write(inner, entries, bytes, mode)
+    }
+
+    /// Writes a batch whose long values lie in a blob file.
+    #[cold]
+    fn write_separated<'a>(
+        &self,
+        entries: impl Iterator<Item = BatchEntry<'a>>,
+        separated: Separated,
+        mode: WriteOptions,
+    ) -> Result<()> {
+        let inner = &*self.inner;
+        let written = {
+            let (entries, bytes) = separated.entries(entries);
+            let entries = entries.into_iter();
+            match inner.is_oversized(entries.len(), bytes) {
+                true => self.write_oversized(entries, bytes, mode),
+                false => inner.commits.write_alone(inner, entries, bytes, mode),
+            }
+        };
+        drop(separated);
+        if written.is_err() {
+            inner.discard_blobs();
+        }
+        written
+    }
+
+    /// Stages a batch and waits for the acknowledgement.
+    #[cold]
+    fn write_oversized<'a>(
+        &self,
+        entries: impl Entries<'a>,
+        bytes: u64,
+        mode: WriteOptions,
+    ) -> Result<()> {
+        let inner = &*self.inner;
+        inner.admit(entries.clone(), bytes, mode.no_slowdown)?;
+        let last = self.write_staged(entries, bytes, mode, None)?;
+        let acknowledged = inner.commits.acknowledge(inner, last, mode.durability);
+        inner.wrote(true);
+        acknowledged
+    }
+
+    /// Applies `entries` as one: visible together on return, durable when `done` is called with the
+    /// outcome, by a thread of the runtime's. If 65,536 commits of the store wait for their callbacks, it
+    /// waits for one of those.
+    ///
+    /// # Errors
+    /// As [`Engine::write`], and then `done` is never called; [`Error::Busy`] where it would wait for
+    /// callbacks and `no_slowdown` is true, or this is a callback or listener itself.
+    pub fn write_with_callback<'a>(
+        &self,
+        entries: impl ExactSizeIterator<Item = BatchEntry<'a>> + Clone,
+        no_slowdown: bool,
+        done: Callback,
+    ) -> Result<()> {
+        let inner = &*self.inner;
+        let _settled = inner.background.settled_after();
+        inner.check_writable()?;
+        if entries.len() == 0 {
+            done(Ok(()));
+            return Ok(());
+        }
+        let told = inner.commits.take_place(inner, no_slowdown, done)?;
+        let bytes = item_bytes(entries.clone());
+        let Some(separated) = inner.separate(entries.clone(), bytes, no_slowdown)? else {
+            return self.write_told(entries, bytes, no_slowdown, told);
+        };
+        let written = {
+            let (entries, bytes) = separated.entries(entries);
+            self.write_told(entries.into_iter(), bytes, no_slowdown, told)
+        };
+        drop(separated);
+        if written.is_err() {
+            inner.discard_blobs();
+        }
+        written
+    }
+
+    /// As [`Engine::write_with_callback`], for a batch that is not empty and without long values.
+    fn write_told<'a>(
+        &self,
+        entries: impl Entries<'a>,
+        bytes: u64,
+        no_slowdown: bool,
+        told: Told<'_>,
+    ) -> Result<()> {
+        let inner = &*self.inner;
+        if inner.is_oversized(entries.len(), bytes) {
+            let mode = WriteOptions {
+                durability: Durability::Buffered,
+                no_slowdown,
+            };
+            inner.admit(entries.clone(), bytes, no_slowdown)?;
+            self.write_staged(entries, bytes, mode, Some(told))?;
+            inner.wrote(true);
+        } else {
+            let size = (bytes, no_slowdown);
+            inner.commits.write_told(inner, entries, size, told)?;
+        }
+        // Lets a worker write back, and then the callback be called.
+        self.request_sync();
+        if inner.closed.load(Ordering::Acquire) {
+            // No worker comes any more. A failed store was closed beside this write, which must be told.
+            inner.commits.tell(inner);
+        }
+        Ok(())
+    }
+
+    /// Makes everything visible durable, what was written `Buffered` included.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`]; a failed persist, which poisons the store.
+    pub fn sync(&self) -> Result<()> {
+        let inner = &*self.inner;
+        let visible = SeqNo(inner.commits.ring.visible());
+        let _settled = inner.background.settled_after();
+        let synced = inner.commits.sync_up_to(inner, visible);
+        inner.commits.tell(inner);
+        synced
+    }
+}
+
+/// Whether a write adds nothing.
+pub(crate) fn only_deletes<'a>(mut entries: impl Iterator<Item = BatchEntry<'a>>) -> bool {
+    entries.all(is_delete)
+}
+
+/// Whether a write takes something away.
+pub(crate) fn deletes_any<'a>(mut entries: impl Iterator<Item = BatchEntry<'a>>) -> bool {
+    entries.any(is_delete)
+}
+
+fn is_delete(entry: BatchEntry<'_>) -> bool {
+    matches!(entry.kind, Kind::Delete | Kind::RangeDelete)
+}
+
+/// A write in steps, for tests that let several be in flight on one thread and crash between them.
+#[must_use = "a write that is granted and dropped can never finish"]
+pub struct InFlight {
+    inner: Arc<Inner>,
+    batch: WriteBatch,
+    group: Group<Place>,
+    durability: Durability,
+    /// Keeps the file with its long values until it is carried.
+    _hold: Option<Hold>,
+}
+
+impl Engine {
+    /// Gives a write its seqnos and its place, and no more.
+    ///
+    /// # Errors
+    /// As [`Engine::write`].
+    pub fn begin(&self, batch: WriteBatch, durability: Durability) -> Result<InFlight> {
+        self.inner.check_writable()?;
+        let bytes = item_bytes(batch.iter());
+        let (batch, hold) = match self.inner.separate(batch.iter(), bytes, false)? {
+            None => (batch, None),
+            Some(separated) => {
+                let (entries, _) = separated.entries(batch.iter());
+                let batch = WriteBatch::of(entries.into_iter());
+                (batch, Some(separated.into_hold()))
+            }
+        };
+        let bytes = item_bytes(batch.iter());
+        if self.inner.is_oversized(batch.iter().len(), bytes) {
+            return Err(Error::Unsupported(format!(
+                "a batch of {bytes} bytes is staged, and is never in flight"
+            )));
+        }
+        let reserved = self.inner.reserve(batch.iter(), bytes, durability.into())?;
+        Ok(InFlight {
+            inner: self.inner.clone(),
+            batch,
+            group: reserved.group,
+            durability,
+            _hold: hold,
+        })
+    }
+}
+
+impl InFlight {
+    /// Stores, persists unless that is deferred, indexes, and finishes; without waiting for those that
+    /// were granted before. Returns whether it may be acknowledged already.
+    ///
+    /// # Errors
+    /// As [`Engine::write`].
+    pub fn carry(self) -> Result<bool> {
+        let commits = &self.inner.commits;
+        let last = self.group.last;
+        let entries = self.batch.iter();
+        commits.carry(&*self.inner, self.group, entries, self.durability)?;
+        Ok(commits.is_acknowledged(last, self.durability))
+    }
+
+    /// Its last seqno.
+    pub fn last(&self) -> SeqNo {
+        self.group.last
+    }
+}
+
+impl std::fmt::Debug for InFlight {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("InFlight")
+            .field("last", &self.group.last)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,350 @@
+//! When sealed memtables are flushed.
+//!
+//! Below a share of persistent memory they stay where they are: reads find them in DRAM and persistent memory, and what is
+//! overwritten there dies there, without ever having been written to the SSD. Where flushing is due all sealed memtables are
+//! taken at once: a few wide runs of level 0 are cheaper to read and to compact than many narrow ones. With shapes `ssd` and
+//! `pm-tables` the share is nothing: flushing is due as soon as one is sealed. With `tiered` it is small, since the rest is for
+//! the tables that they become; while flushes skip level 0, it is the usual one.
+
+use std::fmt;
+
+use crate::tuning::{
+    CROWDED_INDEX_BYTES_MIN, CROWDED_PARTS, CROWDED_SHARE_PARTS, DESCRIPTORS_SHORT,
+    KEPT_YIELD_TIMES,
+};
+
+/// DRAM of a store, and of all stores of its runtime, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Dram {
+    /// What this store takes.
+    pub used: u64,
+    /// What it may take.
+    pub limit: u64,
+    /// From which part of either on memory is short, in percent.
+    pub percent: u64,
+    /// What all stores have.
+    pub held_by_all: u64,
+    /// What they may have.
+    pub budget: u64,
+}
+
+impl Dram {
+    /// Bytes of this store from which on they are short.
+    pub fn due(&self) -> u64 {
+        self.limit / 100 * self.percent
+    }
+
+    /// Whether indexes take their share of DRAM, of this store's or of all stores'.
+    pub fn is_short(&self) -> bool {
+        self.used >= self.due() || self.held_by_all >= self.budget / 100 * self.percent
+    }
+
+    /// Whether a store, one of so many, may be short of DRAM because others have it.
+    pub fn is_crowded(&self, stores: usize) -> bool {
+        self.held_by_all >= self.budget / CROWDED_PARTS && stores > 1
+    }
+
+    /// Whether one of so many stores of a crowded runtime seals an active memtable with such an index: others may wait for
+    /// what it has beyond its share.
+    pub fn seals_for_others(&self, index_bytes: u64, stores: usize) -> bool {
+        let stores = stores.max(1) as u64;
+        let share = self.budget / stores / CROWDED_SHARE_PARTS;
+        index_bytes > share.max(CROWDED_INDEX_BYTES_MIN)
+    }
+}
+
+/// What waits to be flushed, and what decides about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sealed {
+    /// Whether the store flushes by itself.
+    pub automatic: bool,
+    /// Sealed memtables that wait.
+    pub memtables: usize,
+    /// The same from which on they are flushed; 0: their number does not count.
+    pub memtables_due: usize,
+    /// Persistent memory that they own.
+    pub bytes: u64,
+    /// Bytes of values in blob files that they refer to.
+    pub blob_bytes: u64,
+    /// The same from which on they are flushed.
+    pub blob_bytes_due: u64,
+    /// Persistent memory of the store.
+    pub pm_bytes: u64,
+    /// What of it they may take where tables lie beside them, in percent.
+    pub sealed_percent: u64,
+    /// What of it they may take where none do, in percent.
+    pub alone_percent: u64,
+    /// Persistent memory of tables, where flushes skip level 0 there.
+    pub skipped_tables: Option<u64>,
+    /// Places for further memtables.
+    pub descriptors_free: usize,
+    /// DRAM.
+    pub dram: Dram,
+}
+
+/// Why a flush is due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Because {
+    /// They own so much persistent memory.
+    Bytes {
+        /// Bytes that they own.
+        bytes: u64,
+        /// From which on they are flushed.
+        due: u64,
+    },
+    /// They are so many.
+    Number {
+        /// Sealed memtables.
+        memtables: usize,
+        /// From which on they are flushed.
+        due: usize,
+    },
+    /// They refer to so much in blob files.
+    Blobs {
+        /// Bytes that they refer to.
+        bytes: u64,
+        /// From which on they are flushed.
+        due: u64,
+    },
+    /// There are few places for further memtables.
+    Descriptors {
+        /// Places.
+        free: usize,
+        /// Down to which they are flushed.
+        due: usize,
+    },
+    /// DRAM is short.
+    Dram {
+        /// Bytes that the store takes.
+        used: u64,
+        /// From which on they are flushed; less is short where all stores together have too much.
+        due: u64,
+    },
+}
+
+impl fmt::Display for Because {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Because::Bytes { bytes, due } => write!(f, "flush: {bytes} bytes are sealed, of {due}"),
+            Because::Number { memtables, due } => {
+                write!(f, "flush: {memtables} memtables are sealed, of {due}")
+            }
+            Because::Blobs { bytes, due } => {
+                write!(
+                    f,
+                    "flush: {bytes} bytes in blob files are referred to, of {due}"
+                )
+            }
+            Because::Descriptors { free, due } => {
+                write!(
+                    f,
+                    "flush: {free} places are left for memtables, down to {due}"
+                )
+            }
+            Because::Dram { used, due } => {
+                write!(f, "flush: DRAM is short, {used} bytes are used, of {due}")
+            }
+        }
+    }
+}
+
+/// When sealed memtables are flushed: as soon as one of the numbers has come to its limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FlushPlan {
+    /// Whether the store flushes by itself.
+    pub automatic: bool,
+    /// Whether a flush is due now.
+    pub due: bool,
+    /// Why, if one is.
+    pub because: Option<Because>,
+    /// Sealed generations that wait.
+    pub sealed: usize,
+    /// The same from which on they are flushed; 0: their number does not count.
+    pub sealed_due: usize,
+    /// Persistent memory of sealed generations, in bytes.
+    pub sealed_bytes: u64,
+    /// The same from which on they are flushed.
+    pub sealed_bytes_due: u64,
+    /// Bytes of values in blob files that sealed generations refer to.
+    pub sealed_blob_bytes: u64,
+    /// The same from which on they are flushed.
+    pub sealed_blob_bytes_due: u64,
+    /// DRAM that this store takes, in bytes.
+    pub dram_bytes: u64,
+    /// The same from which on they are flushed.
+    pub dram_bytes_due: u64,
+    /// Places for further generations.
+    pub generations_free: usize,
+    /// The same down to which they are flushed.
+    pub generations_free_due: usize,
+}
+
+impl Sealed {
+    /// What a flush takes at least, where it need not be more.
+    pub fn usual_bytes(&self) -> u64 {
+        usual_bytes(self.pm_bytes, self.sealed_percent)
+    }
+
+    /// As the options say. Where flushes skip level 0, memtables have what its tables leave of persistent memory.
+    fn bytes_due(&self) -> u64 {
+        let usual = self.usual_bytes();
+        let Some(tables) = self.skipped_tables else {
+            return usual.max(1);
+        };
+        let all = self.pm_bytes / 100 * self.alone_percent;
+        all.saturating_sub(tables).max(usual).max(1)
+    }
+
+    /// Whether a flush is due, why, and the numbers on which that is decided.
+    ///
+    /// ```
+    /// use thermocline_policy::flush::{Because, Dram, Sealed};
+    /// let dram = Dram { used: 10, limit: 1000, percent: 60, held_by_all: 10, budget: 10_000 };
+    /// let mut sealed = Sealed {
+    ///     automatic: true,
+    ///     memtables: 3,
+    ///     memtables_due: 0,
+    ///     bytes: 149,
+    ///     blob_bytes: 0,
+    ///     blob_bytes_due: 1000,
+    ///     pm_bytes: 1000,
+    ///     sealed_percent: 15,
+    ///     alone_percent: 50,
+    ///     skipped_tables: None,
+    ///     descriptors_free: 60,
+    ///     dram,
+    /// };
+    /// assert!(!sealed.plan().due);
+    /// sealed.bytes = 150;
+    /// let because = sealed.plan().because.unwrap();
+    /// assert_eq!(because.to_string(), "flush: 150 bytes are sealed, of 150");
+    /// // While flushes skip level 0, memtables have what its tables leave.
+    /// sealed.skipped_tables = Some(100);
+    /// assert_eq!(sealed.plan().sealed_bytes_due, 400);
+    /// ```
+    pub fn plan(&self) -> FlushPlan {
+        let mut plan = FlushPlan {
+            automatic: self.automatic,
+            due: false,
+            because: None,
+            sealed: self.memtables,
+            sealed_due: self.memtables_due,
+            sealed_bytes: self.bytes,
+            sealed_bytes_due: self.bytes_due(),
+            sealed_blob_bytes: self.blob_bytes,
+            sealed_blob_bytes_due: self.blob_bytes_due,
+            dram_bytes: self.dram.used,
+            dram_bytes_due: self.dram.due(),
+            generations_free: self.descriptors_free,
+            generations_free_due: DESCRIPTORS_SHORT,
+        };
+        plan.because = because(&plan, self.dram.is_short());
+        plan.due = plan.because.is_some();
+        plan
+    }
+}
+
+/// Whether memtables that are only kept for change feeds yield, where so many descriptors are free.
+pub fn yields_kept(descriptors_free: usize) -> bool {
+    descriptors_free <= KEPT_YIELD_TIMES * DESCRIPTORS_SHORT
+}
+
+/// What a flush takes at least, where it need not be more: this part of persistent memory.
+pub fn usual_bytes(pm_bytes: u64, sealed_percent: u64) -> u64 {
+    pm_bytes / 100 * sealed_percent
+}
+
+fn because(plan: &FlushPlan, dram_short: bool) -> Option<Because> {
+    match plan {
+        FlushPlan { sealed: 0, .. } => None,
+        _ if plan.sealed_bytes >= plan.sealed_bytes_due => Some(Because::Bytes {
+            bytes: plan.sealed_bytes,
+            due: plan.sealed_bytes_due,
+        }),
+        _ if plan.sealed_due > 0 && plan.sealed >= plan.sealed_due => Some(Because::Number {
+            memtables: plan.sealed,
+            due: plan.sealed_due,
+        }),
+        _ if plan.sealed_blob_bytes >= plan.sealed_blob_bytes_due => Some(Because::Blobs {
+            bytes: plan.sealed_blob_bytes,
+            due: plan.sealed_blob_bytes_due,
+        }),
+        _ if plan.generations_free <= plan.generations_free_due => Some(Because::Descriptors {
+            free: plan.generations_free,
+            due: plan.generations_free_due,
+        }),
+        _ if dram_short => Some(Because::Dram {
+            used: plan.dram_bytes,
+            due: plan.dram_bytes_due,
+        }),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn sealed() -> impl Strategy<Value = Sealed> {
+        let waits = (0usize..80, 0usize..80, 0u64..3000, 0u64..3000, 1u64..3000);
+        let pm = (
+            100u64..5000,
+            0u64..95,
+            proptest::option::of(0u64..3000),
+            0usize..64,
+        );
+        let dram = (0u64..3000, 1u64..3000, 1u64..=90, 0u64..9000, 1u64..9000);
+        (waits, pm, dram).prop_map(|(waits, pm, dram)| {
+            let (memtables, memtables_due, bytes, blob_bytes, blob_bytes_due) = waits;
+            let (pm_bytes, sealed_percent, skipped_tables, descriptors_free) = pm;
+            let (used, limit, percent, held_by_all, budget) = dram;
+            Sealed {
+                automatic: true,
+                memtables,
+                memtables_due,
+                bytes,
+                blob_bytes,
+                blob_bytes_due,
+                pm_bytes,
+                sealed_percent,
+                alone_percent: 50,
+                skipped_tables,
+                descriptors_free,
+                dram: Dram {
+                    used,
+                    limit,
+                    percent,
+                    held_by_all,
+                    budget,
+                },
+            }
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn more_that_waits_never_puts_a_flush_off(sealed in sealed(), more in 1u64..500) {
+            let plan = sealed.plan();
+            prop_assert_eq!(plan.due, plan.because.is_some());
+            prop_assert!(!plan.due || sealed.memtables > 0);
+            let larger = Sealed {
+                memtables: sealed.memtables + 1,
+                bytes: sealed.bytes + more,
+                blob_bytes: sealed.blob_bytes + more,
+                ..sealed
+            };
+            prop_assert!(!plan.due || larger.plan().due);
+            // Skipping level 0 never makes flushes smaller.
+            let usual = Sealed { skipped_tables: None, ..sealed };
+            prop_assert!(plan.sealed_bytes_due >= usual.plan().sealed_bytes_due);
+        }
+
+        #[test]
+        fn a_store_alone_is_never_crowded(sealed in sealed()) {
+            prop_assert!(!sealed.dram.is_crowded(1) && !sealed.dram.is_crowded(0));
+            prop_assert!(!sealed.dram.seals_for_others(CROWDED_INDEX_BYTES_MIN, 2));
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Level 0 as a few tables, and what is decided of it.
+
+use proptest::prelude::*;
+use thermocline_base::{CfId, FileId, KeyRange, SeqNo};
+
+use super::*;
+use crate::cost::Form;
+use crate::pick::{State, Table};
+
+const ZONE: u64 = 64 << 10;
+
+fn budget(bytes: u64) -> Budget {
+    Budget {
+        form: Form::Corrected,
+        bytes,
+        bytes_while_merging: bytes + bytes / 4,
+        part_bytes: bytes / 8,
+        table_bytes: ZONE,
+        blob_bytes_max: 1 << 20,
+    }
+}
+
+fn key(n: u64) -> [u8; 1] {
+    [u8::try_from(n).expect("keys are small")]
+}
+
+/// Tables by first and last key, newest first.
+fn tables(keys: &[[[u8; 1]; 2]]) -> Vec<Table<'_>> {
+    let numbered = keys.iter().zip((1..=keys.len() as u64).rev());
+    numbered
+        .map(|([first, last], n)| Table {
+            file: FileId(n),
+            range: KeyRange::inclusive(first, last),
+            bytes: ZONE,
+            smallest_seqno: SeqNo(n),
+            largest_seqno: SeqNo(n),
+            has_tombstones: false,
+            in_pm: true,
+        })
+        .collect()
+}
+
+fn contents(count: usize) -> Vec<Content> {
+    let one = Content {
+        entries: 1000,
+        zone_bytes: Some(ZONE),
+        blob_bytes: 0,
+    };
+    vec![one; count]
+}
+
+fn rate(reads: f64, writes: f64) -> Vec<(PartitionRate, Option<Vec<u8>>)> {
+    let rate = PartitionRate {
+        start: Vec::new(),
+        reads,
+        writes,
+        updates: 0.0,
+    };
+    vec![(rate, None)]
+}
+
+fn planned(
+    keys: &[[[u8; 1]; 2]],
+    share: u64,
+    (reads, writes): (f64, f64),
+    memory: &Memory,
+) -> Level0Plan {
+    let levels = [tables(keys)];
+    let family = Family {
+        family: CfId::DEFAULT,
+        state: State {
+            levels: &levels,
+            running: &[],
+        },
+        contents: &contents(keys.len()),
+        rates: &rate(reads, writes),
+    };
+    plan(&budget(share), &[family], memory)
+}
+
+fn ranges() -> impl Strategy<Value = Vec<[[u8; 1]; 2]>> {
+    let range = (0u64..200, 0u64..40).prop_map(|(first, len)| [key(first), key(first + len)]);
+    proptest::collection::vec(range, 1..20)
+}
+
+proptest! {
+    #[test]
+    fn all_of_level_0_is_in_some_slice_and_what_stays_fits(
+        keys in ranges(),
+        share in ZONE..40 * ZONE,
+        reads in 0.0f64..1e6,
+        writes in 0.0f64..1e6,
+    ) {
+        let plan = planned(&keys, share, (reads, writes), &Memory::default());
+        prop_assert_eq!(plan.bytes, keys.len() as u64 * ZONE);
+        prop_assert_eq!(plan.slices.iter().map(|s| s.tables).sum::<usize>(), keys.len());
+        let stay = plan.slices.iter().filter(|slice| slice.stays);
+        prop_assert!(stay.map(|slice| slice.bytes).sum::<u64>() <= plan.thresholds.keep);
+        // Reads of a partition are divided, and none is made.
+        let divided: f64 = plan.slices.iter().map(|slice| slice.reads).sum();
+        prop_assert!(divided <= reads * 1.000_001);
+        prop_assert!(!plan.drains || plan.bytes >= plan.thresholds.major);
+        prop_assert!(plan.full_bytes >= plan.thresholds.major);
+    }
+
+    #[test]
+    fn what_drains_goes_on_until_the_rest_fits_and_no_longer(keys in ranges()) {
+        let mut memory = Memory::default();
+        let share = ZONE * keys.len() as u64;
+        let full = planned(&keys, share, (0.0, 1e5), &memory);
+        memory.note_drains(&full, full.drains);
+        let few = &keys[..keys.len() / 4];
+        if !few.is_empty() {
+            let later = planned(few, share, (0.0, 1e5), &memory);
+            memory.note_drains(&later, false);
+            // With room again it does not begin anew.
+            let rest = planned(&keys[..keys.len() / 2 + 1], share, (0.0, 1e5), &memory);
+            prop_assert!(!rest.drains || rest.bytes >= rest.thresholds.major || later.bytes > later.thresholds.keep);
+        }
+    }
+
+    #[test]
+    fn skipping_level_0_does_not_flap(
+        keys in ranges(),
+        updates in 0.0f64..1.0,
+        reads in 0.0f64..1e5,
+        full in any::<bool>(),
+    ) {
+        let mut memory = Memory::default();
+        let plan = planned(&keys, ZONE, (reads, 1e5), &memory);
+        let mut changes = 0;
+        for n in 1..20u64 {
+            let (skips, because) = memory.skips(&plan, updates, (n * 1_000_000_000, 100_000), full);
+            prop_assert_eq!(skips, memory.is_skipped());
+            changes += u64::from(because.is_some());
+        }
+        // Under a load that does not change it is decided once.
+        prop_assert!(changes <= 1, "{} changes", changes);
+    }
+}
+
+#[test]
+fn what_decides_is_said_with_its_numbers() {
+    let said = Because::Skips {
+        skips: true,
+        updates: 0.013,
+        reads: 12.4,
+        writes: 3456.0,
+    };
+    assert_eq!(
+        said.to_string(),
+        "flush: to the SSD, 1 % are updates, 12 reads/s, 3456 writes/s"
+    );
+    let said = Because::Room {
+        updates: 3,
+        records: 10,
+    };
+    assert_eq!(said.to_string(), "internal: for room, 3 of 10 records go");
+}

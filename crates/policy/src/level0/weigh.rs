@@ -1,0 +1,119 @@
+//! Slices with what is known of each.
+
+use thermocline_base::{CfId, FileId, KeyRange};
+
+use super::state::{Content, Family, PartitionRate};
+use crate::pick::{Held, Slice, State, Table, level0_slices, runs};
+
+/// A slice with what is known of it.
+pub(super) struct Weighed<'v> {
+    pub family: CfId,
+    pub slice: Slice<'v>,
+    pub place: usize,
+    /// Those in persistent memory that are free, newest first.
+    pub files: Vec<FileId>,
+    pub zone_bytes: u64,
+    /// Bytes of all that lies in its range, in whatever level.
+    range_bytes: u64,
+    pub records: u64,
+    pub writes: u64,
+    pub reads: f64,
+    /// What its newer runs refer to in blob files, in bytes.
+    pub blob_bytes: u64,
+}
+
+/// As much of `n` as `part` is of `of`.
+pub(super) fn share(n: u64, part: u64, of: u64) -> u64 {
+    let share = u128::from(n) * u128::from(part.min(of)) / u128::from(of.max(1));
+    u64::try_from(share).expect("a part of a number")
+}
+
+/// The runs of these places in level 0, newest first, as ranges of them.
+fn runs_of(tables: &[Table<'_>], places: &[usize]) -> Vec<std::ops::Range<usize>> {
+    let some: Vec<Table<'_>> = places.iter().map(|n| tables[*n]).collect();
+    runs(&some)
+}
+
+/// What the runs of a slice refer to in blob files, but for the oldest one, in bytes.
+pub fn newer_blob_bytes(state: &State<'_>, contents: &[Content], slice: &Slice<'_>) -> u64 {
+    let runs = runs_of(state.level(0), &slice.pm);
+    let newer = runs.last().map_or(0, |oldest| oldest.start);
+    let newer = slice.pm[..newer].iter();
+    newer.map(|n| contents[*n].blob_bytes).sum()
+}
+
+/// Persistent memory of what running jobs take in level 0 of a family, and leave there.
+pub(super) fn staying_bytes(family: &Family<'_>) -> u64 {
+    let stays = |held: &Held, table: &Table<'_>| held.stays && held.may_take(table);
+    let tables = family.state.level(0).iter().zip(family.contents);
+    tables
+        .filter(|(table, _)| family.state.running.iter().any(|held| stays(held, table)))
+        .filter_map(|(_, content)| content.zone_bytes)
+        .sum()
+}
+
+/// Bytes of tables, of all levels, whose keys are such.
+fn bytes_where(state: &State<'_>, such: impl Fn(&KeyRange<'_>) -> bool) -> u64 {
+    let tables = state.levels.iter().flatten();
+    let found = tables.filter(|table| such(&table.range));
+    found.map(|table| table.bytes).sum()
+}
+
+/// The slices of a family that have something in persistent memory.
+pub(super) fn slices_of<'a>(family: &Family<'a>) -> Vec<Weighed<'a>> {
+    let state = &family.state;
+    let weigh = |(place, slice): (usize, Slice<'a>)| {
+        let contents = || slice.pm.iter().map(|n| &family.contents[*n]);
+        let records: u64 = contents().map(|content| content.entries).sum();
+        let runs = runs_of(state.level(0), &slice.pm);
+        let oldest = runs.last().map_or(&[][..], |run| &slice.pm[run.clone()]);
+        let oldest = oldest.iter().map(|n| family.contents[*n].entries);
+        let files = slice.pm.iter().map(|n| state.level(0)[*n].file);
+        Weighed {
+            family: family.family,
+            place,
+            files: files.collect(),
+            zone_bytes: contents().filter_map(|content| content.zone_bytes).sum(),
+            range_bytes: bytes_where(state, |range| range.overlaps(&slice.range)),
+            records,
+            writes: records - oldest.sum::<u64>(),
+            reads: 0.0,
+            blob_bytes: newer_blob_bytes(state, family.contents, &slice),
+            slice,
+        }
+    };
+    let slices = level0_slices(state).into_iter().enumerate();
+    let mut slices: Vec<Weighed<'a>> = slices
+        .filter(|(_, slice)| !slice.pm.is_empty())
+        .map(weigh)
+        .collect();
+    divide_reads(&mut slices, state, family.rates);
+    slices
+}
+
+/// Divides what partitions are read among the slices that lie there, by all the data in their ranges. Nobody knows
+/// where in a partition its reads go; and a slice stands for its range there as a partition does in the paper, whose reads
+/// are all those of its keys, wherever they are found. So of slices with as much below the smaller is the warmer one,
+/// and what is read where level 0 has nothing counts for none.
+fn divide_reads(
+    slices: &mut [Weighed<'_>],
+    state: &State<'_>,
+    rates: &[(PartitionRate, Option<Vec<u8>>)],
+) {
+    for (rate, end) in rates.iter().filter(|(rate, _)| rate.reads > 0.0) {
+        let lies_there = |range: &KeyRange<'_>| {
+            let begins_behind = end.as_ref().is_some_and(|end| range.first >= &end[..]);
+            !begins_behind && !range.ends_before(&rate.start)
+        };
+        let within: Vec<usize> = (0..slices.len())
+            .filter(|n| lies_there(&slices[*n].slice.range))
+            .collect();
+        let of_slices: u64 = within.iter().map(|n| slices[*n].range_bytes).sum();
+        // What reaches over an end of a slice counts for two.
+        let all = bytes_where(state, lies_there).max(of_slices).max(1);
+        for n in within {
+            let share = slices[n].range_bytes as f64 / all as f64;
+            slices[n].reads += rate.reads * share;
+        }
+    }
+}

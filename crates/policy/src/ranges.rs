@@ -1,0 +1,240 @@
+//! What a flush does with each range of keys: whether it stays in persistent memory, leaves it with what lies there below, or
+//! goes past it (design §1 and §7: "under pressure a cold range may go straight to L1, together with all older level-0 data of
+//! that range").
+//!
+//! A range is *cold* if level 0 is full, and cost does not keep what it has there (equation 3). Where flushes *skip* level 0 every
+//! range leaves.
+
+use thermocline_base::CfId;
+
+use crate::cost::Form;
+use crate::level0::{Because, Level0Plan, Memory};
+use crate::rewrite::Contents;
+use crate::tuning::{RANGE_MARKS, RANGE_STEP_MAX, RANGE_THREADS, RANGES_MAX};
+
+/// What a flush brings.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Coming<'a> {
+    /// Each memtable.
+    pub memtables: &'a [Contents],
+    /// Level 0's share of persistent memory, in bytes.
+    pub share: u64,
+    /// What a flush takes at least where it need not be more: [`flush::usual_bytes`](crate::flush::usual_bytes).
+    pub usual_bytes: u64,
+    /// When.
+    pub now_ns: u64,
+}
+
+/// Where level 0 begins to be cold, or ends to be: a family, a key, and whether it is cold from there on. Ascending.
+pub type Colds = Vec<(CfId, Vec<u8>, bool)>;
+
+/// What a flush does not leave in persistent memory.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Leaving {
+    /// It is everything.
+    pub all: bool,
+    /// And there is nothing to be taken along.
+    pub alone: bool,
+    /// Where level 0 changes between what is cold and what is not.
+    pub colds: Colds,
+    /// Why flushes skip level 0 from now on, or do not any more.
+    pub because: Option<Because>,
+}
+
+impl Leaving {
+    /// Everything.
+    pub fn all(plan: &Level0Plan) -> Leaving {
+        Leaving {
+            all: true,
+            alone: plan.bytes == 0,
+            colds: Vec::new(),
+            because: None,
+        }
+    }
+}
+
+impl Coming<'_> {
+    /// Bytes of items.
+    fn bytes(&self) -> u64 {
+        self.memtables.iter().map(|m| m.bytes).sum()
+    }
+
+    /// Records.
+    fn records(&self) -> u64 {
+        self.memtables.iter().map(|m| m.records).sum()
+    }
+
+    /// What comes to level 0: what is superseded within a memtable goes nowhere.
+    fn live_bytes(&self) -> u64 {
+        let live = |m: &Contents| {
+            let bytes = u128::from(m.bytes) * u128::from(m.keys.min(m.records));
+            let bytes = bytes / u128::from(m.records.max(1));
+            u64::try_from(bytes).unwrap_or(m.bytes)
+        };
+        self.memtables.iter().map(live).sum()
+    }
+
+    /// Which part of what is written into persistent memory now will be superseded before level 0's share is full: as
+    /// many as in the memtables, reckoned up to that many bytes; or as many as were found in level 0, if that is more.
+    fn updates(&self, plan: &Level0Plan) -> f64 {
+        let share = self.share as f64;
+        let (mut all, mut updates) = (0.0, 0.0);
+        for memtable in self.memtables {
+            let (records, bytes) = (memtable.records as f64, memtable.bytes.max(1) as f64);
+            let own = records - (memtable.keys as f64).min(records);
+            all += records;
+            updates += (own * (share / bytes).max(1.0)).min(records);
+        }
+        let writes: u64 = plan.slices.iter().map(|slice| slice.writes).sum();
+        let found: u64 = plan.slices.iter().map(|slice| slice.updates).sum();
+        (updates / f64::max(all, 1.0)).max(found as f64 / writes.max(1) as f64)
+    }
+}
+
+/// What a flush does not leave in persistent memory.
+pub fn leaving(plan: &Level0Plan, coming: &Coming<'_>, memory: &mut Memory) -> Leaving {
+    if plan.form != Form::Corrected {
+        return Leaving::default();
+    }
+    let come = plan.bytes.saturating_add(coming.live_bytes());
+    let full = plan.drains || come >= plan.full_bytes;
+    let updates = coming.updates(plan);
+    let before = memory.is_skipped();
+    let (skips, because) = memory.skips(plan, updates, (coming.now_ns, coming.records()), full);
+    // With the last one that skips comes more than there is to be room for.
+    if skips || before && coming.bytes() > coming.usual_bytes {
+        return Leaving {
+            because,
+            ..Leaving::all(plan)
+        };
+    }
+    Leaving {
+        all: false,
+        alone: false,
+        colds: if full { colds(plan) } else { Vec::new() },
+        because,
+    }
+}
+
+/// Where a full level 0 is cold.
+fn colds(plan: &Level0Plan) -> Colds {
+    let mut colds = Colds::new();
+    for slice in &plan.slices {
+        let of_family = colds.last().filter(|(cf, ..)| *cf == slice.family);
+        // What is about to be merged for room stays so long.
+        let cold = !slice.stays && !slice.makes_room;
+        if of_family.is_none_or(|(.., before)| *before != cold) {
+            colds.push((slice.family, slice.first.clone(), cold));
+        }
+    }
+    colds.sort_unstable_by(|(a, from_a, _), (b, from_b, _)| (a, from_a).cmp(&(b, from_b)));
+    // Each is an edit. What lies behind is as the last one of these.
+    colds.truncate(RANGES_MAX);
+    colds
+}
+
+/// Into how many ranges a flush of so many bytes is cut for its size, where a range has so many.
+pub fn count(bytes: u64, range_bytes: u64) -> u64 {
+    (bytes / range_bytes.max(1)).clamp(1, RANGES_MAX as u64)
+}
+
+/// Of so many keys each such one is looked at, to find where so many ranges end.
+pub fn step(keys: u64, count: u64) -> u64 {
+    (keys / (count * RANGE_MARKS)).clamp(1, RANGE_STEP_MAX)
+}
+
+/// A range, when its turn has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Range {
+    /// Whether ranges are evacuated at all.
+    pub evacuates: bool,
+    /// Whether it is one of those that leave.
+    pub leaves: bool,
+    /// Its bytes in memtables, about.
+    pub bytes: u64,
+    /// Persistent memory that is promised.
+    pub promised: Option<u64>,
+    /// Whether room is made on a full disk.
+    pub relieving: bool,
+}
+
+/// What becomes of a range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// It stays in persistent memory, or goes into files if nothing is promised.
+    Stays,
+    /// It is merged with what lies below it in level 0, out of persistent memory.
+    Leaves,
+    /// Likewise, for lack of room: what lies below goes along whatever it costs.
+    LacksRoom,
+}
+
+impl Range {
+    fn lacks_room(&self) -> bool {
+        self.promised.is_none_or(|promised| promised < self.bytes)
+    }
+
+    /// Whether room is promised anew before: the ranges before may have made some.
+    pub fn asks_again(&self) -> bool {
+        self.evacuates && !self.leaves && self.lacks_room()
+    }
+
+    /// What becomes of it.
+    pub fn fate(&self) -> Fate {
+        match self.evacuates && self.lacks_room() && !self.relieving {
+            true => Fate::LacksRoom,
+            false if self.leaves => Fate::Leaves,
+            false => Fate::Stays,
+        }
+    }
+}
+
+/// How many ranges of so many bytes are written at once. `threads` is what the options say, 0 where they do not; and `cores`
+/// are there, none of them in a store without threads.
+pub fn group_most(threads: usize, cores: usize, promised: Option<u64>, bytes: u64) -> usize {
+    let threads = match threads {
+        0 => cores.min(RANGE_THREADS).max(1),
+        threads => threads,
+    };
+    let fit = promised.map_or(1, |promised| promised / bytes.max(1));
+    usize::try_from(fit).unwrap_or(usize::MAX).clamp(1, threads)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn ranges_are_few_and_groups_fit_what_is_promised(
+            bytes in 0u64..1 << 40,
+            range in 0u64..1 << 30,
+            keys in 0u64..1 << 40,
+            (threads, cores) in (0usize..9, 0usize..65),
+            promised in proptest::option::of(0u64..1 << 32),
+        ) {
+            let count = count(bytes, range);
+            prop_assert!((1..=RANGES_MAX as u64).contains(&count));
+            prop_assert!((1..=RANGE_STEP_MAX).contains(&step(keys, count)));
+            let group = group_most(threads, cores, promised, range);
+            prop_assert!(group >= 1 && group as u64 * range.max(1) <= promised.unwrap_or(0).max(range.max(1)));
+        }
+
+        #[test]
+        fn only_what_lacks_room_asks_for_it(
+            (evacuates, leaves, relieving) in any::<(bool, bool, bool)>(),
+            bytes in 0u64..100,
+            promised in proptest::option::of(0u64..100),
+        ) {
+            let range = Range { evacuates, leaves, bytes, promised, relieving };
+            let enough = Range { promised: Some(bytes), ..range };
+            prop_assert!(!enough.asks_again());
+            prop_assert_eq!(enough.fate() == Fate::Leaves, leaves);
+            // Who does not evacuate moves nothing along for want of room.
+            prop_assert!(evacuates || range.fate() != Fate::LacksRoom);
+            prop_assert!(!relieving || range.fate() != Fate::LacksRoom);
+        }
+    }
+}
