@@ -1,76 +1,19 @@
 //! Delay that the store's own work puts on writers: what workers do ahead of need, and a write had to
 //! do or wait for.
 
+mod cause;
+
+pub use cause::StallCause;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use thermocline_base::sync::{AtomicU64, Ordering};
 
 use thermocline_env::Clock;
-use thermocline_policy::pressure::Cause;
 
 use crate::event::Event;
 use crate::events::Events;
-
-/// Why a write was held up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[non_exhaustive]
-pub enum StallCause {
-    /// The region grew.
-    Growth,
-    /// The manifest had to name the next memtable generation.
-    Generation,
-    /// There was no room: something had to be flushed.
-    Flush,
-    /// Held back, since persistent memory fills faster than it is flushed.
-    PmFill,
-    /// Held back, since level 0 has too many tables.
-    Level0Tables,
-    /// Held back, since too many bytes wait for compaction.
-    PendingBytes,
-    /// Held back, since the disk fills.
-    DiskRoom,
-    /// Too many commits waited for their callbacks.
-    Callbacks,
-}
-
-impl StallCause {
-    /// Every cause.
-    pub const ALL: [StallCause; 8] = [
-        StallCause::Growth,
-        StallCause::Generation,
-        StallCause::Flush,
-        StallCause::PmFill,
-        StallCause::Level0Tables,
-        StallCause::PendingBytes,
-        StallCause::DiskRoom,
-        StallCause::Callbacks,
-    ];
-
-    /// Its name, as `stat` spells it.
-    pub fn name(self) -> &'static str {
-        match self {
-            StallCause::Growth => "growth",
-            StallCause::Generation => "generation",
-            StallCause::Flush => "flush",
-            StallCause::PmFill => Cause::PmFill.name(),
-            StallCause::Level0Tables => Cause::Level0Tables.name(),
-            StallCause::PendingBytes => Cause::PendingBytes.name(),
-            StallCause::DiskRoom => Cause::DiskRoom.name(),
-            StallCause::Callbacks => "callbacks",
-        }
-    }
-
-    /// That of writers who are held back by what fills up.
-    pub fn of_pressure(cause: Cause) -> StallCause {
-        match cause {
-            Cause::Level0Tables => StallCause::Level0Tables,
-            Cause::PendingBytes => StallCause::PendingBytes,
-            Cause::DiskRoom => StallCause::DiskRoom,
-            _ => StallCause::PmFill,
-        }
-    }
-}
 
 /// The delay by one cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -19,7 +19,7 @@
 
 use thermocline_base::Result;
 use thermocline_base::budget::Charge;
-use thermocline_base::sync::{AtomicU64, Mutex, Ordering, lock};
+use thermocline_base::sync::{Mutex, lock};
 use thermocline_env::File;
 use thermocline_env::direct::DIRECT_UNIT;
 use thermocline_exec::{BatchRead, RangeBuf};
@@ -36,37 +36,6 @@ const GROWTH: u64 = 4;
 
 /// Most bytes between two data blocks that follow each other: zeros, or an index block.
 const GAP_MAX: u64 = 32 << 10;
-
-/// What cursors are used to: how many bytes they go through in tables of each level, from where they were
-/// placed on. Decaying means. Relaxed: guesses.
-#[derive(Debug, Default)]
-pub struct Habit([AtomicU64; Level::MAX.0 as usize + 1]);
-
-/// A cursor changes the mean by a part of so many.
-const HABIT_PARTS: u64 = 8;
-
-impl Habit {
-    fn of(&self, level: Level) -> Option<&AtomicU64> {
-        self.0.get(usize::from(level.0))
-    }
-
-    /// How many bytes to be ready for.
-    fn expected(&self, level: Level) -> u64 {
-        let mean = self
-            .of(level)
-            .map_or(0, |mean| mean.load(Ordering::Relaxed));
-        mean + mean / 2
-    }
-
-    fn note(&self, level: Level, bytes: u64) {
-        let Some(mean) = self.of(level) else { return };
-        let before = mean.load(Ordering::Relaxed);
-        let after = before - before / HABIT_PARTS + bytes / HABIT_PARTS;
-        if after != before {
-            mean.store(after, Ordering::Relaxed);
-        }
-    }
-}
 
 /// See the [module](self). It keeps its table open.
 #[derive(Debug)]

@@ -30,8 +30,8 @@ use thermocline_sst::{
 };
 use thermocline_version::Origins;
 
-use super::ahead::Habit;
 use super::file::{TableFile, missing};
+use super::habit::Habit;
 use super::open::{OpenTables, OpenUse};
 use crate::pm::PmTables;
 use std::sync::Arc;

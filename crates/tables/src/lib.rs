@@ -20,8 +20,10 @@ mod ahead;
 mod any;
 mod file;
 mod files;
+mod habit;
 mod levels;
 mod open;
+mod opening;
 mod pm;
 mod runs;
 mod size;
@@ -41,7 +43,7 @@ use thermocline_sst::{
 };
 use thermocline_version::{Level, TableRef, Version};
 
-use ahead::{FirstPiece, TableBlocks};
+use ahead::TableBlocks;
 pub use any::{AnyCursor, AnyPart};
 pub use file::TableFile;
 pub use files::{FoundIn, Lent, SharedCache, TableFiles, Work};
@@ -51,9 +53,6 @@ pub use pm::{PmTables, Promise, Promised};
 use runs::Run;
 pub use size::RangeSize;
 pub use source::{TableSource, place, sources};
-
-/// So many first pieces of a cursor's sources are read at once, at most.
-const FIRST_READS: usize = 16;
 
 /// The tables of a version.
 #[derive(Debug)]
@@ -139,28 +138,6 @@ impl Tables {
         let blocks = TableBlocks::new(open, self.files.clone(), level, way);
         let cursor = AnyCursor::file(SyncCursor::new(part.clone(), blocks));
         Ok((AnyPart::File(part), cursor))
-    }
-
-    /// Reads what the sources will need first, if that is more than one read: at once.
-    fn read_first(&self, sources: &[TableSource], wanted: &[(usize, FirstPiece)]) {
-        if wanted.len() < 2 {
-            return;
-        }
-        // Not more at a time, since each is an open file.
-        for some in wanted.chunks(FIRST_READS) {
-            let files = some.iter().map(|(_, piece)| piece.file());
-            // Those that do not open say so when they are read alone.
-            let files: Vec<_> = files.map(Result::ok).collect();
-            let reads = some.iter().zip(&files);
-            let reads: Vec<_> = reads
-                .filter_map(|((_, piece), file)| Some(piece.read(&**file.as_ref()?)))
-                .collect();
-            let mut answers = self.files.reader().read(&reads).into_iter();
-            for ((of, piece), file) in some.iter().zip(&files) {
-                let bytes = file.as_ref().and_then(|_| answers.next()?.ok());
-                sources[*of].give_first(piece, bytes);
-            }
-        }
     }
 
     /// What the newest entry of `key` at or below `seqno` says: a value, or that there is none; `None`

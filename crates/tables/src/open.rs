@@ -16,33 +16,30 @@ use std::collections::VecDeque;
 use std::sync::Weak;
 
 use arc_swap::ArcSwapOption;
+use thermocline_base::FileId;
 use thermocline_base::budget::Charge;
-use thermocline_base::{CfId, FileId, Result};
-use thermocline_observe::charged::Charged;
-use thermocline_sst::{CachedSource, Table, open_table};
-use thermocline_version::TableRef;
+use thermocline_sst::{CachedSource, Table};
 
 use super::file::TableFile;
-use super::files::TableFiles;
 
 use std::sync::Arc;
 use thermocline_base::sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock};
 
 /// What an open table takes beside what it says itself: handles, and its place here.
-const HANDLE_BYTES: u64 = 512;
+pub(super) const HANDLE_BYTES: u64 = 512;
 
 /// A table's file, open or not.
 #[derive(Debug)]
 pub struct Handle {
-    file: FileId,
+    pub(super) file: FileId,
     /// Null while it is closed.
-    open: ArcSwapOption<OpenTable>,
+    pub(super) open: ArcSwapOption<OpenTable>,
     /// Held by whoever opens it.
-    opening: Mutex<()>,
+    pub(super) opening: Mutex<()>,
     /// Whether it was read since it was looked at. Relaxed: a guess.
-    used: AtomicBool,
+    pub(super) used: AtomicBool,
     /// Reads that it was asked by in vain, about (`compact::reads`). Relaxed: a guess.
-    charged: AtomicU64,
+    pub(super) charged: AtomicU64,
 }
 
 /// A table that is open.
@@ -69,13 +66,13 @@ pub struct OpenUse {
 pub struct OpenTables {
     tables_max: usize,
     bytes_max: u64,
-    of: Arc<OpenUse>,
+    pub(super) of: Arc<OpenUse>,
     /// Those that stay open, in the order in which they are looked at. Some may have gone.
     ring: Mutex<VecDeque<Weak<Handle>>>,
 }
 
 impl OpenTable {
-    fn new(
+    pub(super) fn new(
         (table, file): (Arc<Table>, Arc<TableFile>),
         source: CachedSource,
         charge: Charge,
@@ -120,18 +117,6 @@ impl OpenUse {
 }
 
 impl Handle {
-    /// A read was looked at that asked it, a table of family `cf`, in vain, by this reference.
-    pub fn charge(&self, files: &TableFiles, cf: CfId, table: &TableRef) {
-        let before = self.charged.load(Ordering::Relaxed);
-        // Of two at the same time one counts.
-        let now = files.reads.charge(before, table.bytes, || Charged {
-            cf,
-            file: table.file,
-            first: table.range.smallest().to_vec(),
-        });
-        self.charged.store(now, Ordering::Relaxed);
-    }
-
     pub fn new(file: FileId) -> Arc<Handle> {
         Arc::new(Handle {
             file,
@@ -145,37 +130,6 @@ impl Handle {
     /// The table, if it is open.
     pub fn opened(&self) -> Option<Arc<OpenTable>> {
         self.open.load_full()
-    }
-
-    /// The table, opened if it is not open.
-    pub fn open(self: &Arc<Handle>, files: &TableFiles) -> Result<Arc<OpenTable>> {
-        if let Some(open) = self.open.load_full() {
-            // Not written where it is set: others read it, too.
-            if !self.used.load(Ordering::Relaxed) {
-                self.used.store(true, Ordering::Relaxed);
-            }
-            return Ok(open);
-        }
-        let _one = lock(&self.opening);
-        if let Some(open) = self.open.load_full() {
-            return Ok(open);
-        }
-        let file = files.open_file(self.file)?;
-        let table = open_table(&*file, files.identity(self.file))?;
-        let source = files.cache().source(file.clone());
-        let bytes = table.charge() as u64 + HANDLE_BYTES;
-        let set = files.open_tables();
-        let (charge, stays) = match files.account().charge_or_evict(bytes) {
-            Some(charge) => (charge, true),
-            None => (files.account().charge_over(bytes), false),
-        };
-        let open = Arc::new(OpenTable::new((table, file), source, charge, &set.of));
-        if stays {
-            self.used.store(true, Ordering::Relaxed);
-            self.open.store(Some(open.clone()));
-            set.add(self);
-        }
-        Ok(open)
     }
 }
 
@@ -193,7 +147,7 @@ impl OpenTables {
         &self.of
     }
 
-    fn add(&self, handle: &Arc<Handle>) {
+    pub(super) fn add(&self, handle: &Arc<Handle>) {
         let mut ring = lock(&self.ring);
         ring.push_back(Arc::downgrade(handle));
         let too_many =

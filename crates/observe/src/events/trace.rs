@@ -9,6 +9,19 @@ use crate::event::Event;
 /// The target of all events in `tracing`.
 const TARGET: &str = "thermocline";
 
+/// One event of `tracing`: its level, its text and its fields.
+macro_rules! tell {
+    ($db:expr, $level:ident, $what:literal $(, $($field:tt)+)?) => {
+        tracing::event!(
+            target: TARGET,
+            Level::$level,
+            db = %$db.display(),
+            $($($field)+,)?
+            $what
+        )
+    };
+}
+
 impl Event {
     fn level(&self) -> Level {
         match self {
@@ -52,38 +65,89 @@ impl Event {
 
     /// Tells `tracing`.
     pub(super) fn trace(&self, db: &Path) {
-        // One macro for each level, with the fields of each event.
-        macro_rules! tell {
-            ($level:ident, $what:literal $(, $($field:tt)+)?) => {
-                tracing::event!(
-                    target: TARGET,
-                    Level::$level,
-                    db = %db.display(),
-                    $($($field)+,)?
-                    $what
-                )
-            };
-        }
         match self {
             Event::Opened {
                 records,
                 cut_records,
                 after_crash,
                 took,
-            } => tell!(INFO, "opened", records, cut_records, after_crash, took = ?took),
-            Event::GenerationPrepared { id } => tell!(DEBUG, "generation prepared", id),
+            } => tell!(db, INFO, "opened", records, cut_records, after_crash, took = ?took),
+            Event::GenerationPrepared { id } => tell!(db, DEBUG, "generation prepared", id),
             Event::GenerationSealed { id, records, bytes } => {
-                tell!(DEBUG, "generation sealed", id, records, bytes);
+                tell!(db, DEBUG, "generation sealed", id, records, bytes);
             }
-            Event::GenerationDropped { id } => tell!(DEBUG, "generation dropped", id),
+            Event::GenerationDropped { id } => tell!(db, DEBUG, "generation dropped", id),
+            Event::FlushBegun { .. }
+            | Event::FlushFinished { .. }
+            | Event::IndexesMerged { .. } => self.trace_flush(db),
+            Event::RegionGrown {
+                from_bytes,
+                to_bytes,
+            } => tell!(db, DEBUG, "region grown", from_bytes, to_bytes),
+            Event::ManifestSwitched { path, bytes } => {
+                tell!(db, DEBUG, "manifest switched", path = %path.display(), bytes);
+            }
+            Event::CompactionBegun { .. } | Event::CompactionFinished { .. } => {
+                self.trace_compaction(db);
+            }
+            Event::PartitionSplit { .. }
+            | Event::PartitionsMerged { .. }
+            | Event::PartitionsMade { .. } => self.trace_partitions(db),
+            Event::ColumnFamilyCreated { name } => {
+                tell!(db, INFO, "column family created", name = %name);
+            }
+            Event::ColumnFamilyDropped { name } => {
+                tell!(db, INFO, "column family dropped", name = %name);
+            }
+            Event::WriteStalled { cause, took } => {
+                tell!(db, WARN, "write stalled", cause = cause.name(), took = ?took);
+            }
+            Event::WritesRefused { cause } => tell!(db, WARN, "writes refused", cause = %cause),
+            Event::EventsLost { events } => tell!(db, WARN, "events lost", events),
+            Event::WritesResumed => tell!(db, INFO, "writes resumed"),
+            Event::Poisoned { cause } => tell!(db, ERROR, "poisoned", cause = %cause),
+            Event::Closed { error: None } => tell!(db, INFO, "closed"),
+            Event::Closed { error: Some(error) } => {
+                tell!(db, WARN, "closed with an error", error = %error);
+            }
+        }
+    }
+
+    /// How keys are divided anew.
+    fn trace_partitions(&self, db: &Path) {
+        match self {
+            Event::PartitionSplit { family, start, cut } => {
+                let start = start.escape_ascii();
+                tell!(db, DEBUG, "partition split", family = family.0, start = %start, cut);
+            }
+            Event::PartitionsMerged {
+                family,
+                merged,
+                joined,
+            } => tell!(
+                db,
+                DEBUG,
+                "partitions merged",
+                family = family.0,
+                merged,
+                joined
+            ),
+            Event::PartitionsMade { made } => tell!(db, DEBUG, "partitions made", made),
+            _ => {}
+        }
+    }
+
+    /// Flushes, and merges of the indexes that wait for them.
+    fn trace_flush(&self, db: &Path) {
+        match self {
             Event::FlushBegun { generations, bytes } => {
-                tell!(DEBUG, "flush begun", generations, bytes);
+                tell!(db, DEBUG, "flush begun", generations, bytes);
             }
             Event::FlushFinished {
                 error: Some(error),
                 took,
                 ..
-            } => tell!(WARN, "flush failed", error = %error, took = ?took),
+            } => tell!(db, WARN, "flush failed", error = %error, took = ?took),
             Event::FlushFinished {
                 generations,
                 tables,
@@ -92,57 +156,15 @@ impl Event {
                 took,
                 error: None,
             } => {
-                tell!(DEBUG, "flush finished", generations, tables, bytes, rewritten, took = ?took);
+                tell!(db, DEBUG, "flush finished", generations, tables, bytes, rewritten, took = ?took);
             }
             Event::IndexesMerged {
                 indexes,
                 keys,
                 keys_after,
                 took,
-            } => tell!(DEBUG, "indexes merged", indexes, keys, keys_after, took = ?took),
-            Event::RegionGrown {
-                from_bytes,
-                to_bytes,
-            } => tell!(DEBUG, "region grown", from_bytes, to_bytes),
-            Event::ManifestSwitched { path, bytes } => {
-                tell!(DEBUG, "manifest switched", path = %path.display(), bytes);
-            }
-            Event::CompactionBegun { .. } | Event::CompactionFinished { .. } => {
-                self.trace_compaction(db);
-            }
-            Event::PartitionSplit { family, start, cut } => {
-                let start = start.escape_ascii();
-                tell!(DEBUG, "partition split", family = family.0, start = %start, cut);
-            }
-            Event::PartitionsMerged {
-                family,
-                merged,
-                joined,
-            } => tell!(
-                DEBUG,
-                "partitions merged",
-                family = family.0,
-                merged,
-                joined
-            ),
-            Event::PartitionsMade { made } => tell!(DEBUG, "partitions made", made),
-            Event::ColumnFamilyCreated { name } => {
-                tell!(INFO, "column family created", name = %name);
-            }
-            Event::ColumnFamilyDropped { name } => {
-                tell!(INFO, "column family dropped", name = %name);
-            }
-            Event::WriteStalled { cause, took } => {
-                tell!(WARN, "write stalled", cause = cause.name(), took = ?took);
-            }
-            Event::WritesRefused { cause } => tell!(WARN, "writes refused", cause = %cause),
-            Event::EventsLost { events } => tell!(WARN, "events lost", events),
-            Event::WritesResumed => tell!(INFO, "writes resumed"),
-            Event::Poisoned { cause } => tell!(ERROR, "poisoned", cause = %cause),
-            Event::Closed { error: None } => tell!(INFO, "closed"),
-            Event::Closed { error: Some(error) } => {
-                tell!(WARN, "closed with an error", error = %error);
-            }
+            } => tell!(db, DEBUG, "indexes merged", indexes, keys, keys_after, took = ?took),
+            _ => {}
         }
     }
 

@@ -1,0 +1,35 @@
+//! How far cursors go.
+
+use thermocline_base::sync::{AtomicU64, Ordering};
+use thermocline_version::Level;
+
+/// What cursors are used to: how many bytes they go through in tables of each level, from where they were
+/// placed on. Decaying means. Relaxed: guesses.
+#[derive(Debug, Default)]
+pub struct Habit([AtomicU64; Level::MAX.0 as usize + 1]);
+
+/// A cursor changes the mean by a part of so many.
+const HABIT_PARTS: u64 = 8;
+
+impl Habit {
+    fn of(&self, level: Level) -> Option<&AtomicU64> {
+        self.0.get(usize::from(level.0))
+    }
+
+    /// How many bytes to be ready for.
+    pub fn expected(&self, level: Level) -> u64 {
+        let mean = self
+            .of(level)
+            .map_or(0, |mean| mean.load(Ordering::Relaxed));
+        mean + mean / 2
+    }
+
+    pub fn note(&self, level: Level, bytes: u64) {
+        let Some(mean) = self.of(level) else { return };
+        let before = mean.load(Ordering::Relaxed);
+        let after = before - before / HABIT_PARTS + bytes / HABIT_PARTS;
+        if after != before {
+            mean.store(after, Ordering::Relaxed);
+        }
+    }
+}

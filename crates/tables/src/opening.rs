@@ -1,0 +1,57 @@
+//! Opening a table that a version names.
+
+use std::sync::Arc;
+
+use thermocline_base::sync::{Ordering, lock};
+use thermocline_base::{CfId, Result};
+use thermocline_observe::charged::Charged;
+use thermocline_sst::open_table;
+use thermocline_version::TableRef;
+
+use super::files::TableFiles;
+use super::open::{HANDLE_BYTES, Handle, OpenTable};
+
+impl Handle {
+    /// A read was looked at that asked it, a table of family `cf`, in vain, by this reference.
+    pub fn charge(&self, files: &TableFiles, cf: CfId, table: &TableRef) {
+        let before = self.charged.load(Ordering::Relaxed);
+        // Of two at the same time one counts.
+        let now = files.reads.charge(before, table.bytes, || Charged {
+            cf,
+            file: table.file,
+            first: table.range.smallest().to_vec(),
+        });
+        self.charged.store(now, Ordering::Relaxed);
+    }
+
+    /// The table, opened if it is not open.
+    pub fn open(self: &Arc<Handle>, files: &TableFiles) -> Result<Arc<OpenTable>> {
+        if let Some(open) = self.open.load_full() {
+            // Not written where it is set: others read it, too.
+            if !self.used.load(Ordering::Relaxed) {
+                self.used.store(true, Ordering::Relaxed);
+            }
+            return Ok(open);
+        }
+        let _one = lock(&self.opening);
+        if let Some(open) = self.open.load_full() {
+            return Ok(open);
+        }
+        let file = files.open_file(self.file)?;
+        let table = open_table(&*file, files.identity(self.file))?;
+        let source = files.cache().source(file.clone());
+        let bytes = table.charge() as u64 + HANDLE_BYTES;
+        let set = files.open_tables();
+        let (charge, stays) = match files.account().charge_or_evict(bytes) {
+            Some(charge) => (charge, true),
+            None => (files.account().charge_over(bytes), false),
+        };
+        let open = Arc::new(OpenTable::new((table, file), source, charge, &set.of));
+        if stays {
+            self.used.store(true, Ordering::Relaxed);
+            self.open.store(Some(open.clone()));
+            set.add(self);
+        }
+        Ok(open)
+    }
+}
