@@ -22,6 +22,7 @@ pub mod planted;
 mod pm_table;
 mod preset;
 mod range;
+pub mod report;
 pub mod seqno;
 pub mod size;
 pub mod step;

@@ -59,6 +59,13 @@ impl Engine {
 }
 
 impl Inner {
+    pub fn check_open(&self) -> Result<()> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Error::Closed);
+        }
+        self.poison.check()
+    }
+
     pub fn close(&self) -> Result<()> {
         if self.closed.swap(true, Ordering::SeqCst) {
             self.background.wait_ended();

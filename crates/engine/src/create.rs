@@ -5,16 +5,15 @@ use std::path::Path;
 use thermocline_base::options::Options;
 use thermocline_base::size::index;
 use thermocline_base::{Error, Result};
-use thermocline_env::{OpenMode, Random, Storage};
+use thermocline_env::{OpenMode, Storage};
 use thermocline_halloc::{Space, SpaceSpec};
 use thermocline_memtable::Descriptor;
 use thermocline_pm::{Place, Region, RegionSpec, SITE_CREATE, SimPm};
-use thermocline_version::{Change, Manifest, NextIds, State, VersionEdit};
+use thermocline_version::{Change, Manifest, NO_REGION, NextIds, State, VersionEdit};
 
 use crate::layout::{self, REGION_NAME};
 use crate::open::{region_spec, space_spec, stored};
 use crate::store::World;
-use crate::wal::NO_REGION;
 
 /// There is no database: says why it cannot be made, or makes its folder.
 pub(crate) fn refuse_or_prepare(
@@ -102,15 +101,6 @@ pub(crate) fn make_missing_region(
     };
     let edit = VersionEdit::from(Change::Options(stored(&options)));
     manifest.append(&edit.with(Change::GenerationCreated { id }))
-}
-
-/// The region id of a copy. Whether records lie in DRAM a copy has from its original.
-pub(crate) fn region_id_of_copy(random: &dyn Random, in_dram: bool) -> Result<[u8; 16]> {
-    let mut region_id = NO_REGION;
-    if !in_dram {
-        random.fill(&mut region_id)?;
-    }
-    Ok(region_id)
 }
 
 /// As [`make_missing_region`], in memory, for whoever only reads: nothing is written. Gives the world and the

@@ -22,8 +22,8 @@ use thermocline_base::sync::{MutexGuard, lock, try_lock};
 use thermocline_base::{Result, SeqNo};
 use thermocline_halloc::Witness;
 use thermocline_memtable::{Chain, ChainWriter, Descriptor, Memtable};
+use thermocline_observe::cause::StallCause;
 use thermocline_observe::event::Event;
-use thermocline_observe::stall::StallCause;
 use thermocline_version::{Change, VersionEdit};
 use thermocline_wal::LogWriter;
 

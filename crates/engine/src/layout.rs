@@ -5,16 +5,11 @@ use std::path::{Path, PathBuf};
 
 use thermocline_base::options::Options;
 use thermocline_base::{Error, Result};
+use thermocline_copies::is_unfinished;
 use thermocline_env::{OpenMode, Storage};
 use thermocline_pm::SITE_CREATE;
-use thermocline_version::Manifest;
 use thermocline_version::format::{CURRENT, CURRENT_TEMP, manifest_no};
-
-use crate::copy::COPYING_NAME;
-use crate::copy::note::Found;
-
-/// The file that is locked while the database is open.
-pub const LOCK_NAME: &str = "LOCK";
+use thermocline_version::{LOCK_NAME, Manifest};
 
 /// The region's file, unless `pm_path` says otherwise.
 pub const REGION_NAME: &str = "region.pm";
@@ -99,7 +94,7 @@ pub(crate) fn check_folder(storage: &dyn Storage, dir: &Path) -> Result<()> {
             dir.display()
         )));
     }
-    if matches!(Found::at(storage, &dir.join(COPYING_NAME))?, Found::Note(_)) {
+    if is_unfinished(storage, dir)? {
         return Err(Error::InvalidArgument(format!(
             "{0} is a copy of a database (a checkpoint, or restored) that was not completed; make it \
              again, or remove {0}",
@@ -169,15 +164,6 @@ pub(crate) fn forget_creation(storage: &dyn Storage, dir: &Path) -> Result<()> {
         storage.remove(&note)?;
     }
     Ok(())
-}
-
-/// Removes the note that a copy is being made: it is complete. Something else of its name stays.
-pub(crate) fn forget_copying(storage: &dyn Storage, dir: &Path) -> Result<()> {
-    let note = dir.join(COPYING_NAME);
-    match Found::at(storage, &note)? {
-        Found::Note(_) => storage.remove(&note),
-        Found::Nothing | Found::Foreign => Ok(()),
-    }
 }
 
 #[cfg(test)]

@@ -62,17 +62,10 @@
 //! A long value goes into a blob file before its write is granted, and its record has a reference to it, which
 //! flushes and compactions pass on. A file goes when nothing refers to it.
 //!
-//! # Copies (`copy`, `checkpoint`)
-//! A copy is a database of its own that has the files of a held version and, as tables, what the
-//! generations hold; a manifest made last of all commits it. Its region is made by the first open.
-//!
-//! # Ingesting (`ingest`, `export`)
-//! Tables from outside are copied into ones of the store's own, all entries with one seqno; one edit, behind
-//! a flush of everything older, makes them the newest of level 0.
-//!
-//! # Change feeds (`feed`)
-//! What was committed since a seqno is read from the chains, in their order, as long as their generations are
-//! there; a feed that is open keeps them, within a bound.
+//! # Copies, ingestion, change feeds (`copies`, a crate of its own)
+//! The store captures a moment for whoever copies it, and writes what of that is in no file into tables (`capture`).
+//! It installs tables that are written for it, behind a flush of everything older, with one edit (`ingest`). It keeps
+//! for a feed that is open the generations that it has not read, within a bound (`feed`).
 //!
 //! # In the background (`runtime`, `maintain`)
 //! Stores share the worker threads and the DRAM budget of a [`Runtime`]. What is done ahead of need, when a
@@ -106,16 +99,14 @@
 #![forbid(unsafe_code)]
 
 mod approximate;
-mod backup;
 mod blobs;
-mod checkpoint;
+mod capture;
 mod close;
 mod compact;
-mod copy;
+mod copies;
 mod create;
 mod cursor;
 mod dram;
-mod export;
 mod families;
 mod feed;
 mod flush;
@@ -148,15 +139,12 @@ mod view;
 mod wal;
 mod write;
 
-pub use backup::{BackupInfo, Backups};
 pub use compact::{CompactionUse, CostUse, LevelUse};
 pub use cursor::Cursor;
-pub use export::{Exported, IngestWriter};
 pub use families::Family;
-pub use feed::{Change, ChangeFeed, ChangeGroup, ChangeOp, Changes, FeedUse};
+pub use feed::FeedUse;
 pub use holds::{ReaderKind, ReaderState};
-pub use ingest::Ingested;
-pub use layout::{LOCK_NAME, REGION_NAME};
+pub use layout::REGION_NAME;
 pub use map::{FamilyMap, TableState};
 pub use metrics::{
     BlobState, CacheState, DeliveryUse, DramUse, EngineMetrics, GenerationState, HitCounts, LogUse,
@@ -167,11 +155,17 @@ pub use plan::{CompactionPlan, FamilyPlan, LevelPlan, Plan};
 pub use snapshot::Snapshot;
 pub use store::{Engine, Setup, World};
 pub use thermocline_base::bounds::KeyBounds;
+pub use thermocline_base::report::{Fault, Report};
 pub use thermocline_commit::{Callback, Durability, WriteOptions};
+pub use thermocline_copies::{
+    BackupInfo, Backups, Change, ChangeFeed, ChangeGroup, ChangeOp, Changes, Exported,
+    IngestWriter, Ingested,
+};
 pub use thermocline_memtable::Direction;
+pub use thermocline_observe::cause::StallCause;
 pub use thermocline_observe::event::{Event, EventListener};
 pub use thermocline_observe::latency::{Begun, Latencies, Latency, Operation};
-pub use thermocline_observe::stall::{StallCause, StallUse};
+pub use thermocline_observe::stall::StallUse;
 pub use thermocline_policy::cost::{
     Decision as CostDecision, Form as CostForm, Internal as CostDecisions,
     Thresholds as CostThresholds, UnitCosts,
@@ -183,14 +177,15 @@ pub use thermocline_policy::pressure::{Cause as PressureCause, Delay};
 pub use thermocline_policy::rewrite::RewritePlan;
 pub use thermocline_runtime::{Job, Piece, Runtime, RuntimeMetrics, RuntimeOptions};
 pub use thermocline_tables::{LevelState, RangeSize};
+pub use thermocline_version::LOCK_NAME;
 pub use value::Value;
-pub use verify::{Fault, Report, verify};
+pub use verify::verify;
 pub use view::View;
 pub use write::submit::InFlight;
 
 /// Every durability site of copies apart from tables and manifests, for tests that must reach them all.
 pub fn copy_sites() -> &'static [thermocline_base::Site] {
-    copy::sites::ALL
+    thermocline_copies::SITES
 }
 
 /// Every durability site below the engine, for tests that must reach them all.

@@ -26,7 +26,7 @@ use thermocline_pm::{Place, Region, RegionKind, RegionSpec};
 use thermocline_runtime::{Background, Client, Runtime};
 use thermocline_tables::Lent;
 use thermocline_tables::{TableFiles, Tables};
-use thermocline_version::{Manifest, State, VersionEdit, VersionSet};
+use thermocline_version::{LOCK_NAME, Manifest, NO_REGION, State, VersionEdit, VersionSet};
 
 use crate::approximate::Rulers;
 use crate::blobs::{Blobs, check_named, unreferenced};
@@ -38,7 +38,7 @@ use crate::create::{
 use crate::families::Families;
 use crate::flush::{flushed_up_to, newest_in_tables, sweep_tables};
 use crate::holds::Holds;
-use crate::layout::{self, LOCK_NAME, REGION_NAME};
+use crate::layout::{self, REGION_NAME};
 use crate::merge::Merges;
 use crate::metrics::Recovery;
 use crate::partitions::{self, PartitionRates};
@@ -51,7 +51,7 @@ use crate::start::{Start, sweep_descriptors};
 use crate::store::{Engine, Inner, Setup, World};
 use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, RwLock};
 use crate::view::{Front, View};
-use crate::wal::{Claims, Loaded, LogDirs, NO_REGION, Wal};
+use crate::wal::{Claims, Loaded, LogDirs, Wal};
 use crate::write::Writer;
 use crate::write::env::limits;
 
@@ -149,7 +149,7 @@ fn open_existing(
     }
     if !options.read_only {
         layout::forget_creation(&*storage, dir)?;
-        layout::forget_copying(&*storage, dir)?;
+        thermocline_copies::forget_note(&*storage, dir)?;
     }
     let ids = state.db_id().zip(state.region_id()).zip(state.origins());
     let Some(((db_id, region_id), origins)) = ids else {

@@ -34,7 +34,7 @@ mod relief;
 use thermocline_base::size::format_size;
 use thermocline_base::{Error, Result};
 use thermocline_env::DiskRoom;
-use thermocline_observe::stall::StallCause;
+use thermocline_observe::cause::StallCause;
 use thermocline_policy::pressure::{Cause, Debt, Delay, Limits, Slope};
 
 use crate::store::Inner;

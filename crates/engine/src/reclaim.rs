@@ -321,7 +321,7 @@ impl Reclaim {
         })
     }
 
-    /// The lowest dead generation that is kept for feeds: all later ones are, too (`feed`, invariant 4).
+    /// The lowest dead generation that is kept for feeds: all later ones are, too (`feed`, invariant 1).
     fn kept_from(&self, keeping: &Keeping) -> u64 {
         let of = |retired: &Retired| {
             let id = retired.generation();

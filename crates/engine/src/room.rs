@@ -31,7 +31,7 @@
 
 use thermocline_base::size::{format_size, index};
 use thermocline_base::{Error, Result};
-use thermocline_observe::stall::StallCause;
+use thermocline_observe::cause::StallCause;
 use thermocline_runtime::Job;
 
 use crate::store::Inner;

@@ -6,72 +6,24 @@ use std::path::Path;
 
 use thermocline_base::budget::{Account, Budget};
 use thermocline_base::options::Options;
+use thermocline_base::report::{Fault, Report};
 use thermocline_base::{BlobRef, Error, ErrorKind, FileId, Result};
 use thermocline_env::{File, OpenMode};
 use thermocline_halloc::Space;
 use thermocline_memtable::Descriptor;
 use thermocline_pm::PmOff;
 use thermocline_sst::{BlobFile, BlobRecords, Identity, verify_blobs, verify_table};
-use thermocline_version::{FileKind, Manifest, State};
+use thermocline_tables::file_name;
+use thermocline_version::{FileKind, LOCK_NAME, Manifest, State};
 
-use crate::checkpoint::file_name;
 use crate::create::lacks_region;
 use crate::flush::files_in;
-use crate::layout::LOCK_NAME;
 use crate::open::{described, open_space, replay_threads, settled};
 use crate::pm_tables::verify_pm_tables;
 use crate::recover::{self, Found};
 use crate::replay::Known;
 use crate::store::World;
 use crate::sync::Arc;
-
-/// One thing that is wrong.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fault {
-    /// The file or region.
-    pub place: String,
-    /// The offset in it.
-    pub offset: u64,
-    /// What is wrong.
-    pub what: String,
-}
-
-/// What a check found.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Report {
-    /// Everything that is wrong; of a file with very many faults the first ones.
-    pub faults: Vec<Fault>,
-    /// How many more there are.
-    pub more_faults: u64,
-    /// Records, entries of tables and values in blob files whose checksums were checked.
-    pub records: u64,
-    /// Bytes of items, of the manifest, and of tables and blob files that were checked.
-    pub bytes: u64,
-}
-
-impl Report {
-    /// Notes a corruption; any other error is the caller's.
-    pub(crate) fn note(&mut self, error: Error) -> Result<()> {
-        match error {
-            Error::Corruption {
-                what,
-                place,
-                offset,
-                expected,
-                got,
-            } => {
-                let what = format!("{what} (expected {expected}, got {got})");
-                self.faults.push(Fault {
-                    place,
-                    offset,
-                    what,
-                });
-                Ok(())
-            }
-            other => Err(other),
-        }
-    }
-}
 
 /// Checks the database in `dir`. Writes nothing.
 ///

@@ -94,9 +94,6 @@ use claim::Noted;
 pub(crate) use load::Loaded;
 pub(crate) use place::{LogDir, LogDirs};
 
-/// The id of the region of a database that has none: its records lie in DRAM and in logs.
-pub(crate) const NO_REGION: [u8; 16] = [0; 16];
-
 /// Logs that are kept to be used again.
 const SPARES: usize = 2;
 

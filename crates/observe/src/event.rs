@@ -6,7 +6,7 @@ use std::time::Duration;
 use thermocline_base::CfId;
 use thermocline_policy::pick::Reason as CompactionReason;
 
-use crate::stall::StallCause;
+use crate::cause::StallCause;
 
 /// Something that happened to a store.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,7 +4,7 @@
 //! | question | module |
 //! |---|---|
 //! | what can happen, and who is told? | [`event`], [`events`] |
-//! | how long were writers held up, and by what? | [`stall`] |
+//! | how long were writers held up, and by what? | [`stall`], [`cause`] |
 //! | how long do operations take? | [`latency`] |
 //! | how often was what done? | [`count`] |
 //! | which tables do reads ask in vain? | [`charged`] |
@@ -14,6 +14,7 @@
 //! runtime is.
 #![forbid(unsafe_code)]
 
+pub mod cause;
 pub mod charged;
 pub mod count;
 pub mod event;

@@ -1,10 +1,6 @@
 //! Delay that the store's own work puts on writers: what workers do ahead of need, and a write had to
 //! do or wait for.
 
-mod cause;
-
-pub use cause::StallCause;
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +8,7 @@ use thermocline_base::sync::{AtomicU64, Ordering};
 
 use thermocline_env::Clock;
 
+use crate::cause::StallCause;
 use crate::event::Event;
 use crate::events::Events;
 

@@ -3,7 +3,7 @@
 //! A device answers one request for 64 KiB in little more time than one for 4 KiB. So a cursor that asks
 //! for blocks that follow each other gets them in pieces. How long the first one is, with the block at
 //! which the cursor was placed, is a guess: half as much again as cursors lately went through in tables of
-//! that level, from a place on ([`Habit`](super::habit::Habit)). Each piece after that is four times as long as the one before,
+//! that level, from a place on ([`Habit`](crate::habit::Habit)). Each piece after that is four times as long as the one before,
 //! up to `read.ahead_bytes`. It works in both directions. A cursor that goes elsewhere begins anew.
 //!
 //! Who places several cursors at once reads their first pieces at once ([`TableBlocks::first_piece`]).

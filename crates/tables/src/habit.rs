@@ -1,4 +1,4 @@
-//! How far cursors go.
+//! How far cursors usually go.
 
 use thermocline_base::sync::{AtomicU64, Ordering};
 use thermocline_version::Level;
@@ -17,14 +17,14 @@ impl Habit {
     }
 
     /// How many bytes to be ready for.
-    pub fn expected(&self, level: Level) -> u64 {
+    pub(crate) fn expected(&self, level: Level) -> u64 {
         let mean = self
             .of(level)
             .map_or(0, |mean| mean.load(Ordering::Relaxed));
         mean + mean / 2
     }
 
-    pub fn note(&self, level: Level, bytes: u64) {
+    pub(crate) fn note(&self, level: Level, bytes: u64) {
         let Some(mean) = self.of(level) else { return };
         let before = mean.load(Ordering::Relaxed);
         let after = before - before / HABIT_PARTS + bytes / HABIT_PARTS;

@@ -25,21 +25,18 @@ use super::file::TableFile;
 use std::sync::Arc;
 use thermocline_base::sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock};
 
-/// What an open table takes beside what it says itself: handles, and its place here.
-pub(super) const HANDLE_BYTES: u64 = 512;
-
 /// A table's file, open or not.
 #[derive(Debug)]
 pub struct Handle {
-    pub(super) file: FileId,
+    pub(crate) file: FileId,
     /// Null while it is closed.
-    pub(super) open: ArcSwapOption<OpenTable>,
+    pub(crate) open: ArcSwapOption<OpenTable>,
     /// Held by whoever opens it.
-    pub(super) opening: Mutex<()>,
+    pub(crate) opening: Mutex<()>,
     /// Whether it was read since it was looked at. Relaxed: a guess.
-    pub(super) used: AtomicBool,
-    /// Reads that it was asked by in vain, about (`compact::reads`). Relaxed: a guess.
-    pub(super) charged: AtomicU64,
+    pub(crate) used: AtomicBool,
+    /// Reads that it was asked by in vain, about (`observe::charged`). Relaxed: a guess.
+    pub(crate) charged: AtomicU64,
 }
 
 /// A table that is open.
@@ -66,13 +63,13 @@ pub struct OpenUse {
 pub struct OpenTables {
     tables_max: usize,
     bytes_max: u64,
-    pub(super) of: Arc<OpenUse>,
+    pub(crate) of: Arc<OpenUse>,
     /// Those that stay open, in the order in which they are looked at. Some may have gone.
     ring: Mutex<VecDeque<Weak<Handle>>>,
 }
 
 impl OpenTable {
-    pub(super) fn new(
+    pub(crate) fn new(
         (table, file): (Arc<Table>, Arc<TableFile>),
         source: CachedSource,
         charge: Charge,
@@ -147,7 +144,7 @@ impl OpenTables {
         &self.of
     }
 
-    pub(super) fn add(&self, handle: &Arc<Handle>) {
+    pub(crate) fn add(&self, handle: &Arc<Handle>) {
         let mut ring = lock(&self.ring);
         ring.push_back(Arc::downgrade(handle));
         let too_many =

@@ -1,4 +1,4 @@
-//! Opening a table that a version names.
+//! Opening a table for whoever reads it.
 
 use std::sync::Arc;
 
@@ -8,8 +8,11 @@ use thermocline_observe::charged::Charged;
 use thermocline_sst::open_table;
 use thermocline_version::TableRef;
 
-use super::files::TableFiles;
-use super::open::{HANDLE_BYTES, Handle, OpenTable};
+use crate::files::TableFiles;
+use crate::open::{Handle, OpenTable};
+
+/// What an open table takes beside what it says itself: handles, and its place here.
+const HANDLE_BYTES: u64 = 512;
 
 impl Handle {
     /// A read was looked at that asked it, a table of family `cf`, in vain, by this reference.

@@ -48,6 +48,28 @@ pub struct TableHead<'a> {
     pub value: Value<'a>,
 }
 
+/// Reads what the sources will need first, if that is more than one read: at once.
+fn read_first(tables: &Tables, sources: &[TableSource], wanted: &[(usize, FirstPiece)]) {
+    if wanted.len() < 2 {
+        return;
+    }
+    // Not more at a time, since each is an open file.
+    for some in wanted.chunks(FIRST_READS) {
+        let files = some.iter().map(|(_, piece)| piece.file());
+        // Those that do not open say so when they are read alone.
+        let files: Vec<_> = files.map(Result::ok).collect();
+        let reads = some.iter().zip(&files);
+        let reads: Vec<_> = reads
+            .filter_map(|((_, piece), file)| Some(piece.read(&**file.as_ref()?)))
+            .collect();
+        let mut answers = tables.files.reader().read(&reads).into_iter();
+        for ((of, piece), file) in some.iter().zip(&files) {
+            let bytes = file.as_ref().and_then(|_| answers.next()?.ok());
+            sources[*of].give_first(piece, bytes);
+        }
+    }
+}
+
 /// Places all sources of a cursor, as [`TableSource::restart`] does each: what they read first they read
 /// at once.
 pub fn place(
@@ -61,34 +83,13 @@ pub fn place(
         let piece = source.foresee(from, direction)?;
         wanted.extend(piece.map(|piece| (n, piece)));
     }
-    read_first(sources, &wanted);
+    if let Some(first) = sources.first() {
+        read_first(&first.tables, sources, &wanted);
+    }
     for source in sources {
         source.arrive(from, direction, seqno)?;
     }
     Ok(())
-}
-
-/// Reads what the sources will need first, if that is more than one read: at once.
-fn read_first(sources: &[TableSource], wanted: &[(usize, FirstPiece)]) {
-    let Some(first) = sources.first().filter(|_| wanted.len() > 1) else {
-        return;
-    };
-    let reader = first.tables.files.reader();
-    // Not more at a time, since each is an open file.
-    for some in wanted.chunks(FIRST_READS) {
-        let files = some.iter().map(|(_, piece)| piece.file());
-        // Those that do not open say so when they are read alone.
-        let files: Vec<_> = files.map(Result::ok).collect();
-        let reads = some.iter().zip(&files);
-        let reads: Vec<_> = reads
-            .filter_map(|((_, piece), file)| Some(piece.read(&**file.as_ref()?)))
-            .collect();
-        let mut answers = reader.read(&reads).into_iter();
-        for ((of, piece), file) in some.iter().zip(&files) {
-            let bytes = file.as_ref().and_then(|_| answers.next()?.ok());
-            sources[*of].give_first(piece, bytes);
-        }
-    }
 }
 
 /// One source for each run of a family, newest first.

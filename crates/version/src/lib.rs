@@ -21,6 +21,7 @@ mod chunked;
 pub mod edit;
 #[cfg(test)]
 mod fixture;
+mod folder;
 pub mod format;
 mod impossible;
 pub mod manifest;
@@ -35,6 +36,7 @@ pub mod version;
 pub mod version_set;
 
 pub use edit::{Change, NextIds, StoredRate, VersionEdit};
+pub use folder::{LOCK_NAME, NO_REGION};
 pub use manifest::Manifest;
 pub use origin::Origins;
 pub use partitions::{Partition, Partitions};

@@ -32,7 +32,7 @@
 //! and no later sync would tell. (A folder that could not even be opened was not synced.) Any other failure leaves files that nobody names, and nothing else.
 
 use std::cmp::Reverse;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{CfId, FileId, Kind, Result, SeqNo};
@@ -44,13 +44,11 @@ use thermocline_memtable::BLOB_REF_LEN;
 use thermocline_policy::cost::Counts;
 use thermocline_sst::{
     Identity, KeyRef, TOMBSTONES_LEN_MAX, TableMeta, TableWriter, Value, WriteOptions, sites,
-    table_name,
 };
 use thermocline_tables::Work;
 use thermocline_version::{BlobBytes, Change, FileKind, KeyRange, PartitionId, Place, TableRef};
 
 use super::input::Input;
-use crate::copy::note::Note;
 use crate::flush::rewrite::weight;
 use crate::partitions::{Counting, Prefixes};
 use crate::pm_tables::{Made, PmSink};
@@ -121,23 +119,12 @@ impl Outputs {
 pub(crate) enum Destination<'a> {
     /// Into the store, each file pinned.
     Store,
-    /// Into another folder (`copy`).
-    Folder(Folder<'a>),
+    /// Into files that this names, one after the other, with what each is sealed to.
+    Elsewhere(&'a dyn Fn() -> Result<(PathBuf, Identity)>),
     /// Into persistent memory.
     Pm(&'a mut PmSink),
     /// Nowhere: here is counted what would be written, as bytes of a generation (`flush::rewrite`).
     Nowhere(&'a mut u64),
-}
-
-/// A folder in which nobody else makes tables.
-pub(crate) struct Folder<'a> {
-    pub dir: &'a Path,
-    /// They are sealed to.
-    pub db_id: [u8; 16],
-    /// The number of the next one.
-    pub next: &'a mut u64,
-    /// Where each name is written down before a table has it.
-    pub note: &'a Note,
 }
 
 impl Destination<'_> {
@@ -150,14 +137,7 @@ impl Destination<'_> {
                 let files = &inner.table_files;
                 Ok((files.path(file), files.identity(file)))
             }
-            Destination::Folder(folder) => {
-                let file = FileId(*folder.next);
-                *folder.next += 1;
-                let identity = Identity::new(folder.db_id, file);
-                let name = table_name(file);
-                folder.note.record([name.clone()])?;
-                Ok((folder.dir.join(name), identity))
-            }
+            Destination::Elsewhere(next) => next(),
             Destination::Pm(_) | Destination::Nowhere(_) => {
                 unreachable!("what is written there is no file")
             }
@@ -168,7 +148,7 @@ impl Destination<'_> {
     fn check(&self, inner: &Inner) -> Result<()> {
         match self {
             Destination::Store | Destination::Pm(_) => inner.check_writable(),
-            Destination::Folder(_) | Destination::Nowhere(_) => inner.check_open(),
+            Destination::Elsewhere(_) | Destination::Nowhere(_) => inner.check_open(),
         }
     }
 }

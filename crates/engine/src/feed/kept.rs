@@ -3,9 +3,6 @@
 use std::collections::BTreeMap;
 
 use thermocline_base::planted::{Bug, active};
-use thermocline_policy::flush;
-
-use crate::store::Inner;
 
 /// What change feeds use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -94,20 +91,6 @@ impl Keeping {
         match self.yields {
             true => above,
             false => lowest,
-        }
-    }
-}
-
-impl Inner {
-    /// What is kept for feeds now. Where descriptors of generations run short the oldest goes: else a flush
-    /// would be due all the time.
-    pub fn keeping(&self) -> Keeping {
-        let feed = &self.options.feed;
-        let limit = self.space.usage().limit_bytes;
-        Keeping {
-            retain_bytes: feed.retain_bytes,
-            pinned_bytes_max: limit / 100 * feed.pins_percent_max,
-            yields: flush::yields_kept(self.space.generations().free()),
         }
     }
 }

@@ -8,7 +8,7 @@ use thermocline_base::{CfId, CfOptions, ErrorKind, SeqNo, WriteBatch};
 
 use super::*;
 use crate::tests::Machine;
-use crate::{Durability, IngestWriter};
+use crate::{Change, ChangeFeed, ChangeGroup, ChangeOp, Durability, Engine, IngestWriter};
 
 mod kept;
 mod lost;

@@ -52,7 +52,7 @@
 //! - *An ingestion* ends the evacuation before, under the lock of flushing and the writer's.
 //! - *A refused edit*, a full disk or a full region leave the front where it was. What a range has written is gone,
 //!   the flush fails as a whole, and the next one goes on from there.
-//! - *Copies* take of the frozen generations what lies behind the front, and end a table there (`copy::stream`).
+//! - *Copies* take of the frozen generations what lies behind the front, and end a table there (`capture`).
 //! - *Change feeds* and blob files know generations, and those stay until the last edit.
 //! - *Readers that outlive the store* have its last view, which holds everything.
 //!

@@ -1,6 +1,6 @@
 //! The range tombstones that a flush moves from generations into tables.
 //!
-//! (A copy of the store takes them in the same way, as of its moment: `copy`.)
+//! (A copy of the store takes them in the same way, as of its moment: `capture`.)
 //!
 //! Of each generation those are taken that somebody may be answered with, as its covers have them: cut to
 //! where no newer one of the same generation lies over them at the same moments. `compaction::retain` joins

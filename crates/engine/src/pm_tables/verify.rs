@@ -1,11 +1,10 @@
 //! Checking PM tables of a database that is not open.
 
 use thermocline_base::Result;
+use thermocline_base::report::Report;
 use thermocline_halloc::{Space, Zone};
 use thermocline_level0::{PmTable, verify_table};
 use thermocline_version::Version;
-
-use crate::verify::Report;
 
 /// Reads every byte of every PM table that `version` names, and notes what is wrong: of each table the first.
 pub(crate) fn verify_pm_tables(

@@ -13,9 +13,9 @@ use thermocline_commit::{CommitEnv, Entries, Group, Limits, Reserved, WriteOptio
 use thermocline_compaction::retain;
 use thermocline_halloc::Reserve;
 use thermocline_memtable::{Grant, ItemBuilder, Persist, decode_blob_ref, item_bytes};
+use thermocline_observe::cause::StallCause;
 use thermocline_observe::count::Count;
 use thermocline_observe::events::Courier;
-use thermocline_observe::stall::StallCause;
 use thermocline_pm::{PmOff, RegionKind};
 use thermocline_runtime::{Task, is_calling};
 

@@ -9,7 +9,7 @@ use crate::event::Event;
 /// The target of all events in `tracing`.
 const TARGET: &str = "thermocline";
 
-/// One event of `tracing`: its level, its text and its fields.
+/// One event of `tracing`, of the store in `$db`.
 macro_rules! tell {
     ($db:expr, $level:ident, $what:literal $(, $($field:tt)+)?) => {
         tracing::event!(
@@ -66,80 +66,29 @@ impl Event {
     /// Tells `tracing`.
     pub(super) fn trace(&self, db: &Path) {
         match self {
-            Event::Opened {
-                records,
-                cut_records,
-                after_crash,
-                took,
-            } => tell!(db, INFO, "opened", records, cut_records, after_crash, took = ?took),
+            Event::CompactionBegun { .. } | Event::CompactionFinished { .. } => {
+                self.trace_compaction(db);
+            }
+            Event::GenerationPrepared { .. }
+            | Event::GenerationSealed { .. }
+            | Event::GenerationDropped { .. }
+            | Event::FlushBegun { .. }
+            | Event::FlushFinished { .. }
+            | Event::IndexesMerged { .. } => self.trace_memtable(db),
+            Event::PartitionSplit { .. }
+            | Event::PartitionsMerged { .. }
+            | Event::PartitionsMade { .. } => self.trace_partitions(db),
+            _ => self.trace_store(db),
+        }
+    }
+
+    fn trace_memtable(&self, db: &Path) {
+        match self {
             Event::GenerationPrepared { id } => tell!(db, DEBUG, "generation prepared", id),
             Event::GenerationSealed { id, records, bytes } => {
                 tell!(db, DEBUG, "generation sealed", id, records, bytes);
             }
             Event::GenerationDropped { id } => tell!(db, DEBUG, "generation dropped", id),
-            Event::FlushBegun { .. }
-            | Event::FlushFinished { .. }
-            | Event::IndexesMerged { .. } => self.trace_flush(db),
-            Event::RegionGrown {
-                from_bytes,
-                to_bytes,
-            } => tell!(db, DEBUG, "region grown", from_bytes, to_bytes),
-            Event::ManifestSwitched { path, bytes } => {
-                tell!(db, DEBUG, "manifest switched", path = %path.display(), bytes);
-            }
-            Event::CompactionBegun { .. } | Event::CompactionFinished { .. } => {
-                self.trace_compaction(db);
-            }
-            Event::PartitionSplit { .. }
-            | Event::PartitionsMerged { .. }
-            | Event::PartitionsMade { .. } => self.trace_partitions(db),
-            Event::ColumnFamilyCreated { name } => {
-                tell!(db, INFO, "column family created", name = %name);
-            }
-            Event::ColumnFamilyDropped { name } => {
-                tell!(db, INFO, "column family dropped", name = %name);
-            }
-            Event::WriteStalled { cause, took } => {
-                tell!(db, WARN, "write stalled", cause = cause.name(), took = ?took);
-            }
-            Event::WritesRefused { cause } => tell!(db, WARN, "writes refused", cause = %cause),
-            Event::EventsLost { events } => tell!(db, WARN, "events lost", events),
-            Event::WritesResumed => tell!(db, INFO, "writes resumed"),
-            Event::Poisoned { cause } => tell!(db, ERROR, "poisoned", cause = %cause),
-            Event::Closed { error: None } => tell!(db, INFO, "closed"),
-            Event::Closed { error: Some(error) } => {
-                tell!(db, WARN, "closed with an error", error = %error);
-            }
-        }
-    }
-
-    /// How keys are divided anew.
-    fn trace_partitions(&self, db: &Path) {
-        match self {
-            Event::PartitionSplit { family, start, cut } => {
-                let start = start.escape_ascii();
-                tell!(db, DEBUG, "partition split", family = family.0, start = %start, cut);
-            }
-            Event::PartitionsMerged {
-                family,
-                merged,
-                joined,
-            } => tell!(
-                db,
-                DEBUG,
-                "partitions merged",
-                family = family.0,
-                merged,
-                joined
-            ),
-            Event::PartitionsMade { made } => tell!(db, DEBUG, "partitions made", made),
-            _ => {}
-        }
-    }
-
-    /// Flushes, and merges of the indexes that wait for them.
-    fn trace_flush(&self, db: &Path) {
-        match self {
             Event::FlushBegun { generations, bytes } => {
                 tell!(db, DEBUG, "flush begun", generations, bytes);
             }
@@ -164,6 +113,61 @@ impl Event {
                 keys_after,
                 took,
             } => tell!(db, DEBUG, "indexes merged", indexes, keys, keys_after, took = ?took),
+            _ => {}
+        }
+    }
+
+    fn trace_partitions(&self, db: &Path) {
+        match self {
+            Event::PartitionSplit { family, start, cut } => {
+                let start = start.escape_ascii();
+                tell!(db, DEBUG, "partition split", family = family.0, start = %start, cut);
+            }
+            Event::PartitionsMerged {
+                family,
+                merged,
+                joined,
+            } => {
+                let family = family.0;
+                tell!(db, DEBUG, "partitions merged", family, merged, joined);
+            }
+            Event::PartitionsMade { made } => tell!(db, DEBUG, "partitions made", made),
+            _ => {}
+        }
+    }
+
+    fn trace_store(&self, db: &Path) {
+        match self {
+            Event::Opened {
+                records,
+                cut_records,
+                after_crash,
+                took,
+            } => tell!(db, INFO, "opened", records, cut_records, after_crash, took = ?took),
+            Event::RegionGrown {
+                from_bytes,
+                to_bytes,
+            } => tell!(db, DEBUG, "region grown", from_bytes, to_bytes),
+            Event::ManifestSwitched { path, bytes } => {
+                tell!(db, DEBUG, "manifest switched", path = %path.display(), bytes);
+            }
+            Event::ColumnFamilyCreated { name } => {
+                tell!(db, INFO, "column family created", name = %name);
+            }
+            Event::ColumnFamilyDropped { name } => {
+                tell!(db, INFO, "column family dropped", name = %name);
+            }
+            Event::WriteStalled { cause, took } => {
+                tell!(db, WARN, "write stalled", cause = cause.name(), took = ?took);
+            }
+            Event::WritesRefused { cause } => tell!(db, WARN, "writes refused", cause = %cause),
+            Event::EventsLost { events } => tell!(db, WARN, "events lost", events),
+            Event::WritesResumed => tell!(db, INFO, "writes resumed"),
+            Event::Poisoned { cause } => tell!(db, ERROR, "poisoned", cause = %cause),
+            Event::Closed { error: None } => tell!(db, INFO, "closed"),
+            Event::Closed { error: Some(error) } => {
+                tell!(db, WARN, "closed with an error", error = %error);
+            }
             _ => {}
         }
     }

@@ -5,7 +5,7 @@ use std::ops::Bound;
 use thermocline_base::Steps;
 use thermocline_env::sim::SimFs;
 use thermocline_env::{Env, Storage};
-use thermocline_observe::stall::StallCause;
+use thermocline_observe::cause::StallCause;
 use thermocline_pm::SimPm;
 
 use super::*;

@@ -61,6 +61,7 @@ impl Mirror {
                     map.retain(|k, _| &**k < from || to.is_some_and(|to| &**k >= to));
                 }
                 ChangeOp::Metadata { value } => family.metadata = value.into(),
+                other => panic!("{other:?}"),
             }
         }
         self.position = group.last();

@@ -7,29 +7,29 @@ use thermocline_base::planted::{Bug, active};
 use thermocline_base::{FileId, Result};
 use thermocline_env::{OpenMode, Storage};
 use thermocline_sst::{Identity, sum_record_headers, verify_blobs, verify_table};
+use thermocline_tables::file_name;
 use thermocline_version::{FileKind, State};
 
 use super::format::{LIST_TEMP, Listed, Stored, TAIL_BYTES, list_name};
 use super::{BackupInfo, Backups, NOTE_NAME, check_sum, crc_from};
-use crate::checkpoint::file_name;
 use crate::copy::note::{Note, end, remove_all};
-use crate::copy::{Capture, copy_file, sites};
-use crate::store::{Engine, Inner};
+use crate::copy::{copy_file, sites, write_state};
+use crate::store::{Captured, Store};
 
 /// The files that are there already, by what they are known again.
 type Known = BTreeMap<(FileId, FileKind, [u8; 16], u64, u32), Stored>;
 
 impl Backups {
-    /// Backs up all that is visible in `engine` now, and makes it durable there, too. Only tables that
+    /// Backs up all that is visible in `store` now, and makes it durable there, too. Only tables that
     /// no backup here has are copied. The backup is durable on return. Writers go on meanwhile.
     ///
     /// # Errors
     /// [`InvalidArgument`](thermocline_base::Error::InvalidArgument) if the folder has anything but
     /// backups; [`Locked`](thermocline_base::Error::Locked);
     /// [`Corruption`](thermocline_base::Error::Corruption) of a table or record of the store; those of
-    /// [`Engine::checkpoint`]. There is no new backup then, and store and other backups are unharmed.
-    pub fn create(&self, engine: &Engine) -> Result<BackupInfo> {
-        engine.inner.check_open()?;
+    /// [`checkpoint`](crate::checkpoint()). There is no new backup then, and store and other backups are unharmed.
+    pub fn create<S: Store>(&self, store: &S) -> Result<BackupInfo> {
+        store.check_open()?;
         // Before anything is changed in what may be somebody's.
         if self.storage().exists(&self.dir)? {
             self.found()?;
@@ -39,7 +39,7 @@ impl Backups {
         let _lock = self.lock()?;
         let lists = self.sweep()?;
         let note = Note::begin(&self.env.storage, &self.dir.join(NOTE_NAME))?;
-        let made = self.make(engine, &lists, &note);
+        let made = self.make(store, &lists, &note);
         match &made {
             Ok(_) => {
                 // The backup exists, and what the note names does not; the next backup removes it if this fails.
@@ -62,13 +62,13 @@ impl Backups {
         self.sweep_found(found).map(drop)
     }
 
-    fn make(&self, engine: &Engine, lists: &[Listed], note: &Note) -> Result<BackupInfo> {
-        let inner = &engine.inner;
+    fn make<S: Store>(&self, store: &S, lists: &[Listed], note: &Note) -> Result<BackupInfo> {
         // Whatever this fails for, what is in no table is streamed.
-        let _ = engine.flush();
-        let capture = Capture::of(inner)?;
-        let state = inner.stream_state(&capture, (&self.dir, note))?;
-        let (files, new_bytes) = self.gather(inner, &state, lists, note)?;
+        let _ = store.flush();
+        let captured = store.capture()?;
+        let random = &*store.env().random;
+        let state = write_state(&captured, random, (&self.dir, note))?;
+        let (files, new_bytes) = self.gather(store, &state, lists, note)?;
         if !active(Bug::CopyForgetsNames) {
             self.storage().sync_dir(&self.dir, sites::COPY_NAMED)?;
         }
@@ -78,8 +78,8 @@ impl Backups {
                 .lists
                 .last()
                 .map_or(1, |last| last + 1),
-            db_id: inner.db_id,
-            seqno: capture.snapshot.seqno(),
+            db_id: store.db_id(),
+            seqno: captured.seqno(),
             files,
             state,
         };
@@ -93,9 +93,9 @@ impl Backups {
 
     /// Brings all files of a state here that are not here yet, under names of their own. Gives them all, and
     /// the bytes of those.
-    fn gather(
+    fn gather<S: Store>(
         &self,
-        inner: &Inner,
+        store: &S,
         state: &State,
         lists: &[Listed],
         note: &Note,
@@ -103,16 +103,16 @@ impl Backups {
         let known = lists.iter().flat_map(|listed| &listed.files);
         let known: Known = known.map(|stored| (key_of(stored), *stored)).collect();
         let origins = state.origins().expect("a copy has an id");
-        let storage = &*inner.world.env.storage;
+        let storage = &*store.env().storage;
         let mut files = Vec::new();
         let mut new = Vec::new();
         for (file, kind) in state.version().files() {
-            inner.check_open()?;
+            store.check_open()?;
             let db_id = origins.of(file);
             let name = file_name(file, kind).to_string();
             // Streamed into place just now, or the store's.
             let own = Some(db_id) == state.db_id();
-            let folder = if own { &self.dir } else { &inner.dir };
+            let folder = if own { &self.dir } else { store.dir() };
             let looked = look(storage, &folder.join(&name), file, kind, db_id)?;
             match known.get(&key_of(&looked)) {
                 Some(stored) if self.has(stored)? => files.push(*stored),
@@ -131,9 +131,9 @@ impl Backups {
             stored.crc = if own {
                 crc_from(storage, &temporary, 0)?
             } else {
-                let source = inner.dir.join(&name);
+                let source = store.dir().join(&name);
                 check_source(storage, &source, stored)?;
-                copy_file(storage, &source, &temporary, || inner.check_open())?.crc
+                copy_file(storage, &source, &temporary, || store.check_open())?.crc
             };
             self.settle(stored, &temporary, lists)?;
             new_bytes += stored.bytes;

@@ -1,7 +1,7 @@
 //! What lives in persistent memory, written into tables of another place.
 
 use std::cell::Cell;
-use std::path::Path;
+use std::path::PathBuf;
 
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{CfId, Result, SeqNo};
@@ -9,25 +9,22 @@ use thermocline_compaction::RangeTombstone;
 use thermocline_compaction::output::Cutter;
 use thermocline_compaction::retain::Moments;
 use thermocline_memtable::Cover;
-use thermocline_sst::Creation;
+use thermocline_sst::{Creation, Identity};
 use thermocline_version::{Change, Level, Place};
 
 use super::Capture;
-use super::note::Note;
 use crate::compact::input::{GenerationInput, Input, RunInput};
-use crate::compact::outputs::{Destination, Folder, Outputs, Recipe, below};
+use crate::compact::outputs::{Destination, Outputs, Recipe, below};
 use crate::flush::{LastDeletes, tombstones};
 
-/// Writes what the capture sees of its generations into tables of `dir`, which are written down in `note`,
-/// numbered from `next` on and sealed to `db_id`. Gives what an edit says of them; the bytes are durable, the names are not.
+/// Writes what the capture sees of its generations into tables that `next` names. Gives what an edit says of them; the
+/// bytes are durable, the names are not.
 ///
 /// Of each key, and of range tombstones over it, that goes which answers a reader at the capture's seqno.
 /// Nobody reads a copy at an earlier moment.
-pub(crate) fn stream(
+pub(super) fn stream(
     capture: &Capture,
-    (dir, note): (&Path, &Note),
-    db_id: [u8; 16],
-    next: &mut u64,
+    next: &dyn Fn() -> Result<(PathBuf, Identity)>,
 ) -> Result<Vec<Change>> {
     let inner = capture.snapshot.inner();
     let seqno = capture.snapshot.seqno();
@@ -62,18 +59,13 @@ pub(crate) fn stream(
             ),
             moments: Moments::new(vec![], seqno),
             tombstones: range_tombstones,
-            below: below(capture.below().tables_of(cf).map(|(_, table)| table)),
+            below: below(capture.below.tables_of(cf).map(|(_, table)| table)),
             settled: seqno,
             exists: &|cf, key| capture.exists(cf, key),
             prefixes: None,
             counting: None,
             enough: None,
-            to: Destination::Folder(Folder {
-                dir,
-                db_id,
-                next: &mut *next,
-                note,
-            }),
+            to: Destination::Elsewhere(next),
         };
         let inputs = inputs.collect();
         inner.write_outputs(inputs, recipe, &mut |_| Ok(()), &mut outputs)?;

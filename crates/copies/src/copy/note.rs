@@ -16,12 +16,12 @@ use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::Path;
 
+use thermocline_base::sync::{Arc, Mutex, lock};
 use thermocline_base::{Error, Result};
 use thermocline_env::{File, OpenMode, Storage};
 
 use super::format::{HEADER_LEN, decode, encode_header, encode_name};
 use super::sites;
-use crate::sync::{Arc, Mutex, lock};
 
 /// Longer notes are nobody's of ours: some 200,000 names.
 const LEN_MAX: u64 = 64 << 20;

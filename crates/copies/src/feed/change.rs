@@ -3,15 +3,11 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use thermocline_base::planted::{Bug, active};
+use thermocline_base::sync::Arc;
 use thermocline_base::{CfId, Kind, Result};
 use thermocline_memtable::{ItemCopy, ItemRecords, RecordRef};
 
-use crate::blobs::Hold;
-use crate::families::Families;
-use crate::store::Inner;
-use crate::sync::Arc;
-use crate::value::Pins;
+use super::chains::{Chains, FamilyNames, LongValues};
 
 /// Batches that were committed together: all of them at one moment. It is a copy in DRAM, as large as the batches
 /// were. So it may be kept for as long as one likes, and be read when what it was made of is gone, and when the store
@@ -22,26 +18,11 @@ pub struct ChangeGroup(Arc<Copied>);
 
 #[derive(Debug)]
 struct Copied {
-    families: Arc<Families>,
+    families: Arc<dyn FamilyNames>,
     /// At least one.
     items: Vec<ItemCopy>,
     /// The blob files that they refer to, if any does.
-    blobs: Option<HeldBlobs>,
-}
-
-#[derive(Debug)]
-struct HeldBlobs {
-    inner: Arc<Inner>,
-    holds: Vec<Hold>,
-    /// What holds the folder.
-    _pins: Option<Arc<Pins>>,
-}
-
-impl Drop for HeldBlobs {
-    fn drop(&mut self) {
-        self.holds.clear();
-        self.inner.let_go_of_blobs();
-    }
+    long_values: Option<Box<dyn LongValues>>,
 }
 
 /// One change.
@@ -112,25 +93,17 @@ pub struct Changes<'g> {
 
 impl ChangeGroup {
     /// Of these items, whose generation the caller holds.
-    pub(super) fn new(inner: &Arc<Inner>, items: Vec<ItemCopy>, has_blobs: bool) -> ChangeGroup {
+    pub(super) fn new(chains: &dyn Chains, items: Vec<ItemCopy>, has_blobs: bool) -> ChangeGroup {
         assert!(!items.is_empty(), "a group has a record");
         let mut files = BTreeSet::new();
         if has_blobs {
             files.extend(items.iter().flat_map(ItemCopy::blob_files));
         }
-        let hold = |file| inner.blobs.hold(file);
-        let blobs = (!files.is_empty()).then(|| HeldBlobs {
-            inner: inner.clone(),
-            _pins: inner.pins.upgrade(),
-            holds: match active(Bug::GroupForgetsBlobs) {
-                true => vec![],
-                false => files.into_iter().map(hold).collect(),
-            },
-        });
+        let long_values = (!files.is_empty()).then(|| chains.hold_long_values(files));
         ChangeGroup(Arc::new(Copied {
-            families: inner.families.clone(),
+            families: chains.names(),
             items,
-            blobs,
+            long_values,
         }))
     }
 
@@ -191,9 +164,9 @@ impl<'g> Changes<'g> {
                 let value = match record.blob() {
                     None => Cow::Borrowed(value),
                     Some(blob) => {
-                        let held = self.group.0.blobs.as_ref();
+                        let held = self.group.0.long_values.as_ref();
                         let held = held.expect("the group holds the files of its records");
-                        Cow::Owned(held.inner.table_files.read_blob(cf, key, blob)?)
+                        Cow::Owned(held.read(cf, key, blob)?)
                     }
                 };
                 ChangeOp::Put { key, value }

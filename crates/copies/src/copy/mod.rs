@@ -15,7 +15,7 @@
 //!    not matter by which name it is read.
 //! 3. *A copy has no region.* What lives in persistent memory is written into ordinary tables of the
 //!    copy's own. Its manifest names no generation, by which the first open for writing knows that the
-//!    region has yet to be made (`create::make_region`), wherever it is wanted then; where the
+//!    region has yet to be made, wherever it is wanted then; where the
 //!    original's lies is not passed on. Until then a read-only open reads it with an empty region in
 //!    memory. Where the original has its records in DRAM and in logs, so has the copy, which begins without
 //!    a log as it does without a region.
@@ -24,37 +24,11 @@
 //! tables that both write after the copy would have equal ids and equal seeds, and one in the other's
 //! place would be believed. *Sealing all tables anew* would need no word either, and no hard links.
 //!
-//! # The moment of a copy (`capture`)
-//! Under the writer's lock and the manifest's: a snapshot at what is visible, the manifest's state, a hold of
-//! its version, and the generations of the view, but for those that were flushed. Then everything up to the
-//! snapshot's seqno s is made durable, so that the copy has nothing that the original may lose. All later
-//! steps read what those hold, beside writers, flushes and compactions.
-//!
-//! The copy has every file of the version, and of the generations that are in no table yet what a reader at s
-//! sees, as tables of level 0 (`stream`): of each key the newest record at or below s, and what lies over it of
-//! range tombstones. It is the store at s:
-//!
-//! 1. *Each record is in one of both.* A flush names its tables, and marks its generations as flushed, under
-//!    the writer's lock, and a crash between that and their drop leaves generations that the next open knows
-//!    as flushed. So what the capture finds unflushed is in no table of its version, and what it finds
-//!    flushed is. A flush that is installed later changes neither the version that is held nor the list of
-//!    generations. (Were a record in both, it would be the same record with the same seqno, and so would any
-//!    that it hides; but the law of age forbids two tables of one seqno.)
-//!    Where an evacuation has not come to its end (`flush::evacuate`), what lies before its front is in tables of the
-//!    version, and what lies behind it is taken of the generations: the snapshot's view has the front of just that
-//!    version, since both change under the writer's lock.
-//! 2. *The law of age.* Generations that were not flushed are newer than all tables (`flush`, invariant 1), along each key.
-//!    So that they are table by table, too, a table ends at the front: before it lie only younger records.
-//! 3. *Nothing that is needed has gone.* The snapshot is registered, so neither writers nor flushes trim what
-//!    it sees in generations. A compaction that was installed before had a horizon at or below s
-//!    (`compact::outputs`), so what it left out nobody at s needs; one that is installed later does not touch
-//!    the version that is held, nor its files (`version::version_set`).
-//! 4. *Nothing newer shows.* Tables have nothing above what was visible (what is ingested becomes visible
-//!    before the writer's lock is let go), so nothing above s; of generations nothing above s is read.
-//! 5. *Deletes stay.* A tombstone, of a key or of a range, goes only where no table of the version may have
-//!    anything below it (`compaction::retain`).
-//!
-//! Records of families that were dropped before stay behind; one that is dropped later is in the copy.
+//! # What it has
+//! Every file of a moment that is held, and tables of its own with all else that a reader at that moment sees
+//! ([`Captured`](crate::Captured)); the store has the argument that each record is in one of both. Both are below what
+//! the copy writes from then on, and nothing that the original may lose in a crash is among it: all up to the moment
+//! was made durable first.
 //!
 //! # How a copy comes to be (`target`)
 //! | step | durable after it |
@@ -73,15 +47,14 @@
 //! database under a temporary name would be one, too, and a rename does not refuse an empty folder that
 //! somebody made there meanwhile.
 
-mod capture;
 mod files;
 mod format;
 pub(crate) mod note;
-pub mod sites;
-mod stream;
+pub(crate) mod sites;
+mod state;
 mod target;
 
-pub(crate) use capture::Capture;
 pub(crate) use files::{copy_file, link_or_copy};
-pub(crate) use stream::stream;
-pub(crate) use target::{COPYING_NAME, Target};
+pub(crate) use state::{draw_ids, write_state};
+pub(crate) use target::Target;
+pub use target::{forget_note, is_unfinished};

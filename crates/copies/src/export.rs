@@ -8,14 +8,12 @@
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
+use thermocline_base::sync::Arc;
 use thermocline_base::{CfId, Error, FileId, Kind, Result, SeqNo};
 use thermocline_env::{Env, Storage};
-use thermocline_memtable::Direction;
 use thermocline_sst::{Creation, Identity, KeyRef, TableWriter, Value, WriteOptions, sites};
 
-use crate::families::Family;
-use crate::store::Engine;
-use crate::sync::Arc;
+use crate::store::{Entries, Store};
 
 /// The seqno of all entries: ingesting gives them another one.
 const SEQNO: SeqNo = SeqNo(1);
@@ -33,7 +31,7 @@ pub struct Exported {
 ///
 /// ```
 /// use std::path::Path;
-/// use thermocline_engine::IngestWriter;
+/// use thermocline_copies::IngestWriter;
 /// use thermocline_env::Env;
 ///
 /// # fn main() -> thermocline_base::Result<()> {
@@ -166,48 +164,25 @@ fn check_free(storage: &dyn Storage, path: &Path) -> Result<()> {
     Ok(())
 }
 
-impl Engine {
-    /// Writes what `family` has now within these bounds, the one that comes first in the family's order
-    /// first, into one table `path`, for ingestion.
-    ///
-    /// # Errors
-    /// [`Error::InvalidArgument`] if `path` exists, for a family that was dropped, or if it is too much
-    /// for one table or has a value over 1 MiB, which a table cannot hold itself; [`Error::Corruption`]; those
-    /// of the file system. There is no table then.
-    pub fn export(
-        &self,
-        family: Family,
-        (from, to): (Bound<&[u8]>, Bound<&[u8]>),
-        path: &Path,
-    ) -> Result<Exported> {
-        self.inner.check_open()?;
-        let mut cursor = self.cursor(family)?;
-        let mut table = IngestWriter::create(&self.inner.world.env, path)?;
-        // Tables ascend bytewise, whatever the family does.
-        let (way, begin, end) = match family.reverse {
-            false => (Direction::Forward, from, to),
-            true => (Direction::Reverse, to, from),
-        };
-        let mut more = match (way, begin) {
-            (_, Bound::Excluded(key)) => cursor.seek_past(key, way)?,
-            (Direction::Forward, Bound::Included(key)) => cursor.seek(key)?,
-            (Direction::Forward, Bound::Unbounded) => cursor.seek_to_first()?,
-            (Direction::Reverse, Bound::Included(key)) => cursor.seek_for_prev(key)?,
-            (Direction::Reverse, Bound::Unbounded) => cursor.seek_to_last()?,
-        };
-        let within = |key: &[u8]| match end {
-            Bound::Included(end) => key <= end,
-            Bound::Excluded(end) => key < end,
-            Bound::Unbounded => true,
-        };
-        while more && within(cursor.key()) {
-            self.inner.check_open()?;
-            table.put(cursor.key(), cursor.value())?;
-            more = match way {
-                Direction::Forward => cursor.next()?,
-                Direction::Reverse => cursor.prev()?,
-            };
-        }
-        table.finish()
+/// Writes what `family` has now within these bounds, the one that comes first in the family's order first, into one
+/// table `path`, for ingestion.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] if `path` exists, for a family that was dropped, or if it is too much for one table or
+/// has a value over 1 MiB, which a table cannot hold itself; those of the store and of the file system. There is no
+/// table then.
+pub fn export<S: Store>(
+    store: &S,
+    family: S::Family,
+    bounds: (Bound<&[u8]>, Bound<&[u8]>),
+    path: &Path,
+) -> Result<Exported> {
+    store.check_open()?;
+    let mut entries = store.entries(family, bounds)?;
+    let mut table = IngestWriter::create(store.env(), path)?;
+    while let Some((key, value)) = entries.next()? {
+        store.check_open()?;
+        table.put(key, value)?;
     }
+    table.finish()
 }

@@ -3,18 +3,17 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use thermocline_base::sync::Arc;
 use thermocline_base::{Error, Result};
 use thermocline_env::{LockGuard, Storage};
 use thermocline_version::format::{CURRENT, CURRENT_TEMP, manifest_name, manifest_no};
-use thermocline_version::{Manifest, State};
+use thermocline_version::{LOCK_NAME, Manifest, State};
 
 use super::note::{Found, Note, end, remove_all};
 use super::sites;
-use crate::layout::LOCK_NAME;
-use crate::sync::Arc;
 
 /// Exists while a copy is being made.
-pub(crate) const COPYING_NAME: &str = "COPYING";
+const COPYING_NAME: &str = "COPYING";
 
 /// See the [module](super).
 pub(crate) struct Target {
@@ -93,6 +92,26 @@ impl Target {
         // What stays is no database, and the next copy clears it.
         let _ = clear(&*self.storage, &self.dir, &self.note.names());
         error
+    }
+}
+
+/// Whether a copy was being made in a folder, and is not complete unless a database is there.
+///
+/// # Errors
+/// Those of reading.
+pub fn is_unfinished(storage: &dyn Storage, dir: &Path) -> Result<bool> {
+    let found = Found::at(storage, &dir.join(COPYING_NAME))?;
+    Ok(matches!(found, Found::Note(_)))
+}
+
+/// Removes the note that a copy is being made: it is complete. Something else of its name stays.
+///
+/// # Errors
+/// Those of the file system.
+pub fn forget_note(storage: &dyn Storage, dir: &Path) -> Result<()> {
+    match is_unfinished(storage, dir)? {
+        true => storage.remove(&dir.join(COPYING_NAME)),
+        false => Ok(()),
     }
 }
 

@@ -3,14 +3,12 @@
 use std::path::Path;
 
 use thermocline_base::{Error, Result};
+use thermocline_tables::file_name;
 use thermocline_version::State;
 
 use super::format::Listed;
 use super::{BackupInfo, Backups, check_sum, check_there};
-use crate::checkpoint::file_name;
-use crate::copy::{Target, copy_file};
-use crate::create::region_id_of_copy;
-use crate::wal::NO_REGION;
+use crate::copy::{Target, copy_file, draw_ids};
 
 impl Backups {
     /// Makes `dir` a database of what backup `id` has, or the newest one. Every byte is checked on its way,
@@ -55,10 +53,7 @@ impl Backups {
             check_sum(file, &from, copied.bytes, copied.crc)?;
         }
         let of = &listed.state;
-        let mut db_id = [0; 16];
-        self.env.random.fill(&mut db_id)?;
-        let in_dram = of.region_id() == Some(NO_REGION);
-        let region_id = region_id_of_copy(&*self.env.random, in_dram)?;
+        let (db_id, region_id) = draw_ids(of, &*self.env.random)?;
         of.copied(
             of.version().clone(),
             of.options().to_vec(),

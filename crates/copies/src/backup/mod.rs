@@ -42,13 +42,13 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use thermocline_base::checksum::crc32c;
+use thermocline_base::report::Report;
 use thermocline_base::{Error, Result};
 use thermocline_env::{Env, LockGuard, OpenMode, Storage};
+use thermocline_version::LOCK_NAME;
 
 use crate::copy::note::{Found as Note, end, remove_all};
 use crate::copy::sites;
-use crate::layout::LOCK_NAME;
-use crate::verify::Report;
 use format::{Listed, Stored, list_id, list_name};
 
 /// Exists while a backup is being made, and names what is temporary.

@@ -1,0 +1,47 @@
+//! Checkpoints: the store as it is now, in another folder. See [`copy`](crate::copy) for the argument.
+
+use std::path::Path;
+
+use thermocline_base::{Error, FileId, Result};
+use thermocline_tables::file_name;
+use thermocline_version::{FileKind, State};
+
+use crate::copy::{Target, link_or_copy, write_state};
+use crate::store::{Captured, Store};
+
+/// Makes `dir` a database of its own with all that is visible in `store` now. Its tables and blob files are hard
+/// links where `dir` lies on the same file system, and copies where not. All of it is durable on return.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] if `dir` exists and is not empty; [`Error::Locked`] if somebody makes a copy there; those
+/// of the store and of the file system. There is no database in `dir` then (or, where the file system refuses to
+/// remove anything either, all of it).
+pub fn checkpoint<S: Store>(store: &S, dir: &Path) -> Result<()> {
+    let dir = std::path::absolute(dir)
+        .map_err(|source| Error::io("find the absolute path of", dir, source))?;
+    store.check_open()?;
+    let target = Target::begin(&store.env().storage, &dir)?;
+    match fill(store, &target) {
+        Ok(state) => target.complete(state),
+        Err(error) => Err(target.withdraw(error)),
+    }
+}
+
+/// Brings all files into the target, and says what it will be.
+fn fill<S: Store>(store: &S, target: &Target) -> Result<State> {
+    let captured = store.capture()?;
+    let random = &*store.env().random;
+    let state = write_state(&captured, random, (target.dir(), target.note()))?;
+    let storage = &*store.env().storage;
+    let wanted = |(file, _): &(FileId, FileKind)| state.version().file(*file).is_some();
+    let wanted = captured.files().files().filter(wanted);
+    let names: Vec<String> = wanted
+        .map(|(file, kind)| file_name(file, kind).to_string())
+        .collect();
+    target.note().record(names.iter().cloned())?;
+    for name in names {
+        let (from, to) = (store.dir().join(&name), target.dir().join(&name));
+        link_or_copy(storage, &from, &to, || store.check_open())?;
+    }
+    Ok(state)
+}

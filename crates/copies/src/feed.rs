@@ -1,0 +1,243 @@
+//! Change feeds: what was committed since a seqno, in the order of commits (design §16).
+//!
+//! Records lie in persistent memory in the order in which they were committed, until their generation goes. So a
+//! feed needs no log of its own: it reads the chains (`memtable::trail`), generation after generation. What it
+//! needs is that generations stay until it has read them.
+//!
+//! # What it gives
+//! *Groups*: items of chains, each of which holds one batch or several that were committed together. A batch
+//! lies in one item; one that was staged is a generation of its own, and one group.
+//! So no batch is ever divided. Where a batch ends within a group the bytes do not say, and nobody could have seen
+//! the store between two batches of a group.
+//!
+//! Records of families that have been dropped are left out; making and dropping families are no records. An
+//! ingestion (`ingest`) comes with files, and is no record either: see invariant 3.
+//!
+//! # Invariants
+//! 1. *Durable.* A group is given when `durable` and `visible` have both passed it. So what a feed has given no crash
+//!    takes back; and since no seqno is ever given out twice (rule 5 of design §14), nothing else is ever given
+//!    under its seqnos, by this process or a later one.
+//! 2. *Whole.* Both watermarks move over whole groups.
+//! 3. *Without a gap.* A feed goes from one chain to the next only where no record can have been between them
+//!    (`Trail::is_followed_by`): in one incarnation the seqnos are dense, but for those that an ingestion takes;
+//!    and an opening falls into a generation, which then has a chain of either side. What lies before the last
+//!    gap is [`Error::ChangesGone`], which tells the smallest seqno that can be asked for. So the
+//!    answer to "everything since n" is right or an error, whatever was flushed, dropped or ingested,
+//!    before this opening or since. (Where a generation is gone that had no record, the error may come though
+//!    nothing was lost.)
+//! 4. *Kept.* A feed that is open keeps the generations from its position on, as far as the store lets it
+//!    ([`Chains::keep`]). Where something has to go that it has not read, it is cut off, which it learns when it goes
+//!    on. It never keeps a writer waiting.
+//! 5. *Held.* Between two calls a feed holds no generation; in a call it holds the home of the one that it reads
+//!    ([`Chains::home`]). A group is a copy: generations go in order, so
+//!    that one of which somebody keeps a group would stop all reclaiming behind it, without bound. What the copy
+//!    takes of DRAM is what the batches took in the hands of who wrote them. Of blob files, which have values
+//!    of one batch each, it holds those that it refers to ([`LongValues`]).
+//! 6. *What a follower has, the store has.* Who asks since a seqno has all up to it. Seqnos that were given out
+//!    and lost in a crash lie between two chains of one generation, or above all that there is; there is no change
+//!    with such a one, and a feed stands there never: it stands at a group's end, or right before a chain. So
+//!    who asks from within such a gap has more than the store, and is told ([`ChangeFeed::since`]). What was lost
+//!    and lies before the last gap of invariant 3 is gone like all there.
+//! 7. *Known durable.* Who opens a store to read it makes nothing durable. So after a crash its feeds end
+//!    where the walk knows all to have been durable (`memtable::walk`); what else could be read may be gone after the
+//!    next one. An open that writes persists what it found (rule 3 of design §14).
+//!
+//! # Rejected
+//! - *Reading from tables what is gone from persistent memory*: tables are in the order of keys, and have only what
+//!   somebody may still be answered with.
+//! - *A word in the manifest about what was dropped*: the chains that are left tell it (invariant 3).
+//! - *Holding up writers until a feed has read*: one that has died with its subscriber would hold them for ever.
+
+mod chains;
+mod change;
+
+use thermocline_base::planted::{Bug, active};
+use thermocline_base::sync::Arc;
+use thermocline_base::{Error, Result};
+use thermocline_memtable::{Home, ItemRef, Mark, Trail};
+
+pub use chains::{Chains, FamilyNames, LongValues, Marks, oldest_position};
+use chains::{begin, check_kept};
+pub use change::{Change, ChangeGroup, ChangeOp, Changes};
+
+/// Committed groups in the order of commits, from a seqno on. See [`ChangeFeed::since`].
+///
+/// As an iterator it ends where nothing more is durable, and goes on when it is asked again later. After an
+/// error it ends for good.
+#[derive(Debug)]
+pub struct ChangeFeed {
+    chains: Arc<dyn Chains>,
+    /// Its number among those that are kept for.
+    id: u64,
+    /// The lowest seqno that has not been given.
+    next: u64,
+    /// Where that one lies, or the one before.
+    place: Option<(Trail, Mark)>,
+    failed: bool,
+}
+
+impl ChangeFeed {
+    /// What was committed after `since`, the last seqno that the caller has; 0 is the beginning. A group that
+    /// `since` lies within is given whole.
+    ///
+    /// # Errors
+    /// [`Error::ChangesGone`] with the smallest `since` that can be asked for; [`Error::InvalidArgument`] if this database
+    /// has no such change, because it was lost in a crash, or is another database's: then the caller has what the
+    /// store has not, and begins anew; [`Error::Closed`].
+    pub fn since(chains: Arc<dyn Chains>, since: u64) -> Result<ChangeFeed> {
+        let mut next = 0;
+        let id = chains.keep(&mut |trails| {
+            next = begin(trails, chains.marks(), since)?;
+            Ok(next)
+        })?;
+        Ok(ChangeFeed {
+            id,
+            chains,
+            next,
+            place: None,
+            failed: false,
+        })
+    }
+
+    /// The last seqno that was given, or passed over because there is no such record: what to ask for when the
+    /// feed is to be resumed.
+    pub fn position(&self) -> u64 {
+        self.next - 1
+    }
+
+    /// The next group, if one is durable.
+    fn advance(&mut self) -> Result<Option<ChangeGroup>> {
+        self.chains.check_open()?;
+        let marks = self.chains.marks();
+        let up_to = match active(Bug::FeedAheadOfDurable) {
+            true => marks.visible,
+            false => marks.durable.min(marks.visible),
+        };
+        let up_to = match active(Bug::FeedTrustsWhatIsRead) {
+            true => up_to,
+            false => up_to.min(marks.known_durable),
+        };
+        if self.next > up_to {
+            return Ok(None);
+        }
+        let mut looked = false;
+        loop {
+            let there = self.place.as_ref();
+            let there = there.filter(|(trail, _)| trail.last.is_none_or(|last| self.next <= last));
+            let Some((generation, staged)) = there.map(|(t, _)| (t.generation, t.chain.staged))
+            else {
+                self.find_place()?;
+                // There may be nothing but seqnos that no record has.
+                if self.next > up_to {
+                    return Ok(None);
+                }
+                continue;
+            };
+            let Some(home) = self.chains.home(self.id, generation) else {
+                // It has been read to its end, sealed and dropped since; or the feed is cut off, which is found there.
+                self.find_place()?;
+                continue;
+            };
+            let found = match staged {
+                false => self.one_item(&home)?,
+                true => self.all_items(&home)?,
+            };
+            if let Some(items) = found {
+                return self.give(home, &items).map(Some);
+            }
+            if std::mem::replace(&mut looked, true)
+                && let Some((trail, mark)) = &self.place
+            {
+                return Err(trail.missing(home.region(), mark));
+            }
+            self.find_place()?;
+        }
+    }
+
+    /// The item that has `next`.
+    fn one_item(&mut self, home: &Home) -> Result<Option<Vec<ItemRef>>> {
+        let Some((trail, mark)) = &mut self.place else {
+            return Ok(None);
+        };
+        let item = trail.find(home.region(), mark, self.next)?;
+        Ok(item.map(|item| vec![item]))
+    }
+
+    /// All items of a chain that is one batch.
+    fn all_items(&mut self, home: &Home) -> Result<Option<Vec<ItemRef>>> {
+        let Some((trail, mark)) = &mut self.place else {
+            return Ok(None);
+        };
+        *mark = Mark::default();
+        let mut items = Vec::new();
+        let mut next = trail.chain.base;
+        while trail.last.is_some_and(|last| next <= last) {
+            let Some(item) = trail.find(home.region(), mark, next)? else {
+                return Ok(None);
+            };
+            next = item.next_seqno();
+            items.push(item);
+        }
+        Ok(Some(items))
+    }
+
+    fn give(&mut self, home: Arc<Home>, items: &[ItemRef]) -> Result<ChangeGroup> {
+        let copied = items.iter().map(|item| home.copy_item(item));
+        let has_blobs = home.blobs().bytes() > 0;
+        let group = ChangeGroup::new(&*self.chains, copied.collect::<Result<_>>()?, has_blobs);
+        // Before somebody looks whether its generation is read.
+        drop(home);
+        self.next = group.last() + 1;
+        let ended = self.place.as_ref();
+        let ended = ended.is_some_and(|(trail, _)| trail.last.is_some_and(|last| self.next > last));
+        self.chains.has_read(self.id, self.next, ended);
+        Ok(group)
+    }
+
+    /// Finds the trail that has `next`, or the next one that there is; raises `next` over seqnos that no record
+    /// has.
+    fn find_place(&mut self) -> Result<()> {
+        let (chains, next) = (&*self.chains, self.next);
+        let mut found = None;
+        chains.move_on(self.id, &mut |trails, is_kept| {
+            let (since, durable) = (next - 1, chains.marks().durable);
+            if !is_kept {
+                let oldest = oldest_position(trails, durable);
+                return Err(Error::ChangesGone { since, oldest });
+            }
+            check_kept(trails, durable, since)?;
+            let has = |trail: &&&Trail| trail.last.is_none_or(|last| last >= next);
+            let trail = trails.iter().find(has);
+            let trail = Trail::clone(trail.expect("the one that is written to has no end"));
+            let next = next.max(trail.chain.base);
+            found = Some((trail, next));
+            Ok(next)
+        })?;
+        if let Some((trail, next)) = found {
+            self.next = next;
+            let before = self.place.take();
+            let mark = before.filter(|(before, _)| before.chain.id == trail.chain.id);
+            self.place = Some((trail, mark.map_or_else(Mark::default, |(_, mark)| mark)));
+        }
+        Ok(())
+    }
+}
+
+impl Iterator for ChangeFeed {
+    type Item = Result<ChangeGroup>;
+
+    fn next(&mut self) -> Option<Result<ChangeGroup>> {
+        if self.failed {
+            return None;
+        }
+        let next = self.advance().transpose();
+        self.failed = matches!(next, Some(Err(_)));
+        next
+    }
+}
+
+impl Drop for ChangeFeed {
+    fn drop(&mut self) {
+        self.chains.forget(self.id);
+    }
+}

@@ -1,0 +1,279 @@
+//! Ingesting: tables that were written outside become a part of the store, in one step.
+//!
+//! # What may be ingested
+//! Tables of any database, or of none ([`IngestWriter`](crate::IngestWriter)). Each is verified wholly, then
+//! its entries are *copied* into tables of the store's own: they get the store's seals and all the same
+//! new seqno. Of several versions of a key only the newest counts, unless a range tombstone of its table is
+//! newer still. Range tombstones get the same seqno as what they left of their table, and hide nothing of that:
+//! a range tombstone hides what is older than it. Those that overlap become one, since nothing tells them
+//! apart any more. Tables of one call must not overlap, range tombstones included.
+//! (Rejected: *linking the file*, with a word in the manifest that says whose it is and which seqno to
+//! read in place of its own: every reader of tables would have to know that.)
+//!
+//! # Steps
+//! 1. *Check* every table, one after the other: of thousands none stays open.
+//! 2. *Copy* their entries into tables of the store, beside writers. The store then installs them, in one step, as
+//!    the newest of level 0, behind a flush of all that is older ([`Store::install`]).
+//!
+//! All or nothing: what fails before the store installs them leaves no trace, and the installation is one edit.
+
+use std::mem;
+use std::ops::Bound;
+use std::path::{Path, PathBuf};
+
+use thermocline_base::sync::Arc;
+use thermocline_base::{CfId, Error, KeyRange, Result, SeqNo};
+use thermocline_compaction::retain::{Decision, Moments, RangesBelow, Retain};
+use thermocline_compaction::{Head, RangeTombstone};
+use thermocline_env::{File, OpenMode, Storage};
+use thermocline_sst::{
+    FileSource, Identity, Properties, SyncCursor, Table, TablePart, Value, identity_of, open_table,
+    verify_table,
+};
+
+use crate::store::{NewTables, Store};
+
+/// Entries after which it looks whether the store is being closed.
+const LOOK_EVERY: u64 = 256;
+
+/// What was ingested.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ingested {
+    /// Keys that were put or deleted.
+    pub entries: u64,
+    /// Ranges of keys that were deleted; those that overlapped in a table count as one.
+    pub ranges: u64,
+    /// Tables that they became.
+    pub tables: u64,
+    /// Bytes of those.
+    pub bytes: u64,
+    /// The seqno of all of it; of nothing, if there was nothing.
+    pub seqno: u64,
+}
+
+/// A table from outside that was checked. There may be thousands, so neither its file nor its index is kept.
+struct Source {
+    path: PathBuf,
+    identity: Identity,
+    bytes: u64,
+    /// The first user key, and where it ends.
+    keys: (Vec<u8>, Bound<Vec<u8>>),
+}
+
+impl Source {
+    /// The table, which is still the one that was checked, as far as can be seen. Each block is checked again when
+    /// it is read.
+    fn open(&self, storage: &dyn Storage) -> Result<(Arc<dyn File>, Arc<Table>)> {
+        let file = storage.open(&self.path, OpenMode::ReadInput)?;
+        let identity = identity_of(&*file)?;
+        let table = open_table(&*file, identity)?;
+        check_kinds(&self.path, table.properties())?;
+        let keys = keys_of(table.properties());
+        let same = identity == self.identity && file.len()? == self.bytes;
+        if same && keys.as_ref() == Some(&self.keys) {
+            return Ok((file, table));
+        }
+        Err(Error::InvalidArgument(format!(
+            "the table {} was changed while it was ingested; nothing was ingested",
+            self.path.display()
+        )))
+    }
+
+    /// Of its entries, and of its range tombstones.
+    fn range(&self) -> KeyRange<'_> {
+        let (first, last) = &self.keys;
+        match last {
+            Bound::Excluded(end) => KeyRange::until(first, end),
+            Bound::Included(last) => KeyRange::inclusive(first, last),
+            Bound::Unbounded => unreachable!("a table ends"),
+        }
+    }
+}
+
+/// Brings the entries of `tables` into family `cf`, all of them at one moment, above everything that was written
+/// before. Durable on return. The files are read, and stay where they are.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] if two tables overlap, naming both, for too many tables, a family that was dropped, or a
+/// store that takes no writes; [`Error::Corruption`] naming the table that is damaged; [`Error::Unsupported`] for a
+/// table with merges or separated values; those of [`Store::install`]: then nothing was ingested.
+pub fn ingest<S: Store, P: AsRef<Path>>(store: &S, cf: CfId, tables: &[P]) -> Result<Ingested> {
+    store.check_accepts(cf)?;
+    let sources = check_sources(store, cf, tables)?;
+    let (mut entries, mut ranges) = (0, 0);
+    let installed = store.install(cf, &mut |seqno, new| {
+        let mut copy = Copy {
+            storage: &*store.env().storage,
+            seqno,
+            new,
+            seen: 0,
+        };
+        (entries, ranges) = (0, 0);
+        for source in &sources {
+            let (more, ranges_more) = copy.source(source)?;
+            (entries, ranges) = (entries + more, ranges + ranges_more);
+        }
+        Ok(())
+    })?;
+    Ok(Ingested {
+        entries,
+        ranges,
+        tables: installed.tables,
+        bytes: installed.bytes,
+        seqno: installed.seqno.0,
+    })
+}
+
+/// Step 1. Gives those that have entries, in the order of keys.
+fn check_sources<S: Store, P: AsRef<Path>>(
+    store: &S,
+    cf: CfId,
+    tables: &[P],
+) -> Result<Vec<Source>> {
+    let mut sources = Vec::new();
+    for path in tables {
+        store.check_accepts(cf)?;
+        let path = path.as_ref().to_path_buf();
+        let file = store.env().storage.open(&path, OpenMode::ReadInput)?;
+        let identity = identity_of(&*file)?;
+        let table = open_table(&*file, identity)?;
+        check_kinds(&path, table.properties())?;
+        if let Some(fault) = verify_table(&file, identity).faults.into_iter().next() {
+            return Err(fault);
+        }
+        // A table without entries says nothing.
+        if let Some(keys) = keys_of(table.properties()) {
+            sources.push(Source {
+                path,
+                identity,
+                bytes: file.len()?,
+                keys,
+            });
+        }
+    }
+    sources.sort_by(|a, b| a.keys.0.cmp(&b.keys.0));
+    for two in sources.windows(2) {
+        if two[0].range().overlaps(&two[1].range()) {
+            let [a, b] = [&two[0], &two[1]].map(|source| source.path.display());
+            return Err(Error::InvalidArgument(format!(
+                "the tables {a} and {b} overlap in keys (at \"{}\"); ingest them one after the other, \
+                 the one that is to count last",
+                two[1].keys.0.escape_ascii()
+            )));
+        }
+    }
+    Ok(sources)
+}
+
+/// Step 2.
+struct Copy<'a> {
+    storage: &'a dyn Storage,
+    seqno: SeqNo,
+    new: &'a mut dyn NewTables,
+    /// Entries that were read.
+    seen: u64,
+}
+
+impl Copy<'_> {
+    /// Copies a table. Returns how many keys, and ranges, that were.
+    fn source(&mut self, source: &Source) -> Result<(u64, u64)> {
+        let (file, table) = source.open(self.storage)?;
+        let part = TablePart::whole(table.clone());
+        let newest = Moments::new(vec![], SeqNo::MAX);
+        let older = RangesBelow::new([source.range()]);
+        let mut retain = Retain::new(newest, tombstones_of(&table), older);
+        let tombstones = united(retain.tombstones(), self.seqno);
+        let (mut entries, ranges) = (0, tombstones.len() as u64);
+        let mut tombstones = tombstones.into_iter().peekable();
+        let mut cursor = SyncCursor::new(part, FileSource(file));
+        let mut more = cursor.first()?;
+        while more {
+            self.seen += 1;
+            if self.seen.is_multiple_of(LOOK_EVERY) {
+                self.new.go_on()?;
+            }
+            let key = cursor.key();
+            let (kind, value) = cursor.value();
+            if matches!(value, Value::Blob(_)) {
+                return Err(unsupported(&source.path, SEPARATED));
+            }
+            let head = Head {
+                user_key: key.user_key,
+                seqno: key.seqno,
+                kind,
+            };
+            if retain.decide(head) != Decision::Drop {
+                let key = key.user_key;
+                while let Some(tombstone) = tombstones.next_if(|t| *t.start <= *key) {
+                    self.new.begin_tombstone(tombstone)?;
+                }
+                self.new.add(key, kind, value)?;
+                entries += 1;
+            }
+            more = cursor.next()?;
+        }
+        for tombstone in tombstones {
+            self.new.begin_tombstone(tombstone)?;
+        }
+        Ok((entries, ranges))
+    }
+}
+
+/// The first user key of a table, and where it ends; none of one without entries.
+fn keys_of(properties: &Properties) -> Option<(Vec<u8>, Bound<Vec<u8>>)> {
+    let (smallest, largest) = (properties.smallest.as_ref()?, properties.largest.as_ref()?);
+    let last = largest.user_key.clone();
+    // A range tombstone reaches furthest.
+    let last = match largest.seqno {
+        SeqNo::MAX => Bound::Excluded(last),
+        _ => Bound::Included(last),
+    };
+    Some((smallest.user_key.clone(), last))
+}
+
+fn tombstones_of(table: &Table) -> Vec<RangeTombstone> {
+    let all = table.range_tombstones().map(|t| RangeTombstone {
+        start: t.start.to_vec(),
+        end: t.end.to_vec(),
+        seqno: t.seqno,
+    });
+    all.collect()
+}
+
+/// What range tombstones cover, which are given by start, as ones of `seqno` that are apart.
+fn united(by_start: &[RangeTombstone], seqno: SeqNo) -> Vec<RangeTombstone> {
+    let mut united: Vec<RangeTombstone> = Vec::new();
+    for tombstone in by_start {
+        match united.last_mut() {
+            Some(last) if tombstone.start <= last.end => {
+                last.end = mem::take(&mut last.end).max(tombstone.end.clone());
+            }
+            _ => united.push(RangeTombstone {
+                seqno,
+                ..tombstone.clone()
+            }),
+        }
+    }
+    united
+}
+
+const SEPARATED: &str = "values in blob files";
+
+fn unsupported(path: &Path, what: &str) -> Error {
+    let path = path.display();
+    Error::Unsupported(format!(
+        "{path} has {what}, which cannot be ingested; only puts, deletes and range tombstones can"
+    ))
+}
+
+/// Refuses what cannot be given another seqno, or lies elsewhere.
+fn check_kinds(path: &Path, properties: &Properties) -> Result<()> {
+    let foreign = [
+        (properties.merges > 0, "merge operands"),
+        (!properties.blobs.is_empty(), SEPARATED),
+    ];
+    match foreign.into_iter().find(|(has, _)| *has) {
+        Some((_, what)) => Err(unsupported(path, what)),
+        None => Ok(()),
+    }
+}

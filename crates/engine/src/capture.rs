@@ -1,0 +1,172 @@
+//! The moment of a store that is copied.
+//!
+//! # What it holds
+//! Under the writer's lock and the manifest's: a snapshot at what is visible, the manifest's state, a hold of
+//! its version, and the generations of the view, but for those that were flushed. Then everything up to the
+//! snapshot's seqno s is made durable, so that the copy has nothing that the original may lose. All later
+//! steps read what those hold, beside writers, flushes and compactions.
+//!
+//! A copy (`copies::copy`) has every file of the version, and of the generations that are in no table yet what a
+//! reader at s sees, as tables of level 0 (`stream`): of each key the newest record at or below s, and what lies over it of
+//! range tombstones. It is the store at s:
+//!
+//! 1. *Each record is in one of both.* A flush names its tables, and marks its generations as flushed, under
+//!    the writer's lock, and a crash between that and their drop leaves generations that the next open knows
+//!    as flushed. So what the capture finds unflushed is in no table of its version, and what it finds
+//!    flushed is. A flush that is installed later changes neither the version that is held nor the list of
+//!    generations. (Were a record in both, it would be the same record with the same seqno, and so would any
+//!    that it hides; but the law of age forbids two tables of one seqno.)
+//!    Where an evacuation has not come to its end (`flush::evacuate`), what lies before its front is in tables of the
+//!    version, and what lies behind it is taken of the generations: the snapshot's view has the front of just that
+//!    version, since both change under the writer's lock.
+//! 2. *The law of age.* Generations that were not flushed are newer than all tables (`flush`, invariant 1), along each key.
+//!    So that they are table by table, too, a table ends at the front: before it lie only younger records.
+//! 3. *Nothing that is needed has gone.* The snapshot is registered, so neither writers nor flushes trim what
+//!    it sees in generations. A compaction that was installed before had a horizon at or below s
+//!    (`compact::outputs`), so what it left out nobody at s needs; one that is installed later does not touch
+//!    the version that is held, nor its files (`version::version_set`).
+//! 4. *Nothing newer shows.* Tables have nothing above what was visible (what is ingested becomes visible
+//!    before the writer's lock is let go), so nothing above s; of generations nothing above s is read.
+//! 5. *Deletes stay.* A tombstone, of a key or of a range, goes only where no table of the version may have
+//!    anything below it (`compaction::retain`).
+//!
+//! Records of families that were dropped before stay behind; one that is dropped later is in the copy.
+
+mod stream;
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use thermocline_base::options::Options;
+use thermocline_base::{CfId, Error, Result, SeqNo};
+use thermocline_copies::Captured;
+use thermocline_memtable::Memtable;
+use thermocline_sst::Identity;
+use thermocline_version::{Change, Hold, Place, State, TableRef, Version};
+
+use crate::holds::ReaderKind;
+use crate::open::stored;
+use crate::snapshot::{Moment, Snapshot};
+use crate::store::Inner;
+use crate::sync::{Arc, Ordering, lock};
+use crate::view::View;
+
+/// See the [module](self).
+pub struct Capture {
+    /// Keeps what it sees in generations and in tables.
+    snapshot: Snapshot,
+    /// Keeps the generations, for as long as the copy takes.
+    view: Arc<View>,
+    /// Keeps the files of the manifest's version.
+    hold: Hold,
+    /// The manifest's.
+    state: State,
+    /// Those whose records are in no table, newest first.
+    generations: Vec<Arc<Memtable>>,
+    /// The files that the copy takes over: the version without tables in persistent memory.
+    below: Arc<Version>,
+    /// What that lacks, which is written anew.
+    written_anew: Vec<(Place, Arc<TableRef>)>,
+}
+
+impl Capture {
+    /// What is visible now, made durable.
+    ///
+    /// # Errors
+    /// [`Error::Closed`]; [`Error::Poisoned`]; a failed persist, which poisons the store.
+    pub(crate) fn of(inner: &Arc<Inner>) -> Result<Capture> {
+        let captured = {
+            let _writer = lock(&inner.writer);
+            if inner.closed.load(Ordering::Acquire) {
+                return Err(Error::Closed);
+            }
+            inner.poison.check()?;
+            let manifest = lock(&inner.manifest);
+            let hold = lock(&inner.versions).hold();
+            let snapshot = Snapshot::of(Moment::now(inner), ReaderKind::Copy);
+            let view = inner.view.load_full();
+            let reclaim = lock(&inner.reclaim);
+            let unflushed = view.memtables.iter();
+            let unflushed = unflushed.filter(|m| !reclaim.is_flushed(m.generation()));
+            let (below, written_anew) = match hold.version().pm_tables().len() {
+                0 => (hold.version().clone(), Vec::new()),
+                _ => {
+                    let (below, taken) = hold.version().without_pm_tables();
+                    (Arc::new(below), taken)
+                }
+            };
+            Capture {
+                below,
+                written_anew,
+                generations: unflushed.cloned().collect(),
+                snapshot,
+                view,
+                hold,
+                state: manifest.state().clone(),
+            }
+        };
+        inner
+            .commits
+            .sync_up_to(&**inner, captured.snapshot.seqno())?;
+        Ok(captured)
+    }
+
+    /// The tables below the generations, and all other files. (The view may have those from
+    /// before a compaction that was installed a moment ago; both answer the same.)
+    fn version(&self) -> &Arc<Version> {
+        self.hold.version()
+    }
+
+    /// The first key of a family that the copy takes of a generation; `None` if all of them are in tables.
+    fn first_of(&self, memtable: &Memtable, cf: CfId) -> Option<&[u8]> {
+        self.view.first_of(memtable, cf)
+    }
+
+    /// Where an evacuation has come to in a family: no table of the copy reaches over that.
+    fn front_in(&self, cf: CfId) -> Option<Vec<u8>> {
+        let front = self.view.front()?;
+        (front.at.cf == cf && !front.at.key.is_empty()).then(|| front.at.key.to_vec())
+    }
+
+    /// The families of which something is written anew, ascending.
+    fn families(&self) -> BTreeSet<CfId> {
+        let generations = self.generations.iter().flat_map(|m| m.families());
+        let tables = self.written_anew.iter().map(|(place, _)| place.cf);
+        generations.chain(tables).collect()
+    }
+
+    /// Whether the record of `key` in `cf` belongs to a family that exists.
+    fn exists(&self, cf: CfId, key: &[u8]) -> bool {
+        let owner = match cf {
+            CfId::METADATA => CfId::of_metadata_key(key),
+            cf => Some(cf),
+        };
+        owner.is_some_and(|cf| self.state.families().contains_key(&cf.0))
+    }
+}
+
+impl Captured for Capture {
+    fn seqno(&self) -> SeqNo {
+        self.snapshot.seqno()
+    }
+
+    fn state(&self) -> &State {
+        &self.state
+    }
+
+    fn files(&self) -> &Arc<Version> {
+        &self.below
+    }
+
+    fn options(&self) -> Vec<(String, String)> {
+        stored(&Options {
+            pm_path: None,
+            wal_path: None,
+            ..self.snapshot.inner().options.clone()
+        })
+    }
+
+    fn write_rest(&self, next: &dyn Fn() -> Result<(PathBuf, Identity)>) -> Result<Vec<Change>> {
+        stream::stream(self, next)
+    }
+}
