@@ -1,4 +1,4 @@
-//! Numbers of files, and where a separated value lies.
+//! Numbers of files.
 
 use std::fmt;
 
@@ -11,23 +11,5 @@ pub struct FileId(pub u64);
 impl fmt::Display for FileId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
-    }
-}
-
-/// Where the value of a key lies that was written to a blob file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct BlobRef {
-    /// The blob file.
-    pub file: FileId,
-    /// Where its record begins, in bytes.
-    pub offset: u64,
-    /// The value's length in bytes.
-    pub len: u32,
-}
-
-impl fmt::Display for BlobRef {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let BlobRef { file, offset, len } = self;
-        write!(f, "{len} bytes at offset {offset} of blob file {file}")
     }
 }

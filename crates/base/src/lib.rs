@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod batch;
+pub mod blob_ref;
 pub mod bounds;
 pub mod budget;
 mod cf_options;
@@ -15,6 +16,7 @@ pub mod error;
 mod file;
 pub mod limits;
 mod line;
+pub mod numbers;
 pub mod options;
 pub mod planted;
 mod pm_table;
@@ -28,9 +30,10 @@ pub mod sync;
 pub mod varint;
 
 pub use batch::{BatchEntry, WriteBatch};
+pub use blob_ref::BlobRef;
 pub use cf_options::CfOptions;
 pub use error::{Error, ErrorKind, Result};
-pub use file::{BlobRef, FileId};
+pub use file::FileId;
 pub use line::Line;
 pub use pm_table::{PmBlob, PmFamily, PmTableMeta};
 pub use range::KeyRange;

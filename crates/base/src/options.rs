@@ -18,10 +18,11 @@ pub use division::Division;
 pub use groups::{
     BlobOptions, CommitOptions, CompactionOptions, Costs, FeedOptions, FlushOptions, Level0Options,
     ManifestOptions, MemtableOptions, MetricsOptions, PartitionBy, PartitionOptions, PmOptions,
-    ReadOptions, Shape, SsdOptions,
+    ReadOptions, SsdOptions,
 };
 pub use region::{Emulation, RegionDemand};
 pub use row::{CODECS, COSTS, DIVISIONS, OptionRow, SHAPES, Unit};
+pub use shape::Shape;
 
 #[cfg(test)]
 mod tests;

@@ -144,7 +144,7 @@ impl Db {
         self.keys().multi_get(keys)
     }
 
-    /// The metadata of the default column family: what [`Batch::set_metadata`] set last. `None` if
+    /// The metadata of the default column family: what [`Batch::set_metadata`](crate::Batch::set_metadata) set last. `None` if
     /// nothing ever did.
     ///
     /// # Errors

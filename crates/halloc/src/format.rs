@@ -32,6 +32,7 @@
 //! 8-byte store that is atomic and carries its own checksum.
 
 use thermocline_base::checksum::{crc32c, hash64, seeded};
+use thermocline_base::numbers::{u32_at, u64_at};
 use thermocline_base::{Error, Result};
 use thermocline_pm::PmOff;
 
@@ -73,18 +74,6 @@ pub(crate) fn region_seed(id: &RegionId) -> u64 {
 
 fn put(block: &mut [u8; COPY_BYTES], at: usize, bytes: &[u8]) {
     block[at..at + bytes.len()].copy_from_slice(bytes);
-}
-
-pub(crate) fn u32_at(block: &[u8], at: usize) -> u32 {
-    let mut bytes = [0; 4];
-    bytes.copy_from_slice(&block[at..at + 4]);
-    u32::from_le_bytes(bytes)
-}
-
-pub(crate) fn u64_at(block: &[u8], at: usize) -> u64 {
-    let mut bytes = [0; 8];
-    bytes.copy_from_slice(&block[at..at + 8]);
-    u64::from_le_bytes(bytes)
 }
 
 /// Sets the CRC field at `at` over the whole block.

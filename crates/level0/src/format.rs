@@ -145,9 +145,6 @@ pub(crate) const TAG_BLOB: u8 = 16;
 /// The value lies apart from its key.
 pub(crate) const TAG_APART: u8 = 32;
 
-/// Bytes of a reference to a value in a blob file.
-pub(crate) const BLOB_REF_LEN: usize = 20;
-
 const _: () = assert!(limits::KEY_LEN_MAX <= u16::MAX as usize);
 const _: () = assert!(limits::VALUE_INLINE_MAX < 1 << 28);
 const _: () = assert!(PREFIX_LENS[PREFIX_LENS.len() - 1] == PREFIX_MAX);

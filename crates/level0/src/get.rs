@@ -6,10 +6,10 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
+use thermocline_base::numbers::len_of;
 use thermocline_base::{Kind, Result, SeqNo};
 
 use crate::format::HEADER_LEN;
-use crate::format::coding::len_of;
 use crate::format::group::RawValue;
 use crate::search::{Group, Matcher};
 use crate::table::{Piece, PmPart, PmTable, bytes_between, place};

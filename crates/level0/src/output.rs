@@ -1,8 +1,9 @@
 //! The bytes of a piece on their way into its zone.
 
+use thermocline_base::numbers::len32;
+
 use thermocline_pm::{LINE, PmOff, Region};
 
-use crate::format::coding::len32;
 use crate::format::{HEADER_LEN, crc_at};
 
 /// Bytes that are gathered before they are stored.

@@ -5,12 +5,13 @@
 
 use std::ops::Range;
 
+use thermocline_base::numbers::len32;
 use thermocline_base::varint::put_varint;
 use thermocline_base::{CfId, Kind, SeqNo};
 use thermocline_halloc::Zone;
 use thermocline_pm::Region;
 
-use crate::format::coding::{len32, shared};
+use crate::format::coding::shared;
 use crate::format::group::{EntryHead, Stored};
 use crate::format::header::{Header, Totals};
 use crate::format::runs::RunHead;
@@ -43,7 +44,7 @@ impl NewEntry<'_> {
         match self.value {
             Value::Inline(bytes) if bytes.len() <= INLINE_MAX => bytes.len(),
             Value::Inline(_) => 0,
-            Value::Blob(_) => crate::format::BLOB_REF_LEN,
+            Value::Blob(_) => thermocline_base::blob_ref::BLOB_REF_LEN,
         }
     }
 
@@ -310,7 +311,7 @@ impl Piece {
             let rest = if n == 0 { 0 } else { head.rest };
             let value = match head.value {
                 Stored::Inline(len) => len,
-                Stored::Blob(_) => crate::format::BLOB_REF_LEN,
+                Stored::Blob(_) => thermocline_base::blob_ref::BLOB_REF_LEN,
                 Stored::None | Stored::Apart { .. } => 0,
             };
             bodies.extend_from_slice(&open.bytes[at..at + rest + value]);

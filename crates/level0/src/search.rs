@@ -15,10 +15,11 @@
 
 use std::cmp::Ordering;
 
+use thermocline_base::numbers::{len_of, u32_at};
 use thermocline_base::{Result, SeqNo};
 use thermocline_pm::PmOff;
 
-use crate::format::coding::{len_of, shared, u32_at};
+use crate::format::coding::shared;
 use crate::format::group::{GroupBytes, NoEntry, RawEntry, stored_len};
 use crate::format::{BLOCK_LEN, GROUP_HEAD, PREFIX_MAX, block_groups};
 use crate::table::{PmTable, bytes_between, place};

@@ -4,13 +4,13 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
+use thermocline_base::numbers::len_of;
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::size::index;
 use thermocline_base::{CfId, Error, PmTableMeta, Result, SeqNo};
 use thermocline_halloc::Zone;
 use thermocline_pm::{PmOff, Region};
 
-use crate::format::coding::len_of;
 use crate::format::header::{Header, Refused, Totals};
 use crate::format::runs::RunHead;
 use crate::format::{HEADER_LEN, TOMBSTONES_LEN_MAX, crc_at};

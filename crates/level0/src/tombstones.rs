@@ -7,11 +7,12 @@
 
 use std::ops::Range;
 
+use thermocline_base::numbers::u16_at;
 use thermocline_base::varint::{put_varint, varint, varlen};
 use thermocline_base::{CfId, Error, Result, SeqNo};
 
 use crate::format::TOMBSTONES_LEN_MAX;
-use crate::format::coding::{take, u16_at};
+use crate::format::coding::take;
 
 /// All keys from `start` up to, and not with, `end` have no value older than `seqno`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

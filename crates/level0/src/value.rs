@@ -4,11 +4,11 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
+use thermocline_base::numbers::u32_at;
 use thermocline_base::{BlobRef, Kind, Result, SeqNo};
 use thermocline_pm::PmOff;
 
 use crate::format::GROUP_HEAD;
-use crate::format::coding::u32_at;
 use crate::format::group::stored_len;
 use crate::table::PmTable;
 

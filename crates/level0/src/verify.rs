@@ -6,11 +6,11 @@
 
 use std::cmp::Ordering;
 
+use thermocline_base::numbers::len_of;
 use thermocline_base::{CfId, Kind, PmFamily, Result, SeqNo};
 use thermocline_pm::PmOff;
 
 use crate::cursor::PmCursor;
-use crate::format::coding::len_of;
 use crate::format::{ARRAY_ALIGN, HEADER_LEN, array_len};
 use crate::meta::{cover, empty};
 use crate::search::Group;

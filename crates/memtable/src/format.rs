@@ -30,15 +30,13 @@
 //! nonce. An item with count 0 carries only `published`.
 
 use thermocline_base::checksum::{crc32c, hash64_seeded, seeded};
-use thermocline_base::{BatchEntry, BlobRef, FileId, Kind};
+use thermocline_base::numbers::{u32_at, u64_at};
+use thermocline_base::{BatchEntry, Kind};
 
 /// Bytes of an item's header.
 pub const ITEM_HEADER: usize = 48;
 /// Bytes of a record's header.
 pub const RECORD_HEADER: usize = 16;
-
-/// Bytes of a reference to a value in a blob file.
-pub const BLOB_REF_LEN: usize = 20;
 
 const VALUE_LEN_BITS: u32 = 28;
 const VALUE_LEN_MASK: u32 = (1 << VALUE_LEN_BITS) - 1;
@@ -68,24 +66,6 @@ pub fn item_bytes<'a>(entries: impl Iterator<Item = BatchEntry<'a>>) -> u64 {
     (ITEM_HEADER + records).next_multiple_of(64) as u64
 }
 
-/// The value of a record whose value lies in a blob file.
-pub fn encode_blob_ref(blob: BlobRef) -> [u8; BLOB_REF_LEN] {
-    let mut bytes = [0; BLOB_REF_LEN];
-    bytes[0..8].copy_from_slice(&blob.file.0.to_le_bytes());
-    bytes[8..16].copy_from_slice(&blob.offset.to_le_bytes());
-    bytes[16..20].copy_from_slice(&blob.len.to_le_bytes());
-    bytes
-}
-
-/// Where the value lies of which this is the reference; `None` if it is none by its length.
-pub fn decode_blob_ref(bytes: &[u8]) -> Option<BlobRef> {
-    (bytes.len() == BLOB_REF_LEN).then(|| BlobRef {
-        file: FileId(u64_at(bytes, 0)),
-        offset: u64_at(bytes, 8),
-        len: u32_at(bytes, 16),
-    })
-}
-
 /// The header of an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ItemHeader {
@@ -96,14 +76,6 @@ pub(crate) struct ItemHeader {
     pub incarnation: u32,
     pub zone_generation: u64,
     pub chain: u64,
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
 }
 
 impl ItemHeader {

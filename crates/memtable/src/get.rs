@@ -49,7 +49,7 @@ impl Memtable {
     /// What a reader at `seqno` sees of `key`: the newest record, or that a range tombstone is newer.
     ///
     /// # Errors
-    /// [`Error::Corruption`] if the record, or the one that may be the key's, is damaged.
+    /// [`Error::Corruption`](thermocline_base::Error::Corruption) if the record, or the one that may be the key's, is damaged.
     pub fn get(&self, cf: CfId, key: &[u8], seqno: SeqNo, verify: bool) -> Result<Lookup<'_>> {
         let Some(index) = self.index(cf) else {
             return Ok(Lookup::Absent);

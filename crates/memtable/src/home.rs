@@ -15,8 +15,9 @@ use thermocline_pm::{LINE, PmOff, Region};
 
 use crate::blobs::BlobUse;
 use crate::chain::Chain;
-use crate::format::{BLOB_REF_LEN, RECORD_HEADER, RecordHeader, full_seqno, record_crc, seqno_low};
+use crate::format::{RECORD_HEADER, RecordHeader, full_seqno, record_crc, seqno_low};
 use crate::record::RecordRef;
+use thermocline_base::blob_ref::BLOB_REF_LEN;
 
 /// The records of one generation. See the [module](self).
 #[derive(Debug)]

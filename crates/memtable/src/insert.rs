@@ -4,9 +4,9 @@ use thermocline_art::{Leaf, Moments, NewEntry};
 use thermocline_base::{BatchEntry, CfId, Kind, Result, SeqNo};
 use thermocline_pm::PmOff;
 
-use crate::format::decode_blob_ref;
 use crate::indexes::Index;
 use crate::table::Memtable;
+use thermocline_base::blob_ref::decode_blob_ref;
 
 impl Memtable {
     /// Puts a stored record into the index of its family: [`Memtable::insert`], or

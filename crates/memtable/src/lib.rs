@@ -85,9 +85,7 @@ pub use blobs::BlobUse;
 pub use chain::{Chain, ChainPlan, Segment};
 pub use copied::{ItemCopy, ItemRecords};
 pub use descriptor::Descriptor;
-pub use format::{
-    BLOB_REF_LEN, ITEM_HEADER, RECORD_HEADER, decode_blob_ref, encode_blob_ref, item_bytes,
-};
+pub use format::{ITEM_HEADER, RECORD_HEADER, item_bytes};
 pub use gaps::GapList;
 pub use get::Lookup;
 pub use home::Home;
@@ -100,6 +98,7 @@ pub use replay::{Stretch, replay};
 pub use scan::{Direction, ScanEntry};
 pub use stage::{Stage, Staged};
 pub use table::Memtable;
+pub use thermocline_base::blob_ref::{BLOB_REF_LEN, decode_blob_ref, encode_blob_ref};
 pub use tombstones::{Cover, Fragment};
 pub use trail::{Mark, Trail};
 pub use walk::{ChainEnd, ItemRef, WalkOutcome, walk_incarnation};

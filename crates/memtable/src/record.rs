@@ -3,7 +3,8 @@
 use thermocline_base::{BlobRef, Kind, SeqNo};
 use thermocline_pm::PmOff;
 
-use crate::format::{RECORD_HEADER, decode_blob_ref};
+use crate::format::RECORD_HEADER;
+use thermocline_base::blob_ref::decode_blob_ref;
 
 /// A record where it lies.
 #[derive(Debug, Clone, Copy)]

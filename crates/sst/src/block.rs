@@ -8,9 +8,12 @@
 pub(crate) mod build;
 pub(crate) mod cursor;
 
+use thermocline_base::blob_ref::BLOB_REF_LEN;
+use thermocline_base::numbers::{len_of, u32_at};
+
 use std::ops::Range;
 
-use crate::format::coding::{Unreadable, damaged, len_of, u32_at};
+use crate::format::coding::{Unreadable, damaged};
 use crate::format::entry::{self, RawEntry};
 use crate::format::trailer::payload_len_max;
 use crate::format::{INDEX_BINARY, INDEX_HEAD, RUN_LEN_MAX, TRAILER_LEN};
@@ -216,7 +219,7 @@ fn ascends(key: &[u8], before: Option<u64>, rest: &[u8], raw: &RawEntry) -> bool
 fn check_data(_: &[u8], raw: &RawEntry) -> Option<()> {
     let (kind, blob) = entry::decode_tag(raw.tag)?;
     let right = match kind {
-        _ if blob => raw.value.len() == entry::BLOB_REF_LEN,
+        _ if blob => raw.value.len() == BLOB_REF_LEN,
         thermocline_base::Kind::Delete => raw.value.is_empty(),
         _ => true,
     };

@@ -7,8 +7,9 @@
 use xorf::{BinaryFuse8, Descriptor, Filter as _};
 
 use thermocline_base::checksum::hash64_seeded;
+use thermocline_base::numbers::len_of;
 
-use crate::format::coding::{Fields, Unreadable, damaged, len_of};
+use crate::format::coding::{Fields, Unreadable, damaged};
 use crate::format::{FILTER_FUSE8, FILTER_HEAD, INDEX_LEN_MAX};
 
 /// Most user keys that a filter is built over; a table with more has none. (Each takes 8 bytes of

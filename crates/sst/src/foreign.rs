@@ -1,10 +1,10 @@
 //! Tables of unknown origin.
 
+use thermocline_base::numbers::u64_at;
 use thermocline_base::{Error, FileId, Result};
 use thermocline_env::File;
 
 use crate::format::FOOTER_LEN;
-use crate::format::coding::u64_at;
 use crate::format::footer::Footer;
 use crate::identity::Identity;
 

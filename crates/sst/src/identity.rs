@@ -1,8 +1,9 @@
 //! Whose file this is.
 
 use thermocline_base::FileId;
+use thermocline_base::numbers::u64_at;
 
-use crate::format::coding::{Unreadable, damaged, u64_at};
+use crate::format::coding::{Unreadable, damaged};
 
 /// The database and number of a file: what seeds its checksums, so that a file in another's place
 /// does not verify.

@@ -1,9 +1,9 @@
 //! Where blocks lie in a table, so that a read touches few pages.
 
 use thermocline_base::Result;
+use thermocline_base::numbers::len32;
 
 use crate::format::PAGE_BYTES;
-use crate::format::coding::len32;
 use crate::format::trailer::Sealing;
 use crate::handle::{BlockHandle, BlockKind};
 use crate::output::Output;

@@ -9,11 +9,12 @@
 use std::cmp::Ordering;
 use std::ops::{Range, RangeInclusive};
 
+use thermocline_base::numbers::{len_of, len32};
 use thermocline_base::planted::{self, Bug};
 use thermocline_base::varint::{put_varint, varint};
 use thermocline_base::{SeqNo, limits};
 
-use crate::format::coding::{Unreadable, damaged, len_of, len32};
+use crate::format::coding::{Unreadable, damaged};
 use crate::format::{END_AS_BEFORE, START_AS_BEFORE};
 use crate::key::KeyRef;
 

@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
+use thermocline_base::blob_ref::decode_blob_ref;
 use thermocline_base::{BlobRef, Kind, SeqNo};
 
 use crate::block::Block;
@@ -77,7 +78,8 @@ pub struct Found {
 pub(crate) fn of_entry(tag: u8, value: &[u8]) -> (Kind, Value<'_>) {
     let (kind, blob) = entry::decode_tag(tag).expect("a block's entries are checked");
     if blob {
-        (kind, Value::Blob(entry::decode_blob_ref(value)))
+        let blob = decode_blob_ref(value).expect("a block's entries are checked");
+        (kind, Value::Blob(blob))
     } else {
         (kind, Value::Inline(value))
     }

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
+use thermocline_base::blob_ref::encode_blob_ref;
+use thermocline_base::numbers::{len_of, len32};
 use thermocline_base::{BlobRef, CfId, Error, FileId, Kind, Result, SeqNo, limits};
 use thermocline_env::Storage;
 
@@ -11,8 +13,7 @@ use crate::blob::{BLOB_HEADER_LEN, RECORD_ALIGN, RECORD_HEADER_LEN};
 use crate::block::build::BlockBuilder;
 use crate::compress::Compressor;
 use crate::filter::{self, FILTER_KEYS_MAX};
-use crate::format::coding::{len_of, len32};
-use crate::format::entry::{self, TAG_BLOB};
+use crate::format::entry::TAG_BLOB;
 use crate::format::footer::Footer;
 use crate::format::trailer::Sealing;
 use crate::format::{
@@ -175,7 +176,7 @@ impl TableWriter {
             }
             Value::Blob(to) => {
                 check_blob(to)?;
-                blob_bytes = entry::encode_blob_ref(to);
+                blob_bytes = encode_blob_ref(to);
                 blob = Some(to);
                 (&blob_bytes[..], TAG_BLOB)
             }

@@ -48,6 +48,7 @@
 use std::path::Path;
 
 use thermocline_base::checksum::{crc32c, hash64_seeded, seeded};
+use thermocline_base::numbers::{u32_at, u64_at};
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{Error, Result};
 
@@ -150,14 +151,6 @@ fn header_crc(bytes: &[u8]) -> u32 {
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
 }
 
 /// Bytes of a copy of an [`Owner`].

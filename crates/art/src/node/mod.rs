@@ -1,6 +1,6 @@
 //! Nodes: what they have in common, and the unsafe step from a word to a node.
 //!
-//! All kinds begin with a [`Header`]. Children hang on *symbols* (`word.rs`). Kinds with few slots
+//! All kinds begin with a [`Header`](slot::Header). Children hang on *symbols* (`word.rs`). Kinds with few slots
 //! only ever append: a child, once in a slot, stays there until a newer word of the same subtree
 //! replaces it, so even an unvalidated read finds words that belong below the node.
 //!

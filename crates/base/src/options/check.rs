@@ -3,8 +3,9 @@
 use crate::error::{Error, Result};
 use crate::options::all::Options;
 use crate::options::derived::{DRAM_MIN, PM_MIN};
-use crate::options::groups::{SHAPE_AUTO, Shape};
+use crate::options::groups::SHAPE_AUTO;
 use crate::options::region::{Emulation, RegionDemand};
+use crate::options::shape::Shape;
 use crate::size::format_size;
 
 impl Options {

@@ -1,7 +1,8 @@
 //! What derives from options: what `auto` and 0 stand for, and what several options say together.
 
 use crate::options::all::Options;
-use crate::options::groups::{SHAPE_AUTO, Shape};
+use crate::options::groups::SHAPE_AUTO;
+use crate::options::shape::Shape;
 use crate::preset::Preset;
 
 /// Smallest `dram`: one index node slab per generation and the write buffers.
@@ -88,7 +89,7 @@ impl Options {
     }
 
     /// Most bytes of persistent memory that tables of level 0 may take there, if any are to lie there: all that are
-    /// flushed, or with other shapes those of flushes that rewrite ([`FlushOptions::rewrite_ratio`]).
+    /// flushed, or with other shapes those of flushes that rewrite ([`FlushOptions::rewrite_ratio`](crate::options::FlushOptions::rewrite_ratio)).
     pub fn level0_pm_bytes(&self) -> Option<u64> {
         match self.level0.shape() {
             _ if self.in_dram() => None,

@@ -20,7 +20,7 @@ pub use compaction::CompactionOptions;
 pub use feed::FeedOptions;
 pub use flush::FlushOptions;
 pub(super) use level0::SHAPE_AUTO;
-pub use level0::{Costs, Level0Options, Shape};
+pub use level0::{Costs, Level0Options};
 pub use manifest::ManifestOptions;
 pub use memtable::MemtableOptions;
 pub use metrics::MetricsOptions;

@@ -46,7 +46,7 @@ pub(super) fn print(keys: &[Vec<u8>]) -> String {
     keys.iter().map(shown).collect::<Vec<_>>().join(",")
 }
 
-/// Reads what [`print`] gives. Nothing is no key.
+/// Reads what [`print`](fn@print) gives. Nothing is no key.
 pub(super) fn parse(text: &str) -> Result<Vec<Vec<u8>>> {
     if text.is_empty() {
         return Ok(Vec::new());

@@ -1,6 +1,19 @@
 //! What each shape of level 0 means, one row for each.
 
-use super::Shape;
+/// What becomes of sealed memtable generations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// They stay in persistent memory until they are flushed, each with its own index.
+    Immutables,
+    /// They stay there, and get one index in common.
+    GlobalIndex,
+    /// They are flushed as soon as they are sealed.
+    Ssd,
+    /// They are flushed as soon as they are sealed, into tables in persistent memory.
+    PmTables,
+    /// They stay there, and get one index in common, until they are flushed into tables in persistent memory.
+    Tiered,
+}
 
 /// What a shape means to whoever decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -52,7 +52,7 @@ impl Space {
     /// The chain that the region knows as the manifest's newest; `None` if none was ever recorded.
     ///
     /// # Errors
-    /// [`Error::Corruption`] if both copies are damaged.
+    /// [`Error::Corruption`](thermocline_base::Error::Corruption) if both copies are damaged.
     pub fn witness(&self) -> Result<Option<Witness>> {
         let mut found: Option<Witness> = None;
         let mut blank = true;

@@ -16,7 +16,7 @@ impl Space {
     /// attachment is durable on return (invariant 1). Grows the region where needed.
     ///
     /// # Errors
-    /// [`Error::OutOfSpace`] naming the region and its size; a failed persist.
+    /// [`Error::OutOfSpace`](thermocline_base::Error::OutOfSpace) naming the region and its size; a failed persist.
     pub fn attach(
         &self,
         owner: u64,

@@ -2,11 +2,13 @@
 
 use std::ops::Range;
 
+use thermocline_base::blob_ref::{BLOB_REF_LEN, decode_blob_ref, encode_blob_ref};
+use thermocline_base::numbers::{len_of, u32_at};
 use thermocline_base::varint::{put_varint, varint, varint_len, varlen};
 use thermocline_base::{BlobRef, Kind, SeqNo};
 
-use super::coding::{decode_blob_ref, encode_blob_ref, len_of, take, u32_at};
-use super::{BLOB_REF_LEN, GROUP_HEAD, TAG_APART, TAG_BLOB};
+use super::coding::take;
+use super::{GROUP_HEAD, TAG_APART, TAG_BLOB};
 
 /// The value of an entry, as the entry has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -229,7 +231,7 @@ impl<'a> Entries<'a> {
                 self.value_at = at.checked_add(len)?;
                 RawValue::Apart { at, len, crc }
             }
-            _ => RawValue::Blob(decode_blob_ref(take(bytes, at, BLOB_REF_LEN)?)),
+            _ => RawValue::Blob(decode_blob_ref(take(bytes, at, BLOB_REF_LEN)?)?),
         };
         (seqno != u64::MAX).then_some(RawEntry {
             kind,

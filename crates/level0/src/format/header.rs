@@ -1,6 +1,7 @@
 //! Headers of pieces.
 
-use super::coding::{u16_at, u32_at, u64_at};
+use thermocline_base::numbers::{u16_at, u32_at, u64_at};
+
 use super::{FORMAT_VERSION, HEADER_LEN, crc_at};
 
 const MAGIC: [u8; 8] = *b"THCLPMTB";

@@ -1,8 +1,9 @@
 //! The meta layer: what runs of groups share.
 
+use thermocline_base::numbers::{len_of, u16_at, u32_at, u64_at};
 use thermocline_base::{CfId, SeqNo};
 
-use super::coding::{len_of, take, u16_at, u32_at, u64_at};
+use super::coding::take;
 use super::{PREFIX_MAX, RUN_HEAD, array_len};
 
 /// Groups that lie one behind the other and share column family and the beginning of their first keys.

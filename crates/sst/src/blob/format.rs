@@ -30,10 +30,11 @@
 //! halves.
 
 use thermocline_base::checksum::crc32c;
+use thermocline_base::numbers::{len_of, len32};
 use thermocline_base::planted::{self, Bug};
 use thermocline_base::{CfId, FileId, limits};
 
-use crate::format::coding::{Fields, Unreadable, damaged, hex, len_of, len32};
+use crate::format::coding::{Fields, Unreadable, damaged, hex};
 use crate::format::trailer::crc_start;
 use crate::identity::Identity;
 

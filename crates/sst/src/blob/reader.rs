@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use thermocline_base::checksum::crc32c;
+use thermocline_base::numbers::len_of;
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{BlobRef, CfId, Error, Result, limits};
 use thermocline_env::File;
 
 use super::format::{BLOB_HEADER_LEN, RECORD_ALIGN, RECORD_HEADER_LEN, RecordHeader, check_header};
-use crate::format::coding::{Unreadable, damaged, len_of};
+use crate::format::coding::{Unreadable, damaged};
 use crate::identity::Identity;
 use crate::verify::Verified;
 

@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
+use thermocline_base::numbers::len32;
 use thermocline_base::{BlobRef, CfId, Error, Result, limits};
 use thermocline_env::Storage;
 
 use super::format::{RECORD_ALIGN, RecordHeader, encode_header};
-use crate::format::coding::len32;
 use crate::identity::Identity;
 use crate::output::{CHUNK_BYTES, Output};
 use crate::sites;

@@ -1,8 +1,8 @@
 //! Building a block: entries with shared beginnings, and restart points.
 
 use thermocline_base::limits;
+use thermocline_base::numbers::len32;
 
-use crate::format::coding::len32;
 use crate::format::entry::{self, ENTRY_HEAD_MAX};
 use crate::key::KeyRef;
 

@@ -4,9 +4,9 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use thermocline_base::SeqNo;
+use thermocline_base::numbers::{len_of, len32};
 
 use super::{Block, handle_of, restart_key};
-use crate::format::coding::{len_of, len32};
 use crate::format::entry::{self, RawEntry};
 use crate::handle::BlockHandle;
 use crate::key::KeyRef;

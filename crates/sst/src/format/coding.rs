@@ -1,4 +1,4 @@
-//! Numbers and fields: how they are written, and read from bytes that nobody vouches for.
+//! Fields: how they are read from bytes that nobody vouches for.
 
 use thermocline_base::Error;
 
@@ -49,28 +49,6 @@ pub(crate) fn damaged(
 
 pub(crate) fn hex(crc: u32) -> String {
     format!("{crc:#010x}")
-}
-
-/// The length of something whose limit is far below 4 GiB.
-pub(crate) fn len32(len: usize) -> u32 {
-    u32::try_from(len).expect("limits keep lengths below 4 GiB")
-}
-
-/// A length that was stored in 4 bytes.
-pub(crate) fn len_of(len: u32) -> usize {
-    usize::try_from(len).expect("addresses have 32 bits or more")
-}
-
-/// The four bytes at `at`, which are there.
-#[inline]
-pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
-}
-
-/// The eight bytes at `at`, which are there.
-#[inline]
-pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
 
 /// Fields of fixed size, one after the other.

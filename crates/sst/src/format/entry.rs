@@ -3,17 +3,14 @@
 use std::ops::Range;
 
 use thermocline_base::varint::{put_varint, varint, varlen};
-use thermocline_base::{BlobRef, FileId, Kind, limits};
+use thermocline_base::{Kind, limits};
 
-use super::coding::{u32_at, u64_at};
 use crate::handle::BlockHandle;
 
 /// Tag of an index entry.
 pub(crate) const TAG_INDEX: u8 = 0;
 /// Of a data entry's tag: the value lies in a blob file.
 pub(crate) const TAG_BLOB: u8 = 16;
-/// Bytes of a value that says where a blob lies.
-pub(crate) const BLOB_REF_LEN: usize = 20;
 /// More bytes than the parts of an entry before its key can take.
 pub(crate) const ENTRY_HEAD_MAX: usize = 4 * 10 + 1;
 
@@ -81,23 +78,6 @@ pub(crate) fn decode_tag(tag: u8) -> Option<(Kind, bool)> {
         Kind::RangeDelete | Kind::PutBlob => None,
         Kind::Delete if blob => None,
         kind => Some((kind, blob)),
-    }
-}
-
-pub(crate) fn encode_blob_ref(blob: BlobRef) -> [u8; BLOB_REF_LEN] {
-    let mut bytes = [0; BLOB_REF_LEN];
-    bytes[0..8].copy_from_slice(&blob.file.0.to_le_bytes());
-    bytes[8..16].copy_from_slice(&blob.offset.to_le_bytes());
-    bytes[16..20].copy_from_slice(&blob.len.to_le_bytes());
-    bytes
-}
-
-/// Reads [`BLOB_REF_LEN`] bytes.
-pub(crate) fn decode_blob_ref(bytes: &[u8]) -> BlobRef {
-    BlobRef {
-        file: FileId(u64_at(bytes, 0)),
-        offset: u64_at(bytes, 8),
-        len: u32_at(bytes, 16),
     }
 }
 

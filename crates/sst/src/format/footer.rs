@@ -1,8 +1,9 @@
 //! The last bytes of a table.
 
 use thermocline_base::checksum::crc32c;
+use thermocline_base::numbers::{len_of, u32_at};
 
-use super::coding::{Fields, Unreadable, damaged, hex, len_of, u32_at};
+use super::coding::{Fields, Unreadable, damaged, hex};
 use super::trailer::payload_len_max;
 use super::{FOOTER_LEN, FORMAT_VERSION, TRAILER_LEN};
 use crate::handle::{BlockHandle, BlockKind};

@@ -1,8 +1,9 @@
 //! The payload of the properties block.
 
+use thermocline_base::numbers::{len_of, len32};
 use thermocline_base::{CfId, FileId, SeqNo, limits};
 
-use super::coding::{Fields, Unreadable, damaged, len_of, len32};
+use super::coding::{Fields, Unreadable, damaged};
 use crate::compress::Codec;
 use crate::identity::Identity;
 use crate::key::InternalKey;

@@ -3,9 +3,10 @@
 use std::borrow::Cow;
 
 use thermocline_base::checksum::{crc32c, seeded};
+use thermocline_base::numbers::{len_of, len32, u32_at};
 use thermocline_base::planted::{self, Bug};
 
-use super::coding::{Unreadable, damaged, hex, len_of, len32, u32_at};
+use super::coding::{Unreadable, damaged, hex};
 use super::{DATA_LEN_MAX, INDEX_LEN_MAX, PROPERTIES_LEN_MAX, TOMBSTONES_LEN_MAX, TRAILER_LEN};
 use crate::compress::{self, Compressor};
 use crate::handle::BlockKind;

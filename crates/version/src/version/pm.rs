@@ -1,16 +1,14 @@
 //! Tables in persistent memory: how edits add and remove them, and what is refused.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use thermocline_base::{CfId, FileId, PmFamily, PmTableMeta, SeqNo, limits};
+use thermocline_base::{FileId, PmFamily, PmTableMeta, SeqNo, limits};
 
 use super::Version;
 use super::named::PmEntry;
 use crate::impossible::{Impossible, must, possible_seqno};
 use crate::pm_table::PmTableInfo;
 use crate::range::KeyRange;
-
 use crate::table::{BlobBytes, Level, Place, TableRef};
 
 impl Version {
@@ -68,63 +66,6 @@ impl Version {
         Arc::make_mut(&mut self.pm).remove(&file);
         Arc::make_mut(&mut self.pm_owners).remove(&owner);
         Ok(())
-    }
-
-    /// This version without tables in persistent memory, and the references that it lacks for that: those
-    /// to such tables, and, since data must not be moved past it, of the level 0 in which those stand all
-    /// that is newer than the oldest of them.
-    pub fn without_pm_tables(&self) -> (Version, Vec<(Place, Arc<TableRef>)>) {
-        let mut oldest: BTreeMap<Place, SeqNo> = BTreeMap::new();
-        for (place, table) in self.pm.values().flat_map(|entry| &entry.references) {
-            let oldest = oldest.entry(*place).or_insert(SeqNo::MAX);
-            *oldest = table.smallest_seqno.min(*oldest);
-        }
-        let taken: Vec<(Place, Arc<TableRef>)> = oldest
-            .into_iter()
-            .flat_map(|(place, oldest)| {
-                let newer = self.newer_than_any(place, oldest).into_iter();
-                newer.map(move |table| (place, table))
-            })
-            .collect();
-        let mut version = self.clone();
-        for (place, table) in &taken {
-            version.remove_from_level(*place, table);
-            version.forget_reference(*place, table);
-        }
-        version.pm = Arc::default();
-        version.pm_owners = Arc::default();
-        (version, taken)
-    }
-
-    /// This version with the tables of these families alone, and the blob files that they refer to.
-    pub(crate) fn with_only(&self, families: &[CfId]) -> Version {
-        let mut version = self.clone();
-        let others = self.families().filter(|cf| !families.contains(cf));
-        for (place, table) in others.flat_map(|cf| self.tables_of(cf)) {
-            version.remove_from_level(place, table);
-            version.forget_reference(place, table);
-        }
-        let blobs: Vec<FileId> = version.blob_files().map(|(file, _)| file).collect();
-        for file in blobs {
-            // Those that are referred to stay.
-            let _ = version.remove_blob_file(file);
-        }
-        version
-    }
-
-    /// The tables of a level 0 that are not wholly older than `oldest`, nor than any of those: tables that were
-    /// written together (an evacuation) lie beside each other, each with seqnos of its own, some in files.
-    fn newer_than_any(&self, place: Place, mut oldest: SeqNo) -> Vec<Arc<TableRef>> {
-        let all = || self.level(place).into_iter().flat_map(|l| l.iter());
-        loop {
-            let newer = all().filter(|table| table.largest_seqno >= oldest);
-            let newer: Vec<_> = newer.cloned().collect();
-            let least = newer.iter().map(|table| table.smallest_seqno).min();
-            match least.filter(|least| *least < oldest) {
-                Some(least) => oldest = least,
-                None => return newer,
-            }
-        }
     }
 
     /// Its references, to be changed.

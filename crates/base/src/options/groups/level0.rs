@@ -1,6 +1,7 @@
 //! Options of level 0: its shape, and when it is merged inside persistent memory.
 
 use crate::options::group::option_group;
+use crate::options::shape::Shape;
 
 option_group! {
     /// Options of level 0: what becomes of sealed memtable generations (design §7).
@@ -29,21 +30,6 @@ option_group! {
         /// ranges (`tiered`). 0 takes one for each core, at most 4, if the store has threads of its own.
         evacuation_threads: Count = 0, 0 => 64;
     }
-}
-
-/// What becomes of sealed memtable generations.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shape {
-    /// They stay in persistent memory until they are flushed, each with its own index.
-    Immutables,
-    /// They stay there, and get one index in common.
-    GlobalIndex,
-    /// They are flushed as soon as they are sealed.
-    Ssd,
-    /// They are flushed as soon as they are sealed, into tables in persistent memory.
-    PmTables,
-    /// They stay there, and get one index in common, until they are flushed into tables in persistent memory.
-    Tiered,
 }
 
 /// The place of `auto`, behind those of the shapes.
