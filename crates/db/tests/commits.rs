@@ -183,6 +183,8 @@ fn buffered_writes_are_visible_at_once_and_durable_when_asked() {
     assert_eq!(db.iter().count(), 105);
 }
 
+type Write = fn(&Db, WriteOptions);
+
 #[test]
 fn what_adds_nothing_makes_durable_what_came_before_it() {
     let home = tempfile::tempdir().unwrap();
@@ -192,7 +194,7 @@ fn what_adds_nothing_makes_durable_what_came_before_it() {
     options.memtable.idle_ms = 0;
     let db = Db::open(home.path().join("db"), options).unwrap();
     db.put("first", "durable").unwrap();
-    let nothing: [(&str, fn(&Db, WriteOptions)); 4] = [
+    let nothing: [(&str, Write); 4] = [
         ("a batch", |db, mode| db.batch().commit(mode).unwrap()),
         ("a commit that is waited for", |db, mode| {
             let commit = db.batch().commit_async_with(mode).unwrap();

@@ -468,6 +468,16 @@ fn holders(home: &Arc<Home>, index: Option<&Arc<Memtable>>, retired: bool) -> u6
 }
 
 impl Inner {
+    fn cache_state(&self) -> Option<CacheState> {
+        let cache = self.catalog.table_files.cache_use()?;
+        Some(CacheState {
+            hits: cache.hits,
+            misses: cache.misses,
+            bytes: cache.bytes,
+            bytes_max: cache.bytes_max,
+        })
+    }
+
     fn delivery_use(&self) -> DeliveryUse {
         let (events, events_lost) = self.events.usage();
         DeliveryUse {
@@ -506,16 +516,7 @@ impl Engine {
             blobs: inner.blob_state(),
             tables_open: inner.catalog.table_files.open_use().tables(),
             tables_opened: inner.catalog.table_files.open_use().opened(),
-            cache: inner
-                .catalog
-                .table_files
-                .cache_use()
-                .map(|cache| CacheState {
-                    hits: cache.hits,
-                    misses: cache.misses,
-                    bytes: cache.bytes,
-                    bytes_max: cache.bytes_max,
-                }),
+            cache: inner.cache_state(),
             hits: inner.hits(),
             generations,
             generations_dropped: inner.counted.get(Count::Dropped),

@@ -1,59 +1,39 @@
-//! Opening a store.
+//! Opening a store: the manifest ([`named`]), what region and logs have ([`recovered`]), and the store made of it
+//! ([`wired`]).
+
+mod named;
+mod recovered;
+mod wired;
 
 use std::path::Path;
-use std::sync::Weak;
 use std::time::Duration;
 
 use thermocline_base::budget::Account;
 use thermocline_base::options::{Options, PM_MIN, Preset};
-use thermocline_base::planted::{Bug, active};
 use thermocline_base::size::index;
-use thermocline_base::{Error, Line, Result, SeqNo};
-use thermocline_catalog::view::{Front, View};
-use thermocline_catalog::{Catalog, Observer};
-use thermocline_commit::Commits;
+use thermocline_base::{Error, Result, SeqNo};
 use thermocline_env::LockGuard;
 use thermocline_env::frugal::Frugal;
-use thermocline_exec::DirectStorage;
 use thermocline_halloc::{Space, SpaceSpec, Zone};
-use thermocline_memtable::{ChainWriter, Descriptor};
-use thermocline_observe::count::Counted;
+use thermocline_memtable::Descriptor;
 use thermocline_observe::event::Event;
-use thermocline_observe::events::Events;
-use thermocline_observe::latency::Latencies;
-use thermocline_observe::poison::Poison;
-use thermocline_observe::stall::Stalls;
-use thermocline_pm::{Place, Region, RegionKind, RegionSpec};
-use thermocline_runtime::{Background, Client, Runtime};
-use thermocline_tables::Lent;
-use thermocline_tables::{TableFiles, Tables};
-use thermocline_version::{LOCK_NAME, Manifest, NO_REGION, State, VersionEdit, VersionSet};
+use thermocline_pm::{Place, Region, RegionSpec};
+use thermocline_runtime::Runtime;
+use thermocline_version::{LOCK_NAME, Manifest, NO_REGION, State, VersionEdit};
 
-use crate::approximate::Rulers;
-use crate::blobs::{Blobs, check_named, unreferenced};
+use named::Named;
+use recovered::Recovered;
+use wired::{Shared, wire};
+
 use crate::close::Handle;
-use crate::compact::Compactions;
-use crate::create::{
-    create, lacks_region, make_missing_region, refuse_or_prepare, region_in_memory,
-};
+use crate::create::{create, refuse_or_prepare};
 use crate::families::Families;
-use crate::flush::{flushed_up_to, newest_in_tables, sweep_tables};
-use crate::holds::Holds;
+use crate::flush::flushed_up_to;
 use crate::layout::{self, REGION_NAME};
-use crate::merge::Merges;
-use crate::metrics::Recovery;
-use crate::partitions::{self, PartitionRates};
-use crate::pressure::Pressure;
-use crate::reclaim::{Reclaim, has_elders};
-use crate::recover::{self, Staying};
-use crate::replay::Known;
-use crate::room::Room;
-use crate::start::{Start, sweep_descriptors};
+use crate::start::sweep_descriptors;
 use crate::store::{Engine, Inner, Setup, World};
-use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, RwLock};
-use crate::wal::{Claims, Loaded, LogDirs, Wal};
-use crate::write::Writer;
-use crate::write::env::limits;
+use crate::sync::Arc;
+use crate::wal::{Claims, Loaded, LogDirs};
 
 impl Engine {
     /// Opens the database in `dir`, making it if the options say so.
@@ -123,252 +103,31 @@ impl Engine {
 }
 
 fn open_existing(
-    mut world: World,
+    world: World,
     dir: &Path,
     options: Options,
     setup: Setup,
     lock: Option<Box<dyn LockGuard>>,
     started: u64,
 ) -> Result<Engine> {
-    let storage = world.env.storage.clone();
-    let manifest_files = DirectStorage::buffered(storage.clone(), Arc::default());
-    let manifest_bytes = manifest_files.counter().clone();
-    let files = Arc::new(manifest_files);
-    let (mut manifest, mut state) = Manifest::open(files, dir, options.read_only)?;
-    manifest.set_bytes_max(options.manifest.bytes_max);
-    if let Some(region_id) = state.region_id() {
-        refuse_other_kind(&options, dir, region_id == NO_REGION)?;
-    }
-    if lacks_region(&state) && state.db_id().is_some() {
-        if options.read_only {
-            (world, state) = region_in_memory(&world, dir, &options, &state)?;
-        } else {
-            make_missing_region(&world, dir, &options, &mut manifest)?;
-            state = manifest.state().clone();
-        }
-    }
-    if !options.read_only {
-        layout::forget_creation(&*storage, dir)?;
-        thermocline_copies::forget_note(&*storage, dir)?;
-    }
-    let ids = state.db_id().zip(state.region_id()).zip(state.origins());
-    let Some(((db_id, region_id), origins)) = ids else {
-        return Err(Error::corruption(
-            "the manifest does not begin with a creation",
-            manifest.path().display().to_string(),
-            0,
-            "the ids of database and region",
-            "none",
-        ));
-    };
-    let families = Families::of(&state)?;
-    let options = settled(&world, dir, options, &state, &region_id)?;
+    let mut named = Named::read(world, dir, options)?;
+    let families = Families::of(&named.state)?;
     let runtime = setup.runtime;
-    let runtime = runtime.unwrap_or_else(|| Runtime::private(options.dram));
-    let account = Account::new(runtime.budget().clone(), options.dram);
-    let OpenedSpace {
-        space,
-        zones,
-        loaded,
-        logs,
-    } = open_space(&world, dir, &options, &state, &account)?;
-    let kind = space.region().kind();
-    let options = options.on_region(kind != RegionKind::File);
-    recover::check_witness(&space, &state)?;
-    let mut descriptors = described(&space, &db_id, &state, loaded.as_ref())?;
-    let threads = replay_threads(&options, &world);
-    let loaded = loaded.as_ref();
-    let mut found = recover::find(
-        &db_id,
-        &space,
-        &zones,
-        &state,
-        &descriptors,
-        loaded,
-        threads,
-    )?;
-    if loaded.is_some() && found.unsealed() {
-        // Rule 5: what was granted and never logged.
-        found.next_base += lost_records_max(&state);
+    let runtime = runtime.unwrap_or_else(|| Runtime::private(named.options.dram));
+    let account = Account::new(runtime.budget().clone(), named.options.dram);
+    let mut recovered = Recovered::find(&mut named, dir, &account)?;
+    if !named.options.read_only {
+        recovered.keep(&mut named)?;
     }
-    let wal = logs.map(|logs| Wal::new(storage.clone(), logs, db_id));
-    let mut start = Start::decide(&world, &state, &found, &descriptors, &db_id)?;
-    let known = Known::of(&state);
-    let in_tables = newest_in_tables(&state);
-    let staying = Staying {
-        generations: &start.generations,
-        active: (start.active, start.chain),
-        flushed: flushed_up_to(&state),
+    let dropped = recovered.start.dropped().to_vec();
+    let shared = Shared {
+        runtime,
+        account,
+        listener: setup.listener,
     };
-    let rebuilt = found.memtables(&space, staying, &known, &account, threads)?;
-    // Whoever reads on after its store was closed; nobody else holds the folder.
-    let elders = !options.read_only && has_elders(&*storage, dir);
-    let version = manifest.state().version().clone();
-    check_named(&version, rebuilt.all())?;
-    if !options.read_only {
-        found.repersist(&space, &zones, &mut descriptors)?;
-        if let (Some(loaded), Some(wal)) = (loaded, &wal) {
-            wal.take_over(&state)?;
-            loaded.keep(&*storage, &found)?;
-            wal.gather(&state)?;
-            // What an earlier process was about to begin with the id that is next.
-            wal.sweep(&state)?;
-        }
-        let mut log = None;
-        if let Some(wal) = wal.as_ref().filter(|_| start.recorded()) {
-            log = wal.begin_if_room(start.chain.id, start.nonce)?;
-            if log.is_none() {
-                start.name_later();
-            }
-        }
-        let durable = start.record(&mut manifest, &found, &options)?;
-        if start.recorded() {
-            space.set_witness(start.witness())?;
-        }
-        if let Some((wal, log)) = wal.as_ref().zip(log) {
-            wal.take_begun(log, start.recorded())?;
-        }
-        if durable {
-            start.release_dropped(&space, &descriptors)?;
-        }
-        // What elders may read goes later, like all that is not needed any more.
-        if let Some(edit) = unreferenced(&version, rebuilt.all())
-            && !elders
-            && !active(Bug::BlobForgottenAtOpen)
-        {
-            append_if_room(&mut manifest, &edit)?;
-        }
-        if let Some(wal) = wal.as_ref().filter(|_| durable) {
-            wal.sweep(manifest.state())?;
-        }
-        for edit in partitions::missing(manifest.state(), &options)? {
-            append_if_room(&mut manifest, &edit)?;
-        }
-    }
-    let descriptor = descriptors
-        .iter()
-        .copied()
-        .find(|d| d.generation == start.active);
-    let mut reclaim = Reclaim::new(
-        &state,
-        &zones,
-        &descriptors,
-        &start.generations,
-        found.trails(),
-        elders,
-    );
-    let recovery = Recovery {
-        records: rebuilt.records,
-        kept_records: rebuilt.flushed.iter().map(|m| m.len()).sum(),
-        chains: found.chains().count() as u64,
-        cut_records: found.cut_records,
-        sealed_by_recovery: found.unsealed(),
-        nanos: world.env.clock.now_ns() - started,
-    };
-    let known_durable = match options.read_only {
-        // It has persisted what it found.
-        false => u64::MAX,
-        true => found.known_durable().max(in_tables),
-    };
-    let mut versions = VersionSet::new(manifest.state());
-    let dram = (&options, &account);
-    let lent = Lent {
-        cache: &runtime.common(),
-        bufs: runtime.bufs(),
-        reader: runtime.reader(),
-    };
-    let table_files = TableFiles::new(&storage, dir, origins, dram, &lent);
-    sweep_tables(&table_files, &mut versions, (options.read_only, elders))?;
-    let named = (&**versions.current(), db_id);
-    let pm = &table_files.pm;
-    pm.open_all(&space, &zones, named, &account)?;
-    reclaim.found_flushed(rebuilt.flushed);
-    let last = found.last_seqno.max(in_tables);
-    let tables = Tables::new(versions.current().clone(), table_files.clone(), None);
-    let memtables = rebuilt.live.into_iter().rev().collect();
-    let front = state.evacuation().map(Front::of);
-    let front = front.filter(|_| !active(Bug::FrontForgotten));
-    let pins = Arc::default();
-    let view = View::new(
-        memtables,
-        tables,
-        front.map(Arc::new),
-        Some(Arc::clone(&pins)),
-    );
-    let active = view.memtables[0].clone();
-    let chain = ChainWriter::new(space.clone(), start.chain, start.segment);
-    let writer = Writer::new(active, descriptor, chain, start.nonce, start.recorded());
-    let commits = Commits::new(limits(&options, space.region().kind()), last);
-    account.opened();
-    let threads = world.background && !options.read_only;
-    let region_bytes = space.region_bytes();
-    // If the disk does not say, the region grows as if it lay elsewhere.
-    let region_on_disk = space.region().takes_room_of(dir).unwrap_or(false);
-    let pressure = Pressure::new(space.usage().limit_bytes).with_region_on_disk(region_on_disk);
-    let listener = setup.listener;
-    let clock = world.env.clock.clone();
-    let compactions = Compactions::new(&options, clock.clone(), versions.current());
-    let rate_sample = options.partition.rate_sample;
-    let rates = PartitionRates::new(rate_sample, manifest.state().rates(), clock.now_ns());
-    let blobs = Blobs::new(version.blob_files().next().is_some());
-    let inner = Arc::new_cyclic(|me: &Weak<Inner>| {
-        let client = me.clone() as Weak<dyn Client>;
-        let background = Arc::new(Background::new(runtime, client, threads));
-        let events = Arc::new(Events::new(dir, listener, background.clone()));
-        let poison = Arc::new(Poison::telling(events.clone()));
-        Inner {
-            stalls: Stalls::new(clock.clone(), events.clone()),
-            me: me.clone(),
-            dir: dir.to_path_buf(),
-            world,
-            db_id,
-            space,
-            catalog: Catalog::new(
-                (manifest, manifest_bytes),
-                versions,
-                (view, table_files),
-                (poison.clone(), events.clone()),
-                me.clone() as Weak<dyn Observer>,
-            ),
-            rulers: Rulers::default(),
-            flushing: Mutex::new(()),
-            merges: Merges::default(),
-            compactions,
-            blobs,
-            room: Room::default(),
-            pressure,
-            ingesting: Mutex::new(()),
-            families: Arc::new(families),
-            writer: Line(Mutex::new(writer)),
-            next: Mutex::default(),
-            commits,
-            known_durable,
-            wal,
-            pins: Arc::downgrade(&pins),
-            holds: Holds::default(),
-            relics: Mutex::default(),
-            left: Mutex::default(),
-            reclaim: Mutex::new(reclaim),
-            stages: RwLock::default(),
-            staging: AtomicU64::new(0),
-            poison,
-            counted: Counted::default(),
-            recovery,
-            closed: AtomicBool::new(false),
-            account,
-            background,
-            events,
-            rates,
-            latencies: Latencies::new(options.metrics.latency_every, clock),
-            region_seen: AtomicU64::new(region_bytes),
-            idle_seen: AtomicU64::new(last),
-            ahead: Mutex::new(()),
-            lock: Mutex::new(lock),
-            options,
-        }
-    });
+    let inner = wire(named, recovered, (dir, lock, started), families, shared)?;
     // Which of it are deletes nobody knows.
-    inner.deleted(SeqNo(last));
+    inner.deleted(SeqNo(inner.commits.ring.visible()));
     inner.press();
     // To which the process before removed the last reference.
     inner.release_pm_tables();
@@ -380,7 +139,7 @@ fn open_existing(
         // The process before may have left some.
         inner.want_compaction();
     }
-    inner.tell_opened(start.dropped());
+    inner.tell_opened(&dropped);
     Ok(Engine {
         _handle: Arc::new(Handle(inner.clone())),
         inner,

@@ -1,0 +1,157 @@
+//! Steps 2 and 3 of opening: the memtables are found again, and what they rely on is made durable (design §14; see
+//! `recover`).
+
+use std::path::Path;
+
+use thermocline_base::Result;
+use thermocline_base::budget::Account;
+use thermocline_base::planted::{Bug, active};
+use thermocline_halloc::{Space, Zone};
+use thermocline_memtable::Descriptor;
+use thermocline_pm::RegionKind;
+use thermocline_version::Version;
+
+use super::named::Named;
+use super::{OpenedSpace, append_if_room, described, lost_records_max, open_space, replay_threads};
+use crate::blobs::{check_named, unreferenced};
+use crate::flush::{flushed_up_to, newest_in_tables};
+use crate::partitions;
+use crate::reclaim::has_elders;
+use crate::recover::{self, Found, Rebuilt, Staying};
+use crate::replay::Known;
+use crate::start::Start;
+use crate::sync::Arc;
+use crate::wal::{Loaded, Wal};
+
+/// What a region, or logs, have of a store.
+pub(super) struct Recovered {
+    pub space: Arc<Space>,
+    pub zones: Vec<Zone>,
+    pub descriptors: Vec<Descriptor>,
+    /// What was loaded from logs.
+    pub loaded: Option<Loaded>,
+    pub wal: Option<Wal>,
+    pub found: Found,
+    /// How the new incarnation begins.
+    pub start: Start,
+    pub rebuilt: Rebuilt,
+    /// The newest seqno that tables have.
+    pub in_tables: u64,
+    /// Whether readers of an earlier opening hold the folder.
+    pub elders: bool,
+    /// That of the manifest before anything is changed.
+    pub version: Arc<Version>,
+}
+
+impl Recovered {
+    /// Finds the chains that the manifest names, and indexes their records again. Nothing is written but what frees zones.
+    pub fn find(named: &mut Named, dir: &Path, account: &Arc<Account>) -> Result<Recovered> {
+        let Named {
+            world,
+            options,
+            manifest,
+            state,
+            db_id,
+            ..
+        } = named;
+        let storage = world.env.storage.clone();
+        let OpenedSpace {
+            space,
+            zones,
+            loaded,
+            logs,
+        } = open_space(world, dir, options, state, account)?;
+        *options = options
+            .clone()
+            .on_region(space.region().kind() != RegionKind::File);
+        recover::check_witness(&space, state)?;
+        let descriptors = described(&space, db_id, state, loaded.as_ref())?;
+        let threads = replay_threads(options, world);
+        let logged = loaded.as_ref();
+        let mut found = recover::find(db_id, &space, &zones, state, &descriptors, logged, threads)?;
+        if loaded.is_some() && found.unsealed() {
+            // Rule 5: what was granted and never logged.
+            found.next_base += lost_records_max(state);
+        }
+        let wal = logs.map(|logs| Wal::new(storage.clone(), logs, *db_id));
+        let start = Start::decide(world, state, &found, &descriptors, db_id)?;
+        let known = Known::of(state);
+        let in_tables = newest_in_tables(state);
+        let staying = Staying {
+            generations: &start.generations,
+            active: (start.active, start.chain),
+            flushed: flushed_up_to(state),
+        };
+        let rebuilt = found.memtables(&space, staying, &known, account, threads)?;
+        // Whoever reads on after its store was closed; nobody else holds the folder.
+        let elders = !options.read_only && has_elders(&*storage, dir);
+        let version = manifest.state().version().clone();
+        check_named(&version, rebuilt.all())?;
+        Ok(Recovered {
+            space,
+            zones,
+            descriptors,
+            loaded,
+            wal,
+            found,
+            start,
+            rebuilt,
+            in_tables,
+            elders,
+            version,
+        })
+    }
+
+    /// Makes durable what was found, and then seals it: one edit cuts the chains of the last incarnation and opens the
+    /// new one. Before it a crash finds what this open has found.
+    pub fn keep(&mut self, named: &mut Named) -> Result<()> {
+        let Named {
+            world,
+            options,
+            manifest,
+            state,
+            ..
+        } = named;
+        let storage = &world.env.storage;
+        self.found
+            .repersist(&self.space, &self.zones, &mut self.descriptors)?;
+        if let (Some(loaded), Some(wal)) = (&self.loaded, &self.wal) {
+            wal.take_over(state)?;
+            loaded.keep(&**storage, &self.found)?;
+            wal.gather(state)?;
+            // What an earlier process was about to begin with the id that is next.
+            wal.sweep(state)?;
+        }
+        let mut log = None;
+        if let Some(wal) = self.wal.as_ref().filter(|_| self.start.recorded()) {
+            log = wal.begin_if_room(self.start.chain.id, self.start.nonce)?;
+            if log.is_none() {
+                self.start.name_later();
+            }
+        }
+        let durable = self.start.record(manifest, &self.found, options)?;
+        if self.start.recorded() {
+            self.space.set_witness(self.start.witness())?;
+        }
+        if let Some((wal, log)) = self.wal.as_ref().zip(log) {
+            wal.take_begun(log, self.start.recorded())?;
+        }
+        if durable {
+            self.start.release_dropped(&self.space, &self.descriptors)?;
+        }
+        // What elders may read goes later, like all that is not needed any more.
+        if let Some(edit) = unreferenced(&self.version, self.rebuilt.all())
+            && !self.elders
+            && !active(Bug::BlobForgottenAtOpen)
+        {
+            append_if_room(manifest, &edit)?;
+        }
+        if let Some(wal) = self.wal.as_ref().filter(|_| durable) {
+            wal.sweep(manifest.state())?;
+        }
+        for edit in partitions::missing(manifest.state(), options)? {
+            append_if_room(manifest, &edit)?;
+        }
+        Ok(())
+    }
+}

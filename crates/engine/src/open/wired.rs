@@ -1,0 +1,212 @@
+//! Step 4 of opening: the store, of what was found.
+
+use std::path::Path;
+use std::sync::Weak;
+
+use thermocline_base::budget::Account;
+use thermocline_base::planted::{Bug, active};
+use thermocline_base::{Line, Result};
+use thermocline_catalog::view::{Front, View};
+use thermocline_catalog::{Catalog, Observer, Pins};
+use thermocline_commit::Commits;
+use thermocline_env::LockGuard;
+use thermocline_memtable::{ChainWriter, Memtable};
+use thermocline_observe::count::Counted;
+use thermocline_observe::event::EventListener;
+use thermocline_observe::events::Events;
+use thermocline_observe::latency::Latencies;
+use thermocline_observe::poison::Poison;
+use thermocline_observe::stall::Stalls;
+use thermocline_runtime::{Background, Client, Runtime};
+use thermocline_tables::{Lent, TableFiles, Tables};
+use thermocline_version::VersionSet;
+
+use super::named::Named;
+use super::recovered::Recovered;
+use crate::approximate::Rulers;
+use crate::blobs::Blobs;
+use crate::compact::Compactions;
+use crate::families::Families;
+use crate::flush::sweep_tables;
+use crate::holds::Holds;
+use crate::merge::Merges;
+use crate::metrics::Recovery;
+use crate::partitions::PartitionRates;
+use crate::pressure::Pressure;
+use crate::reclaim::Reclaim;
+use crate::room::Room;
+use crate::store::Inner;
+use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, RwLock};
+use crate::write::Writer;
+use crate::write::env::limits;
+
+/// What the store has in common with others, and who listens.
+pub(super) struct Shared {
+    pub runtime: Runtime,
+    pub account: Arc<Account>,
+    pub listener: Option<Arc<dyn EventListener>>,
+}
+
+/// The tables of the store, swept and opened for reading.
+struct OpenedTables {
+    versions: VersionSet,
+    files: Arc<TableFiles>,
+    tables: Arc<Tables>,
+}
+
+fn open_tables(
+    named: &Named,
+    recovered: &Recovered,
+    dir: &Path,
+    shared: &Shared,
+) -> Result<OpenedTables> {
+    let options = &named.options;
+    let mut versions = VersionSet::new(named.manifest.state());
+    let runtime = &shared.runtime;
+    let lent = Lent {
+        cache: &runtime.common(),
+        bufs: runtime.bufs(),
+        reader: runtime.reader(),
+    };
+    let storage = &named.world.env.storage;
+    let dram = (options, &shared.account);
+    let files = TableFiles::new(storage, dir, named.origins.clone(), dram, &lent);
+    sweep_tables(&files, &mut versions, (options.read_only, recovered.elders))?;
+    let current = versions.current().clone();
+    let (space, zones) = (&recovered.space, &recovered.zones);
+    let of = (&*current, named.db_id);
+    files.pm.open_all(space, zones, of, &shared.account)?;
+    Ok(OpenedTables {
+        versions,
+        tables: Tables::new(current, files.clone(), None),
+        files,
+    })
+}
+
+/// What generations own; those that were flushed are on their way out.
+fn owned(named: &Named, recovered: &mut Recovered) -> Reclaim {
+    let mut reclaim = Reclaim::new(
+        &named.state,
+        &recovered.zones,
+        &recovered.descriptors,
+        &recovered.start.generations,
+        recovered.found.trails(),
+        recovered.elders,
+    );
+    reclaim.found_flushed(std::mem::take(&mut recovered.rebuilt.flushed));
+    reclaim
+}
+
+/// What the open had to do.
+fn told(named: &Named, recovered: &Recovered, started: u64) -> Recovery {
+    let rebuilt = &recovered.rebuilt;
+    Recovery {
+        records: rebuilt.records,
+        kept_records: rebuilt.flushed.iter().map(|m| m.len()).sum(),
+        chains: recovered.found.chains().count() as u64,
+        cut_records: recovered.found.cut_records,
+        sealed_by_recovery: recovered.found.unsealed(),
+        nanos: named.world.env.clock.now_ns() - started,
+    }
+}
+
+/// What readers see.
+fn seen(named: &Named, live: Vec<Arc<Memtable>>, tables: Arc<Tables>, pins: &Arc<Pins>) -> View {
+    let front = named.state.evacuation().map(Front::of);
+    let front = front.filter(|_| !active(Bug::FrontForgotten));
+    let memtables = live.into_iter().rev().collect();
+    View::new(memtables, tables, front.map(Arc::new), Some(pins.clone()))
+}
+
+/// Puts the store together.
+pub(super) fn wire(
+    named: Named,
+    mut recovered: Recovered,
+    (dir, lock, started): (&Path, Option<Box<dyn LockGuard>>, u64),
+    families: Families,
+    shared: Shared,
+) -> Result<Arc<Inner>> {
+    let recovery = told(&named, &recovered, started);
+    let opened = open_tables(&named, &recovered, dir, &shared)?;
+    let reclaim = owned(&named, &mut recovered);
+    let pins = Arc::default();
+    let live = std::mem::take(&mut recovered.rebuilt.live);
+    let view = seen(&named, live, opened.tables, &pins);
+    let (options, world, manifest) = (named.options, named.world, named.manifest);
+    let known_durable = match options.read_only {
+        // It has persisted what it found.
+        false => u64::MAX,
+        true => recovered.found.known_durable().max(recovered.in_tables),
+    };
+    let last = recovered.found.last_seqno.max(recovered.in_tables);
+    let (space, start) = (recovered.space, recovered.start);
+    let active = view.memtables[0].clone();
+    let mut descriptors = recovered.descriptors.into_iter();
+    let descriptor = descriptors.find(|d| d.generation == start.active);
+    let chain = ChainWriter::new(space.clone(), start.chain, start.segment);
+    let writer = Writer::new(active, descriptor, chain, start.nonce, start.recorded());
+    shared.account.opened();
+    let threads = world.background && !options.read_only;
+    // If the disk does not say, the region grows as if it lay elsewhere.
+    let region_on_disk = space.region().takes_room_of(dir).unwrap_or(false);
+    let clock = world.env.clock.clone();
+    let rates = manifest.state().rates();
+    let rates = PartitionRates::new(options.partition.rate_sample, rates, clock.now_ns());
+    Ok(Arc::new_cyclic(|me: &Weak<Inner>| {
+        let client = me.clone() as Weak<dyn Client>;
+        let background = Arc::new(Background::new(shared.runtime, client, threads));
+        let events = Arc::new(Events::new(dir, shared.listener, background.clone()));
+        let poison = Arc::new(Poison::telling(events.clone()));
+        let current = opened.versions.current().clone();
+        Inner {
+            stalls: Stalls::new(clock.clone(), events.clone()),
+            me: me.clone(),
+            dir: dir.to_path_buf(),
+            world,
+            db_id: named.db_id,
+            catalog: Catalog::new(
+                (manifest, named.manifest_bytes),
+                opened.versions,
+                (view, opened.files),
+                (poison.clone(), events.clone()),
+                me.clone() as Weak<dyn Observer>,
+            ),
+            rulers: Rulers::default(),
+            flushing: Mutex::new(()),
+            merges: Merges::default(),
+            compactions: Compactions::new(&options, clock.clone(), &current),
+            blobs: Blobs::new(recovered.version.blob_files().next().is_some()),
+            room: Room::default(),
+            pressure: Pressure::new(space.usage().limit_bytes).with_region_on_disk(region_on_disk),
+            ingesting: Mutex::new(()),
+            families: Arc::new(families),
+            writer: Line(Mutex::new(writer)),
+            next: Mutex::default(),
+            commits: Commits::new(limits(&options, space.region().kind()), last),
+            known_durable,
+            wal: recovered.wal,
+            pins: Arc::downgrade(&pins),
+            holds: Holds::default(),
+            relics: Mutex::default(),
+            left: Mutex::default(),
+            reclaim: Mutex::new(reclaim),
+            stages: RwLock::default(),
+            staging: AtomicU64::new(0),
+            poison,
+            counted: Counted::default(),
+            recovery,
+            closed: AtomicBool::new(false),
+            account: shared.account,
+            background,
+            events,
+            rates,
+            latencies: Latencies::new(options.metrics.latency_every, clock),
+            region_seen: AtomicU64::new(space.region_bytes()),
+            idle_seen: AtomicU64::new(last),
+            ahead: Mutex::new(()),
+            lock: Mutex::new(lock),
+            options,
+            space,
+        }
+    }))
+}
