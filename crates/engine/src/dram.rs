@@ -44,6 +44,22 @@ pub(crate) struct Credit {
     groups: u64,
 }
 
+/// The families of a write, and how many range tombstones it has, of how many bytes.
+fn named<'a>(entries: impl Iterator<Item = BatchEntry<'a>>) -> (Vec<CfId>, u64, u64) {
+    let mut families: Vec<CfId> = Vec::new();
+    let (mut ranges, mut range_bytes) = (0, 0);
+    for entry in entries {
+        if entry.kind == Kind::RangeDelete {
+            ranges += 1;
+            range_bytes += (entry.key.len() + entry.value.len()) as u64;
+        }
+        if families.last() != Some(&entry.cf) && !families.contains(&entry.cf) {
+            families.push(entry.cf);
+        }
+    }
+    (families, ranges, range_bytes)
+}
+
 impl Inner {
     /// Sees to it that the index entries of a write fit the DRAM budgets, before anything is written.
     /// The last sixteenth is left to deletes. Returns how much of that is for range tombstones: their
@@ -75,17 +91,7 @@ impl Inner {
             true => Spare::Use,
             false => Spare::Keep,
         };
-        let mut families: Vec<CfId> = Vec::new();
-        let (mut ranges, mut range_bytes) = (0, 0);
-        for entry in entries {
-            if entry.kind == Kind::RangeDelete {
-                ranges += 1;
-                range_bytes += (entry.key.len() + entry.value.len()) as u64;
-            }
-            if families.last() != Some(&entry.cf) && !families.contains(&entry.cf) {
-                families.push(entry.cf);
-            }
-        }
+        let (mut families, ranges, range_bytes) = named(entries);
         // First what is in flight, then what is in use. `visible`, this group, and every group that may
         // become visible meanwhile are read at.
         let flying = self.commits.ring.records();

@@ -210,6 +210,27 @@ fn check_floors(
     Ok(())
 }
 
+/// The zones of a chain, none of which is missing.
+fn own_zones(space: &Space, zones: &[Zone], chain: u64) -> Result<Vec<Zone>> {
+    let own = zones.iter().copied().filter(|zone| zone.owner == chain);
+    let own: Vec<Zone> = own.collect();
+    let hole = own
+        .iter()
+        .zip(0..)
+        .find(|(z, ordinal)| z.ordinal != *ordinal);
+    match hole {
+        Some((zone, _)) => Err(corrupt(space, "a zone of a chain is missing", zone.data)),
+        None => Ok(own),
+    }
+}
+
+/// The zone in which a chain begins at `at`.
+fn zone_at<'z>(space: &Space, zones: &'z [Zone], at: u64) -> Result<(PmOff, &'z Zone)> {
+    let zone = zones.iter().find(|z| z.data.0 <= at && at < z.end.0);
+    let missing = || corrupt(space, "the first zone of a chain is missing", PmOff(at));
+    Ok((PmOff(at), zone.ok_or_else(missing)?))
+}
+
 /// Groups the manifest's chains by incarnation and finds their segments.
 fn plan(
     db_id: &[u8; 16],
@@ -222,35 +243,13 @@ fn plan(
     let mut all: Vec<(u64, Incarnation)> = Vec::new();
     let mut current = None;
     for (generation, entry) in state.chains() {
-        let own: Vec<Zone> = zones
-            .iter()
-            .copied()
-            .filter(|z| z.owner == entry.id)
-            .collect();
-        if let Some(hole) = own
-            .iter()
-            .zip(0..)
-            .find(|(z, ordinal)| z.ordinal != *ordinal)
-        {
-            return Err(corrupt(space, "a zone of a chain is missing", hole.0.data));
-        }
+        let own = own_zones(space, zones, entry.id)?;
         // What was loaded lies elsewhere than what was written.
         let start = match loaded {
             None => entry.start,
             Some(loaded) => loaded.starts.get(&entry.id).copied(),
         };
-        let start = match start {
-            None => None,
-            Some(at) => Some(
-                zones
-                    .iter()
-                    .find(|z| z.data.0 <= at && at < z.end.0)
-                    .map(|zone| (PmOff(at), zone))
-                    .ok_or_else(|| {
-                        corrupt(space, "the first zone of a chain is missing", PmOff(at))
-                    })?,
-            ),
-        };
+        let start = start.map(|at| zone_at(space, zones, at)).transpose()?;
         let (incarnation, nonce, base) = (entry.incarnation, entry.nonce, entry.base_seqno);
         let is_last_chain = state.generations()[&generation]
             .chains

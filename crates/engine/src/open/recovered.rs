@@ -7,7 +7,7 @@ use thermocline_base::Result;
 use thermocline_base::budget::Account;
 use thermocline_base::planted::{Bug, active};
 use thermocline_halloc::{Space, Zone};
-use thermocline_memtable::Descriptor;
+use thermocline_memtable::{ChainWriter, Descriptor, Memtable};
 use thermocline_pm::RegionKind;
 use thermocline_version::Version;
 
@@ -22,6 +22,7 @@ use crate::replay::Known;
 use crate::start::Start;
 use crate::sync::Arc;
 use crate::wal::{Loaded, Wal};
+use crate::write::Writer;
 
 /// What a region, or logs, have of a store.
 pub(super) struct Recovered {
@@ -153,5 +154,28 @@ impl Recovered {
             append_if_room(manifest, &edit)?;
         }
         Ok(())
+    }
+
+    /// The last seqno that anything has.
+    pub fn last_seqno(&self) -> u64 {
+        self.found.last_seqno.max(self.in_tables)
+    }
+
+    /// Up to where all that was found is known to be durable.
+    pub fn known_durable(&self, read_only: bool) -> u64 {
+        match read_only {
+            // It has persisted what it found.
+            false => u64::MAX,
+            true => self.found.known_durable().max(self.in_tables),
+        }
+    }
+
+    /// Who writes from now on, into `active`.
+    pub fn writer(&self, active: Arc<Memtable>) -> Writer {
+        let start = &self.start;
+        let mut descriptors = self.descriptors.iter().copied();
+        let descriptor = descriptors.find(|d| d.generation == start.active);
+        let chain = ChainWriter::new(self.space.clone(), start.chain, start.segment);
+        Writer::new(active, descriptor, chain, start.nonce, start.recorded())
     }
 }

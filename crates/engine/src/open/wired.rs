@@ -10,7 +10,8 @@ use thermocline_catalog::view::{Front, View};
 use thermocline_catalog::{Catalog, Observer, Pins};
 use thermocline_commit::Commits;
 use thermocline_env::LockGuard;
-use thermocline_memtable::{ChainWriter, Memtable};
+use thermocline_halloc::Space;
+use thermocline_memtable::Memtable;
 use thermocline_observe::count::Counted;
 use thermocline_observe::event::EventListener;
 use thermocline_observe::events::Events;
@@ -37,7 +38,6 @@ use crate::reclaim::Reclaim;
 use crate::room::Room;
 use crate::store::Inner;
 use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, RwLock};
-use crate::write::Writer;
 use crate::write::env::limits;
 
 /// What the store has in common with others, and who listens.
@@ -118,6 +118,12 @@ fn seen(named: &Named, live: Vec<Arc<Memtable>>, tables: Arc<Tables>, pins: &Arc
     View::new(memtables, tables, front.map(Arc::new), Some(pins.clone()))
 }
 
+fn pressure(space: &Space, dir: &Path) -> Pressure {
+    // If the disk does not say, the region grows as if it lay elsewhere.
+    let on_disk = space.region().takes_room_of(dir).unwrap_or(false);
+    Pressure::new(space.usage().limit_bytes).with_region_on_disk(on_disk)
+}
+
 /// Puts the store together.
 pub(super) fn wire(
     named: Named,
@@ -133,22 +139,12 @@ pub(super) fn wire(
     let live = std::mem::take(&mut recovered.rebuilt.live);
     let view = seen(&named, live, opened.tables, &pins);
     let (options, world, manifest) = (named.options, named.world, named.manifest);
-    let known_durable = match options.read_only {
-        // It has persisted what it found.
-        false => u64::MAX,
-        true => recovered.found.known_durable().max(recovered.in_tables),
-    };
-    let last = recovered.found.last_seqno.max(recovered.in_tables);
-    let (space, start) = (recovered.space, recovered.start);
-    let active = view.memtables[0].clone();
-    let mut descriptors = recovered.descriptors.into_iter();
-    let descriptor = descriptors.find(|d| d.generation == start.active);
-    let chain = ChainWriter::new(space.clone(), start.chain, start.segment);
-    let writer = Writer::new(active, descriptor, chain, start.nonce, start.recorded());
+    let known_durable = recovered.known_durable(options.read_only);
+    let last = recovered.last_seqno();
+    let writer = recovered.writer(view.memtables[0].clone());
+    let space = recovered.space;
     shared.account.opened();
     let threads = world.background && !options.read_only;
-    // If the disk does not say, the region grows as if it lay elsewhere.
-    let region_on_disk = space.region().takes_room_of(dir).unwrap_or(false);
     let clock = world.env.clock.clone();
     let rates = manifest.state().rates();
     let rates = PartitionRates::new(options.partition.rate_sample, rates, clock.now_ns());
@@ -177,7 +173,7 @@ pub(super) fn wire(
             compactions: Compactions::new(&options, clock.clone(), &current),
             blobs: Blobs::new(recovered.version.blob_files().next().is_some()),
             room: Room::default(),
-            pressure: Pressure::new(space.usage().limit_bytes).with_region_on_disk(region_on_disk),
+            pressure: pressure(&space, dir),
             ingesting: Mutex::new(()),
             families: Arc::new(families),
             writer: Line(Mutex::new(writer)),
