@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use thermocline_base::{Error, Result, SeqNo};
 use thermocline_observe::event::Event;
-use thermocline_policy::{seal, tuning};
+use thermocline_policy::{flush, seal, tuning};
 use thermocline_runtime::{Client, Job, Task};
 
 use crate::store::{Engine, Inner};
@@ -128,7 +128,8 @@ impl Inner {
             return;
         }
         let space = self.space.usage();
-        if space.attached_bytes >= space.limit_bytes / 100 * self.options.flush.pm_percent {
+        let much = flush::usual_bytes(space.limit_bytes, self.options.flush.pm_percent);
+        if space.attached_bytes >= much {
             self.background.request_after(Task::Ahead, READERS_AGAIN);
         }
     }

@@ -80,7 +80,10 @@ fn ask(tables: u32) {
             levels: &levels,
             running: &[],
         },
-        options: PickOptions::default(),
+        options: PickOptions {
+            last_level: 2,
+            ..PickOptions::default()
+        },
         cursors: &cursors,
         contents: &[],
     }];

@@ -34,22 +34,15 @@
 //! may stay longer, so the two kinds are counted apart, each against limits of its own: level 0 is compacted
 //! when there is too much of either, and then what is taken is decided by age and keys alone, as ever.
 
-mod along;
-mod cuts;
-mod inputs;
-mod internal;
-mod levels;
-mod manual;
+mod jobs;
+mod level0;
 mod score;
 mod slices;
 mod state;
 
-pub use along::{Along, pick_along};
-pub use cuts::{Gaps, level0_cuts, level0_gaps};
-pub use internal::{Slice, level0_slices, pick_internal, pick_slices, pick_spill};
-pub use levels::pick;
-pub use manual::{Manual, pick_range, pick_read, pick_room};
-pub use score::{Scores, pending_bytes};
+pub use jobs::{Manual, pick, pick_range, pick_read, pick_room};
+pub use level0::{Along, Slice, level0_slices, pick_along, pick_internal, pick_slices, pick_spill};
+pub use score::{Gaps, Scores, level0_cuts, level0_gaps, pending_bytes};
 pub use slices::{depth, runs};
 pub use state::{Cursors, Held, Job, PickOptions, Reason, State, Table};
 

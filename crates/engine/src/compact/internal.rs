@@ -6,7 +6,7 @@
 //!
 //! # The argument
 //! 1. *Age.* Of a slice is taken what lies in persistent memory and no job takes yet, and only if no seqno of anything
-//!    else there is as new as one of it (`policy::pick::internal`). So what the outputs have is as old as the
+//!    else there is as new as one of it (`policy::pick::level0`). So what the outputs have is as old as the
 //!    inputs, and no seqno of a table that lies over them lies between: what came meanwhile is newer than all of it.
 //!    They stand where the inputs stood. Below them are the levels from 1 on, and what the slice has beside: files, and
 //!    what another job is taking down, which stays below wherever it comes to. Where an evacuation is

@@ -170,7 +170,7 @@ impl Job {
             return RangesBelow::default();
         }
         let deeper = levels.refs.iter().skip(self.picked.to + 1).flatten();
-        // Of level 0 what is not taken there and was there is older (`pick::internal`).
+        // Of level 0 what is not taken there and was there is older (`pick::level0`).
         let beside = match self.picked.is_within_level0() {
             true => levels.refs.first().map_or(&[][..], |level0| &level0[..]),
             false => &[],

@@ -32,7 +32,7 @@ pub struct Table<'a> {
 pub struct PickOptions {
     /// The deepest level, 1 or more.
     pub last_level: usize,
-    /// Tables of level 0 in files that a read may have to ask ([`depth`]) from which on they are compacted.
+    /// Tables of level 0 in files that a read may have to ask ([`depth`](super::depth)) from which on they are compacted.
     pub level0_tables: usize,
     /// Bytes of those from which on they are compacted.
     pub level0_bytes: u64,
@@ -280,8 +280,8 @@ pub struct Job {
     pub reason: Reason,
     /// The level of the inputs.
     pub from: usize,
-    /// The level of the output. The same as `from` only for a rewrite, see [`pick_range`], [`pick_read`]
-    /// and [`pick_room`], and for a merge inside level 0, see [`pick_internal`] and [`pick_spill`].
+    /// The level of the output. The same as `from` only for a rewrite, see [`pick_range`](super::pick_range), [`pick_read`](super::pick_read)
+    /// and [`pick_room`](super::pick_room), and for a merge inside level 0, see [`pick_internal`](super::pick_internal) and [`pick_spill`](super::pick_spill).
     pub to: usize,
     /// The inputs, as places in level `from`, ascending: of level 0 the newest first.
     pub inputs: Vec<usize>,
