@@ -192,7 +192,8 @@ fn what_adds_nothing_makes_durable_what_came_before_it() {
     options.memtable.idle_ms = 0;
     let db = Db::open(home.path().join("db"), options).unwrap();
     db.put("first", "durable").unwrap();
-    let nothing: [(&str, fn(&Db, WriteOptions)); 4] = [
+    type Write = fn(&Db, WriteOptions);
+    let nothing: [(&str, Write); 4] = [
         ("a batch", |db, mode| db.batch().commit(mode).unwrap()),
         ("a commit that is waited for", |db, mode| {
             let commit = db.batch().commit_async_with(mode).unwrap();
