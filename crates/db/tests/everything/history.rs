@@ -297,6 +297,21 @@ impl History {
         self.wrote(after, durability, done);
     }
 
+    /// Two buffered writes, and behind them a durable one that adds nothing.
+    fn commit_nothing(&mut self) {
+        for key in [b"nothing/1", b"nothing/2"] {
+            let done = self.db().put_with(key, b"", Durability::Buffered);
+            let mut after = self.now.clone();
+            after[0].1.map().insert(key.to_vec(), Vec::new());
+            self.wrote(after, Durability::Buffered, done);
+        }
+        self.tell("commit nothing");
+        let done = self.db().batch().commit(Durability::Immediate);
+        if self.fits(done) {
+            self.settled();
+        }
+    }
+
     /// Many keys, so that memtables are sealed, flushed and compacted.
     fn burst(&mut self) {
         let (i, family) = self.family();
@@ -516,6 +531,7 @@ impl History {
             1 => self.copy(),
             2 => self.drop_family(),
             3 => self.move_down(),
+            4 => self.commit_nothing(),
             _ => {}
         }
         self.end_life();

@@ -81,14 +81,8 @@ fn any_history_is_as_the_model_says() {
 #[test]
 fn histories_that_found_something_find_it_no_more() {
     if std::env::var_os("THERMOCLINE_SEED").is_none() {
-        [
-            17,
-            23,
-            1_882_705_510_793_295,
-            1_882_708_348_240_003,
-            1_882_790_993_854_561,
-        ]
-        .into_iter()
-        .for_each(run);
+        [17, 23, 1_882_705_510_793_295, 1_882_708_348_240_003, 47]
+            .into_iter()
+            .for_each(run);
     }
 }

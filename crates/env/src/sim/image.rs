@@ -212,7 +212,9 @@ impl State {
             reserved_durable: reserved.clone(),
             reserved,
             next_file: self.next_file,
+            descriptors: self.descriptors,
             refuses_direct: self.refuses_direct,
+            capacity: self.capacity,
             ..State::default()
         }
     }

@@ -110,7 +110,7 @@ impl SimFs {
     }
 
     /// All files together take no more than so many bytes from now on; then ENOSPC, and what did not fit is
-    /// not written at all. An image of a crash does as its original.
+    /// not written at all. The disk of an image of a crash is as large as that of its original.
     pub fn limit(&self, bytes: u64) {
         self.disk.state().capacity = Some(bytes);
     }

@@ -482,3 +482,28 @@ fn digests_tell_names_sizes_bytes_and_folders_apart() {
     assert_eq!(digests.len(), 6);
     assert_eq!(make("/d", "a", b"x"), make("/d", "a", b"x"));
 }
+
+#[test]
+fn after_a_crash_the_disk_is_as_large_and_descriptors_are_as_few_as_before() {
+    let fs = fresh();
+    let file = durable_file(&fs, "/db/a", &[1; 1000]);
+    fs.limit(1500);
+    fs.limit_descriptors(2);
+    let images = [
+        fs.image_none(Steps::new()),
+        fs.image_all(Steps::new()),
+        fs.image_random(1, Steps::new()),
+        fs.image_killed(Steps::new()),
+    ];
+    for image in images {
+        let room = image.room(path("/db")).unwrap();
+        assert_eq!(room, fs.room(path("/db")).unwrap());
+        let again = image.open(path("/db/a"), OpenMode::ReadWrite).unwrap();
+        assert!(again.write_at(&[2; 501], 1000).unwrap_err().is_no_room());
+        again.write_at(&[2; 500], 1000).unwrap();
+        let _second = image.open(path("/db/a"), OpenMode::Read).unwrap();
+        let third = image.open(path("/db/a"), OpenMode::Read);
+        assert!(third.is_err(), "the process may have two");
+    }
+    drop(file);
+}
