@@ -26,7 +26,7 @@
 //!
 //! # What this does not see
 //! The scheduler takes every atomic for a sequentially consistent one. Weaker orderings are the
-//! business of loom's models (`crates/art/tests/loom`, `crates/engine/tests/loom`) and of the thread
+//! business of loom's models (`crates/art/tests/loom`, `crates/commit/tests/loom`) and of the thread
 //! sanitizer. Nor does it take over the swap of the view (`arc-swap`), a single step here.
 //!
 //! # Running it

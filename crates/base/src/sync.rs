@@ -6,7 +6,7 @@
 //!   library's atomics.
 //! - With the feature `shuttle`: a scheduler that runs the threads of a test in random orders.
 //! - Loom's models include the sources that they check by path and put loom in this module's place
-//!   (`art/tests/loom`, `engine/tests/loom`).
+//!   (`art/tests/loom`, `commit/tests/loom`).
 //!
 //! Locks carry no poison: every structure behind one is changed only by steps that each leave it
 //! whole, so a panic elsewhere must not cascade into every caller.

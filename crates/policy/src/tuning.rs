@@ -3,7 +3,7 @@
 //! An origin is one of:
 //! - *derived*: it follows from what is written beside it,
 //! - *paper*: with its section,
-//! - *measured*: with the command that measured it, or the decision of `ARCHITECTURE.md` that has the command,
+//! - *measured*: with the command that measured it, or the decision (`docs/decisions`) that has the command,
 //! - *estimate*: reckoned from the figures of usual devices,
 //! - *as in* another store, where it has the same measure,
 //! - *chosen*: not measured. The commit that brought it is named.
