@@ -106,7 +106,7 @@ impl Trail {
             let mut found = item_at(region, &self.chain, segment, at)?;
             let is_open = self.last.is_none() && mark.segment + 1 == self.segments.len();
             if found.is_none() && !is_open {
-                found = next_item(region, &self.chain, segment, at, Some(mark.next))?;
+                found = next_item(region, &self.chain, segment, at, mark.next)?;
             }
             let Some((item, _)) = found else {
                 region.check_media()?;

@@ -20,44 +20,28 @@
 //! # Cut or corruption
 //! An item is *known durable* if its seqno is at or below the chain's recorded cut, its generation's
 //! floor, or the `published` of any valid item of the incarnation, wherever it lies: behind the
-//! first gap every 64-byte line is tried, since a bad header gives no length. If the first missing
+//! first gap every 64-byte line is tried, since a bad header gives no length (`search`). If the first missing
 //! seqno is known durable, that is corruption, reported with its place. Otherwise it is the torn
 //! tail. Of items that are there but not known durable also the values are verified; the first bad
 //! one is the cut. (Rule 2; values of items known durable are verified when they are read.)
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use thermocline_base::checksum::crc32c;
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::sync::{Mutex, lock};
 use thermocline_base::{Error, Result};
 use thermocline_pm::{LINE, PmOff, Region};
 
 use crate::chain::{Chain, ChainPlan, Segment};
-use crate::format::{
-    ITEM_HEADER, ItemHeader, RECORD_HEADER, RecordHeader, item_crc_start, record_crc, seqno_low,
-    stored_crc,
-};
+use crate::format::{ITEM_HEADER, RECORD_HEADER, RecordHeader, record_crc};
 
-/// A valid item.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ItemRef {
-    /// Where it begins.
-    pub at: PmOff,
-    /// Its length on whole lines.
-    pub bytes: u32,
-    /// Its records.
-    pub count: u32,
-    /// Seqno of its first record.
-    pub first_seqno: u64,
-}
+mod item;
+mod search;
 
-impl ItemRef {
-    /// The seqno behind its last record.
-    pub fn next_seqno(&self) -> u64 {
-        self.first_seqno + u64::from(self.count)
-    }
-}
+pub use item::ItemRef;
+pub(crate) use item::item_at;
+pub(crate) use search::next_item;
+use search::valid_items;
 
 /// How far a chain reaches.
 #[derive(Debug, Clone, Default)]
@@ -296,6 +280,9 @@ fn scan_all(region: &Region, plans: &[ChainPlan], threads: usize) -> Result<Vec<
     Ok(scans)
 }
 
+/// A bad place is passed over if the next valid item has exactly the expected seqno. Then what is bad held no
+/// record: it was an empty item, and losing it loses nothing. (Taking it for the end would cut the item behind it,
+/// where nothing vouches for that one yet.)
 fn scan_segment(region: &Region, plan: &ChainPlan, segment: &Segment) -> Result<Scan> {
     let chain = &plan.chain;
     region.populate(segment.from, segment.to.0 - segment.from.0, false);
@@ -303,14 +290,24 @@ fn scan_segment(region: &Region, plan: &ChainPlan, segment: &Segment) -> Result<
         stop: segment.from,
         ..Scan::default()
     };
+    // Behind the first bad place: the valid items there.
+    let mut rest = None;
     loop {
         let expected = scan.items.last().map(ItemRef::next_seqno);
-        let found = match item_at(region, chain, segment, scan.stop)? {
-            Some(found) => Some(found),
-            // A complete chain has nothing behind its cut.
-            None if expected.is_some_and(|expected| plan.cut == Some(expected - 1)) => None,
-            None => next_item(region, chain, segment, scan.stop, expected)?,
+        let mut found = match rest {
+            None => item_at(region, chain, segment, scan.stop)?,
+            Some(_) => None,
         };
+        // A complete chain has nothing behind its cut.
+        let ends = || expected.is_some_and(|expected| plan.cut == Some(expected - 1));
+        if found.is_none() && !ends() {
+            if rest.is_none() {
+                rest = Some(valid_items(region, chain, segment, scan.stop)?.into_iter());
+            }
+            // What lies in an item that was accepted is a part of that.
+            let stop = scan.stop;
+            found = rest.iter_mut().flatten().find(|(item, _)| item.at >= stop);
+        }
         let Some((item, published)) = found else {
             return Ok(scan);
         };
@@ -328,95 +325,6 @@ fn scan_segment(region: &Region, plan: &ChainPlan, segment: &Segment) -> Result<
     }
 }
 
-/// The next valid item behind a bad place, if it has exactly the expected seqno. Then what is bad
-/// held no record: it was an empty item, and losing it loses nothing. (Taking it for the end would
-/// cut the item behind it, where nothing vouches for that one yet.)
-pub(crate) fn next_item(
-    region: &Region,
-    chain: &Chain,
-    segment: &Segment,
-    bad: PmOff,
-    expected: Option<u64>,
-) -> Result<Option<(ItemRef, u64)>> {
-    let mut at = bad.plus(LINE);
-    while at.0 + LINE <= segment.to.0 {
-        let found = item_at(region, chain, segment, at)?;
-        if let Some((item, _)) = found {
-            let follows = expected.is_none_or(|expected| expected == item.first_seqno);
-            return Ok(found.filter(|_| follows));
-        }
-        at = at.plus(LINE);
-    }
-    Ok(None)
-}
-
-/// The item at `at`, with its `published`, if header and keys verify.
-pub(crate) fn item_at(
-    region: &Region,
-    chain: &Chain,
-    segment: &Segment,
-    at: PmOff,
-) -> Result<Option<(ItemRef, u64)>> {
-    let left = segment.to.0 - at.0;
-    if left < LINE {
-        return Ok(None);
-    }
-    let header_bytes = region.bytes(at, ITEM_HEADER)?;
-    let header = ItemHeader::decode(header_bytes);
-    let length = u64::from(header.length);
-    let generation_ok =
-        header.zone_generation == segment.zone_generation || active(Bug::StaleZoneGeneration);
-    if header.chain != chain.id
-        || header.incarnation != chain.incarnation
-        || !generation_ok
-        || length < ITEM_HEADER as u64
-        || header.padded() > left
-        || u64::from(header.count) > (length - ITEM_HEADER as u64) / RECORD_HEADER as u64
-        || header.first_seqno == 0
-        || header.published >= header.first_seqno
-        || header
-            .first_seqno
-            .checked_add(u64::from(header.count))
-            .is_none()
-    {
-        return Ok(None);
-    }
-    let mut crc = crc32c(item_crc_start(chain.seed, at.0), &header_bytes[4..]);
-    let mut record = at.plus(ITEM_HEADER as u64);
-    let end = at.plus(length);
-    for stored in (header.first_seqno..).take(header.count as usize) {
-        if record.0 + RECORD_HEADER as u64 > end.0 {
-            return Ok(None);
-        }
-        let head = RecordHeader::decode(region.bytes(record, RECORD_HEADER)?);
-        // Readers believe the record, so it must not say another seqno than its place.
-        let placed = head.seqno_low == seqno_low(stored);
-        if record.0 + head.padded() as u64 > end.0 || head.kind().is_none() || !placed {
-            return Ok(None);
-        }
-        crc = crc32c(crc, region.bytes(record, head.head_len())?);
-        record = record.plus(head.padded() as u64);
-    }
-    if record != end || crc != stored_crc(header_bytes) {
-        return Ok(None);
-    }
-    let bytes = u32::try_from(header.padded()).unwrap_or(u32::MAX);
-    let behind = |first: &u64| first.checked_add(u64::from(header.count));
-    let first_seqno = chain.seqno(header.first_seqno);
-    let Some(first_seqno) = first_seqno.filter(|first| behind(first).is_some()) else {
-        return Ok(None);
-    };
-    let item = ItemRef {
-        at,
-        bytes,
-        count: header.count,
-        first_seqno,
-    };
-    // A staged item vouches for nothing: it did not know what came before.
-    let published = if chain.staged { 0 } else { header.published };
-    Ok(Some((item, published)))
-}
-
 /// Tries every line of a segment from `from` on: the highest `published` and the highest seqno of
 /// the valid items there, 0 if there is none.
 fn try_every_line(
@@ -425,16 +333,10 @@ fn try_every_line(
     segment: &Segment,
     from: PmOff,
 ) -> Result<(u64, u64)> {
-    let mut found = (0, 0);
-    let mut at = from.line_up();
-    while at.0 + LINE <= segment.to.0 {
-        if let Some((item, published)) = item_at(region, chain, segment, at)? {
-            found.0 = found.0.max(published);
-            found.1 = found.1.max(item.next_seqno() - 1);
-        }
-        at = at.plus(LINE);
-    }
-    Ok(found)
+    let items = valid_items(region, chain, segment, from)?;
+    let published = items.iter().map(|(_, published)| *published).max();
+    let seen = items.iter().map(|(item, _)| item.next_seqno() - 1).max();
+    Ok((published.unwrap_or(0), seen.unwrap_or(0)))
 }
 
 /// Whether all records of an item verify, values included.

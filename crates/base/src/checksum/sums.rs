@@ -94,6 +94,17 @@ impl Sums {
         }
     }
 
+    /// By how much two CRCs differ behind `bytes` equal bytes, if before these they differed by `difference`.
+    ///
+    /// ```
+    /// use thermocline_base::checksum::{Sums, crc32c};
+    /// let after = |crc| crc32c(crc, b"the same");
+    /// assert_eq!(Sums::new(1).moved(5 ^ 77, 8), after(5) ^ after(77));
+    /// ```
+    pub fn moved(&self, difference: u32, bytes: u64) -> u32 {
+        self.powers.moved(difference, bytes)
+    }
+
     /// The CRC32C, continued from `crc`, of the bytes between two prefixes.
     ///
     /// ```

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use thermocline_base::checksum::hash64_seeded;
+use thermocline_base::checksum::{crc32c, hash64_seeded};
 use thermocline_base::options::{Emulation, RegionDemand};
 use thermocline_base::planted::plant;
 use thermocline_base::size::index;
@@ -12,6 +12,7 @@ use thermocline_halloc::{Reserve, Space, SpaceSpec, Zone};
 use thermocline_pm::{Place, RegionSpec, SimPm};
 
 use super::*;
+use crate::format::{ItemHeader, item_crc_start};
 use crate::{ChainWriter, ItemBuilder, Memtable, Persist, Stretch, replay};
 
 const PM: u64 = 1 << 20;

@@ -1,6 +1,6 @@
 //! How chains and generations come and go.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::order::Order;
 use crate::edit::{Change, NextIds};
@@ -143,6 +143,8 @@ pub struct Cut {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Chains {
     generations: BTreeMap<u64, Generation>,
+    /// Those that have chains. Any number may have none.
+    with_chains: BTreeSet<u64>,
     /// All chains, by their seqnos.
     order: Order,
 }
@@ -222,6 +224,7 @@ impl Chains {
         for chain in &dropped.chains {
             self.order.remove(chain.id);
         }
+        self.with_chains.remove(&id);
         Ok(())
     }
 
@@ -259,6 +262,7 @@ impl Chains {
         next.incarnation = next.incarnation.max(next_incarnation);
         self.order.push(chain.id, generation, of.chains.len());
         of.chains.push(chain);
+        self.with_chains.insert(generation);
         Ok(())
     }
 
@@ -289,8 +293,10 @@ impl Chains {
         let next_chain = next_of(chain.id, "chain id")?;
         let next_incarnation = next_incarnation(next, chain.incarnation)?;
         let what = "generation of a chain";
-        let mut later = self.generations.range(generation..).skip(1);
-        let newest = later.all(|(_, later)| later.chains.is_empty());
+        let newest = self
+            .with_chains
+            .last()
+            .is_none_or(|&last| last <= generation);
         must(newest, what, "one before which all others are", generation)?;
         let Some(of) = self.generations.get_mut(&generation) else {
             return must(false, what, "one that exists", generation);
@@ -300,6 +306,7 @@ impl Chains {
         next.incarnation = next.incarnation.max(next_incarnation);
         self.order.push(chain.id, generation, of.chains.len());
         of.chains.push(chain);
+        self.with_chains.insert(generation);
         Ok(())
     }
 

@@ -62,8 +62,10 @@ impl Families {
         must(id != 0, "dropped column family", "not the default one", id)?;
         let name = self.names.remove(&id);
         let what = "dropped column family";
-        must(name.is_some(), what, "one that exists", id)?;
-        self.ids.retain(|_, other| *other != id);
+        let Some(name) = name else {
+            return must(false, what, "one that exists", id);
+        };
+        self.ids.remove(&name);
         self.options.remove(&id);
         Ok(())
     }

@@ -358,6 +358,32 @@ fn an_adoption_that_cannot_be_is_refused() {
 }
 
 /// A copy takes files over, knows whose they are, and is read back as it was.
+/// Whether a later generation has chains is known without a look at all later ones.
+#[test]
+fn adoptions_before_many_generations_without_chains() {
+    let many = 100_000;
+    let mut state = after(&[created()]);
+    for id in 1..=many {
+        let created = Change::GenerationCreated { id };
+        state.apply_in_place(&created.into()).unwrap();
+    }
+    for id in 1..=many {
+        let adopts = adopted(id, id, 2 * id, 2 * id + 1);
+        state.apply_in_place(&adopts.into()).unwrap();
+    }
+    assert_eq!(state.chains().count() as u64, many);
+    // One that was dropped does not count any more.
+    let newest = Change::GenerationDropped { id: many };
+    state.apply_in_place(&newest.into()).unwrap();
+    let other = Change::GenerationDropped { id: many - 2 };
+    state.apply_in_place(&other.into()).unwrap();
+    let created = Change::GenerationCreated { id: many + 1 };
+    state.apply_in_place(&created.into()).unwrap();
+    let adopts = adopted(many + 1, many + 1, 4 * many, 4 * many);
+    state.apply_in_place(&adopts.into()).unwrap();
+    assert_eq!(state.chains().count() as u64, many - 1);
+}
+
 #[test]
 fn a_copy_knows_who_wrote_its_files() {
     let mut state = after(&[created(), family(0, "default"), family(3, "three")]);
