@@ -78,7 +78,7 @@ use thermocline_memtable::Memtable;
 use thermocline_observe::count::Count;
 use thermocline_observe::poison::is_sync;
 use thermocline_runtime::Job;
-use thermocline_sst::{FileName, identity_of, sites};
+use thermocline_sst::{FileName, identity_of, is_blobs_of, sites};
 use thermocline_tables::TableFiles;
 use thermocline_version::{Change, Evacuation, FileKind, State, VersionSet};
 
@@ -469,8 +469,9 @@ fn path_of(files: &TableFiles, (file, kind): (FileId, FileKind)) -> PathBuf {
     }
 }
 
-/// Whether a file that has the name of a table of ours is a whole table which somebody else has made: exported,
-/// say, or another database's. What ends as no table does was being written when its process ended.
+/// Whether a file that has the name of one of ours is what somebody else has made: a whole table, exported, say, or
+/// another database's; a file that does not begin as the blob file does. (What ends as no table does was being
+/// written when its process ended.)
 fn is_anothers(files: &TableFiles, (file, kind): (FileId, FileKind), path: &Path) -> Result<bool> {
     let opened = match files.storage.open(path, OpenMode::Read) {
         // A folder, or a link: we make neither.
@@ -480,7 +481,7 @@ fn is_anothers(files: &TableFiles, (file, kind): (FileId, FileKind), path: &Path
         opened => opened?,
     };
     if kind == FileKind::Blob {
-        return Ok(false);
+        return Ok(!is_blobs_of(&*opened, files.identity(file))?);
     }
     match identity_of(&*opened) {
         Ok(identity) => Ok(identity != files.identity(file)),
