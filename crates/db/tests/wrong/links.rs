@@ -311,3 +311,71 @@ fn a_strangers_file_at_a_number_that_comes_stays() {
         }
     }
 }
+
+/// Each file of a folder of backups, and the notes beside them: read and deleted as links.
+#[test]
+fn links_in_a_folder_of_backups_are_never_followed() {
+    let home = home();
+    let (db, good) = (home.path().join("db"), home.path().join("good"));
+    filled(&db, with_files());
+    let db = Db::open(&db, with_files()).unwrap();
+    Backups::new(&good).create(&db).unwrap();
+    let mut names = names_of(&good);
+    names.extend(["BACKING-UP", "BACKUP.tmp"].map(String::from));
+    assert!(names.len() > 4, "{names:?}");
+    for name in names {
+        let dir = home.path().join(format!("of-{name}"));
+        copy(&good, &dir);
+        let (file, aside) = (dir.join(&name), home.path().join(format!("{name}-aside")));
+        if file.exists() {
+            std::fs::rename(&file, &aside).unwrap();
+        } else {
+            std::fs::write(&aside, PRECIOUS).unwrap();
+        }
+        let before = std::fs::read(&aside).unwrap();
+        symlink(&aside, &file).unwrap();
+        let backups = Backups::new(&dir);
+        let restored = backups.restore(None, home.path().join(format!("restored-{name}")));
+        assert!(restored.is_err(), "{name}");
+        let verified = backups.verify().map(|report| report.faults.is_empty());
+        assert!(!matches!(verified, Ok(true)), "{name}");
+        let _ = (
+            backups.list(),
+            backups.create(&db),
+            backups.delete(1),
+            backups.delete(2),
+        );
+        assert!(std::fs::read(&aside).unwrap() == before, "{name}");
+    }
+}
+
+/// A log is opened, and made, as what it is.
+#[test]
+fn a_log_that_is_a_link_is_refused_and_its_target_stays() {
+    let home = home();
+    let made = home.path().join("made");
+    let mut leveled = options();
+    leveled.set("preset", "leveled").unwrap();
+    let db = Db::open(&made, leveled.clone()).unwrap();
+    db.put("key", "value").unwrap();
+    db.close().unwrap();
+    let logs: Vec<String> = names_of(&made)
+        .into_iter()
+        .filter(|n| n.ends_with(".log"))
+        .collect();
+    assert!(!logs.is_empty());
+    for name in &logs {
+        let dir = home.path().join(format!("of-{name}"));
+        copy(&made, &dir);
+        let aside = home.path().join(format!("{name}-aside"));
+        std::fs::rename(dir.join(name), &aside).unwrap();
+        symlink(&aside, dir.join(name)).unwrap();
+        let before = std::fs::read(&aside).unwrap();
+        refused(
+            Db::open(&dir, leveled.clone()),
+            ErrorKind::Io,
+            &[name, "symbolic link"],
+        );
+        assert!(std::fs::read(&aside).unwrap() == before);
+    }
+}
