@@ -68,6 +68,7 @@ pub(crate) mod tombstones;
 mod write;
 
 use std::collections::BTreeSet;
+use std::io::ErrorKind::InvalidInput;
 use std::path::{Path, PathBuf};
 
 use thermocline_base::planted::{Bug, active};
@@ -458,8 +459,8 @@ pub(crate) fn sweep_tables(
         versions.left_by_sweep(&going);
         return Ok(());
     }
-    let mut going = going.into_iter();
-    going.try_for_each(|found| files.storage.remove(&path_of(files, found)))
+    let remove = |found| files.storage.remove(&path_of(files, found));
+    going.into_iter().try_for_each(remove)
 }
 
 fn path_of(files: &TableFiles, (file, kind): (FileId, FileKind)) -> PathBuf {
@@ -469,15 +470,12 @@ fn path_of(files: &TableFiles, (file, kind): (FileId, FileKind)) -> PathBuf {
     }
 }
 
-/// Whether a file that has the name of one of ours is what somebody else has made: a whole table, exported, say, or
-/// another database's; a file that does not begin as the blob file does. (What ends as no table does was being
-/// written when its process ended.)
+/// Whether a file with a name of ours is somebody's: another's whole table, or what does not begin as our blob file.
+/// (What ends as no table does was being written when its process ended.)
 fn is_anothers(files: &TableFiles, (file, kind): (FileId, FileKind), path: &Path) -> Result<bool> {
     let opened = match files.storage.open(path, OpenMode::Read) {
         // A folder, or a link: we make neither.
-        Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::InvalidInput => {
-            return Ok(true);
-        }
+        Err(Error::Io { source, .. }) if source.kind() == InvalidInput => return Ok(true),
         opened => opened?,
     };
     if kind == FileKind::Blob {
