@@ -10,17 +10,34 @@ use crate::edits::Catalog;
 const IDS_AHEAD: u64 = 64;
 
 impl Catalog {
-    /// The number of a file that is about to be made, pinned: nobody takes the file for obsolete.
+    /// The number of a file that is about to be made, pinned: nobody takes the file for obsolete. No file of ours
+    /// ever had a number that was not given out before. So what has its name is somebody's: another number is taken.
     ///
     /// # Errors
-    /// Those of the edit that reserves numbers.
+    /// Those of the edit that reserves numbers, and of the look.
     pub fn pin_file(&self, kind: FileKind) -> Result<FileId> {
         loop {
-            if let Some(file) = lock(&self.versions).pin_output(kind) {
-                return Ok(file);
+            let pinned = lock(&self.versions).pin_output(kind);
+            let Some(file) = pinned else {
+                self.reserve_files()?;
+                continue;
+            };
+            match self.is_taken(file, kind) {
+                Ok(false) => return Ok(file),
+                looked => {
+                    lock(&self.versions).disown_output(file);
+                    looked?;
+                }
             }
-            self.reserve_files()?;
         }
+    }
+
+    fn is_taken(&self, file: FileId, kind: FileKind) -> Result<bool> {
+        let files = &self.table_files;
+        files.storage.exists(&match kind {
+            FileKind::Table => files.path(file),
+            FileKind::Blob => files.blob_path(file),
+        })
     }
 
     /// Ends the pins of these files: the edit is installed, or there will be none and they are obsolete.

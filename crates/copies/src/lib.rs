@@ -39,7 +39,7 @@ mod store;
 pub use backup::{BackupInfo, Backups};
 pub use checkpoint::checkpoint;
 pub use copy::sites::ALL as SITES;
-pub use copy::{forget_note, is_unfinished};
+pub use copy::{forget_note, is_unfinished, noted_names};
 pub use export::{Exported, IngestWriter, export};
 pub use feed::{
     Chains, Change, ChangeFeed, ChangeGroup, ChangeOp, Changes, FamilyNames, LongValues, Marks,

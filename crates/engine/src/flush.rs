@@ -68,6 +68,7 @@ pub(crate) mod tombstones;
 mod write;
 
 use std::collections::BTreeSet;
+use std::io::ErrorKind::InvalidInput;
 use std::path::{Path, PathBuf};
 
 use thermocline_base::planted::{Bug, active};
@@ -78,7 +79,7 @@ use thermocline_memtable::Memtable;
 use thermocline_observe::count::Count;
 use thermocline_observe::poison::is_sync;
 use thermocline_runtime::Job;
-use thermocline_sst::{FileName, identity_of, sites};
+use thermocline_sst::{FileName, identity_of, is_blobs_of, sites};
 use thermocline_tables::TableFiles;
 use thermocline_version::{Change, Evacuation, FileKind, State, VersionSet};
 
@@ -458,8 +459,8 @@ pub(crate) fn sweep_tables(
         versions.left_by_sweep(&going);
         return Ok(());
     }
-    let mut going = going.into_iter();
-    going.try_for_each(|found| files.storage.remove(&path_of(files, found)))
+    let remove = |found| files.storage.remove(&path_of(files, found));
+    going.into_iter().try_for_each(remove)
 }
 
 fn path_of(files: &TableFiles, (file, kind): (FileId, FileKind)) -> PathBuf {
@@ -469,18 +470,16 @@ fn path_of(files: &TableFiles, (file, kind): (FileId, FileKind)) -> PathBuf {
     }
 }
 
-/// Whether a file that has the name of a table of ours is a whole table which somebody else has made: exported,
-/// say, or another database's. What ends as no table does was being written when its process ended.
+/// Whether a file with a name of ours is somebody's: another's whole table, or what does not begin as our blob file.
+/// (What ends as no table does was being written when its process ended.)
 fn is_anothers(files: &TableFiles, (file, kind): (FileId, FileKind), path: &Path) -> Result<bool> {
     let opened = match files.storage.open(path, OpenMode::Read) {
         // A folder, or a link: we make neither.
-        Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::InvalidInput => {
-            return Ok(true);
-        }
+        Err(Error::Io { source, .. }) if source.kind() == InvalidInput => return Ok(true),
         opened => opened?,
     };
     if kind == FileKind::Blob {
-        return Ok(false);
+        return Ok(!is_blobs_of(&*opened, files.identity(file))?);
     }
     match identity_of(&*opened) {
         Ok(identity) => Ok(identity != files.identity(file)),

@@ -71,6 +71,7 @@ mod place;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use thermocline_base::size::index;
@@ -324,8 +325,9 @@ impl Wal {
 
     /// Removes the logs that nobody names (recovery, 5).
     pub fn sweep(&self, state: &State) -> Result<()> {
+        let named: BTreeSet<u64> = state.chains().map(|(_, chain)| chain.id).collect();
         for (log, path) in self.dirs.list(&*self.storage, &self.db_id)? {
-            if state.chains().all(|(_, chain)| chain.id != log) {
+            if !named.contains(&log) {
                 self.storage.remove(&path)?;
             }
         }

@@ -11,10 +11,15 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use thermocline_base::checksum::{crc32c, hash64_seeded, seeded};
+use thermocline_base::FileId;
+use thermocline_base::checksum::{crc32c, hash64_seeded, seeded, summed};
 use thermocline_engine::Backups;
-use thermocline_env::{Env, Storage};
+use thermocline_env::{Env, OpenMode, Storage};
 use thermocline_fuzz::memory::{Counting, measure};
+use thermocline_sst::{
+    FOOTER_LEN, INDEX_LEN_MAX, Identity, PROPERTIES_LEN_MAX, TOMBSTONES_LEN_MAX, TRAILER_LEN,
+    open_table,
+};
 use thermocline_wal::{HEADER_BYTES, LogId, LogReader, LogWriter};
 
 #[global_allocator]
@@ -76,4 +81,63 @@ fn a_list_of_backups_takes_no_memory_before_it_verifies() {
     let (listed, peak) = measure(|| backups.list());
     listed.unwrap_err();
     assert!(peak < MOST, "{peak}");
+}
+
+/// The footer is sound; behind a gigabyte of holes it claims blocks of these lengths. Gives the most memory that
+/// opening the table takes, and the bytes that are summed.
+fn opened(file_len: u64, lens: [usize; 4]) -> (usize, u64) {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("000007.sst");
+    let sum: u64 = lens.iter().map(|len| *len as u64).sum();
+    let data_end = file_len.wrapping_sub(sum + FOOTER_LEN as u64);
+    let mut footer = [0; FOOTER_LEN];
+    footer[..16].copy_from_slice(&[1; 16]);
+    footer[16..24].copy_from_slice(&7u64.to_le_bytes());
+    footer[24..32].copy_from_slice(&file_len.to_le_bytes());
+    footer[32..40].copy_from_slice(&data_end.to_le_bytes());
+    for (n, len) in lens.into_iter().enumerate() {
+        let len = u32::try_from(len).unwrap();
+        footer[40 + 4 * n..44 + 4 * n].copy_from_slice(&len.to_le_bytes());
+    }
+    footer[68] = 1;
+    footer[72..].copy_from_slice(b"THCLTABL");
+    let crc = crc32c(crc32c(0, &footer[..64]), &footer[68..]);
+    footer[64..68].copy_from_slice(&crc.to_le_bytes());
+    write(&path, &footer, file_len - FOOTER_LEN as u64);
+    let file = Env::real().storage.open(&path, OpenMode::Read).unwrap();
+    let before = summed();
+    let (table, peak) = measure(|| open_table(&*file, Identity::new([1; 16], FileId(7))));
+    let error = table.unwrap_err().to_string();
+    assert!(!error.contains("checksum of the footer"), "{error}");
+    (peak, summed() - before)
+}
+
+/// Blocks before the footer lie side by side and have limits; a gigabyte before them is not read.
+#[test]
+fn a_table_takes_no_more_memory_than_its_blocks_have_bytes() {
+    let index = INDEX_LEN_MAX + TRAILER_LEN;
+    let most = [
+        index,
+        TOMBSTONES_LEN_MAX + TRAILER_LEN,
+        index,
+        PROPERTIES_LEN_MAX + TRAILER_LEN,
+    ];
+    let sum: usize = most.iter().sum();
+    let (peak, steps) = opened(HOLE, most);
+    // The piece, and one block of it.
+    assert!((sum..sum + index + (1 << 20)).contains(&peak), "{peak}");
+    assert!(steps < 2 * sum as u64, "{steps}");
+    // More than a block may have, or than the file: nothing is read.
+    for (file_len, lens) in [
+        (HOLE, [most[0] + 1, most[1], most[2], most[3]]),
+        (HOLE, [0, 0, 1 << 29, 100]),
+        (1 << 12, most),
+        (1 << 12, [0, 0, 4000, 100]),
+    ] {
+        let (peak, steps) = opened(file_len, lens);
+        assert!(
+            peak < 1 << 16 && steps < 1 << 10,
+            "{lens:?}: {peak} {steps}"
+        );
+    }
 }

@@ -170,7 +170,7 @@ macro_rules! driven {
     };
 }
 
-driven!(table blobs pm_table manifest edit current items log region names options backup store api);
+driven!(table blobs pm_table manifest edit current items log region names options backup note store api);
 
 /// What once failed, as it was found, and with and without checksums made right.
 #[test]

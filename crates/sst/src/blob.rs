@@ -16,8 +16,8 @@ mod format;
 mod reader;
 mod writer;
 
-pub(crate) use format::RECORD_ALIGN;
 pub use format::{BLOB_FORMAT_VERSION, BLOB_HEADER_LEN, RECORD_HEADER_LEN};
+pub(crate) use format::{RECORD_ALIGN, encode_header};
 pub use reader::{
     BlobEntry, BlobFile, BlobRecords, read_blob, read_blob_of, sum_record_headers, verify_blobs,
 };

@@ -1,9 +1,10 @@
-//! Tables of unknown origin.
+//! Files of unknown origin.
 
 use thermocline_base::numbers::u64_at;
 use thermocline_base::{Error, FileId, Result};
 use thermocline_env::File;
 
+use crate::blob::{BLOB_HEADER_LEN, encode_header};
 use crate::format::FOOTER_LEN;
 use crate::format::footer::Footer;
 use crate::identity::Identity;
@@ -35,4 +36,18 @@ pub fn identity_of(file: &dyn File) -> Result<Identity> {
     let footer = Footer::decode(&footer, &identity, len);
     footer.map_err(|e| e.into_error(&name, at))?;
     Ok(identity)
+}
+
+/// Whether a file may be one of blobs that a writer of `identity` has made, were it only begun: its header is that
+/// file's, or what a crash may have left of one, which is less or zeros.
+///
+/// # Errors
+/// Those of reading.
+pub fn is_blobs_of(file: &dyn File, identity: Identity) -> Result<bool> {
+    let len = file.len()?.min(BLOB_HEADER_LEN as u64);
+    let mut found = [0; BLOB_HEADER_LEN];
+    let found = &mut found[..usize::try_from(len).unwrap_or(BLOB_HEADER_LEN)];
+    file.read_exact_at(found, 0)?;
+    let is_zero = found.iter().all(|&byte| byte == 0);
+    Ok(is_zero || encode_header(&identity).starts_with(found))
 }

@@ -141,7 +141,7 @@ pub use compress::{Codec, Compression};
 pub use cursor::{Cursor, Move};
 pub use cuts::tombstone_cuts;
 pub use filter::FILTER_KEYS_MAX;
-pub use foreign::identity_of;
+pub use foreign::{identity_of, is_blobs_of};
 pub use format::{
     BLOB_FILES_MAX, DATA_LEN_MAX, FOOTER_LEN, FORMAT_VERSION, INDEX_LEN_MAX, PAGE_BYTES,
     PROPERTIES_LEN_MAX, RUN_LEN_MAX, TOMBSTONES_LEN_MAX, TRAILER_LEN,

@@ -206,6 +206,11 @@ impl VersionSet {
         }
     }
 
+    /// Ends a pin of a file that was not made: what has its name is somebody's, and stays.
+    pub fn disown_output(&mut self, file: FileId) {
+        self.outputs.remove(&file);
+    }
+
     /// A number for a table in persistent memory, which is no file: nothing is pinned. `None` if none is
     /// reserved, as of [`VersionSet::pin_output`].
     pub fn take_number(&mut self) -> Option<FileId> {

@@ -54,7 +54,7 @@ pub(super) fn encode_name(name: &str, offset: u64) -> Vec<u8> {
 }
 
 /// The names of a note; `None` if these bytes are no note.
-pub(super) fn decode(bytes: &[u8]) -> Option<Vec<String>> {
+pub fn decode(bytes: &[u8]) -> Option<Vec<String>> {
     if bytes.len() <= HEADER_LEN && bytes.iter().all(|&byte| byte == 0) {
         return Some(Vec::new());
     }
@@ -77,8 +77,9 @@ fn name_at(bytes: &[u8], at: usize) -> Option<String> {
     let name = bytes.get(at + RECORD_HEADER_LEN..)?.get(..len)?;
     let whole = (1..=NAME_LEN_MAX).contains(&len) && crc == crc_of(name, at as u64);
     let name = std::str::from_utf8(name).ok().filter(|_| whole)?;
-    // Whatever it says, it is a file of this folder.
-    (!name.contains('/')).then(|| name.to_string())
+    // Whatever it says, it is what a file of this folder can be called.
+    let is_one = !name.contains(['/', '\0']) && !matches!(name, "." | "..");
+    is_one.then(|| name.to_string())
 }
 
 fn crc_of(name: &[u8], offset: u64) -> u32 {
@@ -116,6 +117,14 @@ mod tests {
         "0700f1ffb08c",
         "43555252454e54",
     );
+
+    #[test]
+    fn what_no_file_of_the_folder_can_be_called_ends_the_names() {
+        for name in [".", "..", "../a", "a/b", "/a", "a\0"] {
+            assert_eq!(decode(&note(&["a", name, "b"])).unwrap(), ["a"], "{name:?}");
+        }
+        assert_eq!(decode(&note(&["...", ".a"])).unwrap(), ["...", ".a"]);
+    }
 
     #[test]
     fn every_cut_and_every_flip_gives_fewer_names_or_none() {

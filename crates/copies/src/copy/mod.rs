@@ -55,6 +55,7 @@ mod state;
 mod target;
 
 pub(crate) use files::{copy_file, link_or_copy};
+pub use format::decode as noted_names;
 pub(crate) use state::{draw_ids, write_state};
 pub(crate) use target::Target;
 pub use target::{forget_note, is_unfinished};

@@ -197,3 +197,185 @@ fn a_strangers_table_in_a_database_stays() {
     assert!(std::fs::read(&free[0]).unwrap() == whole && free[1].is_dir());
     assert!(!free[2].exists());
 }
+
+/// Values of this length lie in blob files.
+const LONG: usize = 2 << 20;
+
+/// A store with a blob file, and numbers that it has given out and that nothing has.
+fn with_blobs(dir: &Path) -> Vec<u64> {
+    filled(dir, with_files());
+    let db = Db::open(dir, with_files()).unwrap();
+    db.put("long", vec![7; LONG]).unwrap();
+    for n in 0..12u8 {
+        db.put([n], "x").unwrap();
+        db.flush().unwrap();
+        db.compact::<&str>(..).unwrap();
+    }
+    db.close().unwrap();
+    Db::open(dir, with_files()).unwrap().close().unwrap();
+    let names = names_of(dir);
+    let has = |n: &u64| {
+        names
+            .iter()
+            .any(|name| name.starts_with(&format!("{n:06}.")))
+    };
+    (1..12).filter(|n| !has(n)).collect()
+}
+
+fn names_of(dir: &Path) -> Vec<String> {
+    let names = std::fs::read_dir(dir).unwrap();
+    names
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect()
+}
+
+fn blob_of(dir: &Path) -> PathBuf {
+    let names = names_of(dir);
+    let name = names.iter().find(|name| name.ends_with(".blob"));
+    dir.join(name.expect("there is one"))
+}
+
+/// A file of somebody else that has the name of one of our blob files stays; what a crash may have left of ours goes.
+#[test]
+fn a_strangers_blob_file_in_a_database_stays() {
+    let home = home();
+    let [dir, other] = ["db", "other"].map(|name| home.path().join(name));
+    let free = with_blobs(&dir);
+    with_blobs(&other);
+    let header = |path: &Path| std::fs::read(path).unwrap()[..64].to_vec();
+    let own = header(&blob_of(&dir));
+    // One of ours with another number, one of another database, and what is no blob file at all.
+    let strangers = [own, header(&blob_of(&other)), PRECIOUS.to_vec(), vec![0, 1]];
+    let left = [
+        Vec::new(),
+        vec![0; 30],
+        vec![0; 4096],
+        b"THCLBLOB\x01".to_vec(),
+    ];
+    assert!(free.len() >= strangers.len() + left.len(), "{free:?}");
+    let path = |n: &u64| dir.join(format!("{n:06}.blob"));
+    let all = strangers.iter().chain(&left);
+    all.zip(&free)
+        .for_each(|(bytes, n)| std::fs::write(path(n), bytes).unwrap());
+    for _ in 0..2 {
+        let db = Db::open(&dir, with_files()).unwrap();
+        db.put("more", vec![8; LONG]).unwrap();
+        db.flush().unwrap();
+        db.close().unwrap();
+        let mut free = free.iter();
+        for (bytes, n) in strangers.iter().zip(free.by_ref()) {
+            assert!(std::fs::read(path(n)).unwrap() == *bytes, "{n}");
+        }
+        for (_, n) in left.iter().zip(free) {
+            assert!(!path(n).exists(), "{n}");
+        }
+    }
+}
+
+/// A file that has the name which the next of ours would get stays, and ours gets another one.
+#[test]
+fn a_strangers_file_at_a_number_that_comes_stays() {
+    let home = home();
+    let dir = home.path().join("db");
+    with_blobs(&dir);
+    let (other, table) = (home.path().join("other"), home.path().join("table.sst"));
+    filled(&other, with_files());
+    let db = Db::open(&other, with_files()).unwrap();
+    db.export(&table).unwrap();
+    db.close().unwrap();
+    let table = std::fs::read(&table).unwrap();
+    let paths = |n: u64| ["sst", "blob"].map(|kind| dir.join(format!("{n:06}.{kind}")));
+    let strangers: Vec<PathBuf> = (12..2000)
+        .flat_map(paths)
+        .filter(|path| !path.exists())
+        .collect();
+    for path in &strangers {
+        let is_table = path.extension().is_some_and(|kind| kind == "sst");
+        let bytes = if is_table { &table[..] } else { PRECIOUS };
+        std::fs::write(path, bytes).unwrap();
+    }
+    for _ in 0..3 {
+        let db = Db::open(&dir, with_files()).unwrap();
+        db.put("more", vec![8; LONG]).unwrap();
+        db.put("short", "x").unwrap();
+        db.flush().unwrap();
+        db.compact::<&str>(..).unwrap();
+        db.close().unwrap();
+        for path in &strangers {
+            let is_table = path.extension().is_some_and(|kind| kind == "sst");
+            let bytes = if is_table { &table[..] } else { PRECIOUS };
+            assert!(
+                std::fs::read(path).is_ok_and(|found| found == bytes),
+                "{path:?}"
+            );
+        }
+    }
+}
+
+/// Each file of a folder of backups, and the notes beside them: read and deleted as links.
+#[test]
+fn links_in_a_folder_of_backups_are_never_followed() {
+    let home = home();
+    let (db, good) = (home.path().join("db"), home.path().join("good"));
+    filled(&db, with_files());
+    let db = Db::open(&db, with_files()).unwrap();
+    Backups::new(&good).create(&db).unwrap();
+    let mut names = names_of(&good);
+    names.extend(["BACKING-UP", "BACKUP.tmp"].map(String::from));
+    assert!(names.len() > 4, "{names:?}");
+    for name in names {
+        let dir = home.path().join(format!("of-{name}"));
+        copy(&good, &dir);
+        let (file, aside) = (dir.join(&name), home.path().join(format!("{name}-aside")));
+        if file.exists() {
+            std::fs::rename(&file, &aside).unwrap();
+        } else {
+            std::fs::write(&aside, PRECIOUS).unwrap();
+        }
+        let before = std::fs::read(&aside).unwrap();
+        symlink(&aside, &file).unwrap();
+        let backups = Backups::new(&dir);
+        let restored = backups.restore(None, home.path().join(format!("restored-{name}")));
+        assert!(restored.is_err(), "{name}");
+        let verified = backups.verify().map(|report| report.faults.is_empty());
+        assert!(!matches!(verified, Ok(true)), "{name}");
+        let _ = (
+            backups.list(),
+            backups.create(&db),
+            backups.delete(1),
+            backups.delete(2),
+        );
+        assert!(std::fs::read(&aside).unwrap() == before, "{name}");
+    }
+}
+
+/// A log is opened, and made, as what it is.
+#[test]
+fn a_log_that_is_a_link_is_refused_and_its_target_stays() {
+    let home = home();
+    let made = home.path().join("made");
+    let mut leveled = options();
+    leveled.set("preset", "leveled").unwrap();
+    let db = Db::open(&made, leveled.clone()).unwrap();
+    db.put("key", "value").unwrap();
+    db.close().unwrap();
+    let logs: Vec<String> = names_of(&made)
+        .into_iter()
+        .filter(|n| n.ends_with(".log"))
+        .collect();
+    assert!(!logs.is_empty());
+    for name in &logs {
+        let dir = home.path().join(format!("of-{name}"));
+        copy(&made, &dir);
+        let aside = home.path().join(format!("{name}-aside"));
+        std::fs::rename(dir.join(name), &aside).unwrap();
+        symlink(&aside, dir.join(name)).unwrap();
+        let before = std::fs::read(&aside).unwrap();
+        refused(
+            Db::open(&dir, leveled.clone()),
+            ErrorKind::Io,
+            &[name, "symbolic link"],
+        );
+        assert!(std::fs::read(&aside).unwrap() == before);
+    }
+}

@@ -5,6 +5,7 @@ pub mod blobs;
 pub mod items;
 pub mod log;
 pub mod manifest;
+pub mod note;
 pub mod pm_table;
 pub mod region;
 pub mod table;

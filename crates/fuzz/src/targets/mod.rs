@@ -10,6 +10,7 @@ mod items;
 mod log;
 mod manifest;
 mod names;
+mod note;
 mod options;
 mod pm_table;
 mod refusal;
@@ -34,6 +35,7 @@ pub const ALL: &[Target] = &[
     names::TARGET,
     options::TARGET,
     backup::TARGET,
+    note::TARGET,
     store::TARGET,
     api::TARGET,
 ];
