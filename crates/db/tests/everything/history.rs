@@ -167,17 +167,12 @@ impl History {
         }
     }
 
-    /// Whether it was done; it must be, unless the disk is full, or readers of an earlier opening hold the region:
-    /// what was there when the store was opened stays for them, wherever it would be moved (`engine::reclaim`).
+    /// Whether it was done; it must be, unless the disk is full.
     pub fn fits(&mut self, done: Result<()>) -> bool {
         match done {
             Ok(()) => true,
             Err(error) => {
-                let held = error
-                    .to_string()
-                    .contains("held by readers (of an earlier opening");
-                let may_be = (self.is_full || held) && error.is_no_room();
-                assert!(may_be, "{error}");
+                assert!(self.is_full && error.is_no_room(), "{error}");
                 self.tell(format!("refused: {error}"));
                 false
             }
