@@ -9,6 +9,10 @@
 //! seqnos, in which each is added in the time that a bisection takes. So the indexes are the same however
 //! many threads there are.
 //!
+//! A thread that is interrupted while it looks at a tree keeps all nodes that others replace meanwhile. So
+//! between steps threads wait for such a one: an index near the limit of DRAM must not become larger than
+//! it was, or nothing could be deleted.
+//!
 //! The values of records that are known to be durable are not read here. That of a range tombstone is: it
 //! decides what is hidden. So it is verified, and a range that ends before it begins is corruption. So is that
 //! of a record whose value lies in a blob file: it decides which files stay. Where it cannot be read all of
@@ -23,7 +27,7 @@
 
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, lock};
-use thermocline_base::{CfId, Kind, Result, SeqNo};
+use thermocline_base::{CfId, Error, Kind, Result, SeqNo};
 use thermocline_pm::{LINE, PmOff};
 
 use crate::format::RECORD_HEADER;
@@ -88,16 +92,28 @@ pub fn replay(
     };
     if threads <= 1 || total <= STEP {
         work().map_err(|(_, error)| error)?;
-        cover_all(stretches, found)?;
-        return Ok(indexed.into_inner());
+    } else {
+        work_beside(work, threads.min(total.div_ceil(STEP)), || {
+            next.store(total, Ordering::Relaxed);
+        })?;
     }
+    cover_all(stretches, found)?;
+    Ok(indexed.into_inner())
+}
+
+/// Has `threads` threads do `work`, and returns the first error by the place that comes with it. A thread that
+/// fails says `stop`: the others stop at their next step, and those before it have been taken.
+fn work_beside(
+    work: impl Fn() -> Result<(), (usize, Error)> + Sync,
+    threads: usize,
+    stop: impl Fn() + Sync,
+) -> Result<()> {
     let failed = Mutex::new(None);
     std::thread::scope(|scope| {
-        for _ in 0..threads.min(total.div_ceil(STEP)) {
+        for _ in 0..threads {
             scope.spawn(|| {
                 if let Err((at, error)) = work() {
-                    // The others stop at their next step; those before this one have been taken.
-                    next.store(total, Ordering::Relaxed);
+                    stop();
                     let mut failed = lock(&failed);
                     if failed.as_ref().is_none_or(|(before, _)| at < *before) {
                         *failed = Some((at, error));
@@ -106,11 +122,8 @@ pub fn replay(
             });
         }
     });
-    if let Some((_, error)) = lock(&failed).take() {
-        return Err(error);
-    }
-    cover_all(stretches, found)?;
-    Ok(indexed.into_inner())
+    let failed = lock(&failed).take();
+    failed.map_or(Ok(()), |(_, error)| Err(error))
 }
 
 /// A range tombstone that was met: its seqno, the stretch, and where it lies.
@@ -159,6 +172,7 @@ fn replay_range(
             let found = |seqno, at| lock(found).push((seqno, i, at));
             records += stretch.replay_item(item, &admit, found)?;
         }
+        memtable.settle();
         (at, i) = (to, i + 1);
     }
     Ok(records)
