@@ -172,6 +172,11 @@ impl Edits<'_> {
         self.manifest.state()
     }
 
+    /// Which manifest it is, and how far it goes: another position says that there was an edit.
+    pub fn position(&self) -> (u64, u64) {
+        self.manifest.position()
+    }
+
     /// Bytes of the manifest.
     pub fn manifest_bytes(&self) -> u64 {
         self.manifest.len()

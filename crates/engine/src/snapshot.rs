@@ -18,7 +18,10 @@
 //! 4. *Families that are dropped* count as dead for everybody else. Who reads one at a moment before
 //!    reads what was set aside for that (`relics`). The view is loaded before it is asked whether
 //!    that is so: a view that lacks a family is newer than its drop.
-//! 5. *When the store is closed* its last view stays for those who are registered (`close`).
+//! 5. *When the store is closed* its last view stays for those who are registered, until it is opened again. The
+//!    next opening registers their seqnos before it does anything, and they read in its views (`close`).
+
+use std::ops::Deref;
 
 use arc_swap::Guard;
 use thermocline_base::counter::thread_number;
@@ -31,6 +34,7 @@ use thermocline_observe::latency::Latencies;
 use thermocline_sst::Pinned;
 use thermocline_tables::{TableValue, Tables};
 
+use crate::close::After;
 use crate::cursor::Cursor;
 use crate::families::Family;
 use crate::holds::{Hold, HoldId, ReaderKind};
@@ -51,6 +55,22 @@ pub(crate) struct Moment {
     held: Arc<Held>,
     /// How many families had been dropped (`families`, invariant 4).
     drops: u64,
+}
+
+/// A view, for the length of a call.
+#[derive(Debug)]
+pub(crate) struct Reading {
+    pub view: Guard<Arc<View>>,
+    /// Who has it, if that is a later opening than the reader's: registered there at the same moment.
+    pub by: Option<Moment>,
+}
+
+impl Deref for Reading {
+    type Target = View;
+
+    fn deref(&self) -> &View {
+        &self.view
+    }
 }
 
 /// The registration that all clones of a moment share. Registering once more at a moment that is past
@@ -94,6 +114,19 @@ impl Moment {
         }
     }
 
+    /// A moment of an earlier opening; `inner` is being opened (`Readers::register_at`).
+    pub fn past(inner: &Arc<Inner>, seqno: SeqNo) -> Moment {
+        let registration = inner.commits.readers.register_at(seqno);
+        let inner = inner.clone();
+        Moment {
+            held: Arc::new(Held {
+                inner,
+                registration,
+            }),
+            drops: 0,
+        }
+    }
+
     #[inline]
     pub fn inner(&self) -> &Arc<Inner> {
         &self.held.inner
@@ -110,8 +143,40 @@ impl Moment {
     /// # Errors
     /// [`Error::InvalidArgument`] for a family that was dropped while the moment was being registered;
     /// [`Error::Closed`] for a store that was closed before.
-    pub fn view(&self, cf: CfId) -> Result<Guard<Arc<View>>> {
-        self.inner().view_of(cf, self.drops)
+    pub fn view(&self, cf: CfId) -> Result<Reading> {
+        let inner = self.inner();
+        let view = inner.catalog.view();
+        let mut reading = match view.pins() {
+            Ok(_) => Reading { view, by: None },
+            Err(_) => self.view_after_close(cf)?,
+        };
+        // Behind the view (4).
+        if inner.families.moment() != self.drops
+            && let Some(relic) = inner.relic_of(cf)?
+        {
+            let view = Guard::from_inner(relic);
+            reading = Reading { view, by: None };
+        }
+        Ok(reading)
+    }
+
+    #[cold]
+    fn view_after_close(&self, cf: CfId) -> Result<Reading> {
+        let by = match &*lock(&self.inner().left) {
+            After::Nothing => return Err(Error::Closed),
+            After::View(view) => {
+                let view = Guard::from_inner(view.clone());
+                return Ok(Reading { view, by: None });
+            }
+            // Whoever registered after that reads nothing: there may be no version for him.
+            After::Opened(moments) => {
+                let own = moments.iter().find(|by| by.seqno() == self.seqno());
+                own.cloned().ok_or(Error::Closed)?
+            }
+        };
+        let reading = by.view(cf)?;
+        let by = reading.by.or(Some(by));
+        Ok(Reading { by, ..reading })
     }
 
     /// Whether `cf` had not been dropped.
@@ -174,19 +239,25 @@ impl Snapshot {
         self.check(cf)?;
         let view = self.moment.view(cf)?;
         let pins = view.pins()?;
-        self.find(&view, (cf, key), |hit| self.inner().value(pins, hit))
+        let inner = self.inner_of(&view);
+        self.find(&view, (cf, key), |hit| inner.value(pins, hit))
+    }
+
+    /// The store that has this view.
+    fn inner_of<'a>(&'a self, reading: &'a Reading) -> &'a Arc<Inner> {
+        reading.by.as_ref().unwrap_or(&self.moment).inner()
     }
 
     fn find<T>(
         &self,
-        view: &View,
+        reading: &Reading,
         (cf, key): (CfId, &[u8]),
         found: impl FnOnce(Hit<'_>) -> T,
     ) -> Result<Option<T>> {
         let verify = self.inner().options.read.verify_checksums != 0;
         let seqno = self.seqno();
-        self.inner().find(
-            view,
+        self.inner_of(reading).find(
+            reading,
             (cf, key),
             |memtable| memtable.get(cf, key, seqno, verify),
             |tables| tables.get(cf, key, seqno),
@@ -234,27 +305,6 @@ impl Snapshot {
     /// [`thermocline_base::Error::InvalidArgument`] naming the family.
     pub fn check(&self, cf: CfId) -> Result<()> {
         self.moment.check(cf)
-    }
-}
-
-impl Inner {
-    /// The view in which a reader of a moment, before which so many families had been dropped, reads `cf` now.
-    ///
-    /// # Errors
-    /// See [`Moment::view`].
-    pub fn view_of(&self, cf: CfId, drops: u64) -> Result<Guard<Arc<View>>> {
-        let mut view = self.catalog.view();
-        if view.pins().is_err() {
-            let left = lock(&self.left).clone();
-            view = Guard::from_inner(left.ok_or(Error::Closed)?);
-        }
-        // Behind the view (4).
-        if self.families.moment() != drops
-            && let Some(relic) = self.relic_of(cf)?
-        {
-            view = Guard::from_inner(relic);
-        }
-        Ok(view)
     }
 }
 

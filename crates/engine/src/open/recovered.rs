@@ -14,9 +14,9 @@ use thermocline_version::Version;
 use super::named::Named;
 use super::{OpenedSpace, append_if_room, described, lost_records_max, open_space, replay_threads};
 use crate::blobs::{check_named, unreferenced};
+use crate::close::{Elders, has_strangers};
 use crate::flush::{flushed_up_to, newest_in_tables};
 use crate::partitions;
-use crate::reclaim::has_elders;
 use crate::recover::{self, Found, Rebuilt, Staying};
 use crate::replay::Known;
 use crate::start::Start;
@@ -38,8 +38,10 @@ pub(super) struct Recovered {
     pub rebuilt: Rebuilt,
     /// The newest seqno that tables have.
     pub in_tables: u64,
-    /// Whether readers of an earlier opening hold the folder.
-    pub elders: bool,
+    /// Who reads on of earlier openings.
+    pub elders: Elders,
+    /// Whether somebody else holds the folder.
+    pub strangers: bool,
     /// That of the manifest before anything is changed.
     pub version: Arc<Version>,
 }
@@ -53,9 +55,14 @@ impl Recovered {
             manifest,
             state,
             db_id,
+            position,
             ..
         } = named;
         let storage = world.env.storage.clone();
+        let writes = !options.read_only;
+        // Before anything is indexed. Whoever only reads keeps nothing, and drops nothing.
+        let elders = Elders::meet(&storage, dir, *db_id, writes.then_some(*position));
+        let strangers = writes && has_strangers(&*storage, dir);
         let OpenedSpace {
             space,
             zones,
@@ -83,9 +90,8 @@ impl Recovered {
             active: (start.active, start.chain),
             flushed: flushed_up_to(state),
         };
-        let rebuilt = found.memtables(&space, staying, &known, account, threads)?;
-        // Whoever reads on after its store was closed; nobody else holds the folder.
-        let elders = !options.read_only && has_elders(&*storage, dir);
+        let moments = elders.moments();
+        let rebuilt = found.memtables(&space, staying, &known, account, (threads, moments))?;
         let version = manifest.state().version().clone();
         check_named(&version, rebuilt.all())?;
         Ok(Recovered {
@@ -99,6 +105,7 @@ impl Recovered {
             rebuilt,
             in_tables,
             elders,
+            strangers,
             version,
         })
     }
@@ -142,7 +149,7 @@ impl Recovered {
         }
         // What elders may read goes later, like all that is not needed any more.
         if let Some(edit) = unreferenced(&self.version, self.rebuilt.all())
-            && !self.elders
+            && !self.may_be_read()
             && !active(Bug::BlobForgottenAtOpen)
         {
             append_if_room(manifest, &edit)?;
@@ -154,6 +161,11 @@ impl Recovered {
             append_if_room(manifest, &edit)?;
         }
         Ok(())
+    }
+
+    /// Whether somebody may read what nothing refers to any more.
+    pub fn may_be_read(&self) -> bool {
+        self.strangers || self.elders.any()
     }
 
     /// The last seqno that anything has.

@@ -106,7 +106,7 @@ impl Store {
                 indexed: true,
             })
             .collect();
-        replay(&stretches, threads, admit)?;
+        replay(&stretches, threads, &[], admit)?;
         Ok(memtables)
     }
 }
@@ -250,7 +250,7 @@ fn a_range_that_ends_before_it_begins_is_corruption() {
             items: &items,
             indexed: true,
         };
-        match replay(&[stretch], 1, |_, _, _| Ok(true)) {
+        match replay(&[stretch], 1, &[], |_, _, _| Ok(true)) {
             Ok(_) => assert!(sound, "{start:?} {end:?}"),
             Err(Error::Corruption { offset, .. }) => assert!(!sound && offset == at.0),
             Err(other) => panic!("{other}"),
@@ -264,7 +264,7 @@ fn a_range_that_ends_before_it_begins_is_corruption() {
             items: &items,
             indexed: true,
         };
-        let again = replay(&[stretch], 1, |_, _, _| Ok(true));
+        let again = replay(&[stretch], 1, &[], |_, _, _| Ok(true));
         assert_eq!(again.is_err(), !sound || !end.is_empty());
     }
 }
