@@ -74,9 +74,10 @@ impl Pinned {
         drop(before);
     }
 
-    /// Whether the folder is held for this.
-    pub fn has_folder(&self) -> bool {
-        lock(&self.folder).is_some()
+    /// Whether a folder is held for this, in the file system that `lock` is of.
+    pub fn has_folder_beside(&self, lock: &dyn LockGuard) -> bool {
+        let folder = thermocline_base::sync::lock(&self.folder);
+        folder.as_ref().is_some_and(|own| own.disk() == lock.disk())
     }
 
     /// Whether somebody may have a view of the store, which has been closed.

@@ -24,7 +24,8 @@
 //!    reads on reads in the newest view of the newest opening. Who registers with the closed store
 //!    after 4, by a handle, reads nothing.
 //! 6. *A seqno stays registered* there until nobody has it here any more: who leaves trims what he left behind
-//!    ([`After::trim`]). In the opening after that both are elders, and read there at once: there is no chain of stores.
+//!    ([`After::trim`]). In the opening after that both are elders, and read there at once. So there is no chain of stores, but through those in
+//!    which a family was dropped while somebody could read it.
 //!
 //! What still holds a place in the region, or a file, is a call that was under way, a value that is read in place, a
 //! group of changes with long values, and a family that was dropped before ([`Held`]); each only that which it reads, but
@@ -38,10 +39,11 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, Weak};
 
+use thermocline_base::planted::{Bug, active};
 use thermocline_base::{Error, FileId, Result, SeqNo};
 use thermocline_catalog::{Pinned, View};
 use thermocline_commit::readers::Readers;
-use thermocline_env::Storage;
+use thermocline_env::{LockGuard, Storage};
 use thermocline_level0::PmTable;
 use thermocline_memtable::Home;
 use thermocline_observe::event::Event;
@@ -114,6 +116,17 @@ impl After {
             After::Nothing | After::View(_) => After::Nothing,
         }
     }
+
+    /// Whether it is read through a store that has something of its own for its readers.
+    fn is_kept(&self) -> bool {
+        match self {
+            After::Opened(moments) => {
+                let mut stores = moments.iter().map(Moment::inner);
+                stores.any(|by| !lock(&by.relics).is_empty())
+            }
+            After::Nothing | After::View(_) => false,
+        }
+    }
 }
 
 /// What elders hold beside moments.
@@ -129,12 +142,13 @@ pub(crate) struct Held {
 }
 
 impl Left {
-    /// Whether it is the store in `dir`, with whose readers the caller has `storage` in common.
-    fn is_of(&self, storage: &dyn Storage, dir: &Path) -> bool {
-        let same = matches!(storage.is_same(&self.dir, dir), Ok(true));
+    /// Whether it is the store in `dir`, which the caller has locked by `own`, and its readers hold that folder. By ids
+    /// and paths alone a copy might be taken for it.
+    fn holds(&self, storage: &dyn Storage, dir: &Path, own: &dyn LockGuard) -> bool {
         let pinned = self.pinned.upgrade();
-        // By a path alone a copy might be taken for it.
-        same && pinned.is_none_or(|pinned| !pinned.has_folder() || has_strangers(storage, dir))
+        pinned.is_some_and(|pinned| pinned.has_folder_beside(own))
+            && matches!(storage.is_same(&self.dir, dir), Ok(true))
+            && has_strangers(storage, dir)
     }
 
     /// Whether its readers read in one of `others`.
@@ -158,12 +172,18 @@ impl Left {
         };
         // First: only views bring values.
         held.everything |= pinned.is_viewed();
+        if active(Bug::ElderValueForgotten) {
+            return;
+        }
         held.bytes += pinned.bytes();
         let homes = self.homes.iter().filter_map(Weak::upgrade);
         let homes = homes.filter(|home| home.pinned_bytes() > 0);
         held.generations.extend(homes.map(|home| home.generation()));
         for (file, table) in &self.pm_tables {
-            if table.upgrade().is_some_and(|table| table.pinned_bytes() > 0) {
+            if table
+                .upgrade()
+                .is_some_and(|table| table.pinned_bytes() > 0)
+            {
                 held.files.insert(*file);
             }
         }
@@ -198,21 +218,20 @@ pub(crate) struct Elders {
 
 impl Elders {
     /// Those of the store in `dir` whose manifest has ended at `position` ever since. They let go of the folder. The caller
-    /// has the store's lock.
+    /// has locked the store by `own`; if by nothing, or only to read, there are none.
     pub fn meet(
         storage: &Arc<dyn Storage>,
         dir: &Path,
-        db_id: [u8; 16],
-        position: Option<Position>,
+        (db_id, position): ([u8; 16], Position),
+        own: Option<&dyn LockGuard>,
     ) -> Elders {
         let at = |left: &&Arc<Left>| {
-            left.db_id == db_id && position.is_some_and(|position| *lock(&left.position) == position)
+            own.is_some() && left.db_id == db_id && *lock(&left.position) == position
         };
         let all: Vec<Arc<Left>> = all_left().iter().filter(at).cloned().collect();
-        let all = all.into_iter().filter(|left| left.is_of(&**storage, dir));
-        let (mut left, others): (Vec<_>, Vec<_>) =
-            all.partition(|left| left.pinned.strong_count() > 0);
-        // Nothing of theirs has the folder.
+        let holds = |left: &Arc<Left>| own.is_some_and(|own| left.holds(&**storage, dir, own));
+        let (mut left, others): (Vec<_>, Vec<_>) = all.into_iter().partition(holds);
+        // Where only moments are left, nothing holds the folder but whom they read in.
         let following = others.into_iter().filter(|other| other.reads_in(&left));
         let following: Vec<_> = following.collect();
         left.extend(following);
@@ -250,6 +269,9 @@ impl Elders {
         let all: Vec<Moment> = all.collect();
         for left in self.left.iter().filter_map(|left| left.inner.upgrade()) {
             let mut after = lock(&left.left);
+            if after.is_kept() {
+                continue;
+            }
             let before = std::mem::replace(&mut *after, After::Opened(all.clone()));
             let unread = after.trim(&left.commits.readers);
             drop(after);

@@ -249,7 +249,10 @@ impl Holds {
     /// As [`Holds::told`], of those of earlier openings.
     fn told_of_elders(&self, visible: u64) -> Vec<ReaderState> {
         let elders = self.elders();
-        let mut all = elders.iter().flat_map(|elder| elder.told(visible)).collect();
+        let mut all = elders
+            .iter()
+            .flat_map(|elder| elder.told(visible))
+            .collect();
         sort(&mut all);
         all
     }

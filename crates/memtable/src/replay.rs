@@ -121,11 +121,7 @@ pub fn replay(
 type Found = (SeqNo, usize, PmOff);
 
 /// Adds all range tombstones.
-fn cover_all(
-    stretches: &[Stretch<'_>],
-    found: Mutex<Vec<Found>>,
-    moments: &[SeqNo],
-) -> Result<()> {
+fn cover_all(stretches: &[Stretch<'_>], found: Mutex<Vec<Found>>, moments: &[SeqNo]) -> Result<()> {
     let mut found = std::mem::take(&mut *lock(&found));
     found.sort_unstable();
     if active(Bug::ReplayForgetsTombstones) {

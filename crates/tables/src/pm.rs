@@ -91,7 +91,9 @@ impl PmTables {
     /// All that are open, by their numbers.
     pub fn all(&self) -> Vec<(FileId, Arc<PmTable>)> {
         let open = read(&self.open);
-        let tables = open.iter().filter_map(|(file, open)| Some((*file, open.table.clone()?)));
+        let tables = open
+            .iter()
+            .filter_map(|(file, open)| Some((*file, open.table.clone()?)));
         tables.collect()
     }
 

@@ -6,6 +6,7 @@ use std::path::Path;
 use thermocline_base::Result;
 use thermocline_base::budget::Account;
 use thermocline_base::planted::{Bug, active};
+use thermocline_env::LockGuard;
 use thermocline_halloc::{Space, Zone};
 use thermocline_memtable::{ChainWriter, Descriptor, Memtable};
 use thermocline_pm::RegionKind;
@@ -48,7 +49,12 @@ pub(super) struct Recovered {
 
 impl Recovered {
     /// Finds the chains that the manifest names, and indexes their records again. Nothing is written but what frees zones.
-    pub fn find(named: &mut Named, dir: &Path, account: &Arc<Account>) -> Result<Recovered> {
+    /// The caller holds the store's `lock`.
+    pub fn find(
+        named: &mut Named,
+        (dir, lock): (&Path, Option<&dyn LockGuard>),
+        account: &Arc<Account>,
+    ) -> Result<Recovered> {
         let Named {
             world,
             options,
@@ -61,7 +67,7 @@ impl Recovered {
         let storage = world.env.storage.clone();
         let writes = !options.read_only;
         // Before anything is indexed. Whoever only reads keeps nothing, and drops nothing.
-        let elders = Elders::meet(&storage, dir, *db_id, writes.then_some(*position));
+        let elders = Elders::meet(&storage, dir, (*db_id, *position), lock.filter(|_| writes));
         let strangers = writes && has_strangers(&*storage, dir);
         let OpenedSpace {
             space,
@@ -90,7 +96,10 @@ impl Recovered {
             active: (start.active, start.chain),
             flushed: flushed_up_to(state),
         };
-        let moments = elders.moments();
+        let mut moments = elders.moments();
+        if active(Bug::ReplayForgetsElders) {
+            moments = &[];
+        }
         let rebuilt = found.memtables(&space, staying, &known, account, (threads, moments))?;
         let version = manifest.state().version().clone();
         check_named(&version, rebuilt.all())?;

@@ -71,7 +71,11 @@ fn open_tables(
     let storage = &named.world.env.storage;
     let dram = (options, &shared.account);
     let files = TableFiles::new(storage, dir, named.origins.clone(), dram, &lent);
-    sweep_tables(&files, &mut versions, (options.read_only, recovered.may_be_read()))?;
+    sweep_tables(
+        &files,
+        &mut versions,
+        (options.read_only, recovered.may_be_read()),
+    )?;
     let current = versions.current().clone();
     let (space, zones) = (&recovered.space, &recovered.zones);
     let of = (&*current, named.db_id);
