@@ -1,5 +1,6 @@
 //! Changing what exists.
 
+use std::path::Path;
 use std::sync::{Arc, Weak};
 
 use arc_swap::{ArcSwap, Guard};
@@ -172,9 +173,9 @@ impl Edits<'_> {
         self.manifest.state()
     }
 
-    /// Which manifest it is, and how far it goes: another position says that there was an edit.
-    pub fn position(&self) -> (u64, u64) {
-        self.manifest.position()
+    /// Where the manifest lies.
+    pub fn manifest_path(&self) -> &Path {
+        self.manifest.path()
     }
 
     /// Bytes of the manifest.

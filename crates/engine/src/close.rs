@@ -36,29 +36,36 @@
 //! still. As long as somebody does, nothing goes that was there when the store was opened ([`has_strangers`]).
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, Weak};
 
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{Error, FileId, Result, SeqNo};
 use thermocline_catalog::{Pinned, View};
-use thermocline_commit::readers::Readers;
+use thermocline_commit::readers::{Readers, Registration};
 use thermocline_env::{LockGuard, Storage};
 use thermocline_level0::PmTable;
 use thermocline_memtable::Home;
 use thermocline_observe::event::Event;
 use thermocline_pm::RegionKind;
-use thermocline_version::VersionEdit;
 
 use crate::blobs::Blobs;
-use crate::holds::Holds;
+use crate::holds::{Holds, Moment};
 use crate::relics::Relics;
-use crate::snapshot::Moment;
 use crate::store::{Engine, Inner};
 use crate::sync::{Arc, AtomicBool, Mutex, Ordering, fence, lock, write};
 
-/// Where a manifest ends.
-pub(crate) type Position = (u64, u64);
+/// Which manifest, by the name of its file, and where it ends. An edit changes that.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Position(Option<OsString>, u64);
+
+impl Position {
+    /// That of a manifest of so many bytes.
+    pub fn of(manifest: &Path, bytes: u64) -> Position {
+        Position(manifest.file_name().map(OsString::from), bytes)
+    }
+}
 
 /// A store that was closed, and that somebody may read.
 #[derive(Debug)]
@@ -153,15 +160,15 @@ impl Left {
 
     /// Whether its readers read in one of `others`.
     fn reads_in(&self, others: &[Arc<Left>]) -> bool {
-        let Some(inner) = self.inner.upgrade() else {
-            return false;
-        };
-        let After::Opened(moments) = &*lock(&inner.left) else {
-            return false;
-        };
-        let is = |other: &Arc<Left>, by: &Moment| other.inner.as_ptr() == Arc::as_ptr(by.inner());
-        let mut moments = moments.iter();
-        moments.any(|by| others.iter().any(|other| is(other, by)))
+        self.inner
+            .upgrade()
+            .is_some_and(|inner| match &*lock(&inner.left) {
+                After::Opened(moments) => moments.iter().any(|by| {
+                    let by = Arc::as_ptr(by.inner());
+                    others.iter().any(|other| other.inner.as_ptr() == by)
+                }),
+                After::Nothing | After::View(_) => false,
+            })
     }
 
     fn add_held(&self, held: &mut Held) {
@@ -222,15 +229,15 @@ impl Elders {
     pub fn meet(
         storage: &Arc<dyn Storage>,
         dir: &Path,
-        (db_id, position): ([u8; 16], Position),
+        (db_id, position): ([u8; 16], &Position),
         own: Option<&dyn LockGuard>,
     ) -> Elders {
-        let at = |left: &&Arc<Left>| {
-            own.is_some() && left.db_id == db_id && *lock(&left.position) == position
-        };
-        let all: Vec<Arc<Left>> = all_left().iter().filter(at).cloned().collect();
+        let ours = |left: &&Arc<Left>| left.db_id == db_id && own.is_some();
+        let ours: Vec<Arc<Left>> = all_left().iter().filter(ours).cloned().collect();
+        let at = |left: &Arc<Left>| *lock(&left.position) == *position;
+        let ours = ours.into_iter().filter(at);
         let holds = |left: &Arc<Left>| own.is_some_and(|own| left.holds(&**storage, dir, own));
-        let (mut left, others): (Vec<_>, Vec<_>) = all.into_iter().partition(holds);
+        let (mut left, others): (Vec<_>, Vec<_>) = ours.partition(holds);
         // Where only moments are left, nothing holds the folder but whom they read in.
         let following = others.into_iter().filter(|other| other.reads_in(&left));
         let following: Vec<_> = following.collect();
@@ -255,17 +262,20 @@ impl Elders {
         &self.moments
     }
 
-    /// Whether there may be any.
-    pub fn any(&self) -> bool {
-        !self.left.is_empty()
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.left.is_empty()
     }
 
-    /// Those who are registered with them read in `inner` from now on, in which nothing was done yet.
-    pub fn follow(&self, inner: &Arc<Inner>) {
-        if self.left.is_empty() {
-            return;
-        }
-        let all = self.moments.iter().map(|at| Moment::past(inner, *at));
+    /// Registers their moments, before there is a store that could do anything.
+    pub fn register(&self, readers: &Readers) -> Vec<Registration> {
+        let moments = self.moments.iter();
+        moments.map(|at| readers.register_at(*at)).collect()
+    }
+
+    /// Those who are registered with them, and by `registered` with `inner`, read in that from now on.
+    pub fn follow(&self, inner: &Arc<Inner>, registered: Vec<Registration>) {
+        let all = registered.into_iter().map(|at| Moment::past(inner, at));
         let all: Vec<Moment> = all.collect();
         for left in self.left.iter().filter_map(|left| left.inner.upgrade()) {
             let mut after = lock(&left.left);
@@ -290,13 +300,13 @@ impl Elders {
     }
 
     /// They are left to whoever opens the store next, whose manifest ends at `position`; before the lock is given up.
-    fn end(&self, position: Option<Position>) {
+    fn end(&self, position: Option<&Position>) {
         if self.ended.swap(true, Ordering::SeqCst) {
             return;
         }
         for left in &self.left {
             if let Some(position) = position {
-                *lock(&left.position) = position;
+                lock(&left.position).clone_from(position);
             }
             if let Some(pinned) = left.pinned.upgrade() {
                 let folder = self.storage.hold_folder(&self.dir);
@@ -393,16 +403,18 @@ impl Inner {
         // For those who read on, and before the lock is given up: whoever opens next asks for it
         // (`reclaim`). Where a folder cannot be held, only their checksums protect them.
         let folder = self.world.env.storage.hold_folder(&self.dir);
-        let position = self.catalog.edits().position();
+        let edits = self.catalog.edits();
+        let position = Position::of(edits.manifest_path(), edits.manifest_bytes());
+        drop(edits);
         let view = self.catalog.view_to_keep();
         if let Ok(pins) = view.pins() {
             pins.pinned().hold(folder.unwrap_or(None));
-            let own = Arc::new(self.as_left(position, pins.pinned()));
+            let own = Arc::new(self.as_left(position.clone(), pins.pinned()));
             let mut left = all_left();
             left.retain(|left| left.pinned.strong_count() + left.inner.strong_count() > 0);
             left.push(own);
         }
-        self.elders.end(Some(position));
+        self.elders.end(Some(&position));
         *lock(&self.left) = After::View(view.clone());
         self.catalog.show(view.closed());
         drop(view);
@@ -442,42 +454,7 @@ impl Inner {
         let gone = lock(&self.left).trim(&self.commits.readers);
         drop(gone);
         if self.commits.readers.is_empty() {
-            let gone = std::mem::take(&mut *lock(&self.relics));
-            drop(gone);
-        }
-    }
-
-    fn seal_chain(&self) -> Result<()> {
-        let writer = lock(&self.writer);
-        if self.options.read_only {
-            return Ok(());
-        }
-        if !writer.is_recorded() {
-            return self.remember_rates();
-        }
-        self.poison.check()?;
-        self.commits.drain(self)?;
-        let changes = writer.cuts(lock(&self.next).as_ref());
-        let rates = self.rates_to_remember();
-        let with_rates = changes.iter().cloned().chain(rates).collect();
-        match self.catalog.edit(&VersionEdit {
-            changes: with_rates,
-        }) {
-            // The cuts alone may find room.
-            Err(Error::OutOfSpace(_)) => self.catalog.edit(&VersionEdit { changes }),
-            noted => noted,
-        }
-    }
-
-    /// Of a store that was only read.
-    fn remember_rates(&self) -> Result<()> {
-        self.poison.check()?;
-        match self
-            .rates_to_remember()
-            .map(|change| self.catalog.edit(&change.into()))
-        {
-            None | Some(Err(Error::OutOfSpace(_))) => Ok(()),
-            Some(noted) => noted,
+            drop(std::mem::take(&mut *lock(&self.relics)));
         }
     }
 }

@@ -21,25 +21,19 @@
 //! 5. *When the store is closed* its last view stays for those who are registered, until it is opened again. The
 //!    next opening registers their seqnos before it does anything, and they read in its views (`close`).
 
-use std::ops::Deref;
-
-use arc_swap::Guard;
-use thermocline_base::counter::thread_number;
-use thermocline_base::{CfId, Error, Kind, Result, SeqNo};
+use thermocline_base::{CfId, Kind, Result, SeqNo};
 use thermocline_catalog::View;
-use thermocline_commit::readers::Registration;
 use thermocline_memtable::{Lookup, Memtable, RecordRef};
 use thermocline_observe::count::Count;
 use thermocline_observe::latency::Latencies;
 use thermocline_sst::Pinned;
 use thermocline_tables::{TableValue, Tables};
 
-use crate::close::After;
 use crate::cursor::Cursor;
 use crate::families::Family;
-use crate::holds::{Hold, HoldId, ReaderKind};
+use crate::holds::{HoldId, Moment, ReaderKind, Reading};
 use crate::store::{Engine, Inner};
-use crate::sync::{Arc, Ordering, lock};
+use crate::sync::Arc;
 use crate::value::Value;
 
 /// One moment of a store. A clone is another hold on the same moment.
@@ -49,150 +43,10 @@ pub struct Snapshot {
     hold: HoldId,
 }
 
-/// A seqno that is registered for as long as there is a clone.
-#[derive(Debug, Clone)]
-pub(crate) struct Moment {
-    held: Arc<Held>,
-    /// How many families had been dropped (`families`, invariant 4).
-    drops: u64,
-}
-
-/// A view, for the length of a call.
-#[derive(Debug)]
-pub(crate) struct Reading {
-    pub view: Guard<Arc<View>>,
-    /// Who has it, if that is a later opening than the reader's: registered there at the same moment.
-    pub by: Option<Moment>,
-}
-
-impl Deref for Reading {
-    type Target = View;
-
-    fn deref(&self) -> &View {
-        &self.view
-    }
-}
-
-/// The registration that all clones of a moment share. Registering once more at a moment that is past
-/// could not be made safe: a writer that looks for readers might find the new slot still free, and the
-/// old one free already.
-#[derive(Debug)]
-struct Held {
-    inner: Arc<Inner>,
-    registration: Registration,
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        self.inner.commits.readers.leave(&self.registration);
-        // SeqCst, as what `leave` counts: see `close`.
-        if self.inner.closed.load(Ordering::SeqCst) {
-            self.inner.let_left_go();
-        }
-    }
-}
-
 impl Engine {
     /// What is visible now, held.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::of(Moment::now(&self.inner), ReaderKind::Snapshot)
-    }
-}
-
-impl Moment {
-    pub fn now(inner: &Arc<Inner>) -> Moment {
-        let mark = inner.commits.ring.visible_mark();
-        let registration = inner.commits.readers.register(mark, thread_number());
-        let drops = inner.families.moment();
-        let inner = inner.clone();
-        Moment {
-            held: Arc::new(Held {
-                inner,
-                registration,
-            }),
-            drops,
-        }
-    }
-
-    /// A moment of an earlier opening; `inner` is being opened (`Readers::register_at`).
-    pub fn past(inner: &Arc<Inner>, seqno: SeqNo) -> Moment {
-        let registration = inner.commits.readers.register_at(seqno);
-        let inner = inner.clone();
-        Moment {
-            held: Arc::new(Held {
-                inner,
-                registration,
-            }),
-            drops: 0,
-        }
-    }
-
-    #[inline]
-    pub fn inner(&self) -> &Arc<Inner> {
-        &self.held.inner
-    }
-
-    /// The last seqno that it sees.
-    #[inline]
-    pub fn seqno(&self) -> SeqNo {
-        self.held.registration.seqno
-    }
-
-    /// The view in which it reads family `cf` now, for the length of a call.
-    ///
-    /// # Errors
-    /// [`Error::InvalidArgument`] for a family that was dropped while the moment was being registered;
-    /// [`Error::Closed`] for a store that was closed before.
-    pub fn view(&self, cf: CfId) -> Result<Reading> {
-        let inner = self.inner();
-        let view = inner.catalog.view();
-        let mut reading = match view.pins() {
-            Ok(_) => Reading { view, by: None },
-            Err(_) => self.view_after_close(cf)?,
-        };
-        // Behind the view (4).
-        if inner.families.moment() != self.drops
-            && let Some(relic) = inner.relic_of(cf)?
-        {
-            let view = Guard::from_inner(relic);
-            reading = Reading { view, by: None };
-        }
-        Ok(reading)
-    }
-
-    #[cold]
-    fn view_after_close(&self, cf: CfId) -> Result<Reading> {
-        let by = match &*lock(&self.inner().left) {
-            After::Nothing => return Err(Error::Closed),
-            After::View(view) => {
-                let view = Guard::from_inner(view.clone());
-                return Ok(Reading { view, by: None });
-            }
-            // Whoever registered after that reads nothing: there may be no version for him.
-            After::Opened(moments) => {
-                let own = moments.iter().find(|by| by.seqno() == self.seqno());
-                own.cloned().ok_or(Error::Closed)?
-            }
-        };
-        let reading = by.view(cf)?;
-        let by = reading.by.or(Some(by));
-        Ok(Reading { by, ..reading })
-    }
-
-    /// Whether `cf` had not been dropped.
-    pub fn check(&self, cf: CfId) -> Result<()> {
-        self.inner().families.check(cf, self.drops)
-    }
-
-    /// What it is to be entered as.
-    pub fn hold(&self, kind: ReaderKind) -> Hold {
-        Hold {
-            kind,
-            seqno: self.seqno(),
-            since_ns: self.inner().now_ns(),
-            drops: self.drops,
-            guest: None,
-        }
     }
 }
 

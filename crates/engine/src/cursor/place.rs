@@ -5,8 +5,8 @@ use std::ops::Deref;
 use thermocline_base::{CfId, Result, SeqNo};
 use thermocline_catalog::View;
 
+use crate::holds::{Moment, Reading};
 use crate::partitions::PartitionRates;
-use crate::snapshot::{Moment, Reading};
 use crate::store::Inner;
 use crate::sync::Arc;
 

@@ -39,7 +39,7 @@ impl Named {
         let manifest_bytes = manifest_files.counter().clone();
         let files = Arc::new(manifest_files);
         let (mut manifest, mut state) = Manifest::open(files, dir, options.read_only)?;
-        let position = manifest.position();
+        let position = Position::of(manifest.path(), manifest.len());
         manifest.set_bytes_max(options.manifest.bytes_max);
         if let Some(region_id) = state.region_id() {
             refuse_other_kind(&options, dir, region_id == NO_REGION)?;

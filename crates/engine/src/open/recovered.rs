@@ -67,7 +67,7 @@ impl Recovered {
         let storage = world.env.storage.clone();
         let writes = !options.read_only;
         // Before anything is indexed. Whoever only reads keeps nothing, and drops nothing.
-        let elders = Elders::meet(&storage, dir, (*db_id, *position), lock.filter(|_| writes));
+        let elders = Elders::meet(&storage, dir, (*db_id, position), lock.filter(|_| writes));
         let strangers = writes && has_strangers(&*storage, dir);
         let OpenedSpace {
             space,
@@ -174,7 +174,7 @@ impl Recovered {
 
     /// Whether somebody may read what nothing refers to any more.
     pub fn may_be_read(&self) -> bool {
-        self.strangers || self.elders.any()
+        self.strangers || !self.elders.is_empty()
     }
 
     /// The last seqno that anything has.

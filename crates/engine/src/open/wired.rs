@@ -152,6 +152,8 @@ pub(super) fn wire(
     let clock = world.env.clock.clone();
     let rates = manifest.state().rates();
     let rates = PartitionRates::new(options.partition.rate_sample, rates, clock.now_ns());
+    let commits = Commits::new(limits(&options, space.region().kind()), last);
+    let registered = recovered.elders.register(&commits.readers);
     let inner = Arc::new_cyclic(|me: &Weak<Inner>| {
         let client = me.clone() as Weak<dyn Client>;
         let background = Arc::new(Background::new(shared.runtime, client, threads));
@@ -182,7 +184,7 @@ pub(super) fn wire(
             families: Arc::new(families),
             writer: Line(Mutex::new(writer)),
             next: Mutex::default(),
-            commits: Commits::new(limits(&options, space.region().kind()), last),
+            commits,
             known_durable,
             wal: recovered.wal,
             pins: Arc::downgrade(pins.pinned()),
@@ -210,6 +212,6 @@ pub(super) fn wire(
             space,
         }
     });
-    inner.elders.follow(&inner);
+    inner.elders.follow(&inner, registered);
     Ok(inner)
 }

@@ -337,11 +337,6 @@ impl Manifest {
         self.len
     }
 
-    /// The number of the log, and its length: another position says that there was an edit.
-    pub fn position(&self) -> (u64, u64) {
-        (self.header.file_no, self.len)
-    }
-
     /// Never: the header is always there.
     pub fn is_empty(&self) -> bool {
         self.len == 0
