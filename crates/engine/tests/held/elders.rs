@@ -276,3 +276,52 @@ fn elders_that_are_forgotten_are_caught() {
         assert!(there.is_err() || there.is_ok_and(|there| there.is_err()));
     }
 }
+
+/// Readers that never stand still, while the store is closed, opened again and written, over and over: each sees its moment,
+/// and no value that it keeps becomes another.
+#[test]
+fn readers_that_go_on_while_the_store_is_opened_again_see_their_moment() {
+    for shape in SHAPES {
+        let machine = Machine::new();
+        let world = World {
+            env: Env {
+                storage: machine.world.env.storage.clone(),
+                ..Env::real()
+            },
+            background: true,
+            ..machine.world.clone()
+        };
+        let open = || Engine::open(world.clone(), HERE.as_ref(), options(shape)).unwrap();
+        let engine = open();
+        let family = Family::DEFAULT;
+        put(&engine, family.id, &old_key(700), &[5; 4000]).unwrap();
+        let mut model = begin(&engine, family);
+        model.insert(old_key(700), vec![5; 4000]);
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let (done, model) = (&done, &model);
+            for at in [engine.snapshot(), engine.snapshot()] {
+                scope.spawn(move || {
+                    let mut kept = Vec::new();
+                    while !done.load(Ordering::Acquire) {
+                        Held::new_at(&at, family).check(family, model);
+                        let value = at.value(family.id, &old_key(700)).unwrap().unwrap();
+                        kept.push(value);
+                        kept.drain(..kept.len().saturating_sub(5));
+                        Held::Snapshot(at.clone()).check(family, model);
+                        assert!(kept.iter().all(|value| **value == [5; 4000]));
+                    }
+                });
+            }
+            let mut engine = engine;
+            let written = (0..4).try_for_each(|_| {
+                engine.close().unwrap();
+                engine = open();
+                write_much(&engine, family)
+            });
+            done.store(true, Ordering::Release);
+            written.unwrap_or_else(|error| panic!("{shape}: {error}"));
+            engine.close().unwrap();
+        });
+    }
+}
