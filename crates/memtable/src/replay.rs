@@ -4,8 +4,10 @@
 //! other: so many small generations keep as many threads busy as one large one. Beside the items
 //! themselves that takes one number for each stretch.
 //!
-//! Of each key the newest record stays, in whatever order records come: nobody reads the past of a
-//! store that is being opened. Range tombstones are noted, and added when all are known, in the order of
+//! Of each key the newest record stays, in whatever order records come, and those that somebody needs who
+//! reads at a given moment: nobody does but readers of an earlier opening in this process. As a rule there are none.
+//! A record that comes late is trimmed against those beside it as any group's that is indexed late
+//! (`art::versions`); what it leaves too much takes memory, and no more. Range tombstones are noted, and added when all are known, in the order of
 //! seqnos, in which each is added in the time that a bisection takes. So the indexes are the same however
 //! many threads there are.
 //!
@@ -53,7 +55,8 @@ pub struct Stretch<'a> {
 }
 
 /// Puts the records of all stretches into the indexes, by `threads` threads: those that `admit`, given
-/// the place, family and key of each, takes. Returns how many those were.
+/// the place, family and key of each, takes. Somebody may read at each of `moments`, ascending. Returns how
+/// many those were.
 ///
 /// # Errors
 /// Corruption of a record whose key had to be read; those of `admit`. Of several the first in the
@@ -61,6 +64,7 @@ pub struct Stretch<'a> {
 pub fn replay(
     stretches: &[Stretch<'_>],
     threads: usize,
+    moments: &[SeqNo],
     admit: impl Fn(PmOff, CfId, &[u8]) -> Result<bool> + Sync,
 ) -> Result<u64> {
     let mut behind = 0;
@@ -85,7 +89,7 @@ pub fn replay(
                 return Ok(());
             }
             let to = (from + STEP).min(total);
-            let records = replay_range(stretches, &ends, from..to, &admit, &found)
+            let records = replay_range((stretches, &ends), from..to, moments, &admit, &found)
                 .map_err(|error| (from, error))?;
             indexed.fetch_add(records, Ordering::Relaxed);
         }
@@ -97,7 +101,7 @@ pub fn replay(
             next.store(total, Ordering::Relaxed);
         })?;
     }
-    cover_all(stretches, found)?;
+    cover_all(stretches, found, moments)?;
     Ok(indexed.into_inner())
 }
 
@@ -130,7 +134,7 @@ fn work_beside(
 type Found = (SeqNo, usize, PmOff);
 
 /// Adds all range tombstones.
-fn cover_all(stretches: &[Stretch<'_>], found: Mutex<Vec<Found>>) -> Result<()> {
+fn cover_all(stretches: &[Stretch<'_>], found: Mutex<Vec<Found>>, moments: &[SeqNo]) -> Result<()> {
     let mut found = std::mem::take(&mut *lock(&found));
     found.sort_unstable();
     if active(Bug::ReplayForgetsTombstones) {
@@ -140,16 +144,16 @@ fn cover_all(stretches: &[Stretch<'_>], found: Mutex<Vec<Found>>) -> Result<()> 
         let memtable = stretches[stretch].memtable;
         let record = memtable.checked_record(at)?;
         let cf = memtable.records().family(at)?;
-        memtable.cover_newest(cf, record.key, record.value, seqno)?;
+        memtable.cover_at(cf, (record.key, record.value), seqno, moments)?;
     }
     Ok(())
 }
 
 /// Replays a range of the whole. Returns how many records were put into indexes, or noted to be.
 fn replay_range(
-    stretches: &[Stretch<'_>],
-    ends: &[usize],
+    (stretches, ends): (&[Stretch<'_>], &[usize]),
     range: std::ops::Range<usize>,
+    moments: &[SeqNo],
     admit: impl Fn(PmOff, CfId, &[u8]) -> Result<bool>,
     found: &Mutex<Vec<Found>>,
 ) -> Result<u64> {
@@ -170,7 +174,7 @@ fn replay_range(
                 region.prefetch(ahead.at.plus(LINE));
             }
             let found = |seqno, at| lock(found).push((seqno, i, at));
-            records += stretch.replay_item(item, &admit, found)?;
+            records += stretch.replay_item(item, moments, &admit, found)?;
         }
         memtable.settle();
         (at, i) = (to, i + 1);
@@ -183,6 +187,7 @@ impl Stretch<'_> {
     fn replay_item(
         &self,
         item: &ItemRef,
+        moments: &[SeqNo],
         admit: impl Fn(PmOff, CfId, &[u8]) -> Result<bool>,
         found: impl Fn(SeqNo, PmOff),
     ) -> Result<u64> {
@@ -213,9 +218,11 @@ impl Stretch<'_> {
                     _ => blobs.refer_to_unknown(),
                 }
             }
-            match indexed {
-                true => memtable.keep_newest(CfId(head.cf), key, at, SeqNo(seqno)),
-                false => Ok(()),
+            let (cf, seqno) = (CfId(head.cf), SeqNo(seqno));
+            match (indexed, moments) {
+                (false, _) => Ok(()),
+                (true, []) => memtable.keep_newest(cf, key, at, seqno),
+                (true, moments) => memtable.insert(cf, key, at, seqno, || moments),
             }
         })?;
         Ok(records)
