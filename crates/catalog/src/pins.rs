@@ -1,8 +1,8 @@
 //! Values that readers hold where they lie, and the folder of a store that was closed.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
-use thermocline_base::sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock};
+use thermocline_base::sync::{AtomicBool, AtomicU64, Ordering};
 use thermocline_env::LockGuard;
 
 /// What views hold of a store: as long as there are any, somebody may read whatever they lead to.
@@ -50,8 +50,10 @@ impl Drop for Pins {
 #[derive(Debug)]
 pub struct Pinned {
     bytes: AtomicU64,
-    /// Of a store that was closed: its folder, until nobody reads on.
-    folder: Mutex<Option<Box<dyn LockGuard>>>,
+    /// Of a store that was closed: its folder, until nobody reads on. For moments, and by the system's lock:
+    /// whoever opens a store looks at all that were closed, and a scheduler that explores orders of threads must
+    /// not meet in one what it left in another.
+    folder: std::sync::Mutex<Option<Box<dyn LockGuard>>>,
     /// Whether there may be a view. Once there is none, there will be none.
     viewed: AtomicBool,
 }
@@ -60,7 +62,7 @@ impl Default for Pinned {
     fn default() -> Pinned {
         Pinned {
             bytes: AtomicU64::new(0),
-            folder: Mutex::default(),
+            folder: std::sync::Mutex::default(),
             viewed: AtomicBool::new(true),
         }
     }
@@ -70,14 +72,19 @@ impl Pinned {
     /// The store is about to be closed, and its folder held for as long as this is: by what is
     /// pinned, and by the views of those who read on. A handle of the store does not hold it.
     pub fn hold(&self, folder: Option<Box<dyn LockGuard>>) {
-        let before = std::mem::replace(&mut *lock(&self.folder), folder);
+        let before = std::mem::replace(&mut *self.folder(), folder);
         drop(before);
+    }
+
+    fn folder(&self) -> std::sync::MutexGuard<'_, Option<Box<dyn LockGuard>>> {
+        self.folder.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether a folder is held for this, in the file system that `lock` is of.
     pub fn has_folder_beside(&self, lock: &dyn LockGuard) -> bool {
-        let folder = thermocline_base::sync::lock(&self.folder);
-        folder.as_ref().is_some_and(|own| own.disk() == lock.disk())
+        self.folder()
+            .as_ref()
+            .is_some_and(|own| own.disk() == lock.disk())
     }
 
     /// Whether somebody may have a view of the store, which has been closed.

@@ -54,7 +54,7 @@ use crate::blobs::Blobs;
 use crate::holds::{Holds, Moment};
 use crate::relics::Relics;
 use crate::store::{Engine, Inner};
-use crate::sync::{Arc, AtomicBool, Mutex, Ordering, fence, lock, write};
+use crate::sync::{Arc, AtomicBool, Ordering, fence, lock, write};
 
 /// Which manifest, by the name of its file, and where it ends. An edit changes that.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,7 +73,7 @@ struct Left {
     db_id: [u8; 16],
     dir: PathBuf,
     /// Where its manifest ended when it was closed, or whoever followed it.
-    position: Mutex<Position>,
+    position: std::sync::Mutex<Position>,
     /// What its readers hold.
     pinned: Weak<Pinned>,
     homes: Vec<Weak<Home>>,
@@ -149,6 +149,11 @@ pub(crate) struct Held {
 }
 
 impl Left {
+    /// For a moment, and by the system's lock, as [`LEFT`].
+    fn position(&self) -> std::sync::MutexGuard<'_, Position> {
+        self.position.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Whether it is the store in `dir`, which the caller has locked by `own`, and its readers hold that folder. By ids
     /// and paths alone a copy might be taken for it.
     fn holds(&self, storage: &dyn Storage, dir: &Path, own: &dyn LockGuard) -> bool {
@@ -234,12 +239,13 @@ impl Elders {
     ) -> Elders {
         let ours = |left: &&Arc<Left>| left.db_id == db_id && own.is_some();
         let ours: Vec<Arc<Left>> = all_left().iter().filter(ours).cloned().collect();
-        let at = |left: &Arc<Left>| *lock(&left.position) == *position;
+        let at = |left: &Arc<Left>| *left.position() == *position;
         let ours = ours.into_iter().filter(at);
         let holds = |left: &Arc<Left>| own.is_some_and(|own| left.holds(&**storage, dir, own));
         let (mut left, others): (Vec<_>, Vec<_>) = ours.partition(holds);
         // Where only moments are left, nothing holds the folder but whom they read in.
-        let following = others.into_iter().filter(|other| other.reads_in(&left));
+        let following = others.into_iter();
+        let following = following.filter(|other| !left.is_empty() && other.reads_in(&left));
         let following: Vec<_> = following.collect();
         left.extend(following);
         let inners = left.iter().filter_map(|left| left.inner.upgrade());
@@ -306,7 +312,7 @@ impl Elders {
         }
         for left in &self.left {
             if let Some(position) = position {
-                lock(&left.position).clone_from(position);
+                left.position().clone_from(position);
             }
             if let Some(pinned) = left.pinned.upgrade() {
                 let folder = self.storage.hold_folder(&self.dir);
@@ -438,7 +444,7 @@ impl Inner {
         Left {
             db_id: self.db_id,
             dir: self.dir.clone(),
-            position: Mutex::new(position),
+            position: std::sync::Mutex::new(position),
             pinned: Arc::downgrade(pinned),
             homes,
             pm_tables,
