@@ -315,27 +315,21 @@ impl Moment {
     pub fn now(inner: &Arc<Inner>) -> Moment {
         let mark = inner.commits.ring.visible_mark();
         let registration = inner.commits.readers.register(mark, thread_number());
-        let drops = inner.families.moment();
-        let inner = inner.clone();
-        Moment {
-            held: Arc::new(Registered {
-                inner,
-                registration,
-            }),
-            drops,
-        }
+        Moment::of(inner, registration, inner.families.moment())
     }
 
     /// A moment of an earlier opening, which was registered with `inner` before that could do anything.
     pub fn past(inner: &Arc<Inner>, registration: Registration) -> Moment {
+        Moment::of(inner, registration, 0)
+    }
+
+    fn of(inner: &Arc<Inner>, registration: Registration, drops: u64) -> Moment {
         let inner = inner.clone();
-        Moment {
-            held: Arc::new(Registered {
-                inner,
-                registration,
-            }),
-            drops: 0,
-        }
+        let held = Arc::new(Registered {
+            inner,
+            registration,
+        });
+        Moment { held, drops }
     }
 
     #[inline]
@@ -407,6 +401,14 @@ impl Moment {
     }
 }
 
+/// Some of these readers, and how many bytes of values in place there are.
+fn named(readers: impl Iterator<Item = ReaderState>, in_place: u64) -> Vec<String> {
+    let readers = readers.take(NAMED_MAX).map(|reader| reader.to_string());
+    let in_place = (in_place > 0).then(|| format!("{} of values in place", format_size(in_place)));
+    readers.chain(in_place).collect()
+}
+
+/// Those first who have been there longest, and not too many.
 fn sort(all: &mut Vec<ReaderState>) {
     all.sort_by_key(|state| (std::cmp::Reverse(state.held), state.seqno));
     all.truncate(TOLD_MAX);
@@ -464,16 +466,13 @@ impl Inner {
         let keeps = |reader: &ReaderState| {
             reader.in_call || reader.retired_bytes > 0 || reader.kind == ReaderKind::Copy
         };
-        let in_place = |bytes: u64| format!("{} of values in place", format_size(bytes));
         let own = self.holds.told(visible).into_iter().filter(keeps);
-        let mut who: Vec<String> = own.take(NAMED_MAX).map(|r| r.to_string()).collect();
         let pinned = self.pins.upgrade().map_or(0, |pins| pins.bytes());
-        who.extend((pinned > 0).then(|| in_place(pinned)));
+        let mut who = named(own, pinned);
         let held = self.elders.held();
         let elders = self.holds.told_of_elders(visible).into_iter();
         let elders = elders.filter(|reader| held.everything || keeps(reader));
-        let mut of_elders: Vec<String> = elders.take(NAMED_MAX).map(|r| r.to_string()).collect();
-        of_elders.extend((held.bytes > 0).then(|| in_place(held.bytes)));
+        let of_elders = named(elders, held.bytes);
         if !of_elders.is_empty() {
             who.push(format!("of an earlier opening: {}", of_elders.join(", ")));
         }

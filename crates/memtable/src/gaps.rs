@@ -133,7 +133,7 @@ impl Gap {
 }
 
 /// The gaps of a family in a generation, at one moment: ascending, and apart.
-#[derive(Debug, Default, PartialEq)]
+#[derive(Debug, Default)]
 pub struct GapList(Vec<Gap>);
 
 impl GapList {
@@ -254,34 +254,35 @@ pub(crate) struct Gaps {
 
 /// The DRAM of a list.
 #[derive(Debug)]
-enum Dram {
-    /// Of a generation that is no store's.
-    Free,
-    Charged(Charge),
-    /// Writes needed it. There are no gaps.
-    GivenBack(Arc<Account>),
+struct Dram {
+    /// Whose it is; none of a generation that is no store's.
+    account: Option<Arc<Account>>,
+    /// Without it a store's list is empty.
+    charge: Option<Charge>,
 }
 
 impl Dram {
     /// Whether there is some for gaps.
     fn take(&mut self) -> bool {
-        if let Dram::GivenBack(account) = self {
-            match account.charge(CHARGE) {
-                Some(charge) => *self = Dram::Charged(charge),
-                None => return false,
-            }
+        let Some(account) = &self.account else {
+            return true;
+        };
+        if self.charge.is_none() {
+            self.charge = account.charge(CHARGE);
         }
-        true
+        self.charge.is_some()
     }
 }
 
 impl Gaps {
     /// None yet.
     pub fn new(account: Option<&Arc<Account>>) -> Arc<Gaps> {
-        let dram = account.map_or(Dram::Free, |account| Dram::GivenBack(account.clone()));
         let gaps = Arc::new(Gaps {
             list: ArcSwap::default(),
-            writing: Mutex::new(dram),
+            writing: Mutex::new(Dram {
+                account: account.cloned(),
+                charge: None,
+            }),
         });
         if let Some(account) = account {
             let weak = Arc::downgrade(&gaps);
@@ -333,10 +334,9 @@ impl Gaps {
 impl Evict for Gaps {
     fn evict(&self, _bytes: u64) {
         let mut dram = lock(&self.writing);
-        if let Dram::Charged(charge) = &*dram {
+        if dram.charge.is_some() {
             self.list.store(Arc::default());
-            let account = charge.account().clone();
-            *dram = Dram::GivenBack(account);
+            dram.charge = None;
         }
     }
 }

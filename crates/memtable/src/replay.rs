@@ -68,17 +68,21 @@ pub fn replay(
     admit: impl Fn(PmOff, CfId, &[u8]) -> Result<bool> + Sync,
 ) -> Result<u64> {
     let mut behind = 0;
-    // Where each stretch ends in the whole.
-    let ends: Vec<usize> = stretches
-        .iter()
-        .map(|stretch| {
-            behind += stretch.items.len();
-            behind
-        })
-        .collect();
+    let ends = stretches.iter().map(|stretch| {
+        behind += stretch.items.len();
+        behind
+    });
+    let ends = ends.collect();
     let total = behind;
+    let threads = threads.min(total.div_ceil(STEP)).max(1);
+    let replay = Replay {
+        stretches,
+        ends,
+        moments,
+        is_beside: threads > 1,
+        found: Mutex::default(),
+    };
     let next = AtomicUsize::new(0);
-    let found = Mutex::new(Vec::new());
     // Relaxed: read when all threads have been joined.
     let indexed = AtomicU64::new(0);
     // Takes one step after the other; tells where one failed.
@@ -89,97 +93,96 @@ pub fn replay(
                 return Ok(());
             }
             let to = (from + STEP).min(total);
-            let records = replay_range((stretches, &ends), from..to, moments, &admit, &found)
-                .map_err(|error| (from, error))?;
+            let records = replay.range(from..to, &admit).map_err(|error| {
+                // The others stop at their next step; those before this one have been taken.
+                next.store(total, Ordering::Relaxed);
+                (from, error)
+            })?;
             indexed.fetch_add(records, Ordering::Relaxed);
         }
     };
-    if threads <= 1 || total <= STEP {
-        work().map_err(|(_, error)| error)?;
-    } else {
-        work_beside(work, threads.min(total.div_ceil(STEP)), || {
-            next.store(total, Ordering::Relaxed);
-        })?;
+    match threads {
+        1 => work().map_err(|(_, error)| error)?,
+        _ => work_beside(work, threads)?,
     }
-    cover_all(stretches, found, moments)?;
+    replay.cover_all()?;
     Ok(indexed.into_inner())
 }
 
-/// Has `threads` threads do `work`, and returns the first error by the place that comes with it. A thread that
-/// fails says `stop`: the others stop at their next step, and those before it have been taken.
-fn work_beside(
-    work: impl Fn() -> Result<(), (usize, Error)> + Sync,
-    threads: usize,
-    stop: impl Fn() + Sync,
-) -> Result<()> {
-    let failed = Mutex::new(None);
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                if let Err((at, error)) = work() {
-                    stop();
-                    let mut failed = lock(&failed);
-                    if failed.as_ref().is_none_or(|(before, _)| at < *before) {
-                        *failed = Some((at, error));
-                    }
-                }
-            });
-        }
+/// Has `threads` threads do `work`, and returns the first error by the place that comes with it.
+fn work_beside(work: impl Fn() -> Result<(), (usize, Error)> + Sync, threads: usize) -> Result<()> {
+    let failed = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(&work)).collect();
+        let ended = threads.into_iter().map(|thread| thread.join());
+        let ended = ended.map(|end| end.unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        ended.filter_map(Result::err).min_by_key(|(at, _)| *at)
     });
-    let failed = lock(&failed).take();
     failed.map_or(Ok(()), |(_, error)| Err(error))
 }
 
 /// A range tombstone that was met: its seqno, the stretch, and where it lies.
 type Found = (SeqNo, usize, PmOff);
 
-/// Adds all range tombstones.
-fn cover_all(stretches: &[Stretch<'_>], found: Mutex<Vec<Found>>, moments: &[SeqNo]) -> Result<()> {
-    let mut found = std::mem::take(&mut *lock(&found));
-    found.sort_unstable();
-    if active(Bug::ReplayForgetsTombstones) {
-        found.clear();
-    }
-    for (seqno, stretch, at) in found {
-        let memtable = stretches[stretch].memtable;
-        let record = memtable.checked_record(at)?;
-        let cf = memtable.records().family(at)?;
-        memtable.cover_at(cf, (record.key, record.value), seqno, moments)?;
-    }
-    Ok(())
+/// One replay of all stretches.
+struct Replay<'a> {
+    stretches: &'a [Stretch<'a>],
+    /// Where each stretch ends in the whole.
+    ends: Vec<usize>,
+    moments: &'a [SeqNo],
+    /// Whether there are several threads.
+    is_beside: bool,
+    found: Mutex<Vec<Found>>,
 }
 
-/// Replays a range of the whole. Returns how many records were put into indexes, or noted to be.
-fn replay_range(
-    (stretches, ends): (&[Stretch<'_>], &[usize]),
-    range: std::ops::Range<usize>,
-    moments: &[SeqNo],
-    admit: impl Fn(PmOff, CfId, &[u8]) -> Result<bool>,
-    found: &Mutex<Vec<Found>>,
-) -> Result<u64> {
-    let mut records = 0;
-    let mut at = range.start;
-    let mut i = ends.partition_point(|&end| end <= at);
-    while at < range.end {
-        let stretch = &stretches[i];
-        let Stretch {
-            memtable, items, ..
-        } = *stretch;
-        let begin = ends[i] - items.len();
-        let to = ends[i].min(range.end);
-        for (j, item) in items[at - begin..to - begin].iter().enumerate() {
-            if let Some(ahead) = items.get(at - begin + j + AHEAD) {
-                let region = memtable.region();
-                region.prefetch(ahead.at);
-                region.prefetch(ahead.at.plus(LINE));
-            }
-            let found = |seqno, at| lock(found).push((seqno, i, at));
-            records += stretch.replay_item(item, moments, &admit, found)?;
+impl Replay<'_> {
+    /// Adds all range tombstones.
+    fn cover_all(&self) -> Result<()> {
+        let mut found = std::mem::take(&mut *lock(&self.found));
+        found.sort_unstable();
+        if active(Bug::ReplayForgetsTombstones) {
+            found.clear();
         }
-        memtable.settle();
-        (at, i) = (to, i + 1);
+        for (seqno, stretch, at) in found {
+            let memtable = self.stretches[stretch].memtable;
+            let record = memtable.checked_record(at)?;
+            let cf = memtable.records().family(at)?;
+            memtable.cover_at(cf, (record.key, record.value), seqno, self.moments)?;
+        }
+        Ok(())
     }
-    Ok(records)
+
+    /// Replays a range of the whole. Returns how many records were put into indexes, or noted to be.
+    fn range(
+        &self,
+        range: std::ops::Range<usize>,
+        admit: impl Fn(PmOff, CfId, &[u8]) -> Result<bool>,
+    ) -> Result<u64> {
+        let mut records = 0;
+        let mut at = range.start;
+        let mut i = self.ends.partition_point(|&end| end <= at);
+        while at < range.end {
+            let stretch = &self.stretches[i];
+            let Stretch {
+                memtable, items, ..
+            } = *stretch;
+            let begin = self.ends[i] - items.len();
+            let to = self.ends[i].min(range.end);
+            for (j, item) in items[at - begin..to - begin].iter().enumerate() {
+                if let Some(ahead) = items.get(at - begin + j + AHEAD) {
+                    let region = memtable.region();
+                    region.prefetch(ahead.at);
+                    region.prefetch(ahead.at.plus(LINE));
+                }
+                let found = |seqno, at| lock(&self.found).push((seqno, i, at));
+                records += stretch.replay_item(item, self.moments, &admit, found)?;
+            }
+            if self.is_beside {
+                memtable.settle();
+            }
+            (at, i) = (to, i + 1);
+        }
+        Ok(records)
+    }
 }
 
 impl Stretch<'_> {

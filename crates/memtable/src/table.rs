@@ -178,10 +178,15 @@ impl Memtable {
 
     /// Waits until few nodes that were replaced are still in memory. The caller holds no guard.
     pub(crate) fn settle(&self) {
-        while self.indexes.collect() > WAITING_MIN + self.index_bytes() / WAITING_SHARE {
+        while self.indexes.collect() > self.waiting_max() {
             // Somebody was interrupted while he held a guard.
             std::thread::yield_now();
         }
+    }
+
+    /// Bytes of replaced nodes that are few.
+    pub(crate) fn waiting_max(&self) -> u64 {
+        WAITING_MIN + self.index_bytes() / WAITING_SHARE
     }
 
     /// Most DRAM in bytes that `updates` more writes into family `cf` may take, range tombstones apart.

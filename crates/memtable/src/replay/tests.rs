@@ -101,22 +101,34 @@ impl Store {
         moments: &[SeqNo],
         admit: impl Fn(PmOff, CfId, &[u8]) -> Result<bool> + Sync,
     ) -> Result<Vec<Memtable>> {
+        let memtables = self.memtables();
+        self.replay_into(&memtables, threads, moments, admit)?;
+        Ok(memtables)
+    }
+
+    /// Those of all generations, with nothing in them.
+    fn memtables(&self) -> Vec<Memtable> {
         let region = self.space.region();
-        let memtables: Vec<Memtable> = (1..)
+        (1..)
             .zip(&self.chains)
             .map(|(id, chain)| Memtable::new(region.clone(), id, vec![*chain]))
-            .collect();
-        let stretches: Vec<Stretch<'_>> = self
-            .stretches
-            .iter()
-            .map(|(g, items)| Stretch {
-                memtable: &memtables[*g],
-                items,
-                indexed: true,
-            })
-            .collect();
-        replay(&stretches, threads, moments, admit)?;
-        Ok(memtables)
+            .collect()
+    }
+
+    fn replay_into(
+        &self,
+        memtables: &[Memtable],
+        threads: usize,
+        moments: &[SeqNo],
+        admit: impl Fn(PmOff, CfId, &[u8]) -> Result<bool> + Sync,
+    ) -> Result<u64> {
+        let stretches = self.stretches.iter().map(|(g, items)| Stretch {
+            memtable: &memtables[*g],
+            items,
+            indexed: true,
+        });
+        let stretches: Vec<Stretch<'_>> = stretches.collect();
+        replay(&stretches, threads, moments, admit)
     }
 }
 
@@ -325,4 +337,33 @@ fn a_range_that_ends_before_it_begins_is_corruption() {
         let again = replay(&[stretch], 1, &[], |_, _, _| Ok(true));
         assert_eq!(again.is_err(), !sound || !end.is_empty());
     }
+}
+
+/// A thread that is interrupted inside a tree keeps what others replace: they wait for it.
+#[test]
+fn who_settles_waits_for_whoever_is_inside_the_tree() {
+    let store = Store::new(&[&[1000]]);
+    let memtable = &store.memtables()[0];
+    let inside = memtable.tree_or_new(CfId(0)).pin();
+    // Each newer version of a key replaces the list of those before.
+    let moments: Vec<SeqNo> = (0..2000).map(SeqNo).collect();
+    store
+        .replay_into(std::slice::from_ref(memtable), 1, &moments, |_, _, _| {
+            Ok(true)
+        })
+        .unwrap();
+    let waiting = memtable.index_or_new(CfId(0)).tree.collect();
+    assert!(waiting > 2 * memtable.waiting_max(), "{waiting}");
+    let has_gone = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        let settled = scope.spawn(|| {
+            memtable.settle();
+            has_gone.load(Ordering::Relaxed)
+        });
+        (0..1000).for_each(|_| std::thread::yield_now());
+        has_gone.store(1, Ordering::Relaxed);
+        drop(inside);
+        assert_eq!(settled.join().unwrap(), 1);
+    });
+    assert_eq!(memtable.index_or_new(CfId(0)).tree.collect(), 0);
 }
