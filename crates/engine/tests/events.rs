@@ -519,8 +519,23 @@ impl tracing::Subscriber for Traced {
     fn exit(&self, _: &span::Id) {}
 }
 
+/// In a process of its own. `tracing` keeps in mind whether anybody wants what is said at a place, and while
+/// there is one subscriber it asks that of the thread that comes by first: were that another test's, nothing more would be
+/// told to this one.
 #[test]
 fn tracing_is_told_the_same_with_fields() {
+    let child = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "traced", "--ignored", "--nocapture"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&[child.stdout, child.stderr].concat()).into_owned();
+    assert!(child.status.success(), "{said}");
+    assert!(said.contains("1 passed"), "{said}");
+}
+
+#[test]
+#[ignore = "the child of the test above"]
+fn traced() {
     for background in [false, true] {
         let machine = Machine::new();
         let traced = Traced::default();
