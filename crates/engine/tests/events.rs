@@ -388,10 +388,11 @@ fn a_listener_may_use_and_close_the_store() {
         engine.family("first", &CfOptions::default()).unwrap();
         engine.family("last", &CfOptions::default()).unwrap();
         // The listener closes it.
+        // What it was told stays: by that it knows that it has.
         let told = loop {
-            let words = busy.log.0.lock().unwrap().len();
-            if words == 5 {
-                break busy.log.take();
+            let told = busy.log.0.lock().unwrap().clone();
+            if told.len() == 5 {
+                break told;
             }
             std::thread::yield_now();
         };
