@@ -112,7 +112,7 @@ fn explored(workloads: Sampled, least: u64) -> Outcome {
     let mut all = Outcome::default();
     for &(name, usual) in workloads {
         let one_in = one_in(usual);
-        let only = |point: Point| is_sampled(point.step, one_in);
+        let only = move |point: Point| is_sampled(point.step, one_in);
         let outcome = explore(&named(name), 1, Planted::default(), only);
         say(&format!("{name}/1"), &outcome);
         all.add(outcome);

@@ -385,7 +385,7 @@ fn run(part: &Part) {
             break;
         }
         for name in part.workloads {
-            let outcome = explore(&named(name), seed, Planted::default(), |point| {
+            let outcome = explore(&named(name), seed, Planted::default(), move |point| {
                 is_sampled(point.step, one_in)
             });
             say(&format!("{name}/{seed}"), &outcome);
@@ -638,7 +638,7 @@ fn replay() {
     let workload = named(words.next().unwrap());
     let seed = words.next().map_or(1, |seed| seed.parse().unwrap());
     let step: Option<u64> = words.next().map(|step| step.parse().unwrap());
-    let outcome = explore(&workload, seed, Planted::default(), |point| {
+    let outcome = explore(&workload, seed, Planted::default(), move |point| {
         step.is_none_or(|step| step == point.step)
     });
     say(&wanted, &outcome);

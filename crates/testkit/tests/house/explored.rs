@@ -9,7 +9,9 @@ use crate::root;
 fn asks(path: &Path) -> bool {
     if path.is_dir() {
         let entries = std::fs::read_dir(path).unwrap();
-        return entries.into_iter().any(|entry| asks(&entry.unwrap().path()));
+        return entries
+            .into_iter()
+            .any(|entry| asks(&entry.unwrap().path()));
     }
     let text = std::fs::read_to_string(path).unwrap_or_default();
     ["testkit::explore", "testkit::loom"]
