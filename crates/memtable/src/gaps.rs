@@ -43,8 +43,8 @@
 //! and a bisection among few gaps. A get: nothing. DRAM: [`CHARGE`] bytes for a family and
 //! generation that has gaps, charged to the store's account with the first; where there are none
 //! there are no gaps. A put needs no more: where a cut would leave too many gaps ([`BYTES_MAX`]),
-//! the whole gap is given up. Nothing of this is persistent. A generation's gaps go with it, and
-//! the next cursor that steps through what is left notes it anew.
+//! the whole gap is given up. Nothing of this is persistent. A generation's gaps go with it, or when
+//! writes need their DRAM ([`Evict`]); the next cursor that steps through what is left notes it anew.
 //!
 //! # Rejected
 //! - *A range tombstone as of s*, which is never written: what it hides in older layers is passed
@@ -57,7 +57,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use thermocline_base::SeqNo;
-use thermocline_base::budget::{Account, Charge};
+use thermocline_base::budget::{Account, Charge, Evict};
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::sync::{Mutex, lock};
 
@@ -133,7 +133,7 @@ impl Gap {
 }
 
 /// The gaps of a family in a generation, at one moment: ascending, and apart.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 pub struct GapList(Vec<Gap>);
 
 impl GapList {
@@ -248,23 +248,47 @@ fn between(start: &Arc<[u8]>, end: &Arc<[u8]>, state: State) -> Option<Gap> {
 #[derive(Debug)]
 pub(crate) struct Gaps {
     list: ArcSwap<GapList>,
-    writing: Mutex<()>,
-    /// Of their DRAM, in a store.
-    _charge: Option<Charge>,
+    /// Held by whoever changes the list.
+    writing: Mutex<Dram>,
+}
+
+/// The DRAM of a list.
+#[derive(Debug)]
+enum Dram {
+    /// Of a generation that is no store's.
+    Free,
+    Charged(Charge),
+    /// Writes needed it. There are no gaps.
+    GivenBack(Arc<Account>),
+}
+
+impl Dram {
+    /// Whether there is some for gaps.
+    fn take(&mut self) -> bool {
+        if let Dram::GivenBack(account) = self {
+            match account.charge(CHARGE) {
+                Some(charge) => *self = Dram::Charged(charge),
+                None => return false,
+            }
+        }
+        true
+    }
 }
 
 impl Gaps {
-    /// None yet; `None` if there is no DRAM for any.
-    pub fn new(account: Option<&Arc<Account>>) -> Option<Gaps> {
-        let charge = match account {
-            Some(account) => Some(account.charge(CHARGE)?),
-            None => None,
-        };
-        Some(Gaps {
+    /// None yet.
+    pub fn new(account: Option<&Arc<Account>>) -> Arc<Gaps> {
+        let dram = account.map_or(Dram::Free, |account| Dram::GivenBack(account.clone()));
+        let gaps = Arc::new(Gaps {
             list: ArcSwap::default(),
-            writing: Mutex::new(()),
-            _charge: charge,
-        })
+            writing: Mutex::new(dram),
+        });
+        if let Some(account) = account {
+            let weak = Arc::downgrade(&gaps);
+            account.add_evicting(weak.clone());
+            account.budget().add_evicting(weak);
+        }
+        gaps
     }
 
     /// A put of `key` is in the index, and its group has not finished.
@@ -296,9 +320,23 @@ impl Gaps {
     }
 
     /// A cursor at `seen` has found nothing visible in `range`, when `granted` was the last seqno of all.
+    /// Nothing is noted where there is no DRAM for it.
     pub fn note(&self, range: (&[u8], &[u8]), seen: SeqNo, granted: SeqNo) {
-        let _turn = lock(&self.writing);
-        let list = self.list.load().with(range, seen, granted);
-        self.list.store(Arc::new(list));
+        let mut dram = lock(&self.writing);
+        if dram.take() {
+            let list = self.list.load().with(range, seen, granted);
+            self.list.store(Arc::new(list));
+        }
+    }
+}
+
+impl Evict for Gaps {
+    fn evict(&self, _bytes: u64) {
+        let mut dram = lock(&self.writing);
+        if let Dram::Charged(charge) = &*dram {
+            self.list.store(Arc::default());
+            let account = charge.account().clone();
+            *dram = Dram::GivenBack(account);
+        }
     }
 }

@@ -23,6 +23,11 @@ impl Charge {
         self.bytes
     }
 
+    /// The account in which it counts.
+    pub fn account(&self) -> &Arc<Account> {
+        &self.account
+    }
+
     /// Counts `bytes` from now on, if those are more; over the limits if need be, as
     /// [`Account::charge_over`].
     pub fn grow_over(&mut self, bytes: u64) {

@@ -82,13 +82,20 @@ fn fresh_histories_are_as_the_model_says() {
 
 /// Each of these has found a fault that is mended: an open without room for a log that failed, a merge on a full
 /// disk that went on for ever, readers that had all descriptors, a compaction of a table with nothing but range
-/// tombstones that found no room and was tried again for ever, and a durable commit of nothing that left what was
-/// buffered before it to a power cut.
+/// tombstones that found no room and was tried again for ever, a durable commit of nothing that left what was
+/// buffered before it to a power cut, and readers of an earlier opening that kept a small region full.
 #[test]
 fn histories_that_found_something_find_it_no_more() {
     if std::env::var_os("THERMOCLINE_SEED").is_none() {
-        [17, 23, 1_882_705_510_793_295, 1_882_708_348_240_003, 47]
-            .into_iter()
-            .for_each(run);
+        [
+            17,
+            23,
+            1_882_705_510_793_295,
+            1_882_708_348_240_003,
+            47,
+            1_882_800_133_242_991,
+        ]
+        .into_iter()
+        .for_each(run);
     }
 }

@@ -7,7 +7,7 @@ use thermocline_base::{BatchEntry, Error, Kind};
 use thermocline_halloc::{Reserve, Space};
 
 use super::*;
-use crate::{Chain, ChainWriter, Direction, ItemBuilder, Persist, fixture, item_bytes};
+use crate::{Chain, ChainWriter, Direction, ItemBuilder, Lookup, Persist, fixture, item_bytes};
 
 const PM: u64 = 16 << 20;
 
@@ -92,6 +92,15 @@ impl Store {
         threads: usize,
         admit: impl Fn(PmOff, CfId, &[u8]) -> Result<bool> + Sync,
     ) -> Result<Vec<Memtable>> {
+        self.replayed_for(threads, &[], admit)
+    }
+
+    fn replayed_for(
+        &self,
+        threads: usize,
+        moments: &[SeqNo],
+        admit: impl Fn(PmOff, CfId, &[u8]) -> Result<bool> + Sync,
+    ) -> Result<Vec<Memtable>> {
         let region = self.space.region();
         let memtables: Vec<Memtable> = (1..)
             .zip(&self.chains)
@@ -106,7 +115,7 @@ impl Store {
                 indexed: true,
             })
             .collect();
-        replay(&stretches, threads, admit)?;
+        replay(&stretches, threads, moments, admit)?;
         Ok(memtables)
     }
 }
@@ -210,6 +219,55 @@ fn range_tombstones_come_back_in_their_order() {
     }
 }
 
+/// Who reads at a moment that the replay was told of finds what was there then.
+#[test]
+fn what_is_needed_at_a_moment_stays() {
+    let store = Store::new(&[&[300, 400, 1, 299]]);
+    let moments = [0, 1, 2, 77, 500, 501, 1100, 1999, 5000].map(SeqNo);
+    for threads in [1, 3] {
+        let memtable = store.replayed_for(threads, &moments, |_, _, _| Ok(true));
+        let memtable = memtable.unwrap().remove(0);
+        let items = store.stretches.iter().flat_map(|(_, items)| items);
+        let offsets = items.flat_map(|item| memtable.record_offsets(item).unwrap());
+        let offsets: Vec<PmOff> = offsets.collect();
+        let record = |at: &PmOff| {
+            let family = memtable.records().family(*at).unwrap();
+            (family, memtable.record(*at, true).unwrap())
+        };
+        let records: Vec<_> = offsets.iter().map(record).collect();
+        let mut kept = 0;
+        for (moment, cf, n) in moments.iter().flat_map(|moment| {
+            let keys =
+                (0..130u64).flat_map(move |n| [(*moment, CfId(0), n), (*moment, CfId(1), n)]);
+            keys.collect::<Vec<_>>()
+        }) {
+            let key = &n.to_be_bytes()[6 + usize::from(cf.0)..];
+            let then = records
+                .iter()
+                .filter(|(of, r)| *of == cf && r.seqno <= moment);
+            let (ranges, own): (Vec<_>, Vec<_>) =
+                then.partition(|(_, record)| record.kind == Kind::RangeDelete);
+            let over = ranges.iter().filter(|(_, r)| {
+                let open = r.value.is_empty();
+                r.key <= key && (open || key < r.value)
+            });
+            let over = over.map(|(_, record)| record.seqno).max();
+            let own = own.iter().filter(|(_, record)| record.key == key);
+            let newest = own.map(|(_, record)| record.seqno).max();
+            match memtable.get(cf, key, moment, true).unwrap() {
+                Lookup::Absent => assert_eq!((newest, over), (None, None)),
+                Lookup::Covered => assert!(over.is_some() && over > newest),
+                Lookup::Record(record) => {
+                    assert_eq!(Some(record.seqno), newest);
+                    assert!(over < newest);
+                    kept += 1;
+                }
+            }
+        }
+        assert!(kept > 300, "{kept}");
+    }
+}
+
 /// A writer that had gone mad, or a forger with the seeds: the bytes are sound, and say nothing sensible.
 #[test]
 fn a_range_that_ends_before_it_begins_is_corruption() {
@@ -250,7 +308,7 @@ fn a_range_that_ends_before_it_begins_is_corruption() {
             items: &items,
             indexed: true,
         };
-        match replay(&[stretch], 1, |_, _, _| Ok(true)) {
+        match replay(&[stretch], 1, &[], |_, _, _| Ok(true)) {
             Ok(_) => assert!(sound, "{start:?} {end:?}"),
             Err(Error::Corruption { offset, .. }) => assert!(!sound && offset == at.0),
             Err(other) => panic!("{other}"),
@@ -264,7 +322,7 @@ fn a_range_that_ends_before_it_begins_is_corruption() {
             items: &items,
             indexed: true,
         };
-        let again = replay(&[stretch], 1, |_, _, _| Ok(true));
+        let again = replay(&[stretch], 1, &[], |_, _, _| Ok(true));
         assert_eq!(again.is_err(), !sound || !end.is_empty());
     }
 }

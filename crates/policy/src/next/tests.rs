@@ -6,7 +6,7 @@ use thermocline_base::{CfId, FileId, KeyRange, SeqNo};
 use super::*;
 use crate::flush::Dram;
 use crate::pick::{Cursors, PickOptions, State, Table};
-use crate::situation::{Charged, Deletes, FamilyLevels, Levels, Sealed};
+use crate::situation::{Charged, Deletes, FamilyLevels, Levels, Relief, Sealed};
 use crate::{flush, tuning};
 
 fn sealed(bytes: u64) -> Sealed {
@@ -121,6 +121,64 @@ fn reads_are_looked_at_when_nothing_else_is_due() {
     };
     assert!(matches!(work(runs - 1, table), Work::Compact { job, .. } if job.from == 0));
     assert!(matches!(work(runs, Charged::Unknown), Work::Compact { .. }));
+}
+
+/// A job of tables with nothing but range tombstones reads no bytes. Where it has found no room on a full disk it is put off
+/// as a larger one is, and not picked again at once.
+#[test]
+fn a_job_of_no_bytes_that_gave_up_is_put_off() {
+    let room = 1 << 20;
+    let table = |n: u64| Table {
+        file: FileId(n),
+        range: KeyRange::inclusive(b"a", b"z"),
+        bytes: 0,
+        smallest_seqno: SeqNo(n),
+        largest_seqno: SeqNo(n),
+        has_tombstones: true,
+        in_pm: false,
+    };
+    let cursors = Cursors::default();
+    // So few that a rewrite finds room, or so many that they are too many.
+    for runs in [2, tuning::LEVEL0_RUNS as u64] {
+        let tables = [(1..=runs).rev().map(table).collect::<Vec<_>>()];
+        let families = [FamilyLevels {
+            family: CfId::DEFAULT,
+            state: State {
+                levels: &tables,
+                running: &[],
+            },
+            options: PickOptions::default(),
+            cursors: &cursors,
+            contents: &[],
+        }];
+        let levels = Levels {
+            families: &families,
+            level0: None,
+            pm_files: &[],
+            is_past_share: false,
+            relief: Some(Relief {
+                room: Some(room),
+                is_any_running: false,
+                rewrite_before: FileId(0),
+            }),
+            is_disk_full: true,
+            internal_gave_up: false,
+            refused: &[],
+            charged: Charged::None,
+        };
+        let situation = Situation {
+            levels: Some(levels),
+            now_ns: 1,
+            ..Situation::default()
+        };
+        let mut memory = Memory::default();
+        let work = next(&situation, &mut memory).work;
+        assert!(matches!(work, Work::Compact { job, .. } if job.bytes == 0 && !job.trivial));
+        memory.gave_up.gave_up(0, room, 1);
+        assert_eq!(next(&situation, &mut memory).work, Work::Nothing, "{runs}");
+        memory.gave_up.forget();
+        assert!(next(&situation, &mut memory).is_something());
+    }
 }
 
 proptest! {
