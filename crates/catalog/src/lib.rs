@@ -24,6 +24,7 @@
 #![forbid(unsafe_code)]
 
 mod edits;
+pub mod files;
 mod numbers;
 mod pins;
 pub mod view;

@@ -8,6 +8,7 @@ use thermocline_base::budget::{Account, Budget};
 use thermocline_base::options::Options;
 use thermocline_base::report::{Fault, Report};
 use thermocline_base::{BlobRef, Error, ErrorKind, FileId, Result};
+use thermocline_catalog::files::files_in;
 use thermocline_env::{File, OpenMode};
 use thermocline_halloc::Space;
 use thermocline_memtable::Descriptor;
@@ -17,7 +18,6 @@ use thermocline_tables::file_name;
 use thermocline_version::{FileKind, LOCK_NAME, Manifest, State};
 
 use crate::create::lacks_region;
-use crate::flush::files_in;
 use crate::open::{described, open_space, replay_threads, settled};
 use crate::pm_tables::verify_pm_tables;
 use crate::recover::{self, Found};

@@ -25,8 +25,8 @@ use thermocline_env::{OpenMode, Storage};
 use thermocline_exec::{BatchReader, BufPool, DirectStorage, PIECE_BYTES};
 use thermocline_observe::charged::Reads;
 use thermocline_sst::{
-    BlobFile, BlockCache, CacheUse, Identity, StoreCache, TableWriter, WriteOptions, blob_name,
-    table_name,
+    BlobFile, BlockCache, CacheUse, FileName, Identity, StoreCache, TableWriter, WriteOptions,
+    blob_name, table_name,
 };
 use thermocline_version::Origins;
 
@@ -193,6 +193,21 @@ impl TableFiles {
     /// The path of a table.
     pub fn path(&self, file: FileId) -> PathBuf {
         self.dir.join(table_name(file))
+    }
+
+    /// Where a table is written, until it gets its name by [`TableFiles::name`].
+    pub fn unfinished_path(&self, file: FileId) -> PathBuf {
+        let name = FileName::Unfinished(self.identity(file));
+        self.dir.join(name.to_string())
+    }
+
+    /// Gives a table that was written, and is durable, its name.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn name(&self, file: FileId) -> Result<()> {
+        let (from, to) = (self.unfinished_path(file), self.path(file));
+        self.storage.rename(&from, &to)
     }
 
     /// The path of a blob file.

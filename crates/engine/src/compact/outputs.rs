@@ -7,7 +7,8 @@
 //!    A range tombstone lies in every table that has a part of it, cut to where that table begins and
 //!    ends. Where not all is to be written at once, the end of a table is the end of it: everything below that
 //!    key was decided, and nothing from it on.
-//! 3. *Sync* each table's file as it is finished, then, once for all, the folder.
+//! 3. *Sync* each table's file as it is finished, and give it its name (`catalog::files`); then, once for all, sync the
+//!    folder.
 //!
 //! The caller names the tables in an edit, and then ends the pins.
 //!
@@ -132,7 +133,7 @@ impl Destination<'_> {
                 let file = inner.catalog.pin_file(FileKind::Table)?;
                 outputs.files.push(file);
                 let files = &inner.catalog.table_files;
-                Ok((files.path(file), files.identity(file)))
+                Ok((files.unfinished_path(file), files.identity(file)))
             }
             Destination::Elsewhere(next) => next(),
             Destination::Pm(_) | Destination::Nowhere(_) => {
@@ -450,6 +451,9 @@ impl<'a> Writing<'a> {
         }
         if let Some((file, table)) = self.table.take() {
             let table = reference(file, table.finish()?);
+            if let Destination::Store = self.to {
+                self.inner.catalog.table_files.name(file)?;
+            }
             outputs.bytes += table.bytes;
             outputs.tables.push((self.place, Arc::new(table)));
         }

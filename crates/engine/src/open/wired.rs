@@ -7,7 +7,7 @@ use thermocline_base::budget::Account;
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{Line, Result};
 use thermocline_catalog::view::{Front, View};
-use thermocline_catalog::{Catalog, Observer, Pins};
+use thermocline_catalog::{Catalog, Observer, Pins, files};
 use thermocline_commit::Commits;
 use thermocline_env::LockGuard;
 use thermocline_halloc::Space;
@@ -28,7 +28,6 @@ use crate::approximate::Rulers;
 use crate::blobs::Blobs;
 use crate::compact::Compactions;
 use crate::families::Families;
-use crate::flush::sweep_tables;
 use crate::holds::Holds;
 use crate::merge::Merges;
 use crate::metrics::Recovery;
@@ -71,11 +70,11 @@ fn open_tables(
     let storage = &named.world.env.storage;
     let dram = (options, &shared.account);
     let files = TableFiles::new(storage, dir, named.origins.clone(), dram, &lent);
-    sweep_tables(
-        &files,
-        &mut versions,
-        (options.read_only, recovered.may_be_read()),
-    )?;
+    match options.read_only {
+        // It removes nothing.
+        true => drop(files::check_named(&files, &versions)?),
+        false => files::sweep(&files, &mut versions, recovered.may_be_read())?,
+    }
     let current = versions.current().clone();
     let (space, zones) = (&recovered.space, &recovered.zones);
     let of = (&*current, named.db_id);

@@ -526,7 +526,7 @@ impl tracing::Subscriber for Traced {
 #[test]
 fn tracing_is_told_the_same_with_fields() {
     let child = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "traced", "--ignored", "--nocapture"])
+        .args(["--exact", "events::traced", "--ignored", "--nocapture"])
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&[child.stdout, child.stderr].concat()).into_owned();
