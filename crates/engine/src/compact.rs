@@ -45,7 +45,6 @@
 mod beside;
 mod costs;
 mod due;
-pub(crate) mod input;
 pub(crate) mod internal;
 mod job;
 mod manual;

@@ -3,7 +3,7 @@
 //! # Steps
 //! 1. *Take* all sealed generations of the view that were not flushed: the oldest ones, without a gap.
 //! 2. *Merge* them, family by family, in the order of keys (no lock held; no epoch guard outlives a
-//!    chunk), and write what somebody may still be answered with into new tables (`compact::outputs`).
+//!    chunk), and write what somebody may still be answered with into new tables (`jobs`).
 //! 3. *Sync* each table's file, then the folder.
 //! 4. *Edit 1*, under the writer's lock: one edit names all tables. A family that was dropped meanwhile
 //!    gets none. (With shape `tiered` there may be several, one for each range of keys: [`evacuate`]. Tables may lie
@@ -47,7 +47,7 @@
 //! (`ingest`), those are newer than the generations, which would be asked first and hide them.
 //!
 //! # What is left out
-//! See `compact::outputs`. Below a generation are all tables of the version at hand. A tombstone may go
+//! See `jobs`. Below a generation are all tables of the version at hand. A tombstone may go
 //! though a generation that is out of the view, and still named, has its key: that one is older, and by
 //! invariant 4 the tombstone's generation outlives it, or it is known as flushed.
 //!
@@ -64,7 +64,6 @@ pub(crate) mod rewrite;
 #[cfg(test)]
 pub(crate) mod tests;
 mod told;
-pub(crate) mod tombstones;
 mod write;
 
 use std::collections::BTreeSet;
@@ -81,14 +80,13 @@ use thermocline_sst::sites;
 use thermocline_version::{Change, Evacuation, State};
 
 use crate::compact::LevelUse;
-use crate::compact::outputs::Outputs;
 use crate::store::{Engine, Inner};
 use crate::sync::{Arc, MutexGuard, lock};
 use crate::write::{Writer, busy};
 use along::Along;
 use evacuate::{Span, Taken};
+use thermocline_jobs::Outputs;
 use told::Made;
-pub(crate) use tombstones::LastDeletes;
 use write::To;
 
 impl Engine {

@@ -42,6 +42,9 @@ use thermocline_commit::Durability;
 use thermocline_compaction::RangeTombstone;
 use thermocline_compaction::output::Cutter;
 use thermocline_copies::{Installed, NewTables};
+use thermocline_jobs::Outputs;
+use thermocline_jobs::sink::FileSink;
+use thermocline_jobs::writing::Writing;
 use thermocline_memtable::{Chain, ChainWriter, Descriptor, Memtable};
 use thermocline_observe::event::Event;
 use thermocline_sst::{Creation, KeyRef, Value};
@@ -49,7 +52,6 @@ use thermocline_tables::Work;
 use thermocline_version::format::{PAYLOAD_LEN_MAX, encode_edit};
 use thermocline_version::{Change, Level, Place, VersionEdit};
 
-use crate::compact::outputs::{Destination, Outputs, Writing};
 use crate::start::opened;
 use crate::store::Inner;
 use crate::sync::{Arc, lock};
@@ -80,7 +82,7 @@ struct Incoming<'a> {
 impl NewTables for Incoming<'_> {
     fn go_on(&mut self) -> Result<()> {
         self.inner.check_writable()?;
-        self.writing.charge(&mut self.work);
+        self.work.cover_bytes(self.writing.memory());
         Ok(())
     }
 
@@ -182,10 +184,11 @@ impl Inner {
         let options = shape.write_options(0, usize::MAX, Creation::Ingest);
         let cutter = Cutter::new(shape.output_options(), vec![], vec![]);
         let place = Place::new(cf, Level::ZERO);
+        let mut sink = FileSink::new(&self.catalog, place, options);
         let mut incoming = Incoming {
             inner: self,
             seqno,
-            writing: Writing::new(self, place, options, cutter, Destination::Store),
+            writing: Writing::new(cf, cutter, &mut sink),
             outputs,
             work: self.catalog.table_files.work(),
         };

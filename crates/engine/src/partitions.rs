@@ -52,7 +52,6 @@
 mod adjust;
 mod measure;
 mod plan;
-mod prefixes;
 mod rates;
 mod sizes;
 mod usage;
@@ -76,9 +75,9 @@ pub(crate) use adjust::Outcome;
 use measure::Measures;
 pub(crate) use measure::share;
 pub use plan::PartitionsPlan;
-pub(crate) use prefixes::Prefixes;
-pub(crate) use rates::{Counting, PartitionRates};
+pub(crate) use rates::PartitionRates;
 pub use sizes::PartitionSize;
+use thermocline_jobs::Prefixes;
 pub use usage::PartitionUse;
 pub(crate) use usage::Usage;
 

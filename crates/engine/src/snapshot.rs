@@ -10,7 +10,7 @@
 //! 1. *The view is loaded after the seqno was registered.* So it has every generation with a record up
 //!    to that seqno: a generation joins the view before its first record becomes visible. Later
 //!    views have, of those records, what somebody needs who was registered when they were made
-//!    (`reclaim`, `merge`, `flush`, `compact::outputs`).
+//!    (`reclaim`, `merge`, `flush`, `jobs`).
 //! 2. *What was made without it.* A job that asked who reads before the snapshot came leaves out only
 //!    what is followed by something settled, or visible, at that time; the snapshot's seqno is no
 //!    lower. So it needs nothing of that, in whichever view it finds the outcome.

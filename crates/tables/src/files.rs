@@ -103,17 +103,17 @@ pub struct TableFiles {
 pub struct Work(Charge);
 
 impl Work {
-    /// The table that is being written takes as much as it does now.
-    pub fn cover(&mut self, table: &TableWriter) {
-        // Beside what it has collected, a piece is on its way.
-        let piece = table.write_bytes().min(PIECE_BYTES);
-        self.0.grow_over(table.memory() + piece as u64);
-    }
-
     /// What is being written takes so many bytes now.
     pub fn cover_bytes(&mut self, bytes: u64) {
         self.0.grow_over(bytes);
     }
+}
+
+/// Bytes of DRAM that a table takes while it is written.
+pub fn dram_of(table: &TableWriter) -> u64 {
+    // Beside what it has collected, a piece is on its way.
+    let piece = table.write_bytes().min(PIECE_BYTES);
+    table.memory() + piece as u64
 }
 
 /// What the tables of a store get from its runtime.

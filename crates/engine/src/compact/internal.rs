@@ -46,11 +46,11 @@ use thermocline_version::{Change, Place, TableRef, Version};
 
 use super::Jobs;
 use super::job::Job;
-use super::outputs::Outputs;
 use super::shape::Levels;
 use crate::partitions::share;
 use crate::store::{Engine, Inner};
 use crate::sync::{Arc, Mutex, lock, read, wait};
+use thermocline_jobs::Outputs;
 
 /// What internal compactions know of each other.
 #[derive(Debug, Default)]

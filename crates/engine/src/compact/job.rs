@@ -7,6 +7,9 @@ use thermocline_base::planted::{Bug, active};
 use thermocline_base::{CfId, Result, SeqNo};
 use thermocline_compaction::output::Cutter;
 use thermocline_compaction::retain::RangesBelow;
+use thermocline_jobs::sink::{FileSink, PmSink, TableSink};
+use thermocline_jobs::source::{Input, RunInput};
+use thermocline_jobs::{Counting, Outputs, Recipe, below};
 use thermocline_observe::event::Event;
 use thermocline_policy::pick::{self, Held, Reason};
 use thermocline_policy::tuning::ROOM_LOOK_BYTES;
@@ -14,14 +17,11 @@ use thermocline_sst::Creation;
 use thermocline_tables::Promise;
 use thermocline_version::{Change, Level, Place, State, TableRef, Version, VersionEdit};
 
-use super::input::{Input, RunInput};
 use super::internal::{bytes_merged, gives_up, without_inputs};
-use super::outputs::{Destination, Outputs, Recipe, below};
 use super::shape::{Levels, Shape, range_of};
 use super::usage::LevelUse;
 use super::{Jobs, Running};
-use crate::partitions::{Counting, Waiter, share};
-use crate::pm_tables::PmSink;
+use crate::partitions::{Waiter, share};
 use crate::store::Inner;
 use crate::sync::{Arc, Ordering, lock, read};
 
@@ -428,11 +428,14 @@ impl Inner {
         }
         let shape = &compactions.shape;
         let options = shape.write_options(job.picked.to, job.last_level, Creation::Compaction);
-        let promise = job.promise.as_ref();
-        let mut sink = promise.map(|(promise, _)| PmSink::new(&self.space, promise.bytes()));
+        let next_owner = || self.pm_owner();
+        let home = self.pm_home(&next_owner);
+        let pm_sink =
+            |(promise, enough): &(Promise, u64)| PmSink::new(home, promise.bytes()).until(*enough);
+        let mut in_pm = job.promise.as_ref().map(pm_sink);
+        let mut in_files = FileSink::new(&self.catalog, job.place(), options);
         let recipe = Recipe {
-            place: job.place(),
-            options,
+            cf: job.cf,
             cutter: job.cutter(shape, &levels, starts),
             moments,
             tombstones,
@@ -442,14 +445,10 @@ impl Inner {
             exists: &|cf, key| self.families.exists(cf, key),
             prefixes: self.prefixes_of(&job.version, job.cf),
             counting: Some(Counting::new(job.version.partitions(job.cf), None)),
-            enough: promise.map(|(_, enough)| *enough),
-            to: match &mut sink {
-                Some(sink) => Destination::Pm(sink),
-                None => Destination::Store,
-            },
         };
         let (mut spent, mut looked) = (0, 0);
         let mut pace = |written: u64| {
+            self.check_writable()?;
             if job.picked.is_internal() {
                 // The rate is that of the device.
                 return Ok(());
@@ -464,10 +463,14 @@ impl Inner {
             compactions.pace.spent(more, &|| self.check_writable())
         };
         let inputs = inputs.into_iter().map(|run| Input::Run(Box::new(run)));
-        self.write_outputs(inputs.collect(), recipe, &mut pace, outputs)?;
+        let sink: &mut dyn TableSink = match &mut in_pm {
+            Some(sink) => sink,
+            None => &mut in_files,
+        };
+        self.write_outputs(inputs.collect(), recipe, sink, &mut pace, outputs)?;
         pace(outputs.bytes)?;
-        match sink {
-            Some(sink) => sink.hand_over(self, outputs),
+        match in_pm {
+            Some(sink) => sink.hand_over(outputs),
             None => self.sync_names(outputs),
         }
     }

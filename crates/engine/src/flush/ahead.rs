@@ -31,9 +31,9 @@ use thermocline_runtime::cores;
 use thermocline_tables::Promise;
 
 use super::evacuate::{Span, Taken};
-use crate::compact::outputs::Outputs;
 use crate::store::Inner;
 use crate::sync::thread;
+use thermocline_jobs::Outputs;
 
 /// What was written of a range, and whether there was room for it.
 pub(super) type Written = (Outputs, Result<bool>);

@@ -26,7 +26,7 @@
 //!    take below stays below, as under an internal merge ([`Held`](thermocline_policy::pick::Held)). A family that was
 //!    dropped meanwhile has none of it any more, and gets none of the outputs.
 //! 4. *What is left out*: below are the tables of the version that it was picked in, but those that were taken. It
-//!    was picked before moments were asked for (`compact::outputs`, 3).
+//!    was picked before moments were asked for (`jobs`, 3).
 //! 5. *Nothing new stops a flush.* Where the disk has no room for the files, or what is taken along cannot be read, the
 //!    range is written as others are: into persistent memory, as far as that is promised, or into files above it all.
 //!    Nothing of what was to be taken along has moved.
@@ -56,13 +56,13 @@ use thermocline_version::{Change, Level, Place, State, TableRef, Version};
 
 use super::evacuate::{Span, Taken};
 use super::rewrite::contents_of;
-use crate::compact::input::{Input, RunInput};
-use crate::compact::outputs::below;
 use crate::compact::shape::{Levels, Shape};
 use crate::compact::{Ends, level_of, stand};
 use crate::partitions::share;
 use crate::store::Inner;
 use crate::sync::Arc;
+use thermocline_jobs::below;
+use thermocline_jobs::source::{Input, RunInput};
 
 /// What one family's part of a range takes along.
 pub(super) struct Along<'a> {

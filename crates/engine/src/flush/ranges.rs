@@ -11,10 +11,10 @@ use thermocline_tables::Promise;
 use super::along::Along;
 use super::evacuate::{Span, Taken, positions};
 use super::told::Made;
-use crate::compact::outputs::Outputs;
 use crate::partitions::Waiter;
 use crate::store::Inner;
 use crate::sync::read;
+use thermocline_jobs::Outputs;
 
 impl Inner {
     /// Writes and names all of it, range by range. The promise is one for all ranges: what the first ones have

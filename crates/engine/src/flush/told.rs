@@ -7,9 +7,9 @@ use thermocline_memtable::Memtable;
 use thermocline_observe::count::Count;
 use thermocline_observe::event::Event;
 
-use crate::compact::outputs::Outputs;
 use crate::store::Inner;
 use crate::sync::Arc;
+use thermocline_jobs::Outputs;
 
 /// A flush that has begun.
 pub(super) struct Begun {

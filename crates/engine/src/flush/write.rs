@@ -3,6 +3,9 @@
 use std::cell::Cell;
 
 use thermocline_base::{CfId, Error, Result, SeqNo};
+use thermocline_jobs::sink::{FileSink, PmSink, Scale, TableSink};
+use thermocline_jobs::source::{GenerationInput, Input, tombstones};
+use thermocline_jobs::{Counting, Outputs, Recipe, below};
 use thermocline_memtable::{Cover, Memtable};
 use thermocline_sst::Creation;
 use thermocline_tables::Promise;
@@ -10,12 +13,7 @@ use thermocline_version::{Level, Place};
 
 use super::along::{self, Along};
 use super::evacuate::{Span, Taken};
-use super::tombstones;
-use crate::compact::input::{GenerationInput, Input};
-use crate::compact::outputs::{Destination, Outputs, Recipe, below};
 use crate::compact::shape::Levels;
-use crate::partitions::Counting;
-use crate::pm_tables::PmSink;
 use crate::store::Inner;
 use crate::sync::Arc;
 use crate::write::busy;
@@ -23,29 +21,9 @@ use crate::write::busy;
 /// Where a flush writes.
 pub(super) enum To<'s> {
     Files,
-    Pm(&'s mut PmSink),
-    /// What would be written is weighed, until it is more than `most`.
-    Nowhere {
-        bytes: &'s mut u64,
-        most: u64,
-    },
-}
-
-impl To<'_> {
-    fn destination(&mut self) -> Destination<'_> {
-        match self {
-            To::Files => Destination::Store,
-            To::Pm(sink) => Destination::Pm(sink),
-            To::Nowhere { bytes, .. } => Destination::Nowhere(bytes),
-        }
-    }
-
-    fn enough(&self) -> Option<u64> {
-        match self {
-            To::Files | To::Pm(_) => None,
-            To::Nowhere { most, .. } => Some(*most),
-        }
-    }
+    Pm(&'s mut dyn TableSink),
+    /// What would be written is weighed.
+    Nowhere(&'s mut Scale),
 }
 
 impl Inner {
@@ -102,10 +80,11 @@ impl Inner {
         room: u64,
         outputs: &mut Outputs,
     ) -> Result<bool> {
-        let mut sink = PmSink::new(&self.space, room);
+        let next_owner = || self.pm_owner();
+        let mut sink = PmSink::new(self.pm_home(&next_owner), room);
         let to = To::Pm(&mut sink);
         let written = self.write_tables(&taken.generations, span, &[], to, outputs);
-        match written.and_then(|()| sink.hand_over(self, outputs)) {
+        match written.and_then(|()| sink.hand_over(outputs)) {
             Ok(()) => Ok(true),
             Err(Error::OutOfSpace(_) | Error::InvalidArgument(_)) => {
                 *outputs = Outputs::default();
@@ -182,12 +161,13 @@ impl Inner {
             let levels = Levels::of(&version, cf, None);
             let starts = self.starts_of(&version, cf);
             let level = own.map_or(Level::ZERO, |own| own.to);
+            let options = match own {
+                Some(own) => own.write_options(shape),
+                None => shape.write_options(0, usize::MAX, Creation::Flush),
+            };
+            let mut in_files = FileSink::new(&self.catalog, Place::new(cf, level), options);
             let recipe = Recipe {
-                place: Place::new(cf, level),
-                options: match own {
-                    Some(own) => own.write_options(shape),
-                    None => shape.write_options(0, usize::MAX, Creation::Flush),
-                },
+                cf,
                 cutter: match own.filter(|own| own.to != Level::ZERO) {
                     Some(own) => own.cutter(shape, starts),
                     None => shape.level0_cutter(&levels, self.is_relieving(), starts),
@@ -205,11 +185,18 @@ impl Inner {
                     version.partitions(cf),
                     own.map(Along::newest).or(Some(SeqNo(0))),
                 )),
-                enough: to_write.enough(),
-                to: to_write.destination(),
             };
-            let inputs = inputs.collect();
-            self.write_outputs(inputs, recipe, &mut |_| Ok(()), outputs)?;
+            let weighs = matches!(to_write, To::Nowhere(_));
+            let sink: &mut dyn TableSink = match &mut to_write {
+                To::Files => &mut in_files,
+                To::Pm(sink) => *sink,
+                To::Nowhere(scale) => *scale,
+            };
+            let mut pace = |_| match weighs {
+                true => self.check_open(),
+                false => self.check_writable(),
+            };
+            self.write_outputs(inputs.collect(), recipe, sink, &mut pace, outputs)?;
             outputs.bytes_read += read.get();
             if outputs.ended_at.is_some() {
                 break;

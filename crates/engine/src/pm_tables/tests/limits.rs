@@ -3,10 +3,11 @@
 use thermocline_base::options::{Costs, SHAPES};
 use thermocline_base::{Kind, SeqNo};
 use thermocline_env::sim::SimFs;
-use thermocline_level0::Value;
+use thermocline_jobs::Outputs;
+use thermocline_jobs::sink::{PmSink, TableSink};
+use thermocline_sst::{KeyRef, Value};
 
 use super::*;
-use crate::pm_tables::PmSink;
 use crate::sync::{Ordering, write};
 
 fn open_with(machine: &Machine, set: impl FnOnce(&mut Options)) -> Engine {
@@ -160,17 +161,25 @@ fn what_fits_no_table_leaves_nothing_behind() {
     put(&engine, CfId::DEFAULT, b"key", b"value");
     let inner = &engine.inner;
     let before = engine.metrics().space;
-    let add = |sink: &mut PmSink, key: &[u8], len: usize| {
-        let value = vec![7; len];
-        let at = (key, SeqNo(1));
-        sink.add(inner, CfId::DEFAULT, at, Kind::Put, Value::Inline(&value))
+    let add = |sink: &mut PmSink<'_>, key: &[u8], len: usize| {
+        let (key, value) = (KeyRef::new(key, SeqNo(1)), vec![7; len]);
+        let value = Value::Inline(&value);
+        sink.add(
+            CfId::DEFAULT,
+            key,
+            Kind::Put,
+            value,
+            &mut Outputs::default(),
+        )
     };
-    let mut sink = PmSink::new(&inner.space, 64 << 10);
+    let next_owner = || inner.pm_owner();
+    let home = inner.pm_home(&next_owner);
+    let mut sink = PmSink::new(home, 64 << 10);
     add(&mut sink, b"b", 10).unwrap();
     let error = add(&mut sink, b"a", 10).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
     drop(sink);
-    let mut sink = PmSink::new(&inner.space, 64 << 10);
+    let mut sink = PmSink::new(home, 64 << 10);
     let error = (0..100u8)
         .find_map(|n| add(&mut sink, &[n], 2000).err())
         .unwrap();
