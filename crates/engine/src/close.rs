@@ -369,16 +369,16 @@ impl Inner {
         }
         self.background.stop();
         // Who works ahead on a thread of the caller's looks at `closed` under this lock.
-        drop(lock(&self.ahead));
+        drop(lock(&self.turns.ahead));
         // So does whoever ingests or flushes, from time to time.
-        drop(lock(&self.ingesting));
-        drop(lock(&self.flushing));
+        drop(lock(&self.turns.ingesting));
+        drop(lock(&self.turns.flushing));
         // And each compaction.
         drop(write(&self.compactions.gate));
         // And whoever makes or removes a blob file.
         drop(write(&self.blobs.gate));
         // So does whoever stages a batch, and gives up, or has committed when this returns.
-        drop(write(&self.stages));
+        drop(write(&self.turns.stages));
         let sealed = self.seal_chain();
         self.account.close();
         // After a failure a write that was granted may still be storing its item. Whoever opens the

@@ -45,6 +45,7 @@
 mod beside;
 mod costs;
 mod due;
+mod ends;
 pub(crate) mod internal;
 mod job;
 mod manual;
@@ -53,6 +54,7 @@ mod pace;
 pub(crate) mod shape;
 #[cfg(test)]
 mod tests;
+mod told;
 mod usage;
 
 use std::collections::BTreeMap;
@@ -68,8 +70,9 @@ use crate::store::{Engine, Inner};
 use crate::sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, Ordering, RwLock, lock, wait};
 pub use costs::CostUse;
 pub(crate) use costs::Costs;
+pub(crate) use ends::Ends;
 use internal::Internal;
-pub(crate) use job::{Ends, level_of, stand};
+pub(crate) use job::{level_of, stand};
 use pace::Pace;
 use shape::Shape;
 pub(crate) use usage::Usage;
@@ -237,7 +240,7 @@ impl Engine {
             let flushed = match inner.is_flush_due() {
                 true => inner.flush_sealed()?,
                 false => {
-                    drop(lock(&inner.flushing));
+                    drop(lock(&inner.turns.flushing));
                     0
                 }
             };

@@ -72,6 +72,7 @@ use thermocline_base::planted::{Bug, active};
 use thermocline_base::{Error, Result};
 use thermocline_catalog::files;
 use thermocline_catalog::view::Front;
+use thermocline_jobs::Outputs;
 use thermocline_memtable::Memtable;
 use thermocline_observe::count::Count;
 use thermocline_observe::poison::is_sync;
@@ -85,7 +86,6 @@ use crate::sync::{Arc, MutexGuard, lock};
 use crate::write::{Writer, busy};
 use along::Along;
 use evacuate::{Span, Taken};
-use thermocline_jobs::Outputs;
 use told::Made;
 use write::To;
 
@@ -145,7 +145,7 @@ impl Inner {
 
     /// As [`Inner::flush`], and no more.
     pub fn flush_sealed(&self) -> Result<usize> {
-        self.flush_holding(&lock(&self.flushing))
+        self.flush_holding(&lock(&self.turns.flushing))
     }
 
     /// As [`Inner::flush_sealed`], for whoever holds [`Inner::flushing`].

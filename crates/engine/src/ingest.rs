@@ -103,7 +103,7 @@ impl Inner {
     /// # Errors
     /// See [`Store::install`](thermocline_copies::Store::install).
     pub fn install_new(&self, cf: CfId, write: Write<'_>) -> Result<Installed> {
-        let _ingesting = lock(&self.ingesting);
+        let _ingesting = lock(&self.turns.ingesting);
         let seqno = self.seqno_ahead()?;
         let mut outputs = Outputs::default();
         let installed = self.write_and_install(cf, seqno, write, &mut outputs);
@@ -166,7 +166,7 @@ impl Inner {
                 break;
             }
         }
-        let _flushing = lock(&self.flushing);
+        let _flushing = lock(&self.turns.flushing);
         let mut writer = lock(&self.writer);
         self.install_ingested(cf, &mut writer, added, seqno)?;
         Ok(installed)

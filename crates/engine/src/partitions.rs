@@ -63,6 +63,7 @@ use thermocline_base::KeyRange;
 use thermocline_base::options::{Division, Options, PartitionBy};
 use thermocline_base::{CfId, CfOptions, Error, Result, limits};
 use thermocline_catalog::Edits;
+use thermocline_jobs::Prefixes;
 use thermocline_observe::event::Event;
 pub(crate) use thermocline_policy::partitions::Adjustment;
 use thermocline_policy::pick::Held;
@@ -77,7 +78,6 @@ pub(crate) use measure::share;
 pub use plan::PartitionsPlan;
 pub(crate) use rates::PartitionRates;
 pub use sizes::PartitionSize;
-use thermocline_jobs::Prefixes;
 pub use usage::PartitionUse;
 pub(crate) use usage::Usage;
 

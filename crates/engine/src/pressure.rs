@@ -207,7 +207,7 @@ impl Inner {
             return;
         };
         // As for growing: closing takes this lock before it gives up the region.
-        let _ahead = lock(&self.ahead);
+        let _ahead = lock(&self.turns.ahead);
         if !disk.is_short(idle) || self.check_writable().is_err() {
             return;
         }

@@ -50,7 +50,7 @@ impl Inner {
         if !is_named || self.holds.count() == 0 || !self.flushes() {
             return None;
         }
-        let flushing = lock(&self.flushing);
+        let flushing = lock(&self.turns.flushing);
         if self.seal_active().is_ok() {
             let _ = self.flush_holding(&flushing);
         }

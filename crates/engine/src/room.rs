@@ -148,7 +148,7 @@ impl Inner {
 
     /// Steps 2 and 3.
     fn make_room_by_flushing(&self, seen: u64, error: Error) -> Result<()> {
-        let flushing = lock(&self.flushing);
+        let flushing = lock(&self.turns.flushing);
         self.check_writable()?;
         let charged = self.account.charged();
         let before = self.room.made();

@@ -149,7 +149,7 @@ impl Engine {
             )));
         }
         // Invariant 6.
-        let _staging = read(&inner.stages);
+        let _staging = read(&inner.turns.stages);
         let staged = inner
             .with_room(bytes, false, || inner.reserve_stage(entries.clone(), bytes))
             .and_then(|staging| inner.store_stage(staging, entries.clone()))

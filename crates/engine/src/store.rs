@@ -91,6 +91,19 @@ pub struct Engine {
     pub(crate) _handle: Arc<Handle>,
 }
 
+/// Turns, each before the writer's lock.
+#[derive(Debug, Default)]
+pub(crate) struct Turns {
+    /// Of whoever flushes: one at a time.
+    pub flushing: Mutex<()>,
+    /// Of whoever ingests: one at a time. Before `flushing`.
+    pub ingesting: Mutex<()>,
+    /// Shared by all who stage a batch.
+    pub stages: RwLock<()>,
+    /// Of whoever works ahead.
+    pub ahead: Mutex<()>,
+}
+
 pub(crate) struct Inner {
     /// Itself, for calls that outlive the task that asks for them.
     pub me: Weak<Inner>,
@@ -103,9 +116,8 @@ pub(crate) struct Inner {
     pub catalog: Catalog,
     /// By which ranges of generations are measured.
     pub rulers: Rulers,
-    /// Held by whoever flushes, so that there is one at a time and closing can wait for it. Before the
-    /// writer's.
-    pub flushing: Mutex<()>,
+    /// Held by whoever does something that there is one of at a time, or that closing waits for.
+    pub turns: Turns,
     pub merges: Merges,
     pub compactions: Compactions,
     pub blobs: Arc<Blobs>,
@@ -113,8 +125,6 @@ pub(crate) struct Inner {
     pub room: Room,
     /// How much writers are held back.
     pub pressure: Pressure,
-    /// Held by whoever ingests. Before `flushing`.
-    pub ingesting: Mutex<()>,
     /// Shared with groups of changes, which outlive the store.
     pub families: Arc<Families>,
     pub writer: Line<Mutex<Writer>>,
@@ -139,8 +149,6 @@ pub(crate) struct Inner {
     pub left: Mutex<After>,
     /// What generations own; held for moments.
     pub reclaim: Mutex<Reclaim>,
-    /// Held shared by whoever stages a batch, so that closing can wait for that. Before the writer's.
-    pub stages: RwLock<()>,
     /// DRAM promised to batches that are being staged. Raised under the writer's lock.
     pub staging: AtomicU64,
     pub poison: Arc<Poison>,
@@ -159,8 +167,6 @@ pub(crate) struct Inner {
     pub region_seen: AtomicU64,
     /// What was durable when the store was last looked at as perhaps idle.
     pub idle_seen: AtomicU64,
-    /// Held by whoever works ahead, so that closing can wait for that.
-    pub ahead: Mutex<()>,
     pub lock: Mutex<Option<Box<dyn LockGuard>>>,
 }
 

@@ -10,6 +10,9 @@ use thermocline_compaction::RangeTombstone;
 use thermocline_compaction::output::Cutter;
 use thermocline_compaction::retain::Moments;
 use thermocline_copies::Captured;
+use thermocline_jobs::sink::FileSink;
+use thermocline_jobs::source::{GenerationInput, Input, LastDeletes, RunInput, tombstones};
+use thermocline_jobs::{Outputs, Recipe, below};
 use thermocline_memtable::Cover;
 use thermocline_sst::{Creation, Identity};
 use thermocline_version::{Change, Level, Place, State, Version};
@@ -17,9 +20,6 @@ use thermocline_version::{Change, Level, Place, State, Version};
 use super::Capture;
 use crate::open::stored;
 use crate::sync::Arc;
-use thermocline_jobs::sink::FileSink;
-use thermocline_jobs::source::{GenerationInput, Input, LastDeletes, RunInput, tombstones};
-use thermocline_jobs::{Outputs, Recipe, below};
 
 impl Captured for Capture {
     fn seqno(&self) -> SeqNo {

@@ -39,6 +39,7 @@ use std::sync::Weak;
 
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{CfId, Error, FileId, Result};
+use thermocline_jobs::Outputs;
 use thermocline_policy::internal::{Inputs, bytes_of_part};
 use thermocline_policy::pick::{Job as Picked, Slice, level0_slices, pick_internal};
 use thermocline_tables::Promise;
@@ -50,7 +51,6 @@ use super::shape::Levels;
 use crate::partitions::share;
 use crate::store::{Engine, Inner};
 use crate::sync::{Arc, Mutex, lock, read, wait};
-use thermocline_jobs::Outputs;
 
 /// What internal compactions know of each other.
 #[derive(Debug, Default)]
@@ -85,7 +85,7 @@ impl Engine {
         let mut alone = false;
         loop {
             // Whoever flushes has been promised all the room that there is.
-            let flushing = alone.then(|| lock(&inner.flushing));
+            let flushing = alone.then(|| lock(&inner.turns.flushing));
             let _gate = read(&inner.compactions.gate);
             // Again, since the store may be closing.
             inner.check_writable()?;

@@ -1,7 +1,6 @@
 //! One job: picked, run, installed. See the [module above](super).
 
 use std::cell::Cell;
-use std::time::Duration;
 
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{CfId, Result, SeqNo};
@@ -10,15 +9,16 @@ use thermocline_compaction::retain::RangesBelow;
 use thermocline_jobs::sink::{FileSink, PmSink, TableSink};
 use thermocline_jobs::source::{Input, RunInput};
 use thermocline_jobs::{Counting, Outputs, Recipe, below};
-use thermocline_observe::event::Event;
 use thermocline_policy::pick::{self, Held, Reason};
 use thermocline_policy::tuning::ROOM_LOOK_BYTES;
 use thermocline_sst::Creation;
 use thermocline_tables::Promise;
 use thermocline_version::{Change, Level, Place, State, TableRef, Version, VersionEdit};
 
+use super::ends::Ends;
 use super::internal::{bytes_merged, gives_up, without_inputs};
 use super::shape::{Levels, Shape, range_of};
+use super::told::Begun;
 use super::usage::LevelUse;
 use super::{Jobs, Running};
 use crate::partitions::{Waiter, share};
@@ -43,31 +43,6 @@ pub(crate) struct Job {
     expects: Option<(u64, u64)>,
     /// Whether somebody waits for it.
     by_hand: bool,
-}
-
-/// Ends what a job holds, however it ends.
-pub(crate) struct Ends<'a> {
-    inner: &'a Inner,
-    id: u64,
-}
-
-impl<'a> Ends<'a> {
-    pub(super) fn new(inner: &'a Inner, id: u64) -> Ends<'a> {
-        Ends { inner, id }
-    }
-}
-
-impl Drop for Ends<'_> {
-    fn drop(&mut self) {
-        let compactions = &self.inner.compactions;
-        // What it worked with is given back. Before it leaves the list: a writer that sees no job any more
-        // must see this (`room`).
-        self.inner.room.note();
-        lock(&compactions.jobs)
-            .running
-            .retain(|job| job.id != self.id);
-        compactions.ended.notify_all();
-    }
 }
 
 impl Job {
@@ -147,6 +122,22 @@ impl Job {
     #[cfg(test)]
     pub(super) fn family(&self) -> CfId {
         self.cf
+    }
+
+    /// It begins now.
+    fn begun(&self, now: u64) -> Begun {
+        Begun {
+            id: self.id,
+            family: self.cf,
+            reason: self.picked.reason,
+            from: self.picked.from,
+            to: self.picked.to,
+            moved: self.picked.trivial,
+            internal: self.picked.is_internal(),
+            tables: self.inputs.len(),
+            bytes: self.picked.bytes,
+            at: now,
+        }
     }
 
     fn holds(&self) -> &Held {
@@ -290,28 +281,18 @@ impl Inner {
     /// Runs a job to its end. The caller holds the gate.
     pub fn run(&self, job: Job) -> Result<()> {
         let ends = Ends::new(self, job.id);
-        let started = self.world.env.clock.now_ns();
+        let begun = job.begun(self.now_ns());
         // Where room is wanted no job takes what flushes need; but who asks for one by hand gets it.
-        let by_hand = job.by_hand || job.picked.reason == Reason::Manual;
+        let by_hand = job.by_hand || begun.reason == Reason::Manual;
         let guarded = self.is_relieving() && !by_hand;
         let room = match guarded {
             true => self.room_for_jobs().unwrap_or(u64::MAX),
             false => u64::MAX,
         };
-        let (id, family, from, to) = (job.id, job.cf, job.picked.from, job.picked.to);
-        let (reason, moved, tables) = (job.picked.reason, job.picked.trivial, job.inputs.len());
-        self.events.emit(Event::CompactionBegun {
-            id,
-            family,
-            reason,
-            from,
-            to,
-            tables,
-            bytes: job.picked.bytes,
-        });
+        self.events.emit(begun.event());
         let mut outputs = Outputs::default();
         let read = Cell::new(0);
-        let merged = match moved {
+        let merged = match begun.moved {
             true => Ok(()),
             false => self.merge(&job, &read, &mut outputs, guarded),
         };
@@ -319,15 +300,12 @@ impl Inner {
         self.release(&outputs);
         let done = installed.map(|installed| did(&job, &outputs, read.get(), installed));
         if matches!(done, Ok(Some(_))) {
-            self.learn_costs(&job, &outputs, started);
+            self.learn_costs(&job, &outputs, begun.at);
+            self.compactions.usage.add_reason(begun.reason);
         }
-        // A move needs nothing but the edit: it would be picked again at once, and fail again.
-        let gave_up = guarded && !moved && done.as_ref().is_err_and(|error| error.is_no_room());
-        let internal = job.picked.is_internal();
-        if internal && done.as_ref().is_err_and(gives_up) {
+        if begun.internal && done.as_ref().is_err_and(gives_up) {
             self.internal_gave_up();
         }
-        let bytes = job.picked.bytes;
         // It has a version, and with that its inputs.
         drop(job);
         drop(ends);
@@ -336,54 +314,43 @@ impl Inner {
         self.discard_blobs();
         // Only now: before, there were the inputs and the outputs.
         self.press();
+        // A move needs nothing but the edit: it would be picked again at once, and fail again.
+        let for_room = done.as_ref().is_err_and(|error| error.is_no_room());
+        let gave_up = guarded && !begun.moved && for_room;
         if gave_up {
-            self.job_gave_up(bytes, room);
+            self.job_gave_up(begun.bytes, room);
         }
         if guarded && (gave_up || done.is_ok()) {
             // Others were told to wait for this one. Not after another failure, as in `compact_once`.
             self.want_compaction();
         }
-        let gone = matches!(done, Ok(None)).then(|| "its inputs have gone".to_string());
-        let error = done.as_ref().err().map(ToString::to_string).or(gone);
-        if matches!(done, Ok(Some(_))) {
-            self.compactions.usage.add_reason(reason);
-        }
-        let done = done.map(Option::unwrap_or_default);
+        let written = (&outputs, read.get());
+        let finished = begun.finished(&done, written, self.now_ns());
+        let usage = &self.compactions.usage;
         match &done {
-            Ok(did) if internal => self.compactions.usage.add_internal(*did),
-            Ok(did) => self.compactions.usage.add(to, *did),
+            Ok(did) if begun.internal => usage.add_internal(did.unwrap_or_default()),
+            Ok(did) => usage.add(begun.to, did.unwrap_or_default()),
             Err(_) => {}
         }
-        let did = *done.as_ref().unwrap_or(&LevelUse::default());
-        self.events.emit(Event::CompactionFinished {
-            id,
-            family,
-            reason,
-            from,
-            to,
-            tables,
-            moved,
-            tables_written: outputs.count(),
-            bytes_read: did.bytes_read.max(read.get()),
-            bytes_written: outputs.bytes,
-            entries_dropped: did.entries_dropped,
-            took: Duration::from_nanos(self.world.env.clock.now_ns() - started),
-            error,
-        });
+        self.events.emit(finished);
+        self.go_on_after(done.map(drop), gave_up)
+    }
+
+    /// What waited for a job has its turn, or is forgotten if that failed.
+    fn go_on_after(&self, done: Result<()>, gave_up: bool) -> Result<()> {
         match done {
-            // What waits for this job has its turn now, and nobody may come by who would see to that.
-            Ok(_) => {
+            // Nobody may come by who would see to that.
+            Ok(()) => {
                 let adjusted = self.adjust_waiting_by_size();
                 adjusted.inspect_err(|_| self.compactions.forget_waiting(Waiter::Size))
             }
-            // There may be smaller ones.
-            Err(_) if gave_up => {
-                self.compactions.forget_waiting(Waiter::Size);
-                Ok(())
-            }
             Err(error) => {
                 self.compactions.forget_waiting(Waiter::Size);
-                Err(error)
+                match gave_up {
+                    // There may be smaller ones.
+                    true => Ok(()),
+                    false => Err(error),
+                }
             }
         }
     }

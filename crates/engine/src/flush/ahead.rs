@@ -26,6 +26,7 @@
 use std::panic::resume_unwind;
 
 use thermocline_base::Result;
+use thermocline_jobs::Outputs;
 use thermocline_policy::ranges;
 use thermocline_runtime::cores;
 use thermocline_tables::Promise;
@@ -33,7 +34,6 @@ use thermocline_tables::Promise;
 use super::evacuate::{Span, Taken};
 use crate::store::Inner;
 use crate::sync::thread;
-use thermocline_jobs::Outputs;
 
 /// What was written of a range, and whether there was room for it.
 pub(super) type Written = (Outputs, Result<bool>);

@@ -47,6 +47,8 @@ use thermocline_base::{CfId, Result, SeqNo};
 use thermocline_compaction::RangeTombstone;
 use thermocline_compaction::output::Cutter;
 use thermocline_compaction::retain::RangesBelow;
+use thermocline_jobs::below;
+use thermocline_jobs::source::{Input, RunInput};
 use thermocline_policy::flush::usual_bytes;
 use thermocline_policy::pick::{self, Held, pick_along};
 use thermocline_policy::ranges::{Coming, Leaving};
@@ -61,8 +63,6 @@ use crate::compact::{Ends, level_of, stand};
 use crate::partitions::share;
 use crate::store::Inner;
 use crate::sync::Arc;
-use thermocline_jobs::below;
-use thermocline_jobs::source::{Input, RunInput};
 
 /// What one family's part of a range takes along.
 pub(super) struct Along<'a> {

@@ -4,6 +4,7 @@
 //! leaves, or finds no room in it, is written alone, with what it takes along ([`along`](super::along)).
 
 use thermocline_base::Result;
+use thermocline_jobs::Outputs;
 use thermocline_observe::count::Count;
 use thermocline_policy::ranges::{Fate, Range};
 use thermocline_tables::Promise;
@@ -14,7 +15,6 @@ use super::told::Made;
 use crate::partitions::Waiter;
 use crate::store::Inner;
 use crate::sync::read;
-use thermocline_jobs::Outputs;
 
 impl Inner {
     /// Writes and names all of it, range by range. The promise is one for all ranges: what the first ones have

@@ -144,7 +144,7 @@ impl Inner {
     /// # Errors
     /// As [`Engine::flush`](crate::Engine::flush).
     pub fn rewrite(&self) -> Result<bool> {
-        let flushing = lock(&self.flushing);
+        let flushing = lock(&self.turns.flushing);
         self.check_writable()?;
         let rewritten = match self.rewrite_plan() {
             Ok(plan) if self.is_rewriting_next(plan) => self.flush_to(&flushing, true),

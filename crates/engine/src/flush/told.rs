@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use thermocline_base::Error;
+use thermocline_jobs::Outputs;
 use thermocline_memtable::Memtable;
 use thermocline_observe::count::Count;
 use thermocline_observe::event::Event;
 
 use crate::store::Inner;
 use crate::sync::Arc;
-use thermocline_jobs::Outputs;
 
 /// A flush that has begun.
 pub(super) struct Begun {

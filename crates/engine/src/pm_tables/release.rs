@@ -2,10 +2,9 @@
 
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{Error, FileId, Result};
+use thermocline_jobs::outputs::MadeInPm;
 use thermocline_tables::Promise;
 use thermocline_version::{Change, NextIds, VersionEdit};
-
-use thermocline_jobs::outputs::MadeInPm;
 
 use crate::store::Inner;
 use crate::sync::{lock, read};

@@ -95,7 +95,7 @@ const GROWTH: Part = Part {
 const MANIFEST: Part = Part {
     workloads: &["manifest"],
     seeds: 1,
-    one_in: 51,
+    one_in: 97,
     bar: 1_800,
     sites: &[
         "env: name changed",
@@ -192,7 +192,7 @@ const ABSORBED: Part = Part {
 const FOLLOWED: Part = Part {
     workloads: &["followed"],
     seeds: 1,
-    one_in: 21,
+    one_in: 33,
     bar: 2_800,
     sites: &["sst: file named", "sst: table written"],
 };
@@ -208,7 +208,7 @@ const FLUSHED_LIVES: Part = Part {
 const SINKING_LIVES: Part = Part {
     workloads: &["sinking-lives"],
     seeds: 1,
-    one_in: 23,
+    one_in: 91,
     bar: 3_700,
     sites: &["sst: file named", "sst: table written"],
 };
@@ -236,7 +236,7 @@ const PM_TABLES: Part = Part {
 const PM_TABLES_MERGED: Part = Part {
     workloads: &["pm-tables-merged"],
     seeds: 1,
-    one_in: 43,
+    one_in: 211,
     bar: 1_000,
     sites: &["level0: piece of a table durable"],
 };
@@ -272,7 +272,7 @@ const TIERED: Part = Part {
 const EVACUATED: Part = Part {
     workloads: &["evacuated"],
     seeds: 1,
-    one_in: 43,
+    one_in: 83,
     bar: 1_400,
     sites: &["level0: piece of a table durable"],
 };
@@ -332,7 +332,7 @@ const BLOB_LIVES: Part = Part {
 const BLOBS_FLYING: Part = Part {
     workloads: &["blobs-flying"],
     seeds: 1,
-    one_in: 51,
+    one_in: 91,
     bar: 3_000,
     sites: &["sst: blobs written", "sst: file named"],
 };
@@ -390,10 +390,10 @@ pub fn sampled(workloads: &[(&str, u64)], (seeds, least): (u64, u64), sites: &[&
     let mut all = Outcome::default();
     let least = bar(least);
     for seed in 1..=SEEDS_MAX {
-        if seed > seeds && all.stats.states >= least && all.missing(sites).is_none() {
-            break;
-        }
         for &(name, usual) in workloads {
+            if seed > seeds && all.stats.states >= least && all.missing(sites).is_none() {
+                return all;
+            }
             let one_in = one_in(usual);
             let only = move |point: Point| is_sampled(point.step, seed, one_in);
             let outcome = explore(&named(name), seed, Planted::default(), only);
