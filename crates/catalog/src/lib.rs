@@ -25,7 +25,9 @@
 
 mod edits;
 pub mod files;
+pub mod kept;
 mod numbers;
+pub mod owned;
 mod pins;
 pub mod view;
 

@@ -41,7 +41,8 @@ use thermocline_catalog::View;
 use thermocline_memtable::Memtable;
 use thermocline_version::{Hold, Place, State, TableRef, Version};
 
-use crate::holds::{Moment, ReaderKind};
+use crate::holds::Moment;
+use crate::report::ReaderKind;
 use crate::snapshot::Snapshot;
 use crate::store::Inner;
 use crate::sync::{Arc, Ordering, lock};

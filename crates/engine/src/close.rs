@@ -55,6 +55,7 @@ use crate::holds::{Holds, Moment};
 use crate::relics::Relics;
 use crate::store::{Engine, Inner};
 use crate::sync::{Arc, AtomicBool, Ordering, fence, lock, write};
+use thermocline_catalog::owned::Held;
 
 /// Which manifest, by the name of its file, and where it ends. An edit changes that.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -134,18 +135,6 @@ impl After {
             After::Nothing | After::View(_) => false,
         }
     }
-}
-
-/// What elders hold beside moments.
-#[derive(Debug, Default)]
-pub(crate) struct Held {
-    /// Somebody has a view: all that was there.
-    pub everything: bool,
-    /// These generations and files.
-    pub generations: BTreeSet<u64>,
-    pub files: BTreeSet<FileId>,
-    /// Bytes of values that are read in place.
-    pub bytes: u64,
 }
 
 impl Left {

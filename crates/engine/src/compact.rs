@@ -55,7 +55,6 @@ pub(crate) mod shape;
 #[cfg(test)]
 mod tests;
 mod told;
-mod usage;
 
 use std::collections::BTreeMap;
 
@@ -65,18 +64,16 @@ use thermocline_env::Clock;
 use thermocline_policy::pick::{Cursors, Held};
 use thermocline_version::Version;
 
-use crate::partitions::{self, Adjusting, Waiting};
+use crate::partitions::{Adjusting, Waiting};
+use crate::report::{levels, partitions};
 use crate::store::{Engine, Inner};
 use crate::sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, Ordering, RwLock, lock, wait};
-pub use costs::CostUse;
 pub(crate) use costs::Costs;
 pub(crate) use ends::Ends;
 use internal::Internal;
 pub(crate) use job::{level_of, stand};
 use pace::Pace;
 use shape::Shape;
-pub(crate) use usage::Usage;
-pub use usage::{CompactionUse, LevelUse};
 
 /// The compactions of a store.
 #[derive(Debug)]
@@ -93,7 +90,7 @@ pub(crate) struct Compactions {
     pace: Pace,
     /// Runs in level 0, and bytes that wait. Relaxed: they guard nothing.
     debt: (AtomicU64, AtomicU64),
-    pub usage: Usage,
+    pub usage: levels::Usage,
     internal: Internal,
     pub costs: Costs,
     pub partition_usage: partitions::Usage,
@@ -123,6 +120,11 @@ struct Running {
 }
 
 impl Compactions {
+    /// Jobs that run.
+    pub fn running(&self) -> u64 {
+        lock(&self.jobs).running.len() as u64
+    }
+
     /// Whether some job runs.
     pub fn is_any_running(&self) -> bool {
         !lock(&self.jobs).running.is_empty()
@@ -160,7 +162,7 @@ impl Compactions {
             costs: Costs::new(options, &*clock),
             pace: Pace::new(options.compaction.rate_bytes, clock),
             debt: Default::default(),
-            usage: Usage::default(),
+            usage: levels::Usage::default(),
             internal: Internal::default(),
             partition_usage: partitions::Usage::default(),
             failed: AtomicBool::new(false),

@@ -15,9 +15,7 @@ use std::ops::Bound;
 
 use thermocline_base::size::index;
 use thermocline_base::{CfId, Kind, Result, SeqNo};
-use thermocline_catalog::view::not_before;
-use thermocline_memtable::{Direction, GapList, Memtable, RecordRef, ScanEntry};
-use thermocline_pm::PmOff;
+use thermocline_memtable::Direction;
 use thermocline_policy::tuning::READ_DELETES;
 use thermocline_sst::Value as Stored;
 use thermocline_tables::{TableSource, Tables, place, sources};
@@ -27,18 +25,18 @@ use crate::holds::Moment;
 use crate::store::Engine;
 use crate::sync::{Arc, Ordering as Atomic};
 use crate::value::Value;
+use covering::Covering;
 use gaps::Passed;
-use hidden::Covering;
 use place::Place;
 pub use seat::Cursor;
+use source::{First, Head, Reader, Source, prefix};
 
+mod covering;
 mod gaps;
 mod hidden;
 mod place;
 mod seat;
-
-/// Entries of a cursor's first chunk from each generation; later ones double up to the option.
-const FIRST_CHUNK: usize = 16;
+mod source;
 
 /// What seeking in a generation costs, in keys that it might be asked for.
 const CHUNK_ASKS: u64 = 4;
@@ -126,152 +124,6 @@ struct Walk {
     /// Whether any source has gaps.
     has_gaps: bool,
     passed: Passed,
-}
-
-/// The records of one generation from the cursor's position on.
-#[derive(Debug, Default)]
-struct Source {
-    chunk: Vec<ScanEntry>,
-    at: usize,
-    /// Whether there may be records behind the chunk.
-    more: bool,
-    chunk_len: usize,
-    head: Option<Head>,
-    /// The range tombstones of its generation.
-    covering: Option<Covering>,
-    /// The gaps of its generation.
-    gaps: Option<Arc<GapList>>,
-    /// Keys below this one are none of its own: those are in tables (`evacuate`).
-    first: Box<[u8]>,
-}
-
-/// The record of a source that is next.
-#[derive(Debug, Clone, Copy)]
-struct Head {
-    at: PmOff,
-    /// The first eight bytes of its key, as a number that orders like them (shorter keys padded
-    /// with zeros): most comparisons end here, without touching the record.
-    prefix: u64,
-}
-
-impl Head {
-    fn of(record: &RecordRef<'_>) -> Head {
-        Head {
-            at: record.at,
-            prefix: prefix(record.key),
-        }
-    }
-
-    fn cmp(&self, memtable: &Memtable, other: &Head, others: &Memtable) -> Result<Ordering> {
-        match self.prefix.cmp(&other.prefix) {
-            Ordering::Equal => {
-                let mine = memtable.record(self.at, false)?;
-                Ok(mine.key.cmp(others.record(other.at, false)?.key))
-            }
-            order => Ok(order),
-        }
-    }
-
-    /// As [`Head::cmp`], with a key at hand.
-    fn cmp_key(&self, memtable: &Memtable, prefix: u64, key: &[u8]) -> Result<Ordering> {
-        match self.prefix.cmp(&prefix) {
-            Ordering::Equal => Ok(memtable.record(self.at, false)?.key.cmp(key)),
-            order => Ok(order),
-        }
-    }
-}
-
-/// The first eight bytes of a key, as a number.
-fn prefix(key: &[u8]) -> u64 {
-    let mut prefix = [0; 8];
-    let n = key.len().min(8);
-    prefix[..n].copy_from_slice(&key[..n]);
-    u64::from_be_bytes(prefix)
-}
-
-/// Which source has what comes first.
-#[derive(Debug, Clone, Copy)]
-enum First {
-    /// That of a generation.
-    Memtable(usize, Head),
-    /// That of a run.
-    Run(usize),
-}
-
-/// What a source needs to know of its cursor.
-#[derive(Debug, Clone, Copy)]
-struct Reader {
-    cf: CfId,
-    seqno: SeqNo,
-    direction: Direction,
-    chunk_max: usize,
-    verify: bool,
-}
-
-impl Source {
-    /// Goes to where there is nothing.
-    fn end(&mut self) {
-        self.chunk.clear();
-        (self.at, self.more, self.head) = (0, false, None);
-    }
-
-    fn restart(&mut self, memtable: &Memtable, reader: Reader, from: Bound<&[u8]>) -> Result<()> {
-        // Mostly empty.
-        let first = self.first.clone();
-        let from = match reader.direction {
-            Direction::Forward => not_before(from, &first),
-            Direction::Reverse => from,
-        };
-        self.chunk_len = FIRST_CHUNK.min(reader.chunk_max);
-        self.fill(memtable, reader, from)?;
-        self.find_head(memtable, reader)
-    }
-
-    fn fill(&mut self, memtable: &Memtable, reader: Reader, from: Bound<&[u8]>) -> Result<()> {
-        self.chunk.clear();
-        self.at = 0;
-        let Reader {
-            cf,
-            seqno,
-            direction,
-            ..
-        } = reader;
-        self.more = memtable.scan(cf, from, direction, seqno, self.chunk_len, &mut self.chunk)?;
-        Ok(())
-    }
-
-    fn advance(&mut self, memtable: &Memtable, reader: Reader) -> Result<()> {
-        self.at += 1;
-        self.find_head(memtable, reader)
-    }
-
-    /// Finds the next record that the reader may see, from the present position on.
-    fn find_head(&mut self, memtable: &Memtable, reader: Reader) -> Result<()> {
-        self.head = None;
-        loop {
-            if let Some(entry) = self.chunk.get(self.at) {
-                // Verified before it is believed: its seqno decides whether it shows, its key where.
-                let record = memtable.record(entry.at, reader.verify)?;
-                if *record.key < *self.first {
-                    // It is on its way back.
-                    self.end();
-                    return Ok(());
-                }
-                if record.seqno <= reader.seqno {
-                    self.head = Some(Head::of(&record));
-                    return Ok(());
-                }
-                self.at += 1;
-                continue;
-            }
-            let Some(last) = self.chunk.last().filter(|_| self.more) else {
-                return Ok(());
-            };
-            let last = memtable.record(last.at, false)?;
-            self.chunk_len = (self.chunk_len * 2).min(reader.chunk_max);
-            self.fill(memtable, reader, Bound::Excluded(last.key))?;
-        }
-    }
 }
 
 impl Walk {

@@ -80,7 +80,7 @@ use thermocline_runtime::Job;
 use thermocline_sst::sites;
 use thermocline_version::{Change, Evacuation, State};
 
-use crate::compact::LevelUse;
+use crate::report::LevelUse;
 use crate::store::{Engine, Inner};
 use crate::sync::{Arc, MutexGuard, lock};
 use crate::write::{Writer, busy};

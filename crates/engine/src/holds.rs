@@ -43,6 +43,7 @@ use thermocline_commit::readers::Registration;
 use thermocline_env::Clock;
 
 use crate::close::After;
+use crate::report::{ReaderKind, ReaderState};
 use crate::store::Inner;
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, RwLock, lock, read, write};
 
@@ -53,29 +54,6 @@ const TOLD_MAX: usize = 64;
 
 /// And so many by an error.
 const NAMED_MAX: usize = 3;
-
-/// What holds a moment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum ReaderKind {
-    /// A snapshot.
-    Snapshot,
-    /// A cursor, or one end of an iterator.
-    Cursor,
-    /// A checkpoint or backup that is being made.
-    Copy,
-}
-
-impl ReaderKind {
-    /// Its name, as `stat` spells it.
-    pub fn name(self) -> &'static str {
-        match self {
-            ReaderKind::Snapshot => "snapshot",
-            ReaderKind::Cursor => "cursor",
-            ReaderKind::Copy => "copy",
-        }
-    }
-}
 
 /// Who may hold a view between two calls.
 pub(crate) trait Guest: Debug + Send + Sync {
@@ -412,35 +390,6 @@ fn named(readers: impl Iterator<Item = ReaderState>, in_place: u64) -> Vec<Strin
 fn sort(all: &mut Vec<ReaderState>) {
     all.sort_by_key(|state| (std::cmp::Reverse(state.held), state.seqno));
     all.truncate(TOLD_MAX);
-}
-
-/// A reader, as metrics tell of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ReaderState {
-    /// What it is.
-    pub kind: ReaderKind,
-    /// Of each key that was written since, the version that was newest at this seqno stays for it.
-    pub seqno: u64,
-    /// Since when, by the store's clock.
-    pub held: Duration,
-    /// Changes since that are visible: most versions that stay for it alone.
-    pub behind: u64,
-    /// Whether it is inside a call. Then it may keep generations and tables that have gone otherwise.
-    pub in_call: bool,
-    /// Persistent memory of generations that have gone otherwise, and that it has not let go of
-    /// yet. It is asked to when there is need of that.
-    pub retired_bytes: u64,
-}
-
-impl std::fmt::Display for ReaderState {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (kind, seqno) = (self.kind.name(), self.seqno);
-        write!(f, "a {kind} at seqno {seqno} for {:.1?}", self.held)?;
-        match self.in_call {
-            true => write!(f, ", inside a call"),
-            false => Ok(()),
-        }
-    }
 }
 
 impl Inner {

@@ -265,7 +265,7 @@ impl Inner {
         let region = self.space.region().clone();
         let active = Memtable::new(region, id, vec![chain]).charged_to(&self.account);
         let active = Arc::new(active);
-        self.forget_unused(unused);
+        lock(&self.reclaim).forget_unused(unused);
         let view = self.catalog.view_to_keep();
         let older = view.memtables.iter().filter(|m| m.generation() != unused);
         let memtables = [active.clone()].into_iter().chain(older.cloned()).collect();

@@ -47,10 +47,10 @@ use thermocline_policy::situation::{self, Situation};
 use thermocline_policy::work::Work;
 use thermocline_runtime::Job;
 
-use crate::reclaim::Reclaim;
 use crate::store::{Engine, Inner};
 use crate::sync::{Arc, AtomicU64, Mutex, MutexGuard, Ordering, lock, try_lock};
 use crate::write::Writer;
+use thermocline_catalog::owned::Reclaim;
 
 /// Keys that are merged under one promise of DRAM.
 const STEP: usize = if cfg!(test) { 16 } else { 1024 };

@@ -54,7 +54,6 @@ mod measure;
 mod plan;
 mod rates;
 mod sizes;
-mod usage;
 
 use std::ops::Bound;
 use std::sync::Weak;
@@ -78,8 +77,6 @@ pub(crate) use measure::share;
 pub use plan::PartitionsPlan;
 pub(crate) use rates::PartitionRates;
 pub use sizes::PartitionSize;
-pub use usage::PartitionUse;
-pub(crate) use usage::Usage;
 
 /// Bytes of references that an edit changes at most, and one reference more: a manifest's record has room for
 /// several times as many.

@@ -31,7 +31,8 @@ use thermocline_tables::{TableValue, Tables};
 
 use crate::cursor::Cursor;
 use crate::families::Family;
-use crate::holds::{HoldId, Moment, ReaderKind, Reading};
+use crate::holds::{HoldId, Moment, Reading};
+use crate::report::ReaderKind;
 use crate::store::{Engine, Inner};
 use crate::sync::Arc;
 use crate::value::Value;

@@ -412,7 +412,7 @@ impl Inner {
         let region = self.space.region().clone();
         let active = Memtable::new(region, next, vec![adoption.chain]).charged_to(&self.account);
         let active = Arc::new(active);
-        self.adopted(unused, own, zones, descriptor, trail);
+        lock(&self.reclaim).adopted(unused, own, zones, descriptor, trail);
         let view = self.catalog.view();
         let older = view.memtables.iter().filter(|m| m.generation() != unused);
         let memtables = [active.clone(), memtable.clone()];

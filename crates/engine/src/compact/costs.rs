@@ -23,6 +23,7 @@ use thermocline_policy::{self as policy, Memory};
 use thermocline_version::{TableRef, Version};
 
 use super::shape::Levels;
+use crate::report::CostUse;
 use crate::store::Inner;
 use crate::sync::{Arc, Mutex, lock};
 
@@ -53,21 +54,6 @@ struct Known {
     by_writes: u64,
     by_room: u64,
     by_warmth: u64,
-}
-
-/// What was decided about level 0 in persistent memory, since the store was opened.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct CostUse {
-    /// Merges inside persistent memory that reads have paid for: equation 1.
-    pub by_reads: u64,
-    /// Those that what need not be written to the SSD has paid for: equation 2.
-    pub by_writes: u64,
-    /// Those that level 0 has asked for when it was nearly full, since much of it would go.
-    pub by_room: u64,
-    /// Jobs that took slices to the SSD which equation 3 has chosen.
-    pub by_warmth: u64,
-    /// The last decisions with their numbers, the newest last.
-    pub last: Vec<String>,
 }
 
 impl Costs {

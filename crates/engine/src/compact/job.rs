@@ -19,9 +19,9 @@ use super::ends::Ends;
 use super::internal::{bytes_merged, gives_up, without_inputs};
 use super::shape::{Levels, Shape, range_of};
 use super::told::Begun;
-use super::usage::LevelUse;
 use super::{Jobs, Running};
 use crate::partitions::{Waiter, share};
+use crate::report::LevelUse;
 use crate::store::Inner;
 use crate::sync::{Arc, Ordering, lock, read};
 

@@ -21,8 +21,9 @@ use thermocline_base::{Result, SeqNo};
 use thermocline_memtable::Direction;
 use thermocline_observe::count::Count;
 
-use super::hidden::Edge;
-use super::{First, Reader, Walk, prefix};
+use super::Walk;
+use super::covering::Edge;
+use super::source::{First, Reader, prefix};
 use crate::sync::{Arc, try_lock};
 
 /// Keys without a value behind each other that are worth a gap. Unit tests and schedules have few

@@ -10,7 +10,8 @@ use thermocline_observe::latency::Latencies;
 
 use super::Walk;
 use crate::families::Family;
-use crate::holds::{Guest, Hold, HoldId, Left, Lent, Moment, ReaderKind};
+use crate::holds::{Guest, Hold, HoldId, Left, Lent, Moment};
+use crate::report::ReaderKind;
 use crate::sync::{Arc, Mutex, lock, try_lock};
 
 /// A position in one column family, at one moment of the store.
