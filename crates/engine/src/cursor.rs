@@ -54,7 +54,7 @@ impl Engine {
         found: impl FnOnce(&[u8]) -> T,
     ) -> Result<Option<T>> {
         let inner = &*self.inner;
-        let verify = inner.options.read.verify_checksums != 0;
+        let verify = inner.options.read.verify_checksums;
         // A generation that comes after this holds only what was not visible when we began.
         let view = inner.catalog.view();
         view.pins()?;
@@ -77,7 +77,7 @@ impl Engine {
     /// As [`Engine::get`].
     pub fn value(&self, cf: CfId, key: &[u8]) -> Result<Option<Value>> {
         let inner = &*self.inner;
-        let verify = inner.options.read.verify_checksums != 0;
+        let verify = inner.options.read.verify_checksums;
         let view = inner.catalog.view();
         let pins = view.pins()?;
         // As above.
@@ -131,7 +131,7 @@ impl Walk {
         let options = &moment.inner().options;
         Walk {
             chunk_max: index(options.read.readahead),
-            verify: options.read.verify_checksums != 0,
+            verify: options.read.verify_checksums,
             sources: Vec::new(),
             runs: Vec::new(),
             tables: None,

@@ -109,7 +109,7 @@ impl Snapshot {
         (cf, key): (CfId, &[u8]),
         found: impl FnOnce(Hit<'_>) -> T,
     ) -> Result<Option<T>> {
-        let verify = self.inner().options.read.verify_checksums != 0;
+        let verify = self.inner().options.read.verify_checksums;
         let seqno = self.seqno();
         self.inner_of(reading).find(
             reading,

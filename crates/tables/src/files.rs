@@ -139,8 +139,8 @@ impl TableFiles {
             let counter = Arc::new(DeviceBytes::default());
             let (inner, bytes) = (storage.clone(), counter.clone());
             let counted: Arc<dyn Storage> = Arc::new(match options.ssd.direct {
-                0 => DirectStorage::buffered(inner, counter),
-                _ => DirectStorage::new(inner, lent.bufs.clone(), counter),
+                false => DirectStorage::buffered(inner, counter),
+                true => DirectStorage::new(inner, lent.bufs.clone(), counter),
             });
             (counted, bytes)
         };
@@ -174,7 +174,7 @@ impl TableFiles {
             habit: Habit::default(),
             reader: lent.reader.clone(),
             pm: PmTables::default(),
-            verify: options.read.verify_checksums != 0,
+            verify: options.read.verify_checksums,
         });
         let weak = Arc::downgrade(&files);
         account.add_evicting(weak.clone());

@@ -60,7 +60,7 @@ impl Costs {
     /// Takes less than a millisecond of this clock's time, where it is asked at all.
     pub fn new(options: &Options, clock: &dyn Clock) -> Costs {
         let budget = options.level0_pm_bytes();
-        let form = match (budget, options.level0.costs()) {
+        let form = match (budget, options.level0.internal) {
             (None, _) | (_, Choice::Off) => None,
             (_, Choice::Corrected) => Some(Form::Corrected),
             (_, Choice::Printed) => Some(Form::Printed),

@@ -23,7 +23,7 @@ fn options(pm: u64) -> Options {
         ..Options::default()
     };
     options.pm_region.part_bytes_first = 256 << 10;
-    options.flush.automatic = 0;
+    options.flush.automatic = false;
     options.memtable.bytes_max = 32 << 10;
     options.memtable.item_bytes_max = 4 << 10;
     options

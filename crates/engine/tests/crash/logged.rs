@@ -24,7 +24,7 @@ pub fn in_dram(options: &mut Options) {
     options.preset = Preset::Leveled;
     options.set("level0.shape", "ssd").unwrap();
     options.dram = 4 * PM;
-    options.flush.automatic = 1;
+    options.flush.automatic = true;
 }
 
 fn small(options: &mut Options) {

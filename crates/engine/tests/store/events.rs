@@ -63,7 +63,7 @@ impl Machine {
             ..Options::default()
         };
         options.pm_region.part_bytes_first = 256 << 10;
-        options.flush.automatic = 0;
+        options.flush.automatic = false;
         options.memtable.bytes_max = 100_000;
         options.manifest.bytes_max = 512;
         options.set("level0.shape", "global-index").unwrap();

@@ -62,7 +62,7 @@ impl Store {
             levels: usize::try_from(of.levels).expect("at most 7"),
             level0_tables: usize::try_from(of.level0_tables).unwrap_or(usize::MAX),
             multiplier: of.multiplier,
-            dynamic: of.dynamic != 0,
+            dynamic: of.dynamic,
             table_bytes: options.table_bytes(),
             base_bytes: options.base_bytes(),
             memtable_bytes: options.memtable_bytes(),

@@ -1,5 +1,6 @@
 //! What is counted, what gives way, and what is in nobody's way.
 
+use thermocline_base::Codec;
 use thermocline_base::options::{Costs, SHAPES};
 use thermocline_base::{Kind, SeqNo};
 use thermocline_env::sim::SimFs;
@@ -44,7 +45,7 @@ fn a_family_with_files_in_level_0_gives_way_too() {
     let engine = open_with(&machine, |own| {
         own.level0.pm_percent = 10;
         own.memtable.bytes_max = 64 << 10;
-        own.flush.automatic = 0;
+        own.flush.automatic = false;
         own.compaction.table_bytes = 128 << 10;
     });
     let other = engine.family("other", &CfOptions::default()).unwrap();
@@ -106,8 +107,8 @@ fn back_pressure_counts_files_and_tables_in_persistent_memory_apart() {
     let machine = Machine::new(PM);
     let engine = open_with(&machine, |own| {
         own.level0.pm_percent = 80;
-        own.level0.internal = Costs::Off as u64;
-        own.flush.automatic = 0;
+        own.level0.internal = Costs::Off;
+        own.flush.automatic = false;
     });
     for round in 0..30u8 {
         put(&engine, CfId::DEFAULT, b"a", &[round]);
@@ -198,7 +199,7 @@ fn a_flush_that_is_too_large_writes_files() {
     let engine = open_with(&machine, |own| {
         own.level0.pm_percent = 1;
         own.memtable.bytes_max = 16 << 10;
-        own.flush.automatic = 0;
+        own.flush.automatic = false;
     });
     fill(&engine, CfId::DEFAULT, 1, 500 << 10);
     assert!(engine.flush().unwrap() > 1);
@@ -309,8 +310,8 @@ fn deletes_make_room_on_a_full_disk() {
     own.level0.pm_percent = 30;
     own.compaction.table_bytes = 32 << 10;
     own.compaction.base_bytes = 256 << 10;
-    own.compaction.compression = 0;
-    own.compaction.compression_last = 0;
+    own.compaction.compression = Codec::None;
+    own.compaction.compression_last = Codec::None;
     let engine = Engine::open(world, Path::new("/db"), own).unwrap();
     fs.limit(12 << 20);
     let mut rng = Rng::new(5);
