@@ -52,7 +52,7 @@ use thermocline_pm::RegionKind;
 
 use crate::blobs::Blobs;
 use crate::holds::{Holds, Moment};
-use crate::relics::Relics;
+use crate::relics::list::Relics;
 use crate::store::{Engine, Inner};
 use crate::sync::{Arc, AtomicBool, Ordering, fence, lock, write};
 use thermocline_catalog::owned::Held;

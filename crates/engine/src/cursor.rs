@@ -20,7 +20,7 @@ use thermocline_policy::tuning::READ_DELETES;
 use thermocline_sst::Value as Stored;
 use thermocline_tables::{TableSource, Tables, place, sources};
 
-use crate::families::Family;
+use crate::families::table::Family;
 use crate::holds::Moment;
 use crate::store::Engine;
 use crate::sync::{Arc, Ordering as Atomic};

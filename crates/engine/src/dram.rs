@@ -18,7 +18,7 @@ use thermocline_policy::seal;
 
 use crate::store::Inner;
 use crate::sync::Ordering;
-use crate::write::Writer;
+use crate::write::writer::Writer;
 
 /// Writes that a promise covers in advance, and records that a store must have written before it gets
 /// such a promise. A bound for one write is small; one for many reckons with a new piece of memory for

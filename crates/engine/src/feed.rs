@@ -35,11 +35,11 @@ use thermocline_policy::flush;
 use thermocline_runtime::Task;
 
 use crate::blobs::Hold;
-use crate::families::Families;
+use crate::families::table::Families;
 use crate::report::FeedUse;
 use crate::store::Inner;
 use crate::sync::{Arc, MutexGuard, Ordering, lock};
-use crate::write::Writer;
+use crate::write::writer::Writer;
 
 impl Chains for Inner {
     fn check_open(&self) -> Result<()> {

@@ -55,7 +55,7 @@ use thermocline_version::{Change, Level, Place, VersionEdit};
 use crate::start::opened;
 use crate::store::Inner;
 use crate::sync::{Arc, lock};
-use crate::write::Writer;
+use crate::write::writer::Writer;
 
 /// How far the seqno of an ingestion lies above those that were given out when it began. More writes
 /// than no call takes long enough for; and few enough for a hundred million calls.

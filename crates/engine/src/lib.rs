@@ -140,7 +140,7 @@ mod wal;
 mod write;
 
 pub use cursor::Cursor;
-pub use families::Family;
+pub use families::table::Family;
 pub use layout::REGION_NAME;
 pub use map::{FamilyMap, TableState};
 pub use partitions::{PartitionSize, PartitionsPlan};

@@ -27,7 +27,7 @@ use wired::{Shared, wire};
 
 use crate::close::Handle;
 use crate::create::{create, refuse_or_prepare};
-use crate::families::Families;
+use crate::families::table::Families;
 use crate::flush::flushed_up_to;
 use crate::layout::{self, REGION_NAME};
 use crate::start::sweep_descriptors;

@@ -52,7 +52,7 @@
 mod adjust;
 mod measure;
 mod plan;
-mod rates;
+pub(crate) mod rates;
 mod sizes;
 
 use std::ops::Bound;
@@ -75,7 +75,6 @@ pub(crate) use adjust::Outcome;
 use measure::Measures;
 pub(crate) use measure::share;
 pub use plan::PartitionsPlan;
-pub(crate) use rates::PartitionRates;
 pub use sizes::PartitionSize;
 
 /// Bytes of references that an edit changes at most, and one reference more: a manifest's record has room for

@@ -90,7 +90,7 @@ use thermocline_version::{Change, VersionEdit};
 use crate::close::has_strangers;
 use crate::store::Inner;
 use crate::sync::{Arc, lock, thread};
-use crate::write::Writer;
+use crate::write::writer::Writer;
 
 /// Keys that are checked under one epoch guard.
 const STEP: usize = 256;

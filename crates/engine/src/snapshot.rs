@@ -30,7 +30,7 @@ use thermocline_sst::Pinned;
 use thermocline_tables::{TableValue, Tables};
 
 use crate::cursor::Cursor;
-use crate::families::Family;
+use crate::families::table::Family;
 use crate::holds::{HoldId, Moment, Reading};
 use crate::report::ReaderKind;
 use crate::store::{Engine, Inner};

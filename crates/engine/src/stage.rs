@@ -74,12 +74,12 @@ use thermocline_memtable::{Chain, ChainWriter, Descriptor, Memtable, Stage, Stag
 use thermocline_observe::event::Event;
 use thermocline_version::{Change, NextIds, VersionEdit};
 
-use crate::generation::Prepared;
+use crate::generation::prepared::Prepared;
 use crate::start::opened;
 use crate::store::{Engine, Inner};
 use crate::sync::{Arc, Ordering, lock, read};
-use crate::write::Writer;
 use crate::write::submit::deletes_any;
+use crate::write::writer::Writer;
 
 /// A batch between its reservation and its commit.
 struct Staging<'s, 'b> {

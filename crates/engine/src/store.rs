@@ -20,22 +20,22 @@ use thermocline_observe::stall::Stalls;
 use thermocline_pm::{Shadow, SimPm};
 use thermocline_runtime::{Background, Runtime};
 
-use crate::approximate::Rulers;
+use crate::approximate::rulers::Rulers;
 use crate::blobs::Blobs;
 use crate::close::{After, Elders, Handle};
-use crate::compact::Compactions;
-use crate::families::Families;
-use crate::generation::Prepared;
+use crate::compact::state::Compactions;
+use crate::families::table::Families;
+use crate::generation::prepared::Prepared;
 use crate::holds::Holds;
-use crate::merge::Merges;
-use crate::partitions::PartitionRates;
-use crate::pressure::Pressure;
-use crate::relics::Relics;
+use crate::merge::merges::Merges;
+use crate::partitions::rates::counters::PartitionRates;
+use crate::pressure::gauge::Pressure;
+use crate::relics::list::Relics;
 use crate::report::Recovery;
-use crate::room::Room;
+use crate::room::news::Room;
 use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, RwLock};
-use crate::wal::Wal;
-use crate::write::Writer;
+use crate::wal::logs::Wal;
+use crate::write::writer::Writer;
 
 /// The outside world of a store.
 #[derive(Debug, Clone)]

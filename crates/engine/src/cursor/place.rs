@@ -6,7 +6,7 @@ use thermocline_base::{CfId, Result, SeqNo};
 use thermocline_catalog::View;
 
 use crate::holds::{Moment, Reading};
-use crate::partitions::PartitionRates;
+use crate::partitions::rates::counters::PartitionRates;
 use crate::store::Inner;
 use crate::sync::Arc;
 

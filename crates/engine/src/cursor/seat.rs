@@ -9,7 +9,7 @@ use thermocline_memtable::Direction;
 use thermocline_observe::latency::Latencies;
 
 use super::Walk;
-use crate::families::Family;
+use crate::families::table::Family;
 use crate::holds::{Guest, Hold, HoldId, Left, Lent, Moment};
 use crate::report::ReaderKind;
 use crate::sync::{Arc, Mutex, lock, try_lock};

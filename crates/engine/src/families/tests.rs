@@ -1,5 +1,6 @@
 //! Families in a simulated world: what is refused after a drop, what goes on, what an open indexes.
 
+use crate::sync::AtomicU64;
 use std::path::Path;
 
 use thermocline_base::planted::plant;

@@ -22,8 +22,9 @@ use crate::recover::{self, Found, Rebuilt, Staying};
 use crate::replay::Known;
 use crate::start::Start;
 use crate::sync::Arc;
-use crate::wal::{Loaded, Wal};
-use crate::write::Writer;
+use crate::wal::Loaded;
+use crate::wal::logs::Wal;
+use crate::write::writer::Writer;
 
 /// What a region, or logs, have of a store.
 pub(super) struct Recovered {

@@ -25,20 +25,20 @@ use thermocline_version::VersionSet;
 
 use super::named::Named;
 use super::recovered::Recovered;
-use crate::approximate::Rulers;
+use crate::approximate::rulers::Rulers;
 use crate::blobs::Blobs;
-use crate::compact::Compactions;
-use crate::families::Families;
+use crate::compact::state::Compactions;
+use crate::families::table::Families;
 use crate::holds::Holds;
-use crate::merge::Merges;
-use crate::partitions::PartitionRates;
-use crate::pressure::Pressure;
+use crate::merge::merges::Merges;
+use crate::partitions::rates::counters::PartitionRates;
+use crate::pressure::gauge::Pressure;
 use crate::report::Recovery;
-use crate::room::Room;
+use crate::room::news::Room;
 use crate::store::{Inner, Turns};
 use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex};
-use crate::write::Writer;
 use crate::write::env::limits;
+use crate::write::writer::Writer;
 
 /// What the store has in common with others, and who listens.
 pub(super) struct Shared {

@@ -30,7 +30,7 @@ use thermocline_policy::relief::{
     Pause, are_many, has_given_up, looks_at_readers, margin, room_for_jobs,
 };
 
-use super::FULL;
+use super::gauge::FULL;
 use crate::store::Inner;
 use crate::sync::{AtomicBool, AtomicU64, Ordering, lock};
 

@@ -1,6 +1,9 @@
 //! What a store owes, by a clock that stands still unless somebody waits.
 
+use crate::pressure::gauge::Pressure;
 use std::path::Path;
+use thermocline_policy::pressure::Cause;
+use thermocline_policy::pressure::Limits;
 
 use thermocline_base::Codec;
 use thermocline_base::options::Options;
