@@ -47,7 +47,7 @@ mod costs;
 mod due;
 mod ends;
 pub(crate) mod internal;
-mod job;
+pub(crate) mod job;
 mod manual;
 pub(crate) mod outputs;
 mod pace;
@@ -58,13 +58,12 @@ mod tests;
 mod told;
 
 use thermocline_base::CfId;
-use thermocline_env::Clock;
 use thermocline_policy::pick::{Cursors, Held};
 
 use crate::store::{Engine, Inner};
 use crate::sync::{Ordering, lock, wait};
 pub(crate) use ends::Ends;
-pub(crate) use job::{level_of, stand};
+pub(crate) use job::picked::{level_of, stand};
 use state::{Compactions, Jobs, Running};
 
 impl Inner {

@@ -80,10 +80,10 @@ use thermocline_runtime::Job;
 use thermocline_sst::sites;
 use thermocline_version::{Change, Evacuation, State};
 
+use crate::busy::busy;
 use crate::report::LevelUse;
 use crate::store::{Engine, Inner};
 use crate::sync::{Arc, MutexGuard, lock};
-use crate::write::busy;
 use crate::write::writer::Writer;
 use along::Along;
 use evacuate::{Span, Taken};

@@ -100,6 +100,7 @@
 
 mod approximate;
 mod blobs;
+mod busy;
 mod capture;
 mod close;
 mod compact;

@@ -33,9 +33,9 @@ use thermocline_policy::pressure::{self, Debt, Delay};
 use thermocline_policy::room::{Disk, waiting};
 use thermocline_policy::tuning::DELAY_PIECE_NS;
 
+use crate::busy::busy;
 use crate::store::Inner;
 use crate::sync::{Ordering, lock};
-use crate::write::busy;
 use gauge::FULL;
 
 impl Inner {

@@ -36,9 +36,9 @@ use thermocline_base::{Error, Result};
 use thermocline_observe::cause::StallCause;
 use thermocline_runtime::Job;
 
+use crate::busy::busy;
 use crate::store::Inner;
 use crate::sync::{Ordering, lock};
-use crate::write::busy;
 
 /// Attempts after which a write is refused though there was room each time, which others took.
 const ATTEMPTS_MAX: u32 = 100;

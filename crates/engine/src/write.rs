@@ -20,6 +20,7 @@ use thermocline_policy::situation::{Ahead, Situation};
 use thermocline_version::VersionEdit;
 use thermocline_wal::LogWriter;
 
+use crate::busy::busy;
 use crate::start::opened;
 use crate::store::Inner;
 use crate::sync::{Ordering, lock};
@@ -314,12 +315,4 @@ impl Inner {
         writer.covered = true;
         Ok(())
     }
-}
-
-/// The error for a write that asked not to wait.
-#[cold]
-pub(crate) fn busy(cause: &str) -> Error {
-    Error::Busy(format!(
-        "the write would have to wait {cause}, and it asked not to"
-    ))
 }

@@ -1,215 +1,30 @@
 //! One job: picked, run, installed. See the [module above](super).
 
+pub(crate) mod picked;
+
 use std::cell::Cell;
 
 use thermocline_base::planted::{Bug, active};
-use thermocline_base::{CfId, Result, SeqNo};
-use thermocline_compaction::output::Cutter;
-use thermocline_compaction::retain::RangesBelow;
+use thermocline_base::{Result, SeqNo};
 use thermocline_jobs::sink::{FileSink, PmSink, TableSink};
 use thermocline_jobs::source::{Input, RunInput};
-use thermocline_jobs::{Counting, Outputs, Recipe, below};
-use thermocline_policy::pick::{self, Held, Reason};
+use thermocline_jobs::{Counting, Outputs, Recipe};
+use thermocline_policy::pick::Reason;
 use thermocline_policy::tuning::ROOM_LOOK_BYTES;
 use thermocline_sst::Creation;
 use thermocline_tables::Promise;
-use thermocline_version::{Change, Level, Place, State, TableRef, Version, VersionEdit};
+use thermocline_version::{Level, VersionEdit};
 
 use super::ends::Ends;
-use super::internal::{bytes_merged, gives_up, without_inputs};
-use super::shape::{Levels, Shape, range_of};
-use super::told::Begun;
-use super::{Jobs, Running};
-use crate::partitions::{Waiter, share};
+use super::internal::{bytes_merged, gives_up};
+use super::shape::Levels;
+use crate::partitions::share;
+use crate::partitions::waiting::Waiter;
 use crate::report::LevelUse;
 use crate::store::Inner;
-use crate::sync::{Arc, Ordering, lock, read};
-
-/// A job that is in the list of running ones.
-pub(crate) struct Job {
-    id: u64,
-    cf: CfId,
-    /// That in which it was picked; it keeps the inputs.
-    version: Arc<Version>,
-    picked: pick::Job,
-    last_level: usize,
-    /// All tables that it takes, and where they stand.
-    inputs: Vec<(Place, Arc<TableRef>)>,
-    /// The same as runs, newest first.
-    runs: Vec<Vec<Arc<TableRef>>>,
-    /// Of an internal one: persistent memory for its outputs, and the bytes of it with which it ends.
-    promise: Option<(Promise, u64)>,
-    /// Of such a one, if costs have asked for it: the updates that it expects, and among how many records.
-    expects: Option<(u64, u64)>,
-    /// Whether somebody waits for it.
-    by_hand: bool,
-}
-
-impl Job {
-    /// Puts what was picked into the list.
-    pub(super) fn begin(
-        jobs: &mut Jobs,
-        cf: CfId,
-        version: &Arc<Version>,
-        levels: &Levels<'_>,
-        last_level: usize,
-        picked: pick::Job,
-    ) -> Job {
-        let place = |level: usize| Place::new(cf, level_of(level));
-        let of = |level: usize, places: &[usize]| -> Vec<Arc<TableRef>> {
-            places
-                .iter()
-                .map(|n| levels.refs[level][*n].clone())
-                .collect()
-        };
-        let upper = of(picked.from, &picked.inputs);
-        let lower = of(picked.to, &picked.overlapped);
-        let mut runs = match picked.from {
-            0 => levels.runs(&picked.inputs),
-            _ => vec![upper.clone()],
-        };
-        if !lower.is_empty() {
-            runs.push(lower.clone());
-        }
-        let upper = upper.into_iter().map(|table| (place(picked.from), table));
-        let lower = lower.into_iter().map(|table| (place(picked.to), table));
-        jobs.begun += 1;
-        jobs.last = Some(cf);
-        jobs.cursors.entry(cf).or_default().note(&picked);
-        jobs.running.push(Running {
-            id: jobs.begun,
-            cf,
-            holds: vec![picked.holds.clone()],
-        });
-        Job {
-            id: jobs.begun,
-            cf,
-            version: version.clone(),
-            last_level,
-            inputs: upper.chain(lower).collect(),
-            runs,
-            picked,
-            promise: None,
-            expects: None,
-            by_hand: false,
-        }
-    }
-
-    /// Somebody has asked for it, and hears what becomes of it.
-    pub(super) fn by_hand(self) -> Job {
-        Job {
-            by_hand: true,
-            ..self
-        }
-    }
-
-    /// It is thought to have so many updates among so many records.
-    pub(super) fn expecting(self, updates: u64, records: u64) -> Job {
-        Job {
-            expects: Some((updates, records)),
-            ..self
-        }
-    }
-
-    /// It writes into persistent memory, until it has written `enough`.
-    pub(super) fn promised(self, promise: Promise, enough: u64) -> Job {
-        Job {
-            promise: Some((promise, enough)),
-            ..self
-        }
-    }
-
-    #[cfg(test)]
-    pub(super) fn family(&self) -> CfId {
-        self.cf
-    }
-
-    /// It begins now.
-    fn begun(&self, now: u64) -> Begun {
-        Begun {
-            id: self.id,
-            family: self.cf,
-            reason: self.picked.reason,
-            from: self.picked.from,
-            to: self.picked.to,
-            moved: self.picked.trivial,
-            internal: self.picked.is_internal(),
-            tables: self.inputs.len(),
-            bytes: self.picked.bytes,
-            at: now,
-        }
-    }
-
-    fn holds(&self) -> &Held {
-        &self.picked.holds
-    }
-
-    /// Where its outputs stand.
-    fn place(&self) -> Place {
-        Place::new(self.cf, level_of(self.picked.to))
-    }
-
-    /// Whether all that it takes is still there.
-    fn is_valid(&self, state: &State) -> bool {
-        let named = self.cf == CfId::METADATA || state.families().contains_key(&self.cf.0);
-        named && stand(&self.inputs, state)
-    }
-
-    /// What the levels behind that of the output have where it works.
-    fn below(&self, levels: &Levels<'_>) -> RangesBelow {
-        if active(Bug::CompactionForgetsBelow) {
-            return RangesBelow::default();
-        }
-        let deeper = levels.refs.iter().skip(self.picked.to + 1).flatten();
-        // Of level 0 what is not taken there and was there is older (`pick::level0`).
-        let beside = match self.picked.is_within_level0() {
-            true => levels.refs.first().map_or(&[][..], |level0| &level0[..]),
-            false => &[],
-        };
-        let is_input = |table: &Arc<TableRef>| self.inputs.iter().any(|(_, input)| input == table);
-        let beside = beside.iter().filter(|table| !is_input(table));
-        let range = self.holds().range();
-        below(
-            deeper
-                .chain(beside)
-                .copied()
-                .filter(|table| range_of(table).overlaps(&range)),
-        )
-    }
-
-    /// It ends tables at `starts` of partitions, where they are not too small then.
-    fn cutter<'v>(&self, shape: &Shape, levels: &Levels<'v>, starts: Vec<Vec<u8>>) -> Cutter<'v> {
-        if self.picked.is_within_level0() {
-            return shape.internal_cutter(levels, starts);
-        }
-        shape.sinking_cutter(
-            levels,
-            self.picked.to,
-            &self.holds().range(),
-            vec![],
-            starts,
-        )
-    }
-
-    fn edit(&self, outputs: &Outputs) -> VersionEdit {
-        if self.picked.is_within_level0() {
-            let mut changes = without_inputs(&self.inputs, outputs);
-            changes.extend(outputs.added());
-            return VersionEdit { changes };
-        }
-        let inputs = self.inputs.iter();
-        let removed = inputs.map(|(place, table)| Change::table_removed(*place, table));
-        let mut changes: Vec<Change> = removed.collect();
-        match self.picked.trivial {
-            true => changes.extend(self.inputs.iter().map(|(_, table)| Change::TableAdded {
-                place: self.place(),
-                table: table.clone(),
-            })),
-            false => changes.extend(outputs.added()),
-        }
-        VersionEdit { changes }
-    }
-}
+use crate::sync::{Ordering, lock, read};
+use picked::without_inputs;
+use picked::{Job, level_of};
 
 /// What a job came to, if it was installed.
 fn did(job: &Job, outputs: &Outputs, bytes_read: u64, installed: bool) -> Option<LevelUse> {
@@ -479,17 +294,4 @@ impl Inner {
         }
         Ok(true)
     }
-}
-
-/// Whether all of these references are still there.
-pub(crate) fn stand(inputs: &[(Place, Arc<TableRef>)], state: &State) -> bool {
-    inputs.iter().all(|(place, table)| {
-        let mut references = state.version().references(table.file).iter();
-        references.any(|(at, other)| at == place && other == table)
-    })
-}
-
-/// A level's number as versions have it.
-pub(crate) fn level_of(level: usize) -> Level {
-    Level(u8::try_from(level).expect("levels are few"))
 }

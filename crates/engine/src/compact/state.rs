@@ -1,10 +1,10 @@
 //! What compactions have in common.
 
-use super::costs::Costs;
-use super::internal::Internal;
+use super::costs::known::Costs;
+use super::internal::wanted::Internal;
 use super::pace::Pace;
 use super::shape::Shape;
-use crate::partitions::{Adjusting, Waiting};
+use crate::partitions::waiting::{Adjusting, Waiting};
 use crate::report::{levels, partitions};
 use crate::sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, Ordering, RwLock, lock};
 use std::collections::BTreeMap;

@@ -16,9 +16,10 @@ use thermocline_base::planted::{Bug, plant};
 use thermocline_testkit::{Replay, Rng, seeds};
 use thermocline_version::Level;
 
-use super::job::Job;
+use super::job::picked::Job;
 use crate::flush::tests::{Model, check_now, check_then, delete, families, put};
-use crate::partitions::{Adjustment, Outcome, Waiter};
+use crate::partitions::waiting::Waiter;
+use crate::partitions::{Adjustment, Outcome};
 use crate::tests::Machine;
 use crate::{Engine, Snapshot};
 

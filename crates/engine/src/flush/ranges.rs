@@ -12,7 +12,7 @@ use thermocline_tables::Promise;
 use super::along::Along;
 use super::evacuate::{Span, Taken, positions};
 use super::told::Made;
-use crate::partitions::Waiter;
+use crate::partitions::waiting::Waiter;
 use crate::store::Inner;
 use crate::sync::read;
 

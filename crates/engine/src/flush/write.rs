@@ -15,10 +15,10 @@ use thermocline_version::{Level, Place, Version};
 
 use super::along::{self, Along};
 use super::evacuate::{Span, Taken};
+use crate::busy::busy;
 use crate::compact::shape::Levels;
 use crate::store::Inner;
 use crate::sync::Arc;
-use crate::write::busy;
 
 /// Where a flush writes.
 pub(super) enum To<'s> {

@@ -14,7 +14,7 @@ use thermocline_version::Version;
 
 use super::named::Named;
 use super::{OpenedSpace, append_if_room, described, lost_records_max, open_space, replay_threads};
-use crate::blobs::{check_named, unreferenced};
+use crate::blobs::remove::{check_named, unreferenced};
 use crate::close::{Elders, has_strangers};
 use crate::flush::{flushed_up_to, newest_in_tables};
 use crate::partitions;

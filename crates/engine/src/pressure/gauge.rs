@@ -20,7 +20,7 @@ pub(crate) struct Pressure {
     /// Delay for a byte, why, and whether the disk is full.
     pub(super) now: AtomicU64,
     pub(super) owed_until: AtomicU64,
-    pub(super) relief: super::relief::Relief,
+    pub(super) relief: super::relief::state::Relief,
     /// Whether the region takes its room from the disk with the tables.
     pub(super) region_on_disk: bool,
 }
@@ -33,7 +33,7 @@ impl Pressure {
             slope: Slope::new(pm, u64::MAX),
             now: AtomicU64::new(0),
             owed_until: AtomicU64::new(0),
-            relief: super::relief::Relief::default(),
+            relief: super::relief::state::Relief::default(),
             region_on_disk: false,
         }
     }

@@ -2,8 +2,8 @@
 
 use super::claim::{Claims, Noted};
 use super::place::{LogDir, LogDirs};
+use crate::busy::busy;
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock, try_lock};
-use crate::write::busy;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use thermocline_base::size::index;

@@ -1,6 +1,6 @@
 //! Who writes: one at a time.
 
-use crate::dram::Credit;
+use crate::dram::credit::Credit;
 use crate::generation::prepared::Prepared;
 use std::sync::Arc;
 use thermocline_base::SeqNo;

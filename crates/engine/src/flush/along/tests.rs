@@ -11,7 +11,8 @@ use thermocline_catalog::view::Position;
 
 use super::*;
 use crate::flush::tests::{Model, check_cursor, get, put};
-use crate::partitions::{Adjustment, Outcome, Waiter};
+use crate::partitions::waiting::Waiter;
+use crate::partitions::{Adjustment, Outcome};
 use crate::tests::Machine;
 use crate::{Durability, Engine};
 
