@@ -15,11 +15,10 @@
 //! written to tables and that a generation on its way out still has. So a range is rather thought too
 //! large than too small, until it is compacted.
 
+use thermocline_base::bounds::{KeyBounds, is_empty};
 use thermocline_base::{CfId, Result};
 use thermocline_catalog::view::not_before;
 use thermocline_memtable::Memtable;
-
-use thermocline_base::bounds::{KeyBounds, is_empty};
 use thermocline_tables::RangeSize;
 
 use crate::store::{Engine, Inner};

@@ -42,6 +42,7 @@ use std::sync::{PoisonError, Weak};
 
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{Error, FileId, Result, SeqNo};
+use thermocline_catalog::owned::Held;
 use thermocline_catalog::{Pinned, View};
 use thermocline_commit::readers::{Readers, Registration};
 use thermocline_env::{LockGuard, Storage};
@@ -55,7 +56,6 @@ use crate::holds::{Holds, Moment};
 use crate::relics::list::Relics;
 use crate::store::{Engine, Inner};
 use crate::sync::{Arc, AtomicBool, Ordering, fence, lock, write};
-use thermocline_catalog::owned::Held;
 
 /// Which manifest, by the name of its file, and where it ends. An edit changes that.
 #[derive(Debug, Clone, PartialEq, Eq)]

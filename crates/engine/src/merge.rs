@@ -38,6 +38,7 @@ use std::time::Duration;
 
 use thermocline_base::{CfId, Error, Result, SeqNo};
 use thermocline_catalog::View;
+use thermocline_catalog::owned::Reclaim;
 use thermocline_commit::readers::Moments;
 use thermocline_memtable::{Memtable, Merging, Readers, Without};
 use thermocline_observe::count::Count;
@@ -50,7 +51,6 @@ use thermocline_runtime::Job;
 use crate::store::{Engine, Inner};
 use crate::sync::{Arc, Ordering, lock, try_lock};
 use crate::write::writer::Writer;
-use thermocline_catalog::owned::Reclaim;
 
 /// Keys that are merged under one promise of DRAM.
 const STEP: usize = if cfg!(test) { 16 } else { 1024 };

@@ -64,7 +64,6 @@ use thermocline_base::{CfId, CfOptions, Error, Result, limits};
 use thermocline_catalog::Edits;
 use thermocline_jobs::Prefixes;
 use thermocline_observe::event::Event;
-pub(crate) use thermocline_policy::partitions::Adjustment;
 use thermocline_version::{Change, State, Version, VersionEdit};
 
 use crate::store::{Engine, Inner};
@@ -75,6 +74,7 @@ use measure::Measures;
 pub(crate) use measure::share;
 pub use plan::PartitionsPlan;
 pub use sizes::PartitionSize;
+pub(crate) use thermocline_policy::partitions::Adjustment;
 use waiting::{Adjusting, Waiter};
 
 /// Bytes of references that an edit changes at most, and one reference more: a manifest's record has room for

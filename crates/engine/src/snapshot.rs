@@ -26,7 +26,6 @@ use thermocline_catalog::View;
 use thermocline_memtable::{Lookup, Memtable, RecordRef};
 use thermocline_observe::count::Count;
 use thermocline_observe::latency::Latencies;
-use thermocline_sst::Pinned;
 use thermocline_tables::{TableValue, Tables};
 
 use crate::cursor::Cursor;
@@ -36,6 +35,7 @@ use crate::report::ReaderKind;
 use crate::store::{Engine, Inner};
 use crate::sync::Arc;
 use crate::value::Value;
+use hit::Hit;
 
 /// One moment of a store. A clone is another hold on the same moment.
 #[derive(Debug)]
@@ -163,30 +163,6 @@ impl Snapshot {
     }
 }
 
-/// Where a value was found.
-pub(crate) enum Hit<'a> {
-    /// In a generation.
-    Record(&'a Arc<Memtable>, &'a RecordRef<'a>),
-    /// In a block of a table.
-    Block(&'a Pinned),
-    /// In a table in persistent memory.
-    Pm(thermocline_level0::Pinned),
-    /// In a blob file, from which it was read.
-    Blob(Vec<u8>),
-}
-
-impl Hit<'_> {
-    /// The value.
-    pub fn bytes(&self) -> &[u8] {
-        match self {
-            Hit::Record(_, record) => record.value,
-            Hit::Block(value) => value,
-            Hit::Pm(value) => value,
-            Hit::Blob(value) => value,
-        }
-    }
-}
-
 impl Inner {
     /// Asks the generations of a view by `lookup` for a key of family `cf`, newest first, then its tables by `below`, and
     /// calls `found` with what the first that knows the key has, if that is a value.
@@ -274,5 +250,6 @@ impl Drop for Snapshot {
     }
 }
 
+pub(crate) mod hit;
 #[cfg(test)]
 mod tests;

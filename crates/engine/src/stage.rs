@@ -78,7 +78,7 @@ use crate::generation::prepared::Prepared;
 use crate::start::opened;
 use crate::store::{Engine, Inner};
 use crate::sync::{Arc, Ordering, lock, read};
-use crate::write::submit::deletes_any;
+use crate::write::submit::kinds::deletes_any;
 use crate::write::writer::Writer;
 
 /// A batch between its reservation and its commit.

@@ -18,9 +18,10 @@ use thermocline_tables::file_name;
 use thermocline_version::{FileKind, LOCK_NAME, Manifest, State};
 
 use crate::create::lacks_region;
-use crate::open::{described, open_space, replay_threads, settled};
+use crate::open::spec::{described, open_space, replay_threads, settled};
 use crate::pm_tables::verify_pm_tables;
-use crate::recover::{self, Found};
+use crate::recover::found::Found;
+use crate::recover::{self};
 use crate::replay::Known;
 use crate::store::World;
 use crate::sync::Arc;

@@ -79,7 +79,6 @@ use thermocline_pm::PmOff;
 use thermocline_wal::LogWriter;
 
 use crate::store::Inner;
-
 pub(crate) use claim::Claims;
 pub(crate) use load::Loaded;
 use logs::without_log;

@@ -1,11 +1,13 @@
 //! Rulers: keys of a memtable at equal distances.
 
-use crate::sync::{Arc, Mutex, lock};
 use std::collections::BTreeMap;
 use std::ops::Bound;
+
 use thermocline_base::bounds::{KeyBounds, is_behind, is_below};
 use thermocline_base::{CfId, Result, SeqNo};
 use thermocline_memtable::{Direction, Memtable, ScanEntry};
+
+use crate::sync::{Arc, Mutex, lock};
 
 /// Keys from one mark of a ruler to the next.
 pub(super) const STEP: usize = if cfg!(test) { 64 } else { 1024 };

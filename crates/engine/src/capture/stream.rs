@@ -18,7 +18,7 @@ use thermocline_sst::{Creation, Identity};
 use thermocline_version::{Change, Level, Place, State, Version};
 
 use super::Capture;
-use crate::open::stored;
+use crate::open::spec::stored;
 use crate::sync::Arc;
 
 impl Captured for Capture {

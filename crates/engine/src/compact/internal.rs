@@ -35,7 +35,7 @@
 //! | before the edit | the inputs, and zones of owners that nobody names: free |
 //! | after the edit | the outputs, and perhaps inputs that nothing refers to: removed |
 
-pub(crate) mod wanted;
+pub(crate) mod known;
 
 use thermocline_base::{CfId, Error, FileId, Result};
 use thermocline_jobs::Outputs;
@@ -50,6 +50,16 @@ use super::shape::Levels;
 use crate::partitions::share;
 use crate::store::{Engine, Inner};
 use crate::sync::{Arc, lock, read, wait};
+
+/// Of a range that somebody wants merged.
+enum Wanted {
+    Job(Box<Job>),
+    /// A running job holds some of it, or will make room.
+    Wait,
+    /// Nobody is at work, and there is no room.
+    Room,
+    Done,
+}
 
 impl Engine {
     /// Merges what lies of a family in persistent memory, inside persistent memory, until no read has to ask more than
@@ -212,7 +222,6 @@ impl Inner {
 
 #[cfg(test)]
 use thermocline_policy::pick::{Cursors, pick_spill};
-use wanted::Wanted;
 
 #[cfg(test)]
 impl Inner {

@@ -1,18 +1,20 @@
 //! What compactions have in common.
 
-use super::costs::known::Costs;
-use super::internal::wanted::Internal;
-use super::pace::Pace;
-use super::shape::Shape;
-use crate::partitions::waiting::{Adjusting, Waiting};
-use crate::report::{levels, partitions};
-use crate::sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, Ordering, RwLock, lock};
 use std::collections::BTreeMap;
+
 use thermocline_base::CfId;
 use thermocline_base::options::Options;
 use thermocline_env::Clock;
 use thermocline_policy::pick::{Cursors, Held};
 use thermocline_version::Version;
+
+use super::costs::known::Costs;
+use super::internal::known::Internal;
+use super::pace::Pace;
+use super::shape::Shape;
+use crate::partitions::waiting::{Adjusting, Waiting};
+use crate::report::{levels, partitions};
+use crate::sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, Ordering, RwLock, lock};
 
 /// The compactions of a store.
 #[derive(Debug)]
@@ -39,7 +41,7 @@ pub(crate) struct Compactions {
 
 /// The jobs that run, and where the next ones begin.
 #[derive(Debug, Default)]
-pub(super) struct Jobs {
+pub(crate) struct Jobs {
     pub(super) running: Vec<Running>,
     /// Splits that wait for some of them.
     pub(super) waiting: Vec<Waiting>,
@@ -51,7 +53,7 @@ pub(super) struct Jobs {
 }
 
 #[derive(Debug)]
-pub(super) struct Running {
+pub(crate) struct Running {
     pub(super) id: u64,
     pub(super) cf: CfId,
     /// One of a compaction; those of a split or merge may be many, or none.

@@ -18,9 +18,9 @@ use thermocline_base::Result;
 use thermocline_memtable::Direction;
 use thermocline_tables::TableSource;
 
-use super::Walk;
 use super::covering::Edge;
 use super::source::{First, Reader};
+use super::walk::Walk;
 
 impl Walk {
     /// Whether any source has range tombstones.

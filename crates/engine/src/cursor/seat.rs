@@ -8,7 +8,7 @@ use thermocline_catalog::View;
 use thermocline_memtable::Direction;
 use thermocline_observe::latency::Latencies;
 
-use super::Walk;
+use super::walk::Walk;
 use crate::families::table::Family;
 use crate::holds::{Guest, Hold, HoldId, Left, Lent, Moment};
 use crate::report::ReaderKind;

@@ -1,10 +1,12 @@
 //! The families that there are.
 
-use crate::sync::{AtomicU64, Ordering, RwLock, read};
 use std::collections::BTreeMap;
+
 use thermocline_base::options::PartitionBy;
 use thermocline_base::{BatchEntry, CfId, CfOptions, Error, Result};
 use thermocline_version::State;
+
+use crate::sync::{AtomicU64, Ordering, RwLock, read};
 
 /// A column family as those who read it must know it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

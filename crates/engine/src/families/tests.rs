@@ -1,12 +1,12 @@
 //! Families in a simulated world: what is refused after a drop, what goes on, what an open indexes.
 
-use crate::sync::AtomicU64;
 use std::path::Path;
 
 use thermocline_base::planted::plant;
 use thermocline_base::{ErrorKind, WriteBatch};
 
 use super::*;
+use crate::sync::AtomicU64;
 use crate::tests::{options, world};
 use crate::{Cursor, Durability, World};
 

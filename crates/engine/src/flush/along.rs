@@ -49,15 +49,16 @@ use thermocline_compaction::output::Cutter;
 use thermocline_compaction::retain::RangesBelow;
 use thermocline_jobs::below;
 use thermocline_jobs::source::{Input, RunInput};
+use thermocline_memtable::Memtable;
 use thermocline_policy::flush::usual_bytes;
 use thermocline_policy::pick::{self, Held, pick_along};
 use thermocline_policy::ranges::{Coming, Leaving};
+use thermocline_policy::rewrite;
 use thermocline_policy::rewrite::Contents;
 use thermocline_sst::{Creation, WriteOptions};
 use thermocline_version::{Change, Level, Place, State, TableRef, Version};
 
 use super::evacuate::{Span, Taken};
-use super::rewrite::contents_of;
 use crate::compact::shape::{Levels, Shape};
 use crate::compact::{Ends, level_of, stand};
 use crate::partitions::share;
@@ -294,6 +295,15 @@ pub(super) fn tombstones_of(runs: &[RunInput<'_>]) -> Result<Vec<RangeTombstone>
 /// Them as sources.
 pub(super) fn inputs_of(runs: Vec<RunInput<'_>>) -> impl Iterator<Item = Input<'_>> {
     runs.into_iter().map(|run| Input::Run(Box::new(run)))
+}
+
+/// A generation by its numbers.
+pub(super) fn contents_of(memtable: &Memtable) -> rewrite::Contents {
+    rewrite::Contents {
+        bytes: memtable.bytes(),
+        records: memtable.len(),
+        keys: memtable.keys(),
+    }
 }
 
 #[cfg(test)]

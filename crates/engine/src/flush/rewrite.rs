@@ -59,6 +59,7 @@ use thermocline_policy::situation::Situation;
 use thermocline_policy::work::Work;
 use thermocline_tables::Promise;
 
+use super::along::contents_of;
 use super::evacuate::Taken;
 use super::write::To;
 use crate::store::Inner;
@@ -155,15 +156,6 @@ impl Inner {
             Err(Error::Busy(_) | Error::OutOfSpace(_)) => Ok(false),
             done => Ok(done? > 0),
         }
-    }
-}
-
-/// A generation by its numbers.
-pub(super) fn contents_of(memtable: &Memtable) -> rewrite::Contents {
-    rewrite::Contents {
-        bytes: memtable.bytes(),
-        records: memtable.len(),
-        keys: memtable.keys(),
     }
 }
 

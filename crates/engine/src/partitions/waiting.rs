@@ -1,10 +1,12 @@
 //! Splits of partitions that wait.
 
-use super::measure::Measures;
 use std::sync::Weak;
+
 use thermocline_base::CfId;
 use thermocline_policy::pick::Held;
 use thermocline_version::Version;
+
+use super::measure::Measures;
 
 /// Who may have to wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,8 +1,9 @@
 //! How much writers are held back: what a put looks at.
 
-use crate::sync::{AtomicU64, Ordering};
 use thermocline_observe::cause::StallCause;
 use thermocline_policy::pressure::{Cause, Debt, Delay, Limits, Slope, owed_until, waits};
+
+use crate::sync::{AtomicU64, Ordering};
 
 /// The delay for a byte is kept in parts of a nanosecond: so many bits of them.
 pub(super) const PART_BITS: u32 = 10;

@@ -26,9 +26,8 @@ use std::time::Duration;
 
 use thermocline_base::{Error, FileId, Result, SeqNo};
 use thermocline_env::DiskRoom;
-use thermocline_runtime::Task;
-
 use thermocline_policy::relief::{Pause, are_many, looks_at_readers, margin, room_for_jobs};
+use thermocline_runtime::Task;
 
 use super::gauge::FULL;
 use crate::store::Inner;

@@ -1,9 +1,6 @@
 //! What a store owes, by a clock that stands still unless somebody waits.
 
-use crate::pressure::gauge::Pressure;
 use std::path::Path;
-use thermocline_policy::pressure::Cause;
-use thermocline_policy::pressure::Limits;
 
 use thermocline_base::Codec;
 use thermocline_base::options::Options;
@@ -13,9 +10,12 @@ use thermocline_env::Env;
 use thermocline_env::sim::SimFs;
 use thermocline_pm::SimPm;
 use thermocline_policy::pick::Reason;
+use thermocline_policy::pressure::Cause;
+use thermocline_policy::pressure::Limits;
 use thermocline_policy::tuning::DELAY_NS_MAX;
 
 use super::*;
+use crate::pressure::gauge::Pressure;
 use crate::sync::Arc;
 use crate::{Durability, Engine, StallUse, World, WriteOptions};
 

@@ -1,8 +1,9 @@
 //! What was set aside of families that were dropped.
 
-use crate::sync::{Arc, Mutex};
 use thermocline_base::CfId;
 use thermocline_catalog::View;
+
+use crate::sync::{Arc, Mutex};
 
 /// What is left of a family.
 #[derive(Debug)]

@@ -1,11 +1,8 @@
 //! The logs of a store.
 
-use super::claim::{Claims, Noted};
-use super::place::{LogDir, LogDirs};
-use crate::busy::busy;
-use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock, try_lock};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+
 use thermocline_base::size::index;
 use thermocline_base::{Error, Result};
 use thermocline_commit::ring::Range;
@@ -17,6 +14,11 @@ use thermocline_observe::poison::is_sync;
 use thermocline_pm::{PmOff, Region};
 use thermocline_version::State;
 use thermocline_wal::{LogId, LogReader, LogWriter, SITE_LOG_NAMED, frame_bytes};
+
+use super::claim::{Claims, Noted};
+use super::place::{LogDir, LogDirs};
+use crate::busy::busy;
+use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock, try_lock};
 
 /// Logs that are kept to be used again.
 pub(super) const SPARES: usize = 2;

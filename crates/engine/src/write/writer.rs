@@ -1,12 +1,14 @@
 //! Who writes: one at a time.
 
-use crate::dram::credit::Credit;
-use crate::generation::prepared::Prepared;
 use std::sync::Arc;
+
 use thermocline_base::SeqNo;
 use thermocline_memtable::{ChainWriter, Descriptor, Memtable};
 use thermocline_policy::{seal, tuning};
 use thermocline_version::Change;
+
+use crate::dram::credit::Credit;
+use crate::generation::prepared::Prepared;
 
 /// Seqnos that a generation spans. Unit tests do not open a store thousands of times.
 pub(super) const SPAN_MAX: u64 = if cfg!(test) {

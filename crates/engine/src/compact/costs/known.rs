@@ -1,8 +1,7 @@
 //! What was learned of costs.
 
-use crate::report::CostUse;
-use crate::sync::{Mutex, lock};
 use std::collections::VecDeque;
+
 use thermocline_base::options::{Costs as Choice, Options};
 use thermocline_compaction::calibrate::entry_ns;
 use thermocline_env::Clock;
@@ -12,6 +11,9 @@ use thermocline_policy::ranges::{self, Coming, Leaving};
 use thermocline_policy::situation::Situation;
 use thermocline_policy::work::{self, Decision};
 use thermocline_policy::{self as policy, Memory};
+
+use crate::report::CostUse;
+use crate::sync::{Mutex, lock};
 
 /// Decisions that are remembered.
 pub(super) const REMEMBERED: usize = 8;

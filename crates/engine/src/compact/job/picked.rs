@@ -1,8 +1,5 @@
 //! A job that was picked: what it takes, and what it makes of it.
 
-use crate::compact::shape::{Levels, Shape, range_of};
-use crate::compact::state::{Jobs, Running};
-use crate::compact::told::Begun;
 use thermocline_base::CfId;
 use thermocline_base::planted::{Bug, active};
 use thermocline_compaction::output::Cutter;
@@ -12,6 +9,9 @@ use thermocline_policy::pick::{self, Held};
 use thermocline_tables::Promise;
 use thermocline_version::{Change, Level, Place, State, TableRef, Version, VersionEdit};
 
+use crate::compact::shape::{Levels, Shape, range_of};
+use crate::compact::state::{Jobs, Running};
+use crate::compact::told::Begun;
 use crate::sync::Arc;
 
 /// A job that is in the list of running ones.

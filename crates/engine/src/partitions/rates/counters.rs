@@ -1,7 +1,7 @@
 //! How often partitions are read and written.
 
-use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock};
 use std::collections::BTreeMap;
+
 use thermocline_base::CfId;
 use thermocline_base::counter::thread_number;
 use thermocline_catalog::View;
@@ -11,6 +11,8 @@ use thermocline_policy::level0::PartitionRate;
 use thermocline_policy::reads::weighs_level0;
 use thermocline_policy::tuning::{RATES_REMEMBERED, SPLIT_RATES};
 use thermocline_version::{PartitionId, Partitions, StoredRate, Version};
+
+use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock};
 
 pub(super) const SHARDS: usize = 16;
 

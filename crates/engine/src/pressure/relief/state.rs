@@ -1,7 +1,8 @@
 //! What is known of making room.
 
-use crate::sync::{AtomicBool, AtomicU64, Ordering};
 use thermocline_policy::relief::{Pause, has_given_up};
+
+use crate::sync::{AtomicBool, AtomicU64, Ordering};
 
 /// Relaxed throughout: numbers that guard nothing.
 #[derive(Debug)]
