@@ -41,10 +41,10 @@ use thermocline_catalog::View;
 use thermocline_memtable::Memtable;
 use thermocline_version::{Hold, Place, State, TableRef, Version};
 
-use crate::holds::Moment;
 use crate::report::ReaderKind;
 use crate::snapshot::Snapshot;
 use crate::store::Inner;
+use crate::store::Moment;
 use crate::sync::{Arc, Ordering, lock};
 
 /// See the [module](self).

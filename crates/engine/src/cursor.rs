@@ -13,8 +13,8 @@
 use thermocline_base::{CfId, Result, SeqNo};
 
 use crate::families::table::Family;
-use crate::holds::Moment;
 use crate::store::Engine;
+use crate::store::Moment;
 use crate::sync::{Arc, Ordering as Atomic};
 use crate::value::Value;
 pub use seat::Cursor;

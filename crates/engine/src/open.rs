@@ -18,10 +18,10 @@ use thermocline_observe::event::Event;
 use thermocline_runtime::Runtime;
 use thermocline_version::{LOCK_NAME, Manifest};
 
-use crate::close::Handle;
 use crate::create::{create, refuse_or_prepare};
 use crate::families::table::Families;
 use crate::layout::{self, REGION_NAME};
+use crate::store::Handle;
 use crate::store::{Engine, Inner, Setup, World};
 use crate::sync::Arc;
 use named::Named;

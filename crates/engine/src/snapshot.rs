@@ -30,8 +30,10 @@ use thermocline_tables::{TableValue, Tables};
 
 use crate::cursor::Cursor;
 use crate::families::table::Family;
-use crate::holds::{HoldId, Moment, Reading};
+use crate::holds::Reading;
+use crate::holds::registry::HoldId;
 use crate::report::ReaderKind;
+use crate::store::Moment;
 use crate::store::{Engine, Inner};
 use crate::sync::Arc;
 use crate::value::Value;

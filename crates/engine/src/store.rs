@@ -3,14 +3,17 @@
 use std::path::PathBuf;
 use std::sync::Weak;
 
-use thermocline_base::Line;
 use thermocline_base::budget::Account;
 use thermocline_base::options::Options;
+use thermocline_base::{FileId, Line, SeqNo};
 use thermocline_catalog::owned::Reclaim;
-use thermocline_catalog::{Catalog, Installed, Observer, Pinned};
+use thermocline_catalog::{Catalog, Installed, Observer, Pinned, View};
 use thermocline_commit::Commits;
-use thermocline_env::{Env, LockGuard};
+use thermocline_commit::readers::Registration;
+use thermocline_env::{Env, LockGuard, Storage};
 use thermocline_halloc::Space;
+use thermocline_level0::PmTable;
+use thermocline_memtable::Home;
 use thermocline_observe::count::Counted;
 use thermocline_observe::event::EventListener;
 use thermocline_observe::events::Events;
@@ -22,11 +25,11 @@ use thermocline_runtime::{Background, Runtime};
 
 use crate::approximate::rulers::Rulers;
 use crate::blobs::Blobs;
-use crate::close::{After, Elders, Handle};
+use crate::close::position::Position;
 use crate::compact::state::Compactions;
 use crate::families::table::Families;
 use crate::generation::prepared::Prepared;
-use crate::holds::Holds;
+use crate::holds::registry::Holds;
 use crate::merge::merges::Merges;
 use crate::partitions::rates::counters::PartitionRates;
 use crate::pressure::gauge::Pressure;
@@ -169,6 +172,70 @@ pub(crate) struct Inner {
     pub idle_seen: AtomicU64,
     pub lock: Mutex<Option<Box<dyn LockGuard>>>,
 }
+
+/// A seqno that is registered for as long as there is a clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Moment {
+    pub held: Arc<Registered>,
+    /// How many families had been dropped (`families`, invariant 4).
+    pub drops: u64,
+}
+
+/// The registration that all clones of a moment share. Registering once more at a moment that is past
+/// could not be made safe: a writer that looks for readers might find the new slot still free, and the
+/// old one free already.
+#[derive(Debug)]
+pub(crate) struct Registered {
+    pub inner: Arc<Inner>,
+    pub registration: Registration,
+}
+
+/// A store that was closed, and that somebody may read.
+#[derive(Debug)]
+pub(crate) struct Left {
+    pub db_id: [u8; 16],
+    pub dir: PathBuf,
+    /// Where its manifest ended when it was closed, or whoever followed it.
+    pub position: std::sync::Mutex<Position>,
+    /// What its readers hold.
+    pub pinned: Weak<Pinned>,
+    pub homes: Vec<Weak<Home>>,
+    pub pm_tables: Vec<(FileId, Weak<PmTable>)>,
+    pub relics: Weak<Relics>,
+    pub blobs: Weak<Blobs>,
+    pub holds: Weak<Holds>,
+    /// As long as somebody reads on at a moment, or has a handle.
+    pub inner: Weak<Inner>,
+}
+
+/// What those read who are registered with a store that is closed.
+#[derive(Debug, Default)]
+pub(crate) enum After {
+    /// Nothing: there is nobody.
+    #[default]
+    Nothing,
+    /// Its last view.
+    View(Arc<View>),
+    /// Views of the store that was opened since, which knows these moments.
+    Opened(Vec<Moment>),
+}
+
+/// The stores that were open here before, and that somebody reads (`close`).
+#[derive(Debug)]
+pub(crate) struct Elders {
+    pub storage: Arc<dyn Storage>,
+    pub dir: PathBuf,
+    pub left: Vec<Arc<Left>>,
+    /// When somebody reads in them, ascending.
+    pub moments: Vec<SeqNo>,
+    /// Whether they have the folder again.
+    pub ended: AtomicBool,
+}
+
+/// Closes the store when the last handle goes. Not a part of `Inner`, which workers, snapshots and
+/// cursors may hold a little longer.
+#[derive(Debug)]
+pub(crate) struct Handle(pub Arc<Inner>);
 
 impl std::fmt::Debug for Inner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -10,8 +10,9 @@ use thermocline_observe::latency::Latencies;
 
 use super::walk::Walk;
 use crate::families::table::Family;
-use crate::holds::{Guest, Hold, HoldId, Left, Lent, Moment};
+use crate::holds::registry::{Guest, Hold, HoldId, Left, Lent};
 use crate::report::ReaderKind;
+use crate::store::Moment;
 use crate::sync::{Arc, Mutex, lock, try_lock};
 
 /// A position in one column family, at one moment of the store.

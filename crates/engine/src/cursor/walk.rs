@@ -15,7 +15,7 @@ use super::gaps::passed::Passed;
 use super::place::Place;
 use super::source::{First, Head, Reader, Source, prefix};
 use crate::families::table::Family;
-use crate::holds::Moment;
+use crate::store::Moment;
 use crate::sync::Arc;
 
 /// What seeking in a generation costs, in keys that it might be asked for.

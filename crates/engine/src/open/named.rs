@@ -9,7 +9,7 @@ use thermocline_exec::DirectStorage;
 use thermocline_version::{Manifest, NO_REGION, Origins, State};
 
 use super::spec::{refuse_other_kind, settled};
-use crate::close::Position;
+use crate::close::position::Position;
 use crate::create::{lacks_region, make_missing_region, region_in_memory};
 use crate::layout;
 use crate::store::World;

@@ -17,13 +17,14 @@ use super::spec::{
     OpenedSpace, append_if_room, described, lost_records_max, open_space, replay_threads,
 };
 use crate::blobs::remove::{check_named, unreferenced};
-use crate::close::{Elders, has_strangers};
+use crate::close::has_strangers;
 use crate::flush::{flushed_up_to, newest_in_tables};
 use crate::partitions;
 use crate::recover::found::{Found, Rebuilt, Staying};
 use crate::recover::{self};
 use crate::replay::Known;
 use crate::start::Start;
+use crate::store::Elders;
 use crate::sync::Arc;
 use crate::wal::Loaded;
 use crate::wal::logs::Wal;

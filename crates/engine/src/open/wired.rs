@@ -29,7 +29,7 @@ use crate::approximate::rulers::Rulers;
 use crate::blobs::Blobs;
 use crate::compact::state::Compactions;
 use crate::families::table::Families;
-use crate::holds::Holds;
+use crate::holds::registry::Holds;
 use crate::merge::merges::Merges;
 use crate::partitions::rates::counters::PartitionRates;
 use crate::pressure::gauge::Pressure;
