@@ -24,7 +24,7 @@ pub(super) type Of = (CfId, PartitionId);
 #[repr(align(128))]
 pub(super) struct Shard(pub(super) Mutex<BTreeMap<Of, u64>>);
 
-/// See the [module](self).
+/// How often partitions are read and written (`partitions::rates`).
 #[derive(Debug)]
 pub(crate) struct PartitionRates {
     /// One read in so many is counted; 0 is none.
