@@ -60,6 +60,8 @@ const OTHERS_MS: u64 = 500;
 pub(crate) struct Attempts {
     /// `made` before the attempt.
     made: u64,
+    /// `dram_refused` before it.
+    dram_refused: u64,
     attempts: u32,
 }
 
@@ -91,6 +93,7 @@ impl Inner {
     pub fn begin_attempts(&self) -> Attempts {
         Attempts {
             made: self.room.made(),
+            dram_refused: self.room.dram_refused(),
             attempts: 0,
         }
     }
@@ -118,15 +121,17 @@ impl Inner {
         }
         attempts.attempts += 1;
         let begun = self.now_ns();
-        let made = self.make_room_by_flushing(attempts.made, error);
+        let lacks_dram = self.room.dram_refused() != attempts.dram_refused;
+        let made = self.make_room_by_flushing((attempts.made, lacks_dram), error);
         self.stalls.held_up(StallCause::Flush, begun);
         // Before the next attempt.
         attempts.made = self.room.made();
+        attempts.dram_refused = self.room.dram_refused();
         made
     }
 
     /// Steps 2 and 3.
-    fn make_room_by_flushing(&self, seen: u64, error: Error) -> Result<()> {
+    fn make_room_by_flushing(&self, (seen, lacks_dram): (u64, bool), error: Error) -> Result<()> {
         let flushing = lock(&self.turns.flushing);
         self.check_writable()?;
         let charged = self.account.charged();
@@ -155,7 +160,7 @@ impl Inner {
         }
         drop(flushing);
         let made = self.room.made() != before;
-        let waited = || self.wait_for_jobs(charged, before) || self.wait_for_others();
+        let waited = || self.wait_for_jobs(charged, before, lacks_dram) || self.wait_for_others();
         if made || waited() || self.wait_for_readers(before)? {
             return Ok(());
         }
@@ -164,8 +169,10 @@ impl Inner {
 
     /// Waits while a compaction works with the DRAM that the write needs: where `dram` is small, a compaction
     /// may leave too little for an index, since it takes what it needs (`budget`). Returns whether one has
-    /// ended since room was made `made` times, or has given back some of the `charged` bytes.
-    fn wait_for_jobs(&self, charged: u64, made: u64) -> bool {
+    /// ended since room was made `made` times, or has given back some of the `charged` bytes; or if the write
+    /// `lacks_dram`, whether there is some now: what a compaction worked with it may have given back before anybody
+    /// looked, and it ends only when its edit is durable.
+    fn wait_for_jobs(&self, charged: u64, made: u64, lacks_dram: bool) -> bool {
         let is_full = || self.account.is_full(self.options.dram / DRAM_SHARE);
         for _ in 0..JOBS_MS {
             let waits = self.world.background && !self.closed.load(Ordering::Relaxed);
@@ -175,7 +182,8 @@ impl Inner {
             }
             self.world.env.clock.sleep_ms(1);
         }
-        self.room.made() != made || self.account.charged() < charged
+        let given_back = self.room.made() != made || self.account.charged() < charged;
+        given_back || (lacks_dram && !is_full())
     }
 
     /// Whether other stores of the runtime have given back DRAM, of which there is too little for all.
