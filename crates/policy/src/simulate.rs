@@ -17,15 +17,19 @@
 mod doing;
 mod flush;
 mod jobs;
+mod keys;
 mod merge;
+mod record;
 mod run;
 mod setting;
 mod state;
 mod store;
+mod weigh;
 mod work;
 
 #[cfg(test)]
 mod tests;
 
+pub use record::Record;
 pub use run::run;
-pub use setting::{Outcome, Setting};
+pub use setting::{Outcome, Setting, Spread};
