@@ -1,76 +1,184 @@
-//! The model of a store beside a real one.
+//! The model of a store (`policy::simulate`) beside a real one: the same load on both, and how many bytes each writes to the SSD
+//! and into persistent memory.
+//!
+//! The real store has simulated files, memory and clock, and no threads: whatever is due in the background is done at once. So it
+//! does the same in every run, and the model is run with a device that takes no time. Both begin with all keys in the last level.
+//!
+//! What a combination may be off by is written down here; 15 % is what is promised (house.md). Preset `pm-blade` keeps the promise
+//! for few: see `docs/plan.md`. Figures are printed with
+//!
+//! ```text
+//! cargo test -p thermocline-engine --test model -- --nocapture
+//! ```
+
 mod run;
 
+use run::{KEY_BYTES, Store, whole};
 use thermocline_base::options::{Options, Preset};
+use thermocline_policy::simulate::{self, Record, Setting, Spread};
 
-const PM: u64 = 4 << 20;
-const VALUE: u64 = 1000;
+const PM_BYTES: u64 = 4 << 20;
+const VALUE_BYTES: u64 = 1000;
+
+/// Written in a second, by the clock of both.
+const WRITES_PER_S: f64 = 10e6;
+
+/// Persistent memory is written so many times over.
+const TIMES: u64 = 8;
+
+/// Data for each byte of persistent memory.
+const RATIOS: [f64; 4] = [1.0, 2.5, 5.0, 20.0];
+
+const SKEWS: [f64; 2] = [0.0, 0.9];
+
+/// Sizes as those of a store with 64 times as much persistent memory; and what would take threads does without.
+const SET: [(&str, &str); 5] = [
+    ("compaction.table_bytes", "256KiB"),
+    ("pm.part_bytes_first", "256KiB"),
+    ("level0.evacuation_threads", "1"),
+    ("memtable.replay_threads", "1"),
+    ("read.readahead", "4"),
+];
 
 fn options(preset: Preset) -> Options {
-    let mut options = Options::preset(preset).settled().on_region(true);
-    options.pm = PM;
-    options.dram = 4 * PM;
-    for (name, value) in [
-        ("compaction.table_bytes", "256KiB"),
-        ("pm.part_bytes_first", "256KiB"),
-        ("level0.evacuation_threads", "1"),
-        ("memtable.replay_threads", "1"),
-        ("read.readahead", "4"),
-    ] {
+    let mut options = Setting::options(preset, PM_BYTES, 4 * PM_BYTES);
+    for (name, value) in SET {
         options.set(name, value).unwrap();
     }
     options
 }
 
-/// Draws with a likelihood of 1 / rank^skew.
+/// Bytes written to the SSD, into tables, and into persistent memory.
+#[derive(Debug, Clone, Copy)]
+struct Written {
+    ssd: f64,
+    pm: f64,
+}
+
+/// Draws ranks with a likelihood of 1 / rank^skew.
 struct Zipf(Vec<f64>);
+
 impl Zipf {
     fn new(keys: u64, skew: f64) -> Zipf {
         let mut sum = 0.0;
-        Zipf((0..keys).map(|n| { sum += ((n + 1) as f64).powf(-skew); sum }).collect())
+        let sums = (1..=keys).map(|rank| {
+            sum += (rank as f64).powf(-skew);
+            sum
+        });
+        Zipf(sums.collect())
     }
+
     fn rank(&self, part: f64) -> u64 {
         let at = part * self.0.last().unwrap();
-        (self.0.partition_point(|sum| *sum <= at) as u64).min(self.0.len() as u64 - 1)
+        let rank = self.0.partition_point(|sum| *sum <= at);
+        rank.min(self.0.len() - 1) as u64
     }
 }
 
-#[test]
-fn dump() {
-    let only = std::env::var("ONLY").unwrap_or_default();
-    for preset in [Preset::Thermocline, Preset::GlobalIndex, Preset::PmBlade, Preset::Leveled] {
-        if !only.is_empty() && preset.name() != only { continue; }
-        for skew in [0.0, 0.9] {
-            for ratio in [1.0, 2.5, 5.0, 20.0] {
-                let begun = std::time::Instant::now();
-                let options = options(preset);
-                let mut store = run::Store::new(&options, VALUE, 10e6);
-                let keys = (ratio * PM as f64 / (VALUE + 16) as f64) as u64;
-                store.load(keys);
-                let loaded = begun.elapsed();
-                let zipf = Zipf::new(keys, skew);
-                let before = store.metrics();
-                let writes = keys.max(16 * PM / (VALUE + 16));
-                for part in 1..=4 {
-                    for _ in 0..writes / 4 {
-                        let rank = zipf.rank(store.draw());
-                        // Scattered.
-                        let n = rank * 1_000_003 % keys;
-                        store.put(n);
-                    }
-                    let m = store.metrics();
+/// A prime that divides no number of keys here: ranks times this are scattered over the keys.
+const SCATTER: u64 = 1_000_003;
 
-                    let user = m.user_bytes - before.user_bytes;
-                    println!("{},{skew},{ratio},{part},{user},{},{},{},{},{},{},{},{:.1?},{:.1?}", preset.name(),
-                        m.ssd.tables_written - before.ssd.tables_written,
-                        m.ssd.tables_read - before.ssd.tables_read,
-                        m.pm.bytes_stored - before.pm.bytes_stored,
-                        m.pm_tier.table_bytes, m.pm_tier.tables, m.flushes - before.flushes,
-                        m.compaction.internal.jobs - before.compaction.internal.jobs, loaded, begun.elapsed());
-                    if part == 4 { eprintln!("{} {skew} {ratio}: given up {} internal {:?} flushed {} {:?} {:?} {:?}", preset.name(), m.compaction.internal_given_up, m.compaction.internal, m.flushed_bytes, m.compaction.reasons, m.levels.iter().map(|l| (l.tables, l.bytes>>10)).collect::<Vec<_>>(), m.compaction.costs); }
-                }
-                store.close();
+/// What a real store writes, and how much was written to it.
+fn real(preset: Preset, ratio: f64, skew: f64) -> (Written, u64) {
+    let mut store = Store::new(&options(preset), VALUE_BYTES, WRITES_PER_S);
+    let record = KEY_BYTES + VALUE_BYTES;
+    let keys = whole(ratio * PM_BYTES as f64) / record;
+    store.load(keys);
+    let zipf = Zipf::new(keys, skew);
+    let before = store.metrics();
+    for _ in 0..(keys / 2).max(TIMES * PM_BYTES / record) {
+        let rank = zipf.rank(store.draw());
+        store.put(rank * SCATTER % keys);
+    }
+    let after = store.metrics();
+    store.close();
+    let ssd = after.ssd.tables_written - before.ssd.tables_written;
+    let pm = after.pm.bytes_stored - before.pm.bytes_stored;
+    let written = Written {
+        ssd: ssd as f64,
+        pm: pm as f64,
+    };
+    (written, after.user_bytes - before.user_bytes)
+}
+
+/// The same of the model.
+fn modelled(preset: Preset, ratio: f64, skew: f64, user_bytes: u64) -> Written {
+    let options = options(preset);
+    let in_dram = options.in_dram();
+    let outcome = simulate::run(&Setting {
+        options,
+        data_bytes: whole(ratio * PM_BYTES as f64),
+        record: Record {
+            key_bytes: KEY_BYTES,
+            value_bytes: VALUE_BYTES,
+        },
+        writes_per_s: WRITES_PER_S,
+        reads_per_s: 0.0,
+        device_per_s: f64::INFINITY,
+        skew,
+        spread: Spread::Keys,
+        is_filled: false,
+        warm_bytes: 0,
+        user_bytes,
+        jobs: 1,
+    });
+    Written {
+        ssd: outcome.flushed_bytes + outcome.compacted_bytes,
+        pm: if in_dram {
+            0.0
+        } else {
+            outcome.pm_written_bytes
+        },
+    }
+}
+
+/// By how many percent the model is off.
+fn off(modelled: f64, real: f64) -> f64 {
+    (modelled - real) / real.max(1.0) * 100.0
+}
+
+/// Compares all loads, of which no figure may be off by more percent than it says here.
+fn compare(preset: Preset, ssd_most: f64, pm_most: f64) {
+    let mut worst = Vec::new();
+    for skew in SKEWS {
+        for ratio in RATIOS {
+            let (real, user_bytes) = real(preset, ratio, skew);
+            let modelled = modelled(preset, ratio, skew, user_bytes);
+            let (ssd, pm) = (off(modelled.ssd, real.ssd), off(modelled.pm, real.pm));
+            println!(
+                "| {} | {ratio} | {skew} | {:.1} | {:.1} | {ssd:+.1} % | {:.1} | {:.1} | {pm:+.1} % |",
+                preset.name(),
+                real.ssd / 1e6,
+                modelled.ssd / 1e6,
+                real.pm / 1e6,
+                modelled.pm / 1e6,
+            );
+            if ssd.abs() > ssd_most || pm.abs() > pm_most {
+                worst.push((ratio, skew, ssd, pm));
             }
         }
     }
+    assert!(worst.is_empty(), "{}: {worst:?}", preset.name());
+}
+
+#[test]
+fn thermocline() {
+    compare(Preset::Thermocline, 15.0, 15.0);
+}
+
+#[test]
+fn global_index() {
+    compare(Preset::GlobalIndex, 15.0, 15.0);
+}
+
+#[test]
+fn leveled() {
+    compare(Preset::Leveled, 15.0, 15.0);
+}
+
+/// Its printed equations merge inside persistent memory as long as fewer than two thirds of what is written are updates, and there
+/// four fifths of it are for tables: which merges find room, and which are due, hangs on single zones.
+#[test]
+fn pm_blade() {
+    compare(Preset::PmBlade, 35.0, 35.0);
 }

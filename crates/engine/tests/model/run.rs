@@ -5,9 +5,7 @@ use std::sync::Arc;
 
 use thermocline_base::options::Options;
 use thermocline_base::{CfId, Steps, WriteBatch};
-use thermocline_engine::{
-    Durability, Engine, EngineMetrics, Runtime, Setup, World, WriteOptions,
-};
+use thermocline_engine::{Durability, Engine, EngineMetrics, Runtime, Setup, World, WriteOptions};
 use thermocline_env::Env;
 use thermocline_env::sim::SimFs;
 use thermocline_env::simulated::SimClock;
@@ -17,6 +15,9 @@ const CF: CfId = CfId::DEFAULT;
 
 /// Bytes of a key.
 pub const KEY_BYTES: u64 = 16;
+
+/// Keys that are loaded with one write.
+const LOADED_AT_ONCE: usize = 32;
 
 /// A store under a load.
 pub struct Store {
@@ -55,15 +56,16 @@ impl Store {
             runtime,
             engine,
             value_bytes,
-            write_ns: (record / writes_per_s * 1e9) as u64,
+            write_ns: whole(record / writes_per_s * 1e9),
             drawn: 1,
         }
     }
 
     /// Each key once, in their order, and everything in the last level.
     pub fn load(&mut self, keys: u64) {
-        for n in 0..keys {
-            self.put(n);
+        let all: Vec<u64> = (0..keys).collect();
+        for some in all.chunks(LOADED_AT_ONCE) {
+            self.write(some);
         }
         self.engine.flush().unwrap();
         let all = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
@@ -73,8 +75,14 @@ impl Store {
 
     /// A write, and then all background work that is due.
     pub fn put(&mut self, n: u64) {
+        self.write(&[n]);
+    }
+
+    fn write(&mut self, keys: &[u64]) {
         let mut batch = WriteBatch::new();
-        batch.put(CF, &key(n), &self.value()).unwrap();
+        for n in keys {
+            batch.put(CF, &key(*n), &self.value()).unwrap();
+        }
         let mode = WriteOptions::from(Durability::Immediate);
         self.engine.write(batch.iter(), mode).unwrap();
         self.clock.advance_ns(self.write_ns);
@@ -83,10 +91,6 @@ impl Store {
 
     fn work(&self) {
         while self.runtime.step().is_some() {}
-    }
-
-    pub fn engine(&self) -> &Engine {
-        &self.engine
     }
 
     pub fn metrics(&self) -> EngineMetrics {
@@ -112,13 +116,23 @@ impl Store {
 
     /// Bytes that no codec makes shorter.
     fn value(&mut self) -> Vec<u8> {
-        let mut value = Vec::with_capacity(self.value_bytes as usize + 8);
-        while (value.len() as u64) < self.value_bytes {
+        let len = usize::try_from(self.value_bytes).unwrap();
+        let mut value = Vec::with_capacity(len + 8);
+        while value.len() < len {
             value.extend(self.next().to_le_bytes());
         }
-        value.truncate(self.value_bytes as usize);
+        value.truncate(len);
         value
     }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a number that is not negative, and far below the largest"
+)]
+pub fn whole(number: f64) -> u64 {
+    number as u64
 }
 
 fn key(n: u64) -> Vec<u8> {

@@ -99,7 +99,9 @@ impl Store {
                 running: &[],
             };
             let scores = Scores::new(&state, &seen.options);
-            (0..self.levels.len()).map(|level| scores.target(level)).collect()
+            (0..self.levels.len())
+                .map(|level| scores.target(level))
+                .collect()
         };
         for (level, target) in targets.into_iter().enumerate() {
             let Some(target) = target.filter(|_| level + 1 < self.levels.len()) else {
