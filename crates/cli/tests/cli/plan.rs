@@ -36,7 +36,12 @@ fn a_plan_says_what_may_be_expected_and_what_limits() {
     assert!(verdicts.iter().any(|v| run.out.contains(v)), "{}", run.out);
     // No store was made.
     let quiet = Store::new();
-    assert!(!quiet.run(&[&LARGE[..], &["--quiet"]].concat()).out.contains("docs/plan.md"));
+    assert!(
+        !quiet
+            .run(&[&LARGE[..], &["--quiet"]].concat())
+            .out
+            .contains("docs/plan.md")
+    );
     assert!(quiet.names().is_empty());
 }
 
@@ -48,7 +53,11 @@ fn json_has_the_same_figures_and_is_the_same_in_every_run() {
     assert_eq!(json["preset"], "thermocline");
     assert_eq!(json["data_bytes"], 2u64 << 40);
     assert_eq!(json["writes_bytes_per_s"], 50e6);
-    let number = |name: &str| json[name].as_f64().unwrap_or_else(|| panic!("{name}: {json}"));
+    let number = |name: &str| {
+        json[name]
+            .as_f64()
+            .unwrap_or_else(|| panic!("{name}: {json}"))
+    };
     let amplification = number("write_amplification_ssd");
     assert!((0.1..20.0).contains(&amplification), "{json}");
     let written = number("ssd_written_bytes_per_s");
@@ -60,14 +69,19 @@ fn json_has_the_same_figures_and_is_the_same_in_every_run() {
 
 #[test]
 fn what_cannot_be_carried_is_said() {
-    let slow = ["--data", "1TiB", "--pm", "8GiB", "--writes", "50MB/s", "--device", "100MB/s"];
+    let slow = [
+        "--data", "1TiB", "--pm", "8GiB", "--writes", "50MB/s", "--device", "100MB/s",
+    ];
     let run = plan(&slow);
     assert_eq!(run.code, 0, "{}", run.err);
     assert!(run.out.contains("The SSD limits"), "{}", run.out);
     let json = plan(&[&slow[..], &["--json"]].concat()).json();
     assert_eq!(json["limit"], "SSD");
     assert!(json["device_used"].as_f64().unwrap() > 1.0, "{json}");
-    assert!(json["writes_bytes_per_s_max"].as_f64().unwrap() < 50e6, "{json}");
+    assert!(
+        json["writes_bytes_per_s_max"].as_f64().unwrap() < 50e6,
+        "{json}"
+    );
 }
 
 #[test]
@@ -75,8 +89,8 @@ fn every_preset_is_planned_in_time_at_ten_tebibytes() {
     for preset in ["thermocline", "global-index", "pm-blade", "leveled"] {
         let begun = Instant::now();
         let run = plan(&[
-            "--data", "10TiB", "--pm", "100GiB", "--dram", "32GiB", "--writes", "20MB/s",
-            "--skew", "0.9", "--preset", preset, "--json",
+            "--data", "10TiB", "--pm", "100GiB", "--dram", "32GiB", "--writes", "20MB/s", "--skew",
+            "0.9", "--preset", preset, "--json",
         ]);
         assert!(begun.elapsed() < LONGEST, "{preset}: {:?}", begun.elapsed());
         assert_eq!(run.json()["preset"], preset);
@@ -86,7 +100,12 @@ fn every_preset_is_planned_in_time_at_ten_tebibytes() {
 #[test]
 fn options_change_the_plan() {
     let with = |more: &[&str]| {
-        let all = [&["--data", "16GiB", "--pm", "1GiB", "--writes", "10MB/s", "--json"], more];
+        let all = [
+            &[
+                "--data", "16GiB", "--pm", "1GiB", "--writes", "10MB/s", "--json",
+            ],
+            more,
+        ];
         let json = plan(&all.concat()).json();
         json["write_amplification_ssd"].as_f64().unwrap()
     };
@@ -106,7 +125,10 @@ fn wrong_input_is_refused_with_one_sentence() {
         (&["--dram", "1KiB"], "dram is at least"),
         (&["--key-size", "0"], "--key-size lies between 1 and"),
         (&["--value-size", "2000000"], "blob files"),
-        (&["--pm", "1MiB", "--value-size", "100000"], "has no room for"),
+        (
+            &["--pm", "1MiB", "--value-size", "100000"],
+            "has no room for",
+        ),
         (&["--set", "memtable.size=1"], "there is no option"),
     ] {
         let run = plan(&[&good[..], more].concat());
@@ -115,11 +137,24 @@ fn wrong_input_is_refused_with_one_sentence() {
         assert_eq!(run.out, "");
     }
     let small = plan(&["--data", "1KiB", "--writes", "1MB/s"]);
-    assert!(small.is_one_sentence_naming("--data lies between"), "{}", small.err);
+    assert!(
+        small.is_one_sentence_naming("--data lies between"),
+        "{}",
+        small.err
+    );
     for (wrong, says) in [
-        (&["--data", "much", "--writes", "1MB/s"][..], "is not a size"),
-        (&["--data", "1GiB", "--writes", "fast"], "write a rate like 50MB/s"),
-        (&["--data", "1GiB", "--writes", "1MB/s", "--skew", "9"], "from 0 to 2"),
+        (
+            &["--data", "much", "--writes", "1MB/s"][..],
+            "is not a size",
+        ),
+        (
+            &["--data", "1GiB", "--writes", "fast"],
+            "write a rate like 50MB/s",
+        ),
+        (
+            &["--data", "1GiB", "--writes", "1MB/s", "--skew", "9"],
+            "from 0 to 2",
+        ),
         (&["--data", "1GiB"], "--writes"),
     ] {
         let run = plan(wrong);

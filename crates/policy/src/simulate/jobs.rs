@@ -224,28 +224,6 @@ impl Run {
 
     fn begin_job(&mut self, due: &Due) {
         let job = &due.job;
-        if std::env::var_os("TRACE").is_some() {
-            let plan = self.store.level0_plan();
-            eprintln!(
-                "job {:?} {}->{} inputs {:?} tau {:?} slices {:?}",
-                job.reason,
-                job.from,
-                job.to,
-                job.inputs
-                    .iter()
-                    .map(|n| {
-                        let t = &self.store.levels[job.from][*n];
-                        (t.first, t.end, t.entries as u64)
-                    })
-                    .collect::<Vec<_>>(),
-                plan.as_ref().map(|p| p.thresholds.write),
-                plan.as_ref().map(|p| p
-                    .slices
-                    .iter()
-                    .map(|s| (s.runs, s.bytes >> 10, s.writes, s.updates))
-                    .collect::<Vec<_>>())
-            );
-        }
         let (edit, inputs) = self.store.edit_of(job);
         let outputs = edit.come[edit.rests..].iter();
         let outputs: Vec<&Table> = outputs.map(|(_, table)| table).collect();
