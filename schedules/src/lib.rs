@@ -31,7 +31,7 @@
 //!
 //! # Running it
 //! The plain `cargo test` of the workspace does (`crates/testkit/tests/schedules.rs`). By itself:
-//! `cargo test --manifest-path schedules/Cargo.toml -- --nocapture`; with `SCHEDULES=n` there are `n`
+//! `cargo test --manifest-path schedules/Cargo.toml -- --nocapture`; with `THERMOCLINE_EXPLORE=n` there are `4n`
 //! times as many executions. A failure prints the command that repeats it.
 
 pub mod key;

@@ -62,14 +62,20 @@ impl Choice {
     }
 }
 
-/// How many times the usual number of executions: the environment variable `SCHEDULES`.
+/// How many executions, where a whole exploration has `whole`: a quarter, or with `THERMOCLINE_EXPLORE=n` the whole, `n`
+/// times. So do the tests of the other workspace (`testkit::explore`).
 ///
 /// # Panics
 /// If that is not a number.
-pub fn times() -> u64 {
-    match std::env::var("SCHEDULES") {
-        Ok(times) => times.parse().expect("SCHEDULES is a number"),
-        Err(_) => 1,
+pub fn explored(whole: u64) -> u64 {
+    match std::env::var("THERMOCLINE_EXPLORE") {
+        Ok(times) => {
+            whole
+                * times
+                    .parse::<u64>()
+                    .expect("THERMOCLINE_EXPLORE is a number")
+        }
+        Err(_) => whole / 4,
     }
 }
 

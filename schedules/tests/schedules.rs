@@ -5,15 +5,14 @@ use std::sync::Arc;
 use thermocline_base::planted::Bug;
 use thermocline_schedules::key::one_key;
 use thermocline_schedules::reached::Reached;
-use thermocline_schedules::run::{BATCH, Choice, Orders, find, run, run_twice, times};
+use thermocline_schedules::run::{BATCH, Choice, Orders, explored, find, run, run_twice};
 
 /// Most seeds that a planted bug may take.
 const SEEDS_OF_BUG: u64 = 100;
 
 fn many(orders: Orders, seeds: u64) {
-    let seeds = seeds * times();
     let reached: Arc<Reached> = Arc::default();
-    for seed in 0..seeds {
+    for seed in 0..explored(seeds) {
         run(Choice { orders, seed }, &reached);
     }
     let counts = reached.all().map(|(what, count)| {
@@ -87,8 +86,8 @@ const ONE_KEY: usize = 5_000;
 #[test]
 fn a_get_sees_all_that_a_batch_does_to_its_key() {
     for put_last in [false, true] {
-        let executions = ONE_KEY * usize::try_from(times()).unwrap();
-        one_key(put_last, executions, None).unwrap();
+        let executions = explored(ONE_KEY as u64);
+        one_key(put_last, usize::try_from(executions).unwrap(), None).unwrap();
     }
 }
 

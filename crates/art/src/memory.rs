@@ -37,7 +37,7 @@ pub unsafe trait NodeMemory: Send + Sync {
 
     /// The most by which `reserved_bytes` can grow beyond 8/7 of what is given out anew, because
     /// memory is taken from the system in pieces, when blocks of `sizes` different sizes are
-    /// wanted. Part of [`crate::Tree::reserve_bound`].
+    /// wanted; one block at most if that is 1. Part of [`crate::Tree::reserve_bound`].
     fn slack_bytes(&self, sizes: usize) -> u64;
 
     /// Whether dropping the memory now would free every block that is given out. A tree that is

@@ -31,7 +31,7 @@ use std::sync::Arc;
 
 use thermocline_base::budget::Account;
 
-use crate::sync::{AtomicU64, Mutex, Ordering, lock};
+use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock};
 use thermocline_base::{Error, Result};
 
 use crate::memory::{NodeMemory, Usage};
@@ -85,8 +85,9 @@ pub struct Slab {
     /// Bytes of blocks over [`BLOCK_MAX`].
     large: AtomicU64,
     pool: Mutex<Pool>,
-    /// Bytes of all extents; written under the pool's lock.
+    /// Bytes of all extents, and whether the pool has a free chunk; written under the pool's lock.
     extents: AtomicU64,
+    has_free: AtomicBool,
     /// Who answers for the bytes (S5).
     account: Option<Arc<Account>>,
 }
@@ -123,6 +124,7 @@ impl Slab {
             large: AtomicU64::new(0),
             pool: Mutex::new(Pool::new(account.clone())),
             extents: AtomicU64::new(0),
+            has_free: AtomicBool::new(false),
             account,
         }
     }
@@ -157,11 +159,12 @@ impl Slab {
         }
     }
 
-    /// Runs `change` on the pool and notes how many bytes it holds then.
+    /// Runs `change` on the pool and notes what it holds then.
     fn with_pool<T>(&self, change: impl FnOnce(&mut Pool) -> T) -> T {
         let mut pool = lock(&self.pool);
         let result = change(&mut pool);
         self.extents.store(pool.bytes(), Ordering::Relaxed);
+        self.has_free.store(pool.has_free(), Ordering::Relaxed);
         result
     }
 
@@ -290,11 +293,20 @@ unsafe impl NodeMemory for Slab {
     }
 
     fn slack_bytes(&self, sizes: usize) -> u64 {
+        let extents = self.extents.load(Ordering::Relaxed);
+        let extent = Pool::extent_bytes(extents);
+        if sizes == 1 {
+            // One block needs one chunk, and the pool never returns its last free one. Near the limit of
+            // a budget that decides whether a delete is let through.
+            return match self.has_free.load(Ordering::Relaxed) {
+                true => 0,
+                false => extent,
+            };
+        }
         // A new chunk per class, and the extent they come from. The worst chunks, those of the
         // largest node, lose 1,824 of 16,384 bytes, which is less than an eighth.
         let chunks = sizes.min(CLASSES.len());
-        let extents = self.extents.load(Ordering::Relaxed);
-        (chunks * CHUNK) as u64 + Pool::extent_bytes(extents)
+        (chunks * CHUNK) as u64 + extent
     }
 
     fn frees_all_on_drop(&self) -> bool {

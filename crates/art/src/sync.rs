@@ -2,5 +2,5 @@
 //! `tests/loom` include these sources and have loom in this module's place.
 
 pub(crate) use thermocline_base::sync::{
-    AtomicPtr, AtomicU64, Mutex, Ordering, fence, fence_after_rmw, hint, lock, thread,
+    AtomicBool, AtomicPtr, AtomicU64, Mutex, Ordering, fence, fence_after_rmw, hint, lock, thread,
 };

@@ -186,10 +186,11 @@ impl Tree {
         }
     }
 
-    /// Gives back what waits for no guard any more. Happens by itself every few retirements; to be
-    /// called where memory must be exact.
-    pub fn collect(&self) {
+    /// Gives back what waits for no guard any more, and returns the bytes that still wait. Happens by
+    /// itself every few retirements; to be called where memory must be exact.
+    pub fn collect(&self) -> u64 {
         self.domain.collect(&*self.memory);
+        self.domain.retired_bytes().0
     }
 
     /// The most bytes that `updates` calls of [`Tree::update`] may take, of live and retained

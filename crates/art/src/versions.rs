@@ -152,6 +152,12 @@ pub trait Moments {
     fn any_in(&self, from: SeqNo, to: SeqNo) -> bool;
 }
 
+impl<M: Moments + ?Sized> Moments for &M {
+    fn any_in(&self, from: SeqNo, to: SeqNo) -> bool {
+        (**self).any_in(from, to)
+    }
+}
+
 /// Ascending.
 impl Moments for [SeqNo] {
     fn any_in(&self, from: SeqNo, to: SeqNo) -> bool {

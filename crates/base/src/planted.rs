@@ -77,6 +77,10 @@ bugs! {
     DropFlushedFirst,
     /// A cursor that stands still keeps its view, whoever asks for it.
     IdleKeepsView,
+    /// Replay keeps the newest version of a key alone, whoever reads on of an earlier opening.
+    ReplayForgetsElders,
+    /// An open frees what values hold in place that were read in an earlier opening.
+    ElderValueForgotten,
     /// A staged batch reserves its chain over numbers that it has read before it took the manifest's lock.
     StaleReservation,
     /// A staged batch is committed while its items are not written back.

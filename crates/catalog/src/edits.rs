@@ -1,5 +1,6 @@
 //! Changing what exists.
 
+use std::path::Path;
 use std::sync::{Arc, Weak};
 
 use arc_swap::{ArcSwap, Guard};
@@ -170,6 +171,11 @@ impl Edits<'_> {
     /// What the manifest says.
     pub fn state(&self) -> &State {
         self.manifest.state()
+    }
+
+    /// Where the manifest lies.
+    pub fn manifest_path(&self) -> &Path {
+        self.manifest.path()
     }
 
     /// Bytes of the manifest.

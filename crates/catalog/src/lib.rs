@@ -29,5 +29,5 @@ mod pins;
 pub mod view;
 
 pub use edits::{Catalog, Edits, Installed, Observer};
-pub use pins::Pins;
+pub use pins::{Pinned, Pins};
 pub use view::View;

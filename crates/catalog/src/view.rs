@@ -130,9 +130,10 @@ impl View {
         }
     }
 
-    /// These generations and tables, which a reader of one family may still need.
+    /// These generations and tables, which a reader of one family may still need. It is no view of the store.
     pub fn relic(&self, memtables: Vec<Arc<Memtable>>, tables: Arc<Tables>) -> View {
-        View::new(memtables, tables, self.front.clone(), self.pins.clone())
+        let pins = self.pins.as_ref().map(|pins| Arc::new(pins.apart()));
+        View::new(memtables, tables, self.front.clone(), pins)
     }
 
     /// What is pinned of what is here, and holds the folder.

@@ -139,6 +139,12 @@ impl Readers {
         }
     }
 
+    /// Registers a reader at a moment that is past. For a store that is being opened: whoever asks who reads
+    /// comes later, and what there is was kept for this moment.
+    pub fn register_at(&self, seqno: SeqNo) -> Registration {
+        self.enter(|| seqno.0)
+    }
+
     /// Forgets a reader.
     pub fn leave(&self, registration: &Registration) {
         if let Some(i) = registration.slot {

@@ -234,8 +234,9 @@ impl Db {
     }
 
     /// Closes the database for all handles: by those nothing is read or written any more.
-    /// Snapshots, iterators and values that were there go on. On return its folder may be removed,
-    /// and a new database made there. Dropping the last handle does the same, without an answer.
+    /// Snapshots, iterators and values that were there go on, also when the database is opened again. If this
+    /// process does that, they hold no more of it than readers of the new handle: of overwritten keys the versions that they
+    /// see. On return the folder may be removed, and a new database made there. Dropping the last handle does the same, without an answer.
     ///
     /// On return every callback has been called, and every event told: it waits for one that blocks, when all is
     /// durable and another opening need not wait. In a callback or listener it waits for none.

@@ -112,7 +112,7 @@ pub struct Metrics {
     pub keys_stepped_over: u64,
     /// What callbacks and listeners have not been told yet, and what they never will be.
     pub deliveries: DeliveryUse,
-    /// Open snapshots, cursors and iterators: who holds old versions.
+    /// Open snapshots, cursors and iterators, of earlier openings in this process, too: who holds old versions.
     pub readers: u64,
     /// Who they are, those that have been there longest first; 64 of them at most. An iterator that
     /// is read from both ends is two cursors.

@@ -18,7 +18,7 @@ use crate::{ColumnFamily, Cursor, Scan, Value};
 /// the version that it sees stays, wherever that is moved, and nothing else: it may be held for as
 /// long as one likes. Dropping the last clone, and the last iterator made from it, gives that back
 /// as the keys are written again. It does not keep the database open, but reads at it go on after
-/// [`crate::Db::close`].
+/// [`crate::Db::close`], and beside whoever opens the database again.
 ///
 /// It reads the default column family; [`Snapshot::column_family`] gives the same moment of
 /// another.

@@ -135,6 +135,11 @@ impl Blobs {
         }
     }
 
+    /// The files that are held.
+    pub fn held(&self) -> Vec<FileId> {
+        lock(&self.held).keys().copied().collect()
+    }
+
     fn is_held(&self, file: FileId) -> bool {
         lock(&self.held).contains_key(&file)
     }

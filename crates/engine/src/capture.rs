@@ -41,8 +41,8 @@ use thermocline_catalog::View;
 use thermocline_memtable::Memtable;
 use thermocline_version::{Hold, Place, State, TableRef, Version};
 
-use crate::holds::ReaderKind;
-use crate::snapshot::{Moment, Snapshot};
+use crate::holds::{Moment, ReaderKind};
+use crate::snapshot::Snapshot;
 use crate::store::Inner;
 use crate::sync::{Arc, Ordering, lock};
 

@@ -1,42 +1,337 @@
-//! Closing: after it nothing is left to replay.
+//! Closing: after it nothing is left to replay. And who reads on.
 //!
-//! # Who reads on
-//! Snapshots, cursors and values that are read in place go on. They hold the folder, and whoever
-//! opens the store next drops nothing of what was there (`reclaim`). A handle is no reader, nor is
+//! Snapshots, cursors and values that are read in place go on. A handle is no reader, nor is
 //! what has one (a family, a batch): from here on it tells what there was, and reads nothing.
-//! 1. What holds the folder is [`Pins`](thermocline_catalog::Pins). Views hold that, and values that are
+//!
+//! # Until the store is opened again
+//! Readers hold the folder, and whoever opens the store next in another process drops nothing of what was
+//! there (`reclaim`).
+//! 1. What holds the folder is [`Pinned`]. Views hold that, and values that are
 //!    read in place. The view that stays in the store does not.
 //! 2. The last view that does is set aside for those who are registered, before it leaves its
 //!    place, and until the last of them goes. Who leaves first says so (`Readers::leave`), then
 //!    looks whether the store is closed; who closes it says that, then looks whether anybody is
 //!    registered. Both are sequentially consistent, so one of them sees the other.
 //! 3. A read that was under way has a view of before, and holds the folder until it is done.
+//!
+//! # When it is opened again in this process
+//! A snapshot is a seqno, whichever opening it came from. The next opening *follows* its [`Elders`]:
+//! 4. *It knows their moments before it indexes a record*, and keeps the versions that they need (`memtable::replay`).
+//!    All of them are there: they were kept while the store was open, and nothing has changed since. That it has not,
+//!    the manifest says: no edit came after the store was closed, since every opening that writes makes one first.
+//! 5. *It registers their seqnos before it changes anything.* From then on flushes, merges and compactions keep
+//!    what they need as for any reader, and no longer where it lay. Then the view that was set aside goes, and who
+//!    reads on reads in the newest view of the newest opening. Who registers with the closed store
+//!    after 4, by a handle, reads nothing.
+//! 6. *A seqno stays registered* there until nobody has it here any more: who leaves trims what he left behind
+//!    ([`After::trim`]). In the opening after that both are elders, and read there at once. So there is no chain of stores, but through those in
+//!    which a family was dropped while somebody could read it.
+//!
+//! What still holds a place in the region, or a file, is a call that was under way, a value that is read in place, a
+//! group of changes with long values, and a family that was dropped before ([`Held`]); each only that which it reads, but
+//! a call all that was there. Of the folder the elders let go: the store that is open keeps others away, and takes the
+//! folder for them again when it is closed, before it gives up its lock, or fails.
+//!
+//! Whoever is no elder, of another process, or of this one with an edit of another process in between, holds the folder
+//! still. As long as somebody does, nothing goes that was there when the store was opened ([`has_strangers`]).
 
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, Weak};
 
-use thermocline_base::size::format_size;
-use thermocline_base::{Error, Result};
-use thermocline_catalog::Pins;
+use thermocline_base::planted::{Bug, active};
+use thermocline_base::{Error, FileId, Result, SeqNo};
+use thermocline_catalog::{Pinned, View};
+use thermocline_commit::readers::{Readers, Registration};
+use thermocline_env::{LockGuard, Storage};
+use thermocline_level0::PmTable;
+use thermocline_memtable::Home;
 use thermocline_observe::event::Event;
-use thermocline_version::VersionEdit;
+use thermocline_pm::RegionKind;
 
+use crate::blobs::Blobs;
+use crate::holds::{Holds, Moment};
+use crate::relics::Relics;
 use crate::store::{Engine, Inner};
-use crate::sync::{Arc, Ordering, lock, write};
+use crate::sync::{Arc, AtomicBool, Ordering, fence, lock, write};
 
-/// A store that was closed, and that somebody may read.
-struct Left {
-    db_id: [u8; 16],
-    inner: Weak<Inner>,
-    pins: Weak<Pins>,
+/// Which manifest, by the name of its file, and where it ends. An edit changes that.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Position(Option<OsString>, u64);
+
+impl Position {
+    /// That of a manifest of so many bytes.
+    pub fn of(manifest: &Path, bytes: u64) -> Position {
+        Position(manifest.file_name().map(OsString::from), bytes)
+    }
 }
 
-/// Those of this process, for whoever opens one again and has to say who holds its space. Nobody waits while
+/// A store that was closed, and that somebody may read.
+#[derive(Debug)]
+struct Left {
+    db_id: [u8; 16],
+    dir: PathBuf,
+    /// Where its manifest ended when it was closed, or whoever followed it.
+    position: std::sync::Mutex<Position>,
+    /// What its readers hold.
+    pinned: Weak<Pinned>,
+    homes: Vec<Weak<Home>>,
+    pm_tables: Vec<(FileId, Weak<PmTable>)>,
+    relics: Weak<Relics>,
+    blobs: Weak<Blobs>,
+    holds: Weak<Holds>,
+    /// As long as somebody reads on at a moment, or has a handle.
+    inner: Weak<Inner>,
+}
+
+/// Those of this process, for whoever opens one again. Nobody waits while
 /// it is locked, and a scheduler that explores orders of threads must not carry it from one to the next: so
 /// the lock is the system's.
-static LEFT: std::sync::Mutex<Vec<Left>> = std::sync::Mutex::new(Vec::new());
+static LEFT: std::sync::Mutex<Vec<Arc<Left>>> = std::sync::Mutex::new(Vec::new());
 
-fn all_left() -> std::sync::MutexGuard<'static, Vec<Left>> {
+fn all_left() -> std::sync::MutexGuard<'static, Vec<Arc<Left>>> {
     LEFT.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What those read who are registered with a store that is closed.
+#[derive(Debug, Default)]
+pub(crate) enum After {
+    /// Nothing: there is nobody.
+    #[default]
+    Nothing,
+    /// Its last view.
+    View(Arc<View>),
+    /// Views of the store that was opened since, which knows these moments.
+    Opened(Vec<Moment>),
+}
+
+impl After {
+    /// Takes out what nobody is registered for any more.
+    fn trim(&mut self, readers: &Readers) -> After {
+        match self {
+            After::View(_) if readers.is_empty() => std::mem::take(self),
+            After::Opened(moments) => {
+                let registered = readers.by_seqno();
+                let gone = |by: &mut Moment| !registered.contains_key(&by.seqno().0);
+                let gone = moments.extract_if(.., gone).collect();
+                if moments.is_empty() {
+                    *self = After::Nothing;
+                }
+                After::Opened(gone)
+            }
+            After::Nothing | After::View(_) => After::Nothing,
+        }
+    }
+
+    /// Whether it is read through a store that has something of its own for its readers.
+    fn is_kept(&self) -> bool {
+        match self {
+            After::Opened(moments) => {
+                let mut stores = moments.iter().map(Moment::inner);
+                stores.any(|by| !lock(&by.relics).is_empty())
+            }
+            After::Nothing | After::View(_) => false,
+        }
+    }
+}
+
+/// What elders hold beside moments.
+#[derive(Debug, Default)]
+pub(crate) struct Held {
+    /// Somebody has a view: all that was there.
+    pub everything: bool,
+    /// These generations and files.
+    pub generations: BTreeSet<u64>,
+    pub files: BTreeSet<FileId>,
+    /// Bytes of values that are read in place.
+    pub bytes: u64,
+}
+
+impl Left {
+    /// For a moment, and by the system's lock, as [`LEFT`].
+    fn position(&self) -> std::sync::MutexGuard<'_, Position> {
+        self.position.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether it is the store in `dir`, which the caller has locked by `own`, and its readers hold that folder. By ids
+    /// and paths alone a copy might be taken for it.
+    fn holds(&self, storage: &dyn Storage, dir: &Path, own: &dyn LockGuard) -> bool {
+        let pinned = self.pinned.upgrade();
+        pinned.is_some_and(|pinned| pinned.has_folder_beside(own))
+            && matches!(storage.is_same(&self.dir, dir), Ok(true))
+            && has_strangers(storage, dir)
+    }
+
+    /// Whether its readers read in one of `others`.
+    fn reads_in(&self, others: &[Arc<Left>]) -> bool {
+        self.inner
+            .upgrade()
+            .is_some_and(|inner| match &*lock(&inner.left) {
+                After::Opened(moments) => moments.iter().any(|by| {
+                    let by = Arc::as_ptr(by.inner());
+                    others.iter().any(|other| other.inner.as_ptr() == by)
+                }),
+                After::Nothing | After::View(_) => false,
+            })
+    }
+
+    fn add_held(&self, held: &mut Held) {
+        let Some(pinned) = self.pinned.upgrade() else {
+            // With what was done before the last of them went.
+            fence(Ordering::Acquire);
+            return;
+        };
+        // First: only views bring values.
+        held.everything |= pinned.is_viewed();
+        if active(Bug::ElderValueForgotten) {
+            return;
+        }
+        held.bytes += pinned.bytes();
+        let homes = self.homes.iter().filter_map(Weak::upgrade);
+        let homes = homes.filter(|home| home.pinned_bytes() > 0);
+        held.generations.extend(homes.map(|home| home.generation()));
+        for (file, table) in &self.pm_tables {
+            if table
+                .upgrade()
+                .is_some_and(|table| table.pinned_bytes() > 0)
+            {
+                held.files.insert(*file);
+            }
+        }
+        if let Some(relics) = self.relics.upgrade() {
+            for relic in &*lock(&relics) {
+                let view = relic.view();
+                let homes = view.memtables.iter().flat_map(|m| m.homes());
+                held.generations.extend(homes.map(|home| home.generation()));
+                let version = view.tables.version();
+                held.files.extend(version.files().map(|(file, _)| file));
+                let tables = version.pm_tables().filter(|(_, of)| !of.is_empty());
+                held.files.extend(tables.map(|(table, _)| table.file));
+            }
+        }
+        if let Some(blobs) = self.blobs.upgrade() {
+            held.files.extend(blobs.held());
+        }
+    }
+}
+
+/// The stores that were open here before, and that somebody reads: see the [module](self).
+#[derive(Debug)]
+pub(crate) struct Elders {
+    storage: Arc<dyn Storage>,
+    dir: PathBuf,
+    left: Vec<Arc<Left>>,
+    /// When somebody reads in them, ascending.
+    moments: Vec<SeqNo>,
+    /// Whether they have the folder again.
+    ended: AtomicBool,
+}
+
+impl Elders {
+    /// Those of the store in `dir` whose manifest has ended at `position` ever since. They let go of the folder. The caller
+    /// has locked the store by `own`; if by nothing, or only to read, there are none.
+    pub fn meet(
+        storage: &Arc<dyn Storage>,
+        dir: &Path,
+        (db_id, position): ([u8; 16], &Position),
+        own: Option<&dyn LockGuard>,
+    ) -> Elders {
+        let ours = |left: &&Arc<Left>| left.db_id == db_id && own.is_some();
+        let ours: Vec<Arc<Left>> = all_left().iter().filter(ours).cloned().collect();
+        let at = |left: &Arc<Left>| *left.position() == *position;
+        let ours = ours.into_iter().filter(at);
+        let holds = |left: &Arc<Left>| own.is_some_and(|own| left.holds(&**storage, dir, own));
+        let (mut left, others): (Vec<_>, Vec<_>) = ours.partition(holds);
+        // Where only moments are left, nothing holds the folder but whom they read in.
+        let following = others.into_iter();
+        let following = following.filter(|other| !left.is_empty() && other.reads_in(&left));
+        let following: Vec<_> = following.collect();
+        left.extend(following);
+        let inners = left.iter().filter_map(|left| left.inner.upgrade());
+        let moments = inners.flat_map(|inner| inner.commits.readers.by_seqno().into_keys());
+        let moments: BTreeSet<SeqNo> = moments.map(SeqNo).collect();
+        for left in &left {
+            left.pinned.upgrade().inspect(|pinned| pinned.hold(None));
+        }
+        Elders {
+            storage: storage.clone(),
+            dir: dir.to_path_buf(),
+            left,
+            moments: moments.into_iter().collect(),
+            ended: AtomicBool::new(false),
+        }
+    }
+
+    /// When somebody reads in them, ascending.
+    pub fn moments(&self) -> &[SeqNo] {
+        &self.moments
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.left.is_empty()
+    }
+
+    /// Registers their moments, before there is a store that could do anything.
+    pub fn register(&self, readers: &Readers) -> Vec<Registration> {
+        let moments = self.moments.iter();
+        moments.map(|at| readers.register_at(*at)).collect()
+    }
+
+    /// Those who are registered with them, and by `registered` with `inner`, read in that from now on.
+    pub fn follow(&self, inner: &Arc<Inner>, registered: Vec<Registration>) {
+        let all = registered.into_iter().map(|at| Moment::past(inner, at));
+        let all: Vec<Moment> = all.collect();
+        for left in self.left.iter().filter_map(|left| left.inner.upgrade()) {
+            let mut after = lock(&left.left);
+            if after.is_kept() {
+                continue;
+            }
+            let before = std::mem::replace(&mut *after, After::Opened(all.clone()));
+            let unread = after.trim(&left.commits.readers);
+            drop(after);
+            drop((before, unread));
+        }
+        let holds = self.left.iter().map(|left| left.holds.clone());
+        inner.holds.follow(holds.collect());
+        inner.ask_readers_to_leave();
+    }
+
+    /// What they hold beside their moments. It gets less, never more.
+    pub fn held(&self) -> Held {
+        let mut held = Held::default();
+        self.left.iter().for_each(|left| left.add_held(&mut held));
+        held
+    }
+
+    /// They are left to whoever opens the store next, whose manifest ends at `position`; before the lock is given up.
+    fn end(&self, position: Option<&Position>) {
+        if self.ended.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        for left in &self.left {
+            if let Some(position) = position {
+                left.position().clone_from(position);
+            }
+            if let Some(pinned) = left.pinned.upgrade() {
+                let folder = self.storage.hold_folder(&self.dir);
+                pinned.hold(folder.unwrap_or(None));
+            }
+        }
+    }
+}
+
+impl Drop for Elders {
+    fn drop(&mut self) {
+        // Of a store that has failed, or was not opened after all.
+        self.end(None);
+    }
+}
+
+/// Whether somebody holds the folder who is no elder of the caller's. Where that cannot be found out he may.
+pub(crate) fn has_strangers(storage: &dyn Storage, dir: &Path) -> bool {
+    storage.is_folder_held(dir).unwrap_or(true)
 }
 
 impl Engine {
@@ -114,18 +409,19 @@ impl Inner {
         // For those who read on, and before the lock is given up: whoever opens next asks for it
         // (`reclaim`). Where a folder cannot be held, only their checksums protect them.
         let folder = self.world.env.storage.hold_folder(&self.dir);
+        let edits = self.catalog.edits();
+        let position = Position::of(edits.manifest_path(), edits.manifest_bytes());
+        drop(edits);
         let view = self.catalog.view_to_keep();
         if let Ok(pins) = view.pins() {
-            pins.hold(folder.unwrap_or(None));
+            pins.pinned().hold(folder.unwrap_or(None));
+            let own = Arc::new(self.as_left(position.clone(), pins.pinned()));
             let mut left = all_left();
-            left.retain(|left| left.pins.strong_count() > 0);
-            left.push(Left {
-                db_id: self.db_id,
-                inner: self.me.clone(),
-                pins: Arc::downgrade(pins),
-            });
+            left.retain(|left| left.pinned.strong_count() + left.inner.strong_count() > 0);
+            left.push(own);
         }
-        *lock(&self.left) = Some(view.clone());
+        self.elders.end(Some(&position));
+        *lock(&self.left) = After::View(view.clone());
         self.catalog.show(view.closed());
         drop(view);
         self.let_left_go();
@@ -133,63 +429,38 @@ impl Inner {
         drop(lock(&self.lock).take());
     }
 
-    /// If nobody is registered any more: what was set aside for that goes.
+    /// What those who read on hold of it.
+    fn as_left(&self, position: Position, pinned: &Arc<Pinned>) -> Left {
+        let (mut homes, mut pm_tables) = (Vec::new(), Vec::new());
+        // What lies in DRAM is nobody's else.
+        if self.space.region().kind() != RegionKind::Dram {
+            let view = self.catalog.view();
+            let own = view.memtables.iter().flat_map(|m| m.homes());
+            homes.extend(own.map(Arc::downgrade));
+            homes.extend(lock(&self.reclaim).retired_homes().map(Arc::downgrade));
+            let tables = self.catalog.table_files.pm.all().into_iter();
+            pm_tables.extend(tables.map(|(file, table)| (file, Arc::downgrade(&table))));
+        }
+        Left {
+            db_id: self.db_id,
+            dir: self.dir.clone(),
+            position: std::sync::Mutex::new(position),
+            pinned: Arc::downgrade(pinned),
+            homes,
+            pm_tables,
+            relics: Arc::downgrade(&self.relics),
+            blobs: Arc::downgrade(&self.blobs),
+            holds: Arc::downgrade(&self.holds),
+            inner: self.me.clone(),
+        }
+    }
+
+    /// What was set aside for those who are registered, and nobody of them needs any more, goes.
     pub fn let_left_go(&self) {
-        let mut left = lock(&self.left);
-        let gone = self.commits.readers.is_empty().then(|| left.take());
-        drop(left);
-        if gone.is_some() {
-            std::mem::take(&mut *lock(&self.relics));
-        }
-    }
-
-    /// The readers of earlier openings of this store, in this process.
-    pub fn elders_named(&self) -> Vec<String> {
-        let mut told = Vec::new();
-        let of = |left: &&Left| left.db_id == self.db_id;
-        let both = |left: &Left| (left.inner.upgrade(), left.pins.upgrade());
-        let held: Vec<_> = all_left().iter().filter(of).map(both).collect();
-        for (inner, pins) in held {
-            told.extend(inner.iter().flat_map(|inner| inner.named_as_elders()));
-            let pinned = pins.map_or(0, |pins| pins.bytes());
-            if pinned > 0 {
-                told.push(format!("{} of values in place", format_size(pinned)));
-            }
-        }
-        told
-    }
-
-    fn seal_chain(&self) -> Result<()> {
-        let writer = lock(&self.writer);
-        if self.options.read_only {
-            return Ok(());
-        }
-        if !writer.is_recorded() {
-            return self.remember_rates();
-        }
-        self.poison.check()?;
-        self.commits.drain(self)?;
-        let changes = writer.cuts(lock(&self.next).as_ref());
-        let rates = self.rates_to_remember();
-        let with_rates = changes.iter().cloned().chain(rates).collect();
-        match self.catalog.edit(&VersionEdit {
-            changes: with_rates,
-        }) {
-            // The cuts alone may find room.
-            Err(Error::OutOfSpace(_)) => self.catalog.edit(&VersionEdit { changes }),
-            noted => noted,
-        }
-    }
-
-    /// Of a store that was only read.
-    fn remember_rates(&self) -> Result<()> {
-        self.poison.check()?;
-        match self
-            .rates_to_remember()
-            .map(|change| self.catalog.edit(&change.into()))
-        {
-            None | Some(Err(Error::OutOfSpace(_))) => Ok(()),
-            Some(noted) => noted,
+        let gone = lock(&self.left).trim(&self.commits.readers);
+        drop(gone);
+        if self.commits.readers.is_empty() {
+            drop(std::mem::take(&mut *lock(&self.relics)));
         }
     }
 }

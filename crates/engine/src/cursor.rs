@@ -23,7 +23,7 @@ use thermocline_sst::Value as Stored;
 use thermocline_tables::{TableSource, Tables, place, sources};
 
 use crate::families::Family;
-use crate::snapshot::Moment;
+use crate::holds::Moment;
 use crate::store::Engine;
 use crate::sync::{Arc, Ordering as Atomic};
 use crate::value::Value;

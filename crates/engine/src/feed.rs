@@ -27,7 +27,7 @@ use std::collections::BTreeSet;
 
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{BlobRef, CfId, Error, FileId, Result};
-use thermocline_catalog::Pins;
+use thermocline_catalog::Pinned;
 use thermocline_copies::{Chains, FamilyNames, LongValues, Marks, oldest_position};
 use thermocline_memtable::{Home, Trail};
 use thermocline_policy::flush;
@@ -125,7 +125,7 @@ struct HeldBlobs {
     inner: Arc<Inner>,
     holds: Vec<Hold>,
     /// What holds the folder.
-    _pins: Option<Arc<Pins>>,
+    _pins: Option<Arc<Pinned>>,
 }
 
 impl LongValues for HeldBlobs {

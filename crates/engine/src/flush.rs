@@ -374,8 +374,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Removes the files that nobody names or reads any more. What cannot be removed now the next open
-    /// removes. Readers of an earlier opening may read any.
+    /// Removes the files that nobody names or reads any more. What cannot be removed now the next open removes.
     pub fn unlink_obsolete(&self) {
         if self.poison.check().is_err() {
             return;
@@ -383,7 +382,8 @@ impl Inner {
         self.ask_readers_to_leave();
         // Several may be here at the same time: what somebody else has removed is gone, too.
         let mut obsolete = self.catalog.obsolete();
-        obsolete.retain(|(file, _)| !lock(&self.reclaim).elders_may_read(*file));
+        let held = self.elders.held();
+        obsolete.retain(|(file, _)| !lock(&self.reclaim).is_file_held(*file, &held));
         let mut gone = BTreeSet::new();
         for (file, kind) in obsolete {
             let path = path_of(&self.catalog.table_files, (file, kind));

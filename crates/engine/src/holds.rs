@@ -23,18 +23,28 @@
 //!    none loses its view while it moves.
 //! 2. A seat whose lock is taken is passed over: so nobody waits here for a cursor, nor it for itself.
 //! 3. What was taken out of seats is dropped when no lock of this module is held.
+//!
+//! # Readers of earlier openings
+//! They read in the newest opening (`close`), whose holds know of theirs, and count, tell of and ask
+//! them like its own. To the newest opening all of them had begun before any family was dropped.
 
 use std::any::Any;
 use std::fmt::Debug;
+use std::ops::Deref;
+use std::sync::Weak;
 use std::time::Duration;
 
+use arc_swap::Guard;
 use thermocline_base::counter::thread_number;
 use thermocline_base::size::format_size;
-use thermocline_base::{Line, SeqNo};
+use thermocline_base::{CfId, Error, Line, Result, SeqNo};
 use thermocline_catalog::View;
+use thermocline_commit::readers::Registration;
+use thermocline_env::Clock;
 
+use crate::close::After;
 use crate::store::Inner;
-use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock};
+use crate::sync::{Arc, AtomicU64, Mutex, Ordering, RwLock, lock, read, write};
 
 const SHARDS: usize = 16;
 
@@ -119,18 +129,32 @@ pub(crate) struct Holds {
     shards: Box<[Line<Mutex<Shard>>]>,
     /// How often readers were asked to leave. Relaxed: who misses it is asked again.
     asked: AtomicU64,
-}
-
-impl Default for Holds {
-    fn default() -> Holds {
-        Holds {
-            shards: (0..SHARDS).map(|_| Line::default()).collect(),
-            asked: AtomicU64::new(0),
-        }
-    }
+    clock: Arc<dyn Clock>,
+    /// Those of earlier openings.
+    elders: RwLock<Vec<Weak<Holds>>>,
 }
 
 impl Holds {
+    /// None so far; `clock` is the store's.
+    pub fn new(clock: Arc<dyn Clock>) -> Arc<Holds> {
+        Arc::new(Holds {
+            shards: (0..SHARDS).map(|_| Line::default()).collect(),
+            asked: AtomicU64::new(0),
+            clock,
+            elders: RwLock::default(),
+        })
+    }
+
+    /// These, of earlier openings, count here from now on.
+    pub fn follow(&self, elders: Vec<Weak<Holds>>) {
+        *write(&self.elders) = elders;
+    }
+
+    fn elders(&self) -> Vec<Arc<Holds>> {
+        let elders = read(&self.elders);
+        elders.iter().filter_map(Weak::upgrade).collect()
+    }
+
     /// Enters a hold.
     pub fn enter(&self, hold: Hold) -> HoldId {
         let shard = thread_number() % SHARDS;
@@ -154,6 +178,11 @@ impl Holds {
 
     /// How many there are.
     pub fn count(&self) -> usize {
+        let elders = self.elders();
+        self.count_own() + elders.iter().map(|elder| elder.count_own()).sum::<usize>()
+    }
+
+    fn count_own(&self) -> usize {
         let len = |shard: &Line<Mutex<Shard>>| {
             let shard = lock(shard);
             shard.entries.len() - shard.free.len()
@@ -161,11 +190,75 @@ impl Holds {
         self.shards.iter().map(len).sum()
     }
 
-    /// Calls `each` with every hold, under a lock behind which nothing is taken.
-    pub fn for_each(&self, mut each: impl FnMut(&Hold)) {
+    /// Calls `each` with every hold of this opening, under a lock behind which nothing is taken.
+    fn for_each(&self, mut each: impl FnMut(&Hold)) {
         for shard in &self.shards {
             lock(shard).entries.iter().flatten().for_each(&mut each);
         }
+    }
+
+    /// How many families had been dropped when the first of those began who are there.
+    pub fn first_drops(&self) -> u64 {
+        if self.elders().iter().any(|elder| elder.count_own() > 0) {
+            return 0;
+        }
+        let mut first = u64::MAX;
+        self.for_each(|hold| first = first.min(hold.drops));
+        first
+    }
+
+    /// Asks all readers to look for a newer view when they move, and those to leave theirs who stand still in one
+    /// that `is_past`.
+    fn ask_to_leave(&self, is_past: &dyn Fn(&View) -> bool) {
+        let mut left = Vec::new();
+        let elders = self.elders();
+        for holds in elders.iter().map(|elder| &**elder).chain([self]) {
+            holds.asked.fetch_add(1, Ordering::Relaxed);
+            holds.for_each(|hold| {
+                left.extend(hold.guest.as_ref().and_then(|guest| guest.leave(is_past)));
+            });
+        }
+        // Behind the locks (3).
+        drop(left);
+    }
+
+    /// Those of this opening, who have been there longest first, where `visible` is what is visible now.
+    fn told(&self, visible: u64) -> Vec<ReaderState> {
+        let now = self.clock.now_ns();
+        let mut all = Vec::new();
+        let mut lent = Vec::new();
+        self.for_each(|hold| {
+            let own = hold.guest.as_ref().map_or(Lent::No, |guest| guest.lent());
+            let held = now.saturating_sub(hold.since_ns);
+            all.push(ReaderState {
+                kind: hold.kind,
+                seqno: hold.seqno.0,
+                held: Duration::from_nanos(held),
+                behind: visible.saturating_sub(hold.seqno.0),
+                in_call: matches!(own, Lent::InUse),
+                retired_bytes: 0,
+            });
+            lent.push(own);
+        });
+        for (state, lent) in all.iter_mut().zip(&lent) {
+            if let Lent::Yes(view) = lent {
+                let retired = view.memtables.iter().filter(|m| m.is_retired());
+                state.retired_bytes = retired.map(|m| m.bytes()).sum();
+            }
+        }
+        sort(&mut all);
+        all
+    }
+
+    /// As [`Holds::told`], of those of earlier openings.
+    fn told_of_elders(&self, visible: u64) -> Vec<ReaderState> {
+        let elders = self.elders();
+        let mut all = elders
+            .iter()
+            .flat_map(|elder| elder.told(visible))
+            .collect();
+        sort(&mut all);
+        all
     }
 
     /// What a reader compares with what it was when it took its view.
@@ -175,20 +268,150 @@ impl Holds {
     }
 }
 
-impl Inner {
-    /// Asks readers to let go of what is in no current view any more. May be called under the
-    /// writer's lock, and those before it.
-    pub fn ask_readers_to_leave(&self) {
-        let current = self.catalog.view_to_keep();
-        self.holds.asked.fetch_add(1, Ordering::Relaxed);
-        let is_past = |view: &View| view.is_past(&current);
-        let mut left = Vec::new();
-        self.holds.for_each(|hold| {
-            left.extend(hold.guest.as_ref().and_then(|guest| guest.leave(&is_past)));
-        });
-        // Behind the locks (3).
-        drop(left);
+/// A seqno that is registered for as long as there is a clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Moment {
+    held: Arc<Registered>,
+    /// How many families had been dropped (`families`, invariant 4).
+    drops: u64,
+}
+
+/// A view, for the length of a call.
+#[derive(Debug)]
+pub(crate) struct Reading {
+    pub view: Guard<Arc<View>>,
+    /// Who has it, if that is a later opening than the reader's: registered there at the same moment.
+    pub by: Option<Moment>,
+}
+
+impl Deref for Reading {
+    type Target = View;
+
+    fn deref(&self) -> &View {
+        &self.view
     }
+}
+
+/// The registration that all clones of a moment share. Registering once more at a moment that is past
+/// could not be made safe: a writer that looks for readers might find the new slot still free, and the
+/// old one free already.
+#[derive(Debug)]
+struct Registered {
+    inner: Arc<Inner>,
+    registration: Registration,
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        self.inner.commits.readers.leave(&self.registration);
+        // SeqCst, as what `leave` counts: see `close`.
+        if self.inner.closed.load(Ordering::SeqCst) {
+            self.inner.let_left_go();
+        }
+    }
+}
+
+impl Moment {
+    pub fn now(inner: &Arc<Inner>) -> Moment {
+        let mark = inner.commits.ring.visible_mark();
+        let registration = inner.commits.readers.register(mark, thread_number());
+        Moment::of(inner, registration, inner.families.moment())
+    }
+
+    /// A moment of an earlier opening, which was registered with `inner` before that could do anything.
+    pub fn past(inner: &Arc<Inner>, registration: Registration) -> Moment {
+        Moment::of(inner, registration, 0)
+    }
+
+    fn of(inner: &Arc<Inner>, registration: Registration, drops: u64) -> Moment {
+        let inner = inner.clone();
+        let held = Arc::new(Registered {
+            inner,
+            registration,
+        });
+        Moment { held, drops }
+    }
+
+    #[inline]
+    pub fn inner(&self) -> &Arc<Inner> {
+        &self.held.inner
+    }
+
+    /// The last seqno that it sees.
+    #[inline]
+    pub fn seqno(&self) -> SeqNo {
+        self.held.registration.seqno
+    }
+
+    /// The view in which it reads family `cf` now, for the length of a call.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a family that was dropped while the moment was being registered;
+    /// [`Error::Closed`] for a store that was closed before.
+    pub fn view(&self, cf: CfId) -> Result<Reading> {
+        let inner = self.inner();
+        let view = inner.catalog.view();
+        let mut reading = match view.pins() {
+            Ok(_) => Reading { view, by: None },
+            Err(_) => self.view_after_close(cf)?,
+        };
+        // Behind the view (`snapshot`, 4).
+        if inner.families.moment() != self.drops
+            && let Some(relic) = inner.relic_of(cf)?
+        {
+            let view = Guard::from_inner(relic);
+            reading = Reading { view, by: None };
+        }
+        Ok(reading)
+    }
+
+    #[cold]
+    fn view_after_close(&self, cf: CfId) -> Result<Reading> {
+        let by = match &*lock(&self.inner().left) {
+            After::Nothing => return Err(Error::Closed),
+            After::View(view) => {
+                let view = Guard::from_inner(view.clone());
+                return Ok(Reading { view, by: None });
+            }
+            // Whoever registered after that reads nothing: there may be no version for him.
+            After::Opened(moments) => {
+                let own = moments.iter().find(|by| by.seqno() == self.seqno());
+                own.cloned().ok_or(Error::Closed)?
+            }
+        };
+        let reading = by.view(cf)?;
+        let by = reading.by.or(Some(by));
+        Ok(Reading { by, ..reading })
+    }
+
+    /// Whether `cf` had not been dropped.
+    pub fn check(&self, cf: CfId) -> Result<()> {
+        self.inner().families.check(cf, self.drops)
+    }
+
+    /// What it is to be entered as.
+    pub fn hold(&self, kind: ReaderKind) -> Hold {
+        Hold {
+            kind,
+            seqno: self.seqno(),
+            since_ns: self.inner().now_ns(),
+            drops: self.drops,
+            guest: None,
+        }
+    }
+}
+
+/// Some of these readers, and how many bytes of values in place there are.
+fn named(readers: impl Iterator<Item = ReaderState>, in_place: u64) -> Vec<String> {
+    let readers = readers.take(NAMED_MAX).map(|reader| reader.to_string());
+    let in_place = (in_place > 0).then(|| format!("{} of values in place", format_size(in_place)));
+    readers.chain(in_place).collect()
+}
+
+/// Those first who have been there longest, and not too many.
+fn sort(all: &mut Vec<ReaderState>) {
+    all.sort_by_key(|state| (std::cmp::Reverse(state.held), state.seqno));
+    all.truncate(TOLD_MAX);
 }
 
 /// A reader, as metrics tell of it.
@@ -221,65 +444,44 @@ impl std::fmt::Display for ReaderState {
 }
 
 impl Inner {
+    /// Asks readers to let go of what is in no current view any more. May be called under the
+    /// writer's lock, and those before it.
+    pub fn ask_readers_to_leave(&self) {
+        let current = self.catalog.view_to_keep();
+        self.holds.ask_to_leave(&|view| view.is_past(&current));
+    }
+
     /// Those who read, who have been there longest first; not all of them if they are many.
     pub fn readers_told(&self) -> Vec<ReaderState> {
-        let (now, visible) = (self.now_ns(), self.commits.ring.visible());
-        let mut all = Vec::new();
-        let mut lent = Vec::new();
-        self.holds.for_each(|hold| {
-            let own = hold.guest.as_ref().map_or(Lent::No, |guest| guest.lent());
-            let held = now.saturating_sub(hold.since_ns);
-            all.push(ReaderState {
-                kind: hold.kind,
-                seqno: hold.seqno.0,
-                held: Duration::from_nanos(held),
-                behind: visible.saturating_sub(hold.seqno.0),
-                in_call: matches!(own, Lent::InUse),
-                retired_bytes: 0,
-            });
-            lent.push(own);
-        });
-        for (state, lent) in all.iter_mut().zip(&lent) {
-            if let Lent::Yes(view) = lent {
-                let retired = view.memtables.iter().filter(|m| m.is_retired());
-                state.retired_bytes = retired.map(|m| m.bytes()).sum();
-            }
-        }
-        all.sort_by_key(|state| (std::cmp::Reverse(state.held), state.seqno));
-        all.truncate(TOLD_MAX);
+        let visible = self.commits.ring.visible();
+        let mut all = self.holds.told(visible);
+        all.extend(self.holds.told_of_elders(visible));
+        sort(&mut all);
         all
     }
 
-    /// Who holds what would be free, for an error.
+    /// Who holds what would be free, for an error: those that may keep more than versions.
     pub fn who_reads(&self) -> String {
-        let mut who = self.named();
+        let visible = self.commits.ring.visible();
+        let keeps = |reader: &ReaderState| {
+            reader.in_call || reader.retired_bytes > 0 || reader.kind == ReaderKind::Copy
+        };
+        let own = self.holds.told(visible).into_iter().filter(keeps);
         let pinned = self.pins.upgrade().map_or(0, |pins| pins.bytes());
-        if pinned > 0 {
-            who.push(format!("{} of values in place", format_size(pinned)));
+        let mut who = named(own, pinned);
+        let held = self.elders.held();
+        let elders = self.holds.told_of_elders(visible).into_iter();
+        let elders = elders.filter(|reader| held.everything || keeps(reader));
+        let of_elders = named(elders, held.bytes);
+        if !of_elders.is_empty() {
+            who.push(format!("of an earlier opening: {}", of_elders.join(", ")));
         }
-        if lock(&self.reclaim).has_elders() {
-            let elders = self.elders_named();
-            who.push(match elders.is_empty() {
-                true => "a reader of an earlier opening, or of another process".to_string(),
-                false => format!("of an earlier opening: {}", elders.join(", ")),
-            });
+        if lock(&self.reclaim).has_strangers() {
+            who.push("a reader of another process".to_string());
         }
         match who.is_empty() {
             true => "a read that is about to end".to_string(),
             false => who.join("; "),
         }
-    }
-
-    /// Those that may keep more than versions.
-    fn named(&self) -> Vec<String> {
-        let told = self.readers_told().into_iter();
-        let told = told.filter(|r| r.in_call || r.retired_bytes > 0 || r.kind == ReaderKind::Copy);
-        told.take(NAMED_MAX).map(|r| r.to_string()).collect()
-    }
-
-    /// Those that are registered with a store that is closed.
-    pub fn named_as_elders(&self) -> Vec<String> {
-        let told = self.readers_told().into_iter();
-        told.take(NAMED_MAX).map(|r| r.to_string()).collect()
     }
 }

@@ -288,7 +288,7 @@ pub struct EngineMetrics {
     pub feed: FeedUse,
     /// What callbacks and listeners have not been told yet.
     pub deliveries: DeliveryUse,
-    /// Open snapshots, cursors and iterators.
+    /// Open snapshots, cursors and iterators, of earlier openings in this process, too.
     pub readers: usize,
     /// Who they are, those that have been there longest first: 64 of them at most.
     pub readers_told: Vec<ReaderState>,

@@ -115,7 +115,7 @@ fn open_existing(
     let runtime = setup.runtime;
     let runtime = runtime.unwrap_or_else(|| Runtime::private(named.options.dram));
     let account = Account::new(runtime.budget().clone(), named.options.dram);
-    let mut recovered = Recovered::find(&mut named, dir, &account)?;
+    let mut recovered = Recovered::find(&mut named, (dir, lock.as_deref()), &account)?;
     if !named.options.read_only {
         recovered.keep(&mut named)?;
     }

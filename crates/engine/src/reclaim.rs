@@ -67,20 +67,20 @@
 //! # Readers that outlive their store
 //! Snapshots, iterators and pinned values may be read after their store was closed. By invariant 1
 //! all that they may read is named by the manifest then, and whoever opens the database next will
-//! keep it, but for what *it* drops. So such readers hold the database's folder (`env`'s
-//! `hold_folder`, by `value::Pins`), and while somebody does, no generation that was there at the
+//! keep it, but for what *it* drops. If that is this process it knows who they are (`close`): moments are
+//! registered like its own, and what they hold beside that ([`Held`]) is not dropped, and is asked for each time
+//! before anything is. Otherwise they are *strangers*: they hold the database's folder (`env`'s
+//! `hold_folder`), and while somebody does, no generation that was there at the
 //! opening is dropped, nor are the zones or files freed of a table that was. What came since is. A
-//! handle is no reader (`close`).
+//! handle is no reader.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Weak;
 
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{CfId, Error, FileId, Result, SeqNo};
 use thermocline_catalog::View;
 use thermocline_commit::readers::Moments;
-use thermocline_env::Storage;
 use thermocline_halloc::{ZONE_HEADER_BYTES, Zone};
 use thermocline_memtable::{
     Checked, Descriptor, Home, Memtable, NeededCheck, Neighbours, Position, Readers, Trail,
@@ -90,6 +90,7 @@ use thermocline_observe::event::Event;
 use thermocline_runtime::Task;
 use thermocline_version::{Change, State, VersionEdit};
 
+use crate::close::{Held, has_strangers};
 use crate::feed::{Feeds, Keeping};
 use crate::store::Inner;
 use crate::sync::{Arc, lock, thread};
@@ -116,10 +117,12 @@ pub(crate) struct Reclaim {
     pub taken: u64,
     /// Merging the indexes up to this generation has met a record that cannot be read; 0 if none has.
     pub unreadable: u64,
-    /// Up to this generation, all may be read by readers of an earlier opening; 0 if there are none.
-    elders_read: u64,
+    /// Up to this generation all were there at the opening.
+    found: u64,
     /// And all tables and blob files with smaller numbers.
-    elders_files: FileId,
+    found_files: FileId,
+    /// Whether strangers may read all of that.
+    strangers: bool,
     /// The seqno at which a writer last looked for descriptors in vain.
     looked_at: u64,
     /// Who keeps generations to read their changes.
@@ -170,15 +173,15 @@ impl Owned {
 
 impl Reclaim {
     /// What `generations`, those that an open found, own. The newest of them takes the writes; its
-    /// descriptor is the writer's until it is sealed. Their records lie in `trails`. With `elders`, readers of an
-    /// earlier opening hold the folder.
+    /// descriptor is the writer's until it is sealed. Their records lie in `trails`. With `strangers`,
+    /// readers that nobody knows hold the folder.
     pub fn new(
         state: &State,
         zones: &[Zone],
         descriptors: &[Descriptor],
         generations: &[u64],
         trails: Vec<Trail>,
-        elders: bool,
+        strangers: bool,
     ) -> Reclaim {
         let newest = generations.last().copied().unwrap_or(0);
         let found = |(id, generation): (&u64, &thermocline_version::Generation)| {
@@ -201,17 +204,19 @@ impl Reclaim {
         let there = there.filter(|(id, _)| generations.contains(id));
         Reclaim {
             owned: there.map(found).collect(),
-            elders_read: if elders { newest } else { 0 },
-            elders_files: FileId(state.next_ids().file),
+            found: newest,
+            found_files: FileId(state.next_ids().file),
+            strangers,
             ..Reclaim::default()
         }
     }
 
-    /// Takes what is dead and nobody reads, with what it owns, but for what is kept. The manifest
-    /// `may_say` of a flushed generation that it and all older ones were flushed.
+    /// Takes what is dead and nobody reads, with what it owns, but for what is kept, or `held` by elders. The
+    /// manifest `may_say` of a flushed generation that it and all older ones were flushed.
     fn take_free(
         &mut self,
         keeping: &Keeping,
+        held: &Held,
         may_say: impl Fn(&Retired) -> bool,
     ) -> Vec<(Retired, Owned)> {
         let kept = self.kept_from(keeping);
@@ -219,9 +224,8 @@ impl Reclaim {
         // Oldest first, so that those go together that may.
         for retired in std::mem::take(&mut self.retired) {
             let id = retired.generation();
-            let read = Arc::strong_count(&retired.home) > 1;
-            let stays = self.is_flushed(id)
-                && (id <= self.elders_read || self.has_older(id) && !may_say(&retired));
+            let read = Arc::strong_count(&retired.home) > 1 || self.is_held(id, held);
+            let stays = self.is_flushed(id) && self.has_older(id) && !may_say(&retired);
             if read || id >= kept || stays {
                 self.retired.push(retired);
             } else {
@@ -277,9 +281,15 @@ impl Reclaim {
         owned.map(|owned| owned.zones.clone()).unwrap_or_default()
     }
 
-    /// Whether a generation is of this opening, or nobody reads it who did before.
+    /// Whether no stranger reads a generation.
     pub fn is_ours(&self, id: u64) -> bool {
-        id > self.elders_read
+        !self.strangers || id > self.found
+    }
+
+    /// Whether a reader of an earlier opening may read a generation.
+    fn is_held(&self, id: u64, held: &Held) -> bool {
+        let everything = self.strangers || held.everything;
+        id <= self.found && everything || held.generations.contains(&id)
     }
 
     /// Whether a generation was flushed.
@@ -352,14 +362,15 @@ impl Reclaim {
         files.retain(|file| !notes(file));
     }
 
-    /// Whether readers of an earlier opening may read anything.
-    pub fn has_elders(&self) -> bool {
-        self.elders_read > 0
+    /// Whether readers that nobody knows may read what was there at the opening.
+    pub fn has_strangers(&self) -> bool {
+        self.strangers
     }
 
-    /// Whether those may read a table or a blob file.
-    pub fn elders_may_read(&self, file: FileId) -> bool {
-        self.elders_read > 0 && file < self.elders_files
+    /// Whether a reader of an earlier opening may read a table or a blob file.
+    pub fn is_file_held(&self, file: FileId, held: &Held) -> bool {
+        let everything = self.strangers || held.everything;
+        file < self.found_files && everything || held.files.contains(&file)
     }
 
     /// Whether the manifest may name a generation older than `id`.
@@ -509,7 +520,10 @@ impl Inner {
 
     /// Checks all sealed generations and notes which are dead.
     fn find_dead(&self) -> Result<()> {
-        self.ask_for_elders();
+        // Whether strangers still read, if there were any.
+        if lock(&self.reclaim).strangers && !has_strangers(&*self.world.env.storage, &self.dir) {
+            lock(&self.reclaim).strangers = false;
+        }
         let sealed: Vec<u64> = {
             let view = self.catalog.view();
             let sealed = view.memtables[1..].iter().rev();
@@ -537,7 +551,7 @@ impl Inner {
             let (from, is_oldest) = {
                 let reclaim = lock(&self.reclaim);
                 let from = match reclaim.owned.get(&id) {
-                    Some(owned) if !owned.dead && id > reclaim.elders_read => owned.checked.clone(),
+                    Some(owned) if !owned.dead && reclaim.is_ours(id) => owned.checked.clone(),
                     // Dead, sealed a moment ago, or not ours to drop.
                     _ => return Ok(()),
                 };
@@ -616,7 +630,9 @@ impl Inner {
         }
         let base = |retired: &Retired| retired.home.base().0;
         let may_say = |retired: &Retired| base(retired) <= said || !evacuating;
-        let mut free = lock(&self.reclaim).take_free(keeping, may_say);
+        // Asked now: whoever holds something later held it before.
+        let held = self.elders.held();
+        let mut free = lock(&self.reclaim).take_free(keeping, &held, may_say);
         if free.is_empty() {
             return Ok(0);
         }
@@ -712,18 +728,6 @@ impl Inner {
     pub fn retired(&self) -> Vec<Retired> {
         lock(&self.reclaim).retired.clone()
     }
-
-    /// Whether readers of an earlier opening still read, if there were any.
-    fn ask_for_elders(&self) {
-        if lock(&self.reclaim).elders_read > 0 && !has_elders(&*self.world.env.storage, &self.dir) {
-            lock(&self.reclaim).elders_read = 0;
-        }
-    }
-}
-
-/// Whether readers of an earlier opening hold the folder. Where that cannot be found out they may.
-pub(crate) fn has_elders(storage: &dyn Storage, dir: &Path) -> bool {
-    storage.is_folder_held(dir).unwrap_or(true)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use thermocline_base::budget::Account;
 use thermocline_base::planted::{Bug, active};
-use thermocline_base::{Error, Result};
+use thermocline_base::{Error, Result, SeqNo};
 use thermocline_halloc::{Space, Witness, Zone};
 use thermocline_memtable::{
     Chain, ChainEnd, ChainPlan, Descriptor, Memtable, Segment, Stretch, Trail, WalkOutcome, replay,
@@ -381,7 +381,7 @@ impl Found {
     }
 
     /// Rebuilds the memtable of every generation that stays; `families` are those whose records are
-    /// indexed. Generations that were flushed are not indexed: no view will have them, and DRAM may not
+    /// indexed, by so many threads, for whoever reads at `moments`. Generations that were flushed are not indexed: no view will have them, and DRAM may not
     /// have room for all that is kept. The memory of the indexes counts in `account`.
     pub fn memtables(
         &self,
@@ -389,7 +389,7 @@ impl Found {
         staying: Staying<'_>,
         families: &Known,
         account: &Arc<Account>,
-        threads: usize,
+        (threads, moments): (usize, &[SeqNo]),
     ) -> Result<Rebuilt> {
         let (newest, _) = staying.active;
         let shells = self.shells(space, staying.generations, Some(staying.active))?;
@@ -409,7 +409,7 @@ impl Found {
                 indexed,
             }));
         }
-        let records = replay(&stretches, threads, |at, cf, key| {
+        let records = replay(&stretches, threads, moments, |at, cf, key| {
             families.admits(space, at, cf, key)
         })?;
         drop(stretches);

@@ -20,7 +20,7 @@ use thermocline_memtable::Memtable;
 use thermocline_tables::Tables;
 
 use crate::store::Inner;
-use crate::sync::{Arc, MutexGuard, lock};
+use crate::sync::{Arc, Mutex, MutexGuard, lock};
 use crate::write::Writer;
 
 /// What is left of a family.
@@ -30,6 +30,16 @@ pub(crate) struct Relic {
     /// The number of its drop.
     number: u64,
     view: Arc<View>,
+}
+
+/// What was set aside, by whoever may hold it beyond the store's end.
+pub(crate) type Relics = Mutex<Vec<Relic>>;
+
+impl Relic {
+    /// What is read in it.
+    pub fn view(&self) -> &View {
+        &self.view
+    }
 }
 
 impl Inner {
@@ -109,8 +119,7 @@ impl Inner {
         if lock(&self.relics).is_empty() {
             return;
         }
-        let mut first = u64::MAX;
-        self.holds.for_each(|hold| first = first.min(hold.drops));
+        let first = self.holds.first_drops();
         let mut relics = lock(&self.relics);
         let gone: Vec<Relic> = relics
             .extract_if(.., |relic| relic.number <= first)

@@ -18,13 +18,11 @@
 //! 4. *Families that are dropped* count as dead for everybody else. Who reads one at a moment before
 //!    reads what was set aside for that (`relics`). The view is loaded before it is asked whether
 //!    that is so: a view that lacks a family is newer than its drop.
-//! 5. *When the store is closed* its last view stays for those who are registered (`close`).
+//! 5. *When the store is closed* its last view stays for those who are registered, until it is opened again. The
+//!    next opening registers their seqnos before it does anything, and they read in its views (`close`).
 
-use arc_swap::Guard;
-use thermocline_base::counter::thread_number;
-use thermocline_base::{CfId, Error, Kind, Result, SeqNo};
+use thermocline_base::{CfId, Kind, Result, SeqNo};
 use thermocline_catalog::View;
-use thermocline_commit::readers::Registration;
 use thermocline_memtable::{Lookup, Memtable, RecordRef};
 use thermocline_observe::count::Count;
 use thermocline_observe::latency::Latencies;
@@ -33,9 +31,9 @@ use thermocline_tables::{TableValue, Tables};
 
 use crate::cursor::Cursor;
 use crate::families::Family;
-use crate::holds::{Hold, HoldId, ReaderKind};
+use crate::holds::{HoldId, Moment, ReaderKind, Reading};
 use crate::store::{Engine, Inner};
-use crate::sync::{Arc, Ordering, lock};
+use crate::sync::Arc;
 use crate::value::Value;
 
 /// One moment of a store. A clone is another hold on the same moment.
@@ -45,89 +43,10 @@ pub struct Snapshot {
     hold: HoldId,
 }
 
-/// A seqno that is registered for as long as there is a clone.
-#[derive(Debug, Clone)]
-pub(crate) struct Moment {
-    held: Arc<Held>,
-    /// How many families had been dropped (`families`, invariant 4).
-    drops: u64,
-}
-
-/// The registration that all clones of a moment share. Registering once more at a moment that is past
-/// could not be made safe: a writer that looks for readers might find the new slot still free, and the
-/// old one free already.
-#[derive(Debug)]
-struct Held {
-    inner: Arc<Inner>,
-    registration: Registration,
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        self.inner.commits.readers.leave(&self.registration);
-        // SeqCst, as what `leave` counts: see `close`.
-        if self.inner.closed.load(Ordering::SeqCst) {
-            self.inner.let_left_go();
-        }
-    }
-}
-
 impl Engine {
     /// What is visible now, held.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::of(Moment::now(&self.inner), ReaderKind::Snapshot)
-    }
-}
-
-impl Moment {
-    pub fn now(inner: &Arc<Inner>) -> Moment {
-        let mark = inner.commits.ring.visible_mark();
-        let registration = inner.commits.readers.register(mark, thread_number());
-        let drops = inner.families.moment();
-        let inner = inner.clone();
-        Moment {
-            held: Arc::new(Held {
-                inner,
-                registration,
-            }),
-            drops,
-        }
-    }
-
-    #[inline]
-    pub fn inner(&self) -> &Arc<Inner> {
-        &self.held.inner
-    }
-
-    /// The last seqno that it sees.
-    #[inline]
-    pub fn seqno(&self) -> SeqNo {
-        self.held.registration.seqno
-    }
-
-    /// The view in which it reads family `cf` now, for the length of a call.
-    ///
-    /// # Errors
-    /// [`Error::InvalidArgument`] for a family that was dropped while the moment was being registered;
-    /// [`Error::Closed`] for a store that was closed before.
-    pub fn view(&self, cf: CfId) -> Result<Guard<Arc<View>>> {
-        self.inner().view_of(cf, self.drops)
-    }
-
-    /// Whether `cf` had not been dropped.
-    pub fn check(&self, cf: CfId) -> Result<()> {
-        self.inner().families.check(cf, self.drops)
-    }
-
-    /// What it is to be entered as.
-    pub fn hold(&self, kind: ReaderKind) -> Hold {
-        Hold {
-            kind,
-            seqno: self.seqno(),
-            since_ns: self.inner().now_ns(),
-            drops: self.drops,
-            guest: None,
-        }
     }
 }
 
@@ -174,19 +93,25 @@ impl Snapshot {
         self.check(cf)?;
         let view = self.moment.view(cf)?;
         let pins = view.pins()?;
-        self.find(&view, (cf, key), |hit| self.inner().value(pins, hit))
+        let inner = self.inner_of(&view);
+        self.find(&view, (cf, key), |hit| inner.value(pins, hit))
+    }
+
+    /// The store that has this view.
+    fn inner_of<'a>(&'a self, reading: &'a Reading) -> &'a Arc<Inner> {
+        reading.by.as_ref().unwrap_or(&self.moment).inner()
     }
 
     fn find<T>(
         &self,
-        view: &View,
+        reading: &Reading,
         (cf, key): (CfId, &[u8]),
         found: impl FnOnce(Hit<'_>) -> T,
     ) -> Result<Option<T>> {
         let verify = self.inner().options.read.verify_checksums != 0;
         let seqno = self.seqno();
-        self.inner().find(
-            view,
+        self.inner_of(reading).find(
+            reading,
             (cf, key),
             |memtable| memtable.get(cf, key, seqno, verify),
             |tables| tables.get(cf, key, seqno),
@@ -234,27 +159,6 @@ impl Snapshot {
     /// [`thermocline_base::Error::InvalidArgument`] naming the family.
     pub fn check(&self, cf: CfId) -> Result<()> {
         self.moment.check(cf)
-    }
-}
-
-impl Inner {
-    /// The view in which a reader of a moment, before which so many families had been dropped, reads `cf` now.
-    ///
-    /// # Errors
-    /// See [`Moment::view`].
-    pub fn view_of(&self, cf: CfId, drops: u64) -> Result<Guard<Arc<View>>> {
-        let mut view = self.catalog.view();
-        if view.pins().is_err() {
-            let left = lock(&self.left).clone();
-            view = Guard::from_inner(left.ok_or(Error::Closed)?);
-        }
-        // Behind the view (4).
-        if self.families.moment() != drops
-            && let Some(relic) = self.relic_of(cf)?
-        {
-            view = Guard::from_inner(relic);
-        }
-        Ok(view)
     }
 }
 

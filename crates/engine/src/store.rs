@@ -6,7 +6,7 @@ use std::sync::Weak;
 use thermocline_base::Line;
 use thermocline_base::budget::Account;
 use thermocline_base::options::Options;
-use thermocline_catalog::{Catalog, Installed, Observer, Pins, View};
+use thermocline_catalog::{Catalog, Installed, Observer, Pinned};
 use thermocline_commit::Commits;
 use thermocline_env::{Env, LockGuard};
 use thermocline_halloc::Space;
@@ -21,7 +21,7 @@ use thermocline_runtime::{Background, Runtime};
 
 use crate::approximate::Rulers;
 use crate::blobs::Blobs;
-use crate::close::Handle;
+use crate::close::{After, Elders, Handle};
 use crate::compact::Compactions;
 use crate::families::Families;
 use crate::generation::Prepared;
@@ -31,7 +31,7 @@ use crate::metrics::Recovery;
 use crate::partitions::PartitionRates;
 use crate::pressure::Pressure;
 use crate::reclaim::Reclaim;
-use crate::relics::Relic;
+use crate::relics::Relics;
 use crate::room::Room;
 use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, RwLock};
 use crate::wal::Wal;
@@ -127,14 +127,16 @@ pub(crate) struct Inner {
     pub known_durable: u64,
     /// What makes writes durable where records lie in DRAM.
     pub wal: Option<Wal>,
-    /// Held by views.
-    pub pins: Weak<Pins>,
+    /// Held by views, and by values in place.
+    pub pins: Weak<Pinned>,
     /// Who is registered, and what is lent to whom.
-    pub holds: Holds,
+    pub holds: Arc<Holds>,
+    /// Who reads on of earlier openings.
+    pub elders: Elders,
     /// What was set aside of families that were dropped.
-    pub relics: Mutex<Vec<Relic>>,
-    /// Of a store that was closed: the view of those who are still registered.
-    pub left: Mutex<Option<Arc<View>>>,
+    pub relics: Arc<Relics>,
+    /// Of a store that was closed: what those read who are still registered.
+    pub left: Mutex<After>,
     /// What generations own; held for moments.
     pub reclaim: Mutex<Reclaim>,
     /// Held shared by whoever stages a batch, so that closing can wait for that. Before the writer's.

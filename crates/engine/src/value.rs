@@ -16,7 +16,7 @@ use thermocline_base::size::index;
 use thermocline_memtable::{Home, RecordRef};
 use thermocline_pm::PmOff;
 
-use thermocline_catalog::Pins;
+use thermocline_catalog::{Pinned, Pins};
 
 use crate::snapshot::Hit;
 use crate::store::Inner;
@@ -41,12 +41,14 @@ enum Held {
 struct TablePin {
     value: thermocline_level0::Pinned,
     /// Of the store.
-    pins: Arc<Pins>,
+    pins: Arc<Pinned>,
 }
 
 impl TablePin {
-    fn new(value: thermocline_level0::Pinned, pins: &Arc<Pins>) -> TablePin {
-        pins.add(value.len() as u64);
+    fn new(value: thermocline_level0::Pinned, pins: &Arc<Pinned>) -> TablePin {
+        let bytes = value.len() as u64;
+        pins.add(bytes);
+        value.table().pinned(bytes, 0);
         let pins = pins.clone();
         TablePin { value, pins }
     }
@@ -62,6 +64,7 @@ impl Drop for TablePin {
     fn drop(&mut self) {
         let bytes = self.value.len() as u64;
         self.pins.sub(bytes);
+        self.value.table().pinned(0, bytes);
     }
 }
 
@@ -73,11 +76,11 @@ struct Pin {
     at: PmOff,
     len: usize,
     /// Of the store.
-    pins: Arc<Pins>,
+    pins: Arc<Pinned>,
 }
 
 impl Pin {
-    fn new(home: &Arc<Home>, record: &RecordRef<'_>, pins: &Arc<Pins>) -> Pin {
+    fn new(home: &Arc<Home>, record: &RecordRef<'_>, pins: &Arc<Pinned>) -> Pin {
         let (len, bytes) = (record.value.len(), record.value.len() as u64);
         pins.add(bytes);
         home.pinned(bytes, 0);
@@ -156,7 +159,8 @@ impl Inner {
     /// A value that was found, and verified: pinned if that pays and may be, else copied. From a
     /// table it is copied: to pin it would keep its block, which the cache no longer counted. One from a blob
     /// file keeps the memory that it was read into, which clones share.
-    pub fn value(&self, pins: &Arc<Pins>, hit: Hit<'_>) -> Value {
+    pub fn value(&self, pins: &Pins, hit: Hit<'_>) -> Value {
+        let pins = pins.pinned();
         let (memtable, record) = match hit {
             Hit::Record(memtable, record) => (memtable, record),
             Hit::Block(value) => return Value::copy(value),
@@ -172,18 +176,18 @@ impl Inner {
         }
     }
 
-    fn value_in_table(&self, pins: &Arc<Pins>, value: thermocline_level0::Pinned) -> Value {
+    fn value_in_table(&self, pins: &Arc<Pinned>, value: thermocline_level0::Pinned) -> Value {
         match self.may_pin(pins, value.len()) {
             true => Value(Held::Table(TablePin::new(value, pins))),
             false => Value::copy(&value),
         }
     }
 
-    /// Whether a value of so many bytes is to be pinned.
-    fn may_pin(&self, pins: &Pins, len: usize) -> bool {
+    /// Whether a value of so many bytes is to be pinned. By its bytes it is known where somebody holds one.
+    fn may_pin(&self, pins: &Pinned, len: usize) -> bool {
         let read = &self.options.read;
         let most = self.space.region().len() / 100 * read.pins_percent_max;
-        len >= index(read.pin_bytes_min) && pins.bytes() + len as u64 <= most
+        len > 0 && len >= index(read.pin_bytes_min) && pins.bytes() + len as u64 <= most
     }
 }
 

@@ -25,7 +25,7 @@ use crate::dram::Credit;
 use crate::generation::Prepared;
 use crate::start::opened;
 use crate::store::Inner;
-use crate::sync::Ordering;
+use crate::sync::{Ordering, lock};
 use crate::write::env::Place;
 
 /// Seqnos that a generation spans. Unit tests do not open a store thousands of times.
@@ -161,6 +161,41 @@ impl Writer {
 }
 
 impl Inner {
+    /// Cuts the chains of a store that is being closed.
+    pub fn seal_chain(&self) -> Result<()> {
+        let writer = lock(&self.writer);
+        if self.options.read_only {
+            return Ok(());
+        }
+        if !writer.is_recorded() {
+            return self.remember_rates();
+        }
+        self.poison.check()?;
+        self.commits.drain(self)?;
+        let changes = writer.cuts(lock(&self.next).as_ref());
+        let rates = self.rates_to_remember();
+        let with_rates = changes.iter().cloned().chain(rates).collect();
+        match self.catalog.edit(&VersionEdit {
+            changes: with_rates,
+        }) {
+            // The cuts alone may find room.
+            Err(Error::OutOfSpace(_)) => self.catalog.edit(&VersionEdit { changes }),
+            noted => noted,
+        }
+    }
+
+    /// Of a store that was only read.
+    fn remember_rates(&self) -> Result<()> {
+        self.poison.check()?;
+        match self
+            .rates_to_remember()
+            .map(|change| self.catalog.edit(&change.into()))
+        {
+            None | Some(Err(Error::OutOfSpace(_))) => Ok(()),
+            Some(noted) => noted,
+        }
+    }
+
     pub fn check_writable(&self) -> Result<()> {
         if self.options.read_only {
             return Err(Error::InvalidArgument(

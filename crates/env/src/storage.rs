@@ -11,7 +11,13 @@ use crate::file::{File, OpenMode};
 use crate::spares::Spares;
 
 /// Keeps a lock file locked until dropped.
-pub trait LockGuard: Send + Sync + fmt::Debug {}
+pub trait LockGuard: Send + Sync + fmt::Debug {
+    /// Tells the file systems of this process apart: 0 for that of the operating system, and for each simulated one
+    /// another number as long as there is a guard of it.
+    fn disk(&self) -> usize {
+        0
+    }
+}
 
 /// What kind of file system a path lies on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

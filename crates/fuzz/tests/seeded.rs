@@ -1,7 +1,6 @@
 //! Every target, many times, on inputs made from seeds. Prints how often each ran and how it went.
 //!
-//! `THERMOCLINE_SEED` replays one seed. `THERMOCLINE_FUZZ_TIMES` makes the runs so many times as many:
-//! the first ones are the same.
+//! `THERMOCLINE_SEED` replays one seed. `THERMOCLINE_EXPLORE` makes the runs more: the first ones are the same.
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,6 +15,7 @@ use thermocline_env::{Env, OpenMode};
 use thermocline_fuzz::memory::{Counting, measure};
 use thermocline_fuzz::mutate::damaged;
 use thermocline_fuzz::{Answer, MEMORY_MAX, SEAL, Target, target, targets};
+use thermocline_testkit::explore::explored;
 use thermocline_testkit::{Rng, seeds};
 
 #[global_allocator]
@@ -56,13 +56,6 @@ impl Drop for Kept<'_> {
     }
 }
 
-fn times() -> u64 {
-    match std::env::var("THERMOCLINE_FUZZ_TIMES") {
-        Ok(times) => times.parse().expect("THERMOCLINE_FUZZ_TIMES is a number"),
-        Err(_) => 1,
-    }
-}
-
 /// The input of a seed.
 fn input_of(target: &Target, samples: &[Vec<u8>], seed: u64) -> Vec<u8> {
     let mut rng =
@@ -99,7 +92,7 @@ fn drive(name: &str) {
     std::thread::scope(|scope| {
         let watch = scope.spawn(|| watch(name, &now));
         let _done = Done(&now, watch.thread());
-        for seed in seeds(0..target.runs * times()) {
+        for seed in seeds(0..explored(target.runs / 4, target.runs)) {
             let input = input_of(target, &samples, seed);
             let _kept = Kept {
                 target,

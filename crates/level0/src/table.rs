@@ -7,6 +7,7 @@ use std::sync::Arc;
 use thermocline_base::numbers::len_of;
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::size::index;
+use thermocline_base::sync::{AtomicU64, Ordering};
 use thermocline_base::{CfId, Error, PmTableMeta, Result, SeqNo};
 use thermocline_halloc::Zone;
 use thermocline_pm::{PmOff, Region};
@@ -27,6 +28,8 @@ pub struct PmTable {
     /// Of all pieces, in order.
     pub(crate) runs: Vec<Run>,
     tombstones: Tombstones,
+    /// Bytes of values that somebody holds in place.
+    pinned: AtomicU64,
 }
 
 /// One zone's worth of a table.
@@ -99,6 +102,7 @@ impl PmTable {
             pieces: Vec::with_capacity(zones.len()),
             runs: Vec::new(),
             tombstones: Tombstones::default(),
+            pinned: AtomicU64::new(0),
             meta,
         };
         table.check_zones(&zones)?;
@@ -114,6 +118,19 @@ impl PmTable {
         table.check_totals(&totals)?;
         region.check_media()?;
         Ok(Arc::new(table))
+    }
+
+    /// Counts `more` bytes of values that somebody holds in place, and `less` that nobody does any more.
+    /// Whoever holds one holds this too.
+    pub fn pinned(&self, more: u64, less: u64) {
+        // Release: what was read of a value is over. Its partner is `pinned_bytes`.
+        self.pinned
+            .fetch_add(more.wrapping_sub(less), Ordering::Release);
+    }
+
+    /// Bytes of values that somebody holds in place.
+    pub fn pinned_bytes(&self) -> u64 {
+        self.pinned.load(Ordering::Acquire)
     }
 
     fn check_zones(&self, zones: &[&Zone]) -> Result<()> {

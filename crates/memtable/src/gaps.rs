@@ -43,8 +43,8 @@
 //! and a bisection among few gaps. A get: nothing. DRAM: [`CHARGE`] bytes for a family and
 //! generation that has gaps, charged to the store's account with the first; where there are none
 //! there are no gaps. A put needs no more: where a cut would leave too many gaps ([`BYTES_MAX`]),
-//! the whole gap is given up. Nothing of this is persistent. A generation's gaps go with it, and
-//! the next cursor that steps through what is left notes it anew.
+//! the whole gap is given up. Nothing of this is persistent. A generation's gaps go with it, or when
+//! writes need their DRAM ([`Evict`]); the next cursor that steps through what is left notes it anew.
 //!
 //! # Rejected
 //! - *A range tombstone as of s*, which is never written: what it hides in older layers is passed
@@ -57,7 +57,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use thermocline_base::SeqNo;
-use thermocline_base::budget::{Account, Charge};
+use thermocline_base::budget::{Account, Charge, Evict};
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::sync::{Mutex, lock};
 
@@ -248,23 +248,48 @@ fn between(start: &Arc<[u8]>, end: &Arc<[u8]>, state: State) -> Option<Gap> {
 #[derive(Debug)]
 pub(crate) struct Gaps {
     list: ArcSwap<GapList>,
-    writing: Mutex<()>,
-    /// Of their DRAM, in a store.
-    _charge: Option<Charge>,
+    /// Held by whoever changes the list.
+    writing: Mutex<Dram>,
+}
+
+/// The DRAM of a list.
+#[derive(Debug)]
+struct Dram {
+    /// Whose it is; none of a generation that is no store's.
+    account: Option<Arc<Account>>,
+    /// Without it a store's list is empty.
+    charge: Option<Charge>,
+}
+
+impl Dram {
+    /// Whether there is some for gaps.
+    fn take(&mut self) -> bool {
+        let Some(account) = &self.account else {
+            return true;
+        };
+        if self.charge.is_none() {
+            self.charge = account.charge(CHARGE);
+        }
+        self.charge.is_some()
+    }
 }
 
 impl Gaps {
-    /// None yet; `None` if there is no DRAM for any.
-    pub fn new(account: Option<&Arc<Account>>) -> Option<Gaps> {
-        let charge = match account {
-            Some(account) => Some(account.charge(CHARGE)?),
-            None => None,
-        };
-        Some(Gaps {
+    /// None yet.
+    pub fn new(account: Option<&Arc<Account>>) -> Arc<Gaps> {
+        let gaps = Arc::new(Gaps {
             list: ArcSwap::default(),
-            writing: Mutex::new(()),
-            _charge: charge,
-        })
+            writing: Mutex::new(Dram {
+                account: account.cloned(),
+                charge: None,
+            }),
+        });
+        if let Some(account) = account {
+            let weak = Arc::downgrade(&gaps);
+            account.add_evicting(weak.clone());
+            account.budget().add_evicting(weak);
+        }
+        gaps
     }
 
     /// A put of `key` is in the index, and its group has not finished.
@@ -296,9 +321,22 @@ impl Gaps {
     }
 
     /// A cursor at `seen` has found nothing visible in `range`, when `granted` was the last seqno of all.
+    /// Nothing is noted where there is no DRAM for it.
     pub fn note(&self, range: (&[u8], &[u8]), seen: SeqNo, granted: SeqNo) {
-        let _turn = lock(&self.writing);
-        let list = self.list.load().with(range, seen, granted);
-        self.list.store(Arc::new(list));
+        let mut dram = lock(&self.writing);
+        if dram.take() {
+            let list = self.list.load().with(range, seen, granted);
+            self.list.store(Arc::new(list));
+        }
+    }
+}
+
+impl Evict for Gaps {
+    fn evict(&self, _bytes: u64) {
+        let mut dram = lock(&self.writing);
+        if dram.charge.is_some() {
+            self.list.store(Arc::default());
+            dram.charge = None;
+        }
     }
 }

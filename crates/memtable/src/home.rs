@@ -126,13 +126,14 @@ impl Home {
     /// Counts `more` bytes of values that somebody holds in place, and `less` that nobody does any
     /// more. Whoever holds one holds this too.
     pub fn pinned(&self, more: u64, less: u64) {
+        // Release: what was read of a value is over. Its partner is `pinned_bytes`.
         self.pinned
-            .fetch_add(more.wrapping_sub(less), Ordering::Relaxed);
+            .fetch_add(more.wrapping_sub(less), Ordering::Release);
     }
 
     /// Bytes of values that readers hold in place.
     pub fn pinned_bytes(&self) -> u64 {
-        self.pinned.load(Ordering::Relaxed)
+        self.pinned.load(Ordering::Acquire)
     }
 
     /// The blob files that its records refer to.

@@ -19,7 +19,7 @@ type IndexPage = Box<[OnceLock<Box<Index>>]>;
 pub(crate) struct Index {
     pub tree: Tree,
     tombstones: OnceLock<Box<Tombstones>>,
-    gaps: OnceLock<Box<Gaps>>,
+    gaps: OnceLock<Arc<Gaps>>,
 }
 
 impl Index {
@@ -35,12 +35,9 @@ impl Index {
         Some(self.gaps.get()?)
     }
 
-    /// As [`Index::gaps`], made where there are none, unless that fails. One thread at a time calls this.
-    pub fn gaps_or(&self, make: impl FnOnce() -> Option<Gaps>) -> Option<&Gaps> {
-        if self.gaps.get().is_none() {
-            let _ = self.gaps.set(Box::new(make()?));
-        }
-        self.gaps()
+    /// As [`Index::gaps`], made where there are none.
+    pub fn gaps_or_new(&self, account: Option<&Arc<Account>>) -> &Gaps {
+        self.gaps.get_or_init(|| Gaps::new(account))
     }
 }
 
@@ -83,6 +80,13 @@ impl Indexes {
     /// Their DRAM in bytes, free blocks included.
     pub fn bytes(&self) -> u64 {
         self.memory.usage().reserved_bytes + self.ledger.held()
+    }
+
+    /// Gives back nodes that were replaced and that no guard can see any more. Returns the bytes that still wait.
+    pub fn collect(&self) -> u64 {
+        self.from(CfId(0))
+            .map(|(_, index)| index.tree.collect())
+            .sum()
     }
 
     pub fn ledger(&self) -> &Arc<Ledger> {

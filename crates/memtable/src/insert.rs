@@ -65,18 +65,18 @@ impl Memtable {
             .insert(start, end, seqno, moments)
     }
 
-    /// As [`Memtable::insert_range`], where nobody reads the past and nothing was promised.
-    pub(crate) fn cover_newest(
+    /// As [`Memtable::insert_range`], where the past is read at `moments` alone and nothing was promised.
+    pub(crate) fn cover_at(
         &self,
         cf: CfId,
-        start: &[u8],
-        end: &[u8],
+        (start, end): (&[u8], &[u8]),
         seqno: SeqNo,
+        moments: &[SeqNo],
     ) -> Result<()> {
-        let promised = self.tombstones_bound(1, (start.len() + end.len()) as u64, 0);
+        let key_bytes = (start.len() + end.len()) as u64;
+        let promised = self.tombstones_bound(1, key_bytes, moments.len());
         self.promise_tombstones(promised)?;
-        let nobody = || Nobody;
-        let inserted = self.insert_range(cf, start, end, seqno, nobody);
+        let inserted = self.insert_range(cf, start, end, seqno, || moments);
         self.tombstones_added(promised);
         inserted
     }
@@ -140,14 +140,5 @@ impl Memtable {
             entry.with_version(seqno, leaf, present, &moments).map(Some)
         })?;
         Ok(())
-    }
-}
-
-/// No reader of the past.
-struct Nobody;
-
-impl Moments for Nobody {
-    fn any_in(&self, _from: SeqNo, _to: SeqNo) -> bool {
-        false
     }
 }

@@ -4,10 +4,16 @@
 //! other: so many small generations keep as many threads busy as one large one. Beside the items
 //! themselves that takes one number for each stretch.
 //!
-//! Of each key the newest record stays, in whatever order records come: nobody reads the past of a
-//! store that is being opened. Range tombstones are noted, and added when all are known, in the order of
+//! Of each key the newest record stays, in whatever order records come, and those that somebody needs who
+//! reads at a given moment: nobody does but readers of an earlier opening in this process. As a rule there are none.
+//! A record that comes late is trimmed against those beside it as any group's that is indexed late
+//! (`art::versions`); what it leaves too much takes memory, and no more. Range tombstones are noted, and added when all are known, in the order of
 //! seqnos, in which each is added in the time that a bisection takes. So the indexes are the same however
 //! many threads there are.
+//!
+//! A thread that is interrupted while it looks at a tree keeps all nodes that others replace meanwhile. So
+//! between steps threads wait for such a one: an index near the limit of DRAM must not become larger than
+//! it was, or nothing could be deleted.
 //!
 //! The values of records that are known to be durable are not read here. That of a range tombstone is: it
 //! decides what is hidden. So it is verified, and a range that ends before it begins is corruption. So is that
@@ -23,7 +29,7 @@
 
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, lock};
-use thermocline_base::{CfId, Kind, Result, SeqNo};
+use thermocline_base::{CfId, Error, Kind, Result, SeqNo};
 use thermocline_pm::{LINE, PmOff};
 
 use crate::format::RECORD_HEADER;
@@ -49,7 +55,8 @@ pub struct Stretch<'a> {
 }
 
 /// Puts the records of all stretches into the indexes, by `threads` threads: those that `admit`, given
-/// the place, family and key of each, takes. Returns how many those were.
+/// the place, family and key of each, takes. Somebody may read at each of `moments`, ascending. Returns how
+/// many those were.
 ///
 /// # Errors
 /// Corruption of a record whose key had to be read; those of `admit`. Of several the first in the
@@ -57,20 +64,25 @@ pub struct Stretch<'a> {
 pub fn replay(
     stretches: &[Stretch<'_>],
     threads: usize,
+    moments: &[SeqNo],
     admit: impl Fn(PmOff, CfId, &[u8]) -> Result<bool> + Sync,
 ) -> Result<u64> {
     let mut behind = 0;
-    // Where each stretch ends in the whole.
-    let ends: Vec<usize> = stretches
-        .iter()
-        .map(|stretch| {
-            behind += stretch.items.len();
-            behind
-        })
-        .collect();
+    let ends = stretches.iter().map(|stretch| {
+        behind += stretch.items.len();
+        behind
+    });
+    let ends = ends.collect();
     let total = behind;
+    let threads = threads.min(total.div_ceil(STEP)).max(1);
+    let replay = Replay {
+        stretches,
+        ends,
+        moments,
+        is_beside: threads > 1,
+        found: Mutex::default(),
+    };
     let next = AtomicUsize::new(0);
-    let found = Mutex::new(Vec::new());
     // Relaxed: read when all threads have been joined.
     let indexed = AtomicU64::new(0);
     // Takes one step after the other; tells where one failed.
@@ -81,87 +93,96 @@ pub fn replay(
                 return Ok(());
             }
             let to = (from + STEP).min(total);
-            let records = replay_range(stretches, &ends, from..to, &admit, &found)
-                .map_err(|error| (from, error))?;
+            let records = replay.range(from..to, &admit).map_err(|error| {
+                // The others stop at their next step; those before this one have been taken.
+                next.store(total, Ordering::Relaxed);
+                (from, error)
+            })?;
             indexed.fetch_add(records, Ordering::Relaxed);
         }
     };
-    if threads <= 1 || total <= STEP {
-        work().map_err(|(_, error)| error)?;
-        cover_all(stretches, found)?;
-        return Ok(indexed.into_inner());
+    match threads {
+        1 => work().map_err(|(_, error)| error)?,
+        _ => work_beside(work, threads)?,
     }
-    let failed = Mutex::new(None);
-    std::thread::scope(|scope| {
-        for _ in 0..threads.min(total.div_ceil(STEP)) {
-            scope.spawn(|| {
-                if let Err((at, error)) = work() {
-                    // The others stop at their next step; those before this one have been taken.
-                    next.store(total, Ordering::Relaxed);
-                    let mut failed = lock(&failed);
-                    if failed.as_ref().is_none_or(|(before, _)| at < *before) {
-                        *failed = Some((at, error));
-                    }
-                }
-            });
-        }
-    });
-    if let Some((_, error)) = lock(&failed).take() {
-        return Err(error);
-    }
-    cover_all(stretches, found)?;
+    replay.cover_all()?;
     Ok(indexed.into_inner())
+}
+
+/// Has `threads` threads do `work`, and returns the first error by the place that comes with it.
+fn work_beside(work: impl Fn() -> Result<(), (usize, Error)> + Sync, threads: usize) -> Result<()> {
+    let failed = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(&work)).collect();
+        let ended = threads.into_iter().map(|thread| thread.join());
+        let ended = ended.map(|end| end.unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        ended.filter_map(Result::err).min_by_key(|(at, _)| *at)
+    });
+    failed.map_or(Ok(()), |(_, error)| Err(error))
 }
 
 /// A range tombstone that was met: its seqno, the stretch, and where it lies.
 type Found = (SeqNo, usize, PmOff);
 
-/// Adds all range tombstones.
-fn cover_all(stretches: &[Stretch<'_>], found: Mutex<Vec<Found>>) -> Result<()> {
-    let mut found = std::mem::take(&mut *lock(&found));
-    found.sort_unstable();
-    if active(Bug::ReplayForgetsTombstones) {
-        found.clear();
-    }
-    for (seqno, stretch, at) in found {
-        let memtable = stretches[stretch].memtable;
-        let record = memtable.checked_record(at)?;
-        let cf = memtable.records().family(at)?;
-        memtable.cover_newest(cf, record.key, record.value, seqno)?;
-    }
-    Ok(())
+/// One replay of all stretches.
+struct Replay<'a> {
+    stretches: &'a [Stretch<'a>],
+    /// Where each stretch ends in the whole.
+    ends: Vec<usize>,
+    moments: &'a [SeqNo],
+    /// Whether there are several threads.
+    is_beside: bool,
+    found: Mutex<Vec<Found>>,
 }
 
-/// Replays a range of the whole. Returns how many records were put into indexes, or noted to be.
-fn replay_range(
-    stretches: &[Stretch<'_>],
-    ends: &[usize],
-    range: std::ops::Range<usize>,
-    admit: impl Fn(PmOff, CfId, &[u8]) -> Result<bool>,
-    found: &Mutex<Vec<Found>>,
-) -> Result<u64> {
-    let mut records = 0;
-    let mut at = range.start;
-    let mut i = ends.partition_point(|&end| end <= at);
-    while at < range.end {
-        let stretch = &stretches[i];
-        let Stretch {
-            memtable, items, ..
-        } = *stretch;
-        let begin = ends[i] - items.len();
-        let to = ends[i].min(range.end);
-        for (j, item) in items[at - begin..to - begin].iter().enumerate() {
-            if let Some(ahead) = items.get(at - begin + j + AHEAD) {
-                let region = memtable.region();
-                region.prefetch(ahead.at);
-                region.prefetch(ahead.at.plus(LINE));
-            }
-            let found = |seqno, at| lock(found).push((seqno, i, at));
-            records += stretch.replay_item(item, &admit, found)?;
+impl Replay<'_> {
+    /// Adds all range tombstones.
+    fn cover_all(&self) -> Result<()> {
+        let mut found = std::mem::take(&mut *lock(&self.found));
+        found.sort_unstable();
+        if active(Bug::ReplayForgetsTombstones) {
+            found.clear();
         }
-        (at, i) = (to, i + 1);
+        for (seqno, stretch, at) in found {
+            let memtable = self.stretches[stretch].memtable;
+            let record = memtable.checked_record(at)?;
+            let cf = memtable.records().family(at)?;
+            memtable.cover_at(cf, (record.key, record.value), seqno, self.moments)?;
+        }
+        Ok(())
     }
-    Ok(records)
+
+    /// Replays a range of the whole. Returns how many records were put into indexes, or noted to be.
+    fn range(
+        &self,
+        range: std::ops::Range<usize>,
+        admit: impl Fn(PmOff, CfId, &[u8]) -> Result<bool>,
+    ) -> Result<u64> {
+        let mut records = 0;
+        let mut at = range.start;
+        let mut i = self.ends.partition_point(|&end| end <= at);
+        while at < range.end {
+            let stretch = &self.stretches[i];
+            let Stretch {
+                memtable, items, ..
+            } = *stretch;
+            let begin = self.ends[i] - items.len();
+            let to = self.ends[i].min(range.end);
+            for (j, item) in items[at - begin..to - begin].iter().enumerate() {
+                if let Some(ahead) = items.get(at - begin + j + AHEAD) {
+                    let region = memtable.region();
+                    region.prefetch(ahead.at);
+                    region.prefetch(ahead.at.plus(LINE));
+                }
+                let found = |seqno, at| lock(&self.found).push((seqno, i, at));
+                records += stretch.replay_item(item, self.moments, &admit, found)?;
+            }
+            if self.is_beside {
+                memtable.settle();
+            }
+            (at, i) = (to, i + 1);
+        }
+        Ok(records)
+    }
 }
 
 impl Stretch<'_> {
@@ -169,6 +190,7 @@ impl Stretch<'_> {
     fn replay_item(
         &self,
         item: &ItemRef,
+        moments: &[SeqNo],
         admit: impl Fn(PmOff, CfId, &[u8]) -> Result<bool>,
         found: impl Fn(SeqNo, PmOff),
     ) -> Result<u64> {
@@ -199,9 +221,11 @@ impl Stretch<'_> {
                     _ => blobs.refer_to_unknown(),
                 }
             }
-            match indexed {
-                true => memtable.keep_newest(CfId(head.cf), key, at, SeqNo(seqno)),
-                false => Ok(()),
+            let (cf, seqno) = (CfId(head.cf), SeqNo(seqno));
+            match (indexed, moments) {
+                (false, _) => Ok(()),
+                (true, []) => memtable.keep_newest(cf, key, at, seqno),
+                (true, moments) => memtable.insert(cf, key, at, seqno, || moments),
             }
         })?;
         Ok(records)

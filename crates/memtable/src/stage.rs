@@ -146,7 +146,7 @@ impl<'a> Stage<'a> {
                 Kind::RangeDelete => {
                     let (start, end) = (entry.key, entry.value);
                     self.memtable
-                        .cover_newest(entry.cf, start, end, SeqNo(number))?;
+                        .cover_at(entry.cf, (start, end), SeqNo(number), &[])?;
                 }
                 _ => {
                     self.memtable.refer(entry);

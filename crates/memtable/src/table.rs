@@ -15,6 +15,10 @@ use crate::indexes::{Index, Indexes};
 use crate::record::RecordRef;
 use crate::tombstones::{self, Cover, Tombstones};
 
+/// Bytes of replaced nodes that may wait for guards while an index is built, and the share of its bytes.
+const WAITING_MIN: u64 = 8 << 10;
+const WAITING_SHARE: u64 = 64;
+
 /// One generation, or several whose indexes were merged (`merge`): where the records lie, and for each
 /// column family an index of them.
 #[derive(Debug)]
@@ -172,6 +176,19 @@ impl Memtable {
         self.indexes.bytes()
     }
 
+    /// Waits until few nodes that were replaced are still in memory. The caller holds no guard.
+    pub(crate) fn settle(&self) {
+        while self.indexes.collect() > self.waiting_max() {
+            // Somebody was interrupted while he held a guard.
+            std::thread::yield_now();
+        }
+    }
+
+    /// Bytes of replaced nodes that are few.
+    pub(crate) fn waiting_max(&self) -> u64 {
+        WAITING_MIN + self.index_bytes() / WAITING_SHARE
+    }
+
     /// Most DRAM in bytes that `updates` more writes into family `cf` may take, range tombstones apart.
     pub fn reserve_bound(&self, cf: CfId, updates: u64, readers: Option<usize>) -> u64 {
         self.indexes
@@ -246,9 +263,8 @@ impl Memtable {
     pub fn note_gap(&self, cf: CfId, range: (&[u8], &[u8]), seen: SeqNo, granted: SeqNo) {
         if Gaps::takes(range) {
             let index = self.index_or_new(cf);
-            if let Some(gaps) = index.gaps_or(|| Gaps::new(self.account())) {
-                gaps.note(range, seen, granted);
-            }
+            let gaps = index.gaps_or_new(self.account());
+            gaps.note(range, seen, granted);
         }
     }
 

@@ -88,6 +88,15 @@ impl PmTables {
         read(&self.open).get(&file)?.table.clone()
     }
 
+    /// All that are open, by their numbers.
+    pub fn all(&self) -> Vec<(FileId, Arc<PmTable>)> {
+        let open = read(&self.open);
+        let tables = open
+            .iter()
+            .filter_map(|(file, open)| Some((*file, open.table.clone()?)));
+        tables.collect()
+    }
+
     /// Whether somebody holds a table beside this: who reads it.
     pub fn is_held(&self, file: FileId) -> bool {
         let open = read(&self.open);

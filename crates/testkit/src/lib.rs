@@ -1,6 +1,7 @@
 //! For tests only: seeds, small generators and the check of histories that other crates' tests share.
 #![forbid(unsafe_code)]
 
+pub mod explore;
 pub mod golden;
 pub mod history;
 #[cfg(feature = "loom")]

@@ -31,6 +31,8 @@ use std::sync::atomic::AtomicU64 as Counter;
 
 use loom::sync::Condvar as Object;
 
+use crate::explore;
+
 pub use loom::hint;
 pub use loom::sync::atomic::Ordering;
 pub use loom::sync::{Condvar, Mutex, MutexGuard};
@@ -62,8 +64,11 @@ thread_local! {
     static FENCES: RefCell<Option<Rc<Object>>> = const { RefCell::new(None) };
 }
 
-/// Explores all executions of a model with at most `preemptions` preemptions (`None`: any number),
-/// and prints how many there were.
+/// Preemptions that a plain run explores where a whole one explores more.
+const PREEMPTIONS: usize = 2;
+
+/// Explores all executions of a model with at most `preemptions` preemptions (`None`: any number; in a plain run
+/// [`PREEMPTIONS`] are enough), and prints how many there were.
 ///
 /// # Panics
 /// If the model does in any execution; and if it does not end.
@@ -73,6 +78,8 @@ pub fn check(
     seq_cst: SeqCst,
     model: impl Fn() + Send + Sync + 'static,
 ) -> u64 {
+    let plain = explore::times().is_none();
+    let preemptions = preemptions.map(|most| if plain { most.min(PREEMPTIONS) } else { most });
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = preemptions;
     builder.max_branches = 50_000;

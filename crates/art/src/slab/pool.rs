@@ -12,7 +12,10 @@ pub(super) const CHUNK: usize = 16 << 10;
 
 /// Fewest and most chunks of an extent, and the share of all memory that one extent may be. Small
 /// for small stores; large enough later that the system's bookkeeping does not matter.
-const EXTENT_CHUNKS_MIN: u64 = 4;
+///
+/// A budget keeps its last sixteenth for deletes (`base::budget`). It should be several extents even of
+/// the smallest budget: what is left over in it when there is room for no extent serves no delete.
+const EXTENT_CHUNKS_MIN: u64 = 2;
 const EXTENT_CHUNKS_MAX: u64 = 64;
 const EXTENT_SHARE: u64 = 32;
 
@@ -103,6 +106,11 @@ impl Pool {
     /// Bytes of all extents.
     pub(super) fn bytes(&self) -> u64 {
         self.chunks * CHUNK as u64
+    }
+
+    /// Whether a chunk can be taken without an extent.
+    pub(super) fn has_free(&self) -> bool {
+        self.free.is_some()
     }
 
     /// Bytes of the next extent when there are `bytes` already.

@@ -1,4 +1,5 @@
 use super::*;
+use thermocline_base::budget::{Budget, Spare};
 
 /// Fills a block so that overlapping blocks would show.
 fn fill(block: NonNull<u8>, bytes: usize, tag: u8) {
@@ -75,7 +76,6 @@ fn every_size_has_the_smallest_class_that_fits() {
 
 #[test]
 fn an_account_counts_what_is_taken_from_the_system() {
-    use thermocline_base::budget::Budget;
     let budget = Budget::new(1 << 30);
     let account = Account::new(budget.clone(), 1 << 30);
     let slab = Slab::charged_to(account.clone());
@@ -123,4 +123,29 @@ fn single_free_blocks_of_full_chunks_are_used_again() {
         assert_eq!(again, freed);
     }
     assert_eq!(slab.usage(), before);
+}
+
+/// Puts may use up all but the last sixteenth of a budget; deletes must find room in that, whatever the
+/// budget.
+#[test]
+fn the_last_sixteenth_has_room_for_deletes() {
+    for limit in (16..160).map(|n| n << 16) {
+        let account = Account::new(Budget::new(limit), limit);
+        let slab = Slab::charged_to(account.clone());
+        // Writes that were promised ahead end as near to their limit as pieces allow.
+        let puts = limit - limit / 16;
+        while slab.usage().reserved_bytes + Pool::extent_bytes(slab.usage().reserved_bytes) <= puts
+        {
+            slab.allocate(160).unwrap();
+        }
+        let mut deletes = 0;
+        while account
+            .promise(account.used() + 2048 + slab.slack_bytes(1), Spare::Use)
+            .is_ok()
+        {
+            slab.allocate(96).unwrap();
+            deletes += 1;
+        }
+        assert!(deletes > 150, "{deletes} deletes with {limit} bytes");
+    }
 }

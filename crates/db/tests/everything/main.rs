@@ -12,7 +12,7 @@
 //! process may have 64 descriptors. After a crash everything that was acknowledged as
 //! durable is there, and of the buffered writes behind it a prefix.
 //!
-//! `cargo test` runs some seeds that are always the same. `THERMOCLINE_EVERYTHING_SECONDS=3600` runs fresh ones for
+//! `cargo test` runs some seeds that are always the same. `THERMOCLINE_EVERYTHING_SECONDS=3600` runs fresh ones, too, for
 //! that long; a failure prints its seed and the command that repeats it.
 #![expect(
     clippy::disallowed_methods,
@@ -29,6 +29,7 @@ mod reading;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{Duration, Instant, SystemTime};
 
+use thermocline_testkit::explore::explored;
 use thermocline_testkit::{Replay, seeds};
 
 use crate::history::History;
@@ -56,13 +57,18 @@ fn run(seed: u64) {
 
 #[test]
 fn any_history_is_as_the_model_says() {
-    let Ok(seconds) = std::env::var("THERMOCLINE_EVERYTHING_SECONDS") else {
-        for seed in seeds(0..12) {
-            run(seed);
-        }
+    seeds(0..explored(4, 12)).into_iter().for_each(run);
+}
+
+/// Two minutes of fresh ones where all is explored, or as many seconds as somebody asks for.
+#[test]
+fn fresh_histories_are_as_the_model_says() {
+    let asked = std::env::var("THERMOCLINE_EVERYTHING_SECONDS");
+    let asked = asked.map(|seconds| seconds.parse().expect("a number of seconds"));
+    let seconds = Duration::from_secs(asked.unwrap_or_else(|_| explored(0, 120)));
+    if std::env::var_os("THERMOCLINE_SEED").is_some() || seconds.is_zero() {
         return;
-    };
-    let seconds = Duration::from_secs(seconds.parse().expect("a number of seconds"));
+    }
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let first = now.expect("it is after 1970").as_secs() << 20;
     let begun = Instant::now();
@@ -76,13 +82,20 @@ fn any_history_is_as_the_model_says() {
 
 /// Each of these has found a fault that is mended: an open without room for a log that failed, a merge on a full
 /// disk that went on for ever, readers that had all descriptors, a compaction of a table with nothing but range
-/// tombstones that found no room and was tried again for ever, and a durable commit of nothing that left what was
-/// buffered before it to a power cut.
+/// tombstones that found no room and was tried again for ever, a durable commit of nothing that left what was
+/// buffered before it to a power cut, and readers of an earlier opening that kept a small region full.
 #[test]
 fn histories_that_found_something_find_it_no_more() {
     if std::env::var_os("THERMOCLINE_SEED").is_none() {
-        [17, 23, 1_882_705_510_793_295, 1_882_708_348_240_003, 47]
-            .into_iter()
-            .for_each(run);
+        [
+            17,
+            23,
+            1_882_705_510_793_295,
+            1_882_708_348_240_003,
+            47,
+            1_882_800_133_242_991,
+        ]
+        .into_iter()
+        .for_each(run);
     }
 }

@@ -7,11 +7,11 @@
 //! nothing acknowledged is lost and nothing torn ([`oracle`]); the store opens; it takes writes; `verify` is content.
 //!
 //! A *point* is a call by its kind and number, in a process that makes a store or in one that recovers it, with an
-//! error, once or for ever. A run without faults says how many calls there are. The usual run takes a sample of points,
+//! error, once or for ever. A run without faults says how many calls there are. The usual runs take a sample of points,
 //! a long one each of them:
 //!
 //! ```text
-//! THERMOCLINE_KERNEL=20 cargo test -p thermocline --test kernel -- --nocapture    twenty times as many
+//! THERMOCLINE_EXPLORE=20 cargo test -p thermocline --test kernel -- --nocapture   sixty times as many
 //! THERMOCLINE_KERNEL=all cargo test -p thermocline --test kernel -- --nocapture   each point
 //! THERMOCLINE_SEED=1000031 cargo test -p thermocline --test kernel -- --nocapture that story alone
 //! ```
@@ -31,6 +31,8 @@ mod planted;
 mod run;
 mod stories;
 mod work;
+
+use thermocline_testkit::explore::explored;
 
 use crate::stories::{made_twice, stories, stories_in};
 use crate::work::Shape;
@@ -76,7 +78,7 @@ fn logs_survive_their_disk() {
 #[test]
 fn a_store_that_is_begun_twice_is_made() {
     for shape in [Shape::Tiered, Shape::Leveled] {
-        stories_in(shape, true, made_twice(120));
+        stories_in(shape, true, made_twice(explored(40, 120)));
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use thermocline_testkit::explore::explored;
 use thermocline_testkit::{Rng, seeds};
 
 use crate::plan::{
@@ -10,8 +11,8 @@ use crate::plan::{
 use crate::run::{Run, home};
 use crate::work::Shape;
 
-/// Stories of each shape in a usual run.
-const USUAL: u64 = 100;
+/// Stories of each shape where all is explored.
+const WHOLE: u64 = 100;
 
 /// What was counted.
 #[derive(Debug, Default)]
@@ -132,8 +133,7 @@ fn pick(points: &[Point], rng: &mut Rng) -> Point {
 fn wanted() -> Option<u64> {
     match std::env::var("THERMOCLINE_KERNEL").as_deref() {
         Ok("all") => None,
-        Ok(times) => Some(USUAL * times.parse::<u64>().expect("a number, or all")),
-        Err(_) => Some(USUAL),
+        _ => Some(explored(WHOLE / 3, WHOLE)),
     }
 }
 

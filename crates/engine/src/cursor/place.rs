@@ -5,8 +5,8 @@ use std::ops::Deref;
 use thermocline_base::{CfId, Result, SeqNo};
 use thermocline_catalog::View;
 
+use crate::holds::{Moment, Reading};
 use crate::partitions::PartitionRates;
-use crate::snapshot::Moment;
 use crate::store::Inner;
 use crate::sync::Arc;
 
@@ -19,15 +19,26 @@ pub(super) struct Place {
     asked: u64,
 }
 
-/// A view that may have been taken.
+/// A view that may have been taken, and whose it is if it is that of a later opening.
 #[derive(Debug, Default)]
-pub(super) struct Lease(pub Option<Arc<View>>);
+pub(super) struct Lease {
+    pub view: Option<Arc<View>>,
+    by: Option<Moment>,
+}
+
+impl Lease {
+    /// Takes it, if it `is_past`.
+    pub fn take_if(&mut self, is_past: &dyn Fn(&View) -> bool) -> Option<Lease> {
+        let past = self.view.as_ref().is_some_and(|view| is_past(view));
+        past.then(|| std::mem::take(self))
+    }
+}
 
 impl Deref for Lease {
     type Target = View;
 
     fn deref(&self) -> &View {
-        let view = self.0.as_deref();
+        let view = self.view.as_deref();
         view.expect("a cursor that moves has renewed its place, under the lock of its seat")
     }
 }
@@ -41,8 +52,9 @@ impl Place {
         }
     }
 
+    /// The store that has the view.
     pub fn inner(&self) -> &Arc<Inner> {
-        self.moment.inner()
+        self.view.by.as_ref().unwrap_or(&self.moment).inner()
     }
 
     pub fn seqno(&self) -> SeqNo {
@@ -61,8 +73,8 @@ impl Place {
     /// See [`Moment::view`].
     #[inline]
     pub fn renew(&mut self, cf: CfId) -> Result<bool> {
-        let asked = self.inner().holds.asked();
-        match self.view.0.is_some() && asked == self.asked {
+        let asked = self.moment.inner().holds.asked();
+        match self.view.view.is_some() && asked == self.asked {
             true => Ok(false),
             false => self.look(cf, asked),
         }
@@ -70,13 +82,16 @@ impl Place {
 
     #[cold]
     fn look(&mut self, cf: CfId, asked: u64) -> Result<bool> {
-        let newest = self.moment.view(cf)?;
+        let Reading { view: newest, by } = self.moment.view(cf)?;
         self.asked = asked;
-        let stays = self.view.0.as_ref();
+        let stays = self.view.view.as_ref();
         if stays.is_some_and(|view| !view.is_past(&newest)) {
             return Ok(false);
         }
-        self.view.0 = Some(Arc::clone(&newest));
+        self.view = Lease {
+            view: Some(Arc::clone(&newest)),
+            by,
+        };
         Ok(true)
     }
 }

@@ -10,8 +10,7 @@ use thermocline_observe::latency::Latencies;
 
 use super::Walk;
 use crate::families::Family;
-use crate::holds::{Guest, Hold, HoldId, Left, Lent, ReaderKind};
-use crate::snapshot::Moment;
+use crate::holds::{Guest, Hold, HoldId, Left, Lent, Moment, ReaderKind};
 use crate::sync::{Arc, Mutex, lock, try_lock};
 
 /// A position in one column family, at one moment of the store.
@@ -37,7 +36,7 @@ impl Guest for Seat {
             return None;
         }
         let mut walk = try_lock(&self.0)?;
-        let view = walk.at.view.0.take_if(|view| is_past(view))?;
+        let view = walk.at.view.take_if(is_past)?;
         let (sources, runs) = (take(&mut walk.sources), take(&mut walk.runs));
         let tables = walk.tables.take();
         Some(Box::new((view, sources, runs, tables)))
@@ -46,7 +45,7 @@ impl Guest for Seat {
     fn lent(&self) -> Lent {
         match try_lock(&self.0) {
             None => Lent::InUse,
-            Some(walk) => walk.at.view.0.clone().map_or(Lent::No, Lent::Yes),
+            Some(walk) => walk.at.view.view.clone().map_or(Lent::No, Lent::Yes),
         }
     }
 }
@@ -162,11 +161,13 @@ impl Cursor {
     /// Moves to what is visible now, at no key.
     ///
     /// # Errors
-    /// [`thermocline_base::Error::InvalidArgument`] if the family has been dropped; the cursor stays
-    /// where it is then.
+    /// [`thermocline_base::Error::InvalidArgument`] if the family has been dropped,
+    /// [`thermocline_base::Error::Closed`] if the store was closed and opened again; the cursor stays where it is then.
     pub fn refresh(&mut self) -> Result<()> {
         let now = Moment::now(self.moment.inner());
         now.check(self.family.id)?;
+        // Of a store that is closed there may be none.
+        now.view(self.family.id)?;
         *self = Cursor::new(now, self.family);
         Ok(())
     }

@@ -9,6 +9,7 @@ use thermocline_exec::DirectStorage;
 use thermocline_version::{Manifest, NO_REGION, Origins, State};
 
 use super::{refuse_other_kind, settled};
+use crate::close::Position;
 use crate::create::{lacks_region, make_missing_region, region_in_memory};
 use crate::layout;
 use crate::store::World;
@@ -26,6 +27,8 @@ pub(super) struct Named {
     pub state: State,
     pub db_id: [u8; 16],
     pub origins: Origins,
+    /// Where the manifest ended when it was read.
+    pub position: Position,
 }
 
 impl Named {
@@ -36,6 +39,7 @@ impl Named {
         let manifest_bytes = manifest_files.counter().clone();
         let files = Arc::new(manifest_files);
         let (mut manifest, mut state) = Manifest::open(files, dir, options.read_only)?;
+        let position = Position::of(manifest.path(), manifest.len());
         manifest.set_bytes_max(options.manifest.bytes_max);
         if let Some(region_id) = state.region_id() {
             refuse_other_kind(&options, dir, region_id == NO_REGION)?;
@@ -71,6 +75,7 @@ impl Named {
             state,
             db_id,
             origins,
+            position,
         })
     }
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 use thermocline_base::Result;
 use thermocline_base::budget::Account;
 use thermocline_base::planted::{Bug, active};
+use thermocline_env::LockGuard;
 use thermocline_halloc::{Space, Zone};
 use thermocline_memtable::{ChainWriter, Descriptor, Memtable};
 use thermocline_pm::RegionKind;
@@ -14,9 +15,9 @@ use thermocline_version::Version;
 use super::named::Named;
 use super::{OpenedSpace, append_if_room, described, lost_records_max, open_space, replay_threads};
 use crate::blobs::{check_named, unreferenced};
+use crate::close::{Elders, has_strangers};
 use crate::flush::{flushed_up_to, newest_in_tables};
 use crate::partitions;
-use crate::reclaim::has_elders;
 use crate::recover::{self, Found, Rebuilt, Staying};
 use crate::replay::Known;
 use crate::start::Start;
@@ -38,24 +39,36 @@ pub(super) struct Recovered {
     pub rebuilt: Rebuilt,
     /// The newest seqno that tables have.
     pub in_tables: u64,
-    /// Whether readers of an earlier opening hold the folder.
-    pub elders: bool,
+    /// Who reads on of earlier openings.
+    pub elders: Elders,
+    /// Whether somebody else holds the folder.
+    pub strangers: bool,
     /// That of the manifest before anything is changed.
     pub version: Arc<Version>,
 }
 
 impl Recovered {
     /// Finds the chains that the manifest names, and indexes their records again. Nothing is written but what frees zones.
-    pub fn find(named: &mut Named, dir: &Path, account: &Arc<Account>) -> Result<Recovered> {
+    /// The caller holds the store's `lock`.
+    pub fn find(
+        named: &mut Named,
+        (dir, lock): (&Path, Option<&dyn LockGuard>),
+        account: &Arc<Account>,
+    ) -> Result<Recovered> {
         let Named {
             world,
             options,
             manifest,
             state,
             db_id,
+            position,
             ..
         } = named;
         let storage = world.env.storage.clone();
+        let writes = !options.read_only;
+        // Before anything is indexed. Whoever only reads keeps nothing, and drops nothing.
+        let elders = Elders::meet(&storage, dir, (*db_id, position), lock.filter(|_| writes));
+        let strangers = writes && has_strangers(&*storage, dir);
         let OpenedSpace {
             space,
             zones,
@@ -83,9 +96,11 @@ impl Recovered {
             active: (start.active, start.chain),
             flushed: flushed_up_to(state),
         };
-        let rebuilt = found.memtables(&space, staying, &known, account, threads)?;
-        // Whoever reads on after its store was closed; nobody else holds the folder.
-        let elders = !options.read_only && has_elders(&*storage, dir);
+        let mut moments = elders.moments();
+        if active(Bug::ReplayForgetsElders) {
+            moments = &[];
+        }
+        let rebuilt = found.memtables(&space, staying, &known, account, (threads, moments))?;
         let version = manifest.state().version().clone();
         check_named(&version, rebuilt.all())?;
         Ok(Recovered {
@@ -99,6 +114,7 @@ impl Recovered {
             rebuilt,
             in_tables,
             elders,
+            strangers,
             version,
         })
     }
@@ -142,7 +158,7 @@ impl Recovered {
         }
         // What elders may read goes later, like all that is not needed any more.
         if let Some(edit) = unreferenced(&self.version, self.rebuilt.all())
-            && !self.elders
+            && !self.may_be_read()
             && !active(Bug::BlobForgottenAtOpen)
         {
             append_if_room(manifest, &edit)?;
@@ -154,6 +170,11 @@ impl Recovered {
             append_if_room(manifest, &edit)?;
         }
         Ok(())
+    }
+
+    /// Whether somebody may read what nothing refers to any more.
+    pub fn may_be_read(&self) -> bool {
+        self.strangers || !self.elders.is_empty()
     }
 
     /// The last seqno that anything has.

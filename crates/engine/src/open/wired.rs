@@ -71,7 +71,11 @@ fn open_tables(
     let storage = &named.world.env.storage;
     let dram = (options, &shared.account);
     let files = TableFiles::new(storage, dir, named.origins.clone(), dram, &lent);
-    sweep_tables(&files, &mut versions, (options.read_only, recovered.elders))?;
+    sweep_tables(
+        &files,
+        &mut versions,
+        (options.read_only, recovered.may_be_read()),
+    )?;
     let current = versions.current().clone();
     let (space, zones) = (&recovered.space, &recovered.zones);
     let of = (&*current, named.db_id);
@@ -91,7 +95,7 @@ fn owned(named: &Named, recovered: &mut Recovered) -> Reclaim {
         &recovered.descriptors,
         &recovered.start.generations,
         recovered.found.trails(),
-        recovered.elders,
+        recovered.strangers,
     );
     reclaim.found_flushed(std::mem::take(&mut recovered.rebuilt.flushed));
     reclaim
@@ -135,7 +139,7 @@ pub(super) fn wire(
     let recovery = told(&named, &recovered, started);
     let opened = open_tables(&named, &recovered, dir, &shared)?;
     let reclaim = owned(&named, &mut recovered);
-    let pins = Arc::default();
+    let pins: Arc<Pins> = Arc::default();
     let live = std::mem::take(&mut recovered.rebuilt.live);
     let view = seen(&named, live, opened.tables, &pins);
     let (options, world, manifest) = (named.options, named.world, named.manifest);
@@ -148,7 +152,9 @@ pub(super) fn wire(
     let clock = world.env.clock.clone();
     let rates = manifest.state().rates();
     let rates = PartitionRates::new(options.partition.rate_sample, rates, clock.now_ns());
-    Ok(Arc::new_cyclic(|me: &Weak<Inner>| {
+    let commits = Commits::new(limits(&options, space.region().kind()), last);
+    let registered = recovered.elders.register(&commits.readers);
+    let inner = Arc::new_cyclic(|me: &Weak<Inner>| {
         let client = me.clone() as Weak<dyn Client>;
         let background = Arc::new(Background::new(shared.runtime, client, threads));
         let events = Arc::new(Events::new(dir, shared.listener, background.clone()));
@@ -178,12 +184,13 @@ pub(super) fn wire(
             families: Arc::new(families),
             writer: Line(Mutex::new(writer)),
             next: Mutex::default(),
-            commits: Commits::new(limits(&options, space.region().kind()), last),
+            commits,
             known_durable,
             wal: recovered.wal,
-            pins: Arc::downgrade(&pins),
-            holds: Holds::default(),
-            relics: Mutex::default(),
+            pins: Arc::downgrade(pins.pinned()),
+            holds: Holds::new(clock.clone()),
+            elders: recovered.elders,
+            relics: Arc::default(),
             left: Mutex::default(),
             reclaim: Mutex::new(reclaim),
             stages: RwLock::default(),
@@ -204,5 +211,7 @@ pub(super) fn wire(
             options,
             space,
         }
-    }))
+    });
+    inner.elders.follow(&inner, registered);
+    Ok(inner)
 }

@@ -102,7 +102,8 @@ impl Inner {
         }
         let mut files = self.catalog.unread_pm_tables();
         files.retain(|file| !self.catalog.table_files.pm.is_held(*file));
-        files.retain(|file| !lock(&self.reclaim).elders_may_read(*file));
+        let held = self.elders.held();
+        files.retain(|file| !lock(&self.reclaim).is_file_held(*file, &held));
         files
     }
 

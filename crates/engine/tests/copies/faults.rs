@@ -8,6 +8,7 @@ use thermocline_engine::{Backups, Engine, Family};
 use thermocline_env::fault::{Fault, FaultStorage, Op, Plan, Repeat};
 use thermocline_env::{Storage, sim::SimFs};
 use thermocline_testkit::Rng;
+use thermocline_testkit::explore::one_in;
 
 use crate::backup::backups;
 use crate::ingest::{ALL, writer};
@@ -83,15 +84,16 @@ impl Bench {
         after
     }
 
-    /// For every fault.
+    /// For every fault, or in a plain run for a share of them. Returns how many this stands for.
     fn every(
         prepare: &dyn Fn(&Bench),
         work: &dyn Fn(&Bench) -> Result<()>,
         check: &dyn Fn(&Bench, Option<Plan>, bool),
-    ) -> u32 {
+    ) -> u64 {
         let mut runs = 0;
+        let one_in = one_in(4);
         for (&(fault, op), calls) in FAULTS.iter().zip(Bench::run(None, prepare, work, check)) {
-            for at in 0..calls {
+            for at in (0..calls).step_by(usize::try_from(one_in).unwrap()) {
                 for repeat in [Repeat::Once, Repeat::Forever] {
                     let plan = Plan {
                         fault,
@@ -100,7 +102,7 @@ impl Bench {
                         repeat,
                     };
                     Bench::run(Some(plan), prepare, work, check);
-                    runs += 1;
+                    runs += one_in;
                 }
             }
         }

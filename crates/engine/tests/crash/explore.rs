@@ -1,9 +1,11 @@
 //! Running a workload, exploring its snapshots, and reporting.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 
 use thermocline_base::planted::{Bug, plant};
+use thermocline_base::step::Observer;
 use thermocline_base::{Point, Site};
 use thermocline_env::simulated::SeededRandom;
 
@@ -55,16 +57,17 @@ pub fn explore(
     workload: &Workload,
     seed: u64,
     planted: Planted,
-    only: impl Fn(Point) -> bool,
+    only: impl Fn(Point) -> bool + Copy + Send + Sync + 'static,
 ) -> Outcome {
     let options = workload.options();
     let mut life = Life::fresh(&options, seed);
-    let (sink, snapshots) = sync_channel::<Snapshot>(8);
+    let (sink, points) = sync_channel::<(Point, Option<Snapshot>)>(8);
     std::thread::scope(|scope| {
         let worker = scope.spawn(move || {
-            let watched = Snapshot::observer(&life, true, move |snapshot| {
+            let snapshot = Snapshot::taker(&life, true);
+            let watched: Observer = Arc::new(move |point| {
                 // The other end hangs up when it has seen enough.
-                let _ = sink.send(snapshot);
+                let _ = sink.send((point, only(point).then(|| snapshot(point))));
             });
             let steps = life.pm.steps().clone();
             let _bug = planted.work.map(plant);
@@ -76,18 +79,17 @@ pub fn explore(
             done
         });
         let mut checker = Checker::new(&options, seed, planted);
-        for snapshot in snapshots.iter() {
-            if only(snapshot.point) {
+        for (point, snapshot) in points.iter() {
+            checker.sites.insert(point.site);
+            if let Some(snapshot) = snapshot {
                 checker.explore(&snapshot, Level::First);
                 checker.kill(&snapshot);
-            } else {
-                checker.sites.insert(snapshot.point.site);
             }
             if checker.is_enough() {
                 break;
             }
         }
-        drop(snapshots);
+        drop(points);
         if let Err(why) = worker.join().expect("panics are caught") {
             checker
                 .violations

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use thermocline_base::Error;
 use thermocline_base::options::Options;
 use thermocline_base::planted::{Bug, plant};
+use thermocline_testkit::explore::one_in;
 
 use crate::check::caught;
 use crate::life::{Life, options};
@@ -196,8 +197,12 @@ fn flip_all(end: End, small_generations: bool, step: usize) -> (Counts, Vec<Stri
     (counts, wrong)
 }
 
+/// In a plain run one byte in so many is flipped. None of its divisors is one of 8, so that each bit has its turn.
+const ONE_IN: u64 = 7;
+
 fn all_are_found(end: End, small_generations: bool) -> Counts {
-    let (counts, wrong) = flip_all(end, small_generations, 1);
+    let step = usize::try_from(one_in(ONE_IN)).unwrap();
+    let (counts, wrong) = flip_all(end, small_generations, step);
     let first = &wrong[..wrong.len().min(20)];
     assert!(
         wrong.is_empty(),
@@ -205,6 +210,7 @@ fn all_are_found(end: End, small_generations: bool) -> Counts {
         wrong.len(),
         first.join("\n")
     );
+    assert!(counts.reported * one_in(ONE_IN) > 7_000, "{counts:?}");
     counts
 }
 
@@ -212,26 +218,27 @@ fn all_are_found(end: End, small_generations: bool) -> Counts {
 fn a_flipped_byte_under_an_uncovered_write_is_reported_unused_or_a_torn_tail() {
     let counts = all_are_found(End::Uncovered, false);
     // The exception exists, and is no larger than the last item.
-    assert!(counts.torn > 100 && counts.torn <= 2 * 192, "{counts:?}");
+    let torn = counts.torn * one_in(ONE_IN);
+    assert!(torn > 100 && counts.torn <= 2 * 192, "{counts:?}");
 }
 
 #[test]
 fn a_flipped_byte_of_an_idle_store_is_reported_or_unused() {
     let counts = all_are_found(End::Covered, false);
-    assert!(counts.torn == 0 && counts.reported > 7_000, "{counts:?}");
+    assert!(counts.torn == 0, "{counts:?}");
 }
 
 #[test]
 fn a_flipped_byte_of_a_closed_store_is_reported_or_unused() {
     let counts = all_are_found(End::Closed, false);
-    assert!(counts.torn == 0 && counts.reported > 7_000, "{counts:?}");
+    assert!(counts.torn == 0, "{counts:?}");
 }
 
 #[test]
 fn a_flipped_byte_of_sealed_generations_is_reported_or_unused() {
     for end in [End::Closed, End::Covered] {
         let counts = all_are_found(end, true);
-        assert!(counts.torn == 0 && counts.reported > 7_000, "{counts:?}");
+        assert!(counts.torn == 0, "{counts:?}");
     }
 }
 

@@ -10,7 +10,7 @@ use thermocline_env::simulated::SeededRandom;
 use crate::explore::{Outcome, Planted, explore};
 use crate::life::{Life, PM};
 use crate::oracle::Op;
-use crate::states::{is_sampled, one_in, say};
+use crate::states::{bar, is_sampled, one_in, say};
 use crate::workload::{ALL, Workload, batch, below, key, named, run, small_generations, value};
 
 /// Sites that only logs have, all of which are reached.
@@ -108,16 +108,16 @@ fn flushes(life: &mut Life, random: &SeededRandom) {
 }
 
 /// Explores one point in so many of each.
-fn explored(workloads: Sampled, bar: u64) -> Outcome {
+fn explored(workloads: Sampled, least: u64) -> Outcome {
     let mut all = Outcome::default();
     for &(name, usual) in workloads {
         let one_in = one_in(usual);
-        let only = |point: Point| is_sampled(point.step, one_in);
+        let only = move |point: Point| is_sampled(point.step, one_in);
         let outcome = explore(&named(name), 1, Planted::default(), only);
         say(&format!("{name}/1"), &outcome);
         all.add(outcome);
     }
-    assert!(all.stats.states >= bar, "{:?}", all.stats);
+    assert!(all.stats.states >= bar(least), "{:?}", all.stats);
     all
 }
 

@@ -74,21 +74,27 @@ impl Snapshot {
         Snapshot::take(&life.pm, &life.fs, point, expect, false)
     }
 
-    /// An observer that hands a snapshot of `life` to `sink` at each point. With `forks` those at
-    /// rarer sites, and a share of the others, can be continued as a killed process.
+    /// An observer that hands a snapshot of `life` to `sink` at each point, as [`Self::taker`] takes it.
     pub fn observer(
         life: &Life,
         forks: bool,
         sink: impl Fn(Snapshot) + Send + Sync + 'static,
     ) -> Observer {
+        let snapshot = Snapshot::taker(life, forks);
+        Arc::new(move |point| sink(snapshot(point)))
+    }
+
+    /// Takes a snapshot of `life` at a point. With `forks` those at rarer sites, and a share of the others, can be
+    /// continued as a killed process.
+    pub fn taker(life: &Life, forks: bool) -> impl Fn(Point) -> Snapshot + Send + Sync + use<> {
         let (pm, fs) = (life.pm.clone(), life.fs.clone());
         let tracker: Arc<Mutex<Tracker>> = life.tracker.clone();
-        Arc::new(move |point| {
+        move |point| {
             let expect = tracker.lock().unwrap().expect();
             let rare = point.site != ACKNOWLEDGED && point.site.0 != "memtable: item durable";
             let fork = forks && (rare || point.step.is_multiple_of(6));
-            sink(Snapshot::take(&pm, &fs, point, expect, fork));
-        })
+            Snapshot::take(&pm, &fs, point, expect, fork)
+        }
     }
 
     /// Whether nothing is undecided.

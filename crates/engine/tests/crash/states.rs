@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::io::Write;
 
 use thermocline_base::Site;
+use thermocline_testkit::explore::times;
 
 use crate::explore::{Outcome, Planted, explore};
 use crate::life::{Life, options};
@@ -18,8 +19,7 @@ struct Part {
     workloads: &'static [&'static str],
     /// At least; more, up to [`SEEDS_MAX`], until the bar is reached.
     seeds: u64,
-    /// Of its points one in so many is crashed at, the others are only passed: all of them with
-    /// `CRASH_ALL=1`, which takes several times as long.
+    /// Of its points one in so many is crashed at, the others are only passed.
     one_in: u64,
     /// Fewer different states are a failure: somewhere a crash is no longer tried.
     bar: u64,
@@ -374,25 +374,25 @@ const PARTS: &[&Part] = &[
 /// the code. So a part that falls short goes on from another seed.
 const SEEDS_MAX: u64 = 8;
 
-/// What one run of the tests must explore.
-const STATES_MIN: u64 = 100_000;
+/// What a plain run of the tests must explore, and a whole one.
+const STATES_MIN: [u64; 2] = [30_000, 100_000];
 
 fn run(part: &Part) {
     let mut all = Outcome::default();
-    let one_in = one_in(part.one_in);
+    let (one_in, bar) = (one_in(part.one_in), bar(part.bar));
     for seed in 1..=SEEDS_MAX {
-        if seed > part.seeds && all.stats.states >= part.bar {
+        if seed > part.seeds && all.stats.states >= bar {
             break;
         }
         for name in part.workloads {
-            let outcome = explore(&named(name), seed, Planted::default(), |point| {
+            let outcome = explore(&named(name), seed, Planted::default(), move |point| {
                 is_sampled(point.step, one_in)
             });
             say(&format!("{name}/{seed}"), &outcome);
             all.add(outcome);
         }
     }
-    assert!(all.stats.states >= part.bar, "{:?}", all.stats);
+    assert!(all.stats.states >= bar, "{:?}", all.stats);
     for site in EVERYWHERE.iter().chain(part.sites) {
         let reached = all.sites.iter().any(|reached| reached.0 == *site);
         assert!(reached, "{:?} never reached '{site}'", part.workloads);
@@ -406,12 +406,20 @@ pub fn is_sampled(step: u64, one_in: u64) -> bool {
     mixed.is_multiple_of(one_in)
 }
 
-/// One point in how many is crashed at, where that is usually `usual`.
-pub fn one_in(usual: u64) -> u64 {
-    match std::env::var_os("CRASH_ALL") {
-        Some(_) => 1,
-        None => usual,
-    }
+/// One point in how many is crashed at, where a whole exploration has one in `whole`: one in more of them in a plain
+/// run, and in fewer in a long one.
+pub fn one_in(whole: u64) -> u64 {
+    times().map_or(3 * whole, |times| (whole / times).max(1))
+}
+
+/// How many states there must be, where a whole exploration must have `whole`.
+pub fn bar(whole: u64) -> u64 {
+    times().map_or_else(|| part_of(whole), |_| whole)
+}
+
+/// Of so many states those of a plain run.
+fn part_of(whole: u64) -> u64 {
+    whole * 3 / 10
 }
 
 /// Prints past the harness, which swallows what passing tests print, and fails on a violation.
@@ -598,8 +606,9 @@ fn crashing_again_and_again_uses_no_more_space() {
 
 #[test]
 fn the_parts_together_reach_every_site_and_the_bar() {
-    let states: u64 = PARTS.iter().map(|part| part.bar).sum();
-    assert!(states >= STATES_MIN);
+    let bars = || PARTS.iter().map(|part| part.bar);
+    assert!(bars().map(part_of).sum::<u64>() >= STATES_MIN[0]);
+    assert!(bars().sum::<u64>() >= STATES_MIN[1]);
     let run: BTreeSet<&str> = PARTS.iter().flat_map(|p| p.workloads).copied().collect();
     assert_eq!(run, workload::ALL.iter().map(|w| w.name).collect());
     // A region in the simulator has no file that could be made; the tests that kill children do.
@@ -629,7 +638,7 @@ fn replay() {
     let workload = named(words.next().unwrap());
     let seed = words.next().map_or(1, |seed| seed.parse().unwrap());
     let step: Option<u64> = words.next().map(|step| step.parse().unwrap());
-    let outcome = explore(&workload, seed, Planted::default(), |point| {
+    let outcome = explore(&workload, seed, Planted::default(), move |point| {
         step.is_none_or(|step| step == point.step)
     });
     say(&wanted, &outcome);

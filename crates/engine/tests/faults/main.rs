@@ -27,6 +27,7 @@ use thermocline_env::sim::SimFs;
 use thermocline_env::{Env, real::RealStorage};
 use thermocline_pm::SimPm;
 use thermocline_testkit::Rng;
+use thermocline_testkit::explore::one_in;
 
 type Map = BTreeMap<(String, Vec<u8>), Vec<u8>>;
 
@@ -383,13 +384,18 @@ fn count(work: Work, fault: Fault) -> u64 {
     machine.disk.calls_for(fault, None)
 }
 
-/// Runs once for each call that `fault` can befall; returns the runs and how many of them failed.
+/// In a plain run one call in so many fails.
+const ONE_IN: u64 = 4;
+
+/// Runs once for each call that `fault` can befall, or in a plain run for a share of them; returns the calls that this
+/// stands for, and for how many of them it failed.
 fn at_every_call(work: Work, fault: Fault) -> (u64, u64) {
     let calls = count(work, fault);
+    let one_in = one_in(ONE_IN);
     assert!(calls > 0, "{fault:?}");
     let (mut runs, mut failed) = (0, 0);
     for repeat in [Repeat::Once, Repeat::Forever] {
-        for at in 0..calls {
+        for at in (0..calls).step_by(usize::try_from(one_in).unwrap()) {
             let machine = Machine::new();
             machine.disk.arm(Plan {
                 fault,
@@ -419,7 +425,7 @@ fn at_every_call(work: Work, fault: Fault) -> (u64, u64) {
         }
     }
     println!("{fault:?}: {runs} runs, {failed} of them with an error");
-    (runs, failed)
+    (runs * one_in, failed * one_in)
 }
 
 #[test]
@@ -510,6 +516,7 @@ fn a_short_write() {
 #[test]
 fn a_failed_persist() {
     let mut fences = 0;
+    let one_in = one_in(ONE_IN);
     loop {
         let machine = Machine::new();
         machine.pm.fail_fence_in(fences);
@@ -523,7 +530,7 @@ fn a_failed_persist() {
         let what = format!("fence {fences} failed: {error}");
         check_all(&machine, &run, &what);
         check_again(&machine, &run, &what);
-        fences += 1;
+        fences += one_in;
     }
     println!("{fences} fences");
     assert!(fences > 80, "{fences}");

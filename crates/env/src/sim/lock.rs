@@ -18,7 +18,11 @@ pub(super) struct SharedLock;
 
 impl LockGuard for SharedLock {}
 
-impl LockGuard for SimLock {}
+impl LockGuard for SimLock {
+    fn disk(&self) -> usize {
+        Arc::as_ptr(&self.disk).addr()
+    }
+}
 
 impl Drop for SimLock {
     fn drop(&mut self) {
@@ -32,7 +36,11 @@ pub(super) struct SimHold {
     pub(super) path: PathBuf,
 }
 
-impl LockGuard for SimHold {}
+impl LockGuard for SimHold {
+    fn disk(&self) -> usize {
+        Arc::as_ptr(&self.disk).addr()
+    }
+}
 
 impl Drop for SimHold {
     fn drop(&mut self) {

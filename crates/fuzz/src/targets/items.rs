@@ -248,6 +248,7 @@ fn read(region: &Region, chain: &Chain, end: &ChainEnd) -> Result<u64> {
                 indexed: true,
             }],
             1,
+            &[],
             |_, _, _| Ok(true),
         )?;
     }

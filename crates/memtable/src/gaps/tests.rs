@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use thermocline_base::budget::{Budget, Spare};
 use thermocline_base::planted::plant;
 use thermocline_testkit::{Replay, Rng, seeds};
 
@@ -25,7 +26,7 @@ struct Write {
 struct World {
     writes: Vec<Write>,
     visible: u64,
-    gaps: Gaps,
+    gaps: Arc<Gaps>,
 }
 
 impl World {
@@ -33,7 +34,7 @@ impl World {
         World {
             writes: Vec::new(),
             visible: 0,
-            gaps: Gaps::new(None).unwrap(),
+            gaps: Gaps::new(None),
         }
     }
 
@@ -173,7 +174,7 @@ fn planted_gaps_that_are_not_cut_or_noted_too_early_are_noticed() {
 
 #[test]
 fn gaps_stay_few_however_they_are_cut() {
-    let gaps = Gaps::new(None).unwrap();
+    let gaps = Gaps::new(None);
     let key = |n: u32| n.to_be_bytes();
     gaps.note((&key(0), &key(1 << 20)), SeqNo(9), SeqNo(9));
     let mut most = 0;
@@ -198,4 +199,33 @@ fn gaps_stay_few_however_they_are_cut() {
         None,
         "as of the later moment"
     );
+}
+
+/// Gaps never keep DRAM from writes: they are given up, and noted again when there is some.
+#[test]
+fn gaps_give_way_to_writes() {
+    let limit = 4 * CHARGE;
+    let budget = Budget::new(limit);
+    let account = Account::new(budget, limit);
+    account.opened();
+    let gaps = Gaps::new(Some(&account));
+    assert_eq!(account.charged(), 0, "nothing is noted yet");
+    let note = || {
+        gaps.note((b"a", b"c"), SeqNo(1), SeqNo(1));
+        gaps.list().is_some()
+    };
+    assert!(note());
+    assert_eq!(account.charged(), CHARGE);
+    let reader = gaps.list().unwrap();
+    account.promise(limit, Spare::Use).unwrap();
+    assert_eq!((account.charged(), gaps.list().is_some()), (0, false));
+    assert!(!note(), "there is no DRAM");
+    assert!(
+        reader.over(b"b", SeqNo(1)).is_some(),
+        "who reads reads to its end"
+    );
+    account.promise(0, Spare::Keep).unwrap();
+    assert!(note());
+    drop(gaps);
+    assert_eq!(account.charged(), 0);
 }

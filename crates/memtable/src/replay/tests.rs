@@ -7,7 +7,7 @@ use thermocline_base::{BatchEntry, Error, Kind};
 use thermocline_halloc::{Reserve, Space};
 
 use super::*;
-use crate::{Chain, ChainWriter, Direction, ItemBuilder, Persist, fixture, item_bytes};
+use crate::{Chain, ChainWriter, Direction, ItemBuilder, Lookup, Persist, fixture, item_bytes};
 
 const PM: u64 = 16 << 20;
 
@@ -92,22 +92,43 @@ impl Store {
         threads: usize,
         admit: impl Fn(PmOff, CfId, &[u8]) -> Result<bool> + Sync,
     ) -> Result<Vec<Memtable>> {
+        self.replayed_for(threads, &[], admit)
+    }
+
+    fn replayed_for(
+        &self,
+        threads: usize,
+        moments: &[SeqNo],
+        admit: impl Fn(PmOff, CfId, &[u8]) -> Result<bool> + Sync,
+    ) -> Result<Vec<Memtable>> {
+        let memtables = self.memtables();
+        self.replay_into(&memtables, threads, moments, admit)?;
+        Ok(memtables)
+    }
+
+    /// Those of all generations, with nothing in them.
+    fn memtables(&self) -> Vec<Memtable> {
         let region = self.space.region();
-        let memtables: Vec<Memtable> = (1..)
+        (1..)
             .zip(&self.chains)
             .map(|(id, chain)| Memtable::new(region.clone(), id, vec![*chain]))
-            .collect();
-        let stretches: Vec<Stretch<'_>> = self
-            .stretches
-            .iter()
-            .map(|(g, items)| Stretch {
-                memtable: &memtables[*g],
-                items,
-                indexed: true,
-            })
-            .collect();
-        replay(&stretches, threads, admit)?;
-        Ok(memtables)
+            .collect()
+    }
+
+    fn replay_into(
+        &self,
+        memtables: &[Memtable],
+        threads: usize,
+        moments: &[SeqNo],
+        admit: impl Fn(PmOff, CfId, &[u8]) -> Result<bool> + Sync,
+    ) -> Result<u64> {
+        let stretches = self.stretches.iter().map(|(g, items)| Stretch {
+            memtable: &memtables[*g],
+            items,
+            indexed: true,
+        });
+        let stretches: Vec<Stretch<'_>> = stretches.collect();
+        replay(&stretches, threads, moments, admit)
     }
 }
 
@@ -210,6 +231,55 @@ fn range_tombstones_come_back_in_their_order() {
     }
 }
 
+/// Who reads at a moment that the replay was told of finds what was there then.
+#[test]
+fn what_is_needed_at_a_moment_stays() {
+    let store = Store::new(&[&[300, 400, 1, 299]]);
+    let moments = [0, 1, 2, 77, 500, 501, 1100, 1999, 5000].map(SeqNo);
+    for threads in [1, 3] {
+        let memtable = store.replayed_for(threads, &moments, |_, _, _| Ok(true));
+        let memtable = memtable.unwrap().remove(0);
+        let items = store.stretches.iter().flat_map(|(_, items)| items);
+        let offsets = items.flat_map(|item| memtable.record_offsets(item).unwrap());
+        let offsets: Vec<PmOff> = offsets.collect();
+        let record = |at: &PmOff| {
+            let family = memtable.records().family(*at).unwrap();
+            (family, memtable.record(*at, true).unwrap())
+        };
+        let records: Vec<_> = offsets.iter().map(record).collect();
+        let mut kept = 0;
+        for (moment, cf, n) in moments.iter().flat_map(|moment| {
+            let keys =
+                (0..130u64).flat_map(move |n| [(*moment, CfId(0), n), (*moment, CfId(1), n)]);
+            keys.collect::<Vec<_>>()
+        }) {
+            let key = &n.to_be_bytes()[6 + usize::from(cf.0)..];
+            let then = records
+                .iter()
+                .filter(|(of, r)| *of == cf && r.seqno <= moment);
+            let (ranges, own): (Vec<_>, Vec<_>) =
+                then.partition(|(_, record)| record.kind == Kind::RangeDelete);
+            let over = ranges.iter().filter(|(_, r)| {
+                let open = r.value.is_empty();
+                r.key <= key && (open || key < r.value)
+            });
+            let over = over.map(|(_, record)| record.seqno).max();
+            let own = own.iter().filter(|(_, record)| record.key == key);
+            let newest = own.map(|(_, record)| record.seqno).max();
+            match memtable.get(cf, key, moment, true).unwrap() {
+                Lookup::Absent => assert_eq!((newest, over), (None, None)),
+                Lookup::Covered => assert!(over.is_some() && over > newest),
+                Lookup::Record(record) => {
+                    assert_eq!(Some(record.seqno), newest);
+                    assert!(over < newest);
+                    kept += 1;
+                }
+            }
+        }
+        assert!(kept > 300, "{kept}");
+    }
+}
+
 /// A writer that had gone mad, or a forger with the seeds: the bytes are sound, and say nothing sensible.
 #[test]
 fn a_range_that_ends_before_it_begins_is_corruption() {
@@ -250,7 +320,7 @@ fn a_range_that_ends_before_it_begins_is_corruption() {
             items: &items,
             indexed: true,
         };
-        match replay(&[stretch], 1, |_, _, _| Ok(true)) {
+        match replay(&[stretch], 1, &[], |_, _, _| Ok(true)) {
             Ok(_) => assert!(sound, "{start:?} {end:?}"),
             Err(Error::Corruption { offset, .. }) => assert!(!sound && offset == at.0),
             Err(other) => panic!("{other}"),
@@ -264,7 +334,36 @@ fn a_range_that_ends_before_it_begins_is_corruption() {
             items: &items,
             indexed: true,
         };
-        let again = replay(&[stretch], 1, |_, _, _| Ok(true));
+        let again = replay(&[stretch], 1, &[], |_, _, _| Ok(true));
         assert_eq!(again.is_err(), !sound || !end.is_empty());
     }
+}
+
+/// A thread that is interrupted inside a tree keeps what others replace: they wait for it.
+#[test]
+fn who_settles_waits_for_whoever_is_inside_the_tree() {
+    let store = Store::new(&[&[1000]]);
+    let memtable = &store.memtables()[0];
+    let inside = memtable.tree_or_new(CfId(0)).pin();
+    // Each newer version of a key replaces the list of those before.
+    let moments: Vec<SeqNo> = (0..2000).map(SeqNo).collect();
+    store
+        .replay_into(std::slice::from_ref(memtable), 1, &moments, |_, _, _| {
+            Ok(true)
+        })
+        .unwrap();
+    let waiting = memtable.index_or_new(CfId(0)).tree.collect();
+    assert!(waiting > 2 * memtable.waiting_max(), "{waiting}");
+    let has_gone = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        let settled = scope.spawn(|| {
+            memtable.settle();
+            has_gone.load(Ordering::Relaxed)
+        });
+        (0..1000).for_each(|_| std::thread::yield_now());
+        has_gone.store(1, Ordering::Relaxed);
+        drop(inside);
+        assert_eq!(settled.join().unwrap(), 1);
+    });
+    assert_eq!(memtable.index_or_new(CfId(0)).tree.collect(), 0);
 }

@@ -6,7 +6,7 @@ use thermocline_base::{CfId, FileId, KeyRange, SeqNo};
 use super::*;
 use crate::flush::Dram;
 use crate::pick::{Cursors, PickOptions, State, Table};
-use crate::situation::{Charged, Deletes, FamilyLevels, Levels, Sealed};
+use crate::situation::{Charged, Deletes, FamilyLevels, Levels, Relief, Sealed};
 use crate::{flush, tuning};
 
 fn sealed(bytes: u64) -> Sealed {
@@ -64,18 +64,30 @@ fn what_is_urgent_comes_first_and_says_why() {
     assert_eq!(nothing, Decision::nothing());
 }
 
-/// Level 0 of one family with this many runs.
-fn with_runs<T>(runs: u64, charged: Charged, then: impl FnOnce(Situation<'_>) -> T) -> T {
-    let table = |n: u64| Table {
+/// A table of level 0, the `n`th to come there.
+fn table(n: u64, bytes: u64) -> Table<'static> {
+    Table {
         file: FileId(n),
         range: KeyRange::inclusive(b"a", b"z"),
-        bytes: 1 << 20,
+        bytes,
         smallest_seqno: SeqNo(n),
         largest_seqno: SeqNo(n),
-        has_tombstones: false,
+        has_tombstones: bytes == 0,
         in_pm: false,
-    };
-    let tables = [(1..=runs).rev().map(table).collect::<Vec<_>>()];
+    }
+}
+
+/// Level 0 of one family with this many runs of so many bytes. With `relief` the disk is full.
+fn with_runs<T>(
+    (runs, bytes): (u64, u64),
+    charged: Charged,
+    relief: Option<Relief>,
+    then: impl FnOnce(Situation<'_>) -> T,
+) -> T {
+    let tables = [(1..=runs)
+        .rev()
+        .map(|n| table(n, bytes))
+        .collect::<Vec<_>>()];
     let cursors = Cursors::default();
     let families = [FamilyLevels {
         family: CfId::DEFAULT,
@@ -92,14 +104,15 @@ fn with_runs<T>(runs: u64, charged: Charged, then: impl FnOnce(Situation<'_>) ->
         level0: None,
         pm_files: &[],
         is_past_share: false,
-        relief: None,
-        is_disk_full: false,
+        relief,
+        is_disk_full: relief.is_some(),
         internal_gave_up: false,
         refused: &[],
         charged,
     };
     then(Situation {
         levels: Some(levels),
+        now_ns: 1,
         ..Situation::default()
     })
 }
@@ -107,7 +120,7 @@ fn with_runs<T>(runs: u64, charged: Charged, then: impl FnOnce(Situation<'_>) ->
 #[test]
 fn reads_are_looked_at_when_nothing_else_is_due() {
     let work = |runs: u64, charged: Charged| {
-        with_runs(runs, charged, |situation| {
+        with_runs((runs, 1 << 20), charged, None, |situation| {
             next(&situation, &mut Memory::default()).work
         })
     };
@@ -123,10 +136,34 @@ fn reads_are_looked_at_when_nothing_else_is_due() {
     assert!(matches!(work(runs, Charged::Unknown), Work::Compact { .. }));
 }
 
+/// A job of tables with nothing but range tombstones reads no bytes. Where it has found no room on a full disk it is put off
+/// as a larger one is, and not picked again at once.
+#[test]
+fn a_job_of_no_bytes_that_gave_up_is_put_off() {
+    let room = 1 << 20;
+    let relief = Some(Relief {
+        room: Some(room),
+        is_any_running: false,
+        rewrite_before: FileId(0),
+    });
+    // So few that a rewrite finds room, or so many that they are too many.
+    for runs in [2, tuning::LEVEL0_RUNS as u64] {
+        with_runs((runs, 0), Charged::None, relief, |situation| {
+            let mut memory = Memory::default();
+            let work = next(&situation, &mut memory).work;
+            assert!(matches!(work, Work::Compact { job, .. } if job.bytes == 0 && !job.trivial));
+            memory.gave_up.gave_up(0, room, 1);
+            assert_eq!(next(&situation, &mut memory).work, Work::Nothing, "{runs}");
+            memory.gave_up.forget();
+            assert!(next(&situation, &mut memory).is_something());
+        });
+    }
+}
+
 proptest! {
     #[test]
     fn the_same_situation_is_decided_alike(runs in 0u64..12, bytes in 0u64..900) {
-        with_runs(runs, Charged::None, |situation| {
+        with_runs((runs, 1 << 20), Charged::None, None, |situation| {
             let situation = Situation { sealed: Some(sealed(bytes)), ..situation };
             let mut memory = Memory::default();
             let first = next(&situation, &mut memory);

@@ -17,6 +17,7 @@
 )]
 
 mod circles;
+mod explored;
 mod paths;
 mod source;
 mod types;

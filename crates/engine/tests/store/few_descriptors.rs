@@ -102,7 +102,12 @@ fn with_descriptors(limit: u32) -> (bool, String) {
         .args(["-c", "ulimit -n \"$1\"; shift; exec \"$@\"", "sh"])
         .arg(limit.to_string())
         .arg(std::env::current_exe().unwrap())
-        .args(["--exact", "child", "--ignored", "--nocapture"])
+        .args([
+            "--exact",
+            "few_descriptors::child",
+            "--ignored",
+            "--nocapture",
+        ])
         .env(HOME, home.path())
         .output()
         .unwrap();

@@ -4,6 +4,8 @@
 //! no generation and no table while it is not inside a call; what it may still be asked for is kept by its
 //! seqno, wherever it is moved.
 
+mod elders;
+
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::Path;
@@ -91,6 +93,12 @@ impl Machine {
         Engine::open(self.world.clone(), Path::new(HERE), options(shape)).unwrap()
     }
 
+    /// Ends the life of `before`, and begins another.
+    fn open_after(&self, shape: &str, before: &Engine) -> Engine {
+        before.close().unwrap();
+        self.open(shape)
+    }
+
     fn a_day_passes(&self) {
         self.clock.sleep_ms(DAY_MS);
     }
@@ -149,12 +157,7 @@ impl Held {
         let cursor = || engine.cursor(family).unwrap();
         match kind {
             0 => Held::Snapshot(engine.snapshot()),
-            1 => {
-                let mut cursor = cursor();
-                assert!(cursor.seek_to_first().unwrap());
-                (0..99).for_each(|_| assert!(cursor.next().unwrap()));
-                Held::Cursor(cursor, 100)
-            }
+            1 => Held::new_at(&engine.snapshot(), family),
             2 => {
                 let mut cursor = cursor();
                 assert!(cursor.seek_to_last().unwrap());
@@ -164,6 +167,14 @@ impl Held {
             3 => Held::Unmoved(cursor()),
             _ => Held::Unmoved(engine.snapshot().cursor(family).unwrap()),
         }
+    }
+
+    /// A cursor half way.
+    fn new_at(at: &Snapshot, family: Family) -> Held {
+        let mut cursor = at.cursor(family).unwrap();
+        assert!(cursor.seek_to_first().unwrap());
+        (0..99).for_each(|_| assert!(cursor.next().unwrap()));
+        Held::Cursor(cursor, 100)
     }
 
     fn check(self, family: Family, model: &Model) {
@@ -393,41 +404,6 @@ fn metrics_tell_who_reads() {
     assert!(!told[0].in_call && told[1].held.is_zero());
     drop((first, cursor));
     assert_eq!(engine.metrics().readers_told, []);
-}
-
-/// A snapshot that was left from an earlier opening keeps what was there then. Who finds no room
-/// because of that is told who it is, and since when; what came since is free.
-#[test]
-fn readers_of_an_earlier_opening_are_named() {
-    let machine = Machine::new();
-    let mut full = options("immutables");
-    full.flush.automatic = 0;
-    let engine = Engine::open(machine.world.clone(), HERE.as_ref(), full).unwrap();
-    let mut model = Model::new();
-    for n in 0u32.. {
-        let (key, value) = (n.to_be_bytes().to_vec(), vec![7; 3000]);
-        match put(&engine, CfId::DEFAULT, &key, &value) {
-            Ok(()) => drop(model.insert(key, value)),
-            Err(error) => {
-                assert_eq!(error.kind(), ErrorKind::OutOfSpace);
-                break;
-            }
-        }
-    }
-    let left = engine.snapshot();
-    let seqno = left.seqno().0;
-    drop(engine);
-    machine.a_day_passes();
-    let again = machine.open("immutables");
-    let refused = write_much(&again, Family::DEFAULT).unwrap_err().to_string();
-    let who = format!("earlier opening: a snapshot at seqno {seqno} for 86400");
-    assert!(refused.contains(&who), "{refused}");
-    for (key, value) in &model {
-        let found = left.get(CfId::DEFAULT, key, <[u8]>::to_vec).unwrap();
-        assert_eq!(found.as_ref(), Some(value));
-    }
-    drop(left);
-    write_much(&again, Family::DEFAULT).unwrap();
 }
 
 /// Cursors that move slowly, and snapshots, beside a writer and the store's own threads: each sees its moment.

@@ -209,7 +209,12 @@ impl Parent {
             next.join(" ")
         );
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "child", "--nocapture", "--test-threads=1"])
+            .args([
+                "--exact",
+                "shadow::child",
+                "--nocapture",
+                "--test-threads=1",
+            ])
             .env(CHILD, task)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -299,7 +304,7 @@ fn home(seed: u64) -> tempfile::TempDir {
 fn what_was_acknowledged_survives_a_kill_that_loses_what_was_not_persisted() {
     let (mut kills, mut acknowledged, mut lost) = (0, 0, 0);
     for seed in seeds(300..306) {
-        let _replay = Replay("-p thermocline-engine --test shadow", seed);
+        let _replay = Replay("-p thermocline-engine --test store shadow", seed);
         let home = home(seed);
         let mut parent = Parent::new(seed, home.path());
         for life in 0..12 {

@@ -245,7 +245,7 @@ fn on_disk(kind: &str, preset: &str, mount: &str) {
         command.args(["--mount", "sh", "-c", &script, "sh"]);
         command.args([&home, &folder.path().join("image")]);
         command.arg(std::env::current_exe().unwrap());
-        command.args(["--exact", "child", "--ignored", "--nocapture"]);
+        command.args(["--exact", "small_disk::child", "--ignored", "--nocapture"]);
         command.env(HOME, &home).env(PRESET, preset).output()
     };
     let mut why = String::new();

@@ -1,0 +1,15 @@
+//! The facade, looked at from outside.
+//!
+//! One program, since each one more is linked, and has its copy of all that is generic. Alone stay `kill` and
+//! what is large (the folders here).
+
+mod commits;
+mod endurance;
+mod feed;
+mod full;
+mod latency;
+mod level0;
+mod pinned;
+mod runtime;
+mod staged;
+mod threads;

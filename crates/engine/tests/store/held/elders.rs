@@ -1,0 +1,327 @@
+//! Readers of an earlier opening of the store in this process: they read on, and the next openings hold
+//! for them what they read, and no more.
+
+use super::*;
+
+/// The store is opened and written again and again while somebody stands still who came before. What he sees stays, open
+/// or closed.
+#[test]
+fn who_came_before_the_store_was_opened_again_holds_nobody_up() {
+    let mut wrong = Vec::new();
+    for (shape, kind) in SHAPES.iter().flat_map(|s| (0..KINDS).map(move |k| (*s, k))) {
+        let machine = Machine::new();
+        let mut engine = machine.open(shape);
+        let family = family_of(&engine, kind);
+        let model = begin(&engine, family);
+        let held = Held::new(&engine, family, kind);
+        // One who reads in each life.
+        let other = engine.snapshot();
+        let mut lives = 0..3;
+        let failed = lives.find_map(|_| {
+            engine = machine.open_after(shape, &engine);
+            machine.a_day_passes();
+            let written = write_much(&engine, Family::DEFAULT);
+            engine.reclaim().unwrap();
+            let metrics = engine.metrics();
+            assert!(metrics.readers >= 2, "{shape}, reader {kind}");
+            Held::Snapshot(other.clone()).check(family, &model);
+            let retired = metrics.generations.iter().any(|g| g.retired);
+            let text = retired.then(|| format!("{shape}, reader {kind}: generations stay"));
+            written.err().map(|error| error.to_string()).or(text)
+        });
+        wrong.extend(failed);
+        if kind % 2 == 0 {
+            engine.close().unwrap();
+        }
+        held.check(family, &model);
+        drop(other);
+        assert_eq!(engine.metrics().readers, 0, "{shape}, reader {kind}");
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// A value in place, in a memtable or a table, holds what it lies in, and that alone; it is not overwritten.
+fn a_value_is_there(shape: &str, in_table: bool) -> Result<()> {
+    let machine = Machine::new();
+    let mut engine = machine.open(shape);
+    // Among others, so that their table is merged with later ones.
+    for key in ["a", "pinned", "z"].map(str::as_bytes) {
+        put(&engine, CfId::DEFAULT, key, &[5; 4000])?;
+    }
+    if in_table {
+        engine.flush()?;
+    }
+    let value = engine.value(CfId::DEFAULT, b"pinned")?.unwrap();
+    assert_eq!(
+        value.is_pinned(),
+        !in_table || ["tiered", "pm-tables"].contains(&shape)
+    );
+    begin(&engine, Family::DEFAULT);
+    for _ in 0..2 {
+        engine = machine.open_after(shape, &engine);
+        write_much(&engine, Family::DEFAULT)?;
+        assert!(*value == [5; 4000], "{shape}: somebody else's bytes");
+        value.verify()?;
+    }
+    drop(value);
+    let found = engine.get(CfId::DEFAULT, b"pinned", <[u8]>::to_vec)?;
+    assert_eq!(found, Some(vec![5; 4000]));
+    Ok(())
+}
+
+#[test]
+fn a_value_of_an_earlier_opening_holds_what_it_lies_in_alone() {
+    for shape in SHAPES {
+        for in_table in [false, true] {
+            let there = a_value_is_there(shape, in_table);
+            there.unwrap_or_else(|error| panic!("{shape}, in a table {in_table}: {error}"));
+        }
+    }
+}
+
+/// Fills the region with what no flush moves, and returns it.
+fn fill(machine: &Machine) -> (Engine, Model) {
+    let mut full = options("immutables");
+    full.flush.automatic = 0;
+    let engine = Engine::open(machine.world.clone(), HERE.as_ref(), full).unwrap();
+    let mut model = Model::new();
+    for n in 0u32.. {
+        let (key, value) = (n.to_be_bytes().to_vec(), vec![7; 3000]);
+        match put(&engine, CfId::DEFAULT, &key, &value) {
+            Ok(()) => drop(model.insert(key, value)),
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::OutOfSpace);
+                break;
+            }
+        }
+    }
+    (engine, model)
+}
+
+/// Who is inside a call that began before holds all that was there, and is named; not any longer when it has ended.
+#[test]
+fn a_call_that_began_in_an_earlier_opening_is_named() {
+    let machine = Machine::new();
+    let (engine, model) = fill(&machine);
+    let left = engine.snapshot();
+    let seqno = left.seqno().0;
+    let (key, value) = model.first_key_value().unwrap();
+    let mut engine = Some(engine);
+    let again = left.get(CfId::DEFAULT, key, |bytes| {
+        drop(engine.take());
+        machine.a_day_passes();
+        let again = machine.open("immutables");
+        let refused = write_much(&again, Family::DEFAULT).unwrap_err().to_string();
+        let who = format!("earlier opening: a snapshot at seqno {seqno} for 86400");
+        assert!(refused.contains(&who), "{refused}");
+        assert_eq!(bytes, value);
+        again
+    });
+    let again = again.unwrap().unwrap();
+    write_much(&again, Family::DEFAULT).unwrap();
+    for (key, value) in &model {
+        let found = left.get(CfId::DEFAULT, key, <[u8]>::to_vec).unwrap();
+        assert_eq!(found.as_ref(), Some(value));
+    }
+}
+
+/// Whoever holds the folder, and is not known, keeps all that was there.
+#[test]
+fn a_stranger_keeps_what_was_there() {
+    let machine = Machine::new();
+    let (engine, model) = fill(&machine);
+    let left = engine.snapshot();
+    let storage = machine.world.env.storage.clone();
+    let stranger = storage.hold_folder(HERE.as_ref()).unwrap();
+    drop(engine);
+    let again = machine.open("immutables");
+    let refused = write_much(&again, Family::DEFAULT).unwrap_err().to_string();
+    assert!(refused.contains("a reader of another process"), "{refused}");
+    drop(stranger);
+    write_much(&again, Family::DEFAULT).unwrap();
+    for (key, value) in &model {
+        let found = left.get(CfId::DEFAULT, key, <[u8]>::to_vec).unwrap();
+        assert_eq!(found.as_ref(), Some(value));
+    }
+    // Who is still there holds the folder when the store is closed, and nobody else does.
+    assert!(!storage.is_folder_held(HERE.as_ref()).unwrap());
+    drop(again);
+    assert!(storage.is_folder_held(HERE.as_ref()).unwrap());
+    drop(left);
+    assert!(!storage.is_folder_held(HERE.as_ref()).unwrap());
+}
+
+/// Where the manifest says something else than it did when the store was closed, nobody is taken for known, and what was
+/// there stays: here an opening that has failed made an edit.
+#[test]
+fn an_edit_in_between_makes_strangers_of_them() {
+    let machine = Machine::new();
+    let engine = machine.open("ssd");
+    let model = begin(&engine, Family::DEFAULT);
+    let (left, mut cursor) = (engine.snapshot(), Held::new(&engine, Family::DEFAULT, 1));
+    drop(engine);
+    let storage = &machine.world.env.storage;
+    let mut names = storage.list(HERE.as_ref()).unwrap().into_iter();
+    let table = names.find(|name| name.ends_with(".sst")).unwrap();
+    let (here, away) = (Path::new(HERE).join(&table), Path::new("/db/away"));
+    storage.rename(&here, away).unwrap();
+    let others = options("pm-tables");
+    Engine::open(machine.world.clone(), HERE.as_ref(), others.clone()).unwrap_err();
+    assert!(storage.is_folder_held(HERE.as_ref()).unwrap());
+    storage.rename(away, &here).unwrap();
+    let again = Engine::open(machine.world.clone(), HERE.as_ref(), others).unwrap();
+    assert_eq!(again.metrics().readers, 0);
+    write_much(&again, Family::DEFAULT).unwrap();
+    assert!(again.metrics().generations.iter().any(|g| g.retired));
+    for _ in 0..2 {
+        Held::Snapshot(left.clone()).check(Family::DEFAULT, &model);
+        let other = Held::new_at(&left, Family::DEFAULT);
+        std::mem::replace(&mut cursor, other).check(Family::DEFAULT, &model);
+        again.close().unwrap();
+    }
+    drop((left, cursor));
+    let again = machine.open("ssd");
+    again.reclaim().unwrap();
+    assert!(again.metrics().generations.iter().all(|g| !g.retired));
+}
+
+/// By a handle nobody becomes a reader of what was closed, once it was opened again.
+#[test]
+fn whoever_comes_by_a_handle_of_before_reads_nothing() {
+    let machine = Machine::new();
+    let engine = machine.open("tiered");
+    let model = begin(&engine, Family::DEFAULT);
+    let (handle, left) = (engine.clone(), engine.snapshot());
+    put(&engine, CfId::DEFAULT, b"later", b"v").unwrap();
+    let mut cursor = left.cursor(Family::DEFAULT).unwrap();
+    assert!(cursor.seek_to_first().unwrap());
+    engine.close().unwrap();
+    let again = machine.open("tiered");
+    let late = handle.snapshot();
+    let refused = late.get(CfId::DEFAULT, b"later", |_| ()).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Closed);
+    assert_eq!(cursor.refresh().unwrap_err().kind(), ErrorKind::Closed);
+    write_much(&again, Family::DEFAULT).unwrap();
+    assert!(cursor.next().unwrap());
+    Held::Snapshot(left).check(Family::DEFAULT, &model);
+}
+
+/// A family that was dropped, before the store was opened again or after, is read on.
+#[test]
+fn a_reader_of_an_earlier_opening_reads_a_family_that_is_dropped() {
+    for shape in SHAPES {
+        for (kind, before) in [(0, true), (1, true), (0, false), (1, false)] {
+            let machine = Machine::new();
+            let mut engine = machine.open(shape);
+            let family = engine.family("f", &CfOptions::default()).unwrap();
+            begin(&engine, Family::DEFAULT);
+            let model = begin(&engine, family);
+            let held = Held::new(&engine, family, kind);
+            put(&engine, family.id, &old_key(2), b"later").unwrap();
+            let drop_family = |engine: &Engine| {
+                engine.drop_family("f").unwrap();
+                write_much(engine, Family::DEFAULT).unwrap();
+            };
+            if before {
+                drop_family(&engine);
+            }
+            engine = machine.open_after(shape, &engine);
+            write_much(&engine, Family::DEFAULT).unwrap();
+            if !before {
+                drop_family(&engine);
+            }
+            engine = machine.open_after(shape, &engine);
+            write_much(&engine, Family::DEFAULT).unwrap();
+            held.check(family, &model);
+            // Nobody is left: nothing of it is.
+            engine.reclaim().unwrap();
+            engine.flush().unwrap();
+            engine.reclaim().unwrap();
+            let metrics = engine.metrics();
+            assert_eq!(
+                metrics.pm_tier.table_bytes_retired, 0,
+                "{shape}, {kind}, {before}"
+            );
+            assert!(metrics.generations.iter().all(|g| !g.retired), "{shape}");
+            engine.close().unwrap();
+            let report = thermocline_engine::verify(&machine.world, HERE.as_ref(), &options(shape));
+            assert_eq!(report.unwrap().faults, []);
+        }
+    }
+}
+
+/// A replay that keeps the newest versions alone, and an open that frees the place of a value, are caught.
+#[test]
+fn elders_that_are_forgotten_are_caught() {
+    let reads = || {
+        let machine = Machine::new();
+        let mut engine = machine.open("global-index");
+        let model = begin(&engine, Family::DEFAULT);
+        let held = Held::new(&engine, Family::DEFAULT, 0);
+        for n in 0..100 {
+            put(&engine, CfId::DEFAULT, &old_key(n), b"later").unwrap();
+        }
+        engine = machine.open_after("global-index", &engine);
+        held.check(Family::DEFAULT, &model);
+        drop(engine);
+    };
+    reads();
+    {
+        let _bug = plant(Bug::ReplayForgetsElders);
+        std::panic::catch_unwind(reads).unwrap_err();
+    }
+    let _bug = plant(Bug::ElderValueForgotten);
+    for in_table in [false, true] {
+        let there = std::panic::catch_unwind(|| a_value_is_there("pm-tables", in_table));
+        assert!(there.is_err() || there.is_ok_and(|there| there.is_err()));
+    }
+}
+
+/// Readers that never stand still, while the store is closed, opened again and written, over and over: each sees its moment,
+/// and no value that it keeps becomes another.
+#[test]
+fn readers_that_go_on_while_the_store_is_opened_again_see_their_moment() {
+    for shape in SHAPES {
+        let machine = Machine::new();
+        let world = World {
+            env: Env {
+                storage: machine.world.env.storage.clone(),
+                ..Env::real()
+            },
+            background: true,
+            ..machine.world.clone()
+        };
+        let open = || Engine::open(world.clone(), HERE.as_ref(), options(shape)).unwrap();
+        let engine = open();
+        let family = Family::DEFAULT;
+        put(&engine, family.id, &old_key(700), &[5; 4000]).unwrap();
+        let mut model = begin(&engine, family);
+        model.insert(old_key(700), vec![5; 4000]);
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let (done, model) = (&done, &model);
+            for at in [engine.snapshot(), engine.snapshot()] {
+                scope.spawn(move || {
+                    let mut kept = Vec::new();
+                    while !done.load(Ordering::Acquire) {
+                        Held::new_at(&at, family).check(family, model);
+                        let value = at.value(family.id, &old_key(700)).unwrap().unwrap();
+                        kept.push(value);
+                        kept.drain(..kept.len().saturating_sub(5));
+                        Held::Snapshot(at.clone()).check(family, model);
+                        assert!(kept.iter().all(|value| **value == [5; 4000]));
+                    }
+                });
+            }
+            let mut engine = engine;
+            let written = (0..4).try_for_each(|_| {
+                engine.close().unwrap();
+                engine = open();
+                write_much(&engine, family)
+            });
+            done.store(true, Ordering::Release);
+            written.unwrap_or_else(|error| panic!("{shape}: {error}"));
+            engine.close().unwrap();
+        });
+    }
+}

@@ -1,0 +1,16 @@
+//! One store, looked at from outside.
+//!
+//! One program, since each one more is linked, and has its copy of all that is generic. Alone stay what must
+//! be alone in its process (`device_bytes`) and what is large (the folders here).
+
+mod after_close;
+mod blocked;
+mod budget;
+mod events;
+mod few_descriptors;
+mod held;
+mod larger;
+mod room;
+mod shadow;
+mod small_disk;
+mod small_dram;
