@@ -18,12 +18,15 @@ use thermocline_base::options::{Options, Preset};
 use thermocline_policy::simulate::{self, Record, Setting, Spread};
 
 const PM_BYTES: u64 = 4 << 20;
-const VALUE_BYTES: u64 = 1000;
+
+/// So short that a table has a thousand records: with fewer, chance makes tables unlike each other, and the model knows no chance.
+const VALUE_BYTES: u64 = 250;
 
 /// Written in a second, by the clock of both.
 const WRITES_PER_S: f64 = 10e6;
 
-/// Persistent memory is written so many times over.
+/// Persistent memory is written so many times over before it counts, and while it counts.
+const WARM_TIMES: u64 = 4;
 const TIMES: u64 = 8;
 
 /// Data for each byte of persistent memory.
@@ -49,10 +52,17 @@ fn options(preset: Preset) -> Options {
 }
 
 /// Bytes written to the SSD, into tables, and into persistent memory.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 struct Written {
     ssd: f64,
     pm: f64,
+}
+
+impl Written {
+    fn add(&mut self, other: &Written) {
+        self.ssd += other.ssd;
+        self.pm += other.pm;
+    }
 }
 
 /// Draws ranks with a likelihood of 1 / rank^skew.
@@ -79,17 +89,21 @@ impl Zipf {
 const SCATTER: u64 = 1_000_003;
 
 /// What a real store writes, and how much was written to it.
-fn real(preset: Preset, ratio: f64, skew: f64) -> (Written, u64) {
-    let mut store = Store::new(&options(preset), VALUE_BYTES, WRITES_PER_S);
+fn real(preset: Preset, ratio: f64, skew: f64, seed: u64) -> (Written, u64) {
+    let mut store = Store::new(&options(preset), VALUE_BYTES, WRITES_PER_S, seed);
     let record = KEY_BYTES + VALUE_BYTES;
     let keys = whole(ratio * PM_BYTES as f64) / record;
     store.load(keys);
     let zipf = Zipf::new(keys, skew);
+    let write = |store: &mut Store, writes: u64| {
+        for _ in 0..writes {
+            let rank = zipf.rank(store.draw());
+            store.put(rank * SCATTER % keys);
+        }
+    };
+    write(&mut store, WARM_TIMES * PM_BYTES / record);
     let before = store.metrics();
-    for _ in 0..(keys / 2).max(TIMES * PM_BYTES / record) {
-        let rank = zipf.rank(store.draw());
-        store.put(rank * SCATTER % keys);
-    }
+    write(&mut store, (keys / 2).max(TIMES * PM_BYTES / record));
     let after = store.metrics();
     store.close();
     let ssd = after.ssd.tables_written - before.ssd.tables_written;
@@ -118,7 +132,7 @@ fn modelled(preset: Preset, ratio: f64, skew: f64, user_bytes: u64) -> Written {
         skew,
         spread: Spread::Keys,
         is_filled: false,
-        warm_bytes: 0,
+        warm_bytes: WARM_TIMES * PM_BYTES,
         user_bytes,
         jobs: 1,
     });
@@ -137,21 +151,33 @@ fn off(modelled: f64, real: f64) -> f64 {
     (modelled - real) / real.max(1.0) * 100.0
 }
 
-/// Compares all loads, of which no figure may be off by more percent than it says here.
-fn compare(preset: Preset, ssd_most: f64, pm_most: f64) {
+/// Where every table is like the others one load says enough.
+const ALONE: &[f64] = &[1.0];
+
+/// Where tables lie in persistent memory, which of them leaves next hangs on single records: stores that differ by a seed write up
+/// to a fifth more or less. So sums are compared, over loads that differ a little.
+const BESIDE: &[f64] = &[0.92, 1.0, 1.08];
+
+/// Compares all loads, of which no sum may be off by more percent than it says here.
+fn compare(preset: Preset, beside: &[f64], (ssd_most, pm_most): (f64, f64)) {
     let mut worst = Vec::new();
     for skew in SKEWS {
         for ratio in RATIOS {
-            let (real, user_bytes) = real(preset, ratio, skew);
-            let modelled = modelled(preset, ratio, skew, user_bytes);
-            let (ssd, pm) = (off(modelled.ssd, real.ssd), off(modelled.pm, real.pm));
+            let (mut real_all, mut modelled_all) = (Written::default(), Written::default());
+            for (part, seed) in beside.iter().zip(1..) {
+                let (real, user_bytes) = real(preset, ratio * part, skew, seed);
+                real_all.add(&real);
+                modelled_all.add(&modelled(preset, ratio * part, skew, user_bytes));
+            }
+            let ssd = off(modelled_all.ssd, real_all.ssd);
+            let pm = off(modelled_all.pm, real_all.pm);
             println!(
                 "| {} | {ratio} | {skew} | {:.1} | {:.1} | {ssd:+.1} % | {:.1} | {:.1} | {pm:+.1} % |",
                 preset.name(),
-                real.ssd / 1e6,
-                modelled.ssd / 1e6,
-                real.pm / 1e6,
-                modelled.pm / 1e6,
+                real_all.ssd / 1e6,
+                modelled_all.ssd / 1e6,
+                real_all.pm / 1e6,
+                modelled_all.pm / 1e6,
             );
             if ssd.abs() > ssd_most || pm.abs() > pm_most {
                 worst.push((ratio, skew, ssd, pm));
@@ -163,22 +189,22 @@ fn compare(preset: Preset, ssd_most: f64, pm_most: f64) {
 
 #[test]
 fn thermocline() {
-    compare(Preset::Thermocline, 15.0, 15.0);
+    compare(Preset::Thermocline, BESIDE, (15.0, 15.0));
 }
 
 #[test]
 fn global_index() {
-    compare(Preset::GlobalIndex, 15.0, 15.0);
+    compare(Preset::GlobalIndex, ALONE, (15.0, 15.0));
 }
 
 #[test]
 fn leveled() {
-    compare(Preset::Leveled, 15.0, 15.0);
+    compare(Preset::Leveled, ALONE, (15.0, 15.0));
 }
 
 /// Its printed equations merge inside persistent memory as long as fewer than two thirds of what is written are updates, and there
 /// four fifths of it are for tables: which merges find room, and which are due, hangs on single zones.
 #[test]
 fn pm_blade() {
-    compare(Preset::PmBlade, 35.0, 35.0);
+    compare(Preset::PmBlade, BESIDE, (35.0, 35.0));
 }

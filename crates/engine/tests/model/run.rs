@@ -31,7 +31,7 @@ pub struct Store {
 }
 
 impl Store {
-    pub fn new(options: &Options, value_bytes: u64, writes_per_s: f64) -> Store {
+    pub fn new(options: &Options, value_bytes: u64, writes_per_s: f64, seed: u64) -> Store {
         let steps = Steps::new();
         let clock = Arc::new(SimClock::new());
         let env = Env {
@@ -57,7 +57,7 @@ impl Store {
             engine,
             value_bytes,
             write_ns: whole(record / writes_per_s * 1e9),
-            drawn: 1,
+            drawn: seed,
         }
     }
 

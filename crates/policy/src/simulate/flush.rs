@@ -24,7 +24,7 @@ impl Run {
             automatic: true,
             memtables: self.sealed.len(),
             memtables_due: usize::try_from(options.flush.generations).unwrap_or(usize::MAX),
-            bytes: self.sealed.len() as u64 * self.memtable_bytes,
+            bytes: self.sealed.len() as u64 * self.memtable_zones,
             blob_bytes: 0,
             blob_bytes_due: u64::MAX,
             pm_bytes: self.region_bytes,

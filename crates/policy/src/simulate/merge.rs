@@ -109,7 +109,8 @@ pub(super) fn split(table: &Table, records_max: f64, cuts: &Cuts) -> Vec<Table> 
     let (mut from, mut gathered) = (table.first, 0.0);
     let last = cuts.iter().map(|(cell, _)| *cell).max().unwrap_or(0);
     for (n, of_cell) in table.records.chunks(classes.max(1)).enumerate() {
-        gathered += of_cell.iter().sum::<f64>();
+        let more = of_cell.iter().sum::<f64>();
+        gathered += more;
         let next = table.first + n + 1;
         let wanted = cuts
             .iter()
@@ -118,7 +119,8 @@ pub(super) fn split(table: &Table, records_max: f64, cuts: &Cuts) -> Vec<Table> 
             true => records_max * 1.5,
             false => records_max,
         };
-        if wanted || gathered >= most || next == table.end {
+        // Cells are not cut: it ends at the boundary that is next to where it would be full.
+        if wanted || gathered + more * 0.5 >= most || next == table.end {
             all.extend(table.part(from, next).filter(|part| part.entries >= 1.0));
             (from, gathered) = (next, 0.0);
         }

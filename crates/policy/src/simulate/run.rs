@@ -1,6 +1,6 @@
 //! A run, from its beginning to its end.
 
-use super::merge::union;
+use super::merge::{union, whole};
 use super::setting::{Outcome, SECOND, Setting};
 use super::state::Run;
 use super::store::Store;
@@ -35,11 +35,14 @@ const LOOK_EVERY: u64 = 4;
 /// ```
 pub fn run(setting: &Setting) -> Outcome {
     let region_bytes = setting.options.region_bytes_max();
+    let store = Store::new(setting);
+    let half_a_zone = whole(store.zones.usual * 0.5);
     let mut run = Run {
         slope: Slope::new(region_bytes, u64::MAX),
         memtable_bytes: setting.options.memtable_bytes(),
+        memtable_zones: setting.options.memtable_bytes() + half_a_zone,
         region_bytes,
-        store: Store::new(setting),
+        store,
         setting: setting.clone(),
         sealed: Vec::new(),
         work: Vec::new(),
@@ -84,7 +87,7 @@ impl Run {
         self.outcome.pm_written_bytes += bytes;
         self.begin_what_is_due();
         let mut stalled = 0.0;
-        while self.attached() + self.memtable_bytes > self.region_bytes && !self.work.is_empty() {
+        while self.attached() + self.memtable_zones > self.region_bytes && !self.work.is_empty() {
             stalled += self.advance_to_an_end();
         }
         self.outcome.held_ns += stalled;
@@ -94,7 +97,7 @@ impl Run {
 
     /// What lies where.
     fn look(&mut self) {
-        let attached = self.attached() + self.memtable_bytes;
+        let attached = self.attached() + self.memtable_zones;
         let index = self.index_bytes();
         let outcome = &mut self.outcome;
         outcome.pm_bytes_max = outcome.pm_bytes_max.max(attached);
@@ -123,7 +126,7 @@ impl Run {
     /// Persistent memory in use, without the memtable that is being written.
     pub(super) fn attached(&self) -> u64 {
         let memtables = (self.sealed.len() + self.flushing()) as u64;
-        memtables * self.memtable_bytes + self.store.pm_table_bytes()
+        memtables * self.memtable_zones + self.store.pm_table_bytes()
     }
 
     /// DRAM of the indexes of memtables.
@@ -138,7 +141,7 @@ impl Run {
         let mut debt = self.store.debt();
         let share = self.setting.options.level0_pm_bytes().unwrap_or(0);
         let at_home = self.store.pm_table_bytes().min(share);
-        let attached = self.attached() + self.memtable_bytes;
+        let attached = self.attached() + self.memtable_zones;
         debt.pm_bytes = waiting(attached, at_home, self.region_bytes);
         let Some(delay) = self.slope.delay(&debt) else {
             return 0.0;

@@ -4,6 +4,7 @@ use std::error::Error;
 use std::path::Path;
 
 use plotters::coord::Shift;
+use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 use thermocline_base::options::Preset;
 use thermocline_policy::simulate::Bound;
@@ -103,8 +104,11 @@ impl Lines<'_> {
                 let points: Vec<(f64, f64)> = points.collect();
                 let style = color.stroke_width(2);
                 match skew {
-                    0 => chart.draw_series(LineSeries::new(points.clone(), style))?,
-                    _ => chart.draw_series(DashedLineSeries::new(points.clone(), 7, 5, style))?,
+                    0 => chart.draw_series([PathElement::new(points.clone(), style)])?,
+                    _ => {
+                        let dashed = DashedPathElement::new(points.clone(), 7, 5, style);
+                        chart.draw_series([dashed])?
+                    }
                 };
                 chart.draw_series(
                     points
