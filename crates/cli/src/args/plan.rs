@@ -22,8 +22,8 @@ Examples:
   thermocline plan --data 1TiB --pm 32GiB --writes 10MB/s --reads 50000 --value-size 1000 --json
 
 The figures are those of a model of a store that has been written to for long: it is driven by the same decisions
-as a real one, and no store is opened. It takes a second or two at any size. It leaves out deletes, long values,
-several column families and compression.")]
+as a real one, and no store is opened. It takes seconds, or a minute with terabytes of persistent memory. It leaves
+out deletes, long values, several column families and compression.")]
 pub(crate) struct PlanArgs {
     /// All keys with their values, like 2TiB
     #[arg(long, value_name = "SIZE", value_parser = size)]

@@ -237,6 +237,11 @@ fn verdict(demand: &Demand, forecast: &Forecast) -> String {
         Bound::Memory => "Persistent memory limits: it fills in bursts faster than background work empties it, and \
              writers wait for that. More of it, or a lower rate, shortens the waits."
             .to_string(),
+        Bound::Levels => format!(
+            "Levels limit: so much waits for compaction at times that writers are held back. At about {most} the {} would \
+             be used in full.",
+            forecast.full_first.name()
+        ),
         Bound::Dram => format!(
             "DRAM limits: {} of {} flushes begin because indexes have their share of it, before persistent memory is used. \
              It carries the load all the same.",

@@ -42,6 +42,8 @@ pub enum Bound {
     Processors,
     /// Persistent memory: writers wait for it.
     Memory,
+    /// Levels: bytes that wait for compaction, or tables of level 0, are so many that writers are held back.
+    Levels,
     /// DRAM: indexes take their share of it before persistent memory is used.
     Dram,
     /// None of these.
@@ -55,6 +57,7 @@ impl Bound {
             Bound::Device => "SSD",
             Bound::Processors => "processors",
             Bound::Memory => "persistent memory",
+            Bound::Levels => "levels",
             Bound::Dram => "DRAM",
             Bound::Nothing => "nothing",
         }
@@ -94,6 +97,10 @@ const SEALED_MAX: u64 = 64 - DESCRIPTORS_SHORT as u64;
 /// No more tables than this stand beside each other in persistent memory: larger stores are modelled with larger tables.
 const TABLES_MAX: u64 = 128;
 
+/// Of a store whose persistent memory takes more memtables than this to fill no more are modelled: so many before it counts, and so
+/// many that count.
+const MEMTABLES_MAX: (f64, f64) = (2304.0, 4608.0);
+
 /// The largest table that options allow.
 const TABLE_BYTES_MAX: u64 = 1 << 30;
 
@@ -111,6 +118,11 @@ impl Demand {
         share.clamp(memtable, SEALED_MAX * memtable)
     }
 
+    /// What becomes of it on this machine.
+    pub fn felt(&self) -> Outcome {
+        run(&self.setting(self.device_per_s))
+    }
+
     fn setting(&self, device_per_s: f64) -> Setting {
         let mut options = self.options.clone();
         let region = options.region_bytes_max();
@@ -120,9 +132,11 @@ impl Demand {
         options.compaction.table_bytes = table.min(TABLE_BYTES_MAX);
         let flush = self.flush_bytes() as f64;
         let user = self.record.user() as f64 / self.record.in_memtable() as f64;
-        let bytes = |regions: f64, flushes: f64| {
-            let of_region = regions * region as f64;
-            whole(of_region.max(flushes * flush) * user)
+        let memtable = self.options.memtable_bytes() as f64;
+        let bytes = |regions: f64, flushes: f64, memtables: f64| {
+            let most = (memtables * memtable).max(flushes * flush);
+            let of_region = (regions * region as f64).clamp(flushes * flush, most);
+            whole(of_region * user)
         };
         Setting {
             options,
@@ -134,8 +148,8 @@ impl Demand {
             skew: self.skew,
             spread: self.spread,
             is_filled: true,
-            warm_bytes: bytes(2.0, 8.0),
-            user_bytes: bytes(3.0, 16.0),
+            warm_bytes: bytes(2.0, 8.0, MEMTABLES_MAX.0),
+            user_bytes: bytes(3.0, 16.0, MEMTABLES_MAX.1),
             jobs: self.processors.max(1),
         }
     }
@@ -162,7 +176,7 @@ impl Demand {
 /// ```
 pub fn forecast(demand: &Demand) -> Forecast {
     let ideal = run(&demand.setting(f64::INFINITY));
-    let felt = run(&demand.setting(demand.device_per_s));
+    let felt = demand.felt();
     let rate = demand.writes_per_s;
     let logged = match demand.options.in_dram() {
         true => demand.record.in_memtable() as f64 / demand.record.user() as f64,
@@ -186,6 +200,7 @@ pub fn forecast(demand: &Demand) -> Forecast {
     let bound = match felt.cause {
         _ if rate >= writes_per_s_max => full_first,
         Some(Cause::PmFill) if waits => Bound::Memory,
+        Some(_) if waits => Bound::Levels,
         _ if ideal.flushes_for_dram > 0 => Bound::Dram,
         _ => Bound::Nothing,
     };

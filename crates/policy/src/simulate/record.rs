@@ -40,7 +40,7 @@ impl Record {
     /// ```
     /// use thermocline_policy::simulate::Record;
     /// let record = Record { key_bytes: 16, value_bytes: 100 };
-    /// assert_eq!((record.user(), record.in_memtable(), record.in_pm_table(), record.in_file()), (116, 192, 123, 113));
+    /// assert_eq!((record.user(), record.in_memtable(), record.in_pm_table(), record.in_file()), (116, 192, 123, 114));
     /// ```
     pub fn user(&self) -> u64 {
         (self.key_bytes + self.value_bytes).max(1)

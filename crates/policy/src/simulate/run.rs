@@ -8,7 +8,7 @@ use crate::pressure::Slope;
 use crate::room::waiting;
 
 /// Memtables between two looks at what lies where.
-const LOOK_EVERY: u64 = 4;
+const LOOK_EVERY: u64 = 7;
 
 /// Puts a store through this. It begins with all data in its last level; what levels above have is there a second time.
 ///

@@ -42,6 +42,8 @@ pub(super) struct Store {
     pub zones: Zones,
     /// Where partitions begin, but for the first.
     pub starts: Vec<usize>,
+    /// What a memtable has, of each class of each cell, once one was sealed.
+    records_of_memtable: Vec<f64>,
 }
 
 /// The levels as pickers see them.
@@ -76,6 +78,7 @@ impl Store {
             changes: 0,
             zones: Zones::of(options),
             starts: Vec::new(),
+            records_of_memtable: Vec::new(),
         };
         if options.partition.by() == PartitionBy::Size {
             store.starts = starts(&store, options.partition_bytes());
@@ -90,7 +93,7 @@ impl Store {
         store
     }
 
-    /// Fills the levels above the last one, as if data had come down through them for long.
+    /// Fills level 0 in persistent memory, and the levels above the last one, as if data had come down through them for long.
     fn fill(&mut self) {
         let targets: Vec<Option<u64>> = {
             let seen = self.seen();
@@ -110,6 +113,14 @@ impl Store {
             let records = target as f64 / self.record_bytes(false);
             let full = Table::of(&self.keys, 0, self.keys.first_met(records), (0, 0));
             self.levels[level] = self.tables(&full, false, &Cuts::new());
+        }
+        if let Some(budget) = self.budget.as_ref().filter(|_| self.geometry.in_pm) {
+            // As full as it is before anything has to leave, all of it one run.
+            let bytes = budget.bytes.saturating_sub(budget.part_bytes) as f64;
+            let records = bytes / self.record_bytes(true);
+            let seqnos = (self.next_seqno, self.next_seqno);
+            let full = Table::of(&self.keys, 0, self.keys.first_met(records), seqnos);
+            self.levels[0] = self.tables(&full, true, &Cuts::new());
         }
     }
 
@@ -149,7 +160,11 @@ impl Store {
     /// A memtable that was written full.
     pub fn sealed(&mut self, bytes: u64) -> Sealed {
         let writes = bytes as f64 / self.record.in_memtable() as f64;
-        let records = self.keys.distinct(writes);
+        // Each memtable is as large as the others.
+        if self.records_of_memtable.is_empty() {
+            self.records_of_memtable = self.keys.distinct(writes);
+        }
+        let records = self.records_of_memtable.clone();
         self.next_seqno += 1;
         let seqnos = (self.next_seqno, self.next_seqno);
         let table = Table::of(&self.keys, 0, records, seqnos);

@@ -135,6 +135,7 @@ fn color_of(bound: Bound) -> RGBColor {
         Bound::Device => RGBColor(214, 120, 100),
         Bound::Processors => RGBColor(226, 178, 96),
         Bound::Memory => RGBColor(150, 170, 214),
+        Bound::Levels => RGBColor(150, 205, 205),
         Bound::Dram => RGBColor(190, 160, 205),
         Bound::Nothing => RGBColor(178, 214, 178),
     }
@@ -152,6 +153,7 @@ pub fn limits(figures: &[Figure], path: &Path) -> Drawn {
         Bound::Device,
         Bound::Processors,
         Bound::Memory,
+        Bound::Levels,
         Bound::Dram,
     ];
     let mut x = 20;

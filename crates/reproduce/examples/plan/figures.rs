@@ -75,17 +75,17 @@ fn figure(preset: Preset, size: usize, ratio: usize, skew: usize) -> Figure {
         processors: PROCESSORS,
     };
     let asked = forecast(&demand);
-    let easy = forecast(&Demand {
+    let easy = Demand {
         writes_per_s: (PART * asked.writes_per_s_max).min(WRITES_MAX_PER_S),
         ..demand
-    });
+    };
     Figure {
         preset,
         size,
         ratio,
         skew,
         forecast: asked,
-        wait_ms: easy.felt.wait_ns_max(BATCH_BYTES) / 1e6,
+        wait_ms: easy.felt().wait_ns_max(BATCH_BYTES) / 1e6,
     }
 }
 

@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     draw::Lines {
         title: "Write amplification",
         y: "bytes of tables on the SSD for each byte written",
-        range: (0.5, 200.0),
+        range: (0.1, 1000.0),
         of: &amplification,
     }
     .draw(&figures, &folder.join("amplification.svg"))?;
