@@ -71,28 +71,24 @@ fn bytes_before(tables: &[Table<'_>]) -> Vec<u64> {
 }
 
 /// Bytes of tables, of all levels, that overlap a slice; with [`bytes_before`] of those from 1 on.
-fn overlapping_bytes(state: &State<'_>, before: &[Vec<u64>], slice: &Slice<'_>) -> u64 {
+fn overlapping_bytes(levels: &[Vec<Table<'_>>], before: &[Vec<u64>], slice: &Slice<'_>) -> u64 {
     let range = &slice.range;
-    let deeper = state.levels.iter().skip(1).zip(before);
+    let deeper = levels.iter().skip(1).zip(before);
     let bytes = deeper.map(|(tables, before)| {
         let first = tables.partition_point(|table| table.range.ends_before(range.first));
         let end = tables.partition_point(|table| !range.ends_before(table.range.first));
         before[end.max(first)] - before[first]
     });
     // No other one of level 0 overlaps it.
-    let own = slice.tables.iter().map(|n| state.level(0)[*n].bytes);
+    let own = slice.tables.iter().map(|n| levels[0][*n].bytes);
     own.sum::<u64>() + bytes.sum::<u64>()
 }
 
 /// The slices of a family that have something in persistent memory.
 pub(super) fn slices_of<'a>(family: &Family<'a>) -> Vec<Weighed<'a>> {
     let state = &family.state;
-    let before: Vec<Vec<u64>> = state
-        .levels
-        .iter()
-        .skip(1)
-        .map(|t| bytes_before(t))
-        .collect();
+    let deeper = state.levels.iter().skip(1);
+    let before: Vec<Vec<u64>> = deeper.map(|tables| bytes_before(tables)).collect();
     let weigh = |(place, slice): (usize, Slice<'a>)| {
         let contents = || slice.pm.iter().map(|n| &family.contents[*n]);
         let records: u64 = contents().map(|content| content.entries).sum();
@@ -105,7 +101,7 @@ pub(super) fn slices_of<'a>(family: &Family<'a>) -> Vec<Weighed<'a>> {
             place,
             files: files.collect(),
             zone_bytes: contents().filter_map(|content| content.zone_bytes).sum(),
-            range_bytes: overlapping_bytes(state, &before, &slice),
+            range_bytes: overlapping_bytes(state.levels, &before, &slice),
             records,
             writes: records - oldest.sum::<u64>(),
             reads: 0.0,
