@@ -73,14 +73,15 @@ impl Place {
         options.memtable.replay_threads = 1; // threads of a scope are the system's
         options.memtable.item_bytes_max = ITEM_BYTES_MAX;
         options.blob.inline_bytes_max = [1 << 20, 1 << 20, 256][rng.gen_range(0..3)];
-        options.level0.shape = [
+        let shapes = [
             Shape::GlobalIndex,
             Shape::GlobalIndex,
             Shape::Immutables,
             Shape::Ssd,
             Shape::PmTables,
             Shape::Tiered,
-        ][rng.gen_range(0..6)] as u64;
+        ];
+        options.level0.shape = Some(shapes[rng.gen_range(0..6)]);
         options.level0.pm_percent = [1, 10][rng.gen_range(0..2)];
         options.level0.merge_percent = [0, 0, 100][rng.gen_range(0..3)];
         options.flush.generations = [0, 0, 2][rng.gen_range(0..3)];
@@ -88,7 +89,7 @@ impl Place {
         options.commit.buckets = rng.gen_range(1..3);
         options.commit.ring_slots = rng.gen_range(1..4);
         options.commit.buffered_bytes = 1 << rng.gen_range(8..12);
-        if options.level0.shape == Shape::Tiered as u64 {
+        if options.level0.shape == Some(Shape::Tiered) {
             // Several ranges, of a few keys each.
             options.compaction.table_bytes = [0, 128][rng.gen_range(0..2)];
             options.level0.evacuation_threads = rng.gen_range(1..4);
@@ -104,7 +105,7 @@ impl Place {
         };
         // Range deletes beside readers, in generations that stay in persistent memory.
         if rng.gen_bool(0.25) {
-            place.options.level0.shape = Shape::GlobalIndex as u64;
+            place.options.level0.shape = Some(Shape::GlobalIndex);
             place.options.flush.generations = 0;
             (place.ranges, place.long_percent) = (true, 0);
         }

@@ -2,24 +2,30 @@
 
 mod all;
 mod check;
+mod costs;
 mod derived;
 mod division;
 mod group;
 mod groups;
 mod keys;
+mod partition_by;
 mod region;
 mod row;
 mod shape;
+mod word;
 
+pub use crate::codec::Codec;
 pub use crate::preset::Preset;
 pub use all::Options;
+pub use costs::Costs;
 pub use derived::{DRAM_MIN, PM_MIN};
 pub use division::Division;
 pub use groups::{
-    BlobOptions, CommitOptions, CompactionOptions, Costs, FeedOptions, FlushOptions, Level0Options,
-    ManifestOptions, MemtableOptions, MetricsOptions, PartitionBy, PartitionOptions, PmOptions,
-    ReadOptions, SsdOptions,
+    BlobOptions, CommitOptions, CompactionOptions, FeedOptions, FlushOptions, Level0Options,
+    ManifestOptions, MemtableOptions, MetricsOptions, PartitionOptions, PmOptions, ReadOptions,
+    SsdOptions,
 };
+pub use partition_by::PartitionBy;
 pub use region::{Emulation, RegionDemand};
 pub use row::{CODECS, COSTS, DIVISIONS, OptionRow, SHAPES, Unit};
 pub use shape::Shape;

@@ -65,26 +65,4 @@ impl Preset {
             Preset::Leveled => "leveled",
         }
     }
-
-    /// The options in which presets differ, with their values in this one.
-    pub(crate) fn values(self) -> [(&'static str, u64); 6] {
-        // Words are numbered in their order in `options::row`.
-        let (shape, merge_percent) = match self {
-            Preset::Thermocline => (5, 100),
-            Preset::GlobalIndex => (1, 0),
-            Preset::PmBlade => (3, 100),
-            Preset::Leveled => (2, 100),
-        };
-        let blade = self == Preset::PmBlade;
-        let global_index = self == Preset::GlobalIndex;
-        [
-            ("level0.shape", shape),
-            ("level0.merge_percent", merge_percent),
-            ("level0.pm_percent", if blade { 80 } else { 50 }),
-            ("level0.internal", if blade { 2 } else { 1 }),
-            ("partition.by", u64::from(blade)),
-            // LogFree compacts what it freezes into L1, however much of it lives.
-            ("flush.rewrite_ratio", if global_index { 0 } else { 8 }),
-        ]
-    }
 }

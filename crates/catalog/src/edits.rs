@@ -125,6 +125,11 @@ impl Catalog {
         lock(&self.versions).unlinked(file);
     }
 
+    /// Why the store takes no edits any more, if it does not.
+    pub fn poison(&self) -> &Poison {
+        &self.poison
+    }
+
     /// What readers see.
     #[inline]
     pub fn view(&self) -> Guard<Arc<View>> {

@@ -24,7 +24,10 @@
 #![forbid(unsafe_code)]
 
 mod edits;
+pub mod files;
+pub mod kept;
 mod numbers;
+pub mod owned;
 mod pins;
 pub mod view;
 

@@ -339,9 +339,21 @@ fn a_group_that_never_finishes_stops_the_store_and_hangs_nobody() {
         .reserve(keys.iter(), 1, WriteOptions::default())
         .unwrap();
     let flying = fake.commits().flying(&*fake);
-    drop(flying);
     assert_eq!(reserved.group.last, SeqNo(1));
-    let write = fake.write(&[b"b"], Durability::Immediate);
+    // Somebody waits behind it, who was let in before anything was wrong.
+    let (behind, (tell, told)) = (fake.clone(), std::sync::mpsc::channel());
+    std::thread::spawn(move || {
+        let write = behind.write(&[b"b"], Durability::Buffered);
+        tell.send(write.unwrap_err().kind()).unwrap();
+    });
+    while fake.applied.lock().unwrap().is_empty() {
+        std::thread::yield_now();
+    }
+    drop(flying);
+    // Whoever is told nothing would wait for ever.
+    let kind = told.recv_timeout(Duration::from_secs(60)).unwrap();
+    assert_eq!(kind, ErrorKind::Poisoned);
+    let write = fake.write(&[b"c"], Durability::Immediate);
     assert_eq!(write.unwrap_err().kind(), ErrorKind::Poisoned);
     assert_eq!(fake.commits().ring.visible(), 0);
 }

@@ -82,7 +82,7 @@
 //! - *Counting references to a file in memory*: versions that live and die would each touch the counts. What
 //!   generations refer to is asked of the few that there are.
 
-mod remove;
+pub(crate) mod remove;
 #[cfg(test)]
 mod tests;
 mod write;
@@ -92,7 +92,6 @@ use std::collections::BTreeMap;
 use thermocline_base::FileId;
 
 use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering, RwLock, lock};
-pub(crate) use remove::{check_named, unreferenced};
 pub(crate) use write::Separated;
 
 /// The blob files that writes are about to refer to, or that groups of changes do.

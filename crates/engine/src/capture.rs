@@ -23,7 +23,7 @@
 //!    So that they are table by table, too, a table ends at the front: before it lie only younger records.
 //! 3. *Nothing that is needed has gone.* The snapshot is registered, so neither writers nor flushes trim what
 //!    it sees in generations. A compaction that was installed before had a horizon at or below s
-//!    (`compact::outputs`), so what it left out nobody at s needs; one that is installed later does not touch
+//!    (`jobs`), so what it left out nobody at s needs; one that is installed later does not touch
 //!    the version that is held, nor its files (`version::version_set`).
 //! 4. *Nothing newer shows.* Tables have nothing above what was visible (what is ingested becomes visible
 //!    before the writer's lock is let go), so nothing above s; of generations nothing above s is read.
@@ -41,9 +41,10 @@ use thermocline_catalog::View;
 use thermocline_memtable::Memtable;
 use thermocline_version::{Hold, Place, State, TableRef, Version};
 
-use crate::holds::{Moment, ReaderKind};
+use crate::report::ReaderKind;
 use crate::snapshot::Snapshot;
 use crate::store::Inner;
+use crate::store::Moment;
 use crate::sync::{Arc, Ordering, lock};
 
 /// See the [module](self).

@@ -35,55 +35,25 @@
 //! Whoever is no elder, of another process, or of this one with an edit of another process in between, holds the folder
 //! still. As long as somebody does, nothing goes that was there when the store was opened ([`has_strangers`]).
 
+pub(crate) mod position;
+
 use std::collections::BTreeSet;
-use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{PoisonError, Weak};
 
 use thermocline_base::planted::{Bug, active};
-use thermocline_base::{Error, FileId, Result, SeqNo};
-use thermocline_catalog::{Pinned, View};
+use thermocline_base::{Error, Result, SeqNo};
+use thermocline_catalog::Pinned;
+use thermocline_catalog::owned::Held;
 use thermocline_commit::readers::{Readers, Registration};
 use thermocline_env::{LockGuard, Storage};
-use thermocline_level0::PmTable;
-use thermocline_memtable::Home;
 use thermocline_observe::event::Event;
 use thermocline_pm::RegionKind;
 
-use crate::blobs::Blobs;
-use crate::holds::{Holds, Moment};
-use crate::relics::Relics;
+use crate::store::{After, Elders, Handle, Left, Moment};
 use crate::store::{Engine, Inner};
 use crate::sync::{Arc, AtomicBool, Ordering, fence, lock, write};
-
-/// Which manifest, by the name of its file, and where it ends. An edit changes that.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Position(Option<OsString>, u64);
-
-impl Position {
-    /// That of a manifest of so many bytes.
-    pub fn of(manifest: &Path, bytes: u64) -> Position {
-        Position(manifest.file_name().map(OsString::from), bytes)
-    }
-}
-
-/// A store that was closed, and that somebody may read.
-#[derive(Debug)]
-struct Left {
-    db_id: [u8; 16],
-    dir: PathBuf,
-    /// Where its manifest ended when it was closed, or whoever followed it.
-    position: std::sync::Mutex<Position>,
-    /// What its readers hold.
-    pinned: Weak<Pinned>,
-    homes: Vec<Weak<Home>>,
-    pm_tables: Vec<(FileId, Weak<PmTable>)>,
-    relics: Weak<Relics>,
-    blobs: Weak<Blobs>,
-    holds: Weak<Holds>,
-    /// As long as somebody reads on at a moment, or has a handle.
-    inner: Weak<Inner>,
-}
+use position::Position;
 
 /// Those of this process, for whoever opens one again. Nobody waits while
 /// it is locked, and a scheduler that explores orders of threads must not carry it from one to the next: so
@@ -92,18 +62,6 @@ static LEFT: std::sync::Mutex<Vec<Arc<Left>>> = std::sync::Mutex::new(Vec::new()
 
 fn all_left() -> std::sync::MutexGuard<'static, Vec<Arc<Left>>> {
     LEFT.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// What those read who are registered with a store that is closed.
-#[derive(Debug, Default)]
-pub(crate) enum After {
-    /// Nothing: there is nobody.
-    #[default]
-    Nothing,
-    /// Its last view.
-    View(Arc<View>),
-    /// Views of the store that was opened since, which knows these moments.
-    Opened(Vec<Moment>),
 }
 
 impl After {
@@ -134,18 +92,6 @@ impl After {
             After::Nothing | After::View(_) => false,
         }
     }
-}
-
-/// What elders hold beside moments.
-#[derive(Debug, Default)]
-pub(crate) struct Held {
-    /// Somebody has a view: all that was there.
-    pub everything: bool,
-    /// These generations and files.
-    pub generations: BTreeSet<u64>,
-    pub files: BTreeSet<FileId>,
-    /// Bytes of values that are read in place.
-    pub bytes: u64,
 }
 
 impl Left {
@@ -214,18 +160,6 @@ impl Left {
             held.files.extend(blobs.held());
         }
     }
-}
-
-/// The stores that were open here before, and that somebody reads: see the [module](self).
-#[derive(Debug)]
-pub(crate) struct Elders {
-    storage: Arc<dyn Storage>,
-    dir: PathBuf,
-    left: Vec<Arc<Left>>,
-    /// When somebody reads in them, ascending.
-    moments: Vec<SeqNo>,
-    /// Whether they have the folder again.
-    ended: AtomicBool,
 }
 
 impl Elders {
@@ -369,16 +303,16 @@ impl Inner {
         }
         self.background.stop();
         // Who works ahead on a thread of the caller's looks at `closed` under this lock.
-        drop(lock(&self.ahead));
+        drop(lock(&self.turns.ahead));
         // So does whoever ingests or flushes, from time to time.
-        drop(lock(&self.ingesting));
-        drop(lock(&self.flushing));
+        drop(lock(&self.turns.ingesting));
+        drop(lock(&self.turns.flushing));
         // And each compaction.
         drop(write(&self.compactions.gate));
         // And whoever makes or removes a blob file.
         drop(write(&self.blobs.gate));
         // So does whoever stages a batch, and gives up, or has committed when this returns.
-        drop(write(&self.stages));
+        drop(write(&self.turns.stages));
         let sealed = self.seal_chain();
         self.account.close();
         // After a failure a write that was granted may still be storing its item. Whoever opens the
@@ -464,11 +398,6 @@ impl Inner {
         }
     }
 }
-
-/// Closes the store when the last handle goes. Not a part of `Inner`, which workers, snapshots and
-/// cursors may hold a little longer.
-#[derive(Debug)]
-pub(crate) struct Handle(pub Arc<Inner>);
 
 impl Drop for Handle {
     fn drop(&mut self) {

@@ -45,140 +45,26 @@
 mod beside;
 mod costs;
 mod due;
-pub(crate) mod input;
+mod ends;
 pub(crate) mod internal;
-mod job;
+pub(crate) mod job;
 mod manual;
 pub(crate) mod outputs;
 mod pace;
 pub(crate) mod shape;
+pub(crate) mod state;
 #[cfg(test)]
 mod tests;
-mod usage;
-
-use std::collections::BTreeMap;
+mod told;
 
 use thermocline_base::CfId;
-use thermocline_base::options::Options;
-use thermocline_env::Clock;
 use thermocline_policy::pick::{Cursors, Held};
-use thermocline_version::Version;
 
-use crate::partitions::{self, Adjusting, Waiting};
 use crate::store::{Engine, Inner};
-use crate::sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, Ordering, RwLock, lock, wait};
-pub use costs::CostUse;
-pub(crate) use costs::Costs;
-use internal::Internal;
-pub(crate) use job::{Ends, level_of, stand};
-use pace::Pace;
-use shape::Shape;
-pub(crate) use usage::Usage;
-pub use usage::{CompactionUse, LevelUse};
-
-/// The compactions of a store.
-#[derive(Debug)]
-pub(crate) struct Compactions {
-    /// Held shared by each job.
-    pub gate: RwLock<()>,
-    jobs: Mutex<Jobs>,
-    /// Held by whoever splits or merges a partition, so that there is one at a time. Before the writer's
-    /// lock and the manifest's.
-    pub adjusting: Mutex<Adjusting>,
-    /// A job has ended.
-    ended: Condvar,
-    pub shape: Shape,
-    pace: Pace,
-    /// Runs in level 0, and bytes that wait. Relaxed: they guard nothing.
-    debt: (AtomicU64, AtomicU64),
-    pub usage: Usage,
-    internal: Internal,
-    pub costs: Costs,
-    pub partition_usage: partitions::Usage,
-    /// The last job failed. Relaxed: it guards nothing.
-    failed: AtomicBool,
-}
-
-/// The jobs that run, and where the next ones begin.
-#[derive(Debug, Default)]
-struct Jobs {
-    running: Vec<Running>,
-    /// Splits that wait for some of them.
-    waiting: Vec<Waiting>,
-    cursors: BTreeMap<CfId, Cursors>,
-    /// The family that was last served.
-    last: Option<CfId>,
-    /// Jobs ever begun.
-    begun: u64,
-}
-
-#[derive(Debug)]
-struct Running {
-    id: u64,
-    cf: CfId,
-    /// One of a compaction; those of a split or merge may be many, or none.
-    holds: Vec<Held>,
-}
-
-impl Compactions {
-    /// Whether some job runs.
-    pub fn is_any_running(&self) -> bool {
-        !lock(&self.jobs).running.is_empty()
-    }
-}
-
-impl Jobs {
-    /// What jobs of a family hold, and what is kept free for splits.
-    fn held(&self, cf: CfId) -> Vec<Held> {
-        let waiting = self.waiting.iter().filter(|waiting| waiting.cf == cf);
-        let of_family = self.running.iter().filter(|job| job.cf == cf);
-        of_family
-            .flat_map(|job| &job.holds)
-            .chain(waiting.flat_map(|waiting| &waiting.holds))
-            .cloned()
-            .collect()
-    }
-
-    /// Whether a running job of the family holds something of this.
-    fn meets(&self, cf: CfId, holds: &Held) -> bool {
-        let of_family = self.running.iter().filter(|job| job.cf == cf);
-        let mut held = of_family.flat_map(|job| &job.holds);
-        held.any(|held| held.meets(&holds.levels, &holds.range()))
-    }
-}
-
-impl Compactions {
-    pub fn new(options: &Options, clock: Arc<dyn Clock>, version: &Version) -> Compactions {
-        let compactions = Compactions {
-            gate: RwLock::default(),
-            jobs: Mutex::default(),
-            adjusting: Mutex::new(Adjusting::default()),
-            ended: Condvar::default(),
-            shape: Shape::new(options),
-            costs: Costs::new(options, &*clock),
-            pace: Pace::new(options.compaction.rate_bytes, clock),
-            debt: Default::default(),
-            usage: Usage::default(),
-            internal: Internal::default(),
-            partition_usage: partitions::Usage::default(),
-            failed: AtomicBool::new(false),
-        };
-        compactions.note(version);
-        compactions
-    }
-
-    /// Whether jobs wait so as to be slow enough.
-    fn is_paced(&self) -> bool {
-        self.pace.is_limited()
-    }
-
-    /// This is the current version now.
-    pub fn note(&self, version: &Version) {
-        let (runs, bytes) = self.shape.debt(version);
-        self.debt.0.store(runs, Ordering::Relaxed);
-        self.debt.1.store(bytes, Ordering::Relaxed);
-    }
-}
+use crate::sync::{Ordering, lock, wait};
+pub(crate) use ends::Ends;
+pub(crate) use job::picked::{level_of, stand};
+use state::{Compactions, Jobs, Running};
 
 impl Inner {
     /// How many tables of level 0 a read may have to ask, and about how many bytes compactions are behind:
@@ -238,7 +124,7 @@ impl Engine {
             let flushed = match inner.is_flush_due() {
                 true => inner.flush_sealed()?,
                 false => {
-                    drop(lock(&inner.flushing));
+                    drop(lock(&inner.turns.flushing));
                     0
                 }
             };

@@ -13,7 +13,7 @@ use thermocline_memtable::Direction;
 
 use crate::capture::Capture;
 use crate::cursor::Cursor;
-use crate::families::Family;
+use crate::families::table::Family;
 use crate::store::Engine;
 
 impl Engine {

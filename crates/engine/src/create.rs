@@ -12,7 +12,7 @@ use thermocline_pm::{Place, Region, RegionSpec, SITE_CREATE, SimPm};
 use thermocline_version::{Change, Manifest, NO_REGION, NextIds, State, VersionEdit};
 
 use crate::layout::{self, REGION_NAME};
-use crate::open::{region_spec, space_spec, stored};
+use crate::open::spec::{region_spec, space_spec, stored};
 use crate::store::World;
 
 /// There is no database: says why it cannot be made, or makes its folder.

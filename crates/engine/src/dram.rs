@@ -11,6 +11,8 @@
 //! promise was not for comes here. Batches that are staged beside grow their indexes outside the lock:
 //! what was promised to them counts until they are committed, whether it is in use by then or not.
 
+pub(crate) mod credit;
+
 use thermocline_base::budget::Spare;
 use thermocline_base::size::index;
 use thermocline_base::{BatchEntry, CfId, Kind, Result};
@@ -18,31 +20,8 @@ use thermocline_policy::seal;
 
 use crate::store::Inner;
 use crate::sync::Ordering;
-use crate::write::Writer;
-
-/// Writes that a promise covers in advance, and records that a store must have written before it gets
-/// such a promise. A bound for one write is small; one for many reckons with a new piece of memory for
-/// each kind of node, and of hundreds of stores that each write a little all keep what they were promised
-/// until they fall idle.
-const CREDIT: u64 = 1024;
-const CREDIT_AFTER: u64 = 64;
-
-/// Most families for which it does: each is reckoned as if all writes were into it.
-const CREDIT_FAMILIES: usize = 4;
-
-/// Writes that are known to fit the budgets.
-#[derive(Debug, Default)]
-pub(crate) struct Credit {
-    writes: u64,
-    /// Records written without credit.
-    without: u64,
-    /// The families that they are in, whichever each, and that the writes in flight are in.
-    families: Vec<CfId>,
-    /// Registered readers for which it was reckoned: with more, version lists are longer.
-    readers: usize,
-    /// The same of groups in flight.
-    groups: u64,
-}
+use crate::write::writer::Writer;
+use credit::{CREDIT, CREDIT_AFTER, CREDIT_FAMILIES, Credit};
 
 /// The families of a write, and how many range tombstones it has, of how many bytes.
 fn named<'a>(entries: impl Iterator<Item = BatchEntry<'a>>) -> (Vec<CfId>, u64, u64) {

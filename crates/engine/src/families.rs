@@ -28,188 +28,15 @@
 //! that is gone is never asked for again, and opens pass over its metadata as over its other
 //! records.
 
-use std::collections::BTreeMap;
-
-use thermocline_base::options::PartitionBy;
 use thermocline_base::planted::{Bug, active};
-use thermocline_base::{BatchEntry, CfId, CfOptions, Error, Result, limits};
+use thermocline_base::{CfId, CfOptions, Error, Result, limits};
 use thermocline_observe::event::Event;
-use thermocline_version::{Change, State, VersionEdit};
+use thermocline_version::{Change, VersionEdit};
 
 use crate::partitions;
 use crate::store::{Engine, Inner};
-use crate::sync::{AtomicU64, Ordering, RwLock, lock, read, write};
-
-/// A column family as those who read it must know it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Family {
-    /// Its id.
-    pub id: CfId,
-    /// Whether its keys order bytewise descending.
-    pub reverse: bool,
-}
-
-impl Family {
-    /// The family that every database has.
-    pub const DEFAULT: Family = Family {
-        id: CfId::DEFAULT,
-        reverse: false,
-    };
-
-    /// Its options, every one set.
-    pub fn options(&self) -> CfOptions {
-        CfOptions::default().reverse(self.reverse)
-    }
-}
-
-/// The families of an open store.
-#[derive(Debug)]
-pub(crate) struct Families {
-    table: RwLock<Table>,
-    /// How many were dropped since the store was opened: lets everybody skip the table until there
-    /// is one. Raised under the table's lock and the writer's, so that a writer sees it exactly; a
-    /// reader beside a drop may see either.
-    drops: AtomicU64,
-}
-
-#[derive(Debug)]
-struct Table {
-    /// In the order in which they were made.
-    named: Vec<(String, Family)>,
-    /// The options of those that are divided in their own way.
-    own: BTreeMap<CfId, CfOptions>,
-    /// Those that are gone, with their name and the number of their drop, from 1.
-    dropped: BTreeMap<CfId, (String, u64)>,
-}
-
-/// Keeps the options of a family that is divided in its own way.
-fn note_own(all: &mut BTreeMap<CfId, CfOptions>, cf: CfId, options: &CfOptions) {
-    let mut own = *options;
-    own.reverse = None;
-    if own != CfOptions::default() {
-        all.insert(cf, own);
-    }
-}
-
-impl Families {
-    /// Those that the manifest names.
-    pub fn of(state: &State) -> Result<Families> {
-        let mut own = BTreeMap::new();
-        let family = |(id, name): (&u16, &String)| {
-            let options = CfOptions::from_stored(state.family_options(*id))?;
-            note_own(&mut own, CfId(*id), &options);
-            let family = Family {
-                id: CfId(*id),
-                reverse: options.reverse == Some(true),
-            };
-            Ok((name.clone(), family))
-        };
-        let named: Result<_> = state.families().iter().map(family).collect();
-        Ok(Families {
-            table: RwLock::new(Table {
-                named: named?,
-                own,
-                dropped: BTreeMap::new(),
-            }),
-            drops: AtomicU64::new(0),
-        })
-    }
-
-    /// How many families were dropped by now: the moment of a reader.
-    pub fn moment(&self) -> u64 {
-        self.drops.load(Ordering::Relaxed)
-    }
-
-    /// Whether a reader of `moment` may read `cf`.
-    #[inline]
-    pub fn check(&self, cf: CfId, moment: u64) -> Result<()> {
-        if moment == 0 || cf == CfId::DEFAULT {
-            return Ok(());
-        }
-        read(&self.table).check(cf, moment)
-    }
-
-    /// The name of a family that was not dropped.
-    pub fn name_of(&self, cf: CfId) -> Option<String> {
-        let table = read(&self.table);
-        let named = table.named.iter().find(|(_, family)| family.id == cf);
-        named.map(|(name, _)| name.clone())
-    }
-
-    /// What was set when the family was made of how it is divided.
-    pub fn own_options(&self, cf: CfId) -> CfOptions {
-        read(&self.table).own.get(&cf).copied().unwrap_or_default()
-    }
-
-    /// Whether a family is divided by size in its own way.
-    pub fn any_by_size(&self) -> bool {
-        let table = read(&self.table);
-        let mut own = table.own.values();
-        own.any(|own| own.partition_by == Some(PartitionBy::Size))
-    }
-
-    /// How many there are.
-    pub fn count(&self) -> usize {
-        read(&self.table).named.len()
-    }
-
-    /// Whether the record of `key` in `cf` belongs to a family that was not dropped, durably.
-    pub fn exists(&self, cf: CfId, key: &[u8]) -> bool {
-        if self.moment() == 0 {
-            return true;
-        }
-        let of_metadata = (cf == CfId::METADATA)
-            .then(|| CfId::of_metadata_key(key))
-            .flatten();
-        let table = read(&self.table);
-        !table.dropped.contains_key(&of_metadata.unwrap_or(cf))
-    }
-
-    /// Whether all families of a batch exist. The caller holds the writer's lock (invariant 2).
-    #[inline]
-    pub fn check_write<'a>(&self, entries: impl Iterator<Item = BatchEntry<'a>>) -> Result<()> {
-        match self.moment() {
-            0 => Ok(()),
-            moment => self.check_each(entries, moment),
-        }
-    }
-
-    fn check_each<'a>(
-        &self,
-        entries: impl Iterator<Item = BatchEntry<'a>>,
-        moment: u64,
-    ) -> Result<()> {
-        let mut checked = CfId::DEFAULT;
-        for entry in entries {
-            let of_metadata = (entry.cf == CfId::METADATA)
-                .then(|| CfId::of_metadata_key(entry.key))
-                .flatten();
-            let cf = of_metadata.unwrap_or(entry.cf);
-            if cf != checked {
-                self.check(cf, moment)?;
-                checked = cf;
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Table {
-    fn find(&self, name: &str) -> Option<Family> {
-        let found = self.named.iter().find(|(n, _)| n == name);
-        found.map(|(_, family)| *family)
-    }
-
-    fn check(&self, cf: CfId, moment: u64) -> Result<()> {
-        match self.dropped.get(&cf) {
-            Some((name, number)) if *number <= moment => Err(Error::InvalidArgument(format!(
-                "column family '{name}' was dropped; this handle or snapshot of it reads and \
-                 writes nothing any more"
-            ))),
-            _ => Ok(()),
-        }
-    }
-}
+use crate::sync::{Ordering, lock, read, write};
+use table::{Family, note_own};
 
 impl Engine {
     /// The family of this name, if there is one.
@@ -373,5 +200,6 @@ impl Inner {
     }
 }
 
+pub(crate) mod table;
 #[cfg(test)]
 mod tests;

@@ -19,7 +19,6 @@
 //! To find its way from chain to chain a feed takes the writer's lock and that of `reclaim`, to go on in a zone the
 //! latter. Writers do nothing for feeds.
 
-mod kept;
 #[cfg(test)]
 mod tests;
 
@@ -28,20 +27,19 @@ use std::collections::BTreeSet;
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{BlobRef, CfId, Error, FileId, Result};
 use thermocline_catalog::Pinned;
+use thermocline_catalog::kept::Keeping;
+use thermocline_catalog::owned::Reclaim;
 use thermocline_copies::{Chains, FamilyNames, LongValues, Marks, oldest_position};
 use thermocline_memtable::{Home, Trail};
 use thermocline_policy::flush;
 use thermocline_runtime::Task;
 
 use crate::blobs::Hold;
-use crate::families::Families;
-use crate::reclaim::Reclaim;
+use crate::families::table::Families;
+use crate::report::FeedUse;
 use crate::store::Inner;
 use crate::sync::{Arc, MutexGuard, Ordering, lock};
-use crate::write::Writer;
-
-pub use kept::FeedUse;
-pub(crate) use kept::{Feeds, Keeping};
+use crate::write::writer::Writer;
 
 impl Chains for Inner {
     fn check_open(&self) -> Result<()> {

@@ -3,7 +3,7 @@
 //! # Steps
 //! 1. *Take* all sealed generations of the view that were not flushed: the oldest ones, without a gap.
 //! 2. *Merge* them, family by family, in the order of keys (no lock held; no epoch guard outlives a
-//!    chunk), and write what somebody may still be answered with into new tables (`compact::outputs`).
+//!    chunk), and write what somebody may still be answered with into new tables (`jobs`).
 //! 3. *Sync* each table's file, then the folder.
 //! 4. *Edit 1*, under the writer's lock: one edit names all tables. A family that was dropped meanwhile
 //!    gets none. (With shape `tiered` there may be several, one for each range of keys: [`evacuate`]. Tables may lie
@@ -47,7 +47,7 @@
 //! (`ingest`), those are newer than the generations, which would be asked first and hide them.
 //!
 //! # What is left out
-//! See `compact::outputs`. Below a generation are all tables of the version at hand. A tombstone may go
+//! See `jobs`. Below a generation are all tables of the version at hand. A tombstone may go
 //! though a generation that is out of the view, and still named, has its key: that one is older, and by
 //! invariant 4 the tombstone's generation outlives it, or it is known as flushed.
 //!
@@ -64,34 +64,30 @@ pub(crate) mod rewrite;
 #[cfg(test)]
 pub(crate) mod tests;
 mod told;
-pub(crate) mod tombstones;
 mod write;
 
 use std::collections::BTreeSet;
-use std::io::ErrorKind::InvalidInput;
-use std::path::{Path, PathBuf};
 
 use thermocline_base::planted::{Bug, active};
-use thermocline_base::{Error, FileId, Result};
+use thermocline_base::{Error, Result};
+use thermocline_catalog::files;
 use thermocline_catalog::view::Front;
-use thermocline_env::{OpenMode, Storage};
+use thermocline_jobs::Outputs;
 use thermocline_memtable::Memtable;
 use thermocline_observe::count::Count;
 use thermocline_observe::poison::is_sync;
 use thermocline_runtime::Job;
-use thermocline_sst::{FileName, identity_of, is_blobs_of, sites};
-use thermocline_tables::TableFiles;
-use thermocline_version::{Change, Evacuation, FileKind, State, VersionSet};
+use thermocline_sst::sites;
+use thermocline_version::{Change, Evacuation, State};
 
-use crate::compact::LevelUse;
-use crate::compact::outputs::Outputs;
+use crate::busy::busy;
+use crate::report::LevelUse;
 use crate::store::{Engine, Inner};
 use crate::sync::{Arc, MutexGuard, lock};
-use crate::write::{Writer, busy};
+use crate::write::writer::Writer;
 use along::Along;
 use evacuate::{Span, Taken};
 use told::Made;
-pub(crate) use tombstones::LastDeletes;
 use write::To;
 
 impl Engine {
@@ -150,7 +146,7 @@ impl Inner {
 
     /// As [`Inner::flush`], and no more.
     pub fn flush_sealed(&self) -> Result<usize> {
-        self.flush_holding(&lock(&self.flushing))
+        self.flush_holding(&lock(&self.turns.flushing))
     }
 
     /// As [`Inner::flush_sealed`], for whoever holds [`Inner::flushing`].
@@ -380,17 +376,14 @@ impl Inner {
             return;
         }
         self.ask_readers_to_leave();
-        // Several may be here at the same time: what somebody else has removed is gone, too.
         let mut obsolete = self.catalog.obsolete();
         let held = self.elders.held();
         obsolete.retain(|(file, _)| !lock(&self.reclaim).is_file_held(*file, &held));
         let mut gone = BTreeSet::new();
-        for (file, kind) in obsolete {
-            let path = path_of(&self.catalog.table_files, (file, kind));
-            let storage = &self.catalog.table_files.storage;
-            if storage.remove(&path).is_ok() || matches!(storage.exists(&path), Ok(false)) {
-                self.catalog.unlinked(file);
-                gone.insert(file);
+        for found in obsolete {
+            if files::unlink(&self.catalog.table_files, found) {
+                self.catalog.unlinked(found.0);
+                gone.insert(found.0);
             }
         }
         self.catalog.table_files.forget(&gone);
@@ -435,66 +428,4 @@ pub(crate) fn flushed_up_to(state: &State) -> u64 {
         Some(evacuation) if !active(Bug::EvacuatedIsFlushed) => evacuation.above,
         _ => newest_in_tables(state),
     }
-}
-
-/// Looks, when a store is opened, whether all named files are there, and removes those that nobody names: now,
-/// or if readers of an earlier opening may read them, when those have gone. Who only reads removes nothing.
-pub(crate) fn sweep_tables(
-    files: &TableFiles,
-    versions: &mut VersionSet,
-    (read_only, elders): (bool, bool),
-) -> Result<()> {
-    let unnamed = versions.sweep(&files_in(&*files.storage, &files.dir)?)?;
-    if read_only {
-        return Ok(());
-    }
-    let mut going = Vec::new();
-    for found in unnamed {
-        let path = path_of(files, found);
-        if !is_anothers(files, found, &path)? {
-            going.push(found);
-        }
-    }
-    if elders {
-        versions.left_by_sweep(&going);
-        return Ok(());
-    }
-    let remove = |found| files.storage.remove(&path_of(files, found));
-    going.into_iter().try_for_each(remove)
-}
-
-fn path_of(files: &TableFiles, (file, kind): (FileId, FileKind)) -> PathBuf {
-    match kind {
-        FileKind::Table => files.path(file),
-        FileKind::Blob => files.blob_path(file),
-    }
-}
-
-/// Whether a file with a name of ours is somebody's: another's whole table, or what does not begin as our blob file.
-/// (What ends as no table does was being written when its process ended.)
-fn is_anothers(files: &TableFiles, (file, kind): (FileId, FileKind), path: &Path) -> Result<bool> {
-    let opened = match files.storage.open(path, OpenMode::Read) {
-        // A folder, or a link: we make neither.
-        Err(Error::Io { source, .. }) if source.kind() == InvalidInput => return Ok(true),
-        opened => opened?,
-    };
-    if kind == FileKind::Blob {
-        return Ok(!is_blobs_of(&*opened, files.identity(file))?);
-    }
-    match identity_of(&*opened) {
-        Ok(identity) => Ok(identity != files.identity(file)),
-        Err(Error::Corruption { .. } | Error::Unsupported(_)) => Ok(false),
-        Err(error) => Err(error),
-    }
-}
-
-/// The tables and blob files in a folder.
-pub(crate) fn files_in(storage: &dyn Storage, dir: &Path) -> Result<Vec<(FileId, FileKind)>> {
-    let names = storage.list(dir)?;
-    let parsed = names.iter().filter_map(|name| FileName::parse(name));
-    let found = parsed.map(|name| match name {
-        FileName::Table(file) => (file, FileKind::Table),
-        FileName::Blob(file) => (file, FileKind::Blob),
-    });
-    Ok(found.collect())
 }

@@ -16,6 +16,8 @@
 //! 3. *Closing sees it.* Who prepares in the background holds [`Inner::ahead`], which closing waits for
 //!    after it has refused new work; so the cut of the prepared chain is among the last ones.
 
+pub(crate) mod prepared;
+
 use std::sync::Arc;
 
 use thermocline_base::sync::{MutexGuard, lock, try_lock};
@@ -25,32 +27,11 @@ use thermocline_memtable::{Chain, ChainWriter, Descriptor, Memtable};
 use thermocline_observe::cause::StallCause;
 use thermocline_observe::event::Event;
 use thermocline_version::{Change, VersionEdit};
-use thermocline_wal::LogWriter;
 
 use crate::start::opened;
 use crate::store::Inner;
-use crate::write::Writer;
-
-/// A generation that the manifest names and nobody uses yet.
-#[derive(Debug)]
-pub(crate) struct Prepared {
-    generation: u64,
-    chain: Chain,
-    descriptor: Option<Descriptor>,
-    /// Of the chain.
-    log: Option<LogWriter>,
-}
-
-impl Prepared {
-    /// The cut of its chain, which ends empty behind `last`.
-    pub fn cut(&self, last: u64) -> Change {
-        Change::ChainCut {
-            chain: self.chain.id,
-            last_seqno: last,
-            end: 0,
-        }
-    }
-}
+use crate::write::writer::Writer;
+use prepared::Prepared;
 
 impl Inner {
     /// Whether no generation is prepared, and nobody is about to prepare one.

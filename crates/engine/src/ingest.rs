@@ -42,6 +42,9 @@ use thermocline_commit::Durability;
 use thermocline_compaction::RangeTombstone;
 use thermocline_compaction::output::Cutter;
 use thermocline_copies::{Installed, NewTables};
+use thermocline_jobs::Outputs;
+use thermocline_jobs::sink::FileSink;
+use thermocline_jobs::writing::Writing;
 use thermocline_memtable::{Chain, ChainWriter, Descriptor, Memtable};
 use thermocline_observe::event::Event;
 use thermocline_sst::{Creation, KeyRef, Value};
@@ -49,11 +52,10 @@ use thermocline_tables::Work;
 use thermocline_version::format::{PAYLOAD_LEN_MAX, encode_edit};
 use thermocline_version::{Change, Level, Place, VersionEdit};
 
-use crate::compact::outputs::{Destination, Outputs, Writing};
 use crate::start::opened;
 use crate::store::Inner;
 use crate::sync::{Arc, lock};
-use crate::write::Writer;
+use crate::write::writer::Writer;
 
 /// How far the seqno of an ingestion lies above those that were given out when it began. More writes
 /// than no call takes long enough for; and few enough for a hundred million calls.
@@ -80,7 +82,7 @@ struct Incoming<'a> {
 impl NewTables for Incoming<'_> {
     fn go_on(&mut self) -> Result<()> {
         self.inner.check_writable()?;
-        self.writing.charge(&mut self.work);
+        self.work.cover_bytes(self.writing.memory());
         Ok(())
     }
 
@@ -101,7 +103,7 @@ impl Inner {
     /// # Errors
     /// See [`Store::install`](thermocline_copies::Store::install).
     pub fn install_new(&self, cf: CfId, write: Write<'_>) -> Result<Installed> {
-        let _ingesting = lock(&self.ingesting);
+        let _ingesting = lock(&self.turns.ingesting);
         let seqno = self.seqno_ahead()?;
         let mut outputs = Outputs::default();
         let installed = self.write_and_install(cf, seqno, write, &mut outputs);
@@ -164,7 +166,7 @@ impl Inner {
                 break;
             }
         }
-        let _flushing = lock(&self.flushing);
+        let _flushing = lock(&self.turns.flushing);
         let mut writer = lock(&self.writer);
         self.install_ingested(cf, &mut writer, added, seqno)?;
         Ok(installed)
@@ -182,10 +184,11 @@ impl Inner {
         let options = shape.write_options(0, usize::MAX, Creation::Ingest);
         let cutter = Cutter::new(shape.output_options(), vec![], vec![]);
         let place = Place::new(cf, Level::ZERO);
+        let mut sink = FileSink::new(&self.catalog, place, options);
         let mut incoming = Incoming {
             inner: self,
             seqno,
-            writing: Writing::new(self, place, options, cutter, Destination::Store),
+            writing: Writing::new(cf, cutter, &mut sink),
             outputs,
             work: self.catalog.table_files.work(),
         };
@@ -262,7 +265,7 @@ impl Inner {
         let region = self.space.region().clone();
         let active = Memtable::new(region, id, vec![chain]).charged_to(&self.account);
         let active = Arc::new(active);
-        self.forget_unused(unused);
+        lock(&self.reclaim).forget_unused(unused);
         let view = self.catalog.view_to_keep();
         let older = view.memtables.iter().filter(|m| m.generation() != unused);
         let memtables = [active.clone()].into_iter().chain(older.cloned()).collect();

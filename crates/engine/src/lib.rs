@@ -100,6 +100,7 @@
 
 mod approximate;
 mod blobs;
+mod busy;
 mod capture;
 mod close;
 mod compact;
@@ -127,6 +128,7 @@ mod reclaim;
 mod recover;
 mod relics;
 mod replay;
+mod report;
 mod room;
 mod snapshot;
 mod stage;
@@ -138,19 +140,17 @@ mod verify;
 mod wal;
 mod write;
 
-pub use compact::{CompactionUse, CostUse, LevelUse};
 pub use cursor::Cursor;
-pub use families::Family;
-pub use feed::FeedUse;
-pub use holds::{ReaderKind, ReaderState};
+pub use families::table::Family;
 pub use layout::REGION_NAME;
 pub use map::{FamilyMap, TableState};
-pub use metrics::{
-    BlobState, CacheState, DeliveryUse, DramUse, EngineMetrics, GenerationState, HitCounts, LogUse,
-    PmTier, Recovery, SsdBytes,
-};
-pub use partitions::{PartitionSize, PartitionUse, PartitionsPlan};
+pub use partitions::{PartitionSize, PartitionsPlan};
 pub use plan::{CompactionPlan, FamilyPlan, LevelPlan, Plan};
+pub use report::{
+    BlobState, CacheState, CompactionUse, CostUse, DeliveryUse, DramUse, EngineMetrics, FeedUse,
+    GenerationState, HitCounts, LevelUse, LogUse, PartitionUse, PmTier, ReaderKind, ReaderState,
+    Recovery, SsdBytes,
+};
 pub use snapshot::Snapshot;
 pub use store::{Engine, Setup, World};
 pub use thermocline_base::bounds::KeyBounds;

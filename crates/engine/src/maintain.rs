@@ -196,7 +196,7 @@ impl Inner {
     /// Grows the region and prepares the next generation where that will be needed soon.
     pub fn work_ahead(&self) -> Result<()> {
         // Closing takes this lock before it gives up the region, which somebody else may then grow.
-        let _ahead = lock(&self.ahead);
+        let _ahead = lock(&self.turns.ahead);
         self.check_writable()?;
         let zones = self.options.pm_region.zones_ahead;
         if self.space.wants_growth(zones) {

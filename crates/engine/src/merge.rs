@@ -38,6 +38,7 @@ use std::time::Duration;
 
 use thermocline_base::{CfId, Error, Result, SeqNo};
 use thermocline_catalog::View;
+use thermocline_catalog::owned::Reclaim;
 use thermocline_commit::readers::Moments;
 use thermocline_memtable::{Memtable, Merging, Readers, Without};
 use thermocline_observe::count::Count;
@@ -47,27 +48,12 @@ use thermocline_policy::situation::{self, Situation};
 use thermocline_policy::work::Work;
 use thermocline_runtime::Job;
 
-use crate::reclaim::Reclaim;
 use crate::store::{Engine, Inner};
-use crate::sync::{Arc, AtomicU64, Mutex, MutexGuard, Ordering, lock, try_lock};
-use crate::write::Writer;
+use crate::sync::{Arc, Ordering, lock, try_lock};
+use crate::write::writer::Writer;
 
 /// Keys that are merged under one promise of DRAM.
 const STEP: usize = if cfg!(test) { 16 } else { 1024 };
-
-/// Merges of a store: one at a time.
-#[derive(Debug, Default)]
-pub(crate) struct Merges {
-    /// Held by whoever merges indexes, or takes generations for a flush. Behind `flushing`, before the
-    /// writer's.
-    turn: Mutex<()>,
-    /// How many flushes wait for the turn. Relaxed: who misses it is waited for a step longer.
-    flushes: AtomicU64,
-    /// What [`Count::Asked`] was when indexes were last merged.
-    paid: AtomicU64,
-    /// What it is when the next merge may pay. Relaxed, as `paid`: they guard nothing.
-    next: AtomicU64,
-}
 
 /// What is to be merged.
 #[derive(Debug)]
@@ -75,25 +61,6 @@ struct Choice {
     /// Newest first.
     inputs: Vec<Arc<Memtable>>,
     decided: indexes::Choice,
-}
-
-impl Merges {
-    /// Ends a merge that is under way, and keeps others from beginning as long as this is held.
-    pub fn turn_for_flush(&self) -> MutexGuard<'_, ()> {
-        self.flushes.fetch_add(1, Ordering::Relaxed);
-        let turn = lock(&self.turn);
-        self.flushes.fetch_sub(1, Ordering::Relaxed);
-        turn
-    }
-
-    /// There is something else to merge.
-    pub fn look_again(&self) {
-        self.next.store(0, Ordering::Relaxed);
-    }
-
-    fn gives_way(&self) -> bool {
-        self.flushes.load(Ordering::Relaxed) > 0
-    }
 }
 
 impl Engine {
@@ -408,5 +375,6 @@ fn indexes_of(view: &View, reclaim: &Reclaim) -> Vec<indexes::Index> {
     sealed.iter().map(index).collect()
 }
 
+pub(crate) mod merges;
 #[cfg(test)]
 mod tests;

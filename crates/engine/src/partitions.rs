@@ -52,21 +52,18 @@
 mod adjust;
 mod measure;
 mod plan;
-mod prefixes;
-mod rates;
+pub(crate) mod rates;
 mod sizes;
-mod usage;
+pub(crate) mod waiting;
 
 use std::ops::Bound;
-use std::sync::Weak;
 
 use thermocline_base::KeyRange;
 use thermocline_base::options::{Division, Options, PartitionBy};
 use thermocline_base::{CfId, CfOptions, Error, Result, limits};
 use thermocline_catalog::Edits;
+use thermocline_jobs::Prefixes;
 use thermocline_observe::event::Event;
-pub(crate) use thermocline_policy::partitions::Adjustment;
-use thermocline_policy::pick::Held;
 use thermocline_version::{Change, State, Version, VersionEdit};
 
 use crate::store::{Engine, Inner};
@@ -76,11 +73,9 @@ pub(crate) use adjust::Outcome;
 use measure::Measures;
 pub(crate) use measure::share;
 pub use plan::PartitionsPlan;
-pub(crate) use prefixes::Prefixes;
-pub(crate) use rates::{Counting, PartitionRates};
 pub use sizes::PartitionSize;
-pub use usage::PartitionUse;
-pub(crate) use usage::Usage;
+pub(crate) use thermocline_policy::partitions::Adjustment;
+use waiting::{Adjusting, Waiter};
 
 /// Bytes of references that an edit changes at most, and one reference more: a manifest's record has room for
 /// several times as many.
@@ -88,32 +83,6 @@ const EDIT_BYTES: usize = 16 << 20;
 
 /// New partitions that an edit has at most, where their starts are prefixes.
 const EDIT_PARTITIONS: usize = 16_384;
-
-/// Who may have to wait.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Waiter {
-    /// Whoever splits by size.
-    Size,
-    /// A call for a split, by its number.
-    Hand(u64),
-}
-
-/// A split that waits for jobs, and what is kept free for it.
-#[derive(Debug, Clone)]
-pub(crate) struct Waiting {
-    pub waiter: Waiter,
-    pub cf: CfId,
-    pub key: Vec<u8>,
-    pub holds: Vec<Held>,
-}
-
-/// What whoever splits and merges by size knows.
-#[derive(Debug, Default)]
-pub(crate) struct Adjusting {
-    /// In this version there was nothing to do.
-    looked: Weak<Version>,
-    measures: Measures,
-}
 
 impl Engine {
     /// The partitions of a family, in the order of keys, and about how much of the tables lies in each, as

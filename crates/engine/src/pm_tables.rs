@@ -4,7 +4,7 @@
 //! A flush writes PM tables (`level0`) in place of files, and one edit names them and the references to
 //! them. They stand in level 0 as tables in files do, ordered by age among those: so reads, the law of age,
 //! compaction out of level 0 and the size of ranges know nothing of where a table lies. What differs is
-//! here: how one is written ([`sink`]), where those that are open are found and how a cursor moves
+//! here: how one is written (`jobs::sink`), where those that are open are found and how a cursor moves
 //! over either kind (`tables`), and how zones become free again ([`release`]).
 //!
 //! # Vocabulary
@@ -37,10 +37,8 @@
 //! | after the edit that removes it | zones of an owner that nobody names: free |
 
 mod release;
-mod sink;
 #[cfg(test)]
 mod tests;
 mod verify;
 
-pub(crate) use sink::{Made, PmSink};
 pub(crate) use verify::verify_pm_tables;

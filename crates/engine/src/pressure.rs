@@ -22,108 +22,21 @@
 //! Each store keeps its own reserve: several on one disk may ask
 //! for more than is left when all of them flush at once; then a flush fails, loses nothing, and is tried again.
 
+pub(crate) mod gauge;
 mod relief;
 
 use thermocline_base::size::format_size;
 use thermocline_base::{Error, Result};
 use thermocline_env::DiskRoom;
 use thermocline_observe::cause::StallCause;
-use thermocline_policy::pressure::{self, Cause, Debt, Delay, Limits, Slope, owed_until, waits};
+use thermocline_policy::pressure::{self, Debt, Delay};
 use thermocline_policy::room::{Disk, waiting};
 use thermocline_policy::tuning::DELAY_PIECE_NS;
 
+use crate::busy::busy;
 use crate::store::Inner;
-use crate::sync::{AtomicU64, Ordering, lock};
-use crate::write::busy;
-
-/// The delay for a byte is kept in parts of a nanosecond: so many bits of them.
-const PART_BITS: u32 = 10;
-
-/// Above the delay stands why.
-const CAUSE_SHIFT: u32 = 32;
-
-/// Above all of that, whether the disk's reserve has been reached.
-const FULL: u64 = 1 << 63;
-
-/// See the module's text. Relaxed throughout: numbers that guard nothing.
-#[derive(Debug)]
-pub(crate) struct Pressure {
-    slope: Slope,
-    /// Delay for a byte, why, and whether the disk is full.
-    now: AtomicU64,
-    owed_until: AtomicU64,
-    relief: relief::Relief,
-    /// Whether the region takes its room from the disk with the tables.
-    region_on_disk: bool,
-}
-
-impl Pressure {
-    /// Of a store with at most `pm` bytes of persistent memory.
-    pub fn new(pm: u64) -> Pressure {
-        Pressure {
-            // How large the disk is is asked each time.
-            slope: Slope::new(pm, u64::MAX),
-            now: AtomicU64::new(0),
-            owed_until: AtomicU64::new(0),
-            relief: relief::Relief::default(),
-            region_on_disk: false,
-        }
-    }
-
-    /// Of a store whose region takes its room from the disk with the tables, or not.
-    pub fn with_region_on_disk(self, region_on_disk: bool) -> Pressure {
-        Pressure {
-            region_on_disk,
-            ..self
-        }
-    }
-
-    /// With these limits for the disk, if they are known; and whether it is full.
-    fn set(&self, debt: &Debt, disk: Option<Limits>, full: bool) {
-        let slope = Slope {
-            disk: disk.unwrap_or(self.slope.disk),
-            ..self.slope
-        };
-        let now = match slope.delay(debt) {
-            None => 0,
-            Some(delay) => {
-                let parts = delay.nanos(1 << PART_BITS);
-                parts | (delay.cause as u64) << CAUSE_SHIFT
-            }
-        };
-        let full = if full { FULL } else { 0 };
-        self.now.store(now | full, Ordering::Relaxed);
-    }
-
-    /// The delay for a byte in parts of a nanosecond, and the number of its cause.
-    fn parts(&self) -> (u64, u64) {
-        let now = self.now.load(Ordering::Relaxed) & !FULL;
-        (now & ((1 << CAUSE_SHIFT) - 1), now >> CAUSE_SHIFT)
-    }
-
-    /// What is set.
-    fn get(&self) -> Option<Delay> {
-        let (parts, cause) = self.parts();
-        let cause = Cause::ALL.into_iter().find(|c| *c as u64 == cause)?;
-        (parts > 0).then_some(Delay {
-            nanos_per_byte: parts as f64 / f64::from(1 << PART_BITS),
-            cause,
-        })
-    }
-
-    /// Owes what `bytes` bytes cost at the time `clock`. Returns until when to wait, and why.
-    fn owe(&self, bytes: u64, clock: u64) -> Option<(u64, StallCause)> {
-        let (parts, cause) = self.parts();
-        let nanos = parts.saturating_mul(bytes) >> PART_BITS;
-        let more = |until: u64| Some(owed_until(until, clock, nanos));
-        let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
-        let before = self.owed_until.fetch_update(set, fetch, more);
-        let until = before.map_or(clock, |before| more(before).unwrap_or(clock));
-        let cause = Cause::ALL.into_iter().find(|c| *c as u64 == cause);
-        let cause = StallCause::of_pressure(cause?);
-        waits(until, clock).then_some((until, cause))
-    }
-}
+use crate::sync::{Ordering, lock};
+use gauge::FULL;
 
 impl Inner {
     /// What fills up has changed.
@@ -207,7 +120,7 @@ impl Inner {
             return;
         };
         // As for growing: closing takes this lock before it gives up the region.
-        let _ahead = lock(&self.ahead);
+        let _ahead = lock(&self.turns.ahead);
         if !disk.is_short(idle) || self.check_writable().is_err() {
             return;
         }

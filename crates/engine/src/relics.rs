@@ -14,33 +14,17 @@
 //!    that was). Whoever is entered later, but has looked before how many families there were, is
 //!    told that the family was dropped: it came beside the drop.
 
+pub(crate) mod list;
+
 use thermocline_base::{CfId, Result};
 use thermocline_catalog::View;
 use thermocline_memtable::Memtable;
 use thermocline_tables::Tables;
 
 use crate::store::Inner;
-use crate::sync::{Arc, Mutex, MutexGuard, lock};
-use crate::write::Writer;
-
-/// What is left of a family.
-#[derive(Debug)]
-pub(crate) struct Relic {
-    cf: CfId,
-    /// The number of its drop.
-    number: u64,
-    view: Arc<View>,
-}
-
-/// What was set aside, by whoever may hold it beyond the store's end.
-pub(crate) type Relics = Mutex<Vec<Relic>>;
-
-impl Relic {
-    /// What is read in it.
-    pub fn view(&self) -> &View {
-        &self.view
-    }
-}
+use crate::sync::{Arc, MutexGuard, lock};
+use crate::write::writer::Writer;
+use list::Relic;
 
 impl Inner {
     /// Moves what there is into tables, if a family `is_named` that is to be dropped, and somebody
@@ -50,7 +34,7 @@ impl Inner {
         if !is_named || self.holds.count() == 0 || !self.flushes() {
             return None;
         }
-        let flushing = lock(&self.flushing);
+        let flushing = lock(&self.turns.flushing);
         if self.seal_active().is_ok() {
             let _ = self.flush_holding(&flushing);
         }

@@ -29,14 +29,16 @@
 //! generation gives up the rest of its last zone; so that is done only where no sealed one is left
 //! that could be flushed instead, not for each attempt on a disk that is full.
 
+pub(crate) mod news;
+
 use thermocline_base::size::{format_size, index};
 use thermocline_base::{Error, Result};
 use thermocline_observe::cause::StallCause;
 use thermocline_runtime::Job;
 
+use crate::busy::busy;
 use crate::store::Inner;
-use crate::sync::{AtomicBool, AtomicU64, Ordering, lock};
-use crate::write::busy;
+use crate::sync::{Ordering, lock};
 
 /// Attempts after which a write is refused though there was room each time, which others took.
 const ATTEMPTS_MAX: u32 = 100;
@@ -52,29 +54,6 @@ const DRAM_SHARE: u64 = 8;
 
 /// Time for which a writer waits for other stores to give back DRAM, in milliseconds.
 const OTHERS_MS: u64 = 500;
-
-/// Who made room, and who wants some.
-#[derive(Debug, Default)]
-pub(crate) struct Room {
-    /// Times that something was given back. Raised behind what it stands for: an attempt that has failed
-    /// before the room was there sees another count than the one it began with.
-    made: AtomicU64,
-    /// A flush is left to the writer (`flush::due`).
-    pub flush_wanted: AtomicBool,
-    /// Somebody found no room, and did not wait.
-    pub room_wanted: AtomicBool,
-}
-
-impl Room {
-    /// Something was given back.
-    pub fn note(&self) {
-        self.made.fetch_add(1, Ordering::SeqCst);
-    }
-
-    fn made(&self) -> u64 {
-        self.made.load(Ordering::SeqCst)
-    }
-}
 
 /// A write that is tried until there is room for it.
 #[derive(Debug)]
@@ -148,7 +127,7 @@ impl Inner {
 
     /// Steps 2 and 3.
     fn make_room_by_flushing(&self, seen: u64, error: Error) -> Result<()> {
-        let flushing = lock(&self.flushing);
+        let flushing = lock(&self.turns.flushing);
         self.check_writable()?;
         let charged = self.account.charged();
         let before = self.room.made();

@@ -10,7 +10,7 @@
 //! 1. *The view is loaded after the seqno was registered.* So it has every generation with a record up
 //!    to that seqno: a generation joins the view before its first record becomes visible. Later
 //!    views have, of those records, what somebody needs who was registered when they were made
-//!    (`reclaim`, `merge`, `flush`, `compact::outputs`).
+//!    (`reclaim`, `merge`, `flush`, `jobs`).
 //! 2. *What was made without it.* A job that asked who reads before the snapshot came leaves out only
 //!    what is followed by something settled, or visible, at that time; the snapshot's seqno is no
 //!    lower. So it needs nothing of that, in whichever view it finds the outcome.
@@ -26,15 +26,18 @@ use thermocline_catalog::View;
 use thermocline_memtable::{Lookup, Memtable, RecordRef};
 use thermocline_observe::count::Count;
 use thermocline_observe::latency::Latencies;
-use thermocline_sst::Pinned;
 use thermocline_tables::{TableValue, Tables};
 
 use crate::cursor::Cursor;
-use crate::families::Family;
-use crate::holds::{HoldId, Moment, ReaderKind, Reading};
+use crate::families::table::Family;
+use crate::holds::Reading;
+use crate::holds::registry::HoldId;
+use crate::report::ReaderKind;
+use crate::store::Moment;
 use crate::store::{Engine, Inner};
 use crate::sync::Arc;
 use crate::value::Value;
+use hit::Hit;
 
 /// One moment of a store. A clone is another hold on the same moment.
 #[derive(Debug)]
@@ -108,7 +111,7 @@ impl Snapshot {
         (cf, key): (CfId, &[u8]),
         found: impl FnOnce(Hit<'_>) -> T,
     ) -> Result<Option<T>> {
-        let verify = self.inner().options.read.verify_checksums != 0;
+        let verify = self.inner().options.read.verify_checksums;
         let seqno = self.seqno();
         self.inner_of(reading).find(
             reading,
@@ -159,30 +162,6 @@ impl Snapshot {
     /// [`thermocline_base::Error::InvalidArgument`] naming the family.
     pub fn check(&self, cf: CfId) -> Result<()> {
         self.moment.check(cf)
-    }
-}
-
-/// Where a value was found.
-pub(crate) enum Hit<'a> {
-    /// In a generation.
-    Record(&'a Arc<Memtable>, &'a RecordRef<'a>),
-    /// In a block of a table.
-    Block(&'a Pinned),
-    /// In a table in persistent memory.
-    Pm(thermocline_level0::Pinned),
-    /// In a blob file, from which it was read.
-    Blob(Vec<u8>),
-}
-
-impl Hit<'_> {
-    /// The value.
-    pub fn bytes(&self) -> &[u8] {
-        match self {
-            Hit::Record(_, record) => record.value,
-            Hit::Block(value) => value,
-            Hit::Pm(value) => value,
-            Hit::Blob(value) => value,
-        }
     }
 }
 
@@ -273,5 +252,6 @@ impl Drop for Snapshot {
     }
 }
 
+pub(crate) mod hit;
 #[cfg(test)]
 mod tests;

@@ -74,12 +74,12 @@ use thermocline_memtable::{Chain, ChainWriter, Descriptor, Memtable, Stage, Stag
 use thermocline_observe::event::Event;
 use thermocline_version::{Change, NextIds, VersionEdit};
 
-use crate::generation::Prepared;
+use crate::generation::prepared::Prepared;
 use crate::start::opened;
 use crate::store::{Engine, Inner};
 use crate::sync::{Arc, Ordering, lock, read};
-use crate::write::Writer;
-use crate::write::submit::deletes_any;
+use crate::write::submit::kinds::deletes_any;
+use crate::write::writer::Writer;
 
 /// A batch between its reservation and its commit.
 struct Staging<'s, 'b> {
@@ -149,7 +149,7 @@ impl Engine {
             )));
         }
         // Invariant 6.
-        let _staging = read(&inner.stages);
+        let _staging = read(&inner.turns.stages);
         let staged = inner
             .with_room(bytes, false, || inner.reserve_stage(entries.clone(), bytes))
             .and_then(|staging| inner.store_stage(staging, entries.clone()))
@@ -412,7 +412,7 @@ impl Inner {
         let region = self.space.region().clone();
         let active = Memtable::new(region, next, vec![adoption.chain]).charged_to(&self.account);
         let active = Arc::new(active);
-        self.adopted(unused, own, zones, descriptor, trail);
+        lock(&self.reclaim).adopted(unused, own, zones, descriptor, trail);
         let view = self.catalog.view();
         let older = view.memtables.iter().filter(|m| m.generation() != unused);
         let memtables = [active.clone(), memtable.clone()];

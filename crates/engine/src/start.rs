@@ -8,8 +8,9 @@ use thermocline_memtable::{Chain, Descriptor, Segment};
 use thermocline_version::{Change, Manifest, State, VersionEdit};
 
 use crate::flush::newest_in_tables;
-use crate::open::stored;
-use crate::recover::{Found, is_sealed};
+use crate::open::spec::stored;
+use crate::recover::found::Found;
+use crate::recover::is_sealed;
 use crate::store::World;
 
 /// How the new incarnation begins.
@@ -189,28 +190,4 @@ pub(crate) fn opened(
         base_seqno: chain.base,
         start: segment.map(|s| s.from.0),
     }
-}
-
-/// Reads the descriptors, and unless read-only gives back those of generations that the manifest
-/// does not name and makes those that it names and a crash kept from being made.
-pub(crate) fn sweep_descriptors(
-    space: &Space,
-    db_id: &[u8; 16],
-    state: &State,
-) -> Result<Vec<Descriptor>> {
-    let (mut named, unnamed): (Vec<_>, Vec<_>) = Descriptor::read_all(space, db_id)?
-        .into_iter()
-        .partition(|d| state.generations().contains_key(&d.generation));
-    if space.region().is_read_only() {
-        return Ok(named);
-    }
-    for descriptor in unnamed {
-        descriptor.release(space)?;
-    }
-    for &id in state.generations().keys() {
-        if !named.iter().any(|d| d.generation == id) {
-            named.extend(Descriptor::create(space, db_id, id)?);
-        }
-    }
-    Ok(named)
 }

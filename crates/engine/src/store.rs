@@ -3,13 +3,17 @@
 use std::path::PathBuf;
 use std::sync::Weak;
 
-use thermocline_base::Line;
 use thermocline_base::budget::Account;
 use thermocline_base::options::Options;
-use thermocline_catalog::{Catalog, Installed, Observer, Pinned};
+use thermocline_base::{FileId, Line, SeqNo};
+use thermocline_catalog::owned::Reclaim;
+use thermocline_catalog::{Catalog, Installed, Observer, Pinned, View};
 use thermocline_commit::Commits;
-use thermocline_env::{Env, LockGuard};
+use thermocline_commit::readers::Registration;
+use thermocline_env::{Env, LockGuard, Storage};
 use thermocline_halloc::Space;
+use thermocline_level0::PmTable;
+use thermocline_memtable::Home;
 use thermocline_observe::count::Counted;
 use thermocline_observe::event::EventListener;
 use thermocline_observe::events::Events;
@@ -19,23 +23,22 @@ use thermocline_observe::stall::Stalls;
 use thermocline_pm::{Shadow, SimPm};
 use thermocline_runtime::{Background, Runtime};
 
-use crate::approximate::Rulers;
+use crate::approximate::rulers::Rulers;
 use crate::blobs::Blobs;
-use crate::close::{After, Elders, Handle};
-use crate::compact::Compactions;
-use crate::families::Families;
-use crate::generation::Prepared;
-use crate::holds::Holds;
-use crate::merge::Merges;
-use crate::metrics::Recovery;
-use crate::partitions::PartitionRates;
-use crate::pressure::Pressure;
-use crate::reclaim::Reclaim;
-use crate::relics::Relics;
-use crate::room::Room;
+use crate::close::position::Position;
+use crate::compact::state::Compactions;
+use crate::families::table::Families;
+use crate::generation::prepared::Prepared;
+use crate::holds::registry::Holds;
+use crate::merge::merges::Merges;
+use crate::partitions::rates::counters::PartitionRates;
+use crate::pressure::gauge::Pressure;
+use crate::relics::list::Relics;
+use crate::report::Recovery;
+use crate::room::news::Room;
 use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, RwLock};
-use crate::wal::Wal;
-use crate::write::Writer;
+use crate::wal::logs::Wal;
+use crate::write::writer::Writer;
 
 /// The outside world of a store.
 #[derive(Debug, Clone)]
@@ -91,6 +94,19 @@ pub struct Engine {
     pub(crate) _handle: Arc<Handle>,
 }
 
+/// Turns, each before the writer's lock.
+#[derive(Debug, Default)]
+pub(crate) struct Turns {
+    /// Of whoever flushes: one at a time.
+    pub flushing: Mutex<()>,
+    /// Of whoever ingests: one at a time. Before `flushing`.
+    pub ingesting: Mutex<()>,
+    /// Shared by all who stage a batch.
+    pub stages: RwLock<()>,
+    /// Of whoever works ahead.
+    pub ahead: Mutex<()>,
+}
+
 pub(crate) struct Inner {
     /// Itself, for calls that outlive the task that asks for them.
     pub me: Weak<Inner>,
@@ -103,9 +119,8 @@ pub(crate) struct Inner {
     pub catalog: Catalog,
     /// By which ranges of generations are measured.
     pub rulers: Rulers,
-    /// Held by whoever flushes, so that there is one at a time and closing can wait for it. Before the
-    /// writer's.
-    pub flushing: Mutex<()>,
+    /// Held by whoever does something that there is one of at a time, or that closing waits for.
+    pub turns: Turns,
     pub merges: Merges,
     pub compactions: Compactions,
     pub blobs: Arc<Blobs>,
@@ -113,8 +128,6 @@ pub(crate) struct Inner {
     pub room: Room,
     /// How much writers are held back.
     pub pressure: Pressure,
-    /// Held by whoever ingests. Before `flushing`.
-    pub ingesting: Mutex<()>,
     /// Shared with groups of changes, which outlive the store.
     pub families: Arc<Families>,
     pub writer: Line<Mutex<Writer>>,
@@ -139,8 +152,6 @@ pub(crate) struct Inner {
     pub left: Mutex<After>,
     /// What generations own; held for moments.
     pub reclaim: Mutex<Reclaim>,
-    /// Held shared by whoever stages a batch, so that closing can wait for that. Before the writer's.
-    pub stages: RwLock<()>,
     /// DRAM promised to batches that are being staged. Raised under the writer's lock.
     pub staging: AtomicU64,
     pub poison: Arc<Poison>,
@@ -159,10 +170,72 @@ pub(crate) struct Inner {
     pub region_seen: AtomicU64,
     /// What was durable when the store was last looked at as perhaps idle.
     pub idle_seen: AtomicU64,
-    /// Held by whoever works ahead, so that closing can wait for that.
-    pub ahead: Mutex<()>,
     pub lock: Mutex<Option<Box<dyn LockGuard>>>,
 }
+
+/// A seqno that is registered for as long as there is a clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Moment {
+    pub held: Arc<Registered>,
+    /// How many families had been dropped (`families`, invariant 4).
+    pub drops: u64,
+}
+
+/// The registration that all clones of a moment share. Registering once more at a moment that is past
+/// could not be made safe: a writer that looks for readers might find the new slot still free, and the
+/// old one free already.
+#[derive(Debug)]
+pub(crate) struct Registered {
+    pub inner: Arc<Inner>,
+    pub registration: Registration,
+}
+
+/// A store that was closed, and that somebody may read.
+#[derive(Debug)]
+pub(crate) struct Left {
+    pub db_id: [u8; 16],
+    pub dir: PathBuf,
+    /// Where its manifest ended when it was closed, or whoever followed it.
+    pub position: std::sync::Mutex<Position>,
+    /// What its readers hold.
+    pub pinned: Weak<Pinned>,
+    pub homes: Vec<Weak<Home>>,
+    pub pm_tables: Vec<(FileId, Weak<PmTable>)>,
+    pub relics: Weak<Relics>,
+    pub blobs: Weak<Blobs>,
+    pub holds: Weak<Holds>,
+    /// As long as somebody reads on at a moment, or has a handle.
+    pub inner: Weak<Inner>,
+}
+
+/// What those read who are registered with a store that is closed.
+#[derive(Debug, Default)]
+pub(crate) enum After {
+    /// Nothing: there is nobody.
+    #[default]
+    Nothing,
+    /// Its last view.
+    View(Arc<View>),
+    /// Views of the store that was opened since, which knows these moments.
+    Opened(Vec<Moment>),
+}
+
+/// The stores that were open here before, and that somebody reads (`close`).
+#[derive(Debug)]
+pub(crate) struct Elders {
+    pub storage: Arc<dyn Storage>,
+    pub dir: PathBuf,
+    pub left: Vec<Arc<Left>>,
+    /// When somebody reads in them, ascending.
+    pub moments: Vec<SeqNo>,
+    /// Whether they have the folder again.
+    pub ended: AtomicBool,
+}
+
+/// Closes the store when the last handle goes. Not a part of `Inner`, which workers, snapshots and
+/// cursors may hold a little longer.
+#[derive(Debug)]
+pub(crate) struct Handle(pub Arc<Inner>);
 
 impl std::fmt::Debug for Inner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -35,7 +35,7 @@ pub(crate) fn options() -> Options {
         ..Options::default()
     };
     options.pm_region.part_bytes_first = 256 << 10;
-    options.flush.automatic = 0;
+    options.flush.automatic = false;
     options
 }
 

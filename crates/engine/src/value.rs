@@ -13,12 +13,11 @@ use std::ops::Deref;
 
 use thermocline_base::Result;
 use thermocline_base::size::index;
+use thermocline_catalog::{Pinned, Pins};
 use thermocline_memtable::{Home, RecordRef};
 use thermocline_pm::PmOff;
 
-use thermocline_catalog::{Pinned, Pins};
-
-use crate::snapshot::Hit;
+use crate::snapshot::hit::Hit;
 use crate::store::Inner;
 use crate::sync::Arc;
 

@@ -2,11 +2,11 @@
 
 use std::cell::RefCell;
 
-use thermocline_base::{Error, Result};
+use thermocline_base::{Codec, Error, Result};
 
-pub(crate) const TAG_NONE: u8 = 0;
-pub(crate) const TAG_LZ4: u8 = 1;
-pub(crate) const TAG_ZSTD: u8 = 2;
+pub(crate) const TAG_NONE: u8 = Codec::None as u8;
+pub(crate) const TAG_LZ4: u8 = Codec::Lz4 as u8;
+pub(crate) const TAG_ZSTD: u8 = Codec::Zstd as u8;
 
 /// How the blocks of a table are compressed. A block that would not become an eighth smaller is stored
 /// as it is.
@@ -19,29 +19,6 @@ pub enum Compression {
     Lz4,
     /// Zstandard at this level, 1 to 19: small.
     Zstd(i32),
-}
-
-/// What reads what a [`Compression`] wrote, which is the same for all levels: so much a table says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum Codec {
-    /// Nothing is compressed.
-    None = TAG_NONE,
-    /// LZ4.
-    Lz4 = TAG_LZ4,
-    /// Zstandard.
-    Zstd = TAG_ZSTD,
-}
-
-impl Codec {
-    pub(crate) fn from_tag(tag: u8) -> Option<Codec> {
-        let all = [Codec::None, Codec::Lz4, Codec::Zstd];
-        all.into_iter().find(|codec| codec.tag() == tag)
-    }
-
-    pub(crate) fn tag(self) -> u8 {
-        self as u8
-    }
 }
 
 impl Compression {

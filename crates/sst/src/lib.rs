@@ -137,7 +137,7 @@ pub use blob::{
 };
 pub use block::Block;
 pub use cache::{BlockCache, CacheUse, CachedSource, StoreCache};
-pub use compress::{Codec, Compression};
+pub use compress::Compression;
 pub use cursor::{Cursor, Move};
 pub use cuts::tombstone_cuts;
 pub use filter::FILTER_KEYS_MAX;
@@ -156,6 +156,7 @@ pub use options::WriteOptions;
 pub use properties::{BlobUse, Creation, Properties};
 pub use sync::{BlockSource, FileSource, SyncCursor, get, offset_of, open_table};
 pub use table::{Table, TablePart};
+pub use thermocline_base::Codec;
 pub use tombstones::RangeTombstone;
 pub use value::{Found, FoundValue, Pinned, Value};
 pub use verify::{FAULTS_MAX, Verified, verify_table};

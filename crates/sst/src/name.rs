@@ -2,6 +2,8 @@
 
 use thermocline_base::FileId;
 
+use crate::identity::Identity;
+
 /// The name of a table's file.
 ///
 /// ```
@@ -26,16 +28,23 @@ pub enum FileName {
     Table(FileId),
     /// A blob file.
     Blob(FileId),
+    /// A table of this database that is being written, or whose writer was interrupted.
+    Unfinished(Identity),
 }
 
 impl FileName {
-    /// Reads a name exactly as [`table_name`] or [`blob_name`] makes it; none for a stranger's.
+    /// Reads a name exactly as it is displayed; none for a stranger's.
     pub fn parse(name: &str) -> Option<FileName> {
         let (number, kind) = name.split_once('.')?;
+        let (number, owner) = match number.split_once('-') {
+            Some((number, owner)) => (number, Some(u128::from_str_radix(owner, 16).ok()?)),
+            None => (number, None),
+        };
         let file = FileId(number.parse().ok()?);
-        let parsed = match kind {
-            "sst" => FileName::Table(file),
-            "blob" => FileName::Blob(file),
+        let parsed = match (kind, owner) {
+            ("sst", None) => FileName::Table(file),
+            ("blob", None) => FileName::Blob(file),
+            ("part", Some(owner)) => FileName::Unfinished(Identity::new(owner.to_be_bytes(), file)),
             _ => return None,
         };
         (parsed.to_string() == name).then_some(parsed)
@@ -47,6 +56,9 @@ impl std::fmt::Display for FileName {
         f.write_str(&match self {
             FileName::Table(file) => table_name(*file),
             FileName::Blob(file) => blob_name(*file),
+            FileName::Unfinished(Identity { db_id, file }) => {
+                format!("{:06}-{:032x}.part", file.0, u128::from_be_bytes(*db_id))
+            }
         })
     }
 }
@@ -58,7 +70,10 @@ mod tests {
     #[test]
     fn names_read_as_they_were_made_and_strangers_are_none() {
         for n in [0, 1, 999_999, 1_000_000, u64::MAX] {
-            for name in [FileName::Table(FileId(n)), FileName::Blob(FileId(n))] {
+            let of = |db_id| FileName::Unfinished(Identity::new(db_id, FileId(n)));
+            let unfinished = [of([0; 16]), of([255; 16]), of(*b"0123456789abcdef")];
+            let finished = [FileName::Table(FileId(n)), FileName::Blob(FileId(n))];
+            for name in finished.into_iter().chain(unfinished) {
                 assert_eq!(FileName::parse(&name.to_string()), Some(name));
             }
         }
@@ -70,6 +85,11 @@ mod tests {
             "000007.sst.tmp",
             "0000007.sst",
             "sst",
+            "000007.part",
+            "000007-.part",
+            "000007-0.part",
+            "000007-0123456789ABCDEF0123456789ABCDEF.part",
+            "000007-0123456789abcdef0123456789abcdef.sst",
         ] {
             assert_eq!(FileName::parse(name), None, "{name}");
         }

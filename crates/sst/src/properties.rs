@@ -2,9 +2,9 @@
 
 use thermocline_base::{CfId, FileId, SeqNo};
 
-use crate::compress::Codec;
 use crate::identity::Identity;
 use crate::key::InternalKey;
+use thermocline_base::Codec;
 
 /// Why a table was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

@@ -25,8 +25,8 @@ use thermocline_env::{OpenMode, Storage};
 use thermocline_exec::{BatchReader, BufPool, DirectStorage, PIECE_BYTES};
 use thermocline_observe::charged::Reads;
 use thermocline_sst::{
-    BlobFile, BlockCache, CacheUse, Identity, StoreCache, TableWriter, WriteOptions, blob_name,
-    table_name,
+    BlobFile, BlockCache, CacheUse, FileName, Identity, StoreCache, TableWriter, WriteOptions,
+    blob_name, table_name,
 };
 use thermocline_version::Origins;
 
@@ -103,17 +103,17 @@ pub struct TableFiles {
 pub struct Work(Charge);
 
 impl Work {
-    /// The table that is being written takes as much as it does now.
-    pub fn cover(&mut self, table: &TableWriter) {
-        // Beside what it has collected, a piece is on its way.
-        let piece = table.write_bytes().min(PIECE_BYTES);
-        self.0.grow_over(table.memory() + piece as u64);
-    }
-
     /// What is being written takes so many bytes now.
     pub fn cover_bytes(&mut self, bytes: u64) {
         self.0.grow_over(bytes);
     }
+}
+
+/// Bytes of DRAM that a table takes while it is written.
+pub fn dram_of(table: &TableWriter) -> u64 {
+    // Beside what it has collected, a piece is on its way.
+    let piece = table.write_bytes().min(PIECE_BYTES);
+    table.memory() + piece as u64
 }
 
 /// What the tables of a store get from its runtime.
@@ -139,8 +139,8 @@ impl TableFiles {
             let counter = Arc::new(DeviceBytes::default());
             let (inner, bytes) = (storage.clone(), counter.clone());
             let counted: Arc<dyn Storage> = Arc::new(match options.ssd.direct {
-                0 => DirectStorage::buffered(inner, counter),
-                _ => DirectStorage::new(inner, lent.bufs.clone(), counter),
+                false => DirectStorage::buffered(inner, counter),
+                true => DirectStorage::new(inner, lent.bufs.clone(), counter),
             });
             (counted, bytes)
         };
@@ -174,7 +174,7 @@ impl TableFiles {
             habit: Habit::default(),
             reader: lent.reader.clone(),
             pm: PmTables::default(),
-            verify: options.read.verify_checksums != 0,
+            verify: options.read.verify_checksums,
         });
         let weak = Arc::downgrade(&files);
         account.add_evicting(weak.clone());
@@ -193,6 +193,21 @@ impl TableFiles {
     /// The path of a table.
     pub fn path(&self, file: FileId) -> PathBuf {
         self.dir.join(table_name(file))
+    }
+
+    /// Where a table is written, until it gets its name by [`TableFiles::name`].
+    pub fn unfinished_path(&self, file: FileId) -> PathBuf {
+        let name = FileName::Unfinished(self.identity(file));
+        self.dir.join(name.to_string())
+    }
+
+    /// Gives a table that was written, and is durable, its name.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn name(&self, file: FileId) -> Result<()> {
+        let (from, to) = (self.unfinished_path(file), self.path(file));
+        self.storage.rename(&from, &to)
     }
 
     /// The path of a blob file.

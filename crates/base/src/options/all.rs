@@ -3,14 +3,17 @@
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
+use crate::options::costs::Costs;
 use crate::options::groups::{
     BlobOptions, CommitOptions, CompactionOptions, FeedOptions, FlushOptions, Level0Options,
     ManifestOptions, MemtableOptions, MetricsOptions, PartitionOptions, PmOptions, ReadOptions,
     SsdOptions,
 };
 use crate::options::keys;
+use crate::options::partition_by::PartitionBy;
 use crate::options::region::{Emulation, RegionDemand};
 use crate::options::row::{OptionRow, format_exact};
+use crate::options::shape::Shape;
 use crate::preset::Preset;
 use crate::size::parse_size;
 
@@ -145,9 +148,7 @@ impl Options {
                     ))
                 })?;
                 let parsed = row.parse(value)?;
-                if let Some(field) = self.field_mut(name) {
-                    *field = parsed;
-                }
+                self.set_place(name, parsed);
             }
         }
         Ok(())
@@ -171,21 +172,21 @@ impl Options {
             .chain(MetricsOptions::ROWS)
     }
 
-    fn field_mut(&mut self, name: &str) -> Option<&mut u64> {
-        self.memtable
-            .field_mut(name)
-            .or_else(|| self.commit.field_mut(name))
-            .or_else(|| self.read.field_mut(name))
-            .or_else(|| self.ssd.field_mut(name))
-            .or_else(|| self.blob.field_mut(name))
-            .or_else(|| self.pm_region.field_mut(name))
-            .or_else(|| self.level0.field_mut(name))
-            .or_else(|| self.manifest.field_mut(name))
-            .or_else(|| self.compaction.field_mut(name))
-            .or_else(|| self.partition.field_mut(name))
-            .or_else(|| self.flush.field_mut(name))
-            .or_else(|| self.feed.field_mut(name))
-            .or_else(|| self.metrics.field_mut(name))
+    /// The group that has the option takes the value in this place.
+    fn set_place(&mut self, name: &str, place: u64) {
+        let _ = self.memtable.set_place(name, place)
+            || self.commit.set_place(name, place)
+            || self.read.set_place(name, place)
+            || self.ssd.set_place(name, place)
+            || self.blob.set_place(name, place)
+            || self.pm_region.set_place(name, place)
+            || self.level0.set_place(name, place)
+            || self.manifest.set_place(name, place)
+            || self.compaction.set_place(name, place)
+            || self.partition.set_place(name, place)
+            || self.flush.set_place(name, place)
+            || self.feed.set_place(name, place)
+            || self.metrics.set_place(name, place);
     }
 
     /// Every option and its effective value as text that [`Options::set`] reads back: what a
@@ -248,10 +249,21 @@ impl Options {
             return;
         }
         self.preset = preset;
-        for (name, value) in preset.values() {
-            if let Some(field) = self.field_mut(name) {
-                *field = value;
-            }
-        }
+        let (level0, blade) = (&mut self.level0, preset == Preset::PmBlade);
+        (level0.shape, level0.merge_percent) = match preset {
+            Preset::Thermocline => (None, 100),
+            Preset::GlobalIndex => (Some(Shape::GlobalIndex), 0),
+            Preset::PmBlade => (Some(Shape::PmTables), 100),
+            Preset::Leveled => (Some(Shape::Ssd), 100),
+        };
+        (level0.pm_percent, level0.internal, self.partition.by) = match blade {
+            true => (80, Costs::Printed, PartitionBy::Size),
+            false => (50, Costs::Corrected, PartitionBy::None),
+        };
+        // LogFree compacts what it freezes into L1, however much of it lives.
+        self.flush.rewrite_ratio = match preset {
+            Preset::GlobalIndex => 0,
+            _ => 8,
+        };
     }
 }

@@ -3,7 +3,6 @@
 use crate::error::{Error, Result};
 use crate::options::all::Options;
 use crate::options::derived::{DRAM_MIN, PM_MIN};
-use crate::options::groups::SHAPE_AUTO;
 use crate::options::region::{Emulation, RegionDemand};
 use crate::options::shape::Shape;
 use crate::size::format_size;
@@ -54,7 +53,7 @@ impl Options {
                 "preset 'leveled' has no persistent memory: a kind of region or an emulation profile \
                  cannot be asked for"
             }
-            true if ![Shape::Ssd as u64, SHAPE_AUTO].contains(&self.level0.shape) => {
+            true if self.level0.shape.is_some_and(|shape| shape != Shape::Ssd) => {
                 "preset 'leveled' has its level 0 on the SSD: level0.shape is ssd there"
             }
             _ => return Ok(()),

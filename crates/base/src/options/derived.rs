@@ -1,7 +1,6 @@
 //! What derives from options: what `auto` and 0 stand for, and what several options say together.
 
 use crate::options::all::Options;
-use crate::options::groups::SHAPE_AUTO;
 use crate::options::shape::Shape;
 use crate::preset::Preset;
 
@@ -14,7 +13,7 @@ impl Options {
     /// With what the preset leaves no choice about: preset `leveled` has its level 0 on the SSD.
     pub fn settled(mut self) -> Options {
         if self.in_dram() {
-            self.level0.shape = Shape::Ssd as u64;
+            self.level0.shape = Some(Shape::Ssd);
         }
         self
     }
@@ -28,13 +27,11 @@ impl Options {
     /// assert_eq!(options.on_region(false).level0.shape(), Shape::GlobalIndex);
     /// ```
     pub fn on_region(mut self, in_memory: bool) -> Options {
-        if self.level0.shape == SHAPE_AUTO {
-            let shape = match in_memory {
-                true => Shape::Tiered,
-                false => Shape::GlobalIndex,
-            };
-            self.level0.shape = shape as u64;
-        }
+        let shape = match in_memory {
+            true => Shape::Tiered,
+            false => Shape::GlobalIndex,
+        };
+        self.level0.shape.get_or_insert(shape);
         self
     }
 
@@ -68,8 +65,8 @@ impl Options {
             (bytes, _) => bytes,
         };
         match self.flush.automatic {
-            0 => bytes,
-            _ => bytes.min(room / 4),
+            false => bytes,
+            true => bytes.min(room / 4),
         }
     }
     /// The size at which a table is ended, in bytes.
@@ -144,7 +141,7 @@ impl Options {
             0 => {
                 // A flush takes all sealed generations together.
                 let flush = match self.flush.automatic {
-                    0 => self.memtable_bytes(),
+                    false => self.memtable_bytes(),
                     _ if self.level0.shape() == Shape::Ssd => self.memtable_bytes(),
                     _ if self.level0.shape().keeps_tables_in_pm() => {
                         return self.pm_base_bytes();

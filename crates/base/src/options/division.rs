@@ -3,8 +3,8 @@
 use crate::CfOptions;
 use crate::error::{Error, Result};
 use crate::options::all::Options;
-use crate::options::groups::PartitionBy;
 use crate::options::keys;
+use crate::options::partition_by::PartitionBy;
 use crate::size::format_size;
 
 /// How the keys of one family are divided.
@@ -39,7 +39,7 @@ impl Options {
             .partition_prefix_len
             .unwrap_or(self.partition.prefix_len);
         Division {
-            by: own.partition_by.unwrap_or(self.partition.by()),
+            by: own.partition_by.unwrap_or(self.partition.by),
             bytes: bytes.unwrap_or(self.partition_bytes()).max(least),
             prefix_len: usize::try_from(len).unwrap_or(usize::MAX),
         }
@@ -52,7 +52,7 @@ impl Options {
     pub fn check_division(&self, own: &CfOptions) -> Result<()> {
         let mut with = self.clone();
         if let Some(by) = own.partition_by {
-            with.partition.by = by as u64;
+            with.partition.by = by;
         }
         with.partition.bytes = own.partition_bytes.unwrap_or(self.partition.bytes);
         if let Some(len) = own.partition_prefix_len {
@@ -64,7 +64,7 @@ impl Options {
     pub(super) fn validate_partitions(&self) -> Result<()> {
         let refused = |why: String| Err(Error::InvalidArgument(why));
         let least = self.table_bytes().saturating_mul(TABLES_MIN);
-        let by = self.partition.by();
+        let by = self.partition.by;
         if by == PartitionBy::Size && self.partition_bytes() < least {
             return refused(format!(
                 "partition.bytes is at least {}, which is {TABLES_MIN} tables; {} was given",

@@ -42,6 +42,19 @@ pub const DIVISIONS: [&str; 4] = ["none", "size", "prefix", "keys"];
 pub const COSTS: [&str; 3] = ["off", "corrected", "printed"];
 
 impl Unit {
+    /// The place of its last word; numbers have none.
+    pub(in crate::options) const fn last_place(self) -> u64 {
+        let words = match self {
+            Unit::Flag => 2,
+            Unit::Codec => CODECS.len(),
+            Unit::Shape => SHAPES_OR_AUTO.len(),
+            Unit::Division => DIVISIONS.len(),
+            Unit::Costs => COSTS.len(),
+            Unit::Bytes | Unit::Count | Unit::Millis => return u64::MAX,
+        };
+        words as u64 - 1
+    }
+
     /// The words that an option takes, if it takes words.
     fn words(self) -> &'static [&'static str] {
         match self {

@@ -26,6 +26,15 @@ struct Capabilities {
 }
 
 impl Shape {
+    /// All of them, by their places among [`SHAPES`](crate::options::SHAPES).
+    pub const ALL: [Shape; 5] = [
+        Shape::Immutables,
+        Shape::GlobalIndex,
+        Shape::Ssd,
+        Shape::PmTables,
+        Shape::Tiered,
+    ];
+
     const fn capabilities(self) -> Capabilities {
         let none = Capabilities {
             merges_indexes: false,

@@ -1,6 +1,7 @@
 //! Options are read, printed and checked alike.
 
 use super::*;
+use crate::codec::Codec;
 
 #[test]
 fn what_is_printed_reads_back() {
@@ -11,9 +12,9 @@ fn what_is_printed_reads_back() {
         ..Options::default()
     };
     options.memtable.bytes_max = 12_345;
-    options.read.verify_checksums = 0;
-    options.level0.shape = 2;
-    options.compaction.compression_last = 2;
+    options.read.verify_checksums = false;
+    options.level0.shape = Some(Shape::Ssd);
+    options.compaction.compression_last = Codec::Zstd;
     let mut again = Options::default();
     for (name, value) in options.effective() {
         again.set(name, &value).unwrap();
@@ -99,7 +100,7 @@ fn nonsense_is_refused_with_the_limit() {
         Options {
             preset: Preset::Leveled,
             level0: Level0Options {
-                shape: 0,
+                shape: Some(Shape::Immutables),
                 ..Level0Options::default()
             },
             ..Options::default()

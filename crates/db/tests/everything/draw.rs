@@ -1,7 +1,7 @@
 //! Random options: all presets and shapes, kinds of region, divisions, codecs; everything small.
 
 use thermocline::Options;
-use thermocline::options::Preset;
+use thermocline::options::{Codec, Costs, PartitionBy, Preset, Shape};
 use thermocline_testkit::Rng;
 
 use crate::machine::Machine;
@@ -45,7 +45,7 @@ pub fn redrawn(rng: &mut Rng, before: &Options) -> Options {
     options.manifest.bytes_max = *rng.pick(&[512, 20_000, 1 << 20]);
     options.blob.inline_bytes_max = *rng.pick(&[400, 5000, 1 << 20]);
     options.feed.retain_bytes = *rng.pick(&[0, 100_000]);
-    options.ssd.direct = rng.below(2) as u64;
+    options.ssd.direct = rng.below(2) == 1;
     reading(&mut options, rng);
     level0(&mut options, rng);
     compaction(&mut options, rng);
@@ -54,7 +54,7 @@ pub fn redrawn(rng: &mut Rng, before: &Options) -> Options {
 
 fn reading(options: &mut Options, rng: &mut Rng) {
     options.read.readahead = *rng.pick(&[1, 3, 64]);
-    options.read.verify_checksums = rng.below(2) as u64;
+    options.read.verify_checksums = rng.below(2) == 1;
     options.read.pin_bytes_min = *rng.pick(&[1, 1 << 10]);
     options.read.pins_percent_max = *rng.pick(&[0, 5]);
     options.read.cache_bytes = *rng.pick(&[0, 1, 64 << 10]);
@@ -64,11 +64,11 @@ fn reading(options: &mut Options, rng: &mut Rng) {
 
 fn level0(options: &mut Options, rng: &mut Rng) {
     if !options.in_dram() && rng.one_in(2) {
-        options.level0.shape = rng.below(6) as u64;
+        options.level0.shape = Shape::ALL.get(rng.below(6)).copied();
     }
     if rng.one_in(2) {
         options.level0.pm_percent = *rng.pick(&[10, 30, 50]);
-        options.level0.internal = rng.below(3) as u64;
+        options.level0.internal = *rng.pick(&Costs::ALL);
         options.level0.merge_percent = *rng.pick(&[0, 100]);
         options.flush.generations = *rng.pick(&[0, 3]);
         options.flush.rewrite_ratio = *rng.pick(&[8, 2, 1, 0]);
@@ -82,15 +82,15 @@ fn compaction(options: &mut Options, rng: &mut Rng) {
     compaction.multiplier = *rng.pick(&[2, 10]);
     compaction.base_bytes = *rng.pick(&[0, 200_000]);
     compaction.table_bytes = *rng.pick(&[0, 50_000]);
-    compaction.dynamic = rng.below(2) as u64;
+    compaction.dynamic = rng.below(2) == 1;
     compaction.block_bytes = *rng.pick(&[256, 4 << 10]);
-    compaction.compression_level0 = rng.below(3) as u64;
-    compaction.compression = rng.below(3) as u64;
-    compaction.compression_last = rng.below(3) as u64;
+    compaction.compression_level0 = *rng.pick(&Codec::ALL);
+    compaction.compression = *rng.pick(&Codec::ALL);
+    compaction.compression_last = *rng.pick(&Codec::ALL);
     compaction.read_sample = *rng.pick(&[0, 1, 64]);
     options.partition.bytes = *rng.pick(&[4, 6]) * options.table_bytes();
     options.partition.prefix_len = 1 + rng.below(3) as u64;
-    options.partition.by = rng.below(4) as u64;
+    options.partition.by = *rng.pick(&PartitionBy::ALL);
     let keys = ["b", "key/1", "key/2", "key/25", "m"];
     options.partition_keys = keys.map(|key| key.as_bytes().to_vec()).to_vec();
 }

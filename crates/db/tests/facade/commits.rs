@@ -111,7 +111,7 @@ fn a_write_that_will_not_wait_is_busy_only_while_there_is_something_to_wait_for(
     let home = tempfile::tempdir().unwrap();
     let mut kept = options();
     // Otherwise the region never fills.
-    kept.flush.automatic = 0;
+    kept.flush.automatic = false;
     let db = Db::open(home.path().join("db"), kept).unwrap();
     let options = WriteOptions {
         durability: Durability::Immediate,

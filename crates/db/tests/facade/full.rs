@@ -20,7 +20,7 @@ fn options(pm: u64) -> Options {
         ..Options::default()
     };
     options.pm_region.part_bytes_first = 256 << 10;
-    options.flush.automatic = 0;
+    options.flush.automatic = false;
     options.memtable.idle_ms = 1;
     options
 }

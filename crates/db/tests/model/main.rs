@@ -15,6 +15,7 @@ use std::ops::Bound;
 use std::path::PathBuf;
 
 use thermocline::limits::{KEY_LEN_MAX, VALUE_INLINE_MAX};
+use thermocline::options::{Codec, PartitionBy, Shape};
 use thermocline::{
     CfOptions, ChangeOp, ColumnFamily, Db, Durability, ErrorKind, Options, Result, Snapshot,
 };
@@ -83,19 +84,19 @@ fn options(rng: &mut Rng) -> Options {
     options.memtable.replay_threads = rng.below(4) as u64;
     options.memtable.idle_ms = *rng.pick(&[0, 1, 1000]);
     options.read.readahead = *rng.pick(&[1, 2, 3, 64, 4096]);
-    options.read.verify_checksums = rng.below(2) as u64;
+    options.read.verify_checksums = rng.below(2) == 1;
     options.read.pin_bytes_min = *rng.pick(&[1, 1 << 10, 1 << 30]);
     options.read.pins_percent_max = *rng.pick(&[0, 5]);
     options.read.cache_bytes = *rng.pick(&[0, 0, 1, 64 << 10]);
     options.read.open_tables = *rng.pick(&[1, 3, 512]);
     options.read.ahead_bytes = *rng.pick(&[0, 5000, 256 << 10]);
-    options.ssd.direct = rng.below(2) as u64;
+    options.ssd.direct = rng.below(2) == 1;
     options.commit.buckets = rng.below(3) as u64;
     options.commit.ring_slots = *rng.pick(&[1, 64]);
     options.feed.retain_bytes = *rng.pick(&[0, 0, 1 << 20]);
     options.manifest.bytes_max = *rng.pick(&[512, 1 << 20]);
     options.blob.inline_bytes_max = *rng.pick(&[5000, 1 << 20, 1 << 20]);
-    options.level0.shape = rng.below(5) as u64;
+    options.level0.shape = Some(*rng.pick(&Shape::ALL));
     options.level0.pm_percent = *rng.pick(&[3, 10, 50]);
     options.level0.merge_percent = *rng.pick(&[0, 0, 100]);
     options.flush.generations = *rng.pick(&[0, 0, 3]);
@@ -112,11 +113,11 @@ fn compaction(options: &mut Options, rng: &mut Rng) {
     compaction.multiplier = *rng.pick(&[2, 10]);
     compaction.base_bytes = *rng.pick(&[0, 200_000]);
     compaction.table_bytes = *rng.pick(&[0, 50_000]);
-    compaction.dynamic = rng.below(2) as u64;
+    compaction.dynamic = rng.below(2) == 1;
     compaction.block_bytes = *rng.pick(&[256, 4 << 10, 64 << 10]);
-    compaction.compression_level0 = rng.below(3) as u64;
-    compaction.compression = rng.below(3) as u64;
-    compaction.compression_last = rng.below(3) as u64;
+    compaction.compression_level0 = *rng.pick(&Codec::ALL);
+    compaction.compression = *rng.pick(&Codec::ALL);
+    compaction.compression_last = *rng.pick(&Codec::ALL);
     // A limit that is never reached, and none.
     compaction.rate_bytes = *rng.pick(&[0, 1 << 40]);
     compaction.read_sample = *rng.pick(&[0, 1, 64]);
@@ -127,7 +128,7 @@ fn compaction(options: &mut Options, rng: &mut Rng) {
 fn partitions(options: &mut Options, rng: &mut Rng) {
     options.partition.bytes = *rng.pick(&[4, 6]) * options.table_bytes();
     options.partition.prefix_len = 1 + rng.below(3) as u64;
-    options.partition.by = rng.below(4) as u64;
+    options.partition.by = *rng.pick(&PartitionBy::ALL);
     let mut keys = hostile_keys(rng);
     keys.truncate(rng.below(20));
     keys.push(b"m".to_vec());

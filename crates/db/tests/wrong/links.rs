@@ -150,17 +150,17 @@ fn a_table_to_ingest_may_be_a_link_and_one_to_export_may_not() {
     let link = home.path().join("link.sst");
     symlink(&table, &link).unwrap();
     assert_eq!(family.ingest(&[&link]).unwrap().tables, 1);
-    for target in [precious(home.path()), home.path().join("nowhere")] {
-        let out = home.path().join("out.sst");
-        symlink(&target, &out).unwrap();
-        let kind = ErrorKind::InvalidArgument;
-        refused(
-            family.export::<&str>(.., &out),
-            kind,
-            &["out.sst", "exists"],
-        );
-        assert!(out.symlink_metadata().unwrap().is_symlink());
-        std::fs::remove_file(&out).unwrap();
+    // At the table's name, and at that under which it is written.
+    for name in ["out.sst", "out.sst.part"] {
+        for target in [precious(home.path()), home.path().join("nowhere")] {
+            let in_the_way = home.path().join(name);
+            symlink(&target, &in_the_way).unwrap();
+            let exported = family.export::<&str>(.., home.path().join("out.sst"));
+            refused(exported, ErrorKind::InvalidArgument, &[name, "exists"]);
+            assert!(in_the_way.symlink_metadata().unwrap().is_symlink());
+            std::fs::remove_file(&in_the_way).unwrap();
+            assert!(!home.path().join("out.sst").exists());
+        }
     }
     is_unharmed(&home.path().join("precious"));
     assert!(!home.path().join("nowhere").exists());
@@ -187,15 +187,15 @@ fn a_strangers_table_in_a_database_stays() {
     assert!(free.len() >= 3, "{free:?}");
     std::fs::copy(&table, &free[0]).unwrap();
     std::fs::create_dir(&free[1]).unwrap();
-    // Of one of our own only the beginning was written.
-    std::fs::write(&free[2], [1; 100]).unwrap();
+    // No table of ours gets its name before it is whole.
+    std::fs::write(&free[2], PRECIOUS).unwrap();
     let db = Db::open(&dir, with_files()).unwrap();
     db.put("more", "x").unwrap();
     db.flush().unwrap();
     db.close().unwrap();
     let whole = std::fs::read(&table).unwrap();
     assert!(std::fs::read(&free[0]).unwrap() == whole && free[1].is_dir());
-    assert!(!free[2].exists());
+    is_unharmed(&free[2]);
 }
 
 /// Values of this length lie in blob files.
@@ -378,4 +378,39 @@ fn a_log_that_is_a_link_is_refused_and_its_target_stays() {
         );
         assert!(std::fs::read(&aside).unwrap() == before);
     }
+}
+
+/// What lies beside logs that are outside of the database's folder: who holds them, and whose they are.
+#[test]
+fn the_lock_and_the_owner_of_logs_are_never_followed() {
+    let home = home();
+    let (dir, logs) = (home.path().join("db"), home.path().join("logs"));
+    let mut leveled = options();
+    leveled.set("preset", "leveled").unwrap();
+    leveled.wal_path = Some(logs.clone());
+    let db = Db::open(&dir, leveled.clone()).unwrap();
+    db.put("key", "value").unwrap();
+    db.close().unwrap();
+    for end in ["LOCK", "OWNER"] {
+        let names = names_of(&logs);
+        let name = names.iter().find(|name| name.ends_with(end)).unwrap();
+        let (file, kept) = (logs.join(name), home.path().join("kept"));
+        std::fs::rename(&file, &kept).unwrap();
+        // To something else, to nothing, and to what was there.
+        let owned = std::fs::read(&kept).unwrap();
+        let nowhere = home.path().join("nowhere");
+        for target in [&precious(home.path()), &nowhere, &kept] {
+            symlink(target, &file).unwrap();
+            let opened = Db::open(&dir, leveled.clone());
+            refused(opened, ErrorKind::Io, &[name, "symbolic link"]);
+            assert!(file.symlink_metadata().unwrap().is_symlink());
+            std::fs::remove_file(&file).unwrap();
+            is_unharmed(&home.path().join("precious"));
+            assert!(!nowhere.exists());
+            assert_eq!(std::fs::read(&kept).unwrap(), owned);
+        }
+        std::fs::rename(&kept, &file).unwrap();
+    }
+    let db = Db::open(&dir, leveled).unwrap();
+    assert_eq!(&*db.get("key").unwrap().unwrap(), b"value");
 }

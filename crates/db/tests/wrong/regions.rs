@@ -174,7 +174,7 @@ fn a_region_cut_short_while_open_ends_in_errors() {
         for &keep_in_64 in all {
             // Without checksums, zeros in place of a page are an error all the same.
             let mut options = options();
-            options.read.verify_checksums = keep_in_64 % 2;
+            options.read.verify_checksums = keep_in_64 % 2 == 1;
             let db = Db::open(&dir, options).unwrap();
             assert_eq!(db.metrics().region_kind, kind);
             fill(&db);
@@ -324,7 +324,7 @@ fn another_pm_at_every_open() {
     let dir = home.path().join("db");
     let with_pm = |pm| {
         let mut options = Options { pm, ..options() };
-        options.flush.automatic = 0;
+        options.flush.automatic = false;
         options
     };
     filled(&dir, with_pm(64 << 20));

@@ -1,6 +1,7 @@
 //! Sizes of ranges against counting what was written.
 
 use std::collections::BTreeSet;
+use std::ops::Bound;
 use std::path::Path;
 
 use thermocline_base::options::Options;

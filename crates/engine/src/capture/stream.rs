@@ -10,15 +10,15 @@ use thermocline_compaction::RangeTombstone;
 use thermocline_compaction::output::Cutter;
 use thermocline_compaction::retain::Moments;
 use thermocline_copies::Captured;
+use thermocline_jobs::sink::FileSink;
+use thermocline_jobs::source::{GenerationInput, Input, LastDeletes, RunInput, tombstones};
+use thermocline_jobs::{Outputs, Recipe, below};
 use thermocline_memtable::Cover;
 use thermocline_sst::{Creation, Identity};
 use thermocline_version::{Change, Level, Place, State, Version};
 
 use super::Capture;
-use crate::compact::input::{GenerationInput, Input, RunInput};
-use crate::compact::outputs::{Destination, Outputs, Recipe, below};
-use crate::flush::{LastDeletes, tombstones};
-use crate::open::stored;
+use crate::open::spec::stored;
 use crate::sync::Arc;
 
 impl Captured for Capture {
@@ -79,9 +79,11 @@ fn stream(
         let inputs = inputs.map(Input::Generation);
         let inputs = last.into_iter().map(Input::Last).chain(inputs);
         let inputs = inputs.chain(tables.into_iter().map(|run| Input::Run(Box::new(run))));
+        let (place, storage) = (Place::new(cf, Level::ZERO), &*files.storage);
+        let options = shape.write_options(0, usize::MAX, Creation::Checkpoint);
+        let mut sink = FileSink::elsewhere(storage, next, place, options);
         let recipe = Recipe {
-            place: Place::new(cf, Level::ZERO),
-            options: shape.write_options(0, usize::MAX, Creation::Checkpoint),
+            cf,
             cutter: Cutter::new(
                 shape.output_options(),
                 capture.front_in(cf).into_iter().collect(),
@@ -94,11 +96,9 @@ fn stream(
             exists: &|cf, key| capture.exists(cf, key),
             prefixes: None,
             counting: None,
-            enough: None,
-            to: Destination::Elsewhere(next),
         };
-        let inputs = inputs.collect();
-        inner.write_outputs(inputs, recipe, &mut |_| Ok(()), &mut outputs)?;
+        let (inputs, mut pace) = (inputs.collect(), |_| inner.check_open());
+        inner.write_outputs(inputs, recipe, &mut sink, &mut pace, &mut outputs)?;
         // What could not be read looked like zeros.
         inner.space.region().check_media()?;
     }

@@ -22,7 +22,7 @@ use thermocline_version::{Joined, Level, Place, TableRef, Version};
 
 use super::shape::Levels;
 use super::{Compactions, Ends, Jobs, Running};
-use crate::partitions::{Waiter, Waiting};
+use crate::partitions::waiting::{Waiter, Waiting};
 use crate::store::Inner;
 use crate::sync::{Arc, lock, wait};
 

@@ -10,7 +10,7 @@ use thermocline_version::Version;
 
 use super::Jobs;
 use super::costs::OfFamily;
-use super::job::Job;
+use super::job::picked::Job;
 use crate::store::Inner;
 use crate::sync::{Arc, lock};
 

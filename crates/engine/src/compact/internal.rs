@@ -35,29 +35,21 @@
 //! | before the edit | the inputs, and zones of owners that nobody names: free |
 //! | after the edit | the outputs, and perhaps inputs that nothing refers to: removed |
 
-use std::sync::Weak;
+pub(crate) mod known;
 
-use thermocline_base::planted::{Bug, active};
 use thermocline_base::{CfId, Error, FileId, Result};
+use thermocline_jobs::Outputs;
 use thermocline_policy::internal::{Inputs, bytes_of_part};
 use thermocline_policy::pick::{Job as Picked, Slice, level0_slices, pick_internal};
 use thermocline_tables::Promise;
-use thermocline_version::{Change, Place, TableRef, Version};
+use thermocline_version::{Place, TableRef, Version};
 
 use super::Jobs;
-use super::job::Job;
-use super::outputs::Outputs;
+use super::job::picked::Job;
 use super::shape::Levels;
 use crate::partitions::share;
 use crate::store::{Engine, Inner};
-use crate::sync::{Arc, Mutex, lock, read, wait};
-
-/// What internal compactions know of each other.
-#[derive(Debug, Default)]
-pub(crate) struct Internal {
-    /// In this version one has given up.
-    gave_up: Mutex<Weak<Version>>,
-}
+use crate::sync::{Arc, lock, read, wait};
 
 /// Of a range that somebody wants merged.
 enum Wanted {
@@ -85,7 +77,7 @@ impl Engine {
         let mut alone = false;
         loop {
             // Whoever flushes has been promised all the room that there is.
-            let flushing = alone.then(|| lock(&inner.flushing));
+            let flushing = alone.then(|| lock(&inner.turns.flushing));
             let _gate = read(&inner.compactions.gate);
             // Again, since the store may be closing.
             inner.check_writable()?;
@@ -259,29 +251,6 @@ impl Inner {
             Wanted::Wait | Wanted::Room | Wanted::Done => Ok(()),
         }
     }
-}
-
-/// What an edit says of the inputs of an internal compaction that came to its end at a key, or of all of them.
-pub(super) fn without_inputs(inputs: &[(Place, Arc<TableRef>)], outputs: &Outputs) -> Vec<Change> {
-    let mut changes = Vec::new();
-    for (place, table) in inputs {
-        let end = outputs.ended_at.as_deref();
-        if end.is_some_and(|end| table.range.smallest() >= end) {
-            // Nothing of it was written anew.
-            continue;
-        }
-        changes.push(Change::table_removed(*place, table));
-        if active(Bug::InternalForgetsRest) {
-            continue;
-        }
-        // How much that is nobody knows without looking; it will be merged soon.
-        let rest = end.and_then(|end| table.cut_at(end, (1, 2)));
-        changes.extend(rest.map(|[_, rest]| Change::TableAdded {
-            place: *place,
-            table: Arc::new(rest),
-        }));
-    }
-    changes
 }
 
 /// About how many bytes of the inputs an internal compaction has read.

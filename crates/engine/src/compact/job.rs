@@ -1,224 +1,30 @@
 //! One job: picked, run, installed. See the [module above](super).
 
+pub(crate) mod picked;
+
 use std::cell::Cell;
-use std::time::Duration;
 
 use thermocline_base::planted::{Bug, active};
-use thermocline_base::{CfId, Result, SeqNo};
-use thermocline_compaction::output::Cutter;
-use thermocline_compaction::retain::RangesBelow;
-use thermocline_observe::event::Event;
-use thermocline_policy::pick::{self, Held, Reason};
+use thermocline_base::{Result, SeqNo};
+use thermocline_jobs::sink::{FileSink, PmSink, TableSink};
+use thermocline_jobs::source::{Input, RunInput};
+use thermocline_jobs::{Counting, Outputs, Recipe};
+use thermocline_policy::pick::Reason;
 use thermocline_policy::tuning::ROOM_LOOK_BYTES;
 use thermocline_sst::Creation;
 use thermocline_tables::Promise;
-use thermocline_version::{Change, Level, Place, State, TableRef, Version, VersionEdit};
+use thermocline_version::{Level, VersionEdit};
 
-use super::input::{Input, RunInput};
-use super::internal::{bytes_merged, gives_up, without_inputs};
-use super::outputs::{Destination, Outputs, Recipe, below};
-use super::shape::{Levels, Shape, range_of};
-use super::usage::LevelUse;
-use super::{Jobs, Running};
-use crate::partitions::{Counting, Waiter, share};
-use crate::pm_tables::PmSink;
+use super::ends::Ends;
+use super::internal::{bytes_merged, gives_up};
+use super::shape::Levels;
+use crate::partitions::share;
+use crate::partitions::waiting::Waiter;
+use crate::report::LevelUse;
 use crate::store::Inner;
-use crate::sync::{Arc, Ordering, lock, read};
-
-/// A job that is in the list of running ones.
-pub(crate) struct Job {
-    id: u64,
-    cf: CfId,
-    /// That in which it was picked; it keeps the inputs.
-    version: Arc<Version>,
-    picked: pick::Job,
-    last_level: usize,
-    /// All tables that it takes, and where they stand.
-    inputs: Vec<(Place, Arc<TableRef>)>,
-    /// The same as runs, newest first.
-    runs: Vec<Vec<Arc<TableRef>>>,
-    /// Of an internal one: persistent memory for its outputs, and the bytes of it with which it ends.
-    promise: Option<(Promise, u64)>,
-    /// Of such a one, if costs have asked for it: the updates that it expects, and among how many records.
-    expects: Option<(u64, u64)>,
-    /// Whether somebody waits for it.
-    by_hand: bool,
-}
-
-/// Ends what a job holds, however it ends.
-pub(crate) struct Ends<'a> {
-    inner: &'a Inner,
-    id: u64,
-}
-
-impl<'a> Ends<'a> {
-    pub(super) fn new(inner: &'a Inner, id: u64) -> Ends<'a> {
-        Ends { inner, id }
-    }
-}
-
-impl Drop for Ends<'_> {
-    fn drop(&mut self) {
-        let compactions = &self.inner.compactions;
-        // What it worked with is given back. Before it leaves the list: a writer that sees no job any more
-        // must see this (`room`).
-        self.inner.room.note();
-        lock(&compactions.jobs)
-            .running
-            .retain(|job| job.id != self.id);
-        compactions.ended.notify_all();
-    }
-}
-
-impl Job {
-    /// Puts what was picked into the list.
-    pub(super) fn begin(
-        jobs: &mut Jobs,
-        cf: CfId,
-        version: &Arc<Version>,
-        levels: &Levels<'_>,
-        last_level: usize,
-        picked: pick::Job,
-    ) -> Job {
-        let place = |level: usize| Place::new(cf, level_of(level));
-        let of = |level: usize, places: &[usize]| -> Vec<Arc<TableRef>> {
-            places
-                .iter()
-                .map(|n| levels.refs[level][*n].clone())
-                .collect()
-        };
-        let upper = of(picked.from, &picked.inputs);
-        let lower = of(picked.to, &picked.overlapped);
-        let mut runs = match picked.from {
-            0 => levels.runs(&picked.inputs),
-            _ => vec![upper.clone()],
-        };
-        if !lower.is_empty() {
-            runs.push(lower.clone());
-        }
-        let upper = upper.into_iter().map(|table| (place(picked.from), table));
-        let lower = lower.into_iter().map(|table| (place(picked.to), table));
-        jobs.begun += 1;
-        jobs.last = Some(cf);
-        jobs.cursors.entry(cf).or_default().note(&picked);
-        jobs.running.push(Running {
-            id: jobs.begun,
-            cf,
-            holds: vec![picked.holds.clone()],
-        });
-        Job {
-            id: jobs.begun,
-            cf,
-            version: version.clone(),
-            last_level,
-            inputs: upper.chain(lower).collect(),
-            runs,
-            picked,
-            promise: None,
-            expects: None,
-            by_hand: false,
-        }
-    }
-
-    /// Somebody has asked for it, and hears what becomes of it.
-    pub(super) fn by_hand(self) -> Job {
-        Job {
-            by_hand: true,
-            ..self
-        }
-    }
-
-    /// It is thought to have so many updates among so many records.
-    pub(super) fn expecting(self, updates: u64, records: u64) -> Job {
-        Job {
-            expects: Some((updates, records)),
-            ..self
-        }
-    }
-
-    /// It writes into persistent memory, until it has written `enough`.
-    pub(super) fn promised(self, promise: Promise, enough: u64) -> Job {
-        Job {
-            promise: Some((promise, enough)),
-            ..self
-        }
-    }
-
-    #[cfg(test)]
-    pub(super) fn family(&self) -> CfId {
-        self.cf
-    }
-
-    fn holds(&self) -> &Held {
-        &self.picked.holds
-    }
-
-    /// Where its outputs stand.
-    fn place(&self) -> Place {
-        Place::new(self.cf, level_of(self.picked.to))
-    }
-
-    /// Whether all that it takes is still there.
-    fn is_valid(&self, state: &State) -> bool {
-        let named = self.cf == CfId::METADATA || state.families().contains_key(&self.cf.0);
-        named && stand(&self.inputs, state)
-    }
-
-    /// What the levels behind that of the output have where it works.
-    fn below(&self, levels: &Levels<'_>) -> RangesBelow {
-        if active(Bug::CompactionForgetsBelow) {
-            return RangesBelow::default();
-        }
-        let deeper = levels.refs.iter().skip(self.picked.to + 1).flatten();
-        // Of level 0 what is not taken there and was there is older (`pick::level0`).
-        let beside = match self.picked.is_within_level0() {
-            true => levels.refs.first().map_or(&[][..], |level0| &level0[..]),
-            false => &[],
-        };
-        let is_input = |table: &Arc<TableRef>| self.inputs.iter().any(|(_, input)| input == table);
-        let beside = beside.iter().filter(|table| !is_input(table));
-        let range = self.holds().range();
-        below(
-            deeper
-                .chain(beside)
-                .copied()
-                .filter(|table| range_of(table).overlaps(&range)),
-        )
-    }
-
-    /// It ends tables at `starts` of partitions, where they are not too small then.
-    fn cutter<'v>(&self, shape: &Shape, levels: &Levels<'v>, starts: Vec<Vec<u8>>) -> Cutter<'v> {
-        if self.picked.is_within_level0() {
-            return shape.internal_cutter(levels, starts);
-        }
-        shape.sinking_cutter(
-            levels,
-            self.picked.to,
-            &self.holds().range(),
-            vec![],
-            starts,
-        )
-    }
-
-    fn edit(&self, outputs: &Outputs) -> VersionEdit {
-        if self.picked.is_within_level0() {
-            let mut changes = without_inputs(&self.inputs, outputs);
-            changes.extend(outputs.added());
-            return VersionEdit { changes };
-        }
-        let inputs = self.inputs.iter();
-        let removed = inputs.map(|(place, table)| Change::table_removed(*place, table));
-        let mut changes: Vec<Change> = removed.collect();
-        match self.picked.trivial {
-            true => changes.extend(self.inputs.iter().map(|(_, table)| Change::TableAdded {
-                place: self.place(),
-                table: table.clone(),
-            })),
-            false => changes.extend(outputs.added()),
-        }
-        VersionEdit { changes }
-    }
-}
+use crate::sync::{Ordering, lock, read};
+use picked::without_inputs;
+use picked::{Job, level_of};
 
 /// What a job came to, if it was installed.
 fn did(job: &Job, outputs: &Outputs, bytes_read: u64, installed: bool) -> Option<LevelUse> {
@@ -290,28 +96,18 @@ impl Inner {
     /// Runs a job to its end. The caller holds the gate.
     pub fn run(&self, job: Job) -> Result<()> {
         let ends = Ends::new(self, job.id);
-        let started = self.world.env.clock.now_ns();
+        let begun = job.begun(self.now_ns());
         // Where room is wanted no job takes what flushes need; but who asks for one by hand gets it.
-        let by_hand = job.by_hand || job.picked.reason == Reason::Manual;
+        let by_hand = job.by_hand || begun.reason == Reason::Manual;
         let guarded = self.is_relieving() && !by_hand;
         let room = match guarded {
             true => self.room_for_jobs().unwrap_or(u64::MAX),
             false => u64::MAX,
         };
-        let (id, family, from, to) = (job.id, job.cf, job.picked.from, job.picked.to);
-        let (reason, moved, tables) = (job.picked.reason, job.picked.trivial, job.inputs.len());
-        self.events.emit(Event::CompactionBegun {
-            id,
-            family,
-            reason,
-            from,
-            to,
-            tables,
-            bytes: job.picked.bytes,
-        });
+        self.events.emit(begun.event());
         let mut outputs = Outputs::default();
         let read = Cell::new(0);
-        let merged = match moved {
+        let merged = match begun.moved {
             true => Ok(()),
             false => self.merge(&job, &read, &mut outputs, guarded),
         };
@@ -319,15 +115,12 @@ impl Inner {
         self.release(&outputs);
         let done = installed.map(|installed| did(&job, &outputs, read.get(), installed));
         if matches!(done, Ok(Some(_))) {
-            self.learn_costs(&job, &outputs, started);
+            self.learn_costs(&job, &outputs, begun.at);
+            self.compactions.usage.add_reason(begun.reason);
         }
-        // A move needs nothing but the edit: it would be picked again at once, and fail again.
-        let gave_up = guarded && !moved && done.as_ref().is_err_and(|error| error.is_no_room());
-        let internal = job.picked.is_internal();
-        if internal && done.as_ref().is_err_and(gives_up) {
+        if begun.internal && done.as_ref().is_err_and(gives_up) {
             self.internal_gave_up();
         }
-        let bytes = job.picked.bytes;
         // It has a version, and with that its inputs.
         drop(job);
         drop(ends);
@@ -336,54 +129,43 @@ impl Inner {
         self.discard_blobs();
         // Only now: before, there were the inputs and the outputs.
         self.press();
+        // A move needs nothing but the edit: it would be picked again at once, and fail again.
+        let for_room = done.as_ref().is_err_and(|error| error.is_no_room());
+        let gave_up = guarded && !begun.moved && for_room;
         if gave_up {
-            self.job_gave_up(bytes, room);
+            self.job_gave_up(begun.bytes, room);
         }
         if guarded && (gave_up || done.is_ok()) {
             // Others were told to wait for this one. Not after another failure, as in `compact_once`.
             self.want_compaction();
         }
-        let gone = matches!(done, Ok(None)).then(|| "its inputs have gone".to_string());
-        let error = done.as_ref().err().map(ToString::to_string).or(gone);
-        if matches!(done, Ok(Some(_))) {
-            self.compactions.usage.add_reason(reason);
-        }
-        let done = done.map(Option::unwrap_or_default);
+        let written = (&outputs, read.get());
+        let finished = begun.finished(&done, written, self.now_ns());
+        let usage = &self.compactions.usage;
         match &done {
-            Ok(did) if internal => self.compactions.usage.add_internal(*did),
-            Ok(did) => self.compactions.usage.add(to, *did),
+            Ok(did) if begun.internal => usage.add_internal(did.unwrap_or_default()),
+            Ok(did) => usage.add(begun.to, did.unwrap_or_default()),
             Err(_) => {}
         }
-        let did = *done.as_ref().unwrap_or(&LevelUse::default());
-        self.events.emit(Event::CompactionFinished {
-            id,
-            family,
-            reason,
-            from,
-            to,
-            tables,
-            moved,
-            tables_written: outputs.count(),
-            bytes_read: did.bytes_read.max(read.get()),
-            bytes_written: outputs.bytes,
-            entries_dropped: did.entries_dropped,
-            took: Duration::from_nanos(self.world.env.clock.now_ns() - started),
-            error,
-        });
+        self.events.emit(finished);
+        self.go_on_after(done.map(drop), gave_up)
+    }
+
+    /// What waited for a job has its turn, or is forgotten if that failed.
+    fn go_on_after(&self, done: Result<()>, gave_up: bool) -> Result<()> {
         match done {
-            // What waits for this job has its turn now, and nobody may come by who would see to that.
-            Ok(_) => {
+            // Nobody may come by who would see to that.
+            Ok(()) => {
                 let adjusted = self.adjust_waiting_by_size();
                 adjusted.inspect_err(|_| self.compactions.forget_waiting(Waiter::Size))
             }
-            // There may be smaller ones.
-            Err(_) if gave_up => {
-                self.compactions.forget_waiting(Waiter::Size);
-                Ok(())
-            }
             Err(error) => {
                 self.compactions.forget_waiting(Waiter::Size);
-                Err(error)
+                match gave_up {
+                    // There may be smaller ones.
+                    true => Ok(()),
+                    false => Err(error),
+                }
             }
         }
     }
@@ -428,11 +210,14 @@ impl Inner {
         }
         let shape = &compactions.shape;
         let options = shape.write_options(job.picked.to, job.last_level, Creation::Compaction);
-        let promise = job.promise.as_ref();
-        let mut sink = promise.map(|(promise, _)| PmSink::new(&self.space, promise.bytes()));
+        let next_owner = || self.pm_owner();
+        let home = self.pm_home(&next_owner);
+        let pm_sink =
+            |(promise, enough): &(Promise, u64)| PmSink::new(home, promise.bytes()).until(*enough);
+        let mut in_pm = job.promise.as_ref().map(pm_sink);
+        let mut in_files = FileSink::new(&self.catalog, job.place(), options);
         let recipe = Recipe {
-            place: job.place(),
-            options,
+            cf: job.cf,
             cutter: job.cutter(shape, &levels, starts),
             moments,
             tombstones,
@@ -442,14 +227,10 @@ impl Inner {
             exists: &|cf, key| self.families.exists(cf, key),
             prefixes: self.prefixes_of(&job.version, job.cf),
             counting: Some(Counting::new(job.version.partitions(job.cf), None)),
-            enough: promise.map(|(_, enough)| *enough),
-            to: match &mut sink {
-                Some(sink) => Destination::Pm(sink),
-                None => Destination::Store,
-            },
         };
         let (mut spent, mut looked) = (0, 0);
         let mut pace = |written: u64| {
+            self.check_writable()?;
             if job.picked.is_internal() {
                 // The rate is that of the device.
                 return Ok(());
@@ -464,10 +245,14 @@ impl Inner {
             compactions.pace.spent(more, &|| self.check_writable())
         };
         let inputs = inputs.into_iter().map(|run| Input::Run(Box::new(run)));
-        self.write_outputs(inputs.collect(), recipe, &mut pace, outputs)?;
+        let sink: &mut dyn TableSink = match &mut in_pm {
+            Some(sink) => sink,
+            None => &mut in_files,
+        };
+        self.write_outputs(inputs.collect(), recipe, sink, &mut pace, outputs)?;
         pace(outputs.bytes)?;
-        match sink {
-            Some(sink) => sink.hand_over(self, outputs),
+        match in_pm {
+            Some(sink) => sink.hand_over(outputs),
             None => self.sync_names(outputs),
         }
     }
@@ -509,17 +294,4 @@ impl Inner {
         }
         Ok(true)
     }
-}
-
-/// Whether all of these references are still there.
-pub(crate) fn stand(inputs: &[(Place, Arc<TableRef>)], state: &State) -> bool {
-    inputs.iter().all(|(place, table)| {
-        let mut references = state.version().references(table.file).iter();
-        references.any(|(at, other)| at == place && other == table)
-    })
-}
-
-/// A level's number as versions have it.
-pub(crate) fn level_of(level: usize) -> Level {
-    Level(u8::try_from(level).expect("levels are few"))
 }

@@ -6,7 +6,7 @@ use thermocline_base::KeyRange;
 use thermocline_base::{CfId, Result, SeqNo, limits};
 use thermocline_policy::pick::{Manual, pick_range};
 
-use super::job::Job;
+use super::job::picked::Job;
 use super::shape::Levels;
 use crate::store::{Engine, Inner};
 use crate::sync::{lock, read, wait};

@@ -1,9 +1,9 @@
 //! The levels of a version as the picker sees them, and how they should be.
 
-use thermocline_base::KeyRange;
 use thermocline_base::options::{CompactionOptions, Options};
 use thermocline_base::size::index;
 use thermocline_base::{CfId, FileId, SeqNo};
+use thermocline_base::{Codec, KeyRange};
 use thermocline_compaction::output::{Cutter, Grandparent, OutputOptions};
 use thermocline_policy::geometry::{Geometry, Has};
 use thermocline_policy::pick::{
@@ -120,7 +120,7 @@ impl Shape {
                 levels: usize::try_from(of.levels).expect("at most 7"),
                 level0_tables: usize::try_from(of.level0_tables).unwrap_or(usize::MAX),
                 multiplier: of.multiplier,
-                dynamic: of.dynamic != 0,
+                dynamic: of.dynamic,
                 table_bytes: options.table_bytes(),
                 base_bytes: options.base_bytes(),
                 memtable_bytes: options.memtable_bytes(),
@@ -246,9 +246,9 @@ impl Shape {
             _ => self.options.compression,
         };
         let compression = match codec {
-            0 => Compression::None,
-            1 => Compression::Lz4,
-            _ => Compression::Zstd(ZSTD_LEVEL),
+            Codec::None => Compression::None,
+            Codec::Lz4 => Compression::Lz4,
+            Codec::Zstd => Compression::Zstd(ZSTD_LEVEL),
         };
         let block_bytes = usize::try_from(self.options.block_bytes).expect("at most 1 MiB");
         WriteOptions {

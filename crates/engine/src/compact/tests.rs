@@ -10,14 +10,16 @@ mod reads;
 use std::path::Path;
 
 use thermocline_base::CfId;
-use thermocline_base::options::Options;
+use thermocline_base::Codec;
+use thermocline_base::options::{Options, PartitionBy};
 use thermocline_base::planted::{Bug, plant};
 use thermocline_testkit::{Replay, Rng, seeds};
 use thermocline_version::Level;
 
-use super::job::Job;
+use super::job::picked::Job;
 use crate::flush::tests::{Model, check_now, check_then, delete, families, put};
-use crate::partitions::{Adjustment, Outcome, Waiter};
+use crate::partitions::waiting::Waiter;
+use crate::partitions::{Adjustment, Outcome};
 use crate::tests::Machine;
 use crate::{Engine, Snapshot};
 
@@ -36,8 +38,8 @@ fn tiny() -> Options {
     options.compaction.base_bytes = 6 << 10;
     options.compaction.multiplier = 2;
     options.compaction.block_bytes = 512;
-    options.compaction.compression = 0;
-    options.compaction.compression_last = 0;
+    options.compaction.compression = Codec::None;
+    options.compaction.compression_last = Codec::None;
     options
 }
 
@@ -50,14 +52,14 @@ fn any(rng: &mut Rng) -> Options {
     compaction.table_bytes = (1 + rng.below(4) as u64) << 10;
     compaction.multiplier = 2 + rng.below(3) as u64;
     compaction.levels = 1 + rng.below(6) as u64;
-    compaction.dynamic = u64::from(rng.one_in(2));
-    compaction.compression_level0 = rng.below(3) as u64;
-    compaction.compression = rng.below(3) as u64;
-    compaction.compression_last = rng.below(3) as u64;
+    compaction.dynamic = rng.one_in(2);
+    compaction.compression_level0 = *rng.pick(&Codec::ALL);
+    compaction.compression = *rng.pick(&Codec::ALL);
+    compaction.compression_last = *rng.pick(&Codec::ALL);
     let tables = *rng.pick(&[4, 6, 12]);
     options.partition.bytes = options.table_bytes() * tables;
     options.partition.prefix_len = 1 + rng.below(2) as u64;
-    options.partition.by = rng.below(3) as u64;
+    options.partition.by = *rng.pick(&PartitionBy::ALL[..3]);
     options
 }
 
@@ -361,7 +363,7 @@ fn leaving_too_much_out_is_caught() {
 fn a_store_that_had_deeper_levels_keeps_them() {
     let machine = Machine::new(PM);
     let mut options = tiny();
-    options.compaction.dynamic = 0;
+    options.compaction.dynamic = false;
     let engine = open(&machine, &options);
     let mut model = Model::new();
     let mut rng = Rng::new(1);

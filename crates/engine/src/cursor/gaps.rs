@@ -16,61 +16,17 @@
 //!
 //! A cursor never waits for this: where the writer's lock is taken, the next cursor notes the gap.
 
-use thermocline_base::sync::SCHEDULED;
+pub(crate) mod passed;
+
 use thermocline_base::{Result, SeqNo};
 use thermocline_memtable::Direction;
 use thermocline_observe::count::Count;
 
-use super::hidden::Edge;
-use super::{First, Reader, Walk, prefix};
+use super::covering::Edge;
+use super::source::{First, Reader, prefix};
+use super::walk::Walk;
 use crate::sync::{Arc, try_lock};
-
-/// Keys without a value behind each other that are worth a gap. Unit tests and schedules have few
-/// keys.
-const NOTED_AFTER: u64 = if SCHEDULED || cfg!(test) { 3 } else { 32 };
-
-/// So many of those a gap counts as that was passed.
-const GAP_COUNTS: u64 = NOTED_AFTER / 4 + 1;
-
-/// What a cursor has passed since the last key that had a value.
-#[derive(Debug, Default)]
-pub(super) struct Passed {
-    /// Keys.
-    stepped: u64,
-    counts: u64,
-    /// The first key of the stretch, if anything was passed.
-    first: Vec<u8>,
-    /// Where the last gap ended.
-    edge: Vec<u8>,
-    /// No gap lies before keys that begin like this, on the way; `None` if that is not known.
-    near: Option<u64>,
-}
-
-impl Passed {
-    pub fn begin(&mut self) {
-        (self.stepped, self.counts) = (0, 0);
-        self.edge.clear();
-    }
-
-    /// `key` has no value.
-    pub fn step(&mut self, key: &[u8]) {
-        self.stepped += 1;
-        self.count(key, 1);
-    }
-
-    fn count(&mut self, key: &[u8], counts: u64) {
-        if self.counts == 0 {
-            self.first.clear();
-            self.first.extend_from_slice(key);
-        }
-        self.counts += counts;
-    }
-}
-
-/// The first key behind `key`.
-fn behind(key: &[u8]) -> Vec<u8> {
-    [key, &[0]].concat()
-}
+use passed::{GAP_COUNTS, NOTED_AFTER, behind};
 
 impl Walk {
     /// The cursor is somewhere else, or goes another way, or has loaded other gaps.

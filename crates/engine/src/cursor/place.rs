@@ -5,9 +5,10 @@ use std::ops::Deref;
 use thermocline_base::{CfId, Result, SeqNo};
 use thermocline_catalog::View;
 
-use crate::holds::{Moment, Reading};
-use crate::partitions::PartitionRates;
+use crate::holds::Reading;
+use crate::partitions::rates::counters::PartitionRates;
 use crate::store::Inner;
+use crate::store::Moment;
 use crate::sync::Arc;
 
 /// A moment, and the view in which it is looked at.

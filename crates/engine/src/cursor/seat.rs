@@ -8,9 +8,11 @@ use thermocline_catalog::View;
 use thermocline_memtable::Direction;
 use thermocline_observe::latency::Latencies;
 
-use super::Walk;
-use crate::families::Family;
-use crate::holds::{Guest, Hold, HoldId, Left, Lent, Moment, ReaderKind};
+use super::walk::Walk;
+use crate::families::table::Family;
+use crate::holds::registry::{Guest, Hold, HoldId, Left, Lent};
+use crate::report::ReaderKind;
+use crate::store::Moment;
 use crate::sync::{Arc, Mutex, lock, try_lock};
 
 /// A position in one column family, at one moment of the store.

@@ -227,7 +227,7 @@ fn what_was_flushed_is_gone_and_the_error_says_from_where_on_it_is_not() {
 /// Overwrites a generation in the middle and returns what is given since the beginning.
 fn with_a_gap() -> Result<Vec<(u64, u64)>> {
     let mut options = options();
-    options.flush.automatic = 0;
+    options.flush.automatic = false;
     // Its generation would only go when all of them are merged.
     options.set("level0.shape", "immutables").unwrap();
     let engine = open(&Machine::new(PM), &options);

@@ -26,12 +26,12 @@
 use std::panic::resume_unwind;
 
 use thermocline_base::Result;
+use thermocline_jobs::Outputs;
 use thermocline_policy::ranges;
 use thermocline_runtime::cores;
 use thermocline_tables::Promise;
 
 use super::evacuate::{Span, Taken};
-use crate::compact::outputs::Outputs;
 use crate::store::Inner;
 use crate::sync::thread;
 

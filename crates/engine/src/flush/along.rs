@@ -26,7 +26,7 @@
 //!    take below stays below, as under an internal merge ([`Held`](thermocline_policy::pick::Held)). A family that was
 //!    dropped meanwhile has none of it any more, and gets none of the outputs.
 //! 4. *What is left out*: below are the tables of the version that it was picked in, but those that were taken. It
-//!    was picked before moments were asked for (`compact::outputs`, 3).
+//!    was picked before moments were asked for (`jobs`, 3).
 //! 5. *Nothing new stops a flush.* Where the disk has no room for the files, or what is taken along cannot be read, the
 //!    range is written as others are: into persistent memory, as far as that is promised, or into files above it all.
 //!    Nothing of what was to be taken along has moved.
@@ -47,17 +47,18 @@ use thermocline_base::{CfId, Result, SeqNo};
 use thermocline_compaction::RangeTombstone;
 use thermocline_compaction::output::Cutter;
 use thermocline_compaction::retain::RangesBelow;
+use thermocline_jobs::below;
+use thermocline_jobs::source::{Input, RunInput};
+use thermocline_memtable::Memtable;
 use thermocline_policy::flush::usual_bytes;
 use thermocline_policy::pick::{self, Held, pick_along};
 use thermocline_policy::ranges::{Coming, Leaving};
+use thermocline_policy::rewrite;
 use thermocline_policy::rewrite::Contents;
 use thermocline_sst::{Creation, WriteOptions};
 use thermocline_version::{Change, Level, Place, State, TableRef, Version};
 
 use super::evacuate::{Span, Taken};
-use super::rewrite::contents_of;
-use crate::compact::input::{Input, RunInput};
-use crate::compact::outputs::below;
 use crate::compact::shape::{Levels, Shape};
 use crate::compact::{Ends, level_of, stand};
 use crate::partitions::share;
@@ -294,6 +295,15 @@ pub(super) fn tombstones_of(runs: &[RunInput<'_>]) -> Result<Vec<RangeTombstone>
 /// Them as sources.
 pub(super) fn inputs_of(runs: Vec<RunInput<'_>>) -> impl Iterator<Item = Input<'_>> {
     runs.into_iter().map(|run| Input::Run(Box::new(run)))
+}
+
+/// A generation by its numbers.
+pub(super) fn contents_of(memtable: &Memtable) -> rewrite::Contents {
+    rewrite::Contents {
+        bytes: memtable.bytes(),
+        records: memtable.len(),
+        keys: memtable.keys(),
+    }
 }
 
 #[cfg(test)]

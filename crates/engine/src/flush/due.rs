@@ -21,7 +21,7 @@ use crate::sync::{Ordering, lock};
 impl Inner {
     /// Whether the store flushes by itself.
     pub fn flushes(&self) -> bool {
-        self.options.flush.automatic != 0 && !self.options.read_only
+        self.options.flush.automatic && !self.options.read_only
     }
 
     /// Has sealed generations flushed, if that is due. May be called under the writer's lock.
@@ -112,7 +112,7 @@ impl Inner {
         let (memtables, bytes, blob_bytes) = self.sealed_bytes();
         let skips = self.compactions.costs.bypasses() && !self.is_relieving();
         Sealed {
-            automatic: self.options.flush.automatic != 0,
+            automatic: self.options.flush.automatic,
             memtables,
             memtables_due: index(self.options.flush.generations),
             bytes,

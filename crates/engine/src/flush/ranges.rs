@@ -4,6 +4,7 @@
 //! leaves, or finds no room in it, is written alone, with what it takes along ([`along`](super::along)).
 
 use thermocline_base::Result;
+use thermocline_jobs::Outputs;
 use thermocline_observe::count::Count;
 use thermocline_policy::ranges::{Fate, Range};
 use thermocline_tables::Promise;
@@ -11,8 +12,7 @@ use thermocline_tables::Promise;
 use super::along::Along;
 use super::evacuate::{Span, Taken, positions};
 use super::told::Made;
-use crate::compact::outputs::Outputs;
-use crate::partitions::Waiter;
+use crate::partitions::waiting::Waiter;
 use crate::store::Inner;
 use crate::sync::read;
 

@@ -25,7 +25,7 @@
 //! 1. *Age.* A flush takes all sealed generations that were not flushed (`flush`, 1), and so does one that rewrites. One
 //!    that took those alone that are mostly dead would leave older ones behind, which are read before tables. So the
 //!    ratio is that of all of them together.
-//! 2. *What lives* is what the flush would write (`compact::outputs`): what somebody may be answered with, registered
+//! 2. *What lives* is what the flush would write (`jobs`): what somebody may be answered with, registered
 //!    readers too, tombstones that hide something, range tombstones. It is weighed by running the same merge to
 //!    no destination. That ends as soon as it is too much. Where one generation alone has so many keys that they would
 //!    be too much with records of its usual size, it is not even begun (`policy::rewrite::lives_by_count`): so a flush of
@@ -50,16 +50,18 @@
 //! there nothing is to be decided. With `ssd` sealed generations go to the SSD at once, because that is what is wanted;
 //! and where records lie in DRAM (preset `leveled`) there is no persistent memory.
 
-use thermocline_base::{BatchEntry, CfId, Error, Kind, Result};
-use thermocline_memtable::{Memtable, item_bytes};
+use thermocline_base::{Error, Result};
+use thermocline_jobs::Outputs;
+use thermocline_jobs::sink::Scale;
+use thermocline_memtable::Memtable;
 use thermocline_policy::rewrite::{self, RewritePlan};
 use thermocline_policy::situation::Situation;
 use thermocline_policy::work::Work;
 use thermocline_tables::Promise;
 
+use super::along::contents_of;
 use super::evacuate::Taken;
 use super::write::To;
-use crate::compact::outputs::Outputs;
 use crate::store::Inner;
 use crate::sync::{Arc, lock};
 
@@ -109,19 +111,11 @@ impl Inner {
 
     /// Bytes of what a flush of `taken` would write; `None` if that is more than `most`.
     fn live_bytes(&self, taken: &Taken, most: u64) -> Result<Option<u64>> {
-        let (mut live, mut outputs) = (0, Outputs::default());
-        let nowhere = To::Nowhere {
-            bytes: &mut live,
-            most,
-        };
-        self.write_tables(
-            &taken.generations,
-            &taken.rest(),
-            &[],
-            nowhere,
-            &mut outputs,
-        )?;
-        Ok((live <= most).then_some(live))
+        let (mut scale, mut outputs) = (Scale::new(most), Outputs::default());
+        let nowhere = To::Nowhere(&mut scale);
+        let (generations, all) = (&taken.generations, taken.rest());
+        self.write_tables(generations, &all, &[], nowhere, &mut outputs)?;
+        Ok(scale.bytes())
     }
 
     /// What a flush that began now would be decided on.
@@ -151,7 +145,7 @@ impl Inner {
     /// # Errors
     /// As [`Engine::flush`](crate::Engine::flush).
     pub fn rewrite(&self) -> Result<bool> {
-        let flushing = lock(&self.flushing);
+        let flushing = lock(&self.turns.flushing);
         self.check_writable()?;
         let rewritten = match self.rewrite_plan() {
             Ok(plan) if self.is_rewriting_next(plan) => self.flush_to(&flushing, true),
@@ -163,25 +157,6 @@ impl Inner {
             done => Ok(done? > 0),
         }
     }
-}
-
-/// A generation by its numbers.
-pub(super) fn contents_of(memtable: &Memtable) -> rewrite::Contents {
-    rewrite::Contents {
-        bytes: memtable.bytes(),
-        records: memtable.len(),
-        keys: memtable.keys(),
-    }
-}
-
-/// Bytes that a record would take in a generation, if it was written alone.
-pub(crate) fn weight(cf: CfId, kind: Kind, key: &[u8], value: &[u8]) -> u64 {
-    item_bytes(std::iter::once(BatchEntry {
-        kind,
-        cf,
-        key,
-        value,
-    }))
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Reads go on through tables as before, whatever was flushed, held, dropped or killed meanwhile.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use thermocline_base::options::{Options, SHAPES};
 use thermocline_base::{CfId, CfOptions, ErrorKind, WriteBatch};

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use thermocline_base::Error;
+use thermocline_jobs::Outputs;
 use thermocline_memtable::Memtable;
 use thermocline_observe::count::Count;
 use thermocline_observe::event::Event;
 
-use crate::compact::outputs::Outputs;
 use crate::store::Inner;
 use crate::sync::Arc;
 

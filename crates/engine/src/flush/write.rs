@@ -3,49 +3,29 @@
 use std::cell::Cell;
 
 use thermocline_base::{CfId, Error, Result, SeqNo};
+use thermocline_compaction::RangeTombstone;
+use thermocline_compaction::retain::Moments;
+use thermocline_jobs::sink::{FileSink, PmSink, Scale, TableSink};
+use thermocline_jobs::source::{GenerationInput, Input, LastDeletes, tombstones};
+use thermocline_jobs::{Counting, Outputs, Recipe, below};
 use thermocline_memtable::{Cover, Memtable};
 use thermocline_sst::Creation;
 use thermocline_tables::Promise;
-use thermocline_version::{Level, Place};
+use thermocline_version::{Level, Place, Version};
 
 use super::along::{self, Along};
 use super::evacuate::{Span, Taken};
-use super::tombstones;
-use crate::compact::input::{GenerationInput, Input};
-use crate::compact::outputs::{Destination, Outputs, Recipe, below};
+use crate::busy::busy;
 use crate::compact::shape::Levels;
-use crate::partitions::Counting;
-use crate::pm_tables::PmSink;
 use crate::store::Inner;
 use crate::sync::Arc;
-use crate::write::busy;
 
 /// Where a flush writes.
 pub(super) enum To<'s> {
     Files,
-    Pm(&'s mut PmSink),
-    /// What would be written is weighed, until it is more than `most`.
-    Nowhere {
-        bytes: &'s mut u64,
-        most: u64,
-    },
-}
-
-impl To<'_> {
-    fn destination(&mut self) -> Destination<'_> {
-        match self {
-            To::Files => Destination::Store,
-            To::Pm(sink) => Destination::Pm(sink),
-            To::Nowhere { bytes, .. } => Destination::Nowhere(bytes),
-        }
-    }
-
-    fn enough(&self) -> Option<u64> {
-        match self {
-            To::Files | To::Pm(_) => None,
-            To::Nowhere { most, .. } => Some(*most),
-        }
-    }
+    Pm(&'s mut dyn TableSink),
+    /// What would be written is weighed.
+    Nowhere(&'s mut Scale),
 }
 
 impl Inner {
@@ -102,10 +82,11 @@ impl Inner {
         room: u64,
         outputs: &mut Outputs,
     ) -> Result<bool> {
-        let mut sink = PmSink::new(&self.space, room);
+        let next_owner = || self.pm_owner();
+        let mut sink = PmSink::new(self.pm_home(&next_owner), room);
         let to = To::Pm(&mut sink);
         let written = self.write_tables(&taken.generations, span, &[], to, outputs);
-        match written.and_then(|()| sink.hand_over(self, outputs)) {
+        match written.and_then(|()| sink.hand_over(outputs)) {
             Ok(()) => Ok(true),
             Err(Error::OutOfSpace(_) | Error::InvalidArgument(_)) => {
                 *outputs = Outputs::default();
@@ -144,77 +125,126 @@ impl Inner {
     ) -> Result<()> {
         // In this order: see `memtable::needed::Readers`.
         let settled = SeqNo(self.commits.ring.durable().min(self.commits.ring.visible()));
-        let moments = self.moments_of_merge();
-        let version = self.catalog.version();
-        let shape = &self.compactions.shape;
+        let flush = Flush {
+            generations,
+            settled,
+            moments: self.moments_of_merge(),
+            version: self.catalog.version(),
+        };
         let mut families: Vec<CfId> = generations.iter().flat_map(|m| m.families()).collect();
         families.sort_unstable();
         families.dedup();
         for cf in families {
-            let Some((from, to)) = span.of(cf) else {
+            let Some(range) = span.of(cf) else {
                 continue;
             };
-            let covers = generations.iter().flat_map(|m| m.covers(cf));
-            let covers: Vec<(Cover, &[u8])> = covers.map(|cover| (cover, from)).collect();
-            let (mut range_tombstones, mut last) = match self.families.exists(cf, b"") {
-                true => tombstones::of(&covers, generations, &version, cf)?,
-                false => Default::default(),
-            };
-            if to.is_some() {
-                let cut = range_tombstones.iter().filter_map(|t| t.cut(None, to));
-                range_tombstones = cut.collect();
-                // The greatest key that there can be lies behind.
-                last = None;
-            }
-            if range_tombstones.iter().any(|t| t.seqno > settled) {
-                // Their groups are about to be.
-                return Err(busy("for writes in flight"));
-            }
             let own = along.iter().find(|along| along.cf == cf);
-            let read = Cell::new(0);
-            let runs = own.map_or(Vec::new(), |own| own.runs(self, &read));
-            range_tombstones.extend(along::tombstones_of(&runs)?);
-            let newest_first = generations.iter().rev();
-            let inputs = newest_first.map(|m| GenerationInput::new(m, cf).within(from, to));
-            let inputs = inputs.map(Input::Generation);
-            let inputs = last.into_iter().map(Input::Last).chain(inputs);
-            let inputs = inputs.chain(along::inputs_of(runs));
-            let levels = Levels::of(&version, cf, None);
-            let starts = self.starts_of(&version, cf);
-            let level = own.map_or(Level::ZERO, |own| own.to);
-            let recipe = Recipe {
-                place: Place::new(cf, level),
-                options: match own {
-                    Some(own) => own.write_options(shape),
-                    None => shape.write_options(0, usize::MAX, Creation::Flush),
-                },
-                cutter: match own.filter(|own| own.to != Level::ZERO) {
-                    Some(own) => own.cutter(shape, starts),
-                    None => shape.level0_cutter(&levels, self.is_relieving(), starts),
-                },
-                moments: moments.clone(),
-                tombstones: range_tombstones,
-                below: match own {
-                    Some(own) => own.below(),
-                    None => below(version.tables_of(cf).map(|(_, table)| table)),
-                },
-                settled,
-                exists: &|cf, key| self.families.exists(cf, key),
-                prefixes: self.prefixes_of(&version, cf),
-                counting: Some(Counting::new(
-                    version.partitions(cf),
-                    own.map(Along::newest).or(Some(SeqNo(0))),
-                )),
-                enough: to_write.enough(),
-                to: to_write.destination(),
-            };
-            let inputs = inputs.collect();
-            self.write_outputs(inputs, recipe, &mut |_| Ok(()), outputs)?;
-            outputs.bytes_read += read.get();
+            self.write_family(&flush, (cf, range), own, &mut to_write, outputs)?;
             if outputs.ended_at.is_some() {
                 break;
             }
         }
         self.sync_names(outputs)
+    }
+
+    /// Writes what lies in a range of a family, and what is taken along of it.
+    fn write_family(
+        &self,
+        flush: &Flush<'_>,
+        (cf, (from, to)): (CfId, (&[u8], Option<&[u8]>)),
+        own: Option<&Along<'_>>,
+        to_write: &mut To<'_>,
+        outputs: &mut Outputs,
+    ) -> Result<()> {
+        let (version, shape) = (&flush.version, &self.compactions.shape);
+        let exists = self.families.exists(cf, b"");
+        let (mut range_tombstones, last) = flush.range_tombstones(cf, (from, to), exists)?;
+        let read = Cell::new(0);
+        let runs = own.map_or(Vec::new(), |own| own.runs(self, &read));
+        range_tombstones.extend(along::tombstones_of(&runs)?);
+        let newest_first = flush.generations.iter().rev();
+        let inputs = newest_first.map(|m| GenerationInput::new(m, cf).within(from, to));
+        let inputs = inputs.map(Input::Generation);
+        let inputs = last.into_iter().map(Input::Last).chain(inputs);
+        let inputs = inputs.chain(along::inputs_of(runs));
+        let levels = Levels::of(version, cf, None);
+        let starts = self.starts_of(version, cf);
+        let place = Place::new(cf, own.map_or(Level::ZERO, |own| own.to));
+        let options = match own {
+            Some(own) => own.write_options(shape),
+            None => shape.write_options(0, usize::MAX, Creation::Flush),
+        };
+        let mut in_files = FileSink::new(&self.catalog, place, options);
+        let writes = own.map(Along::newest).or(Some(SeqNo(0)));
+        let recipe = Recipe {
+            cf,
+            cutter: match own.filter(|own| own.to != Level::ZERO) {
+                Some(own) => own.cutter(shape, starts),
+                None => shape.level0_cutter(&levels, self.is_relieving(), starts),
+            },
+            moments: flush.moments.clone(),
+            tombstones: range_tombstones,
+            below: match own {
+                Some(own) => own.below(),
+                None => below(version.tables_of(cf).map(|(_, table)| table)),
+            },
+            settled: flush.settled,
+            exists: &|cf, key| self.families.exists(cf, key),
+            prefixes: self.prefixes_of(version, cf),
+            counting: Some(Counting::new(version.partitions(cf), writes)),
+        };
+        let weighs = matches!(to_write, To::Nowhere(_));
+        let sink: &mut dyn TableSink = match to_write {
+            To::Files => &mut in_files,
+            To::Pm(sink) => *sink,
+            To::Nowhere(scale) => *scale,
+        };
+        let mut pace = |_| match weighs {
+            true => self.check_open(),
+            false => self.check_writable(),
+        };
+        self.write_outputs(inputs.collect(), recipe, sink, &mut pace, outputs)?;
+        outputs.bytes_read += read.get();
+        Ok(())
+    }
+}
+
+/// What is written, and what was known when that began.
+struct Flush<'a> {
+    /// Oldest first.
+    generations: &'a [Arc<Memtable>],
+    /// What is durable and visible.
+    settled: SeqNo,
+    moments: Moments,
+    version: Arc<Version>,
+}
+
+impl Flush<'_> {
+    /// The range tombstones of a range of a family, if that `exists`, and what they come to for the greatest key.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] if one is not settled; those of reading.
+    fn range_tombstones(
+        &self,
+        cf: CfId,
+        (from, to): (&[u8], Option<&[u8]>),
+        exists: bool,
+    ) -> Result<(Vec<RangeTombstone>, Option<LastDeletes>)> {
+        if !exists {
+            return Ok(Default::default());
+        }
+        let covers = self.generations.iter().flat_map(|m| m.covers(cf));
+        let covers: Vec<(Cover, &[u8])> = covers.map(|cover| (cover, from)).collect();
+        let (mut all, mut last) = tombstones::of(&covers, self.generations, &self.version, cf)?;
+        if to.is_some() {
+            all = all.iter().filter_map(|t| t.cut(None, to)).collect();
+            // The greatest key that there can be lies behind.
+            last = None;
+        }
+        match all.iter().any(|t| t.seqno > self.settled) {
+            // Their groups are about to be.
+            true => Err(busy("for writes in flight")),
+            false => Ok((all, last)),
+        }
     }
 }

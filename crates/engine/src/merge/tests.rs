@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use thermocline_base::options::Options;
+use thermocline_base::options::{Options, Shape};
 use thermocline_base::{CfOptions, WriteBatch};
 use thermocline_testkit::{Replay, Rng, seeds};
 
@@ -23,7 +23,7 @@ fn options() -> Options {
     options.pm_region.part_bytes_first = 256 << 10;
     options.memtable.bytes_max = 4 << 10;
     options.level0.merge_percent = 0;
-    options.flush.automatic = 0;
+    options.flush.automatic = false;
     options
 }
 
@@ -184,7 +184,7 @@ fn a_merge_gives_way_to_a_flush() {
 fn what_is_dead_is_not_flushed() {
     let machine = Machine::new(PM);
     let mut options = options();
-    options.flush.automatic = 1;
+    options.flush.automatic = true;
     options.flush.pm_percent = 20;
     let engine = Engine::open(machine.world(), Path::new("/db"), options).unwrap();
     // Each generation has a key that nobody writes again, and so has its index in common with others, but
@@ -245,7 +245,7 @@ fn a_pinned_value_holds_one_generation() {
 fn without_dram_nothing_is_merged() {
     let machine = Machine::new(PM);
     let mut options = options();
-    options.level0.shape = 0;
+    options.level0.shape = Some(Shape::Immutables);
     options.dram = 1 << 20;
     options.memtable.bytes_max = 64 << 10;
     let engine = Engine::open(machine.world(), Path::new("/db"), options.clone()).unwrap();
@@ -256,7 +256,7 @@ fn without_dram_nothing_is_merged() {
         n += 1;
     }
     engine.close().unwrap();
-    options.level0.shape = 1;
+    options.level0.shape = Some(Shape::GlobalIndex);
     let engine = Engine::open(machine.world(), Path::new("/db"), options).unwrap();
     let before = indexes(&engine);
     engine.reclaim().unwrap();

@@ -8,8 +8,8 @@ use thermocline_env::direct::DeviceBytes;
 use thermocline_exec::DirectStorage;
 use thermocline_version::{Manifest, NO_REGION, Origins, State};
 
-use super::{refuse_other_kind, settled};
-use crate::close::Position;
+use super::spec::{refuse_other_kind, settled};
+use crate::close::position::Position;
 use crate::create::{lacks_region, make_missing_region, region_in_memory};
 use crate::layout;
 use crate::store::World;

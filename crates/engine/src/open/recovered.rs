@@ -13,17 +13,22 @@ use thermocline_pm::RegionKind;
 use thermocline_version::Version;
 
 use super::named::Named;
-use super::{OpenedSpace, append_if_room, described, lost_records_max, open_space, replay_threads};
-use crate::blobs::{check_named, unreferenced};
-use crate::close::{Elders, has_strangers};
+use super::spec::{
+    OpenedSpace, append_if_room, described, lost_records_max, open_space, replay_threads,
+};
+use crate::blobs::remove::{check_named, unreferenced};
+use crate::close::has_strangers;
 use crate::flush::{flushed_up_to, newest_in_tables};
 use crate::partitions;
-use crate::recover::{self, Found, Rebuilt, Staying};
+use crate::recover::found::{Found, Rebuilt, Staying};
+use crate::recover::{self};
 use crate::replay::Known;
 use crate::start::Start;
+use crate::store::Elders;
 use crate::sync::Arc;
-use crate::wal::{Loaded, Wal};
-use crate::write::Writer;
+use crate::wal::Loaded;
+use crate::wal::logs::Wal;
+use crate::write::writer::Writer;
 
 /// What a region, or logs, have of a store.
 pub(super) struct Recovered {

@@ -6,8 +6,9 @@ use std::sync::Weak;
 use thermocline_base::budget::Account;
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{Line, Result};
+use thermocline_catalog::owned::Reclaim;
 use thermocline_catalog::view::{Front, View};
-use thermocline_catalog::{Catalog, Observer, Pins};
+use thermocline_catalog::{Catalog, Observer, Pins, files};
 use thermocline_commit::Commits;
 use thermocline_env::LockGuard;
 use thermocline_halloc::Space;
@@ -24,21 +25,20 @@ use thermocline_version::VersionSet;
 
 use super::named::Named;
 use super::recovered::Recovered;
-use crate::approximate::Rulers;
+use crate::approximate::rulers::Rulers;
 use crate::blobs::Blobs;
-use crate::compact::Compactions;
-use crate::families::Families;
-use crate::flush::sweep_tables;
-use crate::holds::Holds;
-use crate::merge::Merges;
-use crate::metrics::Recovery;
-use crate::partitions::PartitionRates;
-use crate::pressure::Pressure;
-use crate::reclaim::Reclaim;
-use crate::room::Room;
-use crate::store::Inner;
-use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, RwLock};
+use crate::compact::state::Compactions;
+use crate::families::table::Families;
+use crate::holds::registry::Holds;
+use crate::merge::merges::Merges;
+use crate::partitions::rates::counters::PartitionRates;
+use crate::pressure::gauge::Pressure;
+use crate::report::Recovery;
+use crate::room::news::Room;
+use crate::store::{Inner, Turns};
+use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex};
 use crate::write::env::limits;
+use crate::write::writer::Writer;
 
 /// What the store has in common with others, and who listens.
 pub(super) struct Shared {
@@ -71,11 +71,11 @@ fn open_tables(
     let storage = &named.world.env.storage;
     let dram = (options, &shared.account);
     let files = TableFiles::new(storage, dir, named.origins.clone(), dram, &lent);
-    sweep_tables(
-        &files,
-        &mut versions,
-        (options.read_only, recovered.may_be_read()),
-    )?;
+    match options.read_only {
+        // It removes nothing.
+        true => drop(files::check_named(&files, &versions)?),
+        false => files::sweep(&files, &mut versions, recovered.may_be_read())?,
+    }
     let current = versions.current().clone();
     let (space, zones) = (&recovered.space, &recovered.zones);
     let of = (&*current, named.db_id);
@@ -128,6 +128,88 @@ fn pressure(space: &Space, dir: &Path) -> Pressure {
     Pressure::new(space.usage().limit_bytes).with_region_on_disk(on_disk)
 }
 
+/// All that a store is made of.
+struct Parts<'a> {
+    dir: &'a Path,
+    lock: Option<Box<dyn LockGuard>>,
+    named: Named,
+    recovered: Recovered,
+    opened: OpenedTables,
+    view: View,
+    pins: &'a Pins,
+    writer: Writer,
+    reclaim: Reclaim,
+    families: Families,
+    shared: Shared,
+    commits: Commits,
+    recovery: Recovery,
+}
+
+impl Parts<'_> {
+    fn into_store(self, me: &Weak<Inner>) -> Inner {
+        let (named, recovered) = (self.named, self.recovered);
+        let (options, world, shared) = (named.options, named.world, self.shared);
+        let clock = world.env.clock.clone();
+        let client = me.clone() as Weak<dyn Client>;
+        let threads = world.background && !options.read_only;
+        let background = Arc::new(Background::new(shared.runtime, client, threads));
+        let events = Events::new(self.dir, shared.listener, background.clone());
+        let events = Arc::new(events);
+        let poison = Arc::new(Poison::telling(events.clone()));
+        let rates = named.manifest.state().rates();
+        let rates = PartitionRates::new(options.partition.rate_sample, rates, clock.now_ns());
+        let current = self.opened.versions.current().clone();
+        Inner {
+            stalls: Stalls::new(clock.clone(), events.clone()),
+            me: me.clone(),
+            dir: self.dir.to_path_buf(),
+            world,
+            db_id: named.db_id,
+            catalog: Catalog::new(
+                (named.manifest, named.manifest_bytes),
+                self.opened.versions,
+                (self.view, self.opened.files),
+                (poison.clone(), events.clone()),
+                me.clone() as Weak<dyn Observer>,
+            ),
+            rulers: Rulers::default(),
+            turns: Turns::default(),
+            merges: Merges::default(),
+            compactions: Compactions::new(&options, clock.clone(), &current),
+            blobs: Blobs::new(recovered.version.blob_files().next().is_some()),
+            room: Room::default(),
+            pressure: pressure(&recovered.space, self.dir),
+            families: Arc::new(self.families),
+            writer: Line(Mutex::new(self.writer)),
+            next: Mutex::default(),
+            known_durable: recovered.known_durable(options.read_only),
+            idle_seen: AtomicU64::new(recovered.last_seqno()),
+            commits: self.commits,
+            wal: recovered.wal,
+            pins: Arc::downgrade(self.pins.pinned()),
+            holds: Holds::new(clock.clone()),
+            elders: recovered.elders,
+            relics: Arc::default(),
+            left: Mutex::default(),
+            reclaim: Mutex::new(self.reclaim),
+            staging: AtomicU64::new(0),
+            poison,
+            counted: Counted::default(),
+            recovery: self.recovery,
+            closed: AtomicBool::new(false),
+            account: shared.account,
+            background,
+            events,
+            rates,
+            latencies: Latencies::new(options.metrics.latency_every, clock),
+            region_seen: AtomicU64::new(recovered.space.region_bytes()),
+            lock: Mutex::new(self.lock),
+            options,
+            space: recovered.space,
+        }
+    }
+}
+
 /// Puts the store together.
 pub(super) fn wire(
     named: Named,
@@ -141,77 +223,27 @@ pub(super) fn wire(
     let reclaim = owned(&named, &mut recovered);
     let pins: Arc<Pins> = Arc::default();
     let live = std::mem::take(&mut recovered.rebuilt.live);
-    let view = seen(&named, live, opened.tables, &pins);
-    let (options, world, manifest) = (named.options, named.world, named.manifest);
-    let known_durable = recovered.known_durable(options.read_only);
-    let last = recovered.last_seqno();
-    let writer = recovered.writer(view.memtables[0].clone());
-    let space = recovered.space;
+    let view = seen(&named, live, opened.tables.clone(), &pins);
     shared.account.opened();
-    let threads = world.background && !options.read_only;
-    let clock = world.env.clock.clone();
-    let rates = manifest.state().rates();
-    let rates = PartitionRates::new(options.partition.rate_sample, rates, clock.now_ns());
-    let commits = Commits::new(limits(&options, space.region().kind()), last);
+    let kind = recovered.space.region().kind();
+    let commits = Commits::new(limits(&named.options, kind), recovered.last_seqno());
     let registered = recovered.elders.register(&commits.readers);
-    let inner = Arc::new_cyclic(|me: &Weak<Inner>| {
-        let client = me.clone() as Weak<dyn Client>;
-        let background = Arc::new(Background::new(shared.runtime, client, threads));
-        let events = Arc::new(Events::new(dir, shared.listener, background.clone()));
-        let poison = Arc::new(Poison::telling(events.clone()));
-        let current = opened.versions.current().clone();
-        Inner {
-            stalls: Stalls::new(clock.clone(), events.clone()),
-            me: me.clone(),
-            dir: dir.to_path_buf(),
-            world,
-            db_id: named.db_id,
-            catalog: Catalog::new(
-                (manifest, named.manifest_bytes),
-                opened.versions,
-                (view, opened.files),
-                (poison.clone(), events.clone()),
-                me.clone() as Weak<dyn Observer>,
-            ),
-            rulers: Rulers::default(),
-            flushing: Mutex::new(()),
-            merges: Merges::default(),
-            compactions: Compactions::new(&options, clock.clone(), &current),
-            blobs: Blobs::new(recovered.version.blob_files().next().is_some()),
-            room: Room::default(),
-            pressure: pressure(&space, dir),
-            ingesting: Mutex::new(()),
-            families: Arc::new(families),
-            writer: Line(Mutex::new(writer)),
-            next: Mutex::default(),
-            commits,
-            known_durable,
-            wal: recovered.wal,
-            pins: Arc::downgrade(pins.pinned()),
-            holds: Holds::new(clock.clone()),
-            elders: recovered.elders,
-            relics: Arc::default(),
-            left: Mutex::default(),
-            reclaim: Mutex::new(reclaim),
-            stages: RwLock::default(),
-            staging: AtomicU64::new(0),
-            poison,
-            counted: Counted::default(),
-            recovery,
-            closed: AtomicBool::new(false),
-            account: shared.account,
-            background,
-            events,
-            rates,
-            latencies: Latencies::new(options.metrics.latency_every, clock),
-            region_seen: AtomicU64::new(space.region_bytes()),
-            idle_seen: AtomicU64::new(last),
-            ahead: Mutex::new(()),
-            lock: Mutex::new(lock),
-            options,
-            space,
-        }
-    });
+    let parts = Parts {
+        dir,
+        lock,
+        writer: recovered.writer(view.memtables[0].clone()),
+        named,
+        recovered,
+        opened,
+        view,
+        pins: &pins,
+        reclaim,
+        families,
+        shared,
+        commits,
+        recovery,
+    };
+    let inner = Arc::new_cyclic(|me: &Weak<Inner>| parts.into_store(me));
     inner.elders.follow(&inner, registered);
     Ok(inner)
 }

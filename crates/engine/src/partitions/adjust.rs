@@ -46,7 +46,7 @@ impl Inner {
     /// Splits or merges what is due by size, in one edit; returns whether there was something. The caller
     /// holds no lock but the gate of compactions.
     pub fn adjust_by_size(&self) -> Result<bool> {
-        let all = self.options.partition.by() == PartitionBy::Size;
+        let all = self.options.partition.by == PartitionBy::Size;
         if !all && !self.families.any_by_size() {
             return Ok(false);
         }

@@ -22,241 +22,13 @@
 //! what was. Nothing depends on them but which work is done first; they are left out where the disk is full, and what a
 //! store that was not closed had noted before is what stays.
 
-use std::collections::BTreeMap;
+pub(crate) mod counters;
 
-use thermocline_base::counter::thread_number;
-use thermocline_base::{CfId, SeqNo};
-use thermocline_catalog::View;
-use thermocline_observe::latency::chosen;
-use thermocline_policy::cost::{Counts, Rates};
-use thermocline_policy::level0::PartitionRate;
-use thermocline_policy::reads::weighs_level0;
-use thermocline_policy::tuning::{RATES_REMEMBERED, SPLIT_RATES};
-use thermocline_version::{Change, PartitionId, Partitions, StoredRate, Version};
+use thermocline_base::CfId;
+use thermocline_policy::cost::Counts;
+use thermocline_version::{Change, PartitionId};
 
 use crate::store::Inner;
-use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock};
-
-const SHARDS: usize = 16;
-
-/// A partition of a family.
-type Of = (CfId, PartitionId);
-
-/// Reads that were counted by some threads.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-struct Shard(Mutex<BTreeMap<Of, u64>>);
-
-/// See the [module](self).
-#[derive(Debug)]
-pub(crate) struct PartitionRates {
-    /// One read in so many is counted; 0 is none.
-    every: u64,
-    reads: [Shard; SHARDS],
-    known: Mutex<BTreeMap<Of, Rates>>,
-    /// Reads that were counted, and that somebody should look at them. Relaxed: they guard nothing.
-    noted: AtomicU64,
-    news: AtomicBool,
-}
-
-impl PartitionRates {
-    /// That begin with what was `remembered`, as of `now`.
-    pub fn new(every: u64, remembered: &[StoredRate], now: u64) -> PartitionRates {
-        let known = remembered.iter().map(|rate| {
-            let counts = Counts {
-                reads: rate.reads as f64 / 1e3,
-                writes: rate.writes as f64 / 1e3,
-                updates: rate.updates as f64 / 1e3,
-            };
-            ((rate.cf, rate.partition), Rates::of(now, counts))
-        });
-        PartitionRates {
-            every,
-            reads: std::array::from_fn(|_| Shard::default()),
-            known: Mutex::new(known.collect()),
-            noted: AtomicU64::new(0),
-            news: AtomicBool::new(false),
-        }
-    }
-
-    /// What is to be remembered of them as of `now`: those of the busiest partitions.
-    fn to_remember(&self, now: u64) -> Vec<StoredRate> {
-        let stored = |(&(cf, partition), rates): (&Of, &Rates)| {
-            let a_second = rates.per_second(now);
-            StoredRate {
-                cf,
-                partition,
-                reads: in_a_thousand(a_second.reads),
-                writes: in_a_thousand(a_second.writes),
-                updates: in_a_thousand(a_second.updates),
-            }
-        };
-        let all = |rate: &StoredRate| rate.reads.saturating_add(rate.writes);
-        let mut rates: Vec<_> = lock(&self.known).iter().map(stored).collect();
-        rates.retain(|rate| all(rate) > 0);
-        rates.sort_by_key(|rate| (std::cmp::Reverse(all(rate)), rate.cf, rate.partition));
-        rates.truncate(RATES_REMEMBERED);
-        rates
-    }
-
-    /// A key is read.
-    #[inline]
-    pub fn read(&self, view: &View, cf: CfId, key: &[u8]) {
-        let counts = match self.every {
-            0 => false,
-            1 => true,
-            every => chosen(every),
-        };
-        if counts {
-            self.note_read(view.tables.version(), cf, key);
-        }
-    }
-
-    #[cold]
-    fn note_read(&self, version: &Version, cf: CfId, key: &[u8]) {
-        let of = (cf, version.partitions(cf).of(key).id);
-        let shard = &self.reads[thread_number() % SHARDS];
-        *lock(&shard.0).entry(of).or_default() += self.every;
-        let noted = self.noted.fetch_add(1, Ordering::Relaxed) + 1;
-        if weighs_level0(noted) {
-            self.news.store(true, Ordering::Relaxed);
-        }
-    }
-
-    /// Whether so many reads were counted that it is worth a look what they have changed.
-    #[inline]
-    pub fn has_news(&self) -> bool {
-        self.news.load(Ordering::Relaxed) && self.news.swap(false, Ordering::Relaxed)
-    }
-
-    /// Takes in what was counted by `now`: by threads that read, and of `cf` by a merge.
-    pub fn take_in(&self, now: u64, cf: CfId, counted: &[(PartitionId, Counts)]) {
-        let mut known = lock(&self.known);
-        for (partition, counts) in counted {
-            known.entry((cf, *partition)).or_default().add(now, *counts);
-        }
-        for shard in &self.reads {
-            for (of, reads) in std::mem::take(&mut *lock(&shard.0)) {
-                let reads = Counts {
-                    reads: reads as f64,
-                    ..Counts::default()
-                };
-                known.entry(of).or_default().add(now, reads);
-            }
-        }
-    }
-
-    /// A partition was split: the new one begins within it.
-    pub fn split(&self, cf: CfId, of: PartitionId, new: PartitionId) {
-        let mut known = lock(&self.known);
-        if let Some(rates) = known.remove(&(cf, of)) {
-            let (left, right) = rates.split(SPLIT_RATES);
-            known.insert((cf, of), left);
-            known.insert((cf, new), right);
-        }
-    }
-
-    /// A partition was merged with the one before it.
-    pub fn merged(&self, cf: CfId, into: PartitionId, gone: PartitionId) {
-        let mut known = lock(&self.known);
-        if let Some(gone) = known.remove(&(cf, gone)) {
-            let rates = known.entry((cf, into)).or_default();
-            *rates = rates.joined(gone);
-        }
-    }
-
-    /// A family was dropped.
-    pub fn dropped(&self, cf: CfId) {
-        lock(&self.known).retain(|(of, _), _| *of != cf);
-    }
-
-    /// What a second has, as of `now`, in each partition of a family in which something happened.
-    pub fn per_second(&self, now: u64, partitions: &Partitions, cf: CfId) -> Vec<PartitionRate> {
-        self.take_in(now, cf, &[]);
-        let known = lock(&self.known);
-        let rate = |partition: thermocline_version::Partition<'_>| {
-            let counts = known.get(&(cf, partition.id))?.per_second(now);
-            Some(PartitionRate {
-                start: partition.start.to_vec(),
-                reads: counts.reads,
-                writes: counts.writes,
-                updates: counts.updates,
-            })
-        };
-        partitions.iter().filter_map(rate).collect()
-    }
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "less than one in a thousand seconds is none; a float beyond the range saturates"
-)]
-fn in_a_thousand(a_second: f64) -> u64 {
-    (a_second * 1e3) as u64
-}
-
-/// Counts the records of a merge, which come in the order of keys, by partition.
-#[derive(Debug)]
-pub(crate) struct Counting<'a> {
-    partitions: &'a Partitions,
-    /// Records that are newer are new, and so are writes; `None` if there are none.
-    writes: Option<SeqNo>,
-    /// The partition of the last record, and where it ends.
-    current: Option<(PartitionId, Option<&'a [u8]>)>,
-    counts: Counts,
-    all: Vec<(PartitionId, Counts)>,
-}
-
-impl<'a> Counting<'a> {
-    /// Of a flush if there are `writes`, which are newer than this; else of a compaction.
-    pub fn new(partitions: &'a Partitions, writes: Option<SeqNo>) -> Counting<'a> {
-        Counting {
-            partitions,
-            writes,
-            current: None,
-            counts: Counts::default(),
-            all: Vec::new(),
-        }
-    }
-
-    /// The next record, which stays or was replaced.
-    #[inline]
-    pub fn meet(&mut self, key: &[u8], seqno: SeqNo, stays: bool) {
-        let within = self
-            .current
-            .is_some_and(|(_, end)| end.is_none_or(|end| key < end));
-        if !within {
-            self.go_to(key);
-        }
-        if self.writes.is_some_and(|before| seqno > before) {
-            self.counts.writes += 1.0;
-        }
-        if !stays {
-            self.counts.updates += 1.0;
-        }
-    }
-
-    fn go_to(&mut self, key: &[u8]) {
-        self.end();
-        let partition = self.partitions.of(key);
-        self.current = Some((partition.id, partition.end));
-    }
-
-    fn end(&mut self) {
-        let counts = std::mem::take(&mut self.counts);
-        if let Some((id, _)) = self.current.take()
-            && counts != Counts::default()
-        {
-            self.all.push((id, counts));
-        }
-    }
-
-    /// What was counted.
-    pub fn into_counts(mut self) -> Vec<(PartitionId, Counts)> {
-        self.end();
-        self.all
-    }
-}
 
 impl Inner {
     /// The change that notes the rates for the next opening, if they are not what is noted.
@@ -283,6 +55,11 @@ mod tests {
     use thermocline_version::{State, VersionEdit};
 
     use super::*;
+    use crate::partitions::rates::counters::PartitionRates;
+    use crate::sync::lock;
+    use thermocline_observe::latency::chosen;
+    use thermocline_policy::level0::PartitionRate;
+    use thermocline_policy::tuning::RATES_REMEMBERED;
 
     const CF: CfId = CfId(0);
     const SECOND: u64 = 1_000_000_000;
@@ -314,39 +91,6 @@ mod tests {
         let all = rates.per_second(now, state.version().partitions(CF), CF);
         let shown = |r: PartitionRate| (r.start, [r.reads, r.writes, r.updates].map(f64::round));
         all.into_iter().map(shown).collect()
-    }
-
-    #[test]
-    fn a_merge_counts_each_record_in_its_partition() {
-        let state = version(b"dm");
-        let counted = |writes: bool, keys: &[(&[u8], bool)]| {
-            let mut counting =
-                Counting::new(state.version().partitions(CF), writes.then_some(SeqNo(3)));
-            keys.iter()
-                .for_each(|(key, stays)| counting.meet(key, SeqNo(4), *stays));
-            if !keys.is_empty() {
-                // What was written before, and is merged with it.
-                counting.meet(keys[0].0, SeqNo(3), true);
-            }
-            let all = counting.into_counts();
-            let shown = |(id, c): &(PartitionId, Counts)| (id.0, c.writes, c.updates);
-            all.iter().map(shown).collect::<Vec<_>>()
-        };
-        let keys: [(&[u8], bool); 6] = [
-            (b"a", true),
-            (b"a", false),
-            (b"d", true),
-            (b"lzz", false),
-            (b"m", true),
-            (b"zz", true),
-        ];
-        assert_eq!(
-            counted(true, &keys),
-            [(0, 2.0, 1.0), (1, 2.0, 1.0), (2, 2.0, 0.0)]
-        );
-        assert_eq!(counted(false, &keys), [(0, 0.0, 1.0), (1, 0.0, 1.0)]);
-        assert_eq!(counted(true, &keys[4..]), [(2, 2.0, 0.0)]);
-        assert_eq!(counted(true, &[]), []);
     }
 
     #[test]

@@ -1,7 +1,9 @@
 use std::ops::Bound::{Excluded, Included, Unbounded};
 use std::path::Path;
 
+use thermocline_base::Codec;
 use thermocline_base::KeyRange;
+use thermocline_base::options::PartitionBy;
 use thermocline_base::planted::{Bug, plant};
 use thermocline_base::{CfOptions, ErrorKind, FileId};
 use thermocline_policy::level0::PartitionRate;
@@ -29,14 +31,14 @@ fn options() -> Options {
     options.compaction.table_bytes = 2 << 10;
     options.compaction.base_bytes = 8 << 10;
     options.compaction.block_bytes = 512;
-    options.compaction.compression = 0;
-    options.compaction.compression_last = 0;
+    options.compaction.compression = Codec::None;
+    options.compaction.compression_last = Codec::None;
     options
 }
 
 fn by_size() -> Options {
     let mut options = options();
-    options.partition.by = 1;
+    options.partition.by = PartitionBy::Size;
     options.partition.bytes = 8 << 10;
     options
 }
@@ -385,7 +387,7 @@ fn more_than_there_may_be_are_refused() {
     }
     engine.close().unwrap();
     let mut many = options();
-    many.partition.by = 3;
+    many.partition.by = PartitionBy::Keys;
     many.partition_keys = (0..65_534u64).map(key).collect();
     many.partition_keys[0] = vec![0];
     let engine = open(&machine, &many);
@@ -418,7 +420,7 @@ fn ten_thousand_prefixes_make_no_more_tables_than_none() {
     by_prefix.compaction.table_bytes = 64 << 10;
     by_prefix.compaction.base_bytes = 256 << 10;
     let whole = by_prefix.clone();
-    by_prefix.partition.by = 2;
+    by_prefix.partition.by = PartitionBy::Prefix;
     by_prefix.partition.prefix_len = 4;
     let run = |options: &Options| {
         let machine = Machine::new(options.pm);
@@ -761,7 +763,7 @@ fn a_compaction_makes_partitions_of_the_prefixes_that_it_meets() {
     flush(&engine);
     engine.close().unwrap();
     let mut options = options();
-    options.partition.by = 2;
+    options.partition.by = PartitionBy::Prefix;
     options.partition.prefix_len = 7;
     let engine = open(&machine, &options);
     assert_eq!(starts(&engine).len(), 1);
@@ -779,7 +781,7 @@ fn a_compaction_makes_partitions_of_the_prefixes_that_it_meets() {
 fn compactions_end_tables_where_partitions_begin() {
     let machine = Machine::new(PM);
     let mut options = options();
-    options.partition.by = 3;
+    options.partition.by = PartitionBy::Keys;
     options.partition_keys = vec![key(207), key(213), key(219)];
     let engine = open(&machine, &options);
     for _ in 0..2 {
@@ -831,7 +833,7 @@ fn level_0_counts_for_sizes_only_where_there_is_nothing_else() {
 fn partitions_without_data_are_merged_by_a_few_edits() {
     let machine = Machine::new(PM);
     let mut with_keys = options();
-    with_keys.partition.by = 3;
+    with_keys.partition.by = PartitionBy::Keys;
     with_keys.partition_keys = (1..10_000u64).map(key).collect();
     let engine = open(&machine, &with_keys);
     put(&engine, CfId::DEFAULT, &key(7), b"here");
@@ -987,7 +989,7 @@ fn splits_and_merges_are_told() {
         _ => {}
     };
     let mut prefixes = options();
-    prefixes.partition.by = 2;
+    prefixes.partition.by = PartitionBy::Prefix;
     prefixes.partition.prefix_len = 8;
     let setup = crate::Setup {
         listener: Some(Arc::new(listener)),

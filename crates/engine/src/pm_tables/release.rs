@@ -2,10 +2,9 @@
 
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{Error, FileId, Result};
+use thermocline_jobs::outputs::MadeInPm;
 use thermocline_tables::Promise;
 use thermocline_version::{Change, NextIds, VersionEdit};
-
-use super::sink::Made;
 
 use crate::store::Inner;
 use crate::sync::{lock, read};
@@ -127,7 +126,7 @@ impl Inner {
     }
 
     /// Frees what was made and is not named, unless whether it is named is unknown.
-    pub fn release_made(&self, made: &[Made]) {
+    pub fn release_made(&self, made: &[MadeInPm]) {
         for made in made {
             let file = made.info.file;
             let named = self.catalog.version().pm_table(file).is_some();

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use thermocline_base::Codec;
 use thermocline_base::options::Options;
 use thermocline_base::{CfId, ErrorKind, Steps, WriteBatch};
 use thermocline_catalog::View;
@@ -9,9 +10,12 @@ use thermocline_env::Env;
 use thermocline_env::sim::SimFs;
 use thermocline_pm::SimPm;
 use thermocline_policy::pick::Reason;
+use thermocline_policy::pressure::Cause;
+use thermocline_policy::pressure::Limits;
 use thermocline_policy::tuning::DELAY_NS_MAX;
 
 use super::*;
+use crate::pressure::gauge::Pressure;
 use crate::sync::Arc;
 use crate::{Durability, Engine, StallUse, World, WriteOptions};
 
@@ -209,8 +213,8 @@ fn open_on(fs: &SimFs, sim: &SimPm, background: bool) -> Engine {
     options.memtable.idle_ms = 0;
     options.compaction.table_bytes = 32 << 10;
     options.compaction.base_bytes = 256 << 10;
-    options.compaction.compression_last = 0;
-    options.compaction.compression = 0;
+    options.compaction.compression_last = Codec::None;
+    options.compaction.compression = Codec::None;
     Engine::open(world, Path::new("/db"), options).unwrap()
 }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use thermocline_base::options::Options;
+use thermocline_base::options::{Options, Shape};
 use thermocline_base::{CfId, CfOptions, Error, WriteBatch};
 use thermocline_testkit::{Replay, Rng, seeds};
 
@@ -17,7 +17,7 @@ const MIB: u64 = 1 << 20;
 
 thread_local! {
     /// The shape of level 0 in the tests of this thread.
-    static SHAPE: Cell<u64> = const { Cell::new(1) };
+    static SHAPE: Cell<Shape> = const { Cell::new(Shape::GlobalIndex) };
 }
 
 fn options(pm: u64, generation_bytes: u64) -> Options {
@@ -26,9 +26,9 @@ fn options(pm: u64, generation_bytes: u64) -> Options {
         ..Options::default()
     };
     options.pm_region.part_bytes_first = 256 << 10;
-    options.flush.automatic = 0;
+    options.flush.automatic = false;
     options.memtable.bytes_max = generation_bytes;
-    options.level0.shape = SHAPE.get();
+    options.level0.shape = Some(SHAPE.get());
     options.level0.merge_percent = 0;
     // What is mostly dead stays as it is, too.
     options.flush.rewrite_ratio = 0;
@@ -40,7 +40,7 @@ mod immutables {
     use super::*;
 
     fn with(test: impl FnOnce()) {
-        SHAPE.set(0);
+        SHAPE.set(Shape::Immutables);
         test();
     }
 
@@ -420,7 +420,7 @@ impl Run {
         let active = self.active();
         self.oracle.current.insert(active);
         self.oracle.reclaim(&readers, active);
-        if SHAPE.get() == 1 {
+        if SHAPE.get() == Shape::GlobalIndex {
             // Dead ones stay in the index that they have in common with others.
             let view = self.view();
             assert!(
@@ -447,7 +447,11 @@ fn exactly_what_nobody_needs_is_dropped() {
         let _replay = Replay("-p thermocline-engine exactly_what_nobody_needs", seed);
         let mut rng = Rng::new(seed);
         // Merged indexes keep dead generations.
-        let pm = if SHAPE.get() == 1 { 2 * MIB } else { MIB };
+        let pm = if SHAPE.get() == Shape::GlobalIndex {
+            2 * MIB
+        } else {
+            MIB
+        };
         let mut sim = Machine::new(pm);
         let options = options(pm, 2000 + rng.next_u64() % 4000);
         let engine = open(&sim, &options);

@@ -23,7 +23,7 @@ fn options(pm: u64) -> Options {
         ..Options::default()
     };
     options.pm_region.part_bytes_first = 256 << 10;
-    options.flush.automatic = 0;
+    options.flush.automatic = false;
     options.memtable.bytes_max = 32 << 10;
     options.memtable.item_bytes_max = 4 << 10;
     options
@@ -513,7 +513,7 @@ fn the_region_is_not_given_up_while_somebody_stages() {
     let engine = again().unwrap();
     write(&engine, &puts(CF, 0..1, b"v")).unwrap();
     std::thread::scope(|scope| {
-        let stages = read(&engine.inner.stages);
+        let stages = read(&engine.inner.turns.stages);
         let closing = scope.spawn(|| engine.close());
         while !engine.inner.closed.load(Ordering::Acquire) {
             std::thread::yield_now();

@@ -3,7 +3,7 @@
 
 use std::ops::Bound;
 
-use thermocline_base::options::SHAPES;
+use thermocline_base::options::{PartitionBy, SHAPES, Shape};
 use thermocline_base::planted::{Bug, plant};
 use thermocline_base::{Error, Result};
 use thermocline_testkit::{Replay, Rng, seeds};
@@ -23,7 +23,7 @@ fn any(rng: &mut Rng) -> Options {
     options.pm_region.part_bytes_first = 256 << 10;
     options.memtable.bytes_max = *rng.pick(&[1, 2 << 10, 4 << 10, 16 << 10]);
     options.memtable.item_bytes_max = *rng.pick(&[4 << 10, options.memtable.item_bytes_max]);
-    options.level0.shape = rng.below(SHAPES.len()) as u64;
+    options.level0.shape = Some(*rng.pick(&Shape::ALL));
     options.level0.merge_percent = *rng.pick(&[0, 0, 20, 100]);
     options.level0.pm_percent = *rng.pick(&[3, 10, 30, 60]);
     options.flush.pm_percent = *rng.pick(&[10, 40, 80]);
@@ -31,7 +31,7 @@ fn any(rng: &mut Rng) -> Options {
     options.read.readahead = *rng.pick(&[1, 3, 64]);
     options.read.pin_bytes_min = *rng.pick(&[1, 100]);
     options.read.pins_percent_max = 100;
-    options.read.verify_checksums = rng.below(2) as u64;
+    options.read.verify_checksums = rng.below(2) == 1;
     options.manifest.bytes_max = *rng.pick(&[512, 1 << 20]);
     options.blob.inline_bytes_max = *rng.pick(&[64, 150, 1 << 20]);
     options.blob.generation_bytes = *rng.pick(&[2 << 10, 1 << 20]);
@@ -41,7 +41,7 @@ fn any(rng: &mut Rng) -> Options {
     compaction.table_bytes = (1 + rng.below(8) as u64) << 10;
     compaction.multiplier = 2 + rng.below(3) as u64;
     compaction.block_bytes = 512;
-    options.partition.by = rng.below(3) as u64;
+    options.partition.by = *rng.pick(&PartitionBy::ALL[..3]);
     options.partition.prefix_len = 1 + rng.below(3) as u64;
     options.partition.bytes = 4 * options.table_bytes();
     options
@@ -381,7 +381,7 @@ impl Run {
 
 impl Store {
     fn name(&self) -> &'static str {
-        SHAPES[usize::try_from(self.options.level0.shape).unwrap()]
+        SHAPES[self.options.level0.shape() as usize]
     }
 }
 

@@ -10,7 +10,7 @@ use thermocline_env::fault::{Fault, FaultStorage, Op};
 use thermocline_env::sim::SimFs;
 use thermocline_pm::SimPm;
 use thermocline_sst::{KeyRef, TableWriter, WriteOptions};
-use thermocline_tables::{FoundIn, TableFiles};
+use thermocline_tables::{FoundIn, TableFiles, dram_of};
 use thermocline_testkit::{Replay, Rng, seeds};
 
 use crate::sync::thread;
@@ -401,7 +401,7 @@ fn who_writes_tables_is_charged_and_cached_blocks_give_way() {
         let key = KeyRef::new(&key(n), SeqNo(1)).to_owned();
         let value = thermocline_sst::Value::Inline(&[1; 100]);
         table.add(key.as_ref(), Kind::Put, value).unwrap();
-        work.cover(&table);
+        work.cover_bytes(dram_of(&table));
         assert!(account.charged() >= table.memory() + (256 << 10));
         assert!(account.held() + account.charged() <= 2 << 20);
     }

@@ -15,7 +15,7 @@ use thermocline_version::{Generation, State};
 use thermocline_wal::{HEADER_BYTES, LogId, LogReader, frame_bytes};
 
 use super::LogDirs;
-use crate::recover::Found;
+use crate::recover::found::Found;
 use crate::sync::Arc;
 
 /// What was loaded.

@@ -366,7 +366,7 @@ fn what_was_full_can_be_opened_again() {
         let mut rng = Rng::new(seed);
         let mut options = options();
         options.dram = *rng.pick(&[1 << 20, 4 << 20, 30 << 20]);
-        options.flush.automatic = 0;
+        options.flush.automatic = false;
         options.memtable.bytes_max = 1 << (14 + rng.below(8));
         options.memtable.item_bytes_max = 64 << 10;
         let fs = SimFs::new(Steps::new());

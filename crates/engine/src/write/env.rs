@@ -20,10 +20,10 @@ use thermocline_observe::events::Courier;
 use thermocline_pm::{PmOff, RegionKind};
 use thermocline_runtime::{Task, is_calling};
 
+use crate::busy::busy;
 use crate::store::Inner;
 use crate::sync::{Arc, lock_short, try_lock};
-use crate::write::busy;
-use crate::write::submit::{deletes_any, only_deletes};
+use crate::write::submit::kinds::{deletes_any, only_deletes};
 
 /// Where a group goes.
 pub(crate) struct Place {

@@ -1,7 +1,9 @@
 //! A write's way to the pipeline of `commit`: long values go into a blob file before, and a batch that is too large
 //! for an item is staged.
 
-use thermocline_base::{BatchEntry, Error, Kind, Result, SeqNo, WriteBatch};
+pub(crate) mod kinds;
+
+use thermocline_base::{BatchEntry, Error, Result, SeqNo, WriteBatch};
 use thermocline_commit::{Callback, CommitEnv, Durability, Entries, Group, Told, WriteOptions};
 use thermocline_memtable::item_bytes;
 
@@ -169,20 +171,6 @@ impl Engine {
         inner.commits.tell(inner);
         synced
     }
-}
-
-/// Whether a write adds nothing.
-pub(crate) fn only_deletes<'a>(mut entries: impl Iterator<Item = BatchEntry<'a>>) -> bool {
-    entries.all(is_delete)
-}
-
-/// Whether a write takes something away.
-pub(crate) fn deletes_any<'a>(mut entries: impl Iterator<Item = BatchEntry<'a>>) -> bool {
-    entries.any(is_delete)
-}
-
-fn is_delete(entry: BatchEntry<'_>) -> bool {
-    matches!(entry.kind, Kind::Delete | Kind::RangeDelete)
 }
 
 /// A write in steps, for tests that let several be in flight on one thread and crash between them.

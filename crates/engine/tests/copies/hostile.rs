@@ -10,7 +10,7 @@ use thermocline_env::fault::{Fault, FaultStorage, Plan, Repeat};
 use thermocline_env::{Storage, sim::SimFs};
 
 use crate::backup::backups;
-use crate::machine::{Place, disk, dump, path, put};
+use crate::machine::{ALL, Place, disk, dump, path, put};
 
 const PRECIOUS: &[u8] = b"somebody's";
 
@@ -214,6 +214,69 @@ fn a_strangers_file_under_a_name_that_is_needed_stays() {
                 assert_eq!(left.len(), 1, "{what}: {left:?}");
             }
         }
+    }
+}
+
+/// Files in a store's own folder, with such names as its files have.
+#[test]
+fn what_a_stranger_put_into_a_store_stays_there() {
+    let fs = SimFs::new(Steps::new());
+    let faulty = FaultStorage::over_sim(fs.clone());
+    let storage: Arc<dyn Storage> = Arc::new(faulty.clone());
+    let place = Place::new(&storage, "/db");
+    let engine = place.open();
+    put(&engine, CfId::DEFAULT, b"k", b"v");
+    engine.flush().unwrap();
+    put(&engine, CfId::DEFAULT, b"l", b"w");
+    // A table that is written and gets no name; and that nobody can remove.
+    let failing = faulty.clone();
+    fs.steps().observe(Some(Arc::new(move |point| {
+        if point.site.0 == "sst: table written" && point.when == When::After {
+            failing.arm(Plan {
+                fault: Fault::Eio,
+                op: None,
+                at: failing.calls_for(Fault::Eio, None),
+                repeat: Repeat::Forever,
+            });
+        }
+    })));
+    engine.flush().unwrap_err();
+    drop(engine);
+    fs.steps().observe(None);
+    faulty.disarm();
+    let unfinished = |name: &String| name.ends_with(".part");
+    let before = contents(&fs, "/db");
+    let ours: Vec<_> = before.keys().filter(|name| unfinished(name)).collect();
+    assert_eq!(ours.len(), 1, "{:?}", before.keys());
+    // A whole table of another database, and what is none, under all numbers that the store may use.
+    let other = Place::new(&storage, "/other");
+    let engine_of_other = other.open();
+    put(&engine_of_other, CfId::DEFAULT, b"k", b"another's");
+    engine_of_other.flush().unwrap();
+    let tables = other.tables();
+    let table = fs.contents(&path("/other").join(&tables[0])).unwrap();
+    let mut strangers = BTreeMap::new();
+    for n in 0..200 {
+        let bytes = [PRECIOUS, &table, &[]][n % 3];
+        strangers.insert(format!("{n:06}.sst"), bytes.to_vec());
+        strangers.insert(format!("{n:06}.blob"), PRECIOUS.to_vec());
+        strangers.insert(format!("{n:06}-{n:032x}.part"), PRECIOUS.to_vec());
+    }
+    strangers.retain(|name, _| !before.contains_key(name));
+    for (name, bytes) in &strangers {
+        fs.install(&path("/db").join(name), bytes);
+    }
+    for round in 0..3 {
+        let engine = place.open();
+        put(&engine, CfId::DEFAULT, b"m", &[round; 400]);
+        engine.flush().unwrap();
+        engine.compact(CfId::DEFAULT, ALL).unwrap();
+        drop(engine);
+        let mut left = contents(&fs, "/db");
+        for (name, bytes) in &strangers {
+            assert_eq!(left.remove(name).as_ref(), Some(bytes), "{name}");
+        }
+        assert!(!left.keys().any(unfinished), "{:?}", left.keys());
     }
 }
 

@@ -45,7 +45,7 @@ fn options_of(shape: Shape) -> Options {
     if shape != Shape::GlobalIndex {
         pm_tables::tiered(&mut options);
         options.level0.pm_percent = 40;
-        options.level0.shape = shape as u64;
+        options.level0.shape = Some(shape);
         options.memtable.bytes_max = 6 << 10;
     }
     options.memtable.item_bytes_max = 4 << 10;

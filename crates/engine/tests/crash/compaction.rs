@@ -5,6 +5,7 @@
 use std::ops::Bound::Unbounded;
 
 use thermocline_base::CfId;
+use thermocline_base::Codec;
 use thermocline_base::options::Options;
 use thermocline_env::simulated::SeededRandom;
 
@@ -22,15 +23,15 @@ pub fn small_levels(options: &mut Options) {
     compaction.block_bytes = 256;
     compaction.multiplier = 2;
     compaction.levels = 2;
-    compaction.dynamic = 0;
-    compaction.compression = 0;
-    compaction.compression_last = 2;
+    compaction.dynamic = false;
+    compaction.compression = Codec::None;
+    compaction.compression_last = Codec::Zstd;
 }
 
 /// What level 0 is compacted into at once lies in the last level.
 pub fn one_level(options: &mut Options) {
     small_levels(options);
-    options.compaction.dynamic = 1;
+    options.compaction.dynamic = true;
     options.compaction.base_bytes = 4 << 10;
 }
 

@@ -38,6 +38,12 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// The first of these that no run came to.
+    pub fn missing<'s>(&self, sites: &[&'s str]) -> Option<&'s str> {
+        let reached = |site: &str| self.sites.iter().any(|reached| reached.0 == site);
+        sites.iter().copied().find(|site| !reached(site))
+    }
+
     pub fn add(&mut self, other: Outcome) {
         let (sum, more) = (&mut self.stats, other.stats);
         sum.points += more.points;

@@ -108,7 +108,7 @@ pub fn flushes(life: &mut Life, random: &SeededRandom) {
 pub fn by_themselves(options: &mut Options) {
     rare_write_back(options);
     options.memtable.bytes_max = 2 << 10;
-    options.flush.automatic = 1;
+    options.flush.automatic = true;
     options.flush.pm_percent = 2;
 }
 

@@ -31,7 +31,7 @@ pub fn options() -> Options {
         ..Options::default()
     };
     options.pm_region.part_bytes_first = 256 << 10;
-    options.flush.automatic = 0;
+    options.flush.automatic = false;
     // What lies in tables in persistent memory has parts of its own.
     options.set("level0.shape", "global-index").unwrap();
     // Indexes are merged as soon as generations are sealed, whether they are read or not.

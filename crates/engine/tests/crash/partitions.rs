@@ -4,7 +4,7 @@
 use std::ops::Bound::Unbounded;
 
 use thermocline_base::CfId;
-use thermocline_base::options::Options;
+use thermocline_base::options::{Options, PartitionBy};
 use thermocline_env::simulated::SeededRandom;
 
 use crate::compaction::small_levels;
@@ -15,7 +15,7 @@ use crate::workload::{below, key, run, value};
 /// Levels of small tables, split when they are more than a few.
 pub fn small_partitions(options: &mut Options) {
     small_levels(options);
-    options.partition.by = 1;
+    options.partition.by = PartitionBy::Size;
     options.partition.bytes = 2 << 10;
 }
 

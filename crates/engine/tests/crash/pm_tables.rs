@@ -5,6 +5,7 @@
 use std::ops::Bound::Unbounded;
 
 use thermocline_base::CfId;
+use thermocline_base::Codec;
 use thermocline_base::options::{Options, Shape};
 use thermocline_env::simulated::SeededRandom;
 
@@ -16,7 +17,7 @@ use crate::workload::{below, key, run, value};
 /// Level 0 of two or three zones.
 pub fn in_pm(options: &mut Options) {
     small_levels(options);
-    options.level0.shape = Shape::PmTables as u64;
+    options.level0.shape = Some(Shape::PmTables);
     options.level0.pm_percent = 5;
     // Decisions depend on how often is read: no number is drawn.
     options.partition.rate_sample = 1;
@@ -25,7 +26,7 @@ pub fn in_pm(options: &mut Options) {
 /// The same behind indexes that are merged.
 pub fn tiered(options: &mut Options) {
     in_pm(options);
-    options.level0.shape = Shape::Tiered as u64;
+    options.level0.shape = Some(Shape::Tiered);
     options.level0.merge_percent = 0;
     options.memtable.bytes_max = 1 << 10;
 }
@@ -48,7 +49,7 @@ pub fn leaving(options: &mut Options) {
     options.compaction.table_bytes = 4 << 10;
     options.compaction.base_bytes = 64 << 10;
     options.compaction.level0_tables = 8;
-    options.compaction.compression_last = 0;
+    options.compaction.compression_last = Codec::None;
 }
 
 /// Flushes, compacts what is due, and reads back all of it.
@@ -169,9 +170,9 @@ pub fn over_much(options: &mut Options) {
     in_pm(options);
     options.compaction.table_bytes = 3 << 10;
     options.compaction.base_bytes = 64 << 10;
-    options.compaction.dynamic = 1;
+    options.compaction.dynamic = true;
     options.compaction.level0_tables = 4;
-    options.compaction.compression_last = 0;
+    options.compaction.compression_last = Codec::None;
 }
 
 /// What lies in persistent memory goes into files of level 0, over older ones and those of the base level.

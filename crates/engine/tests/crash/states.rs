@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::io::Write;
 
-use thermocline_base::Site;
+use thermocline_base::{Point, Site};
+use thermocline_testkit::Rng;
 use thermocline_testkit::explore::times;
 
 use crate::explore::{Outcome, Planted, explore};
@@ -94,7 +95,7 @@ const GROWTH: Part = Part {
 const MANIFEST: Part = Part {
     workloads: &["manifest"],
     seeds: 1,
-    one_in: 51,
+    one_in: 97,
     bar: 1_800,
     sites: &[
         "env: name changed",
@@ -191,7 +192,7 @@ const ABSORBED: Part = Part {
 const FOLLOWED: Part = Part {
     workloads: &["followed"],
     seeds: 1,
-    one_in: 21,
+    one_in: 33,
     bar: 2_800,
     sites: &["sst: file named", "sst: table written"],
 };
@@ -207,7 +208,7 @@ const FLUSHED_LIVES: Part = Part {
 const SINKING_LIVES: Part = Part {
     workloads: &["sinking-lives"],
     seeds: 1,
-    one_in: 23,
+    one_in: 91,
     bar: 3_700,
     sites: &["sst: file named", "sst: table written"],
 };
@@ -235,7 +236,7 @@ const PM_TABLES: Part = Part {
 const PM_TABLES_MERGED: Part = Part {
     workloads: &["pm-tables-merged"],
     seeds: 1,
-    one_in: 43,
+    one_in: 211,
     bar: 1_000,
     sites: &["level0: piece of a table durable"],
 };
@@ -271,7 +272,7 @@ const TIERED: Part = Part {
 const EVACUATED: Part = Part {
     workloads: &["evacuated"],
     seeds: 1,
-    one_in: 43,
+    one_in: 83,
     bar: 1_400,
     sites: &["level0: piece of a table durable"],
 };
@@ -331,7 +332,7 @@ const BLOB_LIVES: Part = Part {
 const BLOBS_FLYING: Part = Part {
     workloads: &["blobs-flying"],
     seeds: 1,
-    one_in: 51,
+    one_in: 91,
     bar: 3_000,
     sites: &["sst: blobs written", "sst: file named"],
 };
@@ -371,49 +372,57 @@ const PARTS: &[&Part] = &[
 ];
 
 /// How many different states a sample comes to depends on where its points lie, and those move with every change of
-/// the code. So a part that falls short goes on from another seed.
-const SEEDS_MAX: u64 = 8;
+/// the code. So what falls short goes on from another seed, in a plain run more often.
+const SEEDS_MAX: u64 = 24;
 
 /// What a plain run of the tests must explore, and a whole one.
 const STATES_MIN: [u64; 2] = [30_000, 100_000];
 
 fn run(part: &Part) {
+    let workloads: Vec<_> = part.workloads.iter().map(|w| (*w, part.one_in)).collect();
+    let sites: Vec<_> = EVERYWHERE.iter().chain(part.sites).copied().collect();
+    sampled(&workloads, (part.seeds, part.bar), &sites);
+}
+
+/// Explores one point in so many of each workload, from at least `seeds` seeds, and from more until there are as many
+/// states as a whole exploration's `least` asks for, and all of `sites` were reached.
+pub fn sampled(workloads: &[(&str, u64)], (seeds, least): (u64, u64), sites: &[&str]) -> Outcome {
     let mut all = Outcome::default();
-    let (one_in, bar) = (one_in(part.one_in), bar(part.bar));
+    let least = bar(least);
     for seed in 1..=SEEDS_MAX {
-        if seed > part.seeds && all.stats.states >= bar {
-            break;
-        }
-        for name in part.workloads {
-            let outcome = explore(&named(name), seed, Planted::default(), move |point| {
-                is_sampled(point.step, one_in)
-            });
+        for &(name, usual) in workloads {
+            if seed > seeds && all.stats.states >= least && all.missing(sites).is_none() {
+                return all;
+            }
+            let one_in = one_in(usual);
+            let only = move |point: Point| is_sampled(point.step, seed, one_in);
+            let outcome = explore(&named(name), seed, Planted::default(), only);
             say(&format!("{name}/{seed}"), &outcome);
             all.add(outcome);
         }
     }
-    assert!(all.stats.states >= bar, "{:?}", all.stats);
-    for site in EVERYWHERE.iter().chain(part.sites) {
-        let reached = all.sites.iter().any(|reached| reached.0 == *site);
-        assert!(reached, "{:?} never reached '{site}'", part.workloads);
+    assert!(all.stats.states >= least, "{:?}", all.stats);
+    if let Some(site) = all.missing(sites) {
+        panic!("{workloads:?} never reached '{site}'");
     }
+    all
 }
 
-/// Whether a crash at this step is among one in so many. Steps of one kind come at equal distances now and then, so that every
-/// n-th would be nearly all of one kind, or none.
-pub fn is_sampled(step: u64, one_in: u64) -> bool {
-    let mixed = step.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-    mixed.is_multiple_of(one_in)
+/// Whether a crash at this step is among one in so many. It is drawn: steps of one kind come at equal distances now and
+/// then, so that every n-th would be nearly all of one kind, or none.
+fn is_sampled(step: u64, seed: u64, one_in: u64) -> bool {
+    let one_in = usize::try_from(one_in).unwrap();
+    Rng::new(step ^ seed << 40).one_in(one_in)
 }
 
 /// One point in how many is crashed at, where a whole exploration has one in `whole`: one in more of them in a plain
 /// run, and in fewer in a long one.
-pub fn one_in(whole: u64) -> u64 {
+fn one_in(whole: u64) -> u64 {
     times().map_or(3 * whole, |times| (whole / times).max(1))
 }
 
 /// How many states there must be, where a whole exploration must have `whole`.
-pub fn bar(whole: u64) -> u64 {
+fn bar(whole: u64) -> u64 {
     times().map_or_else(|| part_of(whole), |_| whole)
 }
 

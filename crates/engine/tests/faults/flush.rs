@@ -120,7 +120,7 @@ fn a_flush_that_found_no_room_is_made_later() {
     });
     for _ in 0..3 {
         let error = engine.flush().unwrap_err();
-        for part in [".sst", "No space left"] {
+        for part in [".part", "No space left"] {
             assert!(error.to_string().contains(part), "no '{part}' in: {error}");
         }
     }

@@ -10,7 +10,7 @@ fn options_of(memtable_bytes: u64) -> Options {
     options.preset = Preset::Leveled;
     options.set("level0.shape", "ssd").unwrap();
     options.dram = 4 * CAPACITY;
-    options.flush.automatic = 1;
+    options.flush.automatic = true;
     options.memtable.bytes_max = memtable_bytes;
     options.compaction.level0_tables = 1;
     options.compaction.table_bytes = 1000;

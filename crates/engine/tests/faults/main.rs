@@ -53,10 +53,10 @@ fn options() -> Options {
         ..Options::default()
     };
     // Flushes write files.
-    options.level0.shape = Shape::GlobalIndex as u64;
+    options.level0.shape = Some(Shape::GlobalIndex);
     if LOGGED.get() {
         options.preset = Preset::Leveled;
-        options.level0.shape = Shape::Ssd as u64;
+        options.level0.shape = Some(Shape::Ssd);
         options.dram = 4 * CAPACITY;
     }
     if LONG.get() {
@@ -64,7 +64,7 @@ fn options() -> Options {
         options.blob.generation_bytes = 2000;
     }
     options.pm_region.part_bytes_first = 256 << 10;
-    options.flush.automatic = 0;
+    options.flush.automatic = false;
     options.memtable.bytes_max = 3000;
     options.memtable.item_bytes_max = 4 << 10;
     options.manifest.bytes_max = 512;

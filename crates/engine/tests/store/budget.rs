@@ -35,7 +35,7 @@ fn open(runtime: &Runtime, dir: &Path, dram: u64) -> Result<Engine> {
         ..Options::default()
     };
     options.pm_region.part_bytes_first = 256 << 10;
-    options.flush.automatic = 0;
+    options.flush.automatic = false;
     options.memtable.bytes_max = 1 << 20;
     let setup = Setup {
         runtime: Some(runtime.clone()),

@@ -63,7 +63,7 @@ impl Machine {
             ..Options::default()
         };
         options.pm_region.part_bytes_first = 256 << 10;
-        options.flush.automatic = 0;
+        options.flush.automatic = false;
         options.memtable.bytes_max = 100_000;
         options.manifest.bytes_max = 512;
         options.set("level0.shape", "global-index").unwrap();
@@ -526,7 +526,7 @@ impl tracing::Subscriber for Traced {
 #[test]
 fn tracing_is_told_the_same_with_fields() {
     let child = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "traced", "--ignored", "--nocapture"])
+        .args(["--exact", "events::traced", "--ignored", "--nocapture"])
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&[child.stdout, child.stderr].concat()).into_owned();

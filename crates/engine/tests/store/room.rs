@@ -127,7 +127,7 @@ fn a_disk_that_fails_is_named_and_deletes_go_on() {
                 repeat: Repeat::Forever,
             });
             let error = fill(&engine, &mut model);
-            assert_says(&error, &["full", "flushing", ".sst", says]);
+            assert_says(&error, &["full", "flushing", ".part", says]);
             assert!(model.len() as u64 > PM / 3000 / 2, "{} rows", model.len());
             check(&engine, &model);
             let keys: Vec<_> = model.keys().take(30).cloned().collect();

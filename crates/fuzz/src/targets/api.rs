@@ -106,15 +106,15 @@ fn options_of(kind: u8) -> Options {
     match kind % KINDS {
         0 => {}
         1 => {
-            options.level0.shape = Shape::GlobalIndex as u64;
+            options.level0.shape = Some(Shape::GlobalIndex);
             options.level0.merge_percent = 0;
         }
-        2 => options.level0.shape = Shape::Immutables as u64,
-        3 => options.level0.shape = Shape::Ssd as u64,
-        4 => options.level0.shape = Shape::Tiered as u64,
+        2 => options.level0.shape = Some(Shape::Immutables),
+        3 => options.level0.shape = Some(Shape::Ssd),
+        4 => options.level0.shape = Some(Shape::Tiered),
         _ => {
             options.preset = Preset::Leveled;
-            options.level0.shape = Shape::Ssd as u64;
+            options.level0.shape = Some(Shape::Ssd);
             options.dram = 4 * PM;
         }
     }

@@ -80,7 +80,7 @@ impl Store {
             starts: Vec::new(),
             records_of_memtable: Vec::new(),
         };
-        if options.partition.by() == PartitionBy::Size {
+        if options.partition.by == PartitionBy::Size {
             store.starts = starts(&store, options.partition_bytes());
         }
         let all = store.keys.all(store.keys.cells());
@@ -228,7 +228,7 @@ fn geometry(options: &Options) -> Geometry {
         levels: usize::try_from(of.levels).expect("at most 7"),
         level0_tables: usize::try_from(of.level0_tables).unwrap_or(usize::MAX),
         multiplier: of.multiplier,
-        dynamic: of.dynamic != 0,
+        dynamic: of.dynamic,
         table_bytes: options.table_bytes(),
         base_bytes: options.base_bytes(),
         memtable_bytes: options.memtable_bytes(),
@@ -238,7 +238,7 @@ fn geometry(options: &Options) -> Geometry {
 }
 
 fn budget(options: &Options, geometry: &Geometry) -> Option<Budget> {
-    let form = match options.level0.costs() {
+    let form = match options.level0.internal {
         Costs::Off => return None,
         Costs::Corrected => Form::Corrected,
         Costs::Printed => Form::Printed,

@@ -4,10 +4,10 @@ use thermocline_base::numbers::{len_of, len32};
 use thermocline_base::{CfId, FileId, SeqNo, limits};
 
 use super::coding::{Fields, Unreadable, damaged};
-use crate::compress::Codec;
 use crate::identity::Identity;
 use crate::key::InternalKey;
 use crate::properties::{BlobUse, Creation, Properties};
+use thermocline_base::Codec;
 
 mod tag {
     pub const IDENTITY: u8 = 0x81;

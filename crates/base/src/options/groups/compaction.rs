@@ -1,5 +1,6 @@
 //! Options of the levels on SSD.
 
+use crate::codec::Codec;
 use crate::options::group::option_group;
 
 option_group! {
@@ -19,7 +20,7 @@ option_group! {
         /// Whether the size of the last level decides about those of the others, so that about one
         /// part in `multiplier` of what is stored is stale, beside level 0. A level that would be smaller
         /// than `base_bytes` is not used. Otherwise level 1 has `base_bytes`.
-        dynamic: Flag = 1, 0 => 1;
+        dynamic: Flag = true;
         /// A table is ended at the first new key at which it has this size; one that a flush writes
         /// between half of it and half as much again, where tables of older flushes end. 0 derives it: a
         /// quarter of a generation, from 2 to 64 MiB; with shape `tiered` a generation, up to 16 MiB, if that is more.
@@ -27,11 +28,11 @@ option_group! {
         /// What a data block takes on the device, at most, unless it holds one larger record.
         block_bytes: Bytes = 4 << 10, 256 => 1 << 20;
         /// How blocks of level 0 are compressed. They are read and written once more soon.
-        compression_level0: Codec = 0, 0 => 2;
+        compression_level0: Codec = Codec::None;
         /// How blocks between level 0 and the last level are compressed.
-        compression: Codec = 1, 0 => 2;
+        compression: Codec = Codec::Lz4;
         /// How blocks of the last level are compressed.
-        compression_last: Codec = 1, 0 => 2;
+        compression_last: Codec = Codec::Lz4;
         /// Bytes that compactions read and write in a second, together. 0 is no limit. Flushes are
         /// not held back.
         rate_bytes: Bytes = 0, 0 => 1 << 40;

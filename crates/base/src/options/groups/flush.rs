@@ -8,7 +8,7 @@ option_group! {
         /// Sealed memtable generations are flushed into tables when one of the shares below is reached,
         /// and when a write finds no room. Otherwise they are only when asked for, and what finds no
         /// room is refused.
-        automatic: Flag = 1, 0 => 1;
+        automatic: Flag = true;
         /// Share of `pm`, in percent, that sealed generations may take. Below it data stays in
         /// persistent memory, and what is overwritten there never reaches the SSD. With shape `tiered` it is
         /// at most three tenths of what `level0.pm_percent` leaves, so that tables find room beside them.

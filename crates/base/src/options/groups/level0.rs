@@ -1,5 +1,6 @@
 //! Options of level 0: its shape, and when it is merged inside persistent memory.
 
+use crate::options::costs::Costs;
 use crate::options::group::option_group;
 use crate::options::shape::Shape;
 
@@ -12,16 +13,16 @@ option_group! {
         /// sealed: level 0 is on the SSD then, in runs that overlap. So does `pm-tables`, into compressed
         /// tables that stay in persistent memory (PM-Blade §IV), as many as `level0.pm_percent` allows.
         /// `tiered` is both: sealed generations get one index, and when together they are large they become
-        /// such tables. `auto` is `tiered` where there is persistent memory, and `global-index` where a file of
+        /// such tables. `auto` (`None`) is `tiered` where there is persistent memory, and `global-index` where a file of
         /// kind `file` stands in for it: tables there would lie on the SSD as others do.
-        shape: Shape = 5, 0 => 5;
+        shape: Shape = None;
         /// With `pm-tables` and `tiered` the share of `pm`, in percent, that tables may take there; what is
         /// more is compacted into tables on the SSD.
         pm_percent: Count = 50, 1 => 80;
         /// When tables there that lie over each other are merged inside persistent memory. `off`: only
         /// by hand, and all of level 0 leaves when it is full. `corrected` and `printed`: when that pays, by the equations of PM-Blade (§IV.C), corrected or
         /// as they are printed.
-        internal: Costs = 1, 0 => 2;
+        internal: Costs = Costs::Corrected;
         /// Indexes are merged when reads have asked so many of them, beyond those that cannot be spared,
         /// as a merge has keys to move: this share of it, in percent. 0 merges them at once, whether
         /// they are read or not.
@@ -32,38 +33,9 @@ option_group! {
     }
 }
 
-/// The place of `auto`, behind those of the shapes.
-pub(in crate::options) const SHAPE_AUTO: u64 = 5;
-
-/// When level 0 is merged inside persistent memory by itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Costs {
-    /// Never.
-    Off,
-    /// When it pays.
-    Corrected,
-    /// By the equations as PM-Blade prints them.
-    Printed,
-}
-
 impl Level0Options {
-    /// When tables are merged inside persistent memory.
-    pub fn costs(&self) -> Costs {
-        match self.internal {
-            0 => Costs::Off,
-            1 => Costs::Corrected,
-            _ => Costs::Printed,
-        }
-    }
-
-    /// The shape of level 0; where it is `auto` that on persistent memory.
+    /// The shape of level 0; where it is left to the region that on persistent memory.
     pub fn shape(&self) -> Shape {
-        match self.shape {
-            0 => Shape::Immutables,
-            1 => Shape::GlobalIndex,
-            2 => Shape::Ssd,
-            3 => Shape::PmTables,
-            _ => Shape::Tiered,
-        }
+        self.shape.unwrap_or(Shape::Tiered)
     }
 }

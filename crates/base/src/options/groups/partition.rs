@@ -1,7 +1,7 @@
 //! Options of partitions.
 
 use crate::options::group::option_group;
-use crate::options::row::DIVISIONS;
+use crate::options::partition_by::PartitionBy;
 
 option_group! {
     /// Options of partitions, which divide the keys of each column family (design §10).
@@ -10,55 +10,12 @@ option_group! {
         /// split, and neighbours that have shrunk to a quarter of it together are merged. `prefix`: each
         /// prefix of `partition.prefix_len` bytes that a flush meets gets a partition. `keys`: at
         /// `partition.keys`. Whatever partitions there are already stay.
-        by: Division = 0, 0 => 3;
+        by: Division = PartitionBy::None;
         /// Bytes on the SSD past which a partition is split. 0 derives it: 32 tables.
         bytes: Bytes = 0, 0 => 1 << 60;
         /// Bytes of a key that say which partition it belongs to. A shorter key makes none.
         prefix_len: Count = 8, 1 => 255;
         /// One read in so many, chosen at random, is counted for how often each partition is read; 0 counts none.
         rate_sample: Count = 64, 0 => 65_536;
-    }
-}
-
-/// By what keys are divided.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PartitionBy {
-    /// By nothing.
-    None,
-    /// By how much lies where.
-    Size,
-    /// By their first bytes.
-    Prefix,
-    /// At given keys.
-    Keys,
-}
-
-impl PartitionBy {
-    const ALL: [PartitionBy; 4] = [
-        PartitionBy::None,
-        PartitionBy::Size,
-        PartitionBy::Prefix,
-        PartitionBy::Keys,
-    ];
-
-    /// Its word, as `partition.by` takes it.
-    pub fn name(self) -> &'static str {
-        DIVISIONS[self as usize]
-    }
-
-    /// That of this word.
-    pub fn named(word: &str) -> Option<PartitionBy> {
-        Self::ALL.into_iter().find(|by| by.name() == word)
-    }
-}
-
-impl PartitionOptions {
-    /// By what keys are divided.
-    pub fn by(&self) -> PartitionBy {
-        let place = usize::try_from(self.by).unwrap_or(usize::MAX);
-        PartitionBy::ALL
-            .get(place)
-            .copied()
-            .unwrap_or(PartitionBy::Keys)
     }
 }

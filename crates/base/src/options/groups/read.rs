@@ -6,7 +6,7 @@ option_group! {
     /// Options of reading.
     ReadOptions, "read" {
         /// Check the checksum of every record that is returned.
-        verify_checksums: Flag = 1, 0 => 1;
+        verify_checksums: Flag = true;
         /// Values from this size on are not copied by a get but pinned: they are read where they
         /// lie, which their generation keeps for as long as they are held.
         pin_bytes_min: Bytes = 1 << 10, 1 => 1 << 30;

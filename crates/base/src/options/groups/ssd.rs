@@ -7,6 +7,6 @@ option_group! {
     SsdOptions, "ssd" {
         /// Tables are read and written past the page cache of the operating system, where the file
         /// system allows.
-        direct: Flag = 1, 0 => 1;
+        direct: Flag = true;
     }
 }

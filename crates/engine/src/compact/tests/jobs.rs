@@ -58,7 +58,7 @@ fn a_family_that_is_dropped_during_a_job_is_gone() {
 fn jobs_in_disjoint_ranges_run_side_by_side_and_others_wait() {
     let machine = Machine::new(PM);
     let mut options = tiny();
-    options.compaction.dynamic = 0;
+    options.compaction.dynamic = false;
     let engine = open(&machine, &options);
     load(&engine, CfId::DEFAULT, 0..1000);
     engine

@@ -9,12 +9,13 @@ use thermocline_compaction::RangeTombstone;
 use thermocline_compaction::merge::Source;
 use thermocline_compaction::output::Cutter;
 use thermocline_compaction::retain::{Moments, RangesBelow};
+use thermocline_jobs::sink::{FileSink, reference};
+use thermocline_jobs::source::{Input, RunInput};
+use thermocline_jobs::{Outputs, Recipe};
 use thermocline_sst::{Creation, KeyRef, TableWriter, Value, WriteOptions};
 use thermocline_version::{Change, FileKind, Place, TableRef, VersionEdit};
 
 use super::*;
-use crate::compact::input::{Input, RunInput};
-use crate::compact::outputs::{Destination, Outputs, Recipe, reference};
 use crate::sync::lock;
 
 /// Keys of two letters, and the longest first one behind all.
@@ -152,12 +153,12 @@ fn range_tombstones_are_cut_where_tables_are() {
             target_bytes: 100 + rng.below(2000) as u64,
             ..Default::default()
         };
+        let place = Place::new(CfId::DEFAULT, Level(1));
+        let shape = &inner.compactions.shape;
+        let write_options = shape.write_options(1, 6, Creation::Compaction);
+        let mut sink = FileSink::new(&inner.catalog, place, write_options);
         let recipe = Recipe {
-            place: Place::new(CfId::DEFAULT, Level(1)),
-            options: inner
-                .compactions
-                .shape
-                .write_options(1, 6, Creation::Compaction),
+            cf: CfId::DEFAULT,
             cutter: Cutter::new(options, vec![key(77)], vec![]),
             // Every seqno may be asked for: all of it stays.
             moments: Moments::new(vec![], SeqNo::ZERO),
@@ -167,15 +168,13 @@ fn range_tombstones_are_cut_where_tables_are() {
             exists: &|_, _| true,
             prefixes: None,
             counting: None,
-            enough: None,
-            to: Destination::Store,
         };
         let inputs = inputs
             .into_iter()
             .map(|run| Input::Run(Box::new(run)))
             .collect();
         inner
-            .write_outputs(inputs, recipe, &mut |_| Ok(()), &mut outputs)
+            .write_outputs(inputs, recipe, &mut sink, &mut |_| Ok(()), &mut outputs)
             .unwrap();
         let written: Vec<_> = outputs
             .tables

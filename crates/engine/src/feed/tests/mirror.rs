@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use thermocline_base::Steps;
-use thermocline_base::options::Preset;
+use thermocline_base::options::{Preset, Shape};
 use thermocline_env::Env;
 use thermocline_env::sim::SimFs;
 use thermocline_pm::SimPm;
@@ -84,10 +84,10 @@ impl Host {
         let steps = Steps::new();
         let mut options = drawn(rng);
         if rng.one_in(4) {
-            options.level0.shape = 0;
+            options.level0.shape = Some(Shape::Immutables);
         } else if rng.one_in(3) {
             options.preset = Preset::Leveled;
-            options.level0.shape = 2;
+            options.level0.shape = Some(Shape::Ssd);
             options.dram = 4 << 20;
             options.pm = 4 << 30;
         }
@@ -126,7 +126,7 @@ fn drawn(rng: &mut Rng) -> Options {
     let mut options = options();
     options.memtable.bytes_max = *rng.pick(&[2 << 10, 16 << 10, 64 << 10]);
     options.memtable.item_bytes_max = *rng.pick(&[4 << 10, 64 << 10]);
-    options.level0.shape = 1 + rng.below(2) as u64;
+    options.level0.shape = Some(*rng.pick(&[Shape::GlobalIndex, Shape::Ssd]));
     options.level0.merge_percent = *rng.pick(&[0, 20, 100]);
     options.flush.pm_percent = *rng.pick(&[5, 10, 40]);
     options.feed.retain_bytes = *rng.pick(&[0, 0, 64 << 10, 1 << 20]);

@@ -20,7 +20,7 @@ fn options(threads: u64) -> Options {
         ..Options::default()
     };
     options.pm_region.part_bytes_first = 256 << 10;
-    options.flush.automatic = 0;
+    options.flush.automatic = false;
     options.level0.merge_percent = 0;
     options.level0.evacuation_threads = threads;
     options.compaction.table_bytes = 16 << 10;
@@ -168,7 +168,7 @@ fn a_range_that_is_larger_than_others_finds_room_when_its_turn_comes() {
 fn threads_write_groups_beside_a_writer() {
     let machine = Machine::new(PM);
     let mut options = options(4);
-    options.flush.automatic = 1;
+    options.flush.automatic = true;
     options.memtable.bytes_max = 256 << 10;
     let world = World {
         background: true,

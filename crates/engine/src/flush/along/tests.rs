@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use thermocline_base::Codec;
 use thermocline_base::options::{Options, Shape};
 use thermocline_base::planted::{Bug, plant};
 use thermocline_base::{CfOptions, WriteBatch};
@@ -10,7 +11,8 @@ use thermocline_catalog::view::Position;
 
 use super::*;
 use crate::flush::tests::{Model, check_cursor, get, put};
-use crate::partitions::{Adjustment, Outcome, Waiter};
+use crate::partitions::waiting::Waiter;
+use crate::partitions::{Adjustment, Outcome};
 use crate::tests::Machine;
 use crate::{Durability, Engine};
 
@@ -23,9 +25,9 @@ fn open(machine: &Machine) -> Engine {
     };
     options.pm_region.part_bytes_first = 256 << 10;
     options.compaction.table_bytes = 32 << 10;
-    options.compaction.compression_last = 0;
-    options.flush.automatic = 0;
-    options.level0.shape = Shape::Tiered as u64;
+    options.compaction.compression_last = Codec::None;
+    options.flush.automatic = false;
+    options.level0.shape = Some(Shape::Tiered);
     options.level0.merge_percent = 0;
     Engine::open(machine.world(), Path::new("/db"), options).unwrap()
 }

@@ -220,7 +220,7 @@ fn leaving_an_older_generation_behind_is_noticed() {
 fn what_lives_goes_to_the_ssd() {
     let machine = Machine::new(PM);
     let mut own = options("global-index");
-    own.flush.automatic = 0;
+    own.flush.automatic = false;
     own.flush.rewrite_ratio = 4;
     let engine = open(&machine, &own);
     let mut next = 0u32;

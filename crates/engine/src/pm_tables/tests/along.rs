@@ -1,5 +1,6 @@
 //! What leaves persistent memory with a flush, and whole flushes that do. The clock stands still.
 
+use thermocline_base::Codec;
 use thermocline_base::KeyRange;
 use thermocline_base::options::Shape;
 use thermocline_base::planted::{Bug, plant};
@@ -11,7 +12,7 @@ use super::*;
 
 fn tiered(set: impl FnOnce(&mut Options)) -> (Machine, Engine) {
     with(|own| {
-        own.level0.shape = Shape::Tiered as u64;
+        own.level0.shape = Some(Shape::Tiered);
         own.level0.merge_percent = 0;
         own.level0.pm_percent = 25;
         own.compaction.table_bytes = 32 << 10;
@@ -184,7 +185,7 @@ fn nothing_is_taken_along_that_a_job_holds() {
 /// Where the disk has no room for what leaves, it stays.
 #[test]
 fn what_finds_no_room_on_the_disk_stays_in_persistent_memory() {
-    let (machine, engine) = tiered(|own| own.compaction.compression_last = 0);
+    let (machine, engine) = tiered(|own| own.compaction.compression_last = Codec::None);
     let mut keys = 0..u16::MAX;
     flush(&engine, keys.by_ref().take(300), &[7; 300]);
     engine.inner.compactions.costs.bypass_always();

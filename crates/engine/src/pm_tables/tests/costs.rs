@@ -1,6 +1,7 @@
 //! The cost models, asked: what merges level 0 inside persistent memory, and what leaves it. The clock stands still,
 //! so that unit costs are the usual ones, and every count is as of now.
 
+use thermocline_base::Codec;
 use thermocline_env::Storage;
 use thermocline_env::simulated::SimClock;
 use thermocline_policy::cost::UnitCosts;
@@ -14,7 +15,7 @@ use crate::sync::{Arc, lock};
 pub(super) fn with(set: impl FnOnce(&mut Options)) -> (Machine, Engine) {
     let machine = Machine::new(PM);
     let mut own = options();
-    own.flush.automatic = 0;
+    own.flush.automatic = false;
     own.partition.rate_sample = 1;
     set(&mut own);
     let mut world = machine.world();
@@ -209,7 +210,7 @@ fn level_0_spills_where_it_lies_over_much() {
         let (_machine, engine) = with(|own| {
             own.level0.pm_percent = 20;
             own.compaction.table_bytes = 64 << 10;
-            own.compaction.compression_last = 0;
+            own.compaction.compression_last = Codec::None;
             own.set("level0.internal", form).unwrap();
         });
         for from in (0..base).step_by(1000) {

@@ -1,5 +1,6 @@
 //! Internal compaction: what is read stays the same, what nobody needs goes, and no more room is taken than may be.
 
+use thermocline_base::options::{Costs, PartitionBy};
 use thermocline_base::planted::{Bug, plant};
 use thermocline_policy::pick::{Reason, level0_slices};
 use thermocline_version::Level;
@@ -34,8 +35,8 @@ fn delete_range(engine: &Engine, cf: CfId, from: &[u8], to: &[u8]) {
 
 /// Nothing is due by itself.
 fn by_hand(options: &mut Options) {
-    options.flush.automatic = 0;
-    options.level0.internal = 0;
+    options.flush.automatic = false;
+    options.level0.internal = Costs::Off;
 }
 
 /// Whatever is written, deleted, held, merged and opened again, all reads stay as a model says.
@@ -50,10 +51,10 @@ fn reads_stay_as_they_were() {
         own.compaction.table_bytes = (1 + rng.below(16) as u64) << 10;
         own.level0.pm_percent = 20 + rng.below(60) as u64;
         own.blob.inline_bytes_max = *rng.pick(&[150, 1 << 20]);
-        own.partition.by = rng.below(3) as u64;
+        own.partition.by = *rng.pick(&PartitionBy::ALL[..3]);
         own.partition.prefix_len = 1;
         own.partition.rate_sample = 1;
-        own.level0.internal = rng.below(3) as u64;
+        own.level0.internal = *rng.pick(&Costs::ALL);
         let open = || Engine::open(machine.world(), Path::new("/db"), own.clone()).unwrap();
         let mut engine = open();
         let other = engine.family("other", &CfOptions::default()).unwrap();

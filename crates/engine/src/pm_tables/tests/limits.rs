@@ -1,12 +1,14 @@
 //! What is counted, what gives way, and what is in nobody's way.
 
+use thermocline_base::Codec;
 use thermocline_base::options::{Costs, SHAPES};
 use thermocline_base::{Kind, SeqNo};
 use thermocline_env::sim::SimFs;
-use thermocline_level0::Value;
+use thermocline_jobs::Outputs;
+use thermocline_jobs::sink::{PmSink, TableSink};
+use thermocline_sst::{KeyRef, Value};
 
 use super::*;
-use crate::pm_tables::PmSink;
 use crate::sync::{Ordering, write};
 
 fn open_with(machine: &Machine, set: impl FnOnce(&mut Options)) -> Engine {
@@ -43,7 +45,7 @@ fn a_family_with_files_in_level_0_gives_way_too() {
     let engine = open_with(&machine, |own| {
         own.level0.pm_percent = 10;
         own.memtable.bytes_max = 64 << 10;
-        own.flush.automatic = 0;
+        own.flush.automatic = false;
         own.compaction.table_bytes = 128 << 10;
     });
     let other = engine.family("other", &CfOptions::default()).unwrap();
@@ -105,8 +107,8 @@ fn back_pressure_counts_files_and_tables_in_persistent_memory_apart() {
     let machine = Machine::new(PM);
     let engine = open_with(&machine, |own| {
         own.level0.pm_percent = 80;
-        own.level0.internal = Costs::Off as u64;
-        own.flush.automatic = 0;
+        own.level0.internal = Costs::Off;
+        own.flush.automatic = false;
     });
     for round in 0..30u8 {
         put(&engine, CfId::DEFAULT, b"a", &[round]);
@@ -160,17 +162,25 @@ fn what_fits_no_table_leaves_nothing_behind() {
     put(&engine, CfId::DEFAULT, b"key", b"value");
     let inner = &engine.inner;
     let before = engine.metrics().space;
-    let add = |sink: &mut PmSink, key: &[u8], len: usize| {
-        let value = vec![7; len];
-        let at = (key, SeqNo(1));
-        sink.add(inner, CfId::DEFAULT, at, Kind::Put, Value::Inline(&value))
+    let add = |sink: &mut PmSink<'_>, key: &[u8], len: usize| {
+        let (key, value) = (KeyRef::new(key, SeqNo(1)), vec![7; len]);
+        let value = Value::Inline(&value);
+        sink.add(
+            CfId::DEFAULT,
+            key,
+            Kind::Put,
+            value,
+            &mut Outputs::default(),
+        )
     };
-    let mut sink = PmSink::new(&inner.space, 64 << 10);
+    let next_owner = || inner.pm_owner();
+    let home = inner.pm_home(&next_owner);
+    let mut sink = PmSink::new(home, 64 << 10);
     add(&mut sink, b"b", 10).unwrap();
     let error = add(&mut sink, b"a", 10).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
     drop(sink);
-    let mut sink = PmSink::new(&inner.space, 64 << 10);
+    let mut sink = PmSink::new(home, 64 << 10);
     let error = (0..100u8)
         .find_map(|n| add(&mut sink, &[n], 2000).err())
         .unwrap();
@@ -189,7 +199,7 @@ fn a_flush_that_is_too_large_writes_files() {
     let engine = open_with(&machine, |own| {
         own.level0.pm_percent = 1;
         own.memtable.bytes_max = 16 << 10;
-        own.flush.automatic = 0;
+        own.flush.automatic = false;
     });
     fill(&engine, CfId::DEFAULT, 1, 500 << 10);
     assert!(engine.flush().unwrap() > 1);
@@ -300,8 +310,8 @@ fn deletes_make_room_on_a_full_disk() {
     own.level0.pm_percent = 30;
     own.compaction.table_bytes = 32 << 10;
     own.compaction.base_bytes = 256 << 10;
-    own.compaction.compression = 0;
-    own.compaction.compression_last = 0;
+    own.compaction.compression = Codec::None;
+    own.compaction.compression_last = Codec::None;
     let engine = Engine::open(world, Path::new("/db"), own).unwrap();
     fs.limit(12 << 20);
     let mut rng = Rng::new(5);

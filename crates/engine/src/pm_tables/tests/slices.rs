@@ -1,5 +1,6 @@
 //! What level 0 falls into, and what is read of it.
 
+use thermocline_base::Codec;
 use thermocline_version::{Level, Place};
 
 use super::costs::{plan, read, settle, with};
@@ -29,7 +30,7 @@ fn firsts(plan: &Level0Plan) -> Vec<u16> {
 
 /// The base level has several tables, and level 0 what was written of the first and the last of these keys.
 fn with_a_gap() -> (Machine, Engine) {
-    let (machine, engine) = with(|own| own.compaction.compression_last = 0);
+    let (machine, engine) = with(|own| own.compaction.compression_last = Codec::None);
     for from in (0..1000).step_by(100) {
         write(&engine, from..from + 100);
         flush(&engine);
@@ -70,7 +71,7 @@ fn what_comes_where_level_0_has_nothing_is_a_slice_of_its_own() {
 /// A slice is read as often as all the data in its range is, wherever that lies.
 #[test]
 fn reads_are_divided_by_all_the_data_in_a_range() {
-    let (_machine, engine) = with(|own| own.compaction.compression_last = 0);
+    let (_machine, engine) = with(|own| own.compaction.compression_last = Codec::None);
     write(&engine, 0..300);
     flush(&engine);
     compact_all(&engine);
@@ -92,7 +93,7 @@ fn reads_are_divided_by_all_the_data_in_a_range() {
         "{plan:?}"
     );
     // What is read where level 0 has nothing is no slice's.
-    let (_machine, engine) = with(|own| own.compaction.compression_last = 0);
+    let (_machine, engine) = with(|own| own.compaction.compression_last = Codec::None);
     write(&engine, 0..300);
     flush(&engine);
     compact_all(&engine);

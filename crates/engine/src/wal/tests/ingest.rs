@@ -93,7 +93,7 @@ fn a_generation_with_nothing_but_an_idle_item_seals_the_one_before() {
 
 fn small() -> Options {
     let mut options = options();
-    options.flush.automatic = 0;
+    options.flush.automatic = false;
     options.memtable.bytes_max = 16 << 10;
     options.memtable.item_bytes_max = 4 << 10;
     options
@@ -187,7 +187,7 @@ fn stories_that_end_with_an_ingestion_go_on() {
         let _replay = Replay("-p thermocline-engine --lib wal::tests::ingest", seed);
         let mut rng = Rng::new(seed);
         let mut options = small();
-        options.flush.automatic = rng.below(2) as u64;
+        options.flush.automatic = rng.below(2) == 1;
         let fs = SimFs::new(Steps::new());
         let mut story = Story {
             rng,

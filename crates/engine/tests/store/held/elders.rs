@@ -82,7 +82,7 @@ fn a_value_of_an_earlier_opening_holds_what_it_lies_in_alone() {
 /// Fills the region with what no flush moves, and returns it.
 fn fill(machine: &Machine) -> (Engine, Model) {
     let mut full = options("immutables");
-    full.flush.automatic = 0;
+    full.flush.automatic = false;
     let engine = Engine::open(machine.world.clone(), HERE.as_ref(), full).unwrap();
     let mut model = Model::new();
     for n in 0u32.. {

@@ -1,6 +1,5 @@
 //! What was done about partitions.
 
-use crate::store::Inner;
 use crate::sync::{AtomicU64, Ordering};
 
 /// How the keys of a store's families are divided, and what was done about it since it was opened.
@@ -28,6 +27,18 @@ pub(crate) struct Usage {
 }
 
 impl Usage {
+    /// What was counted; how many partitions there are is the store's to say.
+    pub fn counted(&self) -> PartitionUse {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        PartitionUse {
+            count: 0,
+            splits: get(&self.splits),
+            waits: get(&self.waits),
+            merged: get(&self.merged),
+            prefixes: get(&self.prefixes),
+        }
+    }
+
     pub fn split(&self) {
         self.splits.fetch_add(1, Ordering::Relaxed);
     }
@@ -42,25 +53,5 @@ impl Usage {
 
     pub fn met(&self, prefixes: usize) {
         self.prefixes.fetch_add(prefixes as u64, Ordering::Relaxed);
-    }
-}
-
-impl Inner {
-    /// How keys are divided, and what was done about it.
-    pub fn partition_use(&self) -> PartitionUse {
-        let version = self.catalog.version();
-        let families = self.families.count();
-        let more = version
-            .divided()
-            .map(|(_, partitions)| partitions.len() - 1);
-        let usage = &self.compactions.partition_usage;
-        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        PartitionUse {
-            count: (families + more.sum::<usize>()) as u64,
-            splits: get(&usage.splits),
-            waits: get(&usage.waits),
-            merged: get(&usage.merged),
-            prefixes: get(&usage.prefixes),
-        }
     }
 }

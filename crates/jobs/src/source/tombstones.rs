@@ -12,24 +12,23 @@
 //! there can be is no key, so that one is deleted by itself, by entries of a source of its own.
 
 use std::ops::Bound;
+use std::sync::Arc;
 
 use thermocline_base::{CfId, Kind, Result, SeqNo, limits};
 use thermocline_compaction::{Head, RangeTombstone};
 use thermocline_memtable::{Cover, Direction, Fragment, Memtable};
 use thermocline_version::Version;
 
-use crate::sync::Arc;
-
 /// Deletes of the greatest key that there can be, newest first.
 #[derive(Debug)]
-pub(crate) struct LastDeletes {
+pub struct LastDeletes {
     key: Vec<u8>,
     seqnos: Vec<SeqNo>,
     at: usize,
 }
 
 impl LastDeletes {
-    pub fn head(&self) -> Option<Head<'_>> {
+    pub(super) fn head(&self) -> Option<Head<'_>> {
         Some(Head {
             user_key: &self.key,
             seqno: *self.seqnos.get(self.at)?,
@@ -37,11 +36,11 @@ impl LastDeletes {
         })
     }
 
-    pub fn advance(&mut self) {
+    pub(super) fn advance(&mut self) {
         self.at += 1;
     }
 
-    pub fn seek(&mut self, user_key: &[u8], seqno: SeqNo) {
+    pub(super) fn seek(&mut self, user_key: &[u8], seqno: SeqNo) {
         self.at = match (*self.key).cmp(user_key) {
             std::cmp::Ordering::Less => self.seqnos.len(),
             std::cmp::Ordering::Equal => self.seqnos.partition_point(|own| *own > seqno),
@@ -52,7 +51,10 @@ impl LastDeletes {
 
 /// The range tombstones that these covers of family `cf` in `generations` have, each from some key on, which are to
 /// lie above the tables of `version`, and what they come to for the greatest key, if somebody has that.
-pub(crate) fn of(
+///
+/// # Errors
+/// Those of reading the memtables.
+pub fn of(
     covers: &[(Cover, &[u8])],
     generations: &[Arc<Memtable>],
     version: &Version,

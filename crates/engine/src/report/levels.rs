@@ -3,8 +3,6 @@
 use thermocline_policy::pick::Reason;
 use thermocline_version::Level;
 
-use super::CostUse;
-use crate::store::Inner;
 use crate::sync::{Mutex, lock};
 
 const LEVELS: usize = Level::MAX.0 as usize + 1;
@@ -33,6 +31,21 @@ impl LevelUse {
     pub fn write_amplification(&self) -> Option<f64> {
         (self.bytes_in > 0).then(|| self.bytes_written as f64 / self.bytes_in as f64)
     }
+}
+
+/// What was decided about level 0 in persistent memory, since the store was opened.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct CostUse {
+    /// Merges inside persistent memory that reads have paid for: equation 1.
+    pub by_reads: u64,
+    /// Those that what need not be written to the SSD has paid for: equation 2.
+    pub by_writes: u64,
+    /// Those that level 0 has asked for when it was nearly full, since much of it would go.
+    pub by_room: u64,
+    /// Jobs that took slices to the SSD which equation 3 has chosen.
+    pub by_warmth: u64,
+    /// The last decisions with their numbers, the newest last.
+    pub last: Vec<String>,
 }
 
 /// What compactions do.
@@ -85,6 +98,19 @@ impl Usage {
         lock(&self.0).internal_given_up += 1;
     }
 
+    /// What was counted; the rest of it is the store's to say.
+    pub fn counted(&self) -> CompactionUse {
+        let counted = lock(&self.0);
+        let reasons = Reason::ALL.map(|reason| (reason, counted.reasons[reason as usize]));
+        CompactionUse {
+            levels: counted.levels.to_vec(),
+            internal: counted.internal,
+            internal_given_up: counted.internal_given_up,
+            reasons: reasons.to_vec(),
+            ..CompactionUse::default()
+        }
+    }
+
     /// A compaction was installed.
     pub fn add_reason(&self, reason: Reason) {
         lock(&self.0).reasons[reason as usize] += 1;
@@ -100,26 +126,5 @@ impl LevelUse {
         all.bytes_in += did.bytes_in;
         all.bytes_written += did.bytes_written;
         all.entries_dropped += did.entries_dropped;
-    }
-}
-
-impl Inner {
-    /// What compactions have done and are behind.
-    pub fn compaction_use(&self) -> CompactionUse {
-        let compactions = &self.compactions;
-        let (level0_runs, pending_bytes) = self.compaction_debt();
-        let running = lock(&compactions.jobs).running.len() as u64;
-        let counted = lock(&compactions.usage.0);
-        let reasons = Reason::ALL.map(|reason| (reason, counted.reasons[reason as usize]));
-        CompactionUse {
-            levels: counted.levels.to_vec(),
-            internal: counted.internal,
-            internal_given_up: counted.internal_given_up,
-            costs: compactions.costs.usage(),
-            reasons: reasons.to_vec(),
-            running,
-            level0_runs,
-            pending_bytes,
-        }
     }
 }

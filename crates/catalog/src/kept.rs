@@ -1,28 +1,13 @@
-//! What stays in persistent memory for feeds.
+//! What stays in persistent memory for change feeds.
 
 use std::collections::BTreeMap;
 
 use thermocline_base::planted::{Bug, active};
 
-/// What change feeds use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct FeedUse {
-    /// Feeds that are open, and not cut off.
-    pub open: usize,
-    /// Generations that are kept for feeds only.
-    pub kept_generations: usize,
-    /// Persistent memory that those own, in bytes.
-    pub kept_bytes: u64,
-    /// Values in blob files that their records refer to, in bytes: the SSD keeps them, too.
-    pub kept_blob_bytes: u64,
-    /// The smallest seqno since which changes can be asked for.
-    pub oldest: u64,
-}
-
 /// The feeds that are open, with the lowest seqno that each has not read. One that is cut off is not
 /// among them.
 #[derive(Debug, Default)]
-pub(crate) struct Feeds {
+pub struct Feeds {
     open: BTreeMap<u64, u64>,
     opened: u64,
 }
@@ -35,20 +20,24 @@ impl Feeds {
         self.opened
     }
 
+    /// Whether a feed is open and not cut off.
     pub fn is_open(&self, id: u64) -> bool {
         self.open.contains_key(&id)
     }
 
+    /// A feed has read everything before `next`.
     pub fn advance(&mut self, id: u64, next: u64) {
         if let Some(own) = self.open.get_mut(&id) {
             *own = next;
         }
     }
 
+    /// A feed reads no more.
     pub fn close(&mut self, id: u64) {
         self.open.remove(&id);
     }
 
+    /// How many are open.
     pub fn count(&self) -> usize {
         self.open.len()
     }
@@ -66,7 +55,7 @@ impl Feeds {
 
 /// How much is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Keeping {
+pub struct Keeping {
     /// Bytes of persistent memory and blob files, whether or not a feed wants them.
     pub retain_bytes: u64,
     /// Bytes that feeds may want.

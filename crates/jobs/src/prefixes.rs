@@ -7,7 +7,7 @@ use thermocline_version::Partitions;
 /// Notes the prefixes of keys, which come in their order, at which no partition begins. One comparison a
 /// key, and a look at the partitions for each prefix.
 #[derive(Debug)]
-pub(crate) struct Prefixes<'a> {
+pub struct Prefixes<'a> {
     len: usize,
     partitions: &'a Partitions,
     /// Of the last key that had one.

@@ -1,0 +1,110 @@
+//! Which files of a store's folder are its own, and which of those nobody needs.
+//!
+//! # Whose a file is
+//! A stranger's file may lie in the folder, under a name that looks like one of ours. A file is removed only if it is proven
+//! ours:
+//! - A *table* is written under a name that says whose it is ([`FileName::Unfinished`]). It gets its own name when its bytes
+//!   are durable. So a file with a table's name that does not end as a table of ours never was ours.
+//! - A *blob file* begins with a header that says whose it is. One that begins with a part of that header, or with zeros, is
+//!   what a crash leaves of one: it holds no value.
+//! - A folder, a link, a device is not ours: we make none.
+
+use std::io::ErrorKind::InvalidInput;
+use std::path::{Path, PathBuf};
+
+use thermocline_base::{Error, FileId, Result};
+use thermocline_env::{OpenMode, Storage};
+use thermocline_sst::{FileName, identity_of, is_blobs_of};
+use thermocline_tables::TableFiles;
+use thermocline_version::{FileKind, VersionSet};
+
+/// The tables and blob files in a folder, by their names.
+///
+/// # Errors
+/// Those of the file system.
+pub fn files_in(storage: &dyn Storage, dir: &Path) -> Result<Vec<(FileId, FileKind)>> {
+    let names = storage.list(dir)?;
+    let parsed = names.iter().filter_map(|name| FileName::parse(name));
+    let found = parsed.filter_map(|name| match name {
+        FileName::Table(file) => Some((file, FileKind::Table)),
+        FileName::Blob(file) => Some((file, FileKind::Blob)),
+        FileName::Unfinished(_) => None,
+    });
+    Ok(found.collect())
+}
+
+/// Looks, when a store is opened, whether all named files are there, and removes those that nobody names: now,
+/// or if `elders`, who are readers of an earlier opening, may read them, when those have gone.
+///
+/// # Errors
+/// [`Error::Corruption`] if a file that the manifest names is missing; those of the file system.
+pub fn sweep(files: &TableFiles, versions: &mut VersionSet, elders: bool) -> Result<()> {
+    let unnamed = check_named(files, versions)?;
+    let mut going = Vec::new();
+    for found in unnamed {
+        if is_ours(files, found)? {
+            going.push(found);
+        }
+    }
+    for name in files.storage.list(&files.dir)? {
+        // Nobody reads it, and nobody writes it any more: the folder is locked.
+        if let Some(FileName::Unfinished(identity)) = FileName::parse(&name)
+            && identity == files.identity(identity.file)
+        {
+            files.storage.remove(&files.dir.join(&name))?;
+        }
+    }
+    if elders {
+        versions.left_by_sweep(&going);
+        return Ok(());
+    }
+    let remove = |found| files.storage.remove(&path_of(files, found));
+    going.into_iter().try_for_each(remove)
+}
+
+/// Looks whether all named files are there. Returns those that nobody names, as their names say.
+///
+/// # Errors
+/// As [`sweep`].
+pub fn check_named(files: &TableFiles, versions: &VersionSet) -> Result<Vec<(FileId, FileKind)>> {
+    versions.sweep(&files_in(&*files.storage, &files.dir)?)
+}
+
+/// Removes a file that nobody names or reads any more. Returns whether it is gone.
+pub fn unlink(files: &TableFiles, found: (FileId, FileKind)) -> bool {
+    let storage = &files.storage;
+    // Several may do so at the same time: what somebody else has removed is gone, too.
+    let gone =
+        |path: &Path| storage.remove(path).is_ok() || matches!(storage.exists(path), Ok(false));
+    let (file, kind) = found;
+    let finished = gone(&path_of(files, found));
+    // Whoever wrote it may have given up before it got its name.
+    finished && (kind == FileKind::Blob || gone(&files.unfinished_path(file)))
+}
+
+fn path_of(files: &TableFiles, (file, kind): (FileId, FileKind)) -> PathBuf {
+    match kind {
+        FileKind::Table => files.path(file),
+        FileKind::Blob => files.blob_path(file),
+    }
+}
+
+/// See the [module](self).
+fn is_ours(files: &TableFiles, (file, kind): (FileId, FileKind)) -> Result<bool> {
+    let opened = match files
+        .storage
+        .open(&path_of(files, (file, kind)), OpenMode::Read)
+    {
+        // A folder, a link, a device.
+        Err(Error::Io { source, .. }) if source.kind() == InvalidInput => return Ok(false),
+        opened => opened?,
+    };
+    if kind == FileKind::Blob {
+        return is_blobs_of(&*opened, files.identity(file));
+    }
+    match identity_of(&*opened) {
+        Ok(identity) => Ok(identity == files.identity(file)),
+        Err(Error::Corruption { .. } | Error::Unsupported(_)) => Ok(false),
+        Err(error) => Err(error),
+    }
+}

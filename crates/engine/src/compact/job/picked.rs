@@ -1,0 +1,242 @@
+//! A job that was picked: what it takes, and what it makes of it.
+
+use thermocline_base::CfId;
+use thermocline_base::planted::{Bug, active};
+use thermocline_compaction::output::Cutter;
+use thermocline_compaction::retain::RangesBelow;
+use thermocline_jobs::{Outputs, below};
+use thermocline_policy::pick::{self, Held};
+use thermocline_tables::Promise;
+use thermocline_version::{Change, Level, Place, State, TableRef, Version, VersionEdit};
+
+use crate::compact::shape::{Levels, Shape, range_of};
+use crate::compact::state::{Jobs, Running};
+use crate::compact::told::Begun;
+use crate::sync::Arc;
+
+/// A job that is in the list of running ones.
+pub(crate) struct Job {
+    pub(super) id: u64,
+    pub(super) cf: CfId,
+    /// That in which it was picked; it keeps the inputs.
+    pub(super) version: Arc<Version>,
+    pub(super) picked: pick::Job,
+    pub(super) last_level: usize,
+    /// All tables that it takes, and where they stand.
+    pub(super) inputs: Vec<(Place, Arc<TableRef>)>,
+    /// The same as runs, newest first.
+    pub(super) runs: Vec<Vec<Arc<TableRef>>>,
+    /// Of an internal one: persistent memory for its outputs, and the bytes of it with which it ends.
+    pub(super) promise: Option<(Promise, u64)>,
+    /// Of such a one, if costs have asked for it: the updates that it expects, and among how many records.
+    pub(super) expects: Option<(u64, u64)>,
+    /// Whether somebody waits for it.
+    pub(super) by_hand: bool,
+}
+
+impl Job {
+    /// Puts what was picked into the list.
+    pub(crate) fn begin(
+        jobs: &mut Jobs,
+        cf: CfId,
+        version: &Arc<Version>,
+        levels: &Levels<'_>,
+        last_level: usize,
+        picked: pick::Job,
+    ) -> Job {
+        let place = |level: usize| Place::new(cf, level_of(level));
+        let of = |level: usize, places: &[usize]| -> Vec<Arc<TableRef>> {
+            places
+                .iter()
+                .map(|n| levels.refs[level][*n].clone())
+                .collect()
+        };
+        let upper = of(picked.from, &picked.inputs);
+        let lower = of(picked.to, &picked.overlapped);
+        let mut runs = match picked.from {
+            0 => levels.runs(&picked.inputs),
+            _ => vec![upper.clone()],
+        };
+        if !lower.is_empty() {
+            runs.push(lower.clone());
+        }
+        let upper = upper.into_iter().map(|table| (place(picked.from), table));
+        let lower = lower.into_iter().map(|table| (place(picked.to), table));
+        jobs.begun += 1;
+        jobs.last = Some(cf);
+        jobs.cursors.entry(cf).or_default().note(&picked);
+        jobs.running.push(Running {
+            id: jobs.begun,
+            cf,
+            holds: vec![picked.holds.clone()],
+        });
+        Job {
+            id: jobs.begun,
+            cf,
+            version: version.clone(),
+            last_level,
+            inputs: upper.chain(lower).collect(),
+            runs,
+            picked,
+            promise: None,
+            expects: None,
+            by_hand: false,
+        }
+    }
+
+    /// Somebody has asked for it, and hears what becomes of it.
+    pub(crate) fn by_hand(self) -> Job {
+        Job {
+            by_hand: true,
+            ..self
+        }
+    }
+
+    /// It is thought to have so many updates among so many records.
+    pub(crate) fn expecting(self, updates: u64, records: u64) -> Job {
+        Job {
+            expects: Some((updates, records)),
+            ..self
+        }
+    }
+
+    /// It writes into persistent memory, until it has written `enough`.
+    pub(crate) fn promised(self, promise: Promise, enough: u64) -> Job {
+        Job {
+            promise: Some((promise, enough)),
+            ..self
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn family(&self) -> CfId {
+        self.cf
+    }
+
+    /// It begins now.
+    pub(super) fn begun(&self, now: u64) -> Begun {
+        Begun {
+            id: self.id,
+            family: self.cf,
+            reason: self.picked.reason,
+            from: self.picked.from,
+            to: self.picked.to,
+            moved: self.picked.trivial,
+            internal: self.picked.is_internal(),
+            tables: self.inputs.len(),
+            bytes: self.picked.bytes,
+            at: now,
+        }
+    }
+
+    pub(super) fn holds(&self) -> &Held {
+        &self.picked.holds
+    }
+
+    /// Where its outputs stand.
+    pub(super) fn place(&self) -> Place {
+        Place::new(self.cf, level_of(self.picked.to))
+    }
+
+    /// Whether all that it takes is still there.
+    pub(super) fn is_valid(&self, state: &State) -> bool {
+        let named = self.cf == CfId::METADATA || state.families().contains_key(&self.cf.0);
+        named && stand(&self.inputs, state)
+    }
+
+    /// What the levels behind that of the output have where it works.
+    pub(super) fn below(&self, levels: &Levels<'_>) -> RangesBelow {
+        if active(Bug::CompactionForgetsBelow) {
+            return RangesBelow::default();
+        }
+        let deeper = levels.refs.iter().skip(self.picked.to + 1).flatten();
+        // Of level 0 what is not taken there and was there is older (`pick::level0`).
+        let beside = match self.picked.is_within_level0() {
+            true => levels.refs.first().map_or(&[][..], |level0| &level0[..]),
+            false => &[],
+        };
+        let is_input = |table: &Arc<TableRef>| self.inputs.iter().any(|(_, input)| input == table);
+        let beside = beside.iter().filter(|table| !is_input(table));
+        let range = self.holds().range();
+        below(
+            deeper
+                .chain(beside)
+                .copied()
+                .filter(|table| range_of(table).overlaps(&range)),
+        )
+    }
+
+    /// It ends tables at `starts` of partitions, where they are not too small then.
+    pub(super) fn cutter<'v>(
+        &self,
+        shape: &Shape,
+        levels: &Levels<'v>,
+        starts: Vec<Vec<u8>>,
+    ) -> Cutter<'v> {
+        if self.picked.is_within_level0() {
+            return shape.internal_cutter(levels, starts);
+        }
+        shape.sinking_cutter(
+            levels,
+            self.picked.to,
+            &self.holds().range(),
+            vec![],
+            starts,
+        )
+    }
+
+    pub(super) fn edit(&self, outputs: &Outputs) -> VersionEdit {
+        if self.picked.is_within_level0() {
+            let mut changes = without_inputs(&self.inputs, outputs);
+            changes.extend(outputs.added());
+            return VersionEdit { changes };
+        }
+        let inputs = self.inputs.iter();
+        let removed = inputs.map(|(place, table)| Change::table_removed(*place, table));
+        let mut changes: Vec<Change> = removed.collect();
+        match self.picked.trivial {
+            true => changes.extend(self.inputs.iter().map(|(_, table)| Change::TableAdded {
+                place: self.place(),
+                table: table.clone(),
+            })),
+            false => changes.extend(outputs.added()),
+        }
+        VersionEdit { changes }
+    }
+}
+
+/// Whether all of these references are still there.
+pub(crate) fn stand(inputs: &[(Place, Arc<TableRef>)], state: &State) -> bool {
+    inputs.iter().all(|(place, table)| {
+        let mut references = state.version().references(table.file).iter();
+        references.any(|(at, other)| at == place && other == table)
+    })
+}
+
+/// A level's number as versions have it.
+pub(crate) fn level_of(level: usize) -> Level {
+    Level(u8::try_from(level).expect("levels are few"))
+}
+
+/// What an edit says of the inputs of an internal compaction that came to its end at a key, or of all of them.
+pub(crate) fn without_inputs(inputs: &[(Place, Arc<TableRef>)], outputs: &Outputs) -> Vec<Change> {
+    let mut changes = Vec::new();
+    for (place, table) in inputs {
+        let end = outputs.ended_at.as_deref();
+        if end.is_some_and(|end| table.range.smallest() >= end) {
+            // Nothing of it was written anew.
+            continue;
+        }
+        changes.push(Change::table_removed(*place, table));
+        if active(Bug::InternalForgetsRest) {
+            continue;
+        }
+        // How much that is nobody knows without looking; it will be merged soon.
+        let rest = end.and_then(|end| table.cut_at(end, (1, 2)));
+        changes.extend(rest.map(|[_, rest]| Change::TableAdded {
+            place: *place,
+            table: Arc::new(rest),
+        }));
+    }
+    changes
+}

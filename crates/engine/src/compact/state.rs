@@ -1,0 +1,126 @@
+//! What compactions have in common.
+
+use std::collections::BTreeMap;
+
+use thermocline_base::CfId;
+use thermocline_base::options::Options;
+use thermocline_env::Clock;
+use thermocline_policy::pick::{Cursors, Held};
+use thermocline_version::Version;
+
+use super::costs::known::Costs;
+use super::internal::known::Internal;
+use super::pace::Pace;
+use super::shape::Shape;
+use crate::partitions::waiting::{Adjusting, Waiting};
+use crate::report::{levels, partitions};
+use crate::sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, Ordering, RwLock, lock};
+
+/// The compactions of a store.
+#[derive(Debug)]
+pub(crate) struct Compactions {
+    /// Held shared by each job.
+    pub gate: RwLock<()>,
+    pub(super) jobs: Mutex<Jobs>,
+    /// Held by whoever splits or merges a partition, so that there is one at a time. Before the writer's
+    /// lock and the manifest's.
+    pub adjusting: Mutex<Adjusting>,
+    /// A job has ended.
+    pub(super) ended: Condvar,
+    pub shape: Shape,
+    pub(super) pace: Pace,
+    /// Runs in level 0, and bytes that wait. Relaxed: they guard nothing.
+    pub(super) debt: (AtomicU64, AtomicU64),
+    pub usage: levels::Usage,
+    pub(super) internal: Internal,
+    pub costs: Costs,
+    pub partition_usage: partitions::Usage,
+    /// The last job failed. Relaxed: it guards nothing.
+    pub(super) failed: AtomicBool,
+}
+
+/// The jobs that run, and where the next ones begin.
+#[derive(Debug, Default)]
+pub(crate) struct Jobs {
+    pub(super) running: Vec<Running>,
+    /// Splits that wait for some of them.
+    pub(super) waiting: Vec<Waiting>,
+    pub(super) cursors: BTreeMap<CfId, Cursors>,
+    /// The family that was last served.
+    pub(super) last: Option<CfId>,
+    /// Jobs ever begun.
+    pub(super) begun: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Running {
+    pub(super) id: u64,
+    pub(super) cf: CfId,
+    /// One of a compaction; those of a split or merge may be many, or none.
+    pub(super) holds: Vec<Held>,
+}
+
+impl Compactions {
+    /// Jobs that run.
+    pub fn running(&self) -> u64 {
+        lock(&self.jobs).running.len() as u64
+    }
+
+    /// Whether some job runs.
+    pub fn is_any_running(&self) -> bool {
+        !lock(&self.jobs).running.is_empty()
+    }
+}
+
+impl Jobs {
+    /// What jobs of a family hold, and what is kept free for splits.
+    pub(super) fn held(&self, cf: CfId) -> Vec<Held> {
+        let waiting = self.waiting.iter().filter(|waiting| waiting.cf == cf);
+        let of_family = self.running.iter().filter(|job| job.cf == cf);
+        of_family
+            .flat_map(|job| &job.holds)
+            .chain(waiting.flat_map(|waiting| &waiting.holds))
+            .cloned()
+            .collect()
+    }
+
+    /// Whether a running job of the family holds something of this.
+    pub(super) fn meets(&self, cf: CfId, holds: &Held) -> bool {
+        let of_family = self.running.iter().filter(|job| job.cf == cf);
+        let mut held = of_family.flat_map(|job| &job.holds);
+        held.any(|held| held.meets(&holds.levels, &holds.range()))
+    }
+}
+
+impl Compactions {
+    pub fn new(options: &Options, clock: Arc<dyn Clock>, version: &Version) -> Compactions {
+        let compactions = Compactions {
+            gate: RwLock::default(),
+            jobs: Mutex::default(),
+            adjusting: Mutex::new(Adjusting::default()),
+            ended: Condvar::default(),
+            shape: Shape::new(options),
+            costs: Costs::new(options, &*clock),
+            pace: Pace::new(options.compaction.rate_bytes, clock),
+            debt: Default::default(),
+            usage: levels::Usage::default(),
+            internal: Internal::default(),
+            partition_usage: partitions::Usage::default(),
+            failed: AtomicBool::new(false),
+        };
+        compactions.note(version);
+        compactions
+    }
+
+    /// Whether jobs wait so as to be slow enough.
+    pub(super) fn is_paced(&self) -> bool {
+        self.pace.is_limited()
+    }
+
+    /// This is the current version now.
+    pub fn note(&self, version: &Version) {
+        let (runs, bytes) = self.shape.debt(version);
+        self.debt.0.store(runs, Ordering::Relaxed);
+        self.debt.1.store(bytes, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,50 @@
+//! Deleted keys that a cursor has passed.
+
+use thermocline_base::sync::SCHEDULED;
+
+/// Keys without a value behind each other that are worth a gap. Unit tests and schedules have few
+/// keys.
+pub(super) const NOTED_AFTER: u64 = if SCHEDULED || cfg!(test) { 3 } else { 32 };
+
+/// So many of those a gap counts as that was passed.
+pub(super) const GAP_COUNTS: u64 = NOTED_AFTER / 4 + 1;
+
+/// What a cursor has passed since the last key that had a value.
+#[derive(Debug, Default)]
+pub(crate) struct Passed {
+    /// Keys.
+    pub(super) stepped: u64,
+    pub(super) counts: u64,
+    /// The first key of the stretch, if anything was passed.
+    pub(super) first: Vec<u8>,
+    /// Where the last gap ended.
+    pub(super) edge: Vec<u8>,
+    /// No gap lies before keys that begin like this, on the way; `None` if that is not known.
+    pub(super) near: Option<u64>,
+}
+
+impl Passed {
+    pub fn begin(&mut self) {
+        (self.stepped, self.counts) = (0, 0);
+        self.edge.clear();
+    }
+
+    /// `key` has no value.
+    pub fn step(&mut self, key: &[u8]) {
+        self.stepped += 1;
+        self.count(key, 1);
+    }
+
+    pub(super) fn count(&mut self, key: &[u8], counts: u64) {
+        if self.counts == 0 {
+            self.first.clear();
+            self.first.extend_from_slice(key);
+        }
+        self.counts += counts;
+    }
+}
+
+/// The first key behind `key`.
+pub(super) fn behind(key: &[u8]) -> Vec<u8> {
+    [key, &[0]].concat()
+}

@@ -1,0 +1,176 @@
+//! What a cursor reads of one generation.
+
+use std::cmp::Ordering;
+use std::ops::Bound;
+
+use thermocline_base::{CfId, Result, SeqNo};
+use thermocline_catalog::view::not_before;
+use thermocline_memtable::{Direction, GapList, Memtable, RecordRef, ScanEntry};
+use thermocline_pm::PmOff;
+
+use super::covering::Covering;
+use crate::sync::Arc;
+
+/// Entries of a cursor's first chunk from each generation; later ones double up to the option.
+const FIRST_CHUNK: usize = 16;
+
+/// The records of one generation from the cursor's position on.
+#[derive(Debug, Default)]
+pub(super) struct Source {
+    pub(super) chunk: Vec<ScanEntry>,
+    pub(super) at: usize,
+    /// Whether there may be records behind the chunk.
+    pub(super) more: bool,
+    pub(super) chunk_len: usize,
+    pub(super) head: Option<Head>,
+    /// The range tombstones of its generation.
+    pub(super) covering: Option<Covering>,
+    /// The gaps of its generation.
+    pub(super) gaps: Option<Arc<GapList>>,
+    /// Keys below this one are none of its own: those are in tables (`evacuate`).
+    pub(super) first: Box<[u8]>,
+}
+
+/// The record of a source that is next.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Head {
+    pub(super) at: PmOff,
+    /// The first eight bytes of its key, as a number that orders like them (shorter keys padded
+    /// with zeros): most comparisons end here, without touching the record.
+    pub(super) prefix: u64,
+}
+
+impl Head {
+    pub(super) fn of(record: &RecordRef<'_>) -> Head {
+        Head {
+            at: record.at,
+            prefix: prefix(record.key),
+        }
+    }
+
+    pub(super) fn cmp(
+        &self,
+        memtable: &Memtable,
+        other: &Head,
+        others: &Memtable,
+    ) -> Result<Ordering> {
+        match self.prefix.cmp(&other.prefix) {
+            Ordering::Equal => {
+                let mine = memtable.record(self.at, false)?;
+                Ok(mine.key.cmp(others.record(other.at, false)?.key))
+            }
+            order => Ok(order),
+        }
+    }
+
+    /// As [`Head::cmp`], with a key at hand.
+    pub(super) fn cmp_key(&self, memtable: &Memtable, prefix: u64, key: &[u8]) -> Result<Ordering> {
+        match self.prefix.cmp(&prefix) {
+            Ordering::Equal => Ok(memtable.record(self.at, false)?.key.cmp(key)),
+            order => Ok(order),
+        }
+    }
+}
+
+/// The first eight bytes of a key, as a number.
+pub(super) fn prefix(key: &[u8]) -> u64 {
+    let mut prefix = [0; 8];
+    let n = key.len().min(8);
+    prefix[..n].copy_from_slice(&key[..n]);
+    u64::from_be_bytes(prefix)
+}
+
+/// Which source has what comes first.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum First {
+    /// That of a generation.
+    Memtable(usize, Head),
+    /// That of a run.
+    Run(usize),
+}
+
+/// What a source needs to know of its cursor.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Reader {
+    pub(super) cf: CfId,
+    pub(super) seqno: SeqNo,
+    pub(super) direction: Direction,
+    pub(super) chunk_max: usize,
+    pub(super) verify: bool,
+}
+
+impl Source {
+    /// Goes to where there is nothing.
+    pub(super) fn end(&mut self) {
+        self.chunk.clear();
+        (self.at, self.more, self.head) = (0, false, None);
+    }
+
+    pub(super) fn restart(
+        &mut self,
+        memtable: &Memtable,
+        reader: Reader,
+        from: Bound<&[u8]>,
+    ) -> Result<()> {
+        // Mostly empty.
+        let first = self.first.clone();
+        let from = match reader.direction {
+            Direction::Forward => not_before(from, &first),
+            Direction::Reverse => from,
+        };
+        self.chunk_len = FIRST_CHUNK.min(reader.chunk_max);
+        self.fill(memtable, reader, from)?;
+        self.find_head(memtable, reader)
+    }
+
+    pub(super) fn fill(
+        &mut self,
+        memtable: &Memtable,
+        reader: Reader,
+        from: Bound<&[u8]>,
+    ) -> Result<()> {
+        self.chunk.clear();
+        self.at = 0;
+        let Reader {
+            cf,
+            seqno,
+            direction,
+            ..
+        } = reader;
+        self.more = memtable.scan(cf, from, direction, seqno, self.chunk_len, &mut self.chunk)?;
+        Ok(())
+    }
+
+    pub(super) fn advance(&mut self, memtable: &Memtable, reader: Reader) -> Result<()> {
+        self.at += 1;
+        self.find_head(memtable, reader)
+    }
+
+    /// Finds the next record that the reader may see, from the present position on.
+    pub(super) fn find_head(&mut self, memtable: &Memtable, reader: Reader) -> Result<()> {
+        self.head = None;
+        loop {
+            if let Some(entry) = self.chunk.get(self.at) {
+                // Verified before it is believed: its seqno decides whether it shows, its key where.
+                let record = memtable.record(entry.at, reader.verify)?;
+                if *record.key < *self.first {
+                    // It is on its way back.
+                    self.end();
+                    return Ok(());
+                }
+                if record.seqno <= reader.seqno {
+                    self.head = Some(Head::of(&record));
+                    return Ok(());
+                }
+                self.at += 1;
+                continue;
+            }
+            let Some(last) = self.chunk.last().filter(|_| self.more) else {
+                return Ok(());
+            };
+            let last = memtable.record(last.at, false)?;
+            self.chunk_len = (self.chunk_len * 2).min(reader.chunk_max);
+            self.fill(memtable, reader, Bound::Excluded(last.key))?;
+        }
+    }
+}

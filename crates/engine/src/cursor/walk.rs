@@ -1,0 +1,310 @@
+//! A position in one column family, at one moment of the store.
+
+use std::cmp::Ordering;
+use std::ops::Bound;
+
+use thermocline_base::size::index;
+use thermocline_base::{Kind, Result};
+use thermocline_memtable::Direction;
+use thermocline_policy::tuning::READ_DELETES;
+use thermocline_sst::Value as Stored;
+use thermocline_tables::{TableSource, Tables, place, sources};
+
+use super::covering::Covering;
+use super::gaps::passed::Passed;
+use super::place::Place;
+use super::source::{First, Head, Reader, Source, prefix};
+use crate::families::table::Family;
+use crate::store::Moment;
+use crate::sync::Arc;
+
+/// What seeking in a generation costs, in keys that it might be asked for.
+pub(super) const CHUNK_ASKS: u64 = 4;
+
+/// A position in one column family, at one moment of the store: what of a cursor is used while it moves.
+#[derive(Debug)]
+pub(super) struct Walk {
+    pub(super) at: Place,
+    pub(super) family: Family,
+    /// One for each generation of the view, newest first.
+    pub(super) sources: Vec<Source>,
+    /// One for each run of tables below them, newest first.
+    pub(super) runs: Vec<TableSource>,
+    /// The tables that the runs are of.
+    pub(super) tables: Option<Arc<Tables>>,
+    /// The way it goes through the bytes; see [`Walk::way`].
+    pub(super) direction: Direction,
+    pub(super) valid: bool,
+    pub(super) key: Vec<u8>,
+    pub(super) value: Vec<u8>,
+    pub(super) chunk_max: usize,
+    pub(super) verify: bool,
+    /// Whether any source has gaps.
+    pub(super) has_gaps: bool,
+    pub(super) passed: Passed,
+}
+
+impl Walk {
+    pub(super) fn new(moment: Moment, family: Family) -> Walk {
+        let options = &moment.inner().options;
+        Walk {
+            chunk_max: index(options.read.readahead),
+            verify: options.read.verify_checksums,
+            sources: Vec::new(),
+            runs: Vec::new(),
+            tables: None,
+            at: Place::new(moment),
+            family,
+            direction: Direction::Forward,
+            valid: false,
+            key: Vec::new(),
+            value: Vec::new(),
+            has_gaps: false,
+            passed: Passed::default(),
+        }
+    }
+
+    pub(super) fn seek(&mut self, key: &[u8]) -> Result<bool> {
+        self.start(Bound::Included(key), self.way(Direction::Forward))
+    }
+
+    pub(super) fn seek_for_prev(&mut self, key: &[u8]) -> Result<bool> {
+        self.start(Bound::Included(key), self.way(Direction::Reverse))
+    }
+
+    pub(super) fn seek_past(&mut self, key: &[u8], direction: Direction) -> Result<bool> {
+        self.start(Bound::Excluded(key), self.way(direction))
+    }
+
+    pub(super) fn seek_to_first(&mut self) -> Result<bool> {
+        self.start(Bound::Unbounded, self.way(Direction::Forward))
+    }
+
+    pub(super) fn seek_to_last(&mut self) -> Result<bool> {
+        self.start(Bound::Unbounded, self.way(Direction::Reverse))
+    }
+
+    /// The way through the bytes for a way through the family's order: where keys descend, the first key
+    /// is the one with the largest bytes, and the next one lies before. All below this turn knows bytes
+    /// only.
+    pub(super) fn way(&self, order: Direction) -> Direction {
+        match (order, self.family.reverse) {
+            (Direction::Forward, false) | (Direction::Reverse, true) => Direction::Forward,
+            (Direction::Reverse, false) | (Direction::Forward, true) => Direction::Reverse,
+        }
+    }
+
+    pub(super) fn step(&mut self, direction: Direction) -> Result<bool> {
+        if !self.valid {
+            return Ok(false);
+        }
+        let renewed = self.at.renew(self.family.id);
+        self.valid = renewed.is_ok();
+        if !renewed? && direction == self.direction {
+            return self.settle();
+        }
+        let key = std::mem::take(&mut self.key);
+        self.start(Bound::Excluded(&key), direction)
+    }
+
+    pub(super) fn reader(&self) -> Reader {
+        Reader {
+            cf: self.family.id,
+            seqno: self.at.seqno(),
+            direction: self.direction,
+            chunk_max: self.chunk_max,
+            verify: self.verify,
+        }
+    }
+
+    pub(super) fn start(&mut self, from: Bound<&[u8]>, direction: Direction) -> Result<bool> {
+        self.valid = false;
+        self.direction = direction;
+        self.at.renew(self.family.id)?;
+        let reader = self.reader();
+        let generations = self.at.view.memtables.len();
+        if generations > 2 {
+            // Of each a chunk is read, which costs as much as asking for some keys.
+            self.at.inner().asked(CHUNK_ASKS * (generations as u64 - 2));
+        }
+        self.sources.resize_with(generations, Source::default);
+        let view = &self.at.view;
+        for (source, memtable) in self.sources.iter_mut().zip(&view.memtables) {
+            let Some(first) = view.first_of(memtable, reader.cf) else {
+                *source = Source::default();
+                continue;
+            };
+            let cover = memtable.cover(reader.cf, reader.seqno);
+            source.covering = cover.map(|cover| Covering::new(cover, first));
+            // It is known by now at which moment this reads.
+            source.gaps = memtable.gaps(reader.cf);
+            source.first = first.into();
+            source.restart(memtable, reader, from)?;
+        }
+        self.look_for_gaps();
+        let tables = &self.at.view.tables;
+        if self.tables.as_ref().is_none_or(|t| !Arc::ptr_eq(t, tables)) {
+            self.runs = sources(tables, reader.cf);
+            self.tables = Some(tables.clone());
+        }
+        place(&mut self.runs, from, direction, reader.seqno)?;
+        if let Bound::Included(key) | Bound::Excluded(key) = from {
+            self.at.rates().read(&self.at.view, reader.cf, key);
+        }
+        if let Bound::Included(key) | Bound::Excluded(key) = from
+            && self.runs.len() > 1
+        {
+            tables.charge_seek(reader.cf, key);
+        }
+        self.settle()
+    }
+
+    /// Takes the next key that has a value.
+    pub(super) fn settle(&mut self) -> Result<bool> {
+        self.valid = false;
+        self.passed.begin();
+        let mut deletes = 0;
+        while let Some(first) = self.first()? {
+            if self.has_covers() && self.pass_covered(first)? {
+                continue;
+            }
+            if self.has_gaps && self.pass_gap(first)? {
+                continue;
+            }
+            let found = self.take(first)?;
+            if !found {
+                self.passed.step(&self.key);
+            }
+            if let First::Run(run) = first
+                && !found
+            {
+                deletes += 1;
+                self.charge_deletes(run, deletes);
+            }
+            self.advance_past(first)?;
+            if found {
+                self.valid = true;
+                break;
+            }
+        }
+        self.end_of_passed();
+        self.at.inner().compact_for_reads();
+        Ok(self.valid)
+    }
+
+    /// `deletes` deletes were stepped over, the last of them in a run.
+    pub(super) fn charge_deletes(&self, run: usize, deletes: u64) {
+        if deletes.is_multiple_of(READ_DELETES)
+            && let (Some(tables), Some(table)) = (&self.tables, self.runs[run].table())
+        {
+            tables.charge_deletes(self.family.id, table);
+        }
+    }
+
+    /// Copies the key of what comes first, and its value. Returns whether it has one.
+    pub(super) fn take(&mut self, first: First) -> Result<bool> {
+        let (kind, key, value) = match first {
+            First::Memtable(i, head) => {
+                let record = self.at.view.memtables[i].record(head.at, false)?;
+                let blob = record.blob().map(Stored::Blob);
+                let value = blob.unwrap_or(Stored::Inline(record.value));
+                (record.kind, record.key, value)
+            }
+            First::Run(i) => {
+                let head = self.runs[i].head()?;
+                let head = head.expect("the run stands at a key");
+                (head.kind, head.key, head.value)
+            }
+        };
+        let found = matches!(kind, Kind::Put | Kind::PutBlob);
+        self.key.clear();
+        self.key.extend_from_slice(key);
+        let mut blob = None;
+        match value {
+            Stored::Inline(value) if found => {
+                self.value.clear();
+                self.value.extend_from_slice(value);
+            }
+            Stored::Blob(at) if found => blob = Some(at),
+            _ => {}
+        }
+        // Before a reference is believed.
+        self.at.inner().space.region().check_media()?;
+        if let Some(blob) = blob {
+            // Both at a time would be one too many.
+            self.value = Vec::new();
+            self.value =
+                self.at
+                    .inner()
+                    .catalog
+                    .table_files
+                    .read_blob(self.family.id, &self.key, blob)?;
+        }
+        Ok(found)
+    }
+
+    /// Moves all sources on that stand at the key of `first`, which was copied.
+    pub(super) fn advance_past(&mut self, first: First) -> Result<()> {
+        let reader = self.reader();
+        let newest = match first {
+            First::Memtable(i, _) => i,
+            First::Run(_) => self.sources.len(),
+        };
+        let prefix = prefix(&self.key);
+        let generations = self.sources.iter_mut().zip(&self.at.view.memtables);
+        for (i, (source, memtable)) in generations.enumerate().skip(newest) {
+            let Some(head) = source.head else { continue };
+            if i == newest || head.cmp_key(memtable, prefix, &self.key)?.is_eq() {
+                source.advance(memtable, reader)?;
+            }
+        }
+        for run in &mut self.runs {
+            if run.key() == Some(self.key.as_slice()) {
+                run.advance(reader.direction, reader.seqno)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether what compares like this to the first so far comes sooner.
+    pub(super) fn is_sooner(&self, order: Ordering) -> bool {
+        match self.direction {
+            Direction::Forward => order.is_lt(),
+            Direction::Reverse => order.is_gt(),
+        }
+    }
+
+    /// Which source's head comes first; of equal keys the newest.
+    pub(super) fn first(&self) -> Result<Option<First>> {
+        let memtables = &self.at.view.memtables;
+        let mut best: Option<(usize, Head)> = None;
+        for (i, source) in self.sources.iter().enumerate() {
+            let Some(head) = source.head else { continue };
+            let sooner = match &best {
+                None => true,
+                Some((best, than)) => {
+                    self.is_sooner(head.cmp(&memtables[i], than, &memtables[*best])?)
+                }
+            };
+            if sooner {
+                best = Some((i, head));
+            }
+        }
+        let mut first = best.map(|(i, head)| First::Memtable(i, head));
+        for (i, run) in self.runs.iter().enumerate() {
+            let Some(key) = run.key() else { continue };
+            let sooner = match first {
+                None => true,
+                Some(First::Memtable(of, head)) => {
+                    let order = head.cmp_key(&memtables[of], prefix(key), key)?;
+                    self.is_sooner(order.reverse())
+                }
+                Some(First::Run(of)) => self.is_sooner(Some(key).cmp(&self.runs[of].key())),
+            };
+            if sooner {
+                first = Some(First::Run(i));
+            }
+        }
+        Ok(first)
+    }
+}

@@ -1,0 +1,259 @@
+//! What an open asks of the region, and of what is stored.
+
+use std::path::Path;
+
+use thermocline_base::budget::Account;
+use thermocline_base::options::{Options, PM_MIN, Preset};
+use thermocline_base::size::index;
+use thermocline_base::{Error, Result};
+use thermocline_halloc::{Space, SpaceSpec, Zone};
+use thermocline_memtable::Descriptor;
+use thermocline_pm::{Place, Region, RegionSpec};
+use thermocline_version::{Manifest, NO_REGION, State, VersionEdit};
+
+use crate::flush::flushed_up_to;
+use crate::layout::{self, REGION_NAME};
+use crate::store::World;
+use crate::sync::Arc;
+use crate::wal::{Claims, Loaded, LogDirs};
+
+/// The options for an existing database: `pm_path` says where its region really lies, or nothing
+/// if that is the folder.
+pub(crate) fn settled(
+    world: &World,
+    dir: &Path,
+    options: Options,
+    state: &State,
+    region_id: &[u8; 16],
+) -> Result<Options> {
+    if *region_id == NO_REGION {
+        let remembered = state.options().iter().find(|(name, _)| name == "wal_path");
+        let remembered = remembered.map(|(_, path)| Path::new(path).to_path_buf());
+        return Ok(Options {
+            preset: Preset::Leveled,
+            wal_path: options.wal_path.or(remembered),
+            ..options
+        });
+    }
+    if world.sim.is_some() {
+        return Ok(options);
+    }
+    let remembered = state.options().iter().find(|(name, _)| name == "pm_path");
+    let remembered = remembered.map(|(_, place)| Path::new(place));
+    let path = layout::find_region(&*world.env.storage, dir, &options, remembered, region_id)?;
+    Ok(Options {
+        pm_path: (path != dir.join(REGION_NAME)).then_some(path),
+        ..options
+    })
+}
+
+pub(crate) fn region_spec(
+    world: &World,
+    dir: &Path,
+    options: &Options,
+    region_id: &[u8; 16],
+) -> Result<RegionSpec> {
+    let path = || layout::region_path(&*world.env.storage, dir, options, region_id);
+    let place = match (&world.sim, world.shadow) {
+        (Some(sim), _) => Place::Sim(sim.clone()),
+        (None, Some(shadow)) => Place::Shadow {
+            path: path()?,
+            shadow,
+        },
+        (None, None) => Place::Path(path()?),
+    };
+    Ok(RegionSpec {
+        env: world.env.clone(),
+        place,
+        demand: options.region,
+        capacity: options.pm,
+        emulation: options.emulate,
+        read_only: options.read_only,
+    })
+}
+
+/// A region, and what lies in it.
+pub(crate) struct OpenedSpace {
+    pub space: Arc<Space>,
+    pub zones: Vec<Zone>,
+    /// What was loaded from logs, and where those lie and what keeps others away, if the region is kept in DRAM.
+    pub loaded: Option<Loaded>,
+    pub logs: Option<(LogDirs, Claims)>,
+}
+
+/// Opens the region of a database, or makes one in DRAM, charged to `account`, and loads its logs into
+/// it.
+pub(crate) fn open_space(
+    world: &World,
+    dir: &Path,
+    options: &Options,
+    state: &State,
+    account: &Arc<Account>,
+) -> Result<OpenedSpace> {
+    let (Some(db_id), Some(region_id)) = (state.db_id(), state.region_id()) else {
+        unreachable!("the caller has seen them");
+    };
+    let space_spec = space_spec(options);
+    if region_id == NO_REGION {
+        let spec = RegionSpec {
+            env: world.env.clone(),
+            place: Place::Dram(account.clone()),
+            demand: options.region,
+            capacity: space_spec.pm,
+            emulation: options.emulate,
+            // It is loaded first, whoever opens it.
+            read_only: false,
+        };
+        let region = Region::create(&spec, Space::first_part_bytes(&space_spec))?;
+        let space = Arc::new(Space::create(region, &region_id, space_spec)?);
+        space.set_limit(options.region_bytes_max());
+        let dirs = LogDirs::of(dir, options, state);
+        let storage = &*world.env.storage;
+        let claims = Claims::make(storage, dir, &dirs, state, options.read_only)?;
+        let loaded = Loaded::load(storage, &dirs, &db_id, state, &space)?;
+        space.set_limit(options.region_bytes_max());
+        return Ok(OpenedSpace {
+            zones: loaded.zones.clone(),
+            space,
+            loaded: Some(loaded),
+            logs: Some((dirs, claims)),
+        });
+    }
+    let spec = region_spec(world, dir, options, &region_id)?;
+    let region = Region::open(&spec)?;
+    let chains = state.chains().map(|(_, chain)| chain.id);
+    let tables = state
+        .version()
+        .pm_tables()
+        .map(|(table, _)| table.meta.owner);
+    let live: Vec<u64> = chains.chain(tables).collect();
+    let is_live = |owner| live.contains(&owner);
+    let (space, zones) = Space::open(region, &region_id, space_spec, is_live)?;
+    Ok(OpenedSpace {
+        space: Arc::new(space),
+        zones,
+        loaded: None,
+        logs: None,
+    })
+}
+
+/// The descriptors of all generations that the manifest names, with their floors.
+pub(crate) fn described(
+    space: &Space,
+    db_id: &[u8; 16],
+    state: &State,
+    loaded: Option<&Loaded>,
+) -> Result<Vec<Descriptor>> {
+    let mut descriptors = sweep_descriptors(space, db_id, state)?;
+    if let Some(loaded) = loaded {
+        let flushed = flushed_up_to(state);
+        loaded.find_floors(space, state, flushed, &mut descriptors)?;
+    }
+    Ok(descriptors)
+}
+
+/// Most bytes of a region: `pm`, or what memtables in DRAM may have. While logs are loaded those may have
+/// more (`Loaded::load`): of what fitted, each generation may leave more of its last zone unused, which
+/// is twice as much as fitted at most (there are 64, and a zone is a 16th of a part), and each item may take
+/// twice its size, where zones are smaller.
+pub(super) fn region_capacity(options: &Options) -> u64 {
+    match options.in_dram() {
+        false => options.pm,
+        true => options.region_bytes_max() * 4,
+    }
+}
+
+/// Most records that the memtables of the last opening could have held: the smallest takes 16 bytes.
+pub(super) fn lost_records_max(state: &State) -> u64 {
+    let mut before = Options::default();
+    for (name, value) in state.options() {
+        // An option that this version no longer has is no reason not to open.
+        let _ = before.set(name, value);
+    }
+    region_capacity(&before) / 16
+}
+
+/// Whether records lie in DRAM is decided when a database is made.
+pub(super) fn refuse_other_kind(options: &Options, dir: &Path, in_dram: bool) -> Result<()> {
+    if options.in_dram() == in_dram {
+        return Ok(());
+    }
+    let (has, asked) = match in_dram {
+        true => (
+            "its records in DRAM and in logs (preset 'leveled')",
+            "persistent memory",
+        ),
+        false => (
+            "persistent memory",
+            "records in DRAM and logs (preset 'leveled')",
+        ),
+    };
+    Err(Error::InvalidArgument(format!(
+        "the database in {} has {has}, and the preset '{}' asks for {asked}; open it with the preset \
+         that it was made with",
+        dir.display(),
+        options.preset.name()
+    )))
+}
+
+pub(crate) fn space_spec(options: &Options) -> SpaceSpec {
+    let pm = region_capacity(options);
+    SpaceSpec {
+        part_bytes_first: match options.in_dram() {
+            false => options.pm_region.part_bytes_first,
+            // There may be hundreds of stores that have little to keep.
+            true => PM_MIN,
+        },
+        pm,
+    }
+}
+
+pub(crate) fn stored(options: &Options) -> Vec<(String, String)> {
+    options
+        .effective()
+        .into_iter()
+        .map(|(name, value)| (name.to_string(), value))
+        .collect()
+}
+
+pub(crate) fn replay_threads(options: &Options, world: &World) -> usize {
+    if !world.background {
+        return 1;
+    }
+    match options.memtable.replay_threads {
+        0 => thermocline_runtime::cores().min(8),
+        n => index(n),
+    }
+}
+
+/// An edit that can wait for the next open: nobody is kept from a store because its disk is full.
+pub(super) fn append_if_room(manifest: &mut Manifest, edit: &VersionEdit) -> Result<()> {
+    match manifest.append(edit) {
+        Err(Error::OutOfSpace(_)) => Ok(()),
+        appended => appended,
+    }
+}
+
+/// Reads the descriptors, and unless read-only gives back those of generations that the manifest
+/// does not name and makes those that it names and a crash kept from being made.
+pub(crate) fn sweep_descriptors(
+    space: &Space,
+    db_id: &[u8; 16],
+    state: &State,
+) -> Result<Vec<Descriptor>> {
+    let (mut named, unnamed): (Vec<_>, Vec<_>) = Descriptor::read_all(space, db_id)?
+        .into_iter()
+        .partition(|d| state.generations().contains_key(&d.generation));
+    if space.region().is_read_only() {
+        return Ok(named);
+    }
+    for descriptor in unnamed {
+        descriptor.release(space)?;
+    }
+    for &id in state.generations().keys() {
+        if !named.iter().any(|d| d.generation == id) {
+            named.extend(Descriptor::create(space, db_id, id)?);
+        }
+    }
+    Ok(named)
+}

@@ -1,0 +1,14 @@
+//! What users see of a store, as plain data, and the counters beside it.
+
+pub(crate) mod levels;
+pub(crate) mod partitions;
+pub(crate) mod readers;
+pub(crate) mod state;
+
+pub use levels::{CompactionUse, CostUse, LevelUse};
+pub use partitions::PartitionUse;
+pub use readers::{ReaderKind, ReaderState};
+pub use state::{
+    BlobState, CacheState, DeliveryUse, DramUse, EngineMetrics, FeedUse, GenerationState,
+    HitCounts, LogUse, PmTier, Recovery, SsdBytes,
+};

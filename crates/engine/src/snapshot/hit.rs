@@ -1,0 +1,30 @@
+//! What a search has found.
+
+use thermocline_memtable::{Memtable, RecordRef};
+use thermocline_sst::Pinned;
+
+use crate::sync::Arc;
+
+/// Where a value was found.
+pub(crate) enum Hit<'a> {
+    /// In a generation.
+    Record(&'a Arc<Memtable>, &'a RecordRef<'a>),
+    /// In a block of a table.
+    Block(&'a Pinned),
+    /// In a table in persistent memory.
+    Pm(thermocline_level0::Pinned),
+    /// In a blob file, from which it was read.
+    Blob(Vec<u8>),
+}
+
+impl Hit<'_> {
+    /// The value.
+    pub fn bytes(&self) -> &[u8] {
+        match self {
+            Hit::Record(_, record) => record.value,
+            Hit::Block(value) => value,
+            Hit::Pm(value) => value,
+            Hit::Blob(value) => value,
+        }
+    }
+}

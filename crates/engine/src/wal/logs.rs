@@ -1,0 +1,330 @@
+//! The logs of a store.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use thermocline_base::size::index;
+use thermocline_base::{Error, Result};
+use thermocline_commit::ring::Range;
+use thermocline_env::Storage;
+use thermocline_env::direct::DeviceBytes;
+use thermocline_halloc::Reserve;
+use thermocline_memtable::Grant;
+use thermocline_observe::poison::is_sync;
+use thermocline_pm::{PmOff, Region};
+use thermocline_version::State;
+use thermocline_wal::{LogId, LogReader, LogWriter, SITE_LOG_NAMED, frame_bytes};
+
+use super::claim::{Claims, Noted};
+use super::place::{LogDir, LogDirs};
+use crate::busy::busy;
+use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock, try_lock};
+
+/// Logs that are kept to be used again.
+pub(super) const SPARES: usize = 2;
+
+/// What writes that do not only delete leave of a log, in bytes, where the disk has no more room.
+pub(super) const KEPT_FOR_DELETES: u64 = 8 << 10;
+
+/// The logs of an open store.
+#[derive(Debug)]
+pub(crate) struct Wal {
+    pub(super) storage: Arc<dyn Storage>,
+    pub(super) dirs: LogDirs,
+    pub(super) db_id: [u8; 16],
+    pub(super) bytes: Arc<DeviceBytes>,
+    /// Of the chain that is written to. Changed under the writer's lock, used under `syncing`.
+    pub(super) current: Mutex<Option<LogWriter>>,
+    /// Where its frames end at most once all is written that was granted. Changed under the writer's lock.
+    pub(super) granted: AtomicU64,
+    /// Up to where its file has bytes that can be written over (invariant 6). Relaxed: it only grows, and who reads an
+    /// old number asks again under the lock; going over to another log is done under the writer's lock, as is granting.
+    pub(super) reserved: AtomicU64,
+    /// Files of logs that nobody needs any more.
+    pub(super) spares: Mutex<Vec<PathBuf>>,
+    /// Keep others from the logs until the store is closed.
+    pub(super) claims: Mutex<Option<Claims>>,
+    /// Says whose the logs are, where they lie outside of the database's folder. Written to under
+    /// `engine::Inner::next`, or the writer's lock, as chains are named.
+    pub(super) noted: Mutex<Option<Noted>>,
+}
+
+impl Wal {
+    pub fn new(
+        storage: Arc<dyn Storage>,
+        (dirs, claims): (LogDirs, Claims),
+        db_id: [u8; 16],
+    ) -> Wal {
+        Wal {
+            storage,
+            dirs,
+            db_id,
+            bytes: Arc::default(),
+            current: Mutex::new(None),
+            granted: AtomicU64::new(0),
+            reserved: AtomicU64::new(0),
+            spares: Mutex::default(),
+            claims: Mutex::new(Some(claims)),
+            noted: Mutex::new(None),
+        }
+    }
+
+    /// Sees to it that there is a folder for new logs, and that it says that they are ours. `state` is what
+    /// the manifest names.
+    pub fn take_over(&self, state: &State) -> Result<()> {
+        self.storage.create_dir_all(&self.dir().dir)?;
+        if let Some(claims) = &mut *lock(&self.claims) {
+            *lock(&self.noted) = claims.note(&*self.storage, &self.dirs, state)?;
+        }
+        Ok(())
+    }
+
+    /// The manifest has learned of a chain.
+    pub fn know(&self, chain: u64, nonce: u64) -> Result<()> {
+        let mut noted = lock(&self.noted);
+        noted
+            .as_mut()
+            .map_or(Ok(()), |noted| noted.know(chain, nonce))
+    }
+
+    /// Makes the log of a chain, durably. To be called before the edit that names the chain.
+    pub fn begin(&self, chain: u64, nonce: u64) -> Result<LogWriter> {
+        let dir = self.dirs.newest();
+        let path = dir.path(&self.db_id, chain);
+        let id = LogId {
+            db_id: self.db_id,
+            log: chain,
+            nonce,
+        };
+        let storage = &*self.storage;
+        let spare = lock(&self.spares).pop();
+        let log = match spare {
+            Some(spare) => {
+                storage.rename(&spare, &path)?;
+                LogWriter::reuse(storage, &path, id, &self.bytes)?
+            }
+            None => LogWriter::create(storage, &path, id, &self.bytes)?,
+        };
+        storage.sync_dir(&dir.dir, SITE_LOG_NAMED)?;
+        Ok(log)
+    }
+
+    /// As [`Wal::begin`]; none where the disk has no room for one, and nothing has happened.
+    pub fn begin_if_room(&self, chain: u64, nonce: u64) -> Result<Option<LogWriter>> {
+        match self.begin(chain, nonce) {
+            Err(error) if error.is_no_room() && !is_sync(&error) && self.abandon(chain) => Ok(None),
+            begun => begun.map(Some),
+        }
+    }
+
+    /// Goes over to a log that was begun if the manifest names it by now; else takes it back.
+    pub fn take_begun(&self, log: LogWriter, is_named: bool) -> Result<()> {
+        let LogId {
+            log: chain, nonce, ..
+        } = *log.id();
+        if is_named {
+            self.go_over(log);
+            return self.know(chain, nonce);
+        }
+        match self.abandon(chain) {
+            true => Ok(()),
+            false => Err(Error::OutOfSpace(format!(
+                "the disk has no room for an edit of the manifest, and the log that was begun for it, {}, cannot be \
+                 removed: make room there",
+                log.path().display()
+            ))),
+        }
+    }
+
+    /// Takes a log back that was begun, or half begun, and that no edit has named. Whether it is gone: else its
+    /// chain's id cannot be tried again.
+    pub(super) fn abandon(&self, chain: u64) -> bool {
+        let path = self.dirs.newest().path(&self.db_id, chain);
+        let _ = self.storage.remove(&path);
+        matches!(self.storage.exists(&path), Ok(false))
+    }
+
+    /// From now on the chain of `log` is written to (invariant 3).
+    pub fn go_over(&self, log: LogWriter) {
+        let mut current = lock(&self.current);
+        self.granted.store(log.end(), Ordering::Relaxed);
+        self.reserved.store(log.reserved(), Ordering::Relaxed);
+        *current = Some(log);
+    }
+
+    /// Sees to it that an item of `bytes` bytes can be logged (invariant 6). The caller holds the writer's lock.
+    ///
+    /// # Errors
+    /// [`Error::OutOfSpace`] if the disk has no room for it, and [`Error::Busy`] if it `may_wait` for nobody's
+    /// sync: nothing has happened.
+    pub fn reserve(&self, bytes: u64, reserve: Reserve, may_wait: bool) -> Result<()> {
+        let kept = match reserve {
+            Reserve::Use => 0,
+            Reserve::Keep => KEPT_FOR_DELETES,
+        };
+        let end = self.granted.load(Ordering::Relaxed) + frame_bytes(bytes) + kept;
+        if end <= self.reserved.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let mut current = match may_wait {
+            true => lock(&self.current),
+            false => try_lock(&self.current).ok_or_else(|| busy("for the log's sync"))?,
+        };
+        let Some(log) = &mut *current else {
+            // Of a store that was found poisoned: the write is refused for that.
+            return Ok(());
+        };
+        let found = log.reserve(end);
+        self.reserved.store(log.reserved(), Ordering::Relaxed);
+        found.map_err(|error| match error.is_no_room() {
+            true => Error::OutOfSpace(format!(
+                "the disk has no room for more of a log: make room there ({error})"
+            )),
+            false => error,
+        })
+    }
+
+    /// An item of `bytes` bytes was granted. The caller holds the writer's lock.
+    pub fn granted(&self, bytes: u64) {
+        let before = self.granted.load(Ordering::Relaxed);
+        self.granted
+            .store(before + frame_bytes(bytes), Ordering::Relaxed);
+    }
+
+    /// Appends items that lie in `ranges`, and makes them durable.
+    pub(super) fn write(&self, region: &Region, ranges: &[Range]) -> Result<()> {
+        let mut current = lock(&self.current);
+        let Some(log) = &mut *current else {
+            return Err(Error::Poisoned("no log was begun for the chain".into()));
+        };
+        let written = write_to(log, region, ranges.iter().copied());
+        self.reserved.store(log.reserved(), Ordering::Relaxed);
+        written
+    }
+
+    /// The log of a chain that is complete, durably.
+    pub fn write_whole(
+        &self,
+        region: &Region,
+        chain: u64,
+        nonce: u64,
+        items: &[Grant],
+    ) -> Result<()> {
+        let mut log = self.begin(chain, nonce)?;
+        let ranges = items.iter().map(|item| Range {
+            at: item.at().0,
+            bytes: item.bytes(),
+        });
+        write_to(&mut log, region, ranges)
+    }
+
+    /// The logs of these chains are not needed any more. What cannot be removed the next open removes.
+    pub fn retire(&self, chains: &[u64]) {
+        for &chain in chains {
+            let newest = self.dirs.newest().path(&self.db_id, chain);
+            let mut spares = lock(&self.spares);
+            let there = self.storage.exists(&newest).unwrap_or(false);
+            if there && spares.len() < SPARES && !spares.contains(&newest) {
+                spares.push(newest);
+                continue;
+            }
+            drop(spares);
+            if let Ok(Some(path)) = self.dirs.find(&*self.storage, &self.db_id, chain) {
+                let _ = self.storage.remove(&path);
+            }
+        }
+    }
+
+    /// Removes what was kept to be used again, and lets go of the logs: the store is closed.
+    pub fn close(&self) {
+        self.remove_spares();
+        drop(lock(&self.claims).take());
+    }
+
+    /// Removes what was kept to be used again; also because the disk is full.
+    pub fn remove_spares(&self) {
+        for spare in std::mem::take(&mut *lock(&self.spares)) {
+            let _ = self.storage.remove(&spare);
+        }
+    }
+
+    /// Removes the logs that nobody names (recovery, 5).
+    pub fn sweep(&self, state: &State) -> Result<()> {
+        let named: BTreeSet<u64> = state.chains().map(|(_, chain)| chain.id).collect();
+        for (log, path) in self.dirs.list(&*self.storage, &self.db_id)? {
+            if !named.contains(&log) {
+                self.storage.remove(&path)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Brings logs that lie elsewhere to where new ones are made: the manifest is about to forget where
+    /// they are. A copy gets its name when it is durable, and the log goes when that name is. So as long as the log
+    /// is there, a copy that an earlier open has made may have a name that goes with the power, though its
+    /// folder can be synced again: it is made anew. Nothing is ever appended to the log of a chain that an
+    /// open finds, so both have the same frames.
+    pub fn gather(&self, state: &State) -> Result<()> {
+        let (storage, dir) = (&*self.storage, self.dirs.newest());
+        let mut copied = Vec::new();
+        for (_, chain) in state.chains() {
+            let own = dir.path(&self.db_id, chain.id);
+            let Some(found) = self.dirs.find_older(storage, &self.db_id, chain.id)? else {
+                continue;
+            };
+            // By another path it is the same log: there is nothing to bring, and it must not go.
+            if let Some(folder) = found.parent()
+                && storage.is_same(folder, &dir.dir)?
+            {
+                continue;
+            }
+            let copy = own.with_extension("log-copy");
+            if storage.exists(&copy)? {
+                storage.remove(&copy)?;
+            }
+            let mut reader = LogReader::open(storage, &found)?;
+            let mut log = LogWriter::create(storage, &copy, *reader.id(), &self.bytes)?;
+            while let Some(frame) = reader.next_frame()? {
+                log.append(frame.payload)?;
+            }
+            log.sync()?;
+            storage.rename(&copy, &own)?;
+            copied.push(found);
+        }
+        if !copied.is_empty() {
+            storage.sync_dir(&dir.dir, SITE_LOG_NAMED)?;
+        }
+        copied.iter().try_for_each(|found| storage.remove(found))
+    }
+
+    /// Where new logs are made.
+    pub fn dir(&self) -> &LogDir {
+        self.dirs.newest()
+    }
+
+    /// What went to and came from logs.
+    pub fn bytes(&self) -> &DeviceBytes {
+        &self.bytes
+    }
+}
+
+pub(super) fn write_to(
+    log: &mut LogWriter,
+    region: &Region,
+    ranges: impl Iterator<Item = Range>,
+) -> Result<()> {
+    for Range { at, bytes } in ranges {
+        log.append(region.bytes(PmOff(at), index(bytes))?)?;
+    }
+    log.sync()
+}
+
+/// Of a log that could not be begun: if it is room that it lacks, that is no more than that.
+pub(super) fn without_log(error: Error) -> Error {
+    match error.is_no_room() {
+        true => Error::OutOfSpace(format!(
+            "the disk has no room for another log: make room there ({error})"
+        )),
+        false => error,
+    }
+}

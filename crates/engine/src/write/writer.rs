@@ -1,0 +1,143 @@
+//! Who writes: one at a time.
+
+use std::sync::Arc;
+
+use thermocline_base::SeqNo;
+use thermocline_memtable::{ChainWriter, Descriptor, Memtable};
+use thermocline_policy::{seal, tuning};
+use thermocline_version::Change;
+
+use crate::dram::credit::Credit;
+use crate::generation::prepared::Prepared;
+
+/// Seqnos that a generation spans. Unit tests do not open a store thousands of times.
+pub(super) const SPAN_MAX: u64 = if cfg!(test) {
+    1 << 14
+} else {
+    tuning::SPAN_MAX
+};
+
+/// What the one writer holds.
+pub(crate) struct Writer {
+    pub active: Arc<Memtable>,
+    pub descriptor: Option<Descriptor>,
+    pub chain: ChainWriter,
+    pub(super) nonce: u64,
+    pub(super) next_seqno: u64,
+    /// Whether the manifest names the chain.
+    pub(super) recorded: bool,
+    /// Cuts of the chains of this incarnation that have been sealed and that the manifest does not
+    /// know yet: for the clean close, or for an edit that drops one of them.
+    pub(super) ended: Vec<Change>,
+    /// Whether the zone at hand may be the one that is kept back for deletes.
+    pub(super) in_reserve: bool,
+    /// Writes that are known to fit the DRAM budgets.
+    pub credit: Credit,
+    /// Whether the index of the active generation takes so much DRAM that it should be sealed.
+    pub heavy: bool,
+    /// Whether a later item's `published` covers the last write.
+    pub covered: bool,
+}
+
+impl Writer {
+    pub fn new(
+        active: Arc<Memtable>,
+        descriptor: Option<Descriptor>,
+        chain: ChainWriter,
+        nonce: u64,
+        recorded: bool,
+    ) -> Writer {
+        let base = chain.chain().base;
+        Writer {
+            active,
+            descriptor,
+            chain,
+            nonce,
+            next_seqno: base,
+            recorded,
+            ended: Vec::new(),
+            in_reserve: true,
+            credit: Credit::default(),
+            heavy: false,
+            covered: true,
+        }
+    }
+
+    /// Where the current chain ends if nothing more is written. Nothing is in flight, so all that was
+    /// granted is durable.
+    pub(super) fn cut(&self) -> Change {
+        Change::ChainCut {
+            chain: self.chain.chain().id,
+            last_seqno: self.next_seqno - 1,
+            end: self.chain.state().at.0,
+        }
+    }
+
+    /// The cuts of all chains of this incarnation; a prepared one ends empty.
+    pub fn cuts(&self, prepared: Option<&Prepared>) -> Vec<Change> {
+        let prepared = prepared.map(|prepared| prepared.cut(self.next_seqno - 1));
+        let ended = self.ended.iter().cloned();
+        ended.chain([self.cut()]).chain(prepared).collect()
+    }
+
+    /// Takes the cuts of the sealed chains that the manifest does not know yet: the caller records
+    /// them.
+    pub fn take_ended(&mut self) -> Vec<Change> {
+        std::mem::take(&mut self.ended)
+    }
+
+    /// They are not known after all.
+    pub fn give_back_ended(&mut self, ended: Vec<Change>) {
+        self.ended.splice(..0, ended);
+    }
+
+    /// The active generation, by its numbers.
+    pub(super) fn in_hand(&self) -> seal::Active {
+        seal::Active {
+            bytes: self.active.bytes(),
+            blob_bytes: self.active.blob_bytes(),
+            span: self.next_seqno - self.active.base().0,
+            heavy: self.heavy,
+            is_empty: self.active.is_empty(),
+        }
+    }
+
+    /// The next seqno that is given out.
+    pub fn next_seqno(&self) -> u64 {
+        self.next_seqno
+    }
+
+    /// Goes over to the next generation, behind all that was granted. Returns the writer of the chain
+    /// before.
+    pub fn go_over(&mut self, active: Arc<Memtable>, chain: ChainWriter) -> ChainWriter {
+        let cut = self.cut();
+        self.ended.push(cut);
+        self.active = active;
+        self.credit = Credit::default();
+        self.heavy = false;
+        std::mem::replace(&mut self.chain, chain)
+    }
+
+    /// Goes on with a new generation, behind `last`, which the manifest covers.
+    pub fn go_on(
+        &mut self,
+        active: Arc<Memtable>,
+        descriptor: Option<Descriptor>,
+        chain: ChainWriter,
+        nonce: u64,
+        last: SeqNo,
+    ) {
+        self.active = active;
+        self.descriptor = descriptor;
+        self.chain = chain;
+        self.nonce = nonce;
+        self.next_seqno = last.0 + 1;
+        self.credit = Credit::default();
+        self.covered = true;
+    }
+
+    /// Whether the manifest names the chain that this writer appends to.
+    pub fn is_recorded(&self) -> bool {
+        self.recorded
+    }
+}

@@ -1,0 +1,244 @@
+//! One job, step by step. See the [crate](crate).
+
+use std::iter::Peekable;
+use std::sync::Arc;
+use std::vec::IntoIter;
+
+use thermocline_base::{CfId, Error, KeyRange, Kind, Result, SeqNo};
+use thermocline_compaction::RangeTombstone;
+use thermocline_compaction::merge::{Merge, Source};
+use thermocline_compaction::output::Cutter;
+use thermocline_compaction::retain::{Decision, Moments, RangesBelow, Retain};
+use thermocline_sst::{KeyRef, Value};
+use thermocline_tables::Work;
+use thermocline_version::TableRef;
+
+use crate::counting::Counting;
+use crate::outputs::Outputs;
+use crate::prefixes::Prefixes;
+use crate::sink::TableSink;
+use crate::source::Input;
+use crate::writing::Writing;
+
+/// Records after which a step ends.
+const STEP_RECORDS: u64 = 256;
+
+/// And bytes that it has written.
+const STEP_BYTES: u64 = 256 << 10;
+
+/// Whether the record of a key in a family belongs to a family that is there.
+pub type Exists<'a> = &'a dyn Fn(CfId, &[u8]) -> bool;
+
+/// What is to become of a merge.
+pub struct Recipe<'a> {
+    /// Whose entries they are.
+    pub cf: CfId,
+    /// Where tables end.
+    pub cutter: Cutter<'a>,
+    /// Who may be answered with what.
+    pub moments: Moments,
+    /// All range tombstones of the sources.
+    pub tombstones: Vec<RangeTombstone>,
+    /// What lies below the outputs.
+    pub below: RangesBelow,
+    /// The last seqno that is durable and visible: a newer entry is refused.
+    pub settled: SeqNo,
+    /// Records of families that are not there are left out.
+    pub exists: Exists<'a>,
+    /// Notes those of what is written.
+    pub prefixes: Option<Prefixes<'a>>,
+    /// Counts what is read.
+    pub counting: Option<Counting<'a>>,
+}
+
+/// What a step has come to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// There is more to do.
+    More {
+        /// Bytes that are written so far, of this job and of others with the same outputs.
+        written: u64,
+    },
+    /// That was all, or all that the sink wanted.
+    Done,
+}
+
+/// Merges sources into tables. Nothing is lost if it is dropped between two steps but what it has made.
+pub struct Job<'a> {
+    merge: Merge<Input<'a>>,
+    retain: Retain<RangesBelow>,
+    tombstones: Peekable<IntoIter<RangeTombstone>>,
+    writing: Writing<'a>,
+    cf: CfId,
+    settled: SeqNo,
+    exists: Exists<'a>,
+    prefixes: Option<Prefixes<'a>>,
+    counting: Option<Counting<'a>>,
+    /// Records that were passed.
+    passed: u64,
+    /// Bytes that were written when the last step ended.
+    looked: u64,
+    /// Whether a step has ended before the record at hand.
+    rested: bool,
+}
+
+impl<'a> Job<'a> {
+    /// Reads what stays of `sources`, which are given newest first, into `sink`.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub fn new(
+        sources: Vec<Input<'a>>,
+        recipe: Recipe<'a>,
+        sink: &'a mut dyn TableSink,
+    ) -> Result<Job<'a>> {
+        let retain = Retain::new(recipe.moments, recipe.tombstones, recipe.below);
+        let tombstones = retain.tombstones().to_vec();
+        let mut merge = Merge::new(sources);
+        merge.seek(b"", SeqNo::MAX)?;
+        Ok(Job {
+            merge,
+            retain,
+            tombstones: tombstones.into_iter().peekable(),
+            writing: Writing::new(recipe.cf, recipe.cutter, sink),
+            cf: recipe.cf,
+            settled: recipe.settled,
+            exists: recipe.exists,
+            prefixes: recipe.prefixes,
+            counting: recipe.counting,
+            passed: 0,
+            looked: 0,
+            rested: false,
+        })
+    }
+
+    /// Bytes of DRAM that it takes now.
+    pub fn memory(&self) -> u64 {
+        self.writing.memory()
+    }
+
+    /// Goes on for some records. The caller lets go of the outputs in every case.
+    ///
+    /// # Errors
+    /// Those of reading and writing; [`Error::Busy`] for an entry that is not settled.
+    pub fn step(&mut self, outputs: &mut Outputs) -> Result<Step> {
+        loop {
+            let Some(head) = self.merge.source().and_then(Source::head) else {
+                self.end(outputs)?;
+                return Ok(Step::Done);
+            };
+            if head.seqno > self.settled {
+                // Its group is about to be.
+                return Err(Error::Busy(
+                    "records are in flight that would be written into a table".into(),
+                ));
+            }
+            let written = outputs.bytes + self.writing.bytes();
+            let next = self.passed + 1;
+            let due = next.is_multiple_of(STEP_RECORDS) || written >= self.looked + STEP_BYTES;
+            if due && !self.rested {
+                (self.rested, self.looked) = (true, written);
+                return Ok(Step::More { written });
+            }
+            (self.rested, self.passed) = (false, next);
+            if !self.pass(outputs)? {
+                self.count(outputs);
+                return Ok(Step::Done);
+            }
+            self.merge.advance()?;
+        }
+    }
+
+    /// Writes the record at hand, or leaves it out. Returns whether the sink wants more: else the record is still to
+    /// be written.
+    fn pass(&mut self, outputs: &mut Outputs) -> Result<bool> {
+        let Some((input, head)) = self.merge.source().and_then(|s| Some((s, s.head()?))) else {
+            return Ok(true);
+        };
+        let key = head.user_key;
+        let decision = match (self.exists)(self.cf, key) {
+            true => self.retain.decide(head),
+            false => Decision::Drop,
+        };
+        if let Some(counting) = &mut self.counting {
+            counting.meet(key, head.seqno, decision != Decision::Drop);
+        }
+        if decision == Decision::Drop {
+            outputs.entries_read += 1;
+            outputs.dropped += 1;
+            return Ok(true);
+        }
+        if let Some(prefixes) = &mut self.prefixes {
+            prefixes.meet(key);
+        }
+        while let Some(tombstone) = self.tombstones.next_if(|t| *t.start <= *key) {
+            self.writing.begin_tombstone(tombstone, outputs)?;
+        }
+        self.writing.go_to(key, outputs)?;
+        if let Some(at) = self.writing.ends_with() {
+            // What lies from there on is read again, and counted, by whoever goes on.
+            outputs.ended_at = Some(at);
+            return Ok(false);
+        }
+        outputs.entries_read += 1;
+        if let Decision::KeepAfterDelete(delete) = decision {
+            let delete = KeyRef::new(key, delete);
+            let nothing = Value::Inline(b"");
+            self.writing.add(delete, Kind::Delete, nothing, outputs)?;
+            // It counted as one that was left out.
+            outputs.dropped -= 1;
+        }
+        let key = KeyRef::new(key, head.seqno);
+        self.writing.add(key, head.kind, input.value()?, outputs)?;
+        Ok(true)
+    }
+
+    /// All records were passed.
+    fn end(&mut self, outputs: &mut Outputs) -> Result<()> {
+        for tombstone in self.tombstones.by_ref() {
+            self.writing.begin_tombstone(tombstone, outputs)?;
+        }
+        self.writing.finish(outputs)?;
+        self.count(outputs);
+        Ok(())
+    }
+
+    /// Says what was counted.
+    fn count(&mut self, outputs: &mut Outputs) {
+        let counted = self.counting.take().map(Counting::into_counts);
+        outputs.counted.push((self.cf, counted.unwrap_or_default()));
+        let met = self.prefixes.take().map(Prefixes::into_met);
+        let met = met.unwrap_or_default();
+        if !met.is_empty() {
+            outputs.prefixes.push((self.cf, met));
+        }
+    }
+}
+
+/// Runs a job to its end. Charges the DRAM that it takes to `work`. Between steps it calls `pace` with the bytes that are
+/// written so far, which may end it.
+///
+/// # Errors
+/// As [`Job::step`]; those of `pace`.
+pub fn run(
+    mut job: Job<'_>,
+    mut work: Work,
+    pace: &mut dyn FnMut(u64) -> Result<()>,
+    outputs: &mut Outputs,
+) -> Result<()> {
+    while let Step::More { written } = job.step(outputs)? {
+        pace(written)?;
+        work.cover_bytes(job.memory());
+    }
+    Ok(())
+}
+
+/// `tables` as what lies below a job.
+pub fn below<'v>(tables: impl IntoIterator<Item = &'v Arc<TableRef>>) -> RangesBelow {
+    let ranges = tables.into_iter().map(|table| KeyRange {
+        first: table.range.smallest(),
+        last: table.range.largest(),
+        open: table.range.is_open(),
+    });
+    RangesBelow::new(ranges)
+}

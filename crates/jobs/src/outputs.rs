@@ -1,0 +1,87 @@
+//! What a job has made.
+
+use std::sync::Arc;
+
+use thermocline_base::{CfId, FileId};
+use thermocline_halloc::Zone;
+use thermocline_level0::PmTable;
+use thermocline_policy::cost::Counts;
+use thermocline_version::{Change, PartitionId, Place, PmTableInfo, TableRef};
+
+/// A table that is durable, with the references to it.
+#[derive(Debug)]
+pub struct MadeInPm {
+    /// What the manifest is told of it.
+    pub info: Arc<PmTableInfo>,
+    pub(crate) table: Arc<PmTable>,
+    pub(crate) zones: Vec<Zone>,
+    pub(crate) references: Vec<(Place, Arc<TableRef>)>,
+}
+
+impl MadeInPm {
+    /// What an edit says of it, and of the references.
+    pub fn added(&self) -> impl Iterator<Item = Change> {
+        let table = Change::PmTableAdded {
+            table: self.info.clone(),
+        };
+        let references = self
+            .references
+            .iter()
+            .map(|(place, table)| Change::TableAdded {
+                place: *place,
+                table: table.clone(),
+            });
+        [table].into_iter().chain(references)
+    }
+}
+
+/// What a job has made so far.
+#[derive(Debug, Default)]
+pub struct Outputs {
+    /// All files, pinned.
+    pub(crate) files: Vec<FileId>,
+    /// Tables in files, and where they are to stand.
+    pub tables: Vec<(Place, Arc<TableRef>)>,
+    /// Tables in persistent memory.
+    pub pm: Vec<MadeInPm>,
+    /// Bytes of the tables.
+    pub bytes: u64,
+    /// Bytes of files that were read, where the caller counts them.
+    pub bytes_read: u64,
+    /// Entries that were read.
+    pub entries_read: u64,
+    /// Of those, entries that were not written.
+    pub dropped: u64,
+    /// What was read, by partition.
+    pub counted: Vec<(CfId, Vec<(PartitionId, Counts)>)>,
+    /// The prefixes at which partitions are to begin, by family.
+    pub prefixes: Vec<(CfId, Vec<Vec<u8>>)>,
+    /// The key before which it was enough: nothing from it on was written. `None` if that is all.
+    pub ended_at: Option<Vec<u8>>,
+}
+
+impl Outputs {
+    /// What an edit says of the tables.
+    pub fn added(&self) -> impl Iterator<Item = Change> {
+        let tables = self.tables.iter().map(|(place, table)| Change::TableAdded {
+            place: *place,
+            table: table.clone(),
+        });
+        self.pm.iter().flat_map(MadeInPm::added).chain(tables)
+    }
+
+    /// How many tables there are.
+    pub fn count(&self) -> usize {
+        self.tables.len() + self.pm.len()
+    }
+
+    /// Bytes of persistent memory of the tables there.
+    pub fn zone_bytes(&self) -> u64 {
+        self.pm.iter().map(|made| made.info.meta.zone_bytes).sum()
+    }
+
+    /// The files that were made, whatever became of them. They are pinned.
+    pub fn files(&self) -> &[FileId] {
+        &self.files
+    }
+}

@@ -1,0 +1,163 @@
+//! Writing tables into files.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use thermocline_base::{CfId, FileId, Kind, Result, SeqNo};
+use thermocline_catalog::Catalog;
+use thermocline_env::Storage;
+use thermocline_sst::{
+    Identity, KeyRef, TOMBSTONES_LEN_MAX, TableMeta, TableWriter, Value, WriteOptions,
+};
+use thermocline_tables::dram_of;
+use thermocline_version::{BlobBytes, FileKind, KeyRange, Place, TableRef};
+
+use super::TableSink;
+use crate::outputs::Outputs;
+
+/// Names the next file, and what it is sealed to.
+pub type NextFile<'a> = &'a dyn Fn() -> Result<(PathBuf, Identity)>;
+
+/// Where files go.
+enum Home<'a> {
+    /// Into the store, each file pinned.
+    Store(&'a Catalog),
+    /// Into files that this names, one after the other.
+    Elsewhere(&'a dyn Storage, NextFile<'a>),
+}
+
+/// Writes the entries of one family into tables in files.
+pub struct FileSink<'a> {
+    home: Home<'a>,
+    place: Place,
+    options: WriteOptions,
+    /// The table at hand.
+    table: Option<(FileId, TableWriter)>,
+}
+
+impl<'a> FileSink<'a> {
+    /// Into the store's folder, for tables that are to stand in `place`.
+    pub fn new(catalog: &'a Catalog, place: Place, options: WriteOptions) -> FileSink<'a> {
+        FileSink {
+            home: Home::Store(catalog),
+            place,
+            options,
+            table: None,
+        }
+    }
+
+    /// Into files that `next` names.
+    pub fn elsewhere(
+        storage: &'a dyn Storage,
+        next: NextFile<'a>,
+        place: Place,
+        options: WriteOptions,
+    ) -> FileSink<'a> {
+        FileSink {
+            home: Home::Elsewhere(storage, next),
+            place,
+            options,
+            table: None,
+        }
+    }
+
+    fn begin_table(&self, outputs: &mut Outputs) -> Result<(FileId, TableWriter)> {
+        let (storage, path, identity) = match self.home {
+            Home::Store(catalog) => {
+                let file = catalog.pin_file(FileKind::Table)?;
+                outputs.files.push(file);
+                let files = &*catalog.table_files;
+                let path = files.unfinished_path(file);
+                (&*files.storage, path, files.identity(file))
+            }
+            Home::Elsewhere(storage, next) => {
+                let (path, identity) = next()?;
+                (storage, path, identity)
+            }
+        };
+        let cf = self.place.cf;
+        let table = TableWriter::create(storage, &path, identity, cf, self.options)?;
+        Ok((identity.file, table))
+    }
+}
+
+impl TableSink for FileSink<'_> {
+    fn add(
+        &mut self,
+        _: CfId,
+        key: KeyRef<'_>,
+        kind: Kind,
+        value: Value<'_>,
+        outputs: &mut Outputs,
+    ) -> Result<()> {
+        if self.table.is_none() {
+            self.table = Some(self.begin_table(outputs)?);
+        }
+        let (_, table) = self.table.as_mut().expect("it was made above");
+        table.add(key, kind, value)
+    }
+
+    fn end_table(&mut self, outputs: &mut Outputs) -> Result<()> {
+        let Some((file, table)) = self.table.take() else {
+            return Ok(());
+        };
+        let table = reference(file, table.finish()?);
+        if let Home::Store(catalog) = self.home {
+            catalog.table_files.name(file)?;
+        }
+        outputs.bytes += table.bytes;
+        outputs.tables.push((self.place, Arc::new(table)));
+        Ok(())
+    }
+
+    fn end_family(&mut self, outputs: &mut Outputs) -> Result<()> {
+        self.end_table(outputs)
+    }
+
+    fn bytes(&self) -> u64 {
+        self.table.as_ref().map_or(0, |(_, table)| table.bytes())
+    }
+
+    fn is_full(&self) -> bool {
+        let table = self.table.as_ref();
+        table.is_some_and(|(_, table)| table.is_full())
+    }
+
+    fn memory(&self) -> u64 {
+        let table = self.table.as_ref();
+        table.map_or(0, |(_, table)| dram_of(table))
+    }
+
+    fn tombstone_bytes_max(&self) -> usize {
+        TOMBSTONES_LEN_MAX / 2
+    }
+}
+
+/// The reference to all of a table.
+pub fn reference(file: FileId, meta: TableMeta) -> TableRef {
+    let of = meta.properties;
+    let (smallest, largest) = of.smallest.zip(of.largest).expect("a table has an entry");
+    let (smallest_seqno, largest_seqno) = of.seqnos.expect("a table has an entry");
+    let blobs = of.blobs.iter().map(|blob| BlobBytes {
+        file: blob.file,
+        bytes: blob.bytes,
+    });
+    let range = match largest.seqno {
+        // A range tombstone reaches furthest.
+        SeqNo::MAX => KeyRange::until(smallest.user_key, largest.user_key),
+        _ => KeyRange::inclusive(smallest.user_key, largest.user_key),
+    };
+    TableRef {
+        file,
+        file_bytes: meta.bytes,
+        bytes: meta.bytes,
+        entries: of.entries + of.range_tombstones,
+        deletes: of.deletes + of.range_tombstones,
+        range,
+        limited_below: false,
+        limited_above: false,
+        smallest_seqno,
+        largest_seqno,
+        blobs: blobs.collect(),
+    }
+}

@@ -1,0 +1,74 @@
+//! What a job reads: the records of a sealed memtable, or a run of tables.
+
+mod generation;
+mod run;
+pub mod tombstones;
+
+use thermocline_base::{Result, SeqNo};
+use thermocline_compaction::Head;
+use thermocline_compaction::merge::Source;
+use thermocline_sst::Value;
+
+pub use generation::GenerationInput;
+pub use run::RunInput;
+pub use tombstones::LastDeletes;
+
+/// A source with values.
+pub enum Input<'a> {
+    /// A memtable.
+    Generation(GenerationInput<'a>),
+    /// Tables.
+    Run(Box<RunInput<'a>>),
+    /// What range tombstones without an end come to for the greatest key.
+    Last(LastDeletes),
+}
+
+impl Input<'_> {
+    /// The value of the entry at which it stands.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub fn value(&self) -> Result<Value<'_>> {
+        let nothing = Value::Inline(b"");
+        Ok(match self {
+            Input::Generation(generation) => generation.head.map_or(nothing, |record| {
+                let blob = record.blob().map(Value::Blob);
+                blob.unwrap_or(Value::Inline(record.value))
+            }),
+            Input::Run(run) => run.value()?,
+            Input::Last(_) => nothing,
+        })
+    }
+}
+
+impl Source for Input<'_> {
+    fn head(&self) -> Option<Head<'_>> {
+        match self {
+            Input::Generation(generation) => generation.head.as_ref().map(generation::head_of),
+            Input::Run(run) => run.head(),
+            Input::Last(deletes) => deletes.head(),
+        }
+    }
+
+    fn advance(&mut self) -> Result<()> {
+        match self {
+            Input::Generation(generation) => generation.advance(),
+            Input::Run(run) => run.advance(),
+            Input::Last(deletes) => {
+                deletes.advance();
+                Ok(())
+            }
+        }
+    }
+
+    fn seek(&mut self, user_key: &[u8], seqno: SeqNo) -> Result<()> {
+        match self {
+            Input::Generation(generation) => generation.seek(user_key, seqno),
+            Input::Run(run) => run.seek(user_key, seqno),
+            Input::Last(deletes) => {
+                deletes.seek(user_key, seqno);
+                Ok(())
+            }
+        }
+    }
+}
