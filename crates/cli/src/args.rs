@@ -4,6 +4,7 @@ mod bench;
 mod copies;
 mod entries;
 mod families;
+mod plan;
 mod store;
 mod tour;
 mod upkeep;
@@ -12,6 +13,7 @@ pub(crate) use bench::{BenchArgs, DurabilityArg, ReproduceArgs};
 pub(crate) use copies::{BackupsArgs, DbDirArgs, ExportArgs, IngestArgs, RestoreArgs};
 pub(crate) use entries::{ChangesArgs, Format, KeyArgs, LoadArgs, PutArgs, RangeArgs, ScanArgs};
 pub(crate) use families::{CreateFamilyArgs, FamilyArgs};
+pub(crate) use plan::{PlanArgs, SpreadArg};
 pub(crate) use store::{DbArgs, StoreArgs};
 pub(crate) use tour::{TourArgs, TourWriterArgs};
 pub(crate) use upkeep::{CompactArgs, ExplainArgs, PrefixArgs};
@@ -91,6 +93,8 @@ Examples:
   thermocline verify orders.db
   thermocline verify orders.db --json")]
     Verify(DbArgs),
+    /// Say what may be expected of a store: amplification, resident share, delay, and what limits
+    Plan(PlanArgs),
     /// Run a workload and measure it
     Bench(Box<BenchArgs>),
     /// See the store at work on real data, in about a minute

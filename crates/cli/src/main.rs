@@ -47,6 +47,7 @@ fn dispatch(command: Command, output: &mut Output) -> Outcome {
         Command::DropFamily(args) => commands::families::drop(&args, output),
         Command::Stat(args) => commands::stat(&args, output),
         Command::Verify(args) => commands::verify(&args, output),
+        Command::Plan(args) => commands::plan(&args, output),
         Command::Bench(args) => commands::bench(args, output),
         Command::Tour(args) => tour::run(&args, output),
         Command::TourWriter(args) => tour::write_until_killed(&args),

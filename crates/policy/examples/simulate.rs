@@ -1,11 +1,13 @@
 //! What modelled stores do, by data for each byte of persistent memory, skew and reads:
 //! `cargo run --release -p thermocline-policy --example simulate`.
 //!
-//! With `next` it asks a hundred times what is next of a store of 100,000 tables; `time` says how long that takes.
+//! With `next TIMES` it asks so often what is next of a store of 100,000 tables; `time`, of two numbers of times, says how long one
+//! takes.
 
+use thermocline_base::options::Preset;
 use thermocline_base::{CfId, FileId, KeyRange, SeqNo};
 use thermocline_policy::pick::{Cursors, PickOptions, State, Table};
-use thermocline_policy::simulate::{Outcome, Setting, run};
+use thermocline_policy::simulate::{Outcome, Record, Setting, Spread, run};
 use thermocline_policy::situation::{Charged, FamilyLevels, Levels, Situation};
 use thermocline_policy::{Memory, next};
 
@@ -13,26 +15,35 @@ const PM_BYTES: u64 = 256 << 20;
 
 fn main() {
     if std::env::args().nth(1).is_some_and(|what| what == "next") {
-        return ask(100_000);
+        let times = std::env::args().nth(2).and_then(|times| times.parse().ok());
+        return ask(100_000, times.unwrap_or(100));
     }
     println!("data/pm  skew  reads/s     MB/s    wa  moved  in pm  ns/byte  stall ms  flushes");
     for (data_bytes, ratio) in [(1, "1"), (5, "5"), (20, "20"), (100, "100")] {
         for skew in [0.0, 0.9] {
             for reads_per_s in [0.0, 100_000.0] {
                 let setting = Setting {
+                    options: Setting::options(Preset::Thermocline, PM_BYTES, 4 * PM_BYTES),
                     data_bytes: data_bytes * PM_BYTES,
-                    pm_bytes: PM_BYTES,
-                    record_bytes: 200,
+                    record: Record {
+                        key_bytes: 16,
+                        value_bytes: 184,
+                    },
                     writes_per_s: 10e6,
                     reads_per_s,
                     device_per_s: 500e6,
                     skew,
-                    user_bytes: (2 * data_bytes * PM_BYTES).max(2 << 30),
+                    spread: Spread::Keys,
+                    is_filled: true,
+                    warm_bytes: PM_BYTES,
+                    user_bytes: 8 * PM_BYTES,
                     jobs: 2,
                 };
-                // At seven tenths of what the device can carry.
-                let moved = run(&setting).moved_for_each();
-                let writes_per_s = (0.7 * setting.device_per_s / moved).min(60e6);
+                // At seven tenths of what the device can carry, and one processor.
+                let outcome = run(&setting);
+                let device = setting.device_per_s / outcome.moved_for_each();
+                let processor = 1e9 / outcome.processor_for_each();
+                let writes_per_s = (0.7 * device.min(processor)).min(60e6);
                 let setting = Setting {
                     writes_per_s,
                     ..setting
@@ -51,14 +62,14 @@ fn print(ratio: &str, setting: &Setting, outcome: &Outcome) {
         setting.writes_per_s / 1e6,
         outcome.write_amplification(),
         outcome.moved_for_each(),
-        outcome.pm_table_bytes / setting.pm_bytes as f64,
+        outcome.pm_table_bytes / PM_BYTES as f64,
         outcome.felt_max,
         outcome.stall_ns_max / 1e6,
         outcome.flushes
     );
 }
 
-fn ask(tables: u32) {
+fn ask(tables: u32, times: u32) {
     let keys: Vec<[u8; 4]> = (0..=tables).map(u32::to_be_bytes).collect();
     let ranges = keys.windows(2).zip(1..);
     let table = |(pair, n): (&'_ [[u8; 4]], u64)| (pair[0], pair[1], n);
@@ -102,7 +113,7 @@ fn ask(tables: u32) {
         levels: Some(levels),
         ..Situation::default()
     };
-    for _ in 0..100 {
+    for _ in 0..times {
         assert!(!next(&situation, &mut Memory::default()).is_something());
     }
 }

@@ -12,7 +12,7 @@ pub(super) fn size(text: &str) -> Result<u64, String> {
     })
 }
 
-fn setting(text: &str) -> Result<(String, String), String> {
+pub(super) fn setting(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_string(), value.to_string())),
         _ => Err("write it as group.option=value, like memtable.bytes_max=64MiB".to_string()),

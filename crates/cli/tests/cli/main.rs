@@ -3,5 +3,6 @@
 mod commands;
 mod copies;
 mod load;
+mod plan;
 mod support;
 mod tour;

@@ -59,9 +59,36 @@ fn bytes_where(levels: &[Vec<Table<'_>>], such: impl Fn(&KeyRange<'_>) -> bool) 
     found.map(|table| table.bytes).sum()
 }
 
+/// Bytes of the tables of a level from 1 on that lie before each of its places, so that what a range has there need not be added
+/// up table by table: there may be many of both.
+fn bytes_before(tables: &[Table<'_>]) -> Vec<u64> {
+    let mut sum = 0;
+    let before = |table: &Table<'_>| {
+        sum += table.bytes;
+        sum
+    };
+    [0].into_iter().chain(tables.iter().map(before)).collect()
+}
+
+/// Bytes of tables, of all levels, that overlap a slice; with [`bytes_before`] of those from 1 on.
+fn overlapping_bytes(levels: &[Vec<Table<'_>>], before: &[Vec<u64>], slice: &Slice<'_>) -> u64 {
+    let range = &slice.range;
+    let deeper = levels.iter().skip(1).zip(before);
+    let bytes = deeper.map(|(tables, before)| {
+        let first = tables.partition_point(|table| table.range.ends_before(range.first));
+        let end = tables.partition_point(|table| !range.ends_before(table.range.first));
+        before[end.max(first)] - before[first]
+    });
+    // No other one of level 0 overlaps it.
+    let own = slice.tables.iter().map(|n| levels[0][*n].bytes);
+    own.sum::<u64>() + bytes.sum::<u64>()
+}
+
 /// The slices of a family that have something in persistent memory.
 pub(super) fn slices_of<'a>(family: &Family<'a>) -> Vec<Weighed<'a>> {
     let state = &family.state;
+    let deeper = state.levels.iter().skip(1);
+    let before: Vec<Vec<u64>> = deeper.map(|tables| bytes_before(tables)).collect();
     let weigh = |(place, slice): (usize, Slice<'a>)| {
         let contents = || slice.pm.iter().map(|n| &family.contents[*n]);
         let records: u64 = contents().map(|content| content.entries).sum();
@@ -74,7 +101,7 @@ pub(super) fn slices_of<'a>(family: &Family<'a>) -> Vec<Weighed<'a>> {
             place,
             files: files.collect(),
             zone_bytes: contents().filter_map(|content| content.zone_bytes).sum(),
-            range_bytes: bytes_where(state.levels, |range| range.overlaps(&slice.range)),
+            range_bytes: overlapping_bytes(state.levels, &before, &slice),
             records,
             writes: records - oldest.sum::<u64>(),
             reads: 0.0,

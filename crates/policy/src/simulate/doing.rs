@@ -29,4 +29,18 @@ pub(super) enum What {
 pub(super) struct Edit {
     pub gone: Vec<(usize, u64)>,
     pub come: Vec<(usize, Table)>,
+    /// So many of those that come, the first ones, are what stays of some that went.
+    pub rests: usize,
+    /// What a range takes along.
+    pub read: Vec<Table>,
+}
+
+impl Edit {
+    /// Tables that come to a level, and nothing goes.
+    pub fn coming(level: usize, tables: Vec<Table>) -> Edit {
+        Edit {
+            come: tables.into_iter().map(|table| (level, table)).collect(),
+            ..Edit::default()
+        }
+    }
 }

@@ -6,67 +6,66 @@ use super::doing::{Doing, Edit, What};
 use super::merge::{Table, union, whole};
 use super::state::Run;
 use super::store::Sealed;
-use crate::flush;
-use crate::pick::{Held, State, pick_along};
+use crate::cost::Form;
+use crate::flush::{self, Because};
+use crate::pick::{Held, State, level0_cuts, pick_along};
 use crate::ranges::{self, Coming, Fate, Leaving, Range};
-use crate::rewrite::Contents;
+use crate::rewrite::{self, Contents, RewritePlan};
 use crate::tuning::RANGE_TABLES;
 
+/// Places that a region has for memtables.
+const DESCRIPTORS: usize = 64;
+
 impl Run {
-    fn is_flush_due(&self) -> bool {
+    fn flush_due(&self) -> Option<Because> {
+        let options = &self.setting.options;
         let skipped = self.store.memory.level0.is_skipped();
         let sealed = flush::Sealed {
             automatic: true,
             memtables: self.sealed.len(),
-            memtables_due: 0,
-            bytes: self.sealed.len() as u64 * self.memtable_bytes,
+            memtables_due: usize::try_from(options.flush.generations).unwrap_or(usize::MAX),
+            bytes: self.sealed.len() as u64 * self.memtable_zones,
             blob_bytes: 0,
             blob_bytes_due: u64::MAX,
-            pm_bytes: self.setting.pm_bytes,
-            sealed_percent: self.options.sealed_percent(),
-            alone_percent: self.options.flush.pm_percent,
+            pm_bytes: self.region_bytes,
+            sealed_percent: options.sealed_percent(),
+            alone_percent: options.flush.pm_percent,
             skipped_tables: skipped.then(|| self.store.pm_table_bytes()),
-            descriptors_free: 64 - self.sealed.len().min(64),
+            descriptors_free: DESCRIPTORS - self.sealed.len().min(DESCRIPTORS),
             dram: flush::Dram {
-                used: 0,
-                limit: u64::MAX,
-                percent: 100,
-                held_by_all: 0,
-                budget: u64::MAX,
+                used: self.index_bytes(),
+                limit: options.dram,
+                percent: options.flush.dram_percent,
+                held_by_all: self.index_bytes(),
+                budget: options.dram,
             },
         };
-        sealed.plan().due
+        sealed.plan().because
     }
 
     /// Begins a flush of all that is sealed, if one is due.
     pub(super) fn begin_flush(&mut self) {
-        if !self.is_flush_due() {
+        let Some(because) = self.flush_due() else {
             return;
-        }
+        };
+        let for_dram = matches!(because, Because::Dram { .. });
+        self.outcome.flushes_for_dram += u64::from(for_dram);
+        let in_use = self.attached() + self.store.zones.largest;
+        let mut room = self.region_bytes.saturating_sub(in_use);
         let taken = std::mem::take(&mut self.sealed);
         self.store.memory.level0.corrected.age();
-        let plan = self.store.level0_plan();
-        let memtables: Vec<Contents> = taken.iter().map(|sealed| sealed.numbers).collect();
-        let sealed_percent = self.options.sealed_percent();
-        let coming = Coming {
-            memtables: &memtables,
-            share: self.store.budget.bytes,
-            usual_bytes: flush::usual_bytes(self.setting.pm_bytes, sealed_percent),
-            now_ns: whole(self.now_ns),
-        };
-        let leaving = ranges::leaving(&plan, &coming, &mut self.store.memory.level0);
+        let leaving = self.leaving(&taken);
         self.outcome.skip_changes += u64::from(leaving.because.is_some());
-        let bytes: u64 = memtables.iter().map(|memtable| memtable.bytes).sum();
+        let bytes: u64 = taken.iter().map(|sealed| sealed.numbers.bytes).sum();
         let ends = self.ends(&leaving, bytes);
         let each = bytes / ends.len() as u64;
-        let mut promised = self.promise().filter(|_| !leaving.all);
+        let mut promised = self.promise(&taken).filter(|_| !leaving.all);
         let (mut edits, mut holds, mut from) = (Vec::new(), Vec::new(), 0);
-        let (mut device, mut records) = (0.0, 0.0);
+        let (mut device, mut processor) = (0.0, 0.0);
         for to in ends {
             let new = self.records_of(&taken, from, to);
-            records += new.entries();
             let range = Range {
-                evacuates: true,
+                evacuates: self.evacuates(),
                 leaves: leaving.all || self.is_cold(&leaving, to),
                 bytes: each,
                 promised,
@@ -77,25 +76,19 @@ impl Run {
                 Fate::Stays => None,
                 Fate::Leaves | Fate::LacksRoom => self.along(&new, each, must, &mut holds),
             };
-            let edit = edit.unwrap_or_else(|| {
-                let stays = !leaving.all && promised.is_some_and(|promised| promised >= each);
-                let come = self.store.tables(&new, stays);
-                let written = whole(come.iter().map(|table| self.store.bytes(table)).sum());
-                promised = promised.map(|promised| promised.saturating_sub(written));
-                Edit {
-                    gone: Vec::new(),
-                    come: come.into_iter().map(|table| (0, table)).collect(),
-                }
-            });
-            device += self.count(&edit);
+            let edit = edit.unwrap_or_else(|| self.stay(&new, &mut promised, &mut room));
+            let (moved, worked) = self.count(&edit, new.entries);
+            (device, processor) = (device + moved, processor + worked);
             edits.push(edit);
             from = to;
         }
         self.outcome.moved_bytes += device;
+        self.outcome.processor_ns += processor;
+        self.store.changes += 1;
         self.work.push(Doing {
             holds: None,
             device_bytes: device,
-            processor_ns: records * self.store.memory.level0.units.internal,
+            processor_ns: processor,
             what: What::Flush {
                 memtables: taken.len(),
                 edits,
@@ -103,25 +96,97 @@ impl Run {
         });
     }
 
+    fn evacuates(&self) -> bool {
+        let shape = self.setting.options.level0.shape();
+        let budget = self.store.budget.as_ref();
+        shape.evacuates_by_range() && budget.is_none_or(|budget| budget.form != Form::Printed)
+    }
+
+    /// What of a flush of these does not stay in persistent memory.
+    fn leaving(&mut self, taken: &[Sealed]) -> Leaving {
+        let options = &self.setting.options;
+        let plan = match options.level0.shape().evacuates_by_range() {
+            true => self.store.level0_plan(),
+            false => None,
+        };
+        let Some(plan) = plan else {
+            return Leaving::default();
+        };
+        let memtables: Vec<Contents> = taken.iter().map(|sealed| sealed.numbers).collect();
+        let coming = Coming {
+            memtables: &memtables,
+            share: options.level0_pm_bytes().unwrap_or(0),
+            usual_bytes: flush::usual_bytes(self.region_bytes, options.sealed_percent()),
+            now_ns: whole(self.now_ns),
+        };
+        ranges::leaving(&plan, &coming, &mut self.store.memory.level0)
+    }
+
     /// Persistent memory that a flush may write.
-    fn promise(&self) -> Option<u64> {
-        let most = self.store.budget.bytes + self.options.flush_pm_bytes();
-        let left = most.saturating_sub(self.store.pm_table_bytes());
-        let room = self.setting.pm_bytes.saturating_sub(self.attached());
-        Some(left.min(room)).filter(|bytes| *bytes > 0)
+    fn promise(&self, taken: &[Sealed]) -> Option<u64> {
+        let options = &self.setting.options;
+        let share = options.level0_pm_bytes()?;
+        let left = |most: u64| most.saturating_sub(self.store.pm_table_bytes());
+        if options.level0.shape().keeps_tables_in_pm() {
+            // Compaction may be behind by a flush, but for a memtable.
+            let flush = options.flush_pm_bytes();
+            let least = flush.saturating_sub(self.memtable_bytes);
+            return Some(left(share + flush)).filter(|bytes| *bytes >= least);
+        }
+        let bytes = taken.iter().map(|sealed| sealed.numbers.bytes).sum();
+        let ratio = options.flush.rewrite_ratio;
+        if ratio == 0 || !options.level0.shape().rewrites() {
+            return None;
+        }
+        let most = rewrite::live_bytes_max(bytes, ratio);
+        let mut memtables = taken.iter();
+        let lives = memtables.any(|sealed| rewrite::lives_by_count(&sealed.numbers, most));
+        let live = || {
+            let all = self.records_of(taken, 0, self.store.keys.cells()).entries;
+            whole(all * self.setting.record.in_memtable() as f64)
+        };
+        let plan = RewritePlan {
+            ratio,
+            bytes,
+            live_bytes: (!lives).then(live).filter(|live| *live <= most),
+            room_bytes: left(share),
+        };
+        plan.rewrites().then(|| left(share))
     }
 
     /// Where ranges end.
     fn ends(&self, leaving: &Leaving, bytes: u64) -> Vec<usize> {
-        let cells = self.store.keys.len() - 1;
-        if leaving.alone {
+        let cells = self.store.keys.cells();
+        let range = self.setting.options.table_bytes() * RANGE_TABLES;
+        let count = usize::try_from(ranges::count(bytes, range)).unwrap_or(1);
+        let shape = self.setting.options.level0.shape();
+        let is_one = count < 2 && leaving.colds.is_empty();
+        if leaving.alone || !shape.evacuates_by_range() || is_one {
             return vec![cells];
         }
-        let count = ranges::count(bytes, self.options.table_bytes() * RANGE_TABLES);
-        let count = usize::try_from(count).unwrap_or(1);
+        let seen = self.store.seen();
+        let state = State {
+            levels: &seen.levels,
+            running: &[],
+        };
+        let place = |key: &[u8]| self.store.keys.cell_of(key);
+        let mut cuts = level0_cuts(&state, &seen.options);
+        cuts.sort_unstable();
+        let cuts: Vec<usize> = cuts.iter().map(|key| place(key)).collect();
         let mut ends: Vec<usize> = (1..=count).map(|n| cells * n / count).collect();
-        let place = |key: &[u8]| self.store.keys.partition_point(|cell| &cell[..] < key);
-        ends.extend(leaving.colds.iter().map(|(_, key, _)| place(key)));
+        for n in 0..count - 1 {
+            // The beginning of the next slice, if that is before the next of them.
+            let cut = cuts[cuts.partition_point(|cut| *cut < ends[n])..].first();
+            ends[n] = cut
+                .copied()
+                .filter(|cut| *cut < ends[n + 1])
+                .unwrap_or(ends[n]);
+        }
+        for (_, key, _) in &leaving.colds {
+            let cold = place(key);
+            // Where the slice is apart from the one before.
+            ends.extend(cuts[..cuts.partition_point(|cut| *cut <= cold)].last());
+        }
         ends.retain(|end| *end > 0);
         ends.sort_unstable();
         ends.dedup();
@@ -129,23 +194,36 @@ impl Run {
     }
 
     fn is_cold(&self, leaving: &Leaving, to: usize) -> bool {
-        let key = &self.store.keys[to][..];
+        let key = &self.store.keys.bounds[to][..];
         let mut before = leaving.colds.iter().filter(|(_, from, _)| &from[..] < key);
         before.next_back().is_some_and(|(.., cold)| *cold)
     }
 
     /// What memtables have in these cells.
     fn records_of(&self, taken: &[Sealed], from: usize, to: usize) -> Table {
-        let part = |sealed: &Sealed| Table {
-            file: 0,
-            first: from,
-            records: sealed.records[from..to].to_vec(),
-            in_pm: false,
-            oldest: sealed.seqno,
-            newest: sealed.seqno,
+        let parts = taken
+            .iter()
+            .filter_map(|sealed| sealed.table.part(from, to));
+        let parts: Vec<Table> = parts.collect();
+        union(&parts, &self.store.keys).expect("a flush takes something")
+    }
+
+    /// The range by itself: into persistent memory, as far as that is promised and there is room, or into files.
+    fn stay(&mut self, new: &Table, promised: &mut Option<u64>, room: &mut u64) -> Edit {
+        let written = |run: &mut Run, in_pm: bool| {
+            let cuts = run.store.cuts_of_flush(in_pm);
+            run.store.tables(new, in_pm, &cuts)
         };
-        let parts: Vec<Table> = taken.iter().map(part).collect();
-        union(&parts, self.store.keys_in_cell).expect("a flush takes something")
+        if let Some(promised) = promised {
+            let come = written(self, true);
+            let zones: u64 = come.iter().map(|table| self.store.zones_of(table)).sum();
+            if zones <= (*promised).min(*room) {
+                *promised -= zones;
+                *room -= zones;
+                return Edit::coming(0, come);
+            }
+        }
+        Edit::coming(0, written(self, false))
     }
 
     /// The range merged with what it takes along, if there is something and no job is in the way.
@@ -156,7 +234,7 @@ impl Run {
         must: bool,
         holds: &mut Vec<Held>,
     ) -> Option<Edit> {
-        let (from, to) = (new.first, new.end());
+        let (from, to) = (new.first, new.end);
         let picked = {
             let seen = self.store.seen();
             let running = [&self.store.held[..], &holds[..]].concat();
@@ -164,51 +242,64 @@ impl Run {
                 levels: &seen.levels,
                 running: &running,
             };
-            let range = KeyRange::until(&self.store.keys[from], &self.store.keys[to]);
+            let bounds = &self.store.keys.bounds;
+            let range = KeyRange::until(&bounds[from], &bounds[to]);
             pick_along(&state, &seen.options, &range, bytes, must)?
         };
         let mut edit = Edit::default();
         let mut inputs = vec![new.clone()];
         let inside = picked.inputs.iter().map(|n| (0, *n, from, to));
-        let whole = picked
-            .overlapped
-            .iter()
-            .map(|n| (picked.to, *n, 0, usize::MAX));
+        let whole = picked.overlapped.iter();
+        let whole = whole.map(|n| (picked.to, *n, 0, usize::MAX));
         for (level, n, from, to) in inside.chain(whole) {
             let table = self.store.levels[level][n].clone();
             edit.gone.push((level, table.file));
             inputs.extend(table.part(from, to));
-            for mut rest in [table.part(0, from), table.part(to, usize::MAX)]
-                .into_iter()
-                .flatten()
-            {
-                rest.file = self.store.next_file;
-                self.store.next_file += 1;
-                edit.come.push((level, rest));
+            for (from, to) in [(0, from), (to, usize::MAX)] {
+                let rest = self.store.rest(&table, from, to);
+                edit.come.extend(rest.map(|rest| (level, rest)));
             }
         }
+        edit.rests = edit.come.len();
+        edit.read = inputs.split_off(1);
         holds.push(picked.holds);
-        let merged = union(&inputs, self.store.keys_in_cell)?;
-        let tables = self.store.tables(&merged, false);
+        inputs.extend(edit.read.iter().cloned());
+        let merged = union(&inputs, &self.store.keys)?;
+        let cuts = match picked.to {
+            0 => self.store.cuts_of_flush(false),
+            _ => self.store.cuts_below(),
+        };
+        let tables = self.store.tables(&merged, false, &cuts);
         edit.come
             .extend(tables.into_iter().map(|table| (picked.to, table)));
         Some(edit)
     }
 
-    /// Counts what a range writes; returns the device's part of it.
-    fn count(&mut self, edit: &Edit) -> f64 {
-        // What stays of tables that were cut is not written.
-        let rest = |table: &Table| edit.gone.iter().any(|(level, _)| *level == 0) && table.in_pm;
-        let (mut device, mut pm) = (0.0, 0.0);
-        for (_, table) in edit.come.iter().filter(|(_, table)| !rest(table)) {
+    /// Counts what a range reads and writes; returns the device's part of it, and the processor's.
+    fn count(&mut self, edit: &Edit, records: f64) -> (f64, f64) {
+        let (mut written, mut pm, mut read) = (0.0, 0.0, 0.0);
+        for (_, table) in &edit.come[edit.rests..] {
             let bytes = self.store.bytes(table);
             match table.in_pm {
                 true => pm += bytes,
-                false => device += bytes,
+                false => written += bytes,
             }
         }
-        self.outcome.flushed_bytes += device;
+        let mut all = records;
+        for table in &edit.read {
+            all += table.entries;
+            if !table.in_pm {
+                read += self.store.bytes(table);
+            }
+        }
+        self.outcome.flushed_bytes += written;
         self.outcome.pm_written_bytes += pm;
-        device
+        let units = self.store.memory.level0.units;
+        let each = if written > 0.0 {
+            units.major
+        } else {
+            units.internal
+        };
+        (read + written, all * each)
     }
 }

@@ -1,17 +1,21 @@
-//! Tables by the number of records that each cell has.
+//! Tables by the number of records that each cell has, class by class.
 
 use thermocline_base::{FileId, KeyRange, SeqNo};
 
+use super::keys::Keys;
 use crate::pick;
 
 /// A table, or what of one a range has.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Table {
     pub file: u64,
-    /// Its first cell.
+    /// Its first cell, and the first one behind it.
     pub first: usize,
-    /// Records of each of its cells.
+    pub end: usize,
+    /// Records of each class of each of its cells.
     pub records: Vec<f64>,
+    /// All of them.
+    pub entries: f64,
     pub in_pm: bool,
     pub oldest: u64,
     pub newest: u64,
@@ -28,31 +32,44 @@ pub(super) fn whole(number: f64) -> u64 {
 }
 
 impl Table {
-    /// The first cell behind it.
-    pub fn end(&self) -> usize {
-        self.first + self.records.len()
-    }
-
-    pub fn entries(&self) -> f64 {
-        self.records.iter().sum()
+    /// Of these records, from a cell on.
+    pub fn of(keys: &Keys, first: usize, records: Vec<f64>, seqnos: (u64, u64)) -> Table {
+        Table {
+            file: 0,
+            first,
+            end: first + records.len() / keys.classes(),
+            entries: records.iter().sum(),
+            records,
+            in_pm: false,
+            oldest: seqnos.0,
+            newest: seqnos.1,
+        }
     }
 
     /// What of it lies in these cells.
     pub fn part(&self, from: usize, to: usize) -> Option<Table> {
-        let (from, to) = (from.max(self.first), to.min(self.end()));
-        (from < to).then(|| Table {
+        let (from, to) = (from.max(self.first), to.min(self.end));
+        if from >= to {
+            return None;
+        }
+        let classes = self.records.len() / (self.end - self.first);
+        let at = |cell: usize| (cell - self.first) * classes;
+        let records = self.records[at(from)..at(to)].to_vec();
+        Some(Table {
             first: from,
-            records: self.records[from - self.first..to - self.first].to_vec(),
+            end: to,
+            entries: records.iter().sum(),
+            records,
             ..*self
         })
     }
 
     /// As the picker sees it.
-    pub fn seen<'k>(&self, keys: &'k [[u8; 4]], record_bytes: u64) -> pick::Table<'k> {
+    pub fn seen<'k>(&self, keys: &'k Keys, bytes: f64) -> pick::Table<'k> {
         pick::Table {
             file: FileId(self.file),
-            range: KeyRange::until(&keys[self.first], &keys[self.end()]),
-            bytes: whole(self.entries() * record_bytes as f64).max(1),
+            range: KeyRange::until(&keys.bounds[self.first], &keys.bounds[self.end]),
+            bytes: whole(bytes).max(1),
             smallest_seqno: SeqNo(self.oldest),
             largest_seqno: SeqNo(self.newest),
             has_tombstones: false,
@@ -62,34 +79,49 @@ impl Table {
 }
 
 /// Records of each cell from the first one on, up to the last one of these, each key once.
-pub(super) fn union(tables: &[Table], keys_in_cell: f64) -> Option<Table> {
+pub(super) fn union(tables: &[Table], keys: &Keys) -> Option<Table> {
     let first = tables.iter().map(|table| table.first).min()?;
-    let end = tables.iter().map(Table::end).max()?;
-    let mut missing = vec![1.0; end - first];
+    let end = tables.iter().map(|table| table.end).max()?;
+    let classes = keys.classes();
+    let mut missing = vec![1.0; (end - first) * classes];
     for table in tables {
-        for (n, records) in table.records.iter().enumerate() {
-            missing[table.first - first + n] *= 1.0 - (records / keys_in_cell).min(1.0);
+        let places = &mut missing[(table.first - first) * classes..];
+        let of_class = keys.of_class.iter().cycle();
+        for ((missing, records), n) in places.iter_mut().zip(&table.records).zip(of_class) {
+            *missing *= 1.0 - (records / n).min(1.0);
         }
     }
-    Some(Table {
-        file: 0,
-        first,
-        records: missing.iter().map(|m| keys_in_cell * (1.0 - m)).collect(),
-        in_pm: false,
-        oldest: tables.iter().map(|table| table.oldest).min()?,
-        newest: tables.iter().map(|table| table.newest).max()?,
-    })
+    let of_class = keys.of_class.iter().cycle();
+    let records = missing.iter().zip(of_class).map(|(m, n)| n * (1.0 - m));
+    let oldest = tables.iter().map(|table| table.oldest).min()?;
+    let newest = tables.iter().map(|table| table.newest).max()?;
+    Some(Table::of(keys, first, records.collect(), (oldest, newest)))
 }
 
-/// It, cut into tables of about so many records, without cells at the ends that have none.
-pub(super) fn cut(table: &Table, records_max: f64) -> Vec<Table> {
+/// Where tables may end before they are full, or later: a cell, and the records from which on.
+pub(super) type Cuts = Vec<(usize, f64)>;
+
+/// It, cut into tables of about so many records, without cells at the ends that have none. While there are cuts ahead none ends
+/// before it is half as large again.
+pub(super) fn split(table: &Table, records_max: f64, cuts: &Cuts) -> Vec<Table> {
     let mut all = Vec::new();
+    let classes = table.records.len() / (table.end - table.first).max(1);
     let (mut from, mut gathered) = (table.first, 0.0);
-    for (n, records) in table.records.iter().enumerate() {
-        gathered += records;
+    let last = cuts.iter().map(|(cell, _)| *cell).max().unwrap_or(0);
+    for (n, of_cell) in table.records.chunks(classes.max(1)).enumerate() {
+        let more = of_cell.iter().sum::<f64>();
+        gathered += more;
         let next = table.first + n + 1;
-        if gathered >= records_max || next == table.end() {
-            all.extend(table.part(from, next).filter(|part| part.entries() >= 1.0));
+        let wanted = cuts
+            .iter()
+            .any(|(cell, least)| *cell == next && gathered >= *least);
+        let most = match next < last {
+            true => records_max * 1.5,
+            false => records_max,
+        };
+        // Cells are not cut: it ends at the boundary that is next to where it would be full.
+        if wanted || gathered + more * 0.5 >= most || next == table.end {
+            all.extend(table.part(from, next).filter(|part| part.entries >= 1.0));
             (from, gathered) = (next, 0.0);
         }
     }

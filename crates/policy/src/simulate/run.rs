@@ -1,25 +1,31 @@
 //! A run, from its beginning to its end.
 
-use thermocline_base::options::Options;
-
+use super::merge::{union, whole};
 use super::setting::{Outcome, SECOND, Setting};
 use super::state::Run;
 use super::store::Store;
 use crate::pressure::Slope;
 use crate::room::waiting;
 
-/// Puts a store through this. It begins with all data in its last level.
+/// Memtables between two looks at what lies where.
+const LOOK_EVERY: u64 = 7;
+
+/// Puts a store through this. It begins with all data in its last level; what levels above have is there a second time.
 ///
 /// ```
-/// use thermocline_policy::simulate::{Setting, run};
+/// use thermocline_base::options::Preset;
+/// use thermocline_policy::simulate::{Record, Setting, Spread, run};
 /// let setting = Setting {
+///     options: Setting::options(Preset::Thermocline, 256 << 20, 1 << 30),
 ///     data_bytes: 1 << 30,
-///     pm_bytes: 256 << 20,
-///     record_bytes: 200,
+///     record: Record { key_bytes: 16, value_bytes: 184 },
 ///     writes_per_s: 20e6,
 ///     reads_per_s: 1000.0,
 ///     device_per_s: 500e6,
 ///     skew: 0.0,
+///     spread: Spread::Keys,
+///     is_filled: false,
+///     warm_bytes: 1 << 30,
 ///     user_bytes: 2 << 30,
 ///     jobs: 2,
 /// };
@@ -28,65 +34,122 @@ use crate::room::waiting;
 /// assert!(outcome.write_amplification() > 0.1);
 /// ```
 pub fn run(setting: &Setting) -> Outcome {
-    let options = Options {
-        pm: setting.pm_bytes,
-        ..Options::default()
-    };
+    let region_bytes = setting.options.region_bytes_max();
+    let store = Store::new(setting);
+    let half_a_zone = whole(store.zones.usual * 0.5);
     let mut run = Run {
-        slope: Slope::new(setting.pm_bytes, u64::MAX),
-        memtable_bytes: options.memtable_bytes(),
-        store: Store::new(setting, &options),
-        setting: *setting,
-        options,
+        slope: Slope::new(region_bytes, u64::MAX),
+        memtable_bytes: setting.options.memtable_bytes(),
+        memtable_zones: setting.options.memtable_bytes() + half_a_zone,
+        region_bytes,
+        store,
+        setting: setting.clone(),
         sealed: Vec::new(),
         work: Vec::new(),
+        nothing_due_at: u64::MAX,
         now_ns: 1.0,
         outcome: Outcome::default(),
+        counted: 0,
     };
+    while run.outcome.user_bytes < setting.warm_bytes as f64 {
+        run.fill_memtable();
+    }
+    run.outcome = Outcome::default();
+    (run.counted, run.now_ns) = (0, run.now_ns.max(1.0));
+    let begun = run.now_ns;
     while run.outcome.user_bytes < setting.user_bytes as f64 {
         run.fill_memtable();
     }
-    run.outcome.seconds = run.now_ns / SECOND;
-    run.outcome.pm_table_bytes /= run.outcome.flushes.max(1) as f64;
-    run.outcome
+    let looks = run.counted.div_ceil(LOOK_EVERY).max(1) as f64;
+    let mut outcome = run.outcome;
+    outcome.seconds = (run.now_ns - begun) / SECOND;
+    outcome.pm_table_bytes /= looks;
+    outcome.resident_keys /= looks;
+    outcome.resident_writes /= looks;
+    outcome
 }
 
 impl Run {
     /// A memtable is written full, while background work goes on, and is sealed.
     fn fill_memtable(&mut self) {
+        let record = self.setting.record;
         let bytes = self.memtable_bytes as f64;
+        let user = bytes / record.in_memtable() as f64 * record.user() as f64;
         let delay = self.delay();
         let own = SECOND / self.setting.writes_per_s;
         let felt = (delay - own).max(0.0);
-        self.outcome.delay_max = self.outcome.delay_max.max(delay);
         self.outcome.felt_max = self.outcome.felt_max.max(felt);
-        self.advance(bytes * (own + felt));
+        self.outcome.held_ns += user * felt;
+        self.advance(user * (own + felt));
         let sealed = self.store.sealed(self.memtable_bytes);
         self.sealed.push(sealed);
-        self.outcome.user_bytes += bytes;
+        self.outcome.user_bytes += user;
+        self.outcome.pm_written_bytes += bytes;
         self.begin_what_is_due();
         let mut stalled = 0.0;
-        while self.attached() + self.memtable_bytes > self.setting.pm_bytes && !self.work.is_empty()
-        {
+        while self.attached() + self.memtable_zones > self.region_bytes && !self.work.is_empty() {
             stalled += self.advance_to_an_end();
         }
+        self.outcome.held_ns += stalled;
         self.outcome.stall_ns_max = self.outcome.stall_ns_max.max(stalled);
+        self.look();
+    }
+
+    /// What lies where.
+    fn look(&mut self) {
+        let attached = self.attached() + self.memtable_zones;
+        let index = self.index_bytes();
+        let outcome = &mut self.outcome;
+        outcome.pm_bytes_max = outcome.pm_bytes_max.max(attached);
+        outcome.index_bytes_max = outcome.index_bytes_max.max(index);
+        self.counted += 1;
+        if !(self.counted - 1).is_multiple_of(LOOK_EVERY) {
+            return;
+        }
+        let in_pm = self.store.levels[0].iter().filter(|table| table.in_pm);
+        let mut all: Vec<_> = in_pm.cloned().collect();
+        all.extend(self.sealed.iter().map(|sealed| sealed.table.clone()));
+        self.outcome.pm_table_bytes += self.store.pm_table_bytes() as f64;
+        let keys = &self.store.keys;
+        let Some(found) = union(&all, keys) else {
+            return;
+        };
+        let of_class = keys.of_class.iter().cycle();
+        let weights = &keys.weights[found.first * keys.classes()..];
+        let parts = found.records.iter().zip(of_class).zip(weights);
+        let often = parts.map(|((records, n), weight)| weight * records / n);
+        self.outcome.resident_writes += often.sum::<f64>();
+        let every: f64 = keys.of_class.iter().sum::<f64>() * keys.cells() as f64;
+        self.outcome.resident_keys += found.entries / every;
     }
 
     /// Persistent memory in use, without the memtable that is being written.
     pub(super) fn attached(&self) -> u64 {
         let memtables = (self.sealed.len() + self.flushing()) as u64;
-        memtables * self.memtable_bytes + self.store.pm_table_bytes()
+        memtables * self.memtable_zones + self.store.pm_table_bytes()
+    }
+
+    /// DRAM of the indexes of memtables.
+    pub(super) fn index_bytes(&self) -> u64 {
+        let memtables = (self.sealed.len() + self.flushing()) as u64 + 1;
+        let records = memtables * (self.memtable_bytes / self.setting.record.in_memtable());
+        records * self.setting.record.in_index()
     }
 
     /// Nanoseconds for a byte by which writers are held back.
-    fn delay(&self) -> f64 {
+    fn delay(&mut self) -> f64 {
         let mut debt = self.store.debt();
-        let share = self.options.level0_pm_bytes().unwrap_or(0);
+        let share = self.setting.options.level0_pm_bytes().unwrap_or(0);
         let at_home = self.store.pm_table_bytes().min(share);
-        let attached = self.attached() + self.memtable_bytes;
-        debt.pm_bytes = waiting(attached, at_home, self.setting.pm_bytes);
-        let delay = self.slope.delay(&debt);
-        delay.map_or(0.0, |delay| delay.nanos_per_byte)
+        let attached = self.attached() + self.memtable_zones;
+        debt.pm_bytes = waiting(attached, at_home, self.region_bytes);
+        let Some(delay) = self.slope.delay(&debt) else {
+            return 0.0;
+        };
+        if delay.nanos_per_byte > self.outcome.delay_max {
+            self.outcome.delay_max = delay.nanos_per_byte;
+            self.outcome.cause = Some(delay.cause);
+        }
+        delay.nanos_per_byte
     }
 }

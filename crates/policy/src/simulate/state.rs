@@ -1,7 +1,5 @@
 //! A run, as of now.
 
-use thermocline_base::options::Options;
-
 use super::doing::Doing;
 use super::setting::{Outcome, Setting};
 use super::store::{Sealed, Store};
@@ -10,14 +8,22 @@ use crate::pressure::Slope;
 /// A run.
 pub(super) struct Run {
     pub setting: Setting,
-    pub options: Options,
     pub slope: Slope,
+    /// What records a memtable takes until it is sealed.
     pub memtable_bytes: u64,
+    /// What its zones have. The last one is half full, on average.
+    pub memtable_zones: u64,
+    /// Persistent memory, or DRAM, for memtables and tables.
+    pub region_bytes: u64,
     pub store: Store,
     /// Memtables that wait, oldest first.
     pub sealed: Vec<Sealed>,
     /// What goes on: a flush, and jobs.
     pub work: Vec<Doing>,
+    /// In this state of the store no job was due.
+    pub nothing_due_at: u64,
     pub now_ns: f64,
     pub outcome: Outcome,
+    /// Memtables that count.
+    pub counted: u64,
 }

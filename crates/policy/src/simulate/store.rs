@@ -1,51 +1,49 @@
 //! The tables of the model, and what policy is told of them.
 
-use thermocline_base::options::Options;
-use thermocline_base::{CfId, FileId};
+use thermocline_base::options::{Costs, Options, PartitionBy};
 
-use super::merge::{Table, cut, union, whole};
+use super::keys::Keys;
+use super::merge::{Cuts, Table, split, whole};
+use super::record::Record;
 use super::setting::Setting;
 use crate::Memory;
 use crate::cost::Form;
 use crate::geometry::{Geometry, Has};
-use crate::level0::{
-    Budget, Content, Family, Level0Plan, PartitionRate, draws, plan, wants_samples,
-};
-use crate::pick::{
-    self, Cursors, Held, PickOptions, Slice, State, depth, level0_slices, pending_bytes, runs,
-};
+use crate::level0::{Budget, Content, PartitionRate};
+use crate::partitions::{self, Adjustment};
+use crate::pick::{self, Cursors, Held, PickOptions, Scores, State, depth, pending_bytes};
 use crate::pressure::Debt;
 use crate::rewrite::Contents;
-
-/// Cells.
-const CELLS: usize = 1024;
 
 /// A sealed memtable.
 #[derive(Debug, Clone)]
 pub(super) struct Sealed {
-    /// Records of each cell, each key once.
-    pub records: Vec<f64>,
+    /// What it has, each key once.
+    pub table: Table,
     pub numbers: Contents,
-    /// Its seqno: the number of the memtable.
-    pub seqno: u64,
 }
 
 /// See the [module](self).
 pub(super) struct Store {
-    pub keys: Vec<[u8; 4]>,
-    pub keys_in_cell: f64,
-    /// How often each cell is written, as a part of all.
-    weights: Vec<f64>,
-    pub record_bytes: u64,
-    rates: Vec<(PartitionRate, Option<Vec<u8>>)>,
+    pub keys: Keys,
+    pub record: Record,
+    pub rates: Vec<(PartitionRate, Option<Vec<u8>>)>,
     pub levels: Vec<Vec<Table>>,
     pub held: Vec<Held>,
     pub cursors: Cursors,
     pub geometry: Geometry,
-    pub budget: Budget,
+    /// What costs are asked about level 0 in persistent memory, if they are.
+    pub budget: Option<Budget>,
     pub memory: Memory,
     pub next_file: u64,
     pub next_seqno: u64,
+    /// Changes with whatever decisions depend on.
+    pub changes: u64,
+    pub zones: Zones,
+    /// Where partitions begin, but for the first.
+    pub starts: Vec<usize>,
+    /// What a memtable has, of each class of each cell, once one was sealed.
+    records_of_memtable: Vec<f64>,
 }
 
 /// The levels as pickers see them.
@@ -56,67 +54,80 @@ pub(super) struct Seen<'a> {
 }
 
 impl Store {
-    pub fn new(setting: &Setting, options: &Options) -> Store {
-        let of = &options.compaction;
-        let geometry = Geometry {
-            levels: usize::try_from(of.levels).expect("at most 7"),
-            level0_tables: usize::try_from(of.level0_tables).unwrap_or(usize::MAX),
-            multiplier: of.multiplier,
-            dynamic: of.dynamic,
-            table_bytes: options.table_bytes(),
-            base_bytes: options.base_bytes(),
-            memtable_bytes: options.memtable_bytes(),
-            pm_bytes_max: options.level0_pm_bytes(),
-            in_pm: options.level0.shape().keeps_tables_in_pm(),
-        };
-        let all = setting.data_bytes as f64 / setting.record_bytes as f64;
-        let weights = weights(setting.skew);
-        let number = |n: usize| u32::try_from(n).expect("few cells").to_be_bytes();
+    pub fn new(setting: &Setting) -> Store {
+        let options = &setting.options;
+        let geometry = geometry(options);
         let rate = PartitionRate {
             start: Vec::new(),
             reads: setting.reads_per_s,
-            writes: setting.writes_per_s / setting.record_bytes as f64,
+            writes: setting.writes_per_s / setting.record.user() as f64,
             updates: 0.0,
         };
         let mut store = Store {
-            keys: (0..=CELLS).map(number).collect(),
-            keys_in_cell: all / CELLS as f64,
-            weights,
-            record_bytes: setting.record_bytes,
+            keys: Keys::new(setting),
+            record: setting.record,
             rates: vec![(rate, None)],
             levels: vec![Vec::new(); geometry.levels + 1],
             held: Vec::new(),
             cursors: Cursors::default(),
-            budget: Budget {
-                form: Form::Corrected,
-                bytes: geometry.pm_bytes_max.unwrap_or(0),
-                bytes_while_merging: geometry.internal_limit().unwrap_or(0),
-                part_bytes: geometry.internal_part_bytes(),
-                table_bytes: geometry.table_bytes,
-                blob_bytes_max: u64::MAX,
-            },
+            budget: budget(options, &geometry),
             geometry,
             memory: Memory::default(),
             next_file: 1,
             next_seqno: 1,
+            changes: 0,
+            zones: Zones::of(options),
+            starts: Vec::new(),
+            records_of_memtable: Vec::new(),
         };
-        let loaded = Table {
-            file: 0,
-            first: 0,
-            records: vec![store.keys_in_cell; CELLS],
-            in_pm: false,
-            oldest: 0,
-            newest: 0,
-        };
+        if options.partition.by == PartitionBy::Size {
+            store.starts = starts(&store, options.partition_bytes());
+        }
+        let all = store.keys.all(store.keys.cells());
+        let loaded = Table::of(&store.keys, 0, all, (0, 0));
         let last = store.levels.len() - 1;
-        store.levels[last] = store.tables(&loaded, false);
+        store.levels[last] = store.tables(&loaded, false, &Cuts::new());
+        if setting.is_filled {
+            store.fill();
+        }
         store
     }
 
+    /// Fills level 0 in persistent memory, and the levels above the last one, as if data had come down through them for long.
+    fn fill(&mut self) {
+        let targets: Vec<Option<u64>> = {
+            let seen = self.seen();
+            let state = State {
+                levels: &seen.levels,
+                running: &[],
+            };
+            let scores = Scores::new(&state, &seen.options);
+            (0..self.levels.len())
+                .map(|level| scores.target(level))
+                .collect()
+        };
+        for (level, target) in targets.into_iter().enumerate() {
+            let Some(target) = target.filter(|_| level + 1 < self.levels.len()) else {
+                continue;
+            };
+            let records = target as f64 / self.record_bytes(false);
+            let full = Table::of(&self.keys, 0, self.keys.first_met(records), (0, 0));
+            self.levels[level] = self.tables(&full, false, &Cuts::new());
+        }
+        if let Some(budget) = self.budget.as_ref().filter(|_| self.geometry.in_pm) {
+            // As full as it is before anything has to leave, all of it one run.
+            let bytes = budget.bytes.saturating_sub(budget.part_bytes) as f64;
+            let records = bytes / self.record_bytes(true);
+            let seqnos = (self.next_seqno, self.next_seqno);
+            let full = Table::of(&self.keys, 0, self.keys.first_met(records), seqnos);
+            self.levels[0] = self.tables(&full, true, &Cuts::new());
+        }
+    }
+
     /// Tables of the usual size, numbered.
-    pub fn tables(&mut self, table: &Table, in_pm: bool) -> Vec<Table> {
-        let most = self.geometry.table_bytes as f64 / self.record_bytes as f64;
-        let mut all = cut(table, most);
+    pub fn tables(&mut self, table: &Table, in_pm: bool, cuts: &Cuts) -> Vec<Table> {
+        let most = self.geometry.table_bytes as f64 / self.record_bytes(in_pm);
+        let mut all = split(table, most, cuts);
         for table in &mut all {
             (table.file, table.in_pm) = (self.next_file, in_pm);
             self.next_file += 1;
@@ -124,49 +135,66 @@ impl Store {
         all
     }
 
+    pub fn record_bytes(&self, in_pm: bool) -> f64 {
+        match in_pm {
+            true => self.record.in_pm_table() as f64,
+            false => self.record.in_file() as f64,
+        }
+    }
+
     pub fn bytes(&self, table: &Table) -> f64 {
-        table.entries() * self.record_bytes as f64
+        table.entries * self.record_bytes(table.in_pm)
+    }
+
+    /// Persistent memory of the zones of a table there.
+    pub fn zones_of(&self, table: &Table) -> u64 {
+        // The last one is half full, on average.
+        whole(self.bytes(table) + self.zones.usual * 0.5)
     }
 
     pub fn pm_table_bytes(&self) -> u64 {
         let in_pm = self.levels[0].iter().filter(|table| table.in_pm);
-        whole(in_pm.map(|table| self.bytes(table)).sum())
+        in_pm.map(|table| self.zones_of(table)).sum()
     }
 
     /// A memtable that was written full.
     pub fn sealed(&mut self, bytes: u64) -> Sealed {
-        let writes = bytes as f64 / self.record_bytes as f64;
-        let n = self.keys_in_cell;
-        let distinct = |weight: &f64| n * (1.0 - (-writes * weight / n).exp());
-        let records: Vec<f64> = self.weights.iter().map(distinct).collect();
+        let writes = bytes as f64 / self.record.in_memtable() as f64;
+        // Each memtable is as large as the others.
+        if self.records_of_memtable.is_empty() {
+            self.records_of_memtable = self.keys.distinct(writes);
+        }
+        let records = self.records_of_memtable.clone();
         self.next_seqno += 1;
+        let seqnos = (self.next_seqno, self.next_seqno);
+        let table = Table::of(&self.keys, 0, records, seqnos);
         Sealed {
             numbers: Contents {
                 bytes,
                 records: whole(writes),
-                keys: whole(records.iter().sum()),
+                keys: whole(table.entries),
             },
-            records,
-            seqno: self.next_seqno,
+            table,
         }
     }
 
     pub fn seen(&self) -> Seen<'_> {
-        let see = |table: &Table| table.seen(&self.keys, self.record_bytes);
+        let see = |table: &Table| table.seen(&self.keys, self.bytes(table));
         let levels = self.levels.iter();
         let levels: Vec<Vec<pick::Table<'_>>> = levels
             .map(|level| level.iter().map(see).collect())
             .collect();
         let content = |table: &Table| Content {
-            entries: whole(table.entries()),
-            zone_bytes: table.in_pm.then(|| whole(self.bytes(table))),
+            entries: whole(table.entries),
+            zone_bytes: table.in_pm.then(|| self.zones_of(table)),
             blob_bytes: 0,
         };
         let pm_bytes = self.pm_table_bytes();
         let deepest = self.levels.iter().rposition(|level| !level.is_empty());
+        let own = levels[0].iter().filter(|table| table.in_pm);
         let has = Has {
             deepest: deepest.unwrap_or(0),
-            level0_pm_bytes: pm_bytes,
+            level0_pm_bytes: own.map(|table| table.bytes).sum(),
             pm_bytes,
         };
         Seen {
@@ -192,82 +220,88 @@ impl Store {
             ..Debt::default()
         }
     }
+}
 
-    /// What costs say of level 0, once it was looked how many writes are updates.
-    pub fn level0_plan(&mut self) -> Level0Plan {
-        let planned = self.plan_now();
-        let sampled = {
-            let seen = self.seen();
-            let state = State {
-                levels: &seen.levels,
-                running: &self.held,
-            };
-            let slices = level0_slices(&state);
-            let asked = planned.slices.iter();
-            let asked = asked.filter(|slice| wants_samples(&planned, slice));
-            let sample = |slice: &Slice<'_>| {
-                let files = slice.pm.iter().map(|n| FileId(self.levels[0][*n].file));
-                ((CfId::DEFAULT, files.collect()), self.sample(&seen, slice))
-            };
-            asked
-                .filter_map(|slice| slices.get(slice.place).map(sample))
-                .collect()
-        };
-        self.memory.level0.sampled = sampled;
-        self.plan_now()
-    }
-
-    fn plan_now(&self) -> Level0Plan {
-        let seen = self.seen();
-        let family = Family {
-            family: CfId::DEFAULT,
-            state: State {
-                levels: &seen.levels,
-                running: &self.held,
-            },
-            contents: &seen.contents,
-            rates: &self.rates,
-        };
-        plan(&self.budget, &[family], &self.memory.level0)
-    }
-
-    /// Of how many writes of a slice how many are updates: exactly, on average.
-    fn sample(&self, seen: &Seen<'_>, slice: &Slice<'_>) -> (u64, u64) {
-        let tables: Vec<pick::Table<'_>> = slice.pm.iter().map(|n| seen.levels[0][*n]).collect();
-        let runs = runs(&tables);
-        let of = |run: &std::ops::Range<usize>| -> Vec<Table> {
-            let places = slice.pm[run.clone()].iter();
-            places.map(|n| self.levels[0][*n].clone()).collect()
-        };
-        let (mut again, mut drawn) = (0.0, 0.0);
-        for (n, run) in runs.iter().enumerate() {
-            let older: Vec<Table> = runs[n + 1..].iter().flat_map(of).collect();
-            let Some(older) = union(&older, self.keys_in_cell) else {
-                continue;
-            };
-            for table in of(run) {
-                drawn += table.entries();
-                let below = |cell: usize| {
-                    let place = cell.checked_sub(older.first);
-                    let records = place.and_then(|place| older.records.get(place));
-                    records.map_or(0.0, |records| records / self.keys_in_cell)
-                };
-                let cells = table.records.iter().enumerate();
-                again += cells.map(|(n, r)| r * below(table.first + n)).sum::<f64>();
-            }
-        }
-        // A drawing is no more exact than this.
-        let steps = draws(1);
-        let share = again / f64::max(drawn, 1.0);
-        (whole((share * steps as f64).round()), steps)
+fn geometry(options: &Options) -> Geometry {
+    let of = &options.compaction;
+    Geometry {
+        levels: usize::try_from(of.levels).expect("at most 7"),
+        level0_tables: usize::try_from(of.level0_tables).unwrap_or(usize::MAX),
+        multiplier: of.multiplier,
+        dynamic: of.dynamic,
+        table_bytes: options.table_bytes(),
+        base_bytes: options.base_bytes(),
+        memtable_bytes: options.memtable_bytes(),
+        pm_bytes_max: options.level0_pm_bytes(),
+        in_pm: options.level0.shape().keeps_tables_in_pm(),
     }
 }
 
-/// How often each cell is written. Hot cells lie apart from each other.
-fn weights(skew: f64) -> Vec<f64> {
-    let rank = |cell: usize| ((cell * 389) % CELLS + 1) as f64;
-    let weights = (0..CELLS).map(|cell| rank(cell).powf(-skew));
-    let weights: Vec<f64> = weights.collect();
-    let all: f64 = weights.iter().sum();
-    weights.into_iter().map(|weight| weight / all).collect()
+fn budget(options: &Options, geometry: &Geometry) -> Option<Budget> {
+    let form = match options.level0.internal {
+        Costs::Off => return None,
+        Costs::Corrected => Form::Corrected,
+        Costs::Printed => Form::Printed,
+    };
+    Some(Budget {
+        form,
+        bytes: geometry.pm_bytes_max?,
+        bytes_while_merging: geometry.internal_limit().unwrap_or(0),
+        part_bytes: geometry.internal_part_bytes(),
+        table_bytes: geometry.table_bytes,
+        blob_bytes_max: options.blob.generation_bytes,
+    })
+}
+
+/// Where partitions begin that have so many bytes at most, if they are divided as they are filled.
+fn starts(store: &Store, limit: u64) -> Vec<usize> {
+    let cells = store.keys.cells();
+    let of_cell = store.keys.of_class.iter().sum::<f64>() * store.record_bytes(false);
+    let mut starts = vec![0];
+    loop {
+        let end = |n: usize| starts.get(n + 1).copied().unwrap_or(cells);
+        let partition = |(n, start): (usize, &usize)| partitions::Partition {
+            start: &store.keys.bounds[*start],
+            bytes: whole(of_cell * (end(n) - start) as f64),
+        };
+        let all: Vec<_> = starts.iter().enumerate().map(partition).collect();
+        let middle = |n: usize| {
+            let (from, to) = (starts[n], end(n));
+            (to - from > 1).then(|| store.keys.bounds[usize::midpoint(from, to)].to_vec())
+        };
+        let key = match partitions::next(&all, limit, middle) {
+            Some(Adjustment::Split(key)) => key,
+            _ => break,
+        };
+        starts.push(store.keys.cell_of(&key));
+        starts.sort_unstable();
+    }
+    starts.remove(0);
+    starts
+}
+
+/// Parts of a region, of which each has sixteen zones, double up to 64 MiB.
+const PART_BYTES_MAX: u64 = 64 << 20;
+const PART_ZONES: u64 = 16;
+
+/// How large zones are.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Zones {
+    /// On average over the bytes of the region.
+    pub usual: f64,
+    pub largest: u64,
+}
+
+impl Zones {
+    fn of(options: &Options) -> Zones {
+        let (mut has, mut zones, mut largest) = (0u64, 0.0, 0);
+        while has < options.region_bytes_max() {
+            let part = has.clamp(options.pm_region.part_bytes_first, PART_BYTES_MAX);
+            largest = part / PART_ZONES;
+            zones += part as f64 * largest as f64;
+            has += part;
+        }
+        let usual = zones / has.max(1) as f64;
+        Zones { usual, largest }
+    }
 }

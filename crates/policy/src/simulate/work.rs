@@ -16,6 +16,9 @@ impl Run {
 
     /// Nanoseconds until something ends, while so much else uses the device.
     fn left(&self, doing: &Doing) -> f64 {
+        if self.setting.device_per_s.is_infinite() {
+            return 1.0;
+        }
         let sharing = self.work.iter().filter(|other| other.device_bytes > 0.0);
         let rate = self.setting.device_per_s / sharing.count().max(1) as f64;
         doing
@@ -69,11 +72,11 @@ impl Run {
             .iter()
             .filter_map(|doing| doing.holds.clone())
             .collect();
+        self.store.changes += 1;
         match doing.what {
             What::Flush { edits, .. } => {
                 edits.into_iter().for_each(|edit| self.store.apply(edit));
                 self.outcome.flushes += 1;
-                self.outcome.pm_table_bytes += self.store.pm_table_bytes() as f64;
             }
             What::Job(edit) => self.store.apply(edit),
         }
