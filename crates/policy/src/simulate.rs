@@ -19,7 +19,7 @@
 //! memtable. Chance is left out: tables of few records are unlike each other in a real store, and it writes some percent more.
 //!
 //! # How right it is
-//! `engine/tests/model` puts a real store through the same load, and compares bytes written. `docs/plan.md` has the figures.
+//! `engine/tests/simulated` puts a real store through the same load, and compares bytes written. `docs/plan.md` has the figures.
 
 mod doing;
 mod flush;

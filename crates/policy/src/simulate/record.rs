@@ -10,7 +10,7 @@ const LINE: u64 = 64;
 const BLOCK: u64 = 4 << 10;
 
 /// Bytes of an entry in a block beside its value: what is left of a key of 16 bytes once its neighbours' part is taken off, its
-/// seqno and its lengths. Measured with values of 50 to 4000 bytes: within 5 % (`cargo test -p thermocline-engine --test model`).
+/// seqno and its lengths. Measured with values of 50 to 4000 bytes: within 5 % (`cargo test -p thermocline-engine --test simulated`).
 const ENTRY_BYTES: u64 = 12;
 
 /// Bytes of an entry in a table in persistent memory beside its key and value. Measured likewise, with values of 1000 bytes.

@@ -8,14 +8,16 @@
 //! (see `docs/plan.md`). Figures are printed with
 //!
 //! ```text
-//! cargo test -p thermocline-engine --test model -- --nocapture
+//! THERMOCLINE_EXPLORE=1 cargo test -p thermocline-engine --test simulated -- --nocapture
 //! ```
 
 mod run;
 
 use run::{KEY_BYTES, Store, whole};
 use thermocline_base::options::{Options, Preset};
+use thermocline_base::size::index;
 use thermocline_policy::simulate::{self, Record, Setting, Spread};
+use thermocline_testkit::explore::explored;
 
 const PM_BYTES: u64 = 4 << 20;
 
@@ -29,8 +31,11 @@ const WRITES_PER_S: f64 = 10e6;
 const WARM_TIMES: u64 = 4;
 const TIMES: u64 = 8;
 
-/// Data for each byte of persistent memory.
+/// Data for each byte of persistent memory; the last ones take minutes.
 const RATIOS: [f64; 4] = [1.0, 2.5, 5.0, 20.0];
+
+/// How many of those a plain run compares.
+const RATIOS_PLAIN: u64 = 1;
 
 const SKEWS: [f64; 2] = [0.0, 0.9];
 
@@ -165,7 +170,8 @@ const BESIDE: &[f64] = &[0.92, 1.0, 1.08];
 fn compare(preset: Preset, beside: &[f64], (ssd_most, pm_most): (f64, f64)) {
     let mut worst = Vec::new();
     for skew in SKEWS {
-        for ratio in RATIOS {
+        let ratios = explored(RATIOS_PLAIN, RATIOS.len() as u64);
+        for &ratio in RATIOS.iter().take(index(ratios)) {
             let beside = if ratio < RATIO_ALONE { beside } else { ALONE };
             let (mut real_all, mut modelled_all) = (Written::default(), Written::default());
             for (part, seed) in beside.iter().zip(1..) {
