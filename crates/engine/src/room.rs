@@ -183,7 +183,8 @@ impl Inner {
             self.world.env.clock.sleep_ms(1);
         }
         let given_back = self.room.made() != made || self.account.charged() < charged;
-        given_back || (lacks_dram && !is_full())
+        // Where it is all stores that have too little, others are asked (`wait_for_others`).
+        given_back || (lacks_dram && !is_full() && !self.is_crowded())
     }
 
     /// Whether other stores of the runtime have given back DRAM, of which there is too little for all.
