@@ -2,6 +2,8 @@
 
 use std::ops::Bound;
 
+use crate::limits;
+
 /// From a key to another one.
 pub type KeyBounds<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 
@@ -31,4 +33,21 @@ pub fn is_behind(key: &[u8], to: Bound<&[u8]>) -> bool {
         Bound::Excluded(to) => key >= to,
         Bound::Unbounded => false,
     }
+}
+
+/// The first key behind `key`; `None` behind the greatest key that there can be.
+pub fn behind(key: &[u8]) -> Option<Vec<u8>> {
+    let mut next = key.to_vec();
+    if key.len() < limits::KEY_LEN_MAX {
+        next.push(0);
+        return Some(next);
+    }
+    // Nothing begins with it: what is next differs in a byte as late as can be.
+    while let Some(last) = next.pop() {
+        if let Some(more) = last.checked_add(1) {
+            next.push(more);
+            return Some(next);
+        }
+    }
+    None
 }

@@ -23,35 +23,57 @@ use thermocline_version::{FileKind, VersionSet};
 /// # Errors
 /// Those of the file system.
 pub fn files_in(storage: &dyn Storage, dir: &Path) -> Result<Vec<(FileId, FileKind)>> {
+    let names = names_in(storage, dir)?;
+    Ok(names.into_iter().filter_map(kind_of).collect())
+}
+
+fn names_in(storage: &dyn Storage, dir: &Path) -> Result<Vec<FileName>> {
     let names = storage.list(dir)?;
-    let parsed = names.iter().filter_map(|name| FileName::parse(name));
-    let found = parsed.filter_map(|name| match name {
+    Ok(names
+        .iter()
+        .filter_map(|name| FileName::parse(name))
+        .collect())
+}
+
+fn kind_of(name: FileName) -> Option<(FileId, FileKind)> {
+    match name {
         FileName::Table(file) => Some((file, FileKind::Table)),
         FileName::Blob(file) => Some((file, FileKind::Blob)),
         FileName::Unfinished(_) => None,
-    });
-    Ok(found.collect())
+    }
 }
 
 /// Looks, when a store is opened, whether all named files are there, and removes those that nobody names: now,
-/// or if `elders`, who are readers of an earlier opening, may read them, when those have gone.
+/// or if `elders`, who are readers of an earlier opening, may read them, when those have gone. Who reads only (`read_only`)
+/// removes nothing.
 ///
 /// # Errors
 /// [`Error::Corruption`] if a file that the manifest names is missing; those of the file system.
-pub fn sweep(files: &TableFiles, versions: &mut VersionSet, elders: bool) -> Result<()> {
-    let unnamed = check_named(files, versions)?;
+pub fn sweep(
+    files: &TableFiles,
+    versions: &mut VersionSet,
+    (read_only, elders): (bool, bool),
+) -> Result<()> {
+    let names = names_in(&*files.storage, &files.dir)?;
+    let there: Vec<_> = names.iter().copied().filter_map(kind_of).collect();
+    let unnamed = versions.sweep(&there)?;
+    if read_only {
+        return Ok(());
+    }
     let mut going = Vec::new();
     for found in unnamed {
         if is_ours(files, found)? {
             going.push(found);
         }
     }
-    for name in files.storage.list(&files.dir)? {
+    for name in names {
         // Nobody reads it, and nobody writes it any more: the folder is locked.
-        if let Some(FileName::Unfinished(identity)) = FileName::parse(&name)
+        if let FileName::Unfinished(identity) = name
             && identity == files.identity(identity.file)
         {
-            files.storage.remove(&files.dir.join(&name))?;
+            files
+                .storage
+                .remove(&files.unfinished_path(identity.file))?;
         }
     }
     if elders {
@@ -62,24 +84,18 @@ pub fn sweep(files: &TableFiles, versions: &mut VersionSet, elders: bool) -> Res
     going.into_iter().try_for_each(remove)
 }
 
-/// Looks whether all named files are there. Returns those that nobody names, as their names say.
-///
-/// # Errors
-/// As [`sweep`].
-pub fn check_named(files: &TableFiles, versions: &VersionSet) -> Result<Vec<(FileId, FileKind)>> {
-    versions.sweep(&files_in(&*files.storage, &files.dir)?)
-}
-
 /// Removes a file that nobody names or reads any more. Returns whether it is gone.
-pub fn unlink(files: &TableFiles, found: (FileId, FileKind)) -> bool {
+pub fn unlink(files: &TableFiles, (file, kind): (FileId, FileKind)) -> bool {
     let storage = &files.storage;
+    let removed = |path: &Path| storage.remove(path).is_ok();
     // Several may do so at the same time: what somebody else has removed is gone, too.
-    let gone =
-        |path: &Path| storage.remove(path).is_ok() || matches!(storage.exists(path), Ok(false));
-    let (file, kind) = found;
-    let finished = gone(&path_of(files, found));
-    // Whoever wrote it may have given up before it got its name.
-    finished && (kind == FileKind::Blob || gone(&files.unfinished_path(file)))
+    let gone = |path: &Path| removed(path) || matches!(storage.exists(path), Ok(false));
+    let path = path_of(files, (file, kind));
+    match kind {
+        FileKind::Blob => gone(&path),
+        // What has no name may never have got it, if its writer gave up.
+        FileKind::Table => removed(&path) || gone(&path) && gone(&files.unfinished_path(file)),
+    }
 }
 
 fn path_of(files: &TableFiles, (file, kind): (FileId, FileKind)) -> PathBuf {

@@ -3,7 +3,8 @@
 use std::ops::Bound;
 
 use thermocline_base::batch::check_key;
-use thermocline_base::{Error, Result, limits};
+use thermocline_base::bounds::behind;
+use thermocline_base::{Error, Result};
 
 /// Where a range begins and where it ends, in the order of its family.
 pub(crate) type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
@@ -81,25 +82,10 @@ fn key(bound: &Bound<Vec<u8>>) -> Option<&[u8]> {
     }
 }
 
-/// The first key behind `key`, if there is one.
-fn behind(key: &[u8]) -> Option<Vec<u8>> {
-    let mut next = key.to_vec();
-    if key.len() < limits::KEY_LEN_MAX {
-        next.push(0);
-        return Some(next);
-    }
-    // Nothing begins with it: what is next differs in a byte as late as can be.
-    while let Some(last) = next.pop() {
-        if let Some(more) = last.checked_add(1) {
-            next.push(more);
-            return Some(next);
-        }
-    }
-    None
-}
-
 #[cfg(test)]
 mod tests {
+    use thermocline_base::limits;
+
     use super::*;
     use Bound::{Excluded, Included, Unbounded};
 

@@ -103,7 +103,6 @@ impl Inner {
             credit.writes = 0;
             credit.without += records;
             if let Err(limit) = self.account.promise(need(records), spare) {
-                self.room.note_dram_refused();
                 let error = self.account.full(limit, "one more write");
                 // What this store cannot use others may.
                 self.give_up_credit(writer);
@@ -127,10 +126,7 @@ impl Inner {
         let bound = |&cf: &CfId| writer.active.reserve_bound(cf, flying, Some(readers));
         let need = used + bytes + credit.families.iter().map(bound).sum::<u64>();
         let promised = self.account.promise(need, Spare::Keep);
-        promised.map_err(|limit| {
-            self.room.note_dram_refused();
-            self.account.full(limit, "this batch")
-        })?;
+        promised.map_err(|limit| self.account.full(limit, "this batch"))?;
         // Under the writer's lock, as every promise is.
         self.staging.fetch_add(bytes, Ordering::Relaxed);
         Ok(bytes)

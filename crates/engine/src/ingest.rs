@@ -192,8 +192,12 @@ impl Inner {
             outputs,
             work: self.catalog.table_files.work(),
         };
-        write(seqno, &mut incoming)?;
-        incoming.writing.finish(incoming.outputs)
+        let written = write(seqno, &mut incoming);
+        let written = written.and_then(|()| incoming.writing.finish(incoming.outputs));
+        drop(incoming);
+        // What it worked with is given back.
+        self.room.note();
+        written
     }
 
     /// Steps 3 and 4, under the locks of flushing and of the writer.

@@ -60,8 +60,6 @@ const OTHERS_MS: u64 = 500;
 pub(crate) struct Attempts {
     /// `made` before the attempt.
     made: u64,
-    /// `dram_refused` before it.
-    dram_refused: u64,
     attempts: u32,
 }
 
@@ -93,7 +91,6 @@ impl Inner {
     pub fn begin_attempts(&self) -> Attempts {
         Attempts {
             made: self.room.made(),
-            dram_refused: self.room.dram_refused(),
             attempts: 0,
         }
     }
@@ -121,17 +118,15 @@ impl Inner {
         }
         attempts.attempts += 1;
         let begun = self.now_ns();
-        let lacks_dram = self.room.dram_refused() != attempts.dram_refused;
-        let made = self.make_room_by_flushing((attempts.made, lacks_dram), error);
+        let made = self.make_room_by_flushing(attempts.made, error);
         self.stalls.held_up(StallCause::Flush, begun);
         // Before the next attempt.
         attempts.made = self.room.made();
-        attempts.dram_refused = self.room.dram_refused();
         made
     }
 
     /// Steps 2 and 3.
-    fn make_room_by_flushing(&self, (seen, lacks_dram): (u64, bool), error: Error) -> Result<()> {
+    fn make_room_by_flushing(&self, seen: u64, error: Error) -> Result<()> {
         let flushing = lock(&self.turns.flushing);
         self.check_writable()?;
         let charged = self.account.charged();
@@ -160,7 +155,7 @@ impl Inner {
         }
         drop(flushing);
         let made = self.room.made() != before;
-        let waited = || self.wait_for_jobs(charged, before, lacks_dram) || self.wait_for_others();
+        let waited = || self.wait_for_jobs(charged, before) || self.wait_for_others();
         if made || waited() || self.wait_for_readers(before)? {
             return Ok(());
         }
@@ -169,10 +164,8 @@ impl Inner {
 
     /// Waits while a compaction works with the DRAM that the write needs: where `dram` is small, a compaction
     /// may leave too little for an index, since it takes what it needs (`budget`). Returns whether one has
-    /// ended since room was made `made` times, or has given back some of the `charged` bytes; or if the write
-    /// `lacks_dram`, whether there is some now: what a compaction worked with it may have given back before anybody
-    /// looked, and it ends only when its edit is durable.
-    fn wait_for_jobs(&self, charged: u64, made: u64, lacks_dram: bool) -> bool {
+    /// ended since room was made `made` times, or has given back some of the `charged` bytes.
+    fn wait_for_jobs(&self, charged: u64, made: u64) -> bool {
         let is_full = || self.account.is_full(self.options.dram / DRAM_SHARE);
         for _ in 0..JOBS_MS {
             let waits = self.world.background && !self.closed.load(Ordering::Relaxed);
@@ -182,9 +175,7 @@ impl Inner {
             }
             self.world.env.clock.sleep_ms(1);
         }
-        let given_back = self.room.made() != made || self.account.charged() < charged;
-        // Where it is all stores that have too little, others are asked (`wait_for_others`).
-        given_back || (lacks_dram && !is_full() && !self.is_crowded())
+        self.room.made() != made || self.account.charged() < charged
     }
 
     /// Whether other stores of the runtime have given back DRAM, of which there is too little for all.

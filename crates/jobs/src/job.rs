@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::vec::IntoIter;
 
 use thermocline_base::{CfId, Error, KeyRange, Kind, Result, SeqNo};
-use thermocline_compaction::RangeTombstone;
 use thermocline_compaction::merge::{Merge, Source};
 use thermocline_compaction::output::Cutter;
 use thermocline_compaction::retain::{Decision, Moments, RangesBelow, Retain};
+use thermocline_compaction::{Head, RangeTombstone};
 use thermocline_sst::{KeyRef, Value};
 use thermocline_tables::Work;
 use thermocline_version::TableRef;
@@ -66,14 +66,8 @@ pub enum Step {
 /// Merges sources into tables. Nothing is lost if it is dropped between two steps but what it has made.
 pub struct Job<'a> {
     merge: Merge<Input<'a>>,
-    retain: Retain<RangesBelow>,
-    tombstones: Peekable<IntoIter<RangeTombstone>>,
-    writing: Writing<'a>,
-    cf: CfId,
+    keeping: Keeping<'a>,
     settled: SeqNo,
-    exists: Exists<'a>,
-    prefixes: Option<Prefixes<'a>>,
-    counting: Option<Counting<'a>>,
     /// Records that were passed.
     passed: u64,
     /// Bytes that were written when the last step ended.
@@ -83,7 +77,7 @@ pub struct Job<'a> {
 }
 
 impl<'a> Job<'a> {
-    /// Reads what stays of `sources`, which are given newest first, into `sink`.
+    /// Writes what stays of `sources`, which are given newest first, into `sink`.
     ///
     /// # Errors
     /// Those of reading.
@@ -98,14 +92,16 @@ impl<'a> Job<'a> {
         merge.seek(b"", SeqNo::MAX)?;
         Ok(Job {
             merge,
-            retain,
-            tombstones: tombstones.into_iter().peekable(),
-            writing: Writing::new(recipe.cf, recipe.cutter, sink),
-            cf: recipe.cf,
+            keeping: Keeping {
+                retain,
+                tombstones: tombstones.into_iter().peekable(),
+                writing: Writing::new(recipe.cf, recipe.cutter, sink),
+                cf: recipe.cf,
+                exists: recipe.exists,
+                prefixes: recipe.prefixes,
+                counting: recipe.counting,
+            },
             settled: recipe.settled,
-            exists: recipe.exists,
-            prefixes: recipe.prefixes,
-            counting: recipe.counting,
             passed: 0,
             looked: 0,
             rested: false,
@@ -114,7 +110,7 @@ impl<'a> Job<'a> {
 
     /// Bytes of DRAM that it takes now.
     pub fn memory(&self) -> u64 {
-        self.writing.memory()
+        self.keeping.writing.memory()
     }
 
     /// Goes on for some records. The caller lets go of the outputs in every case.
@@ -123,8 +119,8 @@ impl<'a> Job<'a> {
     /// Those of reading and writing; [`Error::Busy`] for an entry that is not settled.
     pub fn step(&mut self, outputs: &mut Outputs) -> Result<Step> {
         loop {
-            let Some(head) = self.merge.source().and_then(Source::head) else {
-                self.end(outputs)?;
+            let Some((input, head)) = self.merge.source().and_then(|s| Some((s, s.head()?))) else {
+                self.keeping.end(outputs)?;
                 return Ok(Step::Done);
             };
             if head.seqno > self.settled {
@@ -133,7 +129,7 @@ impl<'a> Job<'a> {
                     "records are in flight that would be written into a table".into(),
                 ));
             }
-            let written = outputs.bytes + self.writing.bytes();
+            let written = outputs.bytes + self.keeping.writing.bytes();
             let next = self.passed + 1;
             let due = next.is_multiple_of(STEP_RECORDS) || written >= self.looked + STEP_BYTES;
             if due && !self.rested {
@@ -141,20 +137,30 @@ impl<'a> Job<'a> {
                 return Ok(Step::More { written });
             }
             (self.rested, self.passed) = (false, next);
-            if !self.pass(outputs)? {
-                self.count(outputs);
+            if !self.keeping.pass(input, head, outputs)? {
+                self.keeping.count(outputs);
                 return Ok(Step::Done);
             }
             self.merge.advance()?;
         }
     }
+}
 
-    /// Writes the record at hand, or leaves it out. Returns whether the sink wants more: else the record is still to
-    /// be written.
-    fn pass(&mut self, outputs: &mut Outputs) -> Result<bool> {
-        let Some((input, head)) = self.merge.source().and_then(|s| Some((s, s.head()?))) else {
-            return Ok(true);
-        };
+/// What becomes of records.
+struct Keeping<'a> {
+    retain: Retain<RangesBelow>,
+    tombstones: Peekable<IntoIter<RangeTombstone>>,
+    writing: Writing<'a>,
+    cf: CfId,
+    exists: Exists<'a>,
+    prefixes: Option<Prefixes<'a>>,
+    counting: Option<Counting<'a>>,
+}
+
+impl Keeping<'_> {
+    /// Writes the record at which `input` stands, or leaves it out. Returns whether the sink wants more: else the record
+    /// is still to be written.
+    fn pass(&mut self, input: &Input<'_>, head: Head<'_>, outputs: &mut Outputs) -> Result<bool> {
         let key = head.user_key;
         let decision = match (self.exists)(self.cf, key) {
             true => self.retain.decide(head),

@@ -1,5 +1,8 @@
 //! How levels should be: the sizes that pickers and cutters are given, derived from what users set.
 
+use thermocline_base::options::Options;
+use thermocline_base::size::index;
+
 use crate::pick::PickOptions;
 use crate::tuning::{
     GRANDPARENT_TABLES, INTERNAL_PARTS, JOB_TABLES, LEVEL0_PM_RUNS, TABLE_MIN_PARTS,
@@ -27,6 +30,25 @@ pub struct Geometry {
     pub pm_bytes_max: Option<u64>,
     /// Whether all that is flushed is to lie there.
     pub in_pm: bool,
+}
+
+impl Geometry {
+    /// That of a store with these options.
+    pub fn of(options: &Options) -> Geometry {
+        let of = &options.compaction;
+        Geometry {
+            // At most 7.
+            levels: index(of.levels),
+            level0_tables: index(of.level0_tables),
+            multiplier: of.multiplier,
+            dynamic: of.dynamic,
+            table_bytes: options.table_bytes(),
+            base_bytes: options.base_bytes(),
+            memtable_bytes: options.memtable_bytes(),
+            pm_bytes_max: options.level0_pm_bytes(),
+            in_pm: options.level0.shape().keeps_tables_in_pm(),
+        }
+    }
 }
 
 /// What a family has.

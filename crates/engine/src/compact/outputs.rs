@@ -24,8 +24,11 @@ impl Inner {
         pace: &mut dyn FnMut(u64) -> Result<()>,
         outputs: &mut Outputs,
     ) -> Result<()> {
-        let job = Job::new(inputs, recipe, sink)?;
-        run(job, self.catalog.table_files.work(), pace, outputs)
+        let work = self.catalog.table_files.work();
+        let written = Job::new(inputs, recipe, sink).and_then(|job| run(job, work, pace, outputs));
+        // What it worked with is given back, and whoever lacks that need not wait until its edit is durable.
+        self.room.note();
+        written
     }
 
     /// Where tables in persistent memory go.

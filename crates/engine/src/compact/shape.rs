@@ -114,20 +114,9 @@ impl<'v> Levels<'v> {
 
 impl Shape {
     pub fn new(options: &Options) -> Shape {
-        let of = &options.compaction;
         Shape {
-            geometry: Geometry {
-                levels: usize::try_from(of.levels).expect("at most 7"),
-                level0_tables: usize::try_from(of.level0_tables).unwrap_or(usize::MAX),
-                multiplier: of.multiplier,
-                dynamic: of.dynamic,
-                table_bytes: options.table_bytes(),
-                base_bytes: options.base_bytes(),
-                memtable_bytes: options.memtable_bytes(),
-                pm_bytes_max: options.level0_pm_bytes(),
-                in_pm: options.level0.shape().keeps_tables_in_pm(),
-            },
-            options: of.clone(),
+            geometry: Geometry::of(options),
+            options: options.compaction.clone(),
             // Devices like large pieces; each table that is being written holds one.
             write_bytes: index(options.dram / 64).clamp(256 << 10, 1 << 20) & !4095,
         }

@@ -71,11 +71,8 @@ fn open_tables(
     let storage = &named.world.env.storage;
     let dram = (options, &shared.account);
     let files = TableFiles::new(storage, dir, named.origins.clone(), dram, &lent);
-    match options.read_only {
-        // It removes nothing.
-        true => drop(files::check_named(&files, &versions)?),
-        false => files::sweep(&files, &mut versions, recovered.may_be_read())?,
-    }
+    let who = (options.read_only, recovered.may_be_read());
+    files::sweep(&files, &mut versions, who)?;
     let current = versions.current().clone();
     let (space, zones) = (&recovered.space, &recovered.zones);
     let of = (&*current, named.db_id);

@@ -8,8 +8,6 @@ pub(crate) struct Room {
     /// Times that something was given back. Raised behind what it stands for: an attempt that has failed
     /// before the room was there sees another count than the one it began with.
     pub(super) made: AtomicU64,
-    /// Times that there was too little DRAM for a write. Raised under the writer's lock.
-    dram_refused: AtomicU64,
     /// A flush is left to the writer (`flush::due`).
     pub flush_wanted: AtomicBool,
     /// Somebody found no room, and did not wait.
@@ -20,15 +18,6 @@ impl Room {
     /// Something was given back.
     pub fn note(&self) {
         self.made.fetch_add(1, Ordering::SeqCst);
-    }
-
-    /// A write has found too little DRAM.
-    pub fn note_dram_refused(&self) {
-        self.dram_refused.fetch_add(1, Ordering::SeqCst);
-    }
-
-    pub(super) fn dram_refused(&self) -> u64 {
-        self.dram_refused.load(Ordering::SeqCst)
     }
 
     pub(super) fn made(&self) -> u64 {

@@ -134,6 +134,9 @@ impl TableSink for FileSink<'_> {
 }
 
 /// The reference to all of a table.
+///
+/// # Panics
+/// If the table has no entry. A sink begins a table with its first entry.
 pub fn reference(file: FileId, meta: TableMeta) -> TableRef {
     let of = meta.properties;
     let (smallest, largest) = of.smallest.zip(of.largest).expect("a table has an entry");

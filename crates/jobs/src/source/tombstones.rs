@@ -14,7 +14,8 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use thermocline_base::{CfId, Kind, Result, SeqNo, limits};
+use thermocline_base::bounds::behind;
+use thermocline_base::{CfId, Kind, Result, SeqNo};
 use thermocline_compaction::{Head, RangeTombstone};
 use thermocline_memtable::{Cover, Direction, Fragment, Memtable};
 use thermocline_version::Version;
@@ -115,21 +116,4 @@ fn greatest(generations: &[Arc<Memtable>], version: &Version, cf: CfId) -> Resul
         }
     }
     Ok(greatest)
-}
-
-/// The first key behind `key`, if there is one.
-fn behind(key: &[u8]) -> Option<Vec<u8>> {
-    let mut next = key.to_vec();
-    if key.len() < limits::KEY_LEN_MAX {
-        next.push(0);
-        return Some(next);
-    }
-    // Nothing begins with it: what is next differs in a byte as late as can be.
-    while let Some(last) = next.pop() {
-        if let Some(more) = last.checked_add(1) {
-            next.push(more);
-            return Some(next);
-        }
-    }
-    None
 }

@@ -56,7 +56,7 @@ pub(super) struct Seen<'a> {
 impl Store {
     pub fn new(setting: &Setting) -> Store {
         let options = &setting.options;
-        let geometry = geometry(options);
+        let geometry = Geometry::of(options);
         let rate = PartitionRate {
             start: Vec::new(),
             reads: setting.reads_per_s,
@@ -219,21 +219,6 @@ impl Store {
             pending_bytes: pending_bytes(&state, &seen.options),
             ..Debt::default()
         }
-    }
-}
-
-fn geometry(options: &Options) -> Geometry {
-    let of = &options.compaction;
-    Geometry {
-        levels: usize::try_from(of.levels).expect("at most 7"),
-        level0_tables: usize::try_from(of.level0_tables).unwrap_or(usize::MAX),
-        multiplier: of.multiplier,
-        dynamic: of.dynamic,
-        table_bytes: options.table_bytes(),
-        base_bytes: options.base_bytes(),
-        memtable_bytes: options.memtable_bytes(),
-        pm_bytes_max: options.level0_pm_bytes(),
-        in_pm: options.level0.shape().keeps_tables_in_pm(),
     }
 }
 
