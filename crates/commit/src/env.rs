@@ -68,8 +68,26 @@ pub struct Reserved<P> {
     pub due: bool,
 }
 
+/// What making written bytes durable needs of a store.
+pub trait Persists {
+    /// Whether no persist has failed.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`].
+    fn check_poison(&self) -> Result<()>;
+
+    /// Makes stored bytes durable.
+    ///
+    /// # Errors
+    /// A failed persist.
+    fn write_back(&self, ranges: &[Range]) -> Result<()>;
+
+    /// From now on the store takes no writes, because of `cause`, which is returned.
+    fn poison(&self, cause: Error) -> Error;
+}
+
 /// What committing needs of a store.
-pub trait CommitEnv {
+pub trait CommitEnv: Persists {
     /// Where a group goes.
     type Place;
 
@@ -81,12 +99,6 @@ pub trait CommitEnv {
     /// # Errors
     /// [`Error::Poisoned`], [`Error::Closed`], or [`Error::InvalidArgument`] if it never did.
     fn check(&self) -> Result<()>;
-
-    /// Whether no persist has failed.
-    ///
-    /// # Errors
-    /// [`Error::Poisoned`].
-    fn check_poison(&self) -> Result<()>;
 
     /// Holds a write of `bytes` bytes back for as long as it is to be.
     ///
@@ -118,15 +130,6 @@ pub trait CommitEnv {
 
     /// Whether every group's write-back is deferred, because something else makes it durable: a log.
     fn defers_all(&self) -> bool;
-
-    /// Makes stored bytes durable.
-    ///
-    /// # Errors
-    /// A failed persist.
-    fn write_back(&self, ranges: &[Range]) -> Result<()>;
-
-    /// From now on the store takes no writes, because of `cause`, which is returned.
-    fn poison(&self, cause: Error) -> Error;
 
     /// Has `Commits::sync_up_to` called for what is visible, and `Commits::tell`, some time from now.
     fn sync_later(&self, delay: Duration);

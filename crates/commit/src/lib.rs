@@ -37,7 +37,7 @@
 //!
 //! # Locks
 //! A bucket's queue, and `syncing` with the ring's list behind it, stand on their own: under neither is a lock of
-//! another room taken but by [`CommitEnv::write_back`], which has the log's. The registry of [`readers`] is a leaf.
+//! another room taken but by [`Persists::write_back`], which has the log's. The registry of [`readers`] is a leaf.
 //!
 //! [`buffered_bytes`]: thermocline_base::options::CommitOptions::buffered_bytes
 //! [`buffered_ms`]: thermocline_base::options::CommitOptions::buffered_ms
@@ -53,7 +53,7 @@ mod sync;
 mod told;
 
 pub use ack::{Callback, Told};
-pub use env::{CommitEnv, Durability, Entries, Group, Reserved, WriteOptions};
+pub use env::{CommitEnv, Durability, Entries, Group, Persists, Reserved, WriteOptions};
 pub use pipeline::{Commits, Flying, Limits};
 
 // The units' tests are named here, not in the units: loom's models include those by path

@@ -11,7 +11,7 @@ use thermocline_base::{BatchEntry, Error, Result, SeqNo, WriteBatch};
 
 use crate::ack::Acks;
 use crate::bucket::{Bucket, Buckets, Joined, Led, Request};
-use crate::env::{CommitEnv, Durability, Entries, Group, WriteOptions};
+use crate::env::{CommitEnv, Durability, Entries, Group, Persists, WriteOptions};
 use crate::readers::Readers;
 use crate::ring::Ring;
 use crate::sync::{Mutex, lock};
@@ -50,12 +50,12 @@ pub struct Commits {
 
 /// A group that has not finished yet. Dropped like that, by an error or by a panic, it never can,
 /// and nothing behind it can: those who wait must learn, not hang.
-pub struct Flying<'a, E: CommitEnv> {
+pub struct Flying<'a, E: Persists> {
     commits: &'a Commits,
     env: &'a E,
 }
 
-impl<E: CommitEnv> Drop for Flying<'_, E> {
+impl<E: Persists> Drop for Flying<'_, E> {
     fn drop(&mut self) {
         self.env.poison(Error::Poisoned(
             "a write ended between its grant and its finish".into(),
@@ -64,7 +64,7 @@ impl<E: CommitEnv> Drop for Flying<'_, E> {
     }
 }
 
-impl<E: CommitEnv> Flying<'_, E> {
+impl<E: Persists> Flying<'_, E> {
     /// It has finished.
     pub fn finished(self) {
         std::mem::forget(self);
@@ -185,7 +185,7 @@ impl Commits {
 
     /// A group takes part from now on: until what this returns has [finished](Flying::finished), its end by an error or
     /// a panic poisons the store.
-    pub fn flying<'a, E: CommitEnv>(&'a self, env: &'a E) -> Flying<'a, E> {
+    pub fn flying<'a, E: Persists>(&'a self, env: &'a E) -> Flying<'a, E> {
         Flying { commits: self, env }
     }
 
@@ -244,6 +244,17 @@ impl Commits {
         }
     }
 
+    /// Waits until everything up to `last` is visible, and makes it durable.
+    ///
+    /// # Errors
+    /// As [`Commits::sync_up_to`].
+    pub fn make_durable(&self, env: &impl Persists, last: SeqNo) -> Result<()> {
+        if !self.ring.wait_visible(last.0) {
+            env.check_poison()?;
+        }
+        self.sync_up_to(env, last)
+    }
+
     /// Whether a group that ends with `last` could be acknowledged without waiting.
     pub fn is_acknowledged(&self, last: SeqNo, durability: Durability) -> bool {
         match durability {
@@ -258,7 +269,7 @@ impl Commits {
     ///
     /// # Errors
     /// A failed persist, which poisons the store.
-    pub fn sync_up_to(&self, env: &impl CommitEnv, last: SeqNo) -> Result<()> {
+    pub fn sync_up_to(&self, env: &impl Persists, last: SeqNo) -> Result<()> {
         if self.ring.durable() >= last.0 {
             return Ok(());
         }
@@ -285,7 +296,7 @@ impl Commits {
     ///
     /// # Errors
     /// As [`Commits::sync_up_to`].
-    pub fn drain(&self, env: &impl CommitEnv) -> Result<()> {
+    pub fn drain(&self, env: &impl Persists) -> Result<()> {
         if !self.ring.wait_empty() {
             env.check_poison()?;
         }

@@ -8,7 +8,8 @@ use std::time::Duration;
 use thermocline_base::{BatchEntry, CfId, Error, ErrorKind, Result, SeqNo, WriteBatch};
 use thermocline_commit::ring::Range;
 use thermocline_commit::{
-    Callback, CommitEnv, Commits, Durability, Entries, Group, Limits, Reserved, WriteOptions,
+    Callback, CommitEnv, Commits, Durability, Entries, Group, Limits, Persists, Reserved,
+    WriteOptions,
 };
 
 /// The most that one item may have.
@@ -93,6 +94,29 @@ fn batch(keys: &[&[u8]]) -> WriteBatch {
     batch
 }
 
+impl Persists for Fake {
+    fn check_poison(&self) -> Result<()> {
+        match &*self.poison.lock().unwrap() {
+            None => Ok(()),
+            Some(cause) => Err(Error::Poisoned(cause.clone())),
+        }
+    }
+
+    fn write_back(&self, ranges: &[Range]) -> Result<()> {
+        self.write_backs.fetch_add(1, Ordering::SeqCst);
+        ranges.iter().try_for_each(|range| {
+            let place = usize::try_from(range.at / 2).unwrap();
+            let (first, last) = self.places.lock().unwrap()[place];
+            self.persist(first, last)
+        })
+    }
+
+    fn poison(&self, cause: Error) -> Error {
+        self.poison.lock().unwrap().get_or_insert(cause.to_string());
+        cause
+    }
+}
+
 impl CommitEnv for Fake {
     type Place = ();
 
@@ -102,13 +126,6 @@ impl CommitEnv for Fake {
 
     fn check(&self) -> Result<()> {
         self.check_poison()
-    }
-
-    fn check_poison(&self) -> Result<()> {
-        match &*self.poison.lock().unwrap() {
-            None => Ok(()),
-            Some(cause) => Err(Error::Poisoned(cause.clone())),
-        }
     }
 
     fn admit<'a>(&self, _: impl Entries<'a>, _: u64, _: bool) -> Result<()> {
@@ -167,20 +184,6 @@ impl CommitEnv for Fake {
 
     fn defers_all(&self) -> bool {
         false
-    }
-
-    fn write_back(&self, ranges: &[Range]) -> Result<()> {
-        self.write_backs.fetch_add(1, Ordering::SeqCst);
-        ranges.iter().try_for_each(|range| {
-            let place = usize::try_from(range.at / 2).unwrap();
-            let (first, last) = self.places.lock().unwrap()[place];
-            self.persist(first, last)
-        })
-    }
-
-    fn poison(&self, cause: Error) -> Error {
-        self.poison.lock().unwrap().get_or_insert(cause.to_string());
-        cause
     }
 
     fn sync_later(&self, _: Duration) {}

@@ -21,7 +21,7 @@ use thermocline_catalog::view::not_before;
 use thermocline_memtable::Memtable;
 use thermocline_tables::RangeSize;
 
-use crate::store::{Engine, Inner};
+use crate::store::{Engine, Reads};
 use rulers::{STEP, count_up_to};
 
 impl Engine {
@@ -33,10 +33,13 @@ impl Engine {
     /// [`thermocline_base::Error::Corruption`] of an index; those of reading it.
     pub fn approximate_sizes(&self, cf: CfId, ranges: &[KeyBounds<'_>]) -> Result<Vec<RangeSize>> {
         let inner = &*self.inner;
-        let view = inner.catalog.view_to_keep();
+        let view = inner.common.catalog.view_to_keep();
         view.pins()?;
-        inner.families.check(cf, inner.families.moment())?;
-        inner.rulers.forget_all_but(&view.memtables);
+        inner
+            .common
+            .families
+            .check(cf, inner.common.families.moment())?;
+        inner.reads.rulers.forget_all_but(&view.memtables);
         let mut sizes = Vec::with_capacity(ranges.len());
         for &range in ranges {
             let mut size = RangeSize::default();
@@ -44,7 +47,7 @@ impl Engine {
                 view.tables.add_size(cf, range, &mut size)?;
                 for memtable in &view.memtables {
                     if let Some(range) = behind(view.first_of(memtable, cf), range) {
-                        inner.add_size(memtable, cf, range, &mut size)?;
+                        inner.reads.add_size(memtable, cf, range, &mut size)?;
                     }
                 }
             }
@@ -60,7 +63,7 @@ fn behind<'a>(first: Option<&'a [u8]>, (from, to): KeyBounds<'a>) -> Option<KeyB
     (!is_empty(range)).then_some(range)
 }
 
-impl Inner {
+impl Reads {
     fn add_size(
         &self,
         memtable: &Memtable,

@@ -43,8 +43,7 @@ use thermocline_version::{Hold, Place, State, TableRef, Version};
 
 use crate::report::ReaderKind;
 use crate::snapshot::Snapshot;
-use crate::store::Inner;
-use crate::store::Moment;
+use crate::store::{Inner, Moment};
 use crate::sync::{Arc, Ordering, lock};
 
 /// See the [module](self).
@@ -72,16 +71,16 @@ impl Capture {
     /// [`Error::Closed`]; [`Error::Poisoned`]; a failed persist, which poisons the store.
     pub(crate) fn of(inner: &Arc<Inner>) -> Result<Capture> {
         let captured = {
-            let _writer = lock(&inner.writer);
-            if inner.closed.load(Ordering::Acquire) {
+            let _writer = lock(&inner.memtables.writer);
+            if inner.common.closed.load(Ordering::Acquire) {
                 return Err(Error::Closed);
             }
-            inner.poison.check()?;
-            let manifest = inner.catalog.edits();
-            let hold = inner.catalog.hold();
+            inner.common.poison.check()?;
+            let manifest = inner.common.catalog.edits();
+            let hold = inner.common.catalog.hold();
             let snapshot = Snapshot::of(Moment::now(inner), ReaderKind::Copy);
-            let view = inner.catalog.view_to_keep();
-            let reclaim = lock(&inner.reclaim);
+            let view = inner.common.catalog.view_to_keep();
+            let reclaim = lock(&inner.common.reclaim);
             let unflushed = view.memtables.iter();
             let unflushed = unflushed.filter(|m| !reclaim.is_flushed(m.generation()));
             let (below, written_anew) = match hold.version().pm_tables().len() {
@@ -102,6 +101,7 @@ impl Capture {
             }
         };
         inner
+            .common
             .commits
             .sync_up_to(&**inner, captured.snapshot.seqno())?;
         Ok(captured)

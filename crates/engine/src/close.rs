@@ -49,9 +49,9 @@ use thermocline_commit::readers::{Readers, Registration};
 use thermocline_env::{LockGuard, Storage};
 use thermocline_observe::event::Event;
 use thermocline_pm::RegionKind;
+use thermocline_version::VersionEdit;
 
-use crate::store::{After, Elders, Handle, Left, Moment};
-use crate::store::{Engine, Inner};
+use crate::store::{After, Elders, Engine, Handle, Inner, Left, Moment};
 use crate::sync::{Arc, AtomicBool, Ordering, fence, lock, write};
 use position::Position;
 
@@ -87,7 +87,7 @@ impl After {
         match self {
             After::Opened(moments) => {
                 let mut stores = moments.iter().map(Moment::inner);
-                stores.any(|by| !lock(&by.relics).is_empty())
+                stores.any(|by| !lock(&by.reads.relics).is_empty())
             }
             After::Nothing | After::View(_) => false,
         }
@@ -183,7 +183,7 @@ impl Elders {
         let following: Vec<_> = following.collect();
         left.extend(following);
         let inners = left.iter().filter_map(|left| left.inner.upgrade());
-        let moments = inners.flat_map(|inner| inner.commits.readers.by_seqno().into_keys());
+        let moments = inners.flat_map(|inner| inner.common.commits.readers.by_seqno().into_keys());
         let moments: BTreeSet<SeqNo> = moments.map(SeqNo).collect();
         for left in &left {
             left.pinned.upgrade().inspect(|pinned| pinned.hold(None));
@@ -223,13 +223,13 @@ impl Elders {
                 continue;
             }
             let before = std::mem::replace(&mut *after, After::Opened(all.clone()));
-            let unread = after.trim(&left.commits.readers);
+            let unread = after.trim(&left.common.commits.readers);
             drop(after);
             drop((before, unread));
         }
         let holds = self.left.iter().map(|left| left.holds.clone());
-        inner.holds.follow(holds.collect());
-        inner.ask_readers_to_leave();
+        inner.reads.holds.follow(holds.collect());
+        inner.reads.ask_readers_to_leave();
     }
 
     /// What they hold beside their moments. It gets less, never more.
@@ -288,65 +288,58 @@ impl Engine {
 }
 
 impl Inner {
-    pub fn check_open(&self) -> Result<()> {
-        if self.closed.load(Ordering::Acquire) {
-            return Err(Error::Closed);
-        }
-        self.poison.check()
-    }
-
     pub fn close(&self) -> Result<()> {
-        if self.closed.swap(true, Ordering::SeqCst) {
-            self.background.wait_ended();
+        if self.common.closed.swap(true, Ordering::SeqCst) {
+            self.common.background.wait_ended();
             // What the first was told.
-            return self.poison.check();
+            return self.common.poison.check();
         }
-        self.background.stop();
+        self.common.background.stop();
         // Who works ahead on a thread of the caller's looks at `closed` under this lock.
-        drop(lock(&self.turns.ahead));
+        drop(lock(&self.common.turns.ahead));
         // So does whoever ingests or flushes, from time to time.
-        drop(lock(&self.turns.ingesting));
-        drop(lock(&self.turns.flushing));
+        drop(lock(&self.common.turns.ingesting));
+        drop(lock(&self.common.turns.flushing));
         // And each compaction.
-        drop(write(&self.compactions.gate));
+        drop(write(&self.common.compactions.gate));
         // And whoever makes or removes a blob file.
-        drop(write(&self.blobs.gate));
+        drop(write(&self.sweeper.blobs.gate));
         // So does whoever stages a batch, and gives up, or has committed when this returns.
-        drop(write(&self.turns.stages));
+        drop(write(&self.common.turns.stages));
         let sealed = self.seal_chain();
-        self.account.close();
+        self.common.account.close();
         // After a failure a write that was granted may still be storing its item. Whoever opens the
         // database next must wait until it has gone, and this store with it. A full disk alone has refused
         // the cuts, behind all writes: the next open finds the ends by itself, as after a crash.
         if matches!(sealed, Ok(()) | Err(Error::OutOfSpace(_))) {
-            if let Some(wal) = &self.wal {
+            if let Some(wal) = &self.memtables.wal {
                 wal.close();
             }
             self.let_go();
         }
         // The user's code runs when all else is done: it may block, and whoever opens next does not wait for it.
-        self.commits.tell(self);
+        self.common.commits.tell(self);
         let error = sealed.as_ref().err().map(ToString::to_string);
-        self.events.emit(Event::Closed { error });
-        self.background.end();
+        self.common.events.emit(Event::Closed { error });
+        self.common.background.end();
         // All is durable: that the next open finds the ends by itself is no failure.
         let sealed = sealed.or_else(|error| match error {
             Error::OutOfSpace(_) => Ok(()),
             other => Err(other),
         });
         // Of a store that was poisoned before its first write, too.
-        sealed.and(self.poison.check())
+        sealed.and(self.common.poison.check())
     }
 
     /// Gives the region and the folder up.
     fn let_go(&self) {
         // For those who read on, and before the lock is given up: whoever opens next asks for it
         // (`reclaim`). Where a folder cannot be held, only their checksums protect them.
-        let folder = self.world.env.storage.hold_folder(&self.dir);
-        let edits = self.catalog.edits();
+        let folder = self.common.world.env.storage.hold_folder(&self.common.dir);
+        let edits = self.common.catalog.edits();
         let position = Position::of(edits.manifest_path(), edits.manifest_bytes());
         drop(edits);
-        let view = self.catalog.view_to_keep();
+        let view = self.common.catalog.view_to_keep();
         if let Ok(pins) = view.pins() {
             pins.pinned().hold(folder.unwrap_or(None));
             let own = Arc::new(self.as_left(position.clone(), pins.pinned()));
@@ -354,12 +347,12 @@ impl Inner {
             left.retain(|left| left.pinned.strong_count() + left.inner.strong_count() > 0);
             left.push(own);
         }
-        self.elders.end(Some(&position));
+        self.common.elders.end(Some(&position));
         *lock(&self.left) = After::View(view.clone());
-        self.catalog.show(view.closed());
+        self.common.catalog.show(view.closed());
         drop(view);
         self.let_left_go();
-        self.space.region().unlock();
+        self.common.space.region().unlock();
         drop(lock(&self.lock).take());
     }
 
@@ -367,34 +360,74 @@ impl Inner {
     fn as_left(&self, position: Position, pinned: &Arc<Pinned>) -> Left {
         let (mut homes, mut pm_tables) = (Vec::new(), Vec::new());
         // What lies in DRAM is nobody's else.
-        if self.space.region().kind() != RegionKind::Dram {
-            let view = self.catalog.view();
+        if self.common.space.region().kind() != RegionKind::Dram {
+            let view = self.common.catalog.view();
             let own = view.memtables.iter().flat_map(|m| m.homes());
             homes.extend(own.map(Arc::downgrade));
-            homes.extend(lock(&self.reclaim).retired_homes().map(Arc::downgrade));
-            let tables = self.catalog.table_files.pm.all().into_iter();
+            homes.extend(
+                lock(&self.common.reclaim)
+                    .retired_homes()
+                    .map(Arc::downgrade),
+            );
+            let tables = self.common.catalog.table_files.pm.all().into_iter();
             pm_tables.extend(tables.map(|(file, table)| (file, Arc::downgrade(&table))));
         }
         Left {
-            db_id: self.db_id,
-            dir: self.dir.clone(),
+            db_id: self.common.db_id,
+            dir: self.common.dir.clone(),
             position: std::sync::Mutex::new(position),
             pinned: Arc::downgrade(pinned),
             homes,
             pm_tables,
-            relics: Arc::downgrade(&self.relics),
-            blobs: Arc::downgrade(&self.blobs),
-            holds: Arc::downgrade(&self.holds),
+            relics: Arc::downgrade(&self.reads.relics),
+            blobs: Arc::downgrade(&self.sweeper.blobs),
+            holds: Arc::downgrade(&self.reads.holds),
             inner: self.me.clone(),
         }
     }
 
     /// What was set aside for those who are registered, and nobody of them needs any more, goes.
     pub fn let_left_go(&self) {
-        let gone = lock(&self.left).trim(&self.commits.readers);
+        let gone = lock(&self.left).trim(&self.common.commits.readers);
         drop(gone);
-        if self.commits.readers.is_empty() {
-            drop(std::mem::take(&mut *lock(&self.relics)));
+        if self.common.commits.readers.is_empty() {
+            drop(std::mem::take(&mut *lock(&self.reads.relics)));
+        }
+    }
+
+    /// Cuts the chains of a store that is being closed.
+    pub fn seal_chain(&self) -> Result<()> {
+        let writer = lock(&self.memtables.writer);
+        if self.common.options.read_only {
+            return Ok(());
+        }
+        if !writer.is_recorded() {
+            return self.remember_rates();
+        }
+        self.common.poison.check()?;
+        self.common.commits.drain(self)?;
+        let changes = writer.cuts(lock(&self.memtables.next).as_ref());
+        let rates = self.partitioner.rates_to_remember();
+        let with_rates = changes.iter().cloned().chain(rates).collect();
+        match self.common.catalog.edit(&VersionEdit {
+            changes: with_rates,
+        }) {
+            // The cuts alone may find room.
+            Err(Error::OutOfSpace(_)) => self.common.catalog.edit(&VersionEdit { changes }),
+            noted => noted,
+        }
+    }
+
+    /// Of a store that was only read.
+    pub fn remember_rates(&self) -> Result<()> {
+        self.common.poison.check()?;
+        match self
+            .partitioner
+            .rates_to_remember()
+            .map(|change| self.common.catalog.edit(&change.into()))
+        {
+            None | Some(Err(Error::OutOfSpace(_))) => Ok(()),
+            Some(noted) => noted,
         }
     }
 }

@@ -57,43 +57,11 @@ pub(crate) mod state;
 mod tests;
 mod told;
 
-use thermocline_base::CfId;
-use thermocline_policy::pick::{Cursors, Held};
-
-use crate::store::{Engine, Inner};
-use crate::sync::{Ordering, lock, wait};
+use crate::store::Engine;
+use crate::sync::lock;
 pub(crate) use ends::Ends;
 pub(crate) use job::picked::{level_of, stand};
 use state::{Compactions, Jobs, Running};
-
-impl Inner {
-    /// How many tables of level 0 a read may have to ask, and about how many bytes compactions are behind:
-    /// what writers may have to wait for.
-    pub fn compaction_debt(&self) -> (u64, u64) {
-        let (runs, bytes) = &self.compactions.debt;
-        (runs.load(Ordering::Relaxed), bytes.load(Ordering::Relaxed))
-    }
-}
-
-impl Inner {
-    /// Has tables compacted that reads ask in vain, if there are new ones, and level 0 weighed anew if it was read
-    /// often.
-    #[inline]
-    pub fn compact_for_reads(&self) {
-        if self.catalog.table_files.reads.has_news() || self.rates.has_news() {
-            self.want_compaction();
-        }
-    }
-}
-
-impl Inner {
-    /// What running jobs of a family hold, and where its next ones begin.
-    pub fn compactions_of(&self, cf: CfId) -> (Vec<Held>, Cursors) {
-        let jobs = lock(&self.compactions.jobs);
-        let cursors = jobs.cursors.get(&cf).cloned();
-        (jobs.held(cf), cursors.unwrap_or_default())
-    }
-}
 
 impl Engine {
     /// Does the most urgent compaction, if one is due; returns whether there was one.
@@ -104,8 +72,8 @@ impl Engine {
     /// poisons the store; those of the file system and [`thermocline_base::Error::Corruption`] of a
     /// table, after which everything is as before.
     pub fn compact_once(&self) -> thermocline_base::Result<bool> {
-        let _settled = self.inner.background.settled_after();
-        self.inner.compact_once()
+        let _settled = self.inner.common.background.settled_after();
+        self.inner.compactor.compact_once()
     }
 
     /// Does all flushes and compactions that are due, and waits for those that run. What is not due stays
@@ -115,34 +83,25 @@ impl Engine {
     /// As [`Engine::compact_once`] and [`Engine::flush`].
     pub fn drain(&self) -> thermocline_base::Result<()> {
         let inner = &*self.inner;
-        let _settled = inner.background.settled_after();
+        let _settled = inner.common.background.settled_after();
         loop {
-            inner.check_writable()?;
-            inner.reclaim()?;
-            inner.flush_deletes()?;
+            inner.common.check_writable()?;
+            inner.reclaimer.reclaim()?;
+            inner.flusher.flush_deletes()?;
             // Behind a flush that runs.
-            let flushed = match inner.is_flush_due() {
-                true => inner.flush_sealed()?,
+            let flushed = match inner.flush_due.is_flush_due() {
+                true => inner.flusher.flush_sealed()?,
                 false => {
-                    drop(lock(&inner.turns.flushing));
+                    drop(lock(&inner.common.turns.flushing));
                     0
                 }
             };
-            if flushed == 0 && !inner.compact_once()? && !inner.wait_for_compactions() {
+            if flushed == 0
+                && !inner.compactor.compact_once()?
+                && !inner.common.compactions.wait_for_all()
+            {
                 return Ok(());
             }
         }
-    }
-}
-
-impl Inner {
-    /// Waits until no compaction runs; whether one did.
-    fn wait_for_compactions(&self) -> bool {
-        let mut jobs = lock(&self.compactions.jobs);
-        let ran = !jobs.running.is_empty();
-        while !jobs.running.is_empty() {
-            jobs = wait(&self.compactions.ended, jobs);
-        }
-        ran
     }
 }

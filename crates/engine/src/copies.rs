@@ -61,7 +61,7 @@ impl Engine {
     /// [`OutOfSpace`](thermocline_base::Error::OutOfSpace); those of the file system: then nothing was ingested. A
     /// failed persist poisons the store.
     pub fn ingest<P: AsRef<Path>>(&self, cf: CfId, tables: &[P]) -> Result<Ingested> {
-        let _settled = self.inner.background.settled_after();
+        let _settled = self.inner.common.background.settled_after();
         ingest(self, cf, tables)
     }
 
@@ -74,7 +74,7 @@ impl Engine {
     /// lost in a crash, or is another database's: then the caller has what the store has not, and begins anew;
     /// [`Closed`](thermocline_base::Error::Closed).
     pub fn changes_since(&self, since: u64) -> Result<ChangeFeed> {
-        ChangeFeed::since(self.inner.clone(), since)
+        ChangeFeed::since(self.inner.feeds.clone(), since)
     }
 }
 
@@ -84,24 +84,24 @@ impl Store for Engine {
     type Entries = Ascending;
 
     fn env(&self) -> &Env {
-        &self.inner.world.env
+        &self.inner.common.world.env
     }
 
     fn dir(&self) -> &Path {
-        &self.inner.dir
+        &self.inner.common.dir
     }
 
     fn db_id(&self) -> [u8; 16] {
-        self.inner.db_id
+        self.inner.common.db_id
     }
 
     fn check_open(&self) -> Result<()> {
-        self.inner.check_open()
+        self.inner.common.check_open()
     }
 
     fn check_accepts(&self, cf: CfId) -> Result<()> {
-        self.inner.check_writable()?;
-        let families = &self.inner.families;
+        self.inner.common.check_writable()?;
+        let families = &self.inner.common.families;
         families.check(cf, families.moment())
     }
 
@@ -136,7 +136,7 @@ impl Store for Engine {
         cf: CfId,
         write: &mut dyn FnMut(SeqNo, &mut dyn NewTables) -> Result<()>,
     ) -> Result<Installed> {
-        self.inner.install_new(cf, write)
+        self.inner.ingester.install_new(cf, write)
     }
 }
 

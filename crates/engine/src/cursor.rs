@@ -13,8 +13,7 @@
 use thermocline_base::{CfId, Result, SeqNo};
 
 use crate::families::table::Family;
-use crate::store::Engine;
-use crate::store::Moment;
+use crate::store::{Engine, Moment};
 use crate::sync::{Arc, Ordering as Atomic};
 use crate::value::Value;
 pub use seat::Cursor;
@@ -40,14 +39,17 @@ impl Engine {
         found: impl FnOnce(&[u8]) -> T,
     ) -> Result<Option<T>> {
         let inner = &*self.inner;
-        let verify = inner.options.read.verify_checksums;
+        let verify = inner.common.options.read.verify_checksums;
         // A generation that comes after this holds only what was not visible when we began.
-        let view = inner.catalog.view();
+        let view = inner.common.catalog.view();
         view.pins()?;
         // Behind the view: what was dropped by now may be missing from it, or from a part of it.
-        inner.families.check(cf, inner.families.moment())?;
-        let visible = inner.commits.ring.visible_mark();
-        inner.find(
+        inner
+            .common
+            .families
+            .check(cf, inner.common.families.moment())?;
+        let visible = inner.common.commits.ring.visible_mark();
+        inner.reads.find(
             &view,
             (cf, key),
             |memtable| memtable.get_latest(cf, key, visible, verify),
@@ -63,18 +65,21 @@ impl Engine {
     /// As [`Engine::get`].
     pub fn value(&self, cf: CfId, key: &[u8]) -> Result<Option<Value>> {
         let inner = &*self.inner;
-        let verify = inner.options.read.verify_checksums;
-        let view = inner.catalog.view();
+        let verify = inner.common.options.read.verify_checksums;
+        let view = inner.common.catalog.view();
         let pins = view.pins()?;
         // As above.
-        inner.families.check(cf, inner.families.moment())?;
-        let visible = inner.commits.ring.visible_mark();
-        inner.find(
+        inner
+            .common
+            .families
+            .check(cf, inner.common.families.moment())?;
+        let visible = inner.common.commits.ring.visible_mark();
+        inner.reads.find(
             &view,
             (cf, key),
             |memtable| memtable.get_latest(cf, key, visible, verify),
             |tables| tables.get(cf, key, SeqNo(visible.load(Atomic::SeqCst))),
-            |hit| inner.value(pins, hit),
+            |hit| inner.reads.value(pins, hit),
         )
     }
 
@@ -97,12 +102,12 @@ impl Engine {
 
     /// The last seqno that survives a crash, together with all before it.
     pub fn durable(&self) -> SeqNo {
-        SeqNo(self.inner.commits.ring.durable())
+        SeqNo(self.inner.common.commits.ring.durable())
     }
 
     /// The last seqno that readers see.
     pub fn visible(&self) -> SeqNo {
-        SeqNo(self.inner.commits.ring.visible())
+        SeqNo(self.inner.common.commits.ring.visible())
     }
 }
 

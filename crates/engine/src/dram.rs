@@ -18,7 +18,7 @@ use thermocline_base::size::index;
 use thermocline_base::{BatchEntry, CfId, Kind, Result};
 use thermocline_policy::seal;
 
-use crate::store::Inner;
+use crate::store::Memtables;
 use crate::sync::Ordering;
 use crate::write::writer::Writer;
 use credit::{CREDIT, CREDIT_AFTER, CREDIT_FAMILIES, Credit};
@@ -39,7 +39,7 @@ fn named<'a>(entries: impl Iterator<Item = BatchEntry<'a>>) -> (Vec<CfId>, u64, 
     (families, ranges, range_bytes)
 }
 
-impl Inner {
+impl Memtables {
     /// Sees to it that the index entries of a write fit the DRAM budgets, before anything is written.
     /// The last sixteenth is left to deletes. Returns how much of that is for range tombstones: their
     /// generation takes it before the grant, so that what is in flight counts as in use.
@@ -51,10 +51,10 @@ impl Inner {
         deletes_only: bool,
     ) -> Result<u64> {
         let credit = &mut writer.credit;
-        let registered = self.commits.readers.moments();
+        let registered = self.common.commits.readers.moments();
         let credited = credit.writes >= records
             && registered <= credit.readers
-            && self.commits.ring.at_most(credit.groups);
+            && self.common.commits.ring.at_most(credit.groups);
         if credited
             && entries
                 .clone()
@@ -63,9 +63,9 @@ impl Inner {
             credit.writes -= records;
             return Ok(0);
         }
-        writer.heavy = self.flushes()
-            && self.is_dram_short()
-            && seal::is_heavy(writer.active.index_bytes(), self.dram_limit());
+        writer.heavy = self.common.flushes()
+            && self.common.is_dram_short()
+            && seal::is_heavy(writer.active.index_bytes(), self.common.dram_limit());
         let spare = match deletes_only {
             true => Spare::Use,
             false => Spare::Keep,
@@ -73,11 +73,11 @@ impl Inner {
         let (mut families, ranges, range_bytes) = named(entries);
         // First what is in flight, then what is in use. `visible`, this group, and every group that may
         // become visible meanwhile are read at.
-        let flying = self.commits.ring.records();
+        let flying = self.common.commits.ring.records();
         // Some more may be in flight when the promise is used.
-        let groups = self.commits.ring.groups() + 8;
+        let groups = self.common.commits.ring.groups() + 8;
         let readers = registered + 2 + index(groups);
-        let used = self.account.used() + self.staging.load(Ordering::Relaxed);
+        let used = self.common.account.used() + self.staging.load(Ordering::Relaxed);
         let other = |cf: &&CfId| !families.contains(cf);
         let before: Vec<CfId> = credit.families.iter().filter(other).copied().collect();
         if flying > 0 || families.len() + before.len() <= CREDIT_FAMILIES {
@@ -96,14 +96,14 @@ impl Inner {
         let ample = !deletes_only
             && credit.without >= CREDIT_AFTER
             && families.len() <= CREDIT_FAMILIES
-            && self.account.has_ample_room_for(ahead);
-        if ample && self.account.promise(ahead, spare).is_ok() {
+            && self.common.account.has_ample_room_for(ahead);
+        if ample && self.common.account.promise(ahead, spare).is_ok() {
             credit.writes = CREDIT;
         } else {
             credit.writes = 0;
             credit.without += records;
-            if let Err(limit) = self.account.promise(need(records), spare) {
-                let error = self.account.full(limit, "one more write");
+            if let Err(limit) = self.common.account.promise(need(records), spare) {
+                let error = self.common.account.full(limit, "one more write");
                 // What this store cannot use others may.
                 self.give_up_credit(writer);
                 return Err(error);
@@ -120,28 +120,25 @@ impl Inner {
         let credit = &mut writer.credit;
         // What was promised ahead is reckoned anew by the next write.
         credit.writes = 0;
-        let flying = self.commits.ring.records();
-        let readers = self.commits.readers.moments() + 2 + index(self.commits.ring.groups() + 8);
-        let used = self.account.used() + self.staging.load(Ordering::Relaxed);
+        let flying = self.common.commits.ring.records();
+        let readers = self.common.commits.readers.moments()
+            + 2
+            + index(self.common.commits.ring.groups() + 8);
+        let used = self.common.account.used() + self.staging.load(Ordering::Relaxed);
         let bound = |&cf: &CfId| writer.active.reserve_bound(cf, flying, Some(readers));
         let need = used + bytes + credit.families.iter().map(bound).sum::<u64>();
-        let promised = self.account.promise(need, Spare::Keep);
-        promised.map_err(|limit| self.account.full(limit, "this batch"))?;
+        let promised = self.common.account.promise(need, Spare::Keep);
+        promised.map_err(|limit| self.common.account.full(limit, "this batch"))?;
         // Under the writer's lock, as every promise is.
         self.staging.fetch_add(bytes, Ordering::Relaxed);
         Ok(bytes)
     }
 
-    /// Most DRAM that indexes of this store may have.
-    pub fn dram_limit(&self) -> u64 {
-        self.options.dram.min(self.account.budget().limit())
-    }
-
     /// Gives up the credit of a store in which no write is in flight.
     pub fn give_up_credit(&self, writer: &mut Writer) {
-        if self.commits.ring.groups() == 0 && self.staging.load(Ordering::Relaxed) == 0 {
+        if self.common.commits.ring.groups() == 0 && self.staging.load(Ordering::Relaxed) == 0 {
             writer.credit = Credit::default();
-            self.account.settle();
+            self.common.account.settle();
         }
     }
 }

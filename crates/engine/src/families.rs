@@ -34,19 +34,19 @@ use thermocline_observe::event::Event;
 use thermocline_version::{Change, VersionEdit};
 
 use crate::partitions;
-use crate::store::{Engine, Inner};
+use crate::store::{Engine, FamilyChanges};
 use crate::sync::{Ordering, lock, read, write};
 use table::{Family, note_own};
 
 impl Engine {
     /// The family of this name, if there is one.
     pub fn find_family(&self, name: &str) -> Option<Family> {
-        read(&self.inner.families.table).find(name)
+        read(&self.inner.common.families.table).find(name)
     }
 
     /// The names of all families, in the order in which they were made.
     pub fn families(&self) -> Vec<String> {
-        let table = read(&self.inner.families.table);
+        let table = read(&self.inner.common.families.table);
         table.named.iter().map(|(name, _)| name.clone()).collect()
     }
 
@@ -64,8 +64,8 @@ impl Engine {
             return found(family);
         }
         let inner = &*self.inner;
-        let _settled = inner.background.settled_after();
-        inner.check_writable()?;
+        let _settled = inner.common.background.settled_after();
+        inner.common.check_writable()?;
         if name.is_empty() || name.len() > limits::CF_NAME_LEN_MAX {
             return Err(Error::InvalidArgument(format!(
                 "the name of a column family has 1 to {} bytes; this one has {}",
@@ -74,18 +74,18 @@ impl Engine {
             )));
         }
         // Under the writer's lock, so that two callers do not make it twice.
-        let _writer = lock(&inner.writer);
+        let _writer = lock(&inner.memtables.writer);
         // Again, since the store may have been closed meanwhile.
-        inner.check_writable()?;
+        inner.common.check_writable()?;
         if let Some(family) = self.find_family(name) {
             return found(family);
         }
-        inner.make_family(name, options)
+        inner.family_changes.make_family(name, options)
     }
 
     /// What a family was made with: what is not set of how it is divided the database's options say.
     pub fn family_options(&self, family: Family) -> CfOptions {
-        let own = self.inner.families.own_options(family.id);
+        let own = self.inner.common.families.own_options(family.id);
         own.reverse(family.reverse)
     }
 
@@ -96,14 +96,14 @@ impl Engine {
     /// of a write.
     pub fn drop_family(&self, name: &str) -> Result<()> {
         let inner = &*self.inner;
-        inner.check_writable()?;
+        inner.common.check_writable()?;
         let is_named = self
             .find_family(name)
             .is_some_and(|family| family.id != CfId::DEFAULT);
-        let flushing = inner.flush_for_readers(is_named);
-        let mut writer = lock(&inner.writer);
+        let flushing = inner.family_changes.flush_for_readers(is_named);
+        let mut writer = lock(&inner.memtables.writer);
         // Again, since the store may have been closed meanwhile.
-        inner.check_writable()?;
+        inner.common.check_writable()?;
         let Some(Family { id, .. }) = self.find_family(name) else {
             return Err(Error::InvalidArgument(format!(
                 "there is no column family '{name}' to drop"
@@ -116,16 +116,19 @@ impl Engine {
         }
         // Invariant 3.
         if !active(Bug::DropBeforeDurable) {
-            inner.commits.drain(inner)?;
+            inner.common.commits.drain(inner)?;
         }
-        inner.set_aside(&mut writer, id, flushing.as_ref());
+        inner
+            .family_changes
+            .set_aside(&mut writer, id, flushing.as_ref());
         if !active(Bug::DropUnrecorded) {
             let dropped = inner
+                .common
                 .catalog
                 .edit(&Change::ColumnFamilyDropped { id: id.0 }.into());
-            dropped.inspect_err(|_| inner.keep_after_all(id))?;
+            dropped.inspect_err(|_| inner.family_changes.keep_after_all(id))?;
         }
-        let families = &inner.families;
+        let families = &inner.common.families;
         let mut table = write(&families.table);
         table.named.retain(|(_, family)| family.id != id);
         table.own.remove(&id);
@@ -133,10 +136,13 @@ impl Engine {
         table.dropped.insert(id, (name.to_string(), number));
         families.drops.store(number, Ordering::Relaxed);
         drop(table);
-        inner.rates.dropped(id);
-        inner.catalog.show_tables();
+        inner.common.rates.dropped(id);
+        inner.common.catalog.show_tables();
         let name = name.to_string();
-        inner.events.emit(Event::ColumnFamilyDropped { name });
+        inner
+            .common
+            .events
+            .emit(Event::ColumnFamilyDropped { name });
         // Generations may hold nothing else.
         self.nudge();
         Ok(())
@@ -149,16 +155,16 @@ impl Engine {
     pub fn metadata<T>(&self, cf: CfId, found: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
         let value = self.get(CfId::METADATA, &cf.metadata_key(), found)?;
         // Behind the look: as for a get.
-        let families = &self.inner.families;
+        let families = &self.inner.common.families;
         families.check(cf, families.moment())?;
         Ok(value)
     }
 }
 
-impl Inner {
+impl FamilyChanges {
     /// The caller holds the writer's lock, and there is none of this name.
     fn make_family(&self, name: &str, options: &CfOptions) -> Result<Family> {
-        let next = self.catalog.edits().state().next_ids().cf;
+        let next = self.common.catalog.edits().state().next_ids().cf;
         let id = u16::try_from(next)
             .ok()
             .filter(|&id| usize::from(id) < limits::COLUMN_FAMILIES_MAX)
@@ -168,9 +174,9 @@ impl Inner {
                     limits::COLUMN_FAMILIES_MAX
                 ))
             })?;
-        self.options.check_division(options)?;
+        self.common.options.check_division(options)?;
         // Invariant 3.
-        self.commits.drain(self)?;
+        self.common.commits.drain(&*self.memtables)?;
         let mut edit = VersionEdit::from(Change::ColumnFamilyCreated {
             id,
             name: name.to_string(),
@@ -182,20 +188,20 @@ impl Inner {
                 options: stored,
             });
         }
-        let version = self.catalog.version();
-        let divided = partitions::at_keys(&version, CfId(id), (options, &self.options))?;
+        let version = self.common.catalog.version();
+        let divided = partitions::at_keys(&version, CfId(id), (options, &self.common.options))?;
         edit.changes.extend(divided);
-        self.catalog.edit(&edit)?;
+        self.common.catalog.edit(&edit)?;
         let family = Family {
             id: CfId(id),
             reverse: options.reverse == Some(true),
         };
-        let mut table = write(&self.families.table);
+        let mut table = write(&self.common.families.table);
         table.named.push((name.to_string(), family));
         note_own(&mut table.own, family.id, options);
         drop(table);
         let name = name.to_string();
-        self.events.emit(Event::ColumnFamilyCreated { name });
+        self.common.events.emit(Event::ColumnFamilyCreated { name });
         Ok(family)
     }
 }

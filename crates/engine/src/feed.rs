@@ -27,23 +27,21 @@ use std::collections::BTreeSet;
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{BlobRef, CfId, Error, FileId, Result};
 use thermocline_catalog::Pinned;
-use thermocline_catalog::kept::Keeping;
 use thermocline_catalog::owned::Reclaim;
 use thermocline_copies::{Chains, FamilyNames, LongValues, Marks, oldest_position};
 use thermocline_memtable::{Home, Trail};
-use thermocline_policy::flush;
 use thermocline_runtime::Task;
 
 use crate::blobs::Hold;
 use crate::families::table::Families;
 use crate::report::FeedUse;
-use crate::store::Inner;
+use crate::store::{Common, Feeds};
 use crate::sync::{Arc, MutexGuard, Ordering, lock};
 use crate::write::writer::Writer;
 
-impl Chains for Inner {
+impl Chains for Feeds {
     fn check_open(&self) -> Result<()> {
-        match self.closed.load(Ordering::Acquire) {
+        match self.common.closed.load(Ordering::Acquire) {
             true => Err(Error::Closed),
             false => Ok(()),
         }
@@ -51,24 +49,24 @@ impl Chains for Inner {
 
     fn marks(&self) -> Marks {
         Marks {
-            durable: self.commits.ring.durable(),
-            visible: self.commits.ring.visible(),
+            durable: self.common.commits.ring.durable(),
+            visible: self.common.commits.ring.visible(),
             known_durable: self.known_durable,
         }
     }
 
     fn keep(&self, from: &mut dyn FnMut(&[&Trail]) -> Result<u64>) -> Result<u64> {
-        let writer = lock(&self.writer);
+        let writer = lock(&self.memtables.writer);
         Chains::check_open(self)?;
-        let mut reclaim = lock(&self.reclaim);
+        let mut reclaim = lock(&self.common.reclaim);
         let open = self.open_trail(&writer);
         let next = from(&trails(&reclaim, &open))?;
         Ok(reclaim.feeds.open(next))
     }
 
     fn move_on(&self, feed: u64, to: &mut dyn FnMut(&[&Trail], bool) -> Result<u64>) -> Result<()> {
-        let writer = lock(&self.writer);
-        let mut reclaim = lock(&self.reclaim);
+        let writer = lock(&self.memtables.writer);
+        let mut reclaim = lock(&self.common.reclaim);
         let open = self.open_trail(&writer);
         let next = to(&trails(&reclaim, &open), reclaim.feeds.is_open(feed))?;
         reclaim.feeds.advance(feed, next);
@@ -76,7 +74,7 @@ impl Chains for Inner {
     }
 
     fn home(&self, feed: u64, generation: u64) -> Option<Arc<Home>> {
-        let reclaim = lock(&self.reclaim);
+        let reclaim = lock(&self.common.reclaim);
         match reclaim.feeds.is_open(feed) {
             true => self.home_of(&reclaim, generation),
             false => None,
@@ -84,26 +82,26 @@ impl Chains for Inner {
     }
 
     fn has_read(&self, feed: u64, next: u64, ended: bool) {
-        lock(&self.reclaim).feeds.advance(feed, next);
+        lock(&self.common.reclaim).feeds.advance(feed, next);
         if ended {
             self.read_by_feed();
         }
     }
 
     fn forget(&self, feed: u64) {
-        lock(&self.reclaim).feeds.close(feed);
+        lock(&self.common.reclaim).feeds.close(feed);
         self.read_by_feed();
     }
 
     fn names(&self) -> Arc<dyn FamilyNames> {
-        self.families.clone()
+        self.common.families.clone()
     }
 
     fn hold_long_values(&self, files: BTreeSet<FileId>) -> Box<dyn LongValues> {
-        let hold = |file| self.blobs.hold(file);
+        let hold = |file| self.sweeper.blobs.hold(file);
         Box::new(HeldBlobs {
-            inner: self.me.upgrade().expect("the caller has the store"),
-            _pins: self.pins.upgrade(),
+            common: self.common.clone(),
+            _pins: self.reads.pins.upgrade(),
             holds: match active(Bug::GroupForgetsBlobs) {
                 true => vec![],
                 false => files.into_iter().map(hold).collect(),
@@ -120,7 +118,7 @@ fn trails<'t>(reclaim: &'t Reclaim, open: &'t Trail) -> Vec<&'t Trail> {
 /// The blob files of a group of changes.
 #[derive(Debug)]
 struct HeldBlobs {
-    inner: Arc<Inner>,
+    common: Arc<Common>,
     holds: Vec<Hold>,
     /// What holds the folder.
     _pins: Option<Arc<Pinned>>,
@@ -128,7 +126,7 @@ struct HeldBlobs {
 
 impl LongValues for HeldBlobs {
     fn read(&self, cf: CfId, key: &[u8], blob: BlobRef) -> Result<Vec<u8>> {
-        self.inner.catalog.table_files.read_blob(cf, key, blob)
+        self.common.catalog.table_files.read_blob(cf, key, blob)
     }
 }
 
@@ -136,7 +134,7 @@ impl Drop for HeldBlobs {
     fn drop(&mut self) {
         self.holds.clear();
         // Nobody reads some blob files any more: they may go.
-        self.inner.background.request(Task::Ahead);
+        self.common.background.request(Task::Ahead);
     }
 }
 
@@ -146,7 +144,7 @@ impl FamilyNames for Families {
     }
 }
 
-impl Inner {
+impl Feeds {
     /// Where the records lie that are being written, behind those of `Reclaim::trails`.
     fn open_trail(&self, writer: &Writer) -> Trail {
         writer.chain.trail(writer.active.generation(), None)
@@ -155,7 +153,7 @@ impl Inner {
     /// The home of a generation, unless that is gone. While the caller holds `reclaim`, none is found free.
     fn home_of(&self, reclaim: &MutexGuard<'_, Reclaim>, generation: u64) -> Option<Arc<Home>> {
         let is_it = |home: &&Arc<Home>| home.generation() == generation;
-        let view = self.catalog.view();
+        let view = self.common.catalog.view();
         let homes = view.memtables.iter().flat_map(|m| m.homes());
         reclaim
             .retired_homes()
@@ -166,28 +164,16 @@ impl Inner {
 
     /// A feed has read a generation to its end, or is there no more: something may go.
     fn read_by_feed(&self) {
-        if !lock(&self.reclaim).is_nothing_retired() {
-            self.background.request(Task::Ahead);
-        }
-    }
-
-    /// What is kept for feeds now. Where descriptors of generations run short the oldest goes: else a flush
-    /// would be due all the time.
-    pub fn keeping(&self) -> Keeping {
-        let feed = &self.options.feed;
-        let limit = self.space.usage().limit_bytes;
-        Keeping {
-            retain_bytes: feed.retain_bytes,
-            pinned_bytes_max: limit / 100 * feed.pins_percent_max,
-            yields: flush::yields_kept(self.space.generations().free()),
+        if !lock(&self.common.reclaim).is_nothing_retired() {
+            self.common.background.request(Task::Ahead);
         }
     }
 
     /// What feeds keep.
     pub fn feed_use(&self) -> FeedUse {
-        let writer = lock(&self.writer);
-        let reclaim = lock(&self.reclaim);
-        let keeping = self.keeping();
+        let writer = lock(&self.memtables.writer);
+        let reclaim = lock(&self.common.reclaim);
+        let keeping = self.common.keeping();
         let open = self.open_trail(&writer);
         let (generations, bytes) = reclaim.kept(&keeping);
         FeedUse {
@@ -195,7 +181,7 @@ impl Inner {
             kept_generations: generations,
             kept_bytes: bytes,
             kept_blob_bytes: reclaim.kept_blob_bytes(&keeping),
-            oldest: oldest_position(&trails(&reclaim, &open), self.commits.ring.durable()),
+            oldest: oldest_position(&trails(&reclaim, &open), self.common.commits.ring.durable()),
         }
     }
 }

@@ -57,8 +57,10 @@
 
 mod ahead;
 mod along;
+mod deletes;
 mod due;
 mod evacuate;
+mod name;
 mod ranges;
 pub(crate) mod rewrite;
 #[cfg(test)]
@@ -66,27 +68,15 @@ pub(crate) mod tests;
 mod told;
 mod write;
 
-use std::collections::BTreeSet;
-
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{Error, Result};
-use thermocline_catalog::files;
-use thermocline_catalog::view::Front;
 use thermocline_jobs::Outputs;
-use thermocline_memtable::Memtable;
-use thermocline_observe::count::Count;
-use thermocline_observe::poison::is_sync;
-use thermocline_runtime::Job;
-use thermocline_sst::sites;
-use thermocline_version::{Change, Evacuation, State};
+use thermocline_version::State;
 
-use crate::busy::busy;
-use crate::report::LevelUse;
-use crate::store::{Engine, Inner};
-use crate::sync::{Arc, MutexGuard, lock};
+use crate::store::{Engine, Flusher};
+use crate::sync::{MutexGuard, lock};
 use crate::write::writer::Writer;
-use along::Along;
-use evacuate::{Span, Taken};
+use evacuate::Taken;
 use told::Made;
 use write::To;
 
@@ -99,33 +89,23 @@ impl Engine {
     /// of region, folder or manifest, which poisons the store; [`Error::Corruption`] of a record; those
     /// of the file system, after which everything is as before.
     pub fn flush(&self) -> Result<usize> {
-        let _settled = self.inner.background.settled_after();
-        self.inner.seal_active()?;
-        self.inner.flush()
+        let _settled = self.inner.common.background.settled_after();
+        self.inner.memtables.seal_active()?;
+        self.inner.flusher.flush()
     }
 }
 
-impl Inner {
-    pub(crate) fn seal_active(&self) -> Result<()> {
-        let mut writer = lock(&self.writer);
-        self.check_writable()?;
-        if writer.active.is_empty() {
-            return Ok(());
-        }
-        self.record_chain(&mut writer)?;
-        self.rotate(&mut writer, &mut self.lock_next())
-    }
-
+impl Flusher {
     /// As [`Engine::flush`], of what is sealed. The caller holds no lock. A store without threads does the
     /// compactions that are due then.
     pub fn flush(&self) -> Result<usize> {
         let flushed = match self.flush_sealed() {
             Err(error) if error.is_no_room() => {
                 // What is dead, of deletes too, need not be written, and its zones may go back to the disk.
-                let before = self.disk_room();
-                self.reclaim()?;
-                self.give_space_back(false);
-                match (before, self.disk_room()) {
+                let before = self.common.disk_room();
+                self.reclaimer.reclaim()?;
+                self.reclaimer.give_space_back(false);
+                match (before, self.common.disk_room()) {
                     (Some(before), Some(now)) if now.free > before.free => self.flush_sealed()?,
                     _ => return Err(error),
                 }
@@ -138,28 +118,28 @@ impl Inner {
 
     /// Does the compactions that are due, if there are no threads for that.
     pub fn compact_inline(&self) -> Result<()> {
-        if !self.world.background {
-            while self.compact_once()? {}
+        if !self.common.world.background {
+            while self.compactor.compact_once()? {}
         }
         Ok(())
     }
 
-    /// As [`Inner::flush`], and no more.
+    /// As [`Flusher::flush`], and no more.
     pub fn flush_sealed(&self) -> Result<usize> {
-        self.flush_holding(&lock(&self.turns.flushing))
+        self.flush_holding(&lock(&self.common.turns.flushing))
     }
 
-    /// As [`Inner::flush_sealed`], for whoever holds [`Inner::flushing`].
+    /// As [`Flusher::flush_sealed`], for whoever holds [`Inner::flushing`].
     pub fn flush_holding(&self, flushing: &MutexGuard<'_, ()>) -> Result<usize> {
         self.flush_to(flushing, false)
     }
 
-    /// As [`Inner::flush_holding`], but if it does not rewrite ([`rewrite`]) it fails for lack of room.
+    /// As [`Flusher::flush_holding`], but if it does not rewrite ([`rewrite`]) it fails for lack of room.
     fn flush_to(&self, _flushing: &MutexGuard<'_, ()>, only_pm: bool) -> Result<usize> {
-        self.check_writable()?;
+        self.common.check_writable()?;
         let mut flushed = 0;
         loop {
-            let taken = self.take();
+            let taken = self.evacuator.take();
             if taken.generations.is_empty() {
                 return Ok(flushed);
             }
@@ -178,7 +158,7 @@ impl Inner {
 
     fn flush_taken(&self, mut taken: Taken, only_pm: bool, made: &mut Made) -> Result<usize> {
         let flushed = taken.generations.iter().map(|m| m.homes().len()).sum();
-        let promised = self.promise_for_flush(&taken);
+        let promised = self.flush_writer.promise_for_flush(&taken);
         let promised = promised.and_then(|promise| match promise {
             None if only_pm => Err(Error::OutOfSpace(
                 "persistent memory has no room for what lives of sealed generations".into(),
@@ -186,232 +166,53 @@ impl Inner {
             promise => Ok(promise),
         });
         if active(Bug::RewriteLeavesOlder) && taken.generations.len() > 1 {
-            let rewrites = !self.options.level0.shape().keeps_tables_in_pm();
+            let rewrites = !self.common.options.level0.shape().keeps_tables_in_pm();
             let rewrites = rewrites && matches!(promised, Ok(Some(_)));
             taken.generations.drain(..usize::from(rewrites));
         }
-        let done = promised.and_then(|promise| self.flush_ranges(&taken, promise, made));
-        self.unlink_obsolete();
-        self.release_pm_tables();
-        lock(&self.reclaim).taken = 0;
+        let done = promised.and_then(|promise| self.evacuator.flush_ranges(&taken, promise, made));
+        self.sweeper.unlink_obsolete();
+        self.sweeper.release_pm_tables();
+        lock(&self.common.reclaim).taken = 0;
         done?;
         // What is still held here is not free.
         drop(taken);
         // Whoever waits for the turn to flush finds the room that this has made.
-        self.want_compaction();
-        self.reclaim()?;
+        self.common.want_compaction();
+        self.reclaimer.reclaim()?;
         Ok(flushed)
     }
 
-    /// Has due compactions run soon, where there are threads for that.
-    pub fn want_compaction(&self) {
-        if self.world.background && self.flushes() {
-            self.background.request_job(Job::Compact);
-        }
-    }
-
-    /// As [`Inner::flush_holding`], for whoever holds the writer's lock, too, and so keeps all writers
+    /// As [`Flusher::flush_holding`], for whoever holds the writer's lock, too, and so keeps all writers
     /// waiting. What has died by it goes with the next reclaiming. A merge that is under way finds its inputs
     /// gone when it gets the writer's lock.
     pub fn flush_exclusive(&self, _writer: &mut Writer) -> Result<()> {
         loop {
-            let taken = self.taken_now();
+            let taken = self.evacuator.taken_now();
             if taken.generations.is_empty() {
                 return Ok(());
             }
             let begun = self.begin_flush(&taken.generations);
             let (mut outputs, mut made) = (Outputs::default(), Made::default());
             let rest = taken.rest();
-            let written =
-                self.write_tables(&taken.generations, &rest, &[], To::Files, &mut outputs);
-            let done = written.and_then(|()| self.name_holding(&taken, &rest, &outputs, &[]));
-            self.release(&outputs);
+            let written = self.flush_writer.write_tables(
+                &taken.generations,
+                &rest,
+                &[],
+                To::Files,
+                &mut outputs,
+            );
+            let done =
+                written.and_then(|()| self.evacuator.name_holding(&taken, &rest, &outputs, &[]));
+            self.making.release(&outputs);
             made.add(&outputs);
             self.end_flush(begun, made, done.as_ref().err());
             done?;
-            self.count_flush(&outputs, &[]);
+            self.evacuator.count_flush(&outputs, &[]);
             if taken.front.is_none() {
                 return Ok(());
             }
         }
-    }
-
-    fn count_flush(&self, outputs: &Outputs, along: &[Along<'_>]) {
-        self.counted_by_merge(&outputs.counted);
-        let to = along.iter().map(|along| usize::from(along.to.0)).max();
-        self.compactions.usage.add(
-            to.unwrap_or(0),
-            LevelUse {
-                jobs: 1,
-                bytes_read: outputs.bytes_read,
-                bytes_written: outputs.bytes,
-                entries_dropped: outputs.dropped,
-                ..LevelUse::default()
-            },
-        );
-        if !along.is_empty() {
-            self.counted.add(Count::RangesAlong, 1);
-            let bytes = along.iter().map(Along::bytes).sum();
-            self.counted.add(Count::BytesAlong, bytes);
-        }
-    }
-
-    /// Takes the sealed generations that were not flushed, or of those the ones that an evacuation has left: from
-    /// here on none of them is merged.
-    fn take(&self) -> Taken {
-        let _turn = self.merges.turn_for_flush();
-        let taken = {
-            // A batch that is being committed is in the view before it is visible.
-            let _writer = lock(&self.writer);
-            self.taken_now()
-        };
-        let newest = taken.generations.last().map_or(0, |m| m.generation());
-        lock(&self.reclaim).taken = newest;
-        taken
-    }
-
-    /// What a flush takes, for whoever holds the writer's lock.
-    fn taken_now(&self) -> Taken {
-        let mut generations = self.sealed_unflushed();
-        let front = self.catalog.view().front().cloned();
-        if let Some(front) = &front {
-            generations.retain(|m| front.takes(m));
-        }
-        Taken { generations, front }
-    }
-
-    /// The sealed generations that were not flushed, oldest first.
-    pub fn to_flush(&self) -> Vec<Arc<Memtable>> {
-        // A batch that is being committed is in the view before it is visible.
-        let _writer = lock(&self.writer);
-        self.sealed_unflushed()
-    }
-
-    /// As [`Inner::to_flush`], for whoever holds the writer's lock.
-    fn sealed_unflushed(&self) -> Vec<Arc<Memtable>> {
-        let view = self.catalog.view_to_keep();
-        let reclaim = lock(&self.reclaim);
-        let sealed = view.memtables[1..].iter().rev();
-        let sealed = sealed.filter(|memtable| !reclaim.is_flushed(memtable.generation()));
-        sealed.cloned().collect()
-    }
-
-    /// Makes it known that files are gone, to file systems that give room back only then. If it fails, for want
-    /// of room, too, it may have covered the names of files that others are about to name.
-    fn sync_removals(&self) -> Result<()> {
-        let storage = &self.world.env.storage;
-        match storage.sync_dir(&self.dir, sites::FILE_NAMED) {
-            // A folder that could not be opened was not synced; that is for another time.
-            Err(error) if is_sync(&error) => Err(self.poison.poison(error)),
-            _ => Ok(()),
-        }
-    }
-
-    /// Edit 1, or of several one, and the view that comes with it.
-    fn name_tables(
-        &self,
-        taken: &Taken,
-        span: &Span,
-        outputs: &Outputs,
-        along: &[Along<'_>],
-    ) -> Result<()> {
-        let _writer = lock(&self.writer);
-        // Again, since the store may have been closed meanwhile.
-        self.check_writable()?;
-        self.name_holding(taken, span, outputs, along)
-    }
-
-    /// As [`Inner::name_tables`], for whoever holds the writer's lock.
-    fn name_holding(
-        &self,
-        taken: &Taken,
-        span: &Span,
-        outputs: &Outputs,
-        along: &[Along<'_>],
-    ) -> Result<()> {
-        let exists = |change: &Change| match change {
-            Change::TableAdded { place, .. } => self.families.exists(place.cf, b""),
-            _ => true,
-        };
-        let mut manifest = self.catalog.edits();
-        let mut changes = Vec::new();
-        for along in along
-            .iter()
-            .filter(|along| self.families.exists(along.cf, b""))
-        {
-            if !along.stands(manifest.state()) {
-                return Err(busy("for tables that have gone"));
-            }
-            changes.extend(along.taken());
-        }
-        changes.extend(outputs.added().filter(exists));
-        let front = span.to.clone().map(|at| taken.front_at(at));
-        // Of nothing there is nothing to say, until the next range is named.
-        if changes.is_empty() && front.is_some() {
-            return Ok(());
-        }
-        changes.extend(said(manifest.state().evacuation(), taken, front.as_ref()));
-        if !changes.is_empty() {
-            let made = self.append_with_prefixes(&mut manifest, changes, &outputs.prefixes)?;
-            drop(manifest);
-            self.tell_of_prefixes(made);
-        }
-        if let Some(front) = front {
-            let view = self.catalog.view_to_keep();
-            let tables = self.catalog.tables_after(&view);
-            self.catalog.show(view.evacuated(front, tables));
-            return Ok(());
-        }
-        let homes = taken.generations.iter().flat_map(|m| m.homes());
-        lock(&self.reclaim).flushed(homes.map(|home| home.generation()));
-        self.retire();
-        // If all of them had been retired as dead before.
-        self.catalog.show_tables();
-        Ok(())
-    }
-
-    /// Removes the files that nobody names or reads any more. What cannot be removed now the next open removes.
-    pub fn unlink_obsolete(&self) {
-        if self.poison.check().is_err() {
-            return;
-        }
-        self.ask_readers_to_leave();
-        let mut obsolete = self.catalog.obsolete();
-        let held = self.elders.held();
-        obsolete.retain(|(file, _)| !lock(&self.reclaim).is_file_held(*file, &held));
-        let mut gone = BTreeSet::new();
-        for found in obsolete {
-            if files::unlink(&self.catalog.table_files, found) {
-                self.catalog.unlinked(found.0);
-                gone.insert(found.0);
-            }
-        }
-        self.catalog.table_files.forget(&gone);
-        // Some file systems give room back only with the folder's sync.
-        if !gone.is_empty() {
-            self.note_removed();
-        }
-        let gives_back = self.wants_removals();
-        if gives_back && self.sync_removals().is_err() {
-            return;
-        }
-        if gives_back || !gone.is_empty() {
-            // There is more room on the disk than when the edit was made.
-            self.press();
-        }
-    }
-}
-
-/// What an edit says of the evacuation of `taken`, which comes to `front` by it, or to its end; `before` is what the
-/// manifest says of one so far, were it of generations of which none is left.
-fn said(before: Option<&Evacuation>, taken: &Taken, front: Option<&Front>) -> Vec<Change> {
-    let up_to = taken.up_to().0;
-    let ended = |seqno| Change::FlushedUpTo { seqno };
-    let other = before.filter(|before| before.up_to != up_to);
-    match (front, other) {
-        (None, _) => before.map(|_| ended(up_to)).into_iter().collect(),
-        (Some(front), None) => vec![front.said()],
-        (Some(front), Some(before)) => vec![ended(before.up_to), front.said()],
     }
 }
 

@@ -29,11 +29,11 @@ use thermocline_observe::event::Event;
 use thermocline_version::{Change, VersionEdit};
 
 use crate::start::opened;
-use crate::store::Inner;
+use crate::store::Memtables;
 use crate::write::writer::Writer;
 use prepared::Prepared;
 
-impl Inner {
+impl Memtables {
     /// Whether no generation is prepared, and nobody is about to prepare one.
     pub fn is_next_missing(&self) -> bool {
         try_lock(&self.next).is_some_and(|next| next.is_none())
@@ -42,42 +42,43 @@ impl Inner {
     /// The next generation, for a write that needs it now.
     pub fn lock_next(&self) -> MutexGuard<'_, Option<Prepared>> {
         try_lock(&self.next).unwrap_or_else(|| {
-            let begun = self.now_ns();
+            let begun = self.common.now_ns();
             let next = lock(&self.next);
-            self.stalls.held_up(StallCause::Generation, begun);
+            self.common.stalls.held_up(StallCause::Generation, begun);
             next
         })
     }
 
     /// Lets the region remember a chain that the manifest has just learned of, or what says whose logs are.
     pub fn witness(&self, chain: &Chain, nonce: u64) -> Result<()> {
-        let set = self.space.set_witness(Witness::of(chain.id, nonce));
+        let set = self.common.space.set_witness(Witness::of(chain.id, nonce));
         let known = self.wal.as_ref().map(|wal| wal.know(chain.id, nonce));
         set.and(known.unwrap_or(Ok(())))
-            .map_err(|error| self.poison.poison(error))
+            .map_err(|error| self.common.poison.poison(error))
     }
 
     /// Names the next generation in the manifest, so that no fsync falls on the put path when the
     /// active one is full. The chain of `incarnation` has been named.
     pub fn prepare(&self, next: &mut Option<Prepared>, incarnation: u32) -> Result<()> {
         // Whoever had the lock before may have failed halfway.
-        self.poison.check()?;
-        if next.is_some() || self.space.generations().free() == 0 {
+        self.common.poison.check()?;
+        if next.is_some() || self.common.space.generations().free() == 0 {
             return Ok(());
         }
-        let ids = self.catalog.edits().state().next_ids();
-        let nonce = self.world.env.random_u64()?;
+        let ids = self.common.catalog.edits().state().next_ids();
+        let nonce = self.common.world.env.random_u64()?;
         // It follows on from the chain before: base 0 in the manifest, known only at the switch.
-        let chain = Chain::new(&self.db_id, ids.chain, incarnation, nonce, 0);
+        let chain = Chain::new(&self.common.db_id, ids.chain, incarnation, nonce, 0);
         let log = self.begin_log(chain.id, nonce)?;
         let edit = VersionEdit::new()
             .with(Change::GenerationCreated { id: ids.generation })
             .with(opened(&chain, ids.generation, nonce, None));
         self.edit_with_log(edit, &log)?;
         self.witness(&chain, nonce)?;
-        let descriptor = Descriptor::create(&self.space, &self.db_id, ids.generation)
-            .map_err(|error| self.poison.poison(error))?;
-        self.events
+        let descriptor = Descriptor::create(&self.common.space, &self.common.db_id, ids.generation)
+            .map_err(|error| self.common.poison.poison(error))?;
+        self.common
+            .events
             .emit(Event::GenerationPrepared { id: ids.generation });
         *next = Some(Prepared {
             generation: ids.generation,
@@ -95,31 +96,31 @@ impl Inner {
     /// [`Error::OutOfSpace`] if the disk has no room for naming the next: then, too, it may just grow.
     pub fn rotate(&self, writer: &mut Writer, next: &mut Option<Prepared>) -> Result<()> {
         if next.is_none() {
-            self.reclaim_descriptors(writer)?;
+            self.above()?.reclaim_descriptors(writer)?;
         }
         if next.is_none() {
-            let begun = self.now_ns();
+            let begun = self.common.now_ns();
             self.record_chain(writer)?;
             self.prepare(next, writer.chain.chain().incarnation)?;
             if next.is_none() {
                 return Ok(());
             }
-            self.stalls.held_up(StallCause::Generation, begun);
+            self.common.stalls.held_up(StallCause::Generation, begun);
         }
         // A memtable is sealed only when `durable` has passed its last grant.
-        self.commits.drain(self)?;
+        self.common.commits.drain(self)?;
         let Some(next) = next.take() else {
             return Ok(());
         };
         let durable = SeqNo(writer.next_seqno() - 1);
         if let Some(descriptor) = &mut writer.descriptor {
             descriptor
-                .set_floor(&self.space, durable.0)
-                .map_err(|error| self.poison.poison(error))?;
+                .set_floor(&self.common.space, durable.0)
+                .map_err(|error| self.common.poison.poison(error))?;
         }
         writer.active.seal();
         let sealed = writer.active.generation();
-        self.events.emit(Event::GenerationSealed {
+        self.common.events.emit(Event::GenerationSealed {
             id: sealed,
             records: writer.active.len(),
             bytes: writer.active.bytes(),
@@ -128,16 +129,18 @@ impl Inner {
             base: writer.next_seqno(),
             ..next.chain
         };
-        let region = self.space.region().clone();
+        let region = self.common.space.region().clone();
         let memtable = Memtable::new(region, next.generation, vec![chain]);
-        let memtable = Arc::new(memtable.charged_to(&self.account));
-        self.catalog
-            .show(self.catalog.view().with(memtable.clone()));
+        let memtable = Arc::new(memtable.charged_to(&self.common.account));
+        self.common
+            .catalog
+            .show(self.common.catalog.view().with(memtable.clone()));
         let descriptor = std::mem::replace(&mut writer.descriptor, next.descriptor);
-        let chain = ChainWriter::new(self.space.clone(), chain, None);
+        let chain = ChainWriter::new(self.common.space.clone(), chain, None);
         let before = writer.go_over(memtable, chain);
         self.go_over_to_log(next.log);
         let trail = before.trail(sealed, Some(durable.0));
-        self.sealed(writer, sealed, before.zones(), descriptor, trail)
+        lock(&self.common.reclaim).sealed(sealed, before.zones(), descriptor, trail);
+        self.above()?.sealed(writer)
     }
 }

@@ -14,7 +14,7 @@
 //! A cursor would have to seek anew for each step. So it leaves its view, and its place in it, in
 //! its *seat* between two calls ([`Guest`]), behind a lock that it holds while it moves and that
 //! nobody else waits for. Whoever wants something gone that views hold calls
-//! [`Inner::ask_readers_to_leave`]. That *asks*: it raises a number that cursors compare when they
+//! [`Reads::ask_readers_to_leave`]. That *asks*: it raises a number that cursors compare when they
 //! move, so that those who are inside a call look for a newer view at the next; and it empties the
 //! seats of all others whose views are past. An emptied cursor keeps its key, and seeks that in the
 //! newest view when it moves again.
@@ -40,8 +40,7 @@ use thermocline_catalog::View;
 use thermocline_commit::readers::Registration;
 
 use crate::report::{ReaderKind, ReaderState};
-use crate::store::Inner;
-use crate::store::{After, Moment, Registered};
+use crate::store::{After, Inner, Moment, Reads, Registered};
 use crate::sync::{Arc, Ordering, lock};
 use registry::{Hold, named, sort};
 
@@ -63,9 +62,9 @@ impl Deref for Reading {
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        self.inner.commits.readers.leave(&self.registration);
+        self.inner.common.commits.readers.leave(&self.registration);
         // SeqCst, as what `leave` counts: see `close`.
-        if self.inner.closed.load(Ordering::SeqCst) {
+        if self.inner.common.closed.load(Ordering::SeqCst) {
             self.inner.let_left_go();
         }
     }
@@ -73,9 +72,9 @@ impl Drop for Registered {
 
 impl Moment {
     pub fn now(inner: &Arc<Inner>) -> Moment {
-        let mark = inner.commits.ring.visible_mark();
-        let registration = inner.commits.readers.register(mark, thread_number());
-        Moment::of(inner, registration, inner.families.moment())
+        let mark = inner.common.commits.ring.visible_mark();
+        let registration = inner.common.commits.readers.register(mark, thread_number());
+        Moment::of(inner, registration, inner.common.families.moment())
     }
 
     /// A moment of an earlier opening, which was registered with `inner` before that could do anything.
@@ -110,14 +109,14 @@ impl Moment {
     /// [`Error::Closed`] for a store that was closed before.
     pub fn view(&self, cf: CfId) -> Result<Reading> {
         let inner = self.inner();
-        let view = inner.catalog.view();
+        let view = inner.common.catalog.view();
         let mut reading = match view.pins() {
             Ok(_) => Reading { view, by: None },
             Err(_) => self.view_after_close(cf)?,
         };
         // Behind the view (`snapshot`, 4).
-        if inner.families.moment() != self.drops
-            && let Some(relic) = inner.relic_of(cf)?
+        if inner.common.families.moment() != self.drops
+            && let Some(relic) = inner.reads.relic_of(cf)?
         {
             let view = Guard::from_inner(relic);
             reading = Reading { view, by: None };
@@ -146,7 +145,7 @@ impl Moment {
 
     /// Whether `cf` had not been dropped.
     pub fn check(&self, cf: CfId) -> Result<()> {
-        self.inner().families.check(cf, self.drops)
+        self.inner().common.families.check(cf, self.drops)
     }
 
     /// What it is to be entered as.
@@ -154,24 +153,24 @@ impl Moment {
         Hold {
             kind,
             seqno: self.seqno(),
-            since_ns: self.inner().now_ns(),
+            since_ns: self.inner().common.now_ns(),
             drops: self.drops,
             guest: None,
         }
     }
 }
 
-impl Inner {
+impl Reads {
     /// Asks readers to let go of what is in no current view any more. May be called under the
     /// writer's lock, and those before it.
     pub fn ask_readers_to_leave(&self) {
-        let current = self.catalog.view_to_keep();
+        let current = self.common.catalog.view_to_keep();
         self.holds.ask_to_leave(&|view| view.is_past(&current));
     }
 
     /// Those who read, who have been there longest first; not all of them if they are many.
     pub fn readers_told(&self) -> Vec<ReaderState> {
-        let visible = self.commits.ring.visible();
+        let visible = self.common.commits.ring.visible();
         let mut all = self.holds.told(visible);
         all.extend(self.holds.told_of_elders(visible));
         sort(&mut all);
@@ -180,26 +179,39 @@ impl Inner {
 
     /// Who holds what would be free, for an error: those that may keep more than versions.
     pub fn who_reads(&self) -> String {
-        let visible = self.commits.ring.visible();
+        let visible = self.common.commits.ring.visible();
         let keeps = |reader: &ReaderState| {
             reader.in_call || reader.retired_bytes > 0 || reader.kind == ReaderKind::Copy
         };
         let own = self.holds.told(visible).into_iter().filter(keeps);
         let pinned = self.pins.upgrade().map_or(0, |pins| pins.bytes());
         let mut who = named(own, pinned);
-        let held = self.elders.held();
+        let held = self.common.elders.held();
         let elders = self.holds.told_of_elders(visible).into_iter();
         let elders = elders.filter(|reader| held.everything || keeps(reader));
         let of_elders = named(elders, held.bytes);
         if !of_elders.is_empty() {
             who.push(format!("of an earlier opening: {}", of_elders.join(", ")));
         }
-        if lock(&self.reclaim).has_strangers() {
+        if lock(&self.common.reclaim).has_strangers() {
             who.push("a reader of another process".to_string());
         }
         match who.is_empty() {
             true => "a read that is about to end".to_string(),
             false => who.join("; "),
         }
+    }
+
+    /// The view in which a family is read that was dropped; `None` for one that was not.
+    ///
+    /// # Errors
+    /// That it was dropped, if nothing was set aside.
+    pub fn relic_of(&self, cf: CfId) -> Result<Option<Arc<View>>> {
+        let Err(dropped) = self.common.families.check(cf, u64::MAX) else {
+            return Ok(None);
+        };
+        let relics = lock(&self.relics);
+        let own = relics.iter().find(|relic| relic.cf == cf);
+        own.map(|relic| Some(relic.view.clone())).ok_or(dropped)
     }
 }

@@ -38,7 +38,6 @@
 
 use thermocline_base::{CfId, Error, Kind, Result, SeqNo};
 use thermocline_catalog::View;
-use thermocline_commit::Durability;
 use thermocline_compaction::RangeTombstone;
 use thermocline_compaction::output::Cutter;
 use thermocline_copies::{Installed, NewTables};
@@ -53,7 +52,7 @@ use thermocline_version::format::{PAYLOAD_LEN_MAX, encode_edit};
 use thermocline_version::{Change, Level, Place, VersionEdit};
 
 use crate::start::opened;
-use crate::store::Inner;
+use crate::store::{Common, Ingester};
 use crate::sync::{Arc, lock};
 use crate::write::writer::Writer;
 
@@ -72,7 +71,7 @@ pub(crate) type Write<'a> = &'a mut dyn FnMut(SeqNo, &mut dyn NewTables) -> Resu
 
 /// Tables of the store that are being written.
 struct Incoming<'a> {
-    inner: &'a Inner,
+    common: &'a Common,
     seqno: SeqNo,
     writing: Writing<'a>,
     outputs: &'a mut Outputs,
@@ -81,7 +80,7 @@ struct Incoming<'a> {
 
 impl NewTables for Incoming<'_> {
     fn go_on(&mut self) -> Result<()> {
-        self.inner.check_writable()?;
+        self.common.check_writable()?;
         self.work.cover_bytes(self.writing.memory());
         Ok(())
     }
@@ -97,33 +96,32 @@ impl NewTables for Incoming<'_> {
     }
 }
 
-impl Inner {
+impl Ingester {
     /// Installs what `write` writes into tables of a family, and does what is due then.
     ///
     /// # Errors
     /// See [`Store::install`](thermocline_copies::Store::install).
     pub fn install_new(&self, cf: CfId, write: Write<'_>) -> Result<Installed> {
-        let _ingesting = lock(&self.turns.ingesting);
+        let _ingesting = lock(&self.common.turns.ingesting);
         let seqno = self.seqno_ahead()?;
         let mut outputs = Outputs::default();
         let installed = self.write_and_install(cf, seqno, write, &mut outputs);
-        self.release(&outputs);
-        self.unlink_obsolete();
+        self.making.release(&outputs);
+        self.sweeper.unlink_obsolete();
         let installed = installed?;
         if installed.tables > 0 {
-            self.commits
-                .acknowledge(self, seqno, Durability::Immediate)?;
+            self.common.commits.make_durable(&*self.memtables, seqno)?;
         }
-        self.reclaim()?;
-        self.press();
-        self.want_compaction();
+        self.reclaimer.reclaim()?;
+        self.pressure.press();
+        self.common.want_compaction();
         // It is done, and what fails now has either poisoned the store or is tried again.
-        let _ = self.compact_inline();
+        let _ = self.flusher.compact_inline();
         Ok(installed)
     }
 
     fn seqno_ahead(&self) -> Result<SeqNo> {
-        let seqno = lock(&self.writer).next_seqno() + AHEAD;
+        let seqno = lock(&self.memtables.writer).next_seqno() + AHEAD;
         if seqno < SEQNO_MAX {
             return Ok(SeqNo(seqno));
         }
@@ -158,16 +156,16 @@ impl Inner {
                 installed.tables, installed.bytes
             )));
         }
-        self.sync_names(outputs)?;
+        self.making.sync_names(outputs)?;
         for _ in 0..3 {
-            self.seal_active()?;
-            self.flush()?;
-            if lock(&self.writer).active.bytes() < MUCH {
+            self.memtables.seal_active()?;
+            self.flusher.flush()?;
+            if lock(&self.memtables.writer).active.bytes() < MUCH {
                 break;
             }
         }
-        let _flushing = lock(&self.turns.flushing);
-        let mut writer = lock(&self.writer);
+        let _flushing = lock(&self.common.turns.flushing);
+        let mut writer = lock(&self.memtables.writer);
         self.install_ingested(cf, &mut writer, added, seqno)?;
         Ok(installed)
     }
@@ -180,23 +178,23 @@ impl Inner {
         write: Write<'_>,
         outputs: &mut Outputs,
     ) -> Result<()> {
-        let shape = &self.compactions.shape;
+        let shape = &self.common.compactions.shape;
         let options = shape.write_options(0, usize::MAX, Creation::Ingest);
         let cutter = Cutter::new(shape.output_options(), vec![], vec![]);
         let place = Place::new(cf, Level::ZERO);
-        let mut sink = FileSink::new(&self.catalog, place, options);
+        let mut sink = FileSink::new(&self.common.catalog, place, options);
         let mut incoming = Incoming {
-            inner: self,
+            common: &self.common,
             seqno,
             writing: Writing::new(cf, cutter, &mut sink),
             outputs,
-            work: self.catalog.table_files.work(),
+            work: self.common.catalog.table_files.work(),
         };
         let written = write(seqno, &mut incoming);
         let written = written.and_then(|()| incoming.writing.finish(incoming.outputs));
         drop(incoming);
         // What it worked with is given back.
-        self.room.note();
+        self.common.room.note();
         written
     }
 
@@ -209,23 +207,25 @@ impl Inner {
         seqno: SeqNo,
     ) -> Result<()> {
         // Again: both may have changed meanwhile.
-        self.check_writable()?;
-        self.families.check(cf, self.families.moment())?;
-        self.record_chain(writer)?;
-        let mut next = self.lock_next();
+        self.common.check_writable()?;
+        self.common
+            .families
+            .check(cf, self.common.families.moment())?;
+        self.memtables.record_chain(writer)?;
+        let mut next = self.memtables.lock_next();
         self.find_descriptor(writer, next.is_none())?;
-        let unused = self.begin_generation(writer, &mut next)?;
-        self.flush_exclusive(writer)?;
+        let unused = self.memtables.begin_generation(writer, &mut next)?;
+        self.flusher.flush_exclusive(writer)?;
         if writer.next_seqno() > seqno.0 {
             let why = "more was written while tables were ingested than can be; try again";
             return Err(Error::Busy(why.into()));
         }
-        let nonce = self.world.env.random_u64()?;
-        let ids = self.catalog.edits().state().next_ids();
+        let nonce = self.common.world.env.random_u64()?;
+        let ids = self.common.catalog.edits().state().next_ids();
         let incarnation = writer.chain.chain().incarnation;
         let base = seqno.0 + 1;
-        let chain = Chain::new(&self.db_id, ids.chain, incarnation, nonce, base);
-        let log = self.begin_log(chain.id, nonce)?;
+        let chain = Chain::new(&self.common.db_id, ids.chain, incarnation, nonce, base);
+        let log = self.memtables.begin_log(chain.id, nonce)?;
         let ended = writer.take_ended();
         let mut edit = VersionEdit {
             changes: ended.clone(),
@@ -238,20 +238,20 @@ impl Inner {
             opened(&chain, ids.generation, nonce, None),
         ]);
         // If the edit has no room, nothing has happened. From there on nothing may fail but a persist.
-        let flying = self.commits.flying(self);
-        if let Err(error) = self.edit_with_log(edit, &log) {
+        let flying = self.common.commits.flying(&*self.memtables);
+        if let Err(error) = self.memtables.edit_with_log(edit, &log) {
             writer.give_back_ended(ended);
-            if self.poison.check().is_ok() {
+            if self.common.poison.check().is_ok() {
                 flying.finished();
             }
             return Err(error);
         }
-        self.go_over_to_log(log);
-        self.witness(&chain, nonce)?;
+        self.memtables.go_over_to_log(log);
+        self.memtables.witness(&chain, nonce)?;
         self.publish_ingested(writer, unused, (ids.generation, chain, nonce), seqno)?;
         // As for a staged batch: somebody else may move over it.
-        let ticket = self.commits.ring.grant(seqno.0, 0);
-        self.commits.ring.finish(ticket, None);
+        let ticket = self.common.commits.ring.grant(seqno.0, 0);
+        self.common.commits.ring.finish(ticket, None);
         flying.finished();
         Ok(())
     }
@@ -263,34 +263,36 @@ impl Inner {
         (id, chain, nonce): (u64, Chain, u64),
         seqno: SeqNo,
     ) -> Result<()> {
-        self.give_descriptor_back(writer.descriptor.take())?;
-        let descriptor = Descriptor::create(&self.space, &self.db_id, id)
-            .map_err(|error| self.poison.poison(error))?;
-        let region = self.space.region().clone();
-        let active = Memtable::new(region, id, vec![chain]).charged_to(&self.account);
+        self.common.give_descriptor_back(writer.descriptor.take())?;
+        let descriptor = Descriptor::create(&self.common.space, &self.common.db_id, id)
+            .map_err(|error| self.common.poison.poison(error))?;
+        let region = self.common.space.region().clone();
+        let active = Memtable::new(region, id, vec![chain]).charged_to(&self.common.account);
         let active = Arc::new(active);
-        lock(&self.reclaim).forget_unused(unused);
-        let view = self.catalog.view_to_keep();
+        lock(&self.common.reclaim).forget_unused(unused);
+        let view = self.common.catalog.view_to_keep();
         let older = view.memtables.iter().filter(|m| m.generation() != unused);
         let memtables = [active.clone()].into_iter().chain(older.cloned()).collect();
-        let tables = self.catalog.tables_after(&view);
+        let tables = self.common.catalog.tables_after(&view);
         // All that is older was flushed.
         let pins = view.pins().ok().cloned();
         let view = View::new(memtables, tables, None, pins);
-        self.catalog.show(view);
-        let chain = ChainWriter::new(self.space.clone(), chain, None);
+        self.common.catalog.show(view);
+        let chain = ChainWriter::new(self.common.space.clone(), chain, None);
         writer.go_on(active, descriptor, chain, nonce, seqno);
-        self.events.emit(Event::GenerationDropped { id: unused });
-        self.events.emit(Event::GenerationPrepared { id });
+        self.common
+            .events
+            .emit(Event::GenerationDropped { id: unused });
+        self.common.events.emit(Event::GenerationPrepared { id });
         Ok(())
     }
 
     /// Sees to it that a generation can be sealed, for which one more is needed if none is prepared. The
     /// one behind the tables takes over that of the generation that goes.
     fn find_descriptor(&self, writer: &mut Writer, wanted: bool) -> Result<()> {
-        let generations = self.space.generations();
+        let generations = self.common.space.generations();
         if wanted && generations.free() == 0 {
-            self.reclaim_for(writer)?;
+            self.upkeep.reclaim_for(writer)?;
         }
         if wanted && generations.free() == 0 {
             let why = "there are as many memtable generations as can be, and ingesting ends one; flush, \

@@ -6,7 +6,7 @@ use thermocline_base::CfId;
 use thermocline_policy::level0::PartitionRate;
 use thermocline_version::{Level, TableRef, Version};
 
-use crate::store::{Engine, Inner};
+use crate::store::{Engine, Reporter};
 
 /// Where the data of a column family lies.
 #[derive(Debug, Clone, PartialEq)]
@@ -73,27 +73,29 @@ impl Engine {
     /// Where the data of each family lies that has tables or several partitions. What is in no table yet is in the
     /// generations that [`Engine::metrics`] has.
     pub fn map(&self) -> Vec<FamilyMap> {
-        let version = self.inner.catalog.version();
+        let version = self.inner.common.catalog.version();
         let divided = version.divided().map(|(cf, _)| cf);
         let families: BTreeSet<CfId> = version.families().chain(divided).collect();
-        let map = |cf| self.inner.map_of(cf, &version);
+        let map = |cf| self.inner.reporter.map_of(cf, &version);
         families.into_iter().map(map).collect()
     }
 }
 
-impl Inner {
+impl Reporter {
     fn map_of(&self, family: CfId, version: &Version) -> FamilyMap {
         let tables = version.tables_of(family);
         let partitions = version.partitions(family).iter();
         FamilyMap {
             family,
-            name: self.families.name_of(family),
+            name: self.common.families.name_of(family),
             partitions: partitions
                 .map(|partition| partition.start.to_vec())
                 .collect(),
-            rates: self
-                .rates
-                .per_second(self.now_ns(), version.partitions(family), family),
+            rates: self.common.rates.per_second(
+                self.common.now_ns(),
+                version.partitions(family),
+                family,
+            ),
             tables: tables
                 .map(|(place, table)| TableState::of(version, place.level, table))
                 .collect(),

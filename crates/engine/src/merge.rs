@@ -2,7 +2,7 @@
 //! view (`memtable::merge` says how it is made).
 //!
 //! Which are merged, and when that pays, is decided by `policy::indexes`. Where flushing is due, and much of what waits for it is
-//! dead generations that merged indexes keep, those are made anew before ([`Inner::merge_instead`]).
+//! dead generations that merged indexes keep, those are made anew before ([`Merger::merge_instead`]).
 //!
 //! # Who does it
 //! A job thread. It gives way: a flush that takes generations ends it, without a result. Where there are no
@@ -48,7 +48,7 @@ use thermocline_policy::situation::{self, Situation};
 use thermocline_policy::work::Work;
 use thermocline_runtime::Job;
 
-use crate::store::{Engine, Inner};
+use crate::store::{Engine, Merger};
 use crate::sync::{Arc, Ordering, lock, try_lock};
 use crate::write::writer::Writer;
 
@@ -73,45 +73,26 @@ impl Engine {
     /// persist, which poisons the store; [`Error::Corruption`] of a record that had to be read.
     pub fn reclaim(&self) -> Result<usize> {
         let inner = &self.inner;
-        inner.check_writable()?;
-        let mut dropped = inner.reclaim()?;
-        while inner.merge_if_due()? {
-            dropped += inner.reclaim()?;
+        inner.common.check_writable()?;
+        let mut dropped = inner.reclaimer.reclaim()?;
+        while inner.merger.merge_if_due()? {
+            dropped += inner.reclaimer.reclaim()?;
         }
         // What that drops it has dropped when it returns.
-        let before = inner.counted.get(Count::Dropped);
-        if inner.rewrite()? {
-            let now = inner.counted.get(Count::Dropped);
+        let before = inner.common.counted.get(Count::Dropped);
+        if inner.flusher.rewrite()? {
+            let now = inner.common.counted.get(Count::Dropped);
             dropped += usize::try_from(now - before).unwrap_or(usize::MAX);
         }
         Ok(dropped)
     }
 }
 
-impl Inner {
-    /// A lookup has asked `count` sealed indexes beyond the first.
-    pub fn asked(&self, count: u64) {
-        let before = self.counted.add(Count::Asked, count);
-        if indexes::looks(before, count)
-            && self.counted.get(Count::Asked) >= self.merges.next.load(Ordering::Relaxed)
-            && self.merges_by_itself()
-        {
-            // Until that job has found out.
-            self.merges.next.store(u64::MAX, Ordering::Relaxed);
-            self.background.request_job(Job::Merge);
-        }
-    }
-
-    fn merges_by_itself(&self) -> bool {
-        self.options.level0.shape().merges_indexes()
-            && self.world.background
-            && !self.options.read_only
-    }
-
+impl Merger {
     /// Has indexes merged soon, if that pays. May be called under the writer's lock.
     pub fn want_merge(&self) {
-        if self.merges_by_itself() && self.choice(false).is_some() {
-            self.background.request_job(Job::Merge);
+        if self.common.merges_by_itself() && self.choice(false).is_some() {
+            self.common.background.request_job(Job::Merge);
         }
     }
 
@@ -120,15 +101,17 @@ impl Inner {
     /// # Errors
     /// [`Error::Closed`], [`Error::Poisoned`]. A record that cannot be read is for its reader to hear of.
     pub fn merge_if_due(&self) -> Result<bool> {
-        let Some(_turn) = try_lock(&self.merges.turn) else {
+        let Some(_turn) = try_lock(&self.common.merges.turn) else {
             return Ok(false);
         };
-        self.merge_due(false, &mut |promise| promise(&mut lock(&self.writer)))
+        self.merge_due(false, &mut |promise| {
+            promise(&mut lock(&self.memtables.writer))
+        })
     }
 
-    /// As [`Inner::merge_if_due`], as often as it pays, for whoever holds the writer's lock.
+    /// As [`Merger::merge_if_due`], as often as it pays, for whoever holds the writer's lock.
     pub fn merge_inline(&self, writer: &mut Writer) -> Result<()> {
-        let Some(_turn) = try_lock(&self.merges.turn) else {
+        let Some(_turn) = try_lock(&self.common.merges.turn) else {
             return Ok(());
         };
         while self.merge_due(false, &mut |promise| promise(writer))? {}
@@ -139,9 +122,9 @@ impl Inner {
     /// generations have in common with others. Returns whether there were any.
     ///
     /// # Errors
-    /// As [`Inner::merge_if_due`].
+    /// As [`Merger::merge_if_due`].
     pub fn merge_for_room(&self, writer: &mut Writer) -> Result<bool> {
-        let turn = try_lock(&self.merges.turn).filter(|_| self.dead_in_merged() > 0);
+        let turn = try_lock(&self.common.merges.turn).filter(|_| self.common.dead_in_merged() > 0);
         match turn {
             Some(_turn) => self.merge_due(true, &mut |promise| promise(writer)),
             None => Ok(false),
@@ -152,48 +135,40 @@ impl Inner {
     /// anew, and it goes without. The caller holds no lock.
     ///
     /// # Errors
-    /// As [`Inner::merge_if_due`].
+    /// As [`Merger::merge_if_due`].
     pub fn merge_instead(&self) -> Result<()> {
-        let merged = match try_lock(&self.merges.turn) {
-            Some(_turn) => self.merge_due(true, &mut |promise| promise(&mut lock(&self.writer)))?,
+        let merged = match try_lock(&self.common.merges.turn) {
+            Some(_turn) => self.merge_due(true, &mut |promise| {
+                promise(&mut lock(&self.memtables.writer))
+            })?,
             None => false,
         };
         match merged {
-            true => self.reclaim().map(drop),
+            true => self.reclaimer.reclaim().map(drop),
             false => Ok(()),
         }
     }
 
-    /// Persistent memory of dead generations that merged indexes lead to, in bytes.
-    pub fn dead_in_merged(&self) -> u64 {
-        let view = self.catalog.view();
-        let reclaim = lock(&self.reclaim);
-        let merged = view.memtables.iter().filter(|m| m.is_merged());
-        let ids = merged.flat_map(|m| m.homes()).map(|h| h.generation());
-        let dead = ids.filter(|id| reclaim.is_dead(*id) && !reclaim.is_flushed(*id));
-        dead.map(|id| reclaim.zone_bytes(id)).sum()
-    }
-
     /// What is to be merged, if that pays, or `must` be.
     fn choice(&self, must: bool) -> Option<Choice> {
-        if !self.options.level0.shape().merges_indexes() {
+        if !self.common.options.level0.shape().merges_indexes() {
             return None;
         }
-        let view = self.catalog.view_to_keep();
-        let all = indexes_of(&view, &lock(&self.reclaim));
+        let view = self.common.catalog.view_to_keep();
+        let all = indexes_of(&view, &lock(&self.common.reclaim));
         let known = situation::Indexes {
             newest_first: &all,
-            asked: self.counted.get(Count::Asked),
-            paid: self.merges.paid.load(Ordering::Relaxed),
-            merge_percent: self.options.level0.merge_percent,
+            asked: self.common.counted.get(Count::Asked),
+            paid: self.common.merges.paid.load(Ordering::Relaxed),
+            merge_percent: self.common.options.level0.merge_percent,
             must,
         };
-        let decision = self.compactions.costs.next(&Situation {
+        let decision = self.common.compactions.costs.next(&Situation {
             indexes: Some(known),
             ..Situation::default()
         });
         let pays_at = decision.merges_pay_at.unwrap_or(u64::MAX);
-        self.merges.next.store(pays_at, Ordering::Relaxed);
+        self.common.merges.next.store(pays_at, Ordering::Relaxed);
         let Work::MergeIndexes(decided) = decision.work else {
             return None;
         };
@@ -207,15 +182,15 @@ impl Inner {
             return Ok(false);
         };
         let keys = decided.keys;
-        let begun = self.now_ns();
+        let begun = self.common.now_ns();
         let merged = self.merge_indexes(&inputs, locked);
         if let Err(Error::Corruption { .. }) = merged {
             // It would be there next time, too.
-            lock(&self.reclaim).unreadable = inputs[0].generation();
+            lock(&self.common.reclaim).unreadable = inputs[0].generation();
         }
         let Ok(Some(merging)) = merged else {
             // Its inputs stay as they are.
-            return self.check_writable().map(|()| false);
+            return self.common.check_writable().map(|()| false);
         };
         let mut merged = merging.finish();
         let indexes = inputs.len();
@@ -224,19 +199,19 @@ impl Inner {
         locked(&mut |_| {
             // Again, since the store may have been closed meanwhile.
             let install = |()| self.install_index(&inputs, merged.take());
-            installed = self.check_writable().map(install);
+            installed = self.common.check_writable().map(install);
         });
         if matches!(installed, Ok(true)) {
-            let asked = self.counted.get(Count::Asked);
-            self.merges.paid.store(asked, Ordering::Relaxed);
-            self.merges.look_again();
-            self.counted.add(Count::Merges, 1);
-            self.counted.add(Count::MergedKeys, keys);
-            self.events.emit(Event::IndexesMerged {
+            let asked = self.common.counted.get(Count::Asked);
+            self.common.merges.paid.store(asked, Ordering::Relaxed);
+            self.common.merges.look_again();
+            self.common.counted.add(Count::Merges, 1);
+            self.common.counted.add(Count::MergedKeys, keys);
+            self.common.events.emit(Event::IndexesMerged {
                 indexes,
                 keys,
                 keys_after: after,
-                took: Duration::from_nanos(self.now_ns().saturating_sub(begun)),
+                took: Duration::from_nanos(self.common.now_ns().saturating_sub(begun)),
             });
         }
         installed
@@ -244,16 +219,17 @@ impl Inner {
 
     #[cfg(test)]
     fn chosen(&self) -> Option<Choice> {
-        let view = self.catalog.view_to_keep();
-        let decided = indexes::choose(&indexes_of(&view, &lock(&self.reclaim)), false)?;
+        let view = self.common.catalog.view_to_keep();
+        let decided = indexes::choose(&indexes_of(&view, &lock(&self.common.reclaim)), false)?;
         Some(Choice::of(&view, decided))
     }
 
     fn has_dram_for(&self, inputs: &[Arc<Memtable>]) -> bool {
         let more: u64 = inputs.iter().map(|m| m.index_bytes()).sum();
-        let used = self.account.used() + self.staging.load(Ordering::Relaxed) + more;
-        let fits = !self.flushes() || indexes::leaves_flushes(&self.dram(), used);
-        fits && self.account.has_ample_room_for(used)
+        let used =
+            self.common.account.used() + self.memtables.staging.load(Ordering::Relaxed) + more;
+        let fits = !self.common.flushes() || indexes::leaves_flushes(&self.common.dram(), used);
+        fits && self.common.account.has_ample_room_for(used)
     }
 
     /// Merges to the end; `None` if there is not enough DRAM, or a flush wants its inputs.
@@ -263,12 +239,18 @@ impl Inner {
         locked: &mut Locked<'_>,
     ) -> Result<Option<Merging>> {
         // In this order: see `memtable::needed::Readers`.
-        let settled = SeqNo(self.commits.ring.durable().min(self.commits.ring.visible()));
-        let moments = Moments::copied(&self.commits.ring, &self.commits.readers);
+        let settled = SeqNo(
+            self.common
+                .commits
+                .ring
+                .durable()
+                .min(self.common.commits.ring.visible()),
+        );
+        let moments = Moments::copied(&self.common.commits.ring, &self.common.commits.readers);
         let readers = moments.count();
-        let exists = |cf: CfId, key: &[u8]| self.families.exists(cf, key);
+        let exists = |cf: CfId, key: &[u8]| self.common.families.exists(cf, key);
         let dead: BTreeSet<u64> = {
-            let reclaim = lock(&self.reclaim);
+            let reclaim = lock(&self.common.reclaim);
             let homes = inputs.iter().flat_map(|m| m.homes());
             let ids = homes.map(|home| home.generation());
             ids.filter(|id| reclaim.is_dead(*id)).collect()
@@ -285,23 +267,25 @@ impl Inner {
         // A generation that was sealed a moment ago is in the view before its zones are known; both
         // happen under the writer's lock.
         locked(&mut |_| ());
-        let zones = |id| lock(&self.reclaim).zones(id);
-        let Some(mut merging) = Merging::new(inputs.to_vec(), zones, &self.account) else {
+        let zones = |id| lock(&self.common.reclaim).zones(id);
+        let Some(mut merging) = Merging::new(inputs.to_vec(), zones, &self.common.account) else {
             return Ok(None);
         };
         loop {
-            self.check_writable()?;
-            if self.merges.gives_way() {
+            self.common.check_writable()?;
+            if self.common.merges.gives_way() {
                 return Ok(None);
             }
             let bound = merging.bound(STEP, readers);
             let mut promised = None;
-            locked(&mut |writer| promised = self.reserve_staged_dram(writer, bound).ok());
+            locked(&mut |writer| promised = self.memtables.reserve_staged_dram(writer, bound).ok());
             let Some(promised) = promised else {
                 return Ok(None);
             };
             let more = merging.step(STEP, without);
-            self.staging.fetch_sub(promised, Ordering::Relaxed);
+            self.memtables
+                .staging
+                .fetch_sub(promised, Ordering::Relaxed);
             if !more? {
                 return Ok(Some(merging));
             }
@@ -311,7 +295,7 @@ impl Inner {
     /// Lets readers see the merged index, if nothing speaks against that (invariant 1). Returns whether it
     /// did. The caller holds the writer's lock.
     fn install_index(&self, inputs: &[Arc<Memtable>], merged: Option<Memtable>) -> bool {
-        let view = self.catalog.view_to_keep();
+        let view = self.common.catalog.view_to_keep();
         let is_input = |m: &Arc<Memtable>| inputs.iter().any(|input| Arc::ptr_eq(input, m));
         let Some(at) = view.memtables.iter().position(is_input) else {
             return false;
@@ -330,11 +314,11 @@ impl Inner {
             return false;
         }
         let dead = there.iter().copied().filter(|id| !leads.contains(id));
-        lock(&self.reclaim).found_dead(dead);
+        lock(&self.common.reclaim).found_dead(dead);
         let mut memtables = view.memtables.clone();
         memtables.retain(|m| !is_input(m));
         memtables.splice(at..at, merged.map(Arc::new));
-        self.go_over_to(&view, memtables);
+        self.reclaimer.go_over_to(&view, memtables);
         true
     }
 }

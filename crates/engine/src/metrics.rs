@@ -16,22 +16,22 @@ use crate::report::{
     BlobState, CacheState, CompactionUse, DeliveryUse, DramUse, EngineMetrics, GenerationState,
     HitCounts, LogUse, PartitionUse, PmTier, SsdBytes,
 };
-use crate::store::{Engine, Inner};
+use crate::store::{Engine, Reporter};
 
 /// A generation, the index that leads to it if that is known, and whether it is retired.
 type Held = (Arc<Home>, Option<Arc<Memtable>>, bool);
 
-impl Inner {
+impl Reporter {
     fn ssd_bytes(&self) -> SsdBytes {
-        let tables = self.catalog.table_files.bytes();
-        let blobs = self.catalog.table_files.blob_bytes();
+        let tables = self.common.catalog.table_files.bytes();
+        let blobs = self.common.catalog.table_files.blob_bytes();
         SsdBytes {
             tables_read: tables.read(),
             tables_written: tables.written(),
             blobs_read: blobs.read(),
             blobs_written: blobs.written(),
-            manifest_written: self.catalog.bytes().written(),
-            region_written: self.space.region().counters().device_bytes,
+            manifest_written: self.common.catalog.bytes().written(),
+            region_written: self.common.space.region().counters().device_bytes,
             logs_written: self
                 .log_use()
                 .filter(|log| log.on_ssd)
@@ -40,9 +40,9 @@ impl Inner {
     }
 
     fn log_use(&self) -> Option<LogUse> {
-        let wal = self.wal.as_ref()?;
+        let wal = self.memtables.wal.as_ref()?;
         let dir = wal.dir().dir.clone();
-        let kind = self.world.env.storage.fs_kind(&dir);
+        let kind = self.common.world.env.storage.fs_kind(&dir);
         Some(LogUse {
             on_ssd: !matches!(kind, Ok(FsKind::Tmpfs)),
             dir,
@@ -51,7 +51,7 @@ impl Inner {
     }
 
     fn dram_use(&self) -> DramUse {
-        let (account, region) = (&self.account, self.space.region());
+        let (account, region) = (&self.common.account, self.common.space.region());
         DramUse {
             used: account.used(),
             held: account.held(),
@@ -61,18 +61,18 @@ impl Inner {
                 RegionKind::Dram => region.len(),
                 _ => 0,
             },
-            tables: self.catalog.table_files.open_use().bytes(),
+            tables: self.common.catalog.table_files.open_use().bytes(),
             over: account.over(),
         }
     }
 
     fn hits(&self) -> HitCounts {
-        let tables = &self.catalog.table_files;
+        let tables = &self.common.catalog.table_files;
         let (block_cache, ssd) = (tables.found(FoundIn::Cache), tables.found(FoundIn::File));
         let pm_tables = tables.found(FoundIn::Pm);
         // Counted first there, so that none is missing here.
-        let global_index = self.counted.get(Count::FoundMerged);
-        let found = self.counted.get(Count::Found);
+        let global_index = self.common.counted.get(Count::FoundMerged);
+        let found = self.common.counted.get(Count::Found);
         HitCounts {
             memtable: found.saturating_sub(pm_tables + block_cache + ssd + global_index),
             global_index,
@@ -83,7 +83,7 @@ impl Inner {
     }
 
     fn blob_state(&self) -> BlobState {
-        let version = self.catalog.version();
+        let version = self.common.catalog.version();
         let mut state = BlobState::default();
         for (_, blob) in version.blob_files() {
             state.files += 1;
@@ -91,18 +91,18 @@ impl Inner {
             state.table_bytes += blob.referenced_bytes;
         }
         if state.files > 0 {
-            let active = self.catalog.view().memtables[0].blob_bytes();
-            state.memtable_bytes = active + self.sealed_bytes().2;
+            let active = self.common.catalog.view().memtables[0].blob_bytes();
+            state.memtable_bytes = active + self.common.sealed_bytes().2;
         }
         state
     }
 
     /// All generations, and who holds them.
     fn generations(&self) -> Vec<GenerationState> {
-        let view = self.catalog.view();
-        let readers = self.commits.readers.by_seqno();
+        let view = self.common.catalog.view();
+        let readers = self.common.commits.readers.by_seqno();
         let mut all: Vec<Held> = Vec::new();
-        for Retired { home, index } in self.retired() {
+        for Retired { home, index } in self.common.retired() {
             let index = index.upgrade().filter(|index| !index.is_merged());
             all.push((home, index, true));
         }
@@ -135,9 +135,9 @@ impl Inner {
     }
 }
 
-impl Inner {
+impl Reporter {
     fn pm_tier(&self, generations: &[GenerationState]) -> PmTier {
-        let tables = self.pm_tables_use();
+        let tables = self.common.pm_tables_use();
         PmTier {
             tables: tables.tables,
             table_bytes: tables.bytes,
@@ -175,9 +175,9 @@ fn holders(home: &Arc<Home>, index: Option<&Arc<Memtable>>, retired: bool) -> u6
     all.saturating_sub(own) as u64
 }
 
-impl Inner {
+impl Reporter {
     fn cache_state(&self) -> Option<CacheState> {
-        let cache = self.catalog.table_files.cache_use()?;
+        let cache = self.common.catalog.table_files.cache_use()?;
         Some(CacheState {
             hits: cache.hits,
             misses: cache.misses,
@@ -187,20 +187,20 @@ impl Inner {
     }
 
     fn delivery_use(&self) -> DeliveryUse {
-        let (events, events_lost) = self.events.usage();
+        let (events, events_lost) = self.common.events.usage();
         DeliveryUse {
-            commits: self.commits.places() as u64,
+            commits: self.common.commits.places() as u64,
             events,
             events_lost,
         }
     }
 }
 
-impl Inner {
+impl Reporter {
     /// What compactions have done and are behind.
     pub fn compaction_use(&self) -> CompactionUse {
-        let compactions = &self.compactions;
-        let (level0_runs, pending_bytes) = self.compaction_debt();
+        let compactions = &self.common.compactions;
+        let (level0_runs, pending_bytes) = self.common.compactions.behind();
         CompactionUse {
             costs: compactions.costs.usage(),
             running: compactions.running(),
@@ -212,14 +212,14 @@ impl Inner {
 
     /// How keys are divided, and what was done about it.
     pub fn partition_use(&self) -> PartitionUse {
-        let version = self.catalog.version();
-        let families = self.families.count();
+        let version = self.common.catalog.version();
+        let families = self.common.families.count();
         let more = version
             .divided()
             .map(|(_, partitions)| partitions.len() - 1);
         PartitionUse {
             count: (families + more.sum::<usize>()) as u64,
-            ..self.compactions.partition_usage.counted()
+            ..self.common.compactions.partition_usage.counted()
         }
     }
 }
@@ -228,78 +228,78 @@ impl Engine {
     /// Reads all counters.
     pub fn metrics(&self) -> EngineMetrics {
         let inner = &*self.inner;
-        let generations = inner.generations();
-        let region_kind = inner.space.region().kind();
-        let mut space = inner.space.usage();
+        let generations = inner.reporter.generations();
+        let region_kind = inner.common.space.region().kind();
+        let mut space = inner.common.space.usage();
         if region_kind == RegionKind::Absent {
             // What stands in for it takes none, and sets no limit.
             space = SpaceUse {
-                limit_bytes: inner.options.pm,
+                limit_bytes: inner.common.options.pm,
                 ..SpaceUse::default()
             };
         }
         EngineMetrics {
             region_kind,
-            region_path: inner.space.region().path().to_path_buf(),
+            region_path: inner.common.space.region().path().to_path_buf(),
             space,
-            pm: inner.space.region().counters(),
-            ssd: inner.ssd_bytes(),
-            log: inner.log_use(),
+            pm: inner.common.space.region().counters(),
+            ssd: inner.reporter.ssd_bytes(),
+            log: inner.reporter.log_use(),
             index_bytes: generations.iter().map(|g| g.index_bytes).sum(),
-            dram: inner.dram_use(),
-            pm_tier: inner.pm_tier(&generations),
-            levels: inner.catalog.view().tables.levels(),
-            blobs: inner.blob_state(),
-            tables_open: inner.catalog.table_files.open_use().tables(),
-            tables_opened: inner.catalog.table_files.open_use().opened(),
-            cache: inner.cache_state(),
-            hits: inner.hits(),
+            dram: inner.reporter.dram_use(),
+            pm_tier: inner.reporter.pm_tier(&generations),
+            levels: inner.common.catalog.view().tables.levels(),
+            blobs: inner.reporter.blob_state(),
+            tables_open: inner.common.catalog.table_files.open_use().tables(),
+            tables_opened: inner.common.catalog.table_files.open_use().opened(),
+            cache: inner.reporter.cache_state(),
+            hits: inner.reporter.hits(),
             generations,
-            generations_dropped: inner.counted.get(Count::Dropped),
-            flushes: inner.counted.get(Count::Flushes),
-            flushed_bytes: inner.counted.get(Count::FlushedBytes),
-            visible: inner.commits.ring.visible(),
-            durable: inner.commits.ring.durable(),
-            puts: inner.counted.get(Count::Puts),
-            deletes: inner.counted.get(Count::Deletes),
-            range_deletes: inner.counted.get(Count::RangeDeletes),
-            user_bytes: inner.counted.get(Count::UserBytes),
-            gets: inner.counted.get(Count::Gets),
-            found: inner.counted.get(Count::Found),
-            asked: inner.counted.get(Count::Asked),
-            stepped_over: inner.counted.get(Count::SteppedOver),
-            merges: inner.counted.get(Count::Merges),
-            merged_keys: inner.counted.get(Count::MergedKeys),
-            rewrites: inner.counted.get(Count::Rewrites),
-            rewritten_bytes: inner.counted.get(Count::RewrittenBytes),
-            ranges_along: inner.counted.get(Count::RangesAlong),
-            bytes_along: inner.counted.get(Count::BytesAlong),
-            ranges_ahead: inner.counted.get(Count::RangesAhead),
-            feed: inner.feed_use(),
-            deliveries: inner.delivery_use(),
-            readers: inner.holds.count(),
-            readers_told: inner.readers_told(),
-            pinned_bytes: inner.pins.upgrade().map_or(0, |pins| pins.bytes()),
-            latencies: inner.latencies.read(),
-            runtime: inner.background.runtime_metrics(),
+            generations_dropped: inner.common.counted.get(Count::Dropped),
+            flushes: inner.common.counted.get(Count::Flushes),
+            flushed_bytes: inner.common.counted.get(Count::FlushedBytes),
+            visible: inner.common.commits.ring.visible(),
+            durable: inner.common.commits.ring.durable(),
+            puts: inner.common.counted.get(Count::Puts),
+            deletes: inner.common.counted.get(Count::Deletes),
+            range_deletes: inner.common.counted.get(Count::RangeDeletes),
+            user_bytes: inner.common.counted.get(Count::UserBytes),
+            gets: inner.common.counted.get(Count::Gets),
+            found: inner.common.counted.get(Count::Found),
+            asked: inner.common.counted.get(Count::Asked),
+            stepped_over: inner.common.counted.get(Count::SteppedOver),
+            merges: inner.common.counted.get(Count::Merges),
+            merged_keys: inner.common.counted.get(Count::MergedKeys),
+            rewrites: inner.common.counted.get(Count::Rewrites),
+            rewritten_bytes: inner.common.counted.get(Count::RewrittenBytes),
+            ranges_along: inner.common.counted.get(Count::RangesAlong),
+            bytes_along: inner.common.counted.get(Count::BytesAlong),
+            ranges_ahead: inner.common.counted.get(Count::RangesAhead),
+            feed: inner.feeds.feed_use(),
+            deliveries: inner.reporter.delivery_use(),
+            readers: inner.reads.holds.count(),
+            readers_told: inner.reads.readers_told(),
+            pinned_bytes: inner.reads.pins.upgrade().map_or(0, |pins| pins.bytes()),
+            latencies: inner.common.latencies.read(),
+            runtime: inner.common.background.runtime_metrics(),
             stalls: StallCause::ALL
-                .map(|cause| (cause, inner.stalls.get(cause)))
+                .map(|cause| (cause, inner.common.stalls.get(cause)))
                 .to_vec(),
-            recovery: inner.recovery,
-            manifest_bytes: inner.catalog.edits().manifest_bytes(),
-            compaction: inner.compaction_use(),
-            partitions: inner.partition_use(),
+            recovery: inner.common.recovery,
+            manifest_bytes: inner.common.catalog.edits().manifest_bytes(),
+            compaction: inner.reporter.compaction_use(),
+            partitions: inner.reporter.partition_use(),
         }
     }
 
     /// Where the times of operations go.
     #[inline]
     pub fn latencies(&self) -> &Latencies {
-        &self.inner.latencies
+        &self.inner.common.latencies
     }
 
     /// The options in force.
     pub fn options(&self) -> &thermocline_base::options::Options {
-        &self.inner.options
+        &self.inner.common.options
     }
 }

@@ -7,22 +7,19 @@ pub(crate) mod spec;
 mod wired;
 
 use std::path::Path;
-use std::time::Duration;
 
 use thermocline_base::budget::Account;
 use thermocline_base::options::Options;
 use thermocline_base::{Result, SeqNo};
 use thermocline_env::LockGuard;
 use thermocline_env::frugal::Frugal;
-use thermocline_observe::event::Event;
 use thermocline_runtime::Runtime;
 use thermocline_version::{LOCK_NAME, Manifest};
 
 use crate::create::{create, refuse_or_prepare};
 use crate::families::table::Families;
 use crate::layout::{self, REGION_NAME};
-use crate::store::Handle;
-use crate::store::{Engine, Inner, Setup, World};
+use crate::store::{Engine, Handle, Setup, World};
 use crate::sync::Arc;
 use named::Named;
 use recovered::Recovered;
@@ -120,40 +117,23 @@ fn open_existing(
     };
     let inner = wire(named, recovered, (dir, lock, started), families, shared)?;
     // Which of it are deletes nobody knows.
-    inner.deleted(SeqNo(inner.commits.ring.visible()));
-    inner.press();
+    inner
+        .pressure
+        .deleted(SeqNo(inner.common.commits.ring.visible()));
+    inner.pressure.press();
     // To which the process before removed the last reference.
-    inner.release_pm_tables();
-    if inner.is_logged() {
+    inner.sweeper.release_pm_tables();
+    if inner.memtables.is_logged() {
         // What was sealed when the process before ended.
-        inner.flush_if_due();
+        inner.flush_due.flush_if_due();
     }
-    if !inner.catalog.view().tables.is_empty() {
+    if !inner.common.catalog.view().tables.is_empty() {
         // The process before may have left some.
-        inner.want_compaction();
+        inner.common.want_compaction();
     }
-    inner.tell_opened(&dropped);
+    inner.common.tell_opened(&dropped);
     Ok(Engine {
         _handle: Arc::new(Handle(inner.clone())),
         inner,
     })
-}
-
-impl Inner {
-    /// Tells that the store was opened, and which generations that did away with.
-    fn tell_opened(&self, dropped: &[u64]) {
-        let recovery = self.recovery;
-        self.events.emit(Event::Opened {
-            records: recovery.records,
-            cut_records: recovery.cut_records,
-            after_crash: recovery.sealed_by_recovery,
-            took: Duration::from_nanos(recovery.nanos),
-        });
-        if !self.options.read_only {
-            for &id in dropped {
-                self.events.emit(Event::GenerationDropped { id });
-            }
-        }
-        self.background.settle();
-    }
 }

@@ -22,7 +22,7 @@
 //! parts of the same file, limited there. So it costs metadata only, and what happens on one side needs nothing
 //! of the other from then on. What is written later may reach over the start again: no key is a
 //! boundary in all levels for ever, and tables are as large as they would be without partitions. A compaction ends its tables
-//! at such starts where they are not too far from full ([`Inner::starts_within`](crate::store::Inner)), so that it does not
+//! at such starts where they are not too far from full ([`Partitioner::starts_within`](crate::store::Inner)), so that it does not
 //! join again what a split has cut. A merge
 //! is one edit, too, of as many neighbours as are due, and joins parts that meet where they did. Flushes and
 //! prefixes cut nothing: with ten thousand prefixes there would be ten thousand parts of each table.
@@ -58,15 +58,14 @@ pub(crate) mod waiting;
 
 use std::ops::Bound;
 
-use thermocline_base::KeyRange;
 use thermocline_base::options::{Division, Options, PartitionBy};
-use thermocline_base::{CfId, CfOptions, Error, Result, limits};
+use thermocline_base::{CfId, CfOptions, Error, KeyRange, Result, limits};
 use thermocline_catalog::Edits;
 use thermocline_jobs::Prefixes;
 use thermocline_observe::event::Event;
 use thermocline_version::{Change, State, Version, VersionEdit};
 
-use crate::store::{Engine, Inner};
+use crate::store::{Engine, Partitioner};
 use crate::sync::lock;
 #[cfg(test)]
 pub(crate) use adjust::Outcome;
@@ -88,8 +87,8 @@ impl Engine {
     /// The partitions of a family, in the order of keys, and about how much of the tables lies in each, as
     /// their indexes say: opens tables that lie in more than one.
     pub fn partitions(&self, cf: CfId) -> Vec<PartitionSize> {
-        let version = self.inner.catalog.version();
-        let view = self.inner.catalog.view_to_keep();
+        let version = self.inner.common.catalog.version();
+        let view = self.inner.common.catalog.view_to_keep();
         let mut measures = Measures::default();
         // Nothing is opened once the store is closed.
         let opened = if view.pins().is_ok() { usize::MAX } else { 0 };
@@ -104,8 +103,11 @@ impl Engine {
     /// partitions; [`Error::OutOfSpace`] while the disk is full; those of [`Engine::compact_once`].
     pub fn split_partition(&self, cf: CfId, key: &[u8]) -> Result<bool> {
         let inner = &*self.inner;
-        let _settled = inner.background.settled_after();
-        inner.families.check(cf, inner.families.moment())?;
+        let _settled = inner.common.background.settled_after();
+        inner
+            .common
+            .families
+            .check(cf, inner.common.families.moment())?;
         if !(1..=limits::KEY_LEN_MAX).contains(&key.len()) {
             return Err(Error::InvalidArgument(format!(
                 "a partition is split at a key of 1 to {} bytes; {} were given",
@@ -113,7 +115,7 @@ impl Engine {
                 key.len()
             )));
         }
-        inner.adjust_by_hand(cf, &Adjustment::Split(key.to_vec()))
+        self.adjust_by_hand(cf, &Adjustment::Split(key.to_vec()))
     }
 
     /// Gives the keys of the partition that begins at `start` to the one before it; returns whether there was
@@ -123,9 +125,20 @@ impl Engine {
     /// As [`Engine::split_partition`].
     pub fn merge_partition(&self, cf: CfId, start: &[u8]) -> Result<bool> {
         let inner = &*self.inner;
-        let _settled = inner.background.settled_after();
-        inner.families.check(cf, inner.families.moment())?;
-        inner.adjust_by_hand(cf, &Adjustment::Merge(vec![start.to_vec()]))
+        let _settled = inner.common.background.settled_after();
+        inner
+            .common
+            .families
+            .check(cf, inner.common.families.moment())?;
+        self.adjust_by_hand(cf, &Adjustment::Merge(vec![start.to_vec()]))
+    }
+
+    fn adjust_by_hand(&self, cf: CfId, what: &Adjustment) -> Result<bool> {
+        let inner = &*self.inner;
+        if inner.pressure.is_disk_full() {
+            inner.admission.check_disk(0)?;
+        }
+        inner.partitioner.adjust_by_hand(cf, what)
     }
 }
 
@@ -192,10 +205,12 @@ pub(crate) fn missing(state: &State, options: &Options) -> Result<Vec<VersionEdi
     Ok(some.map(|changes| VersionEdit { changes }).collect())
 }
 
-impl Inner {
+impl Partitioner {
     /// How a family is divided.
     pub fn division(&self, cf: CfId) -> Division {
-        self.options.division(&self.families.own_options(cf))
+        self.common
+            .options
+            .division(&self.common.families.own_options(cf))
     }
 
     /// The bytes past which a family's partitions are split, if that is done by size.
@@ -219,7 +234,7 @@ impl Inner {
             .collect()
     }
 
-    /// As [`Inner::starts_within`], of all keys.
+    /// As [`Partitioner::starts_within`], of all keys.
     pub fn starts_of(&self, version: &Version, cf: CfId) -> Vec<Vec<u8>> {
         let most = [u8::MAX; limits::KEY_LEN_MAX];
         self.starts_within(version, cf, &KeyRange::inclusive(b"", &most))
@@ -228,15 +243,20 @@ impl Inner {
     /// What is to be done about a family's partitions.
     pub fn partitions_plan(&self, version: &Version, cf: CfId) -> PartitionsPlan {
         let limit = self.splits_past(cf);
-        let view = self.catalog.view_to_keep();
+        let view = self.common.catalog.view_to_keep();
         // What is known already, and nothing opened for it.
         let mut own = Measures::default();
-        let mut turn = limit.is_some().then(|| lock(&self.compactions.adjusting));
+        let mut turn = limit
+            .is_some()
+            .then(|| lock(&self.common.compactions.adjusting));
         let known = turn.as_mut().map_or(&mut own, |turn| &mut turn.measures);
         let mut plan = PartitionsPlan::of(version, cf, limit, &mut known.by(&view.tables, 0));
         drop(turn);
         let partitions = version.partitions(cf);
-        plan.rates = self.rates.per_second(self.now_ns(), partitions, cf);
+        plan.rates = self
+            .common
+            .rates
+            .per_second(self.common.now_ns(), partitions, cf);
         plan
     }
 
@@ -276,10 +296,12 @@ impl Inner {
 
     /// The partitions of these prefixes that there are not yet, as edits.
     fn prefixes_met(&self, version: &Version, met: &[(CfId, Vec<Vec<u8>>)]) -> Vec<VersionEdit> {
-        if self.is_relieving() {
+        if self.pressure.is_relieving() {
             return Vec::new();
         }
-        let exist = met.iter().filter(|(cf, _)| self.families.exists(*cf, b""));
+        let exist = met
+            .iter()
+            .filter(|(cf, _)| self.common.families.exists(*cf, b""));
         let changes: Vec<Change> = exist
             .flat_map(|(cf, starts)| created(version, *cf, starts))
             .collect();
@@ -294,8 +316,8 @@ impl Inner {
     /// A flush or a compaction has made so many partitions of prefixes.
     pub fn tell_of_prefixes(&self, made: usize) {
         if made > 0 {
-            self.compactions.partition_usage.met(made);
-            self.events.emit(Event::PartitionsMade { made });
+            self.common.compactions.partition_usage.met(made);
+            self.common.events.emit(Event::PartitionsMade { made });
         }
     }
 }

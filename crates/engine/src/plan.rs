@@ -15,7 +15,7 @@ use thermocline_version::Version;
 
 use crate::compact::shape::Levels;
 use crate::partitions::PartitionsPlan;
-use crate::store::{Engine, Inner};
+use crate::store::{Engine, Reporter};
 use crate::sync::Arc;
 
 /// What a store would do next.
@@ -93,32 +93,35 @@ impl Engine {
     /// What background work comes next, and why. Changes nothing.
     pub fn plan(&self) -> Plan {
         let inner = &self.inner;
-        if inner.compactions.costs.decide() {
-            inner.sample_level0();
+        if inner.common.compactions.costs.decide() {
+            inner.picker.level0_costs.sample_level0();
         }
-        let version = inner.catalog.version();
-        let level0 = inner.level0_plan(&version, |cf| inner.compactions_of(cf).0);
+        let version = inner.common.catalog.version();
+        let level0 = inner
+            .picker
+            .level0_costs
+            .level0_plan(&version, |cf| inner.common.compactions.of_family(cf).0);
         let family = |cf| {
             let levels = Levels::of(&version, cf, None);
-            inner.plan_of(cf, &version, &levels)
+            inner.reporter.plan_of(cf, &version, &levels)
         };
         let divided = version.divided().map(|(cf, _)| cf);
         let families: BTreeSet<CfId> = version.families().chain(divided).collect();
         Plan {
-            flush: inner.flush_plan(),
+            flush: inner.flush_due.flush_plan(),
             // A record that cannot be read is for its reader to hear of.
-            rewrite: inner.rewrite_plan().unwrap_or(None),
+            rewrite: inner.evacuator.rewrite_plan().unwrap_or(None),
             families: families.into_iter().map(family).collect(),
             level0,
-            delay: inner.pressing(),
+            delay: inner.pressure.pressing(),
         }
     }
 }
 
-impl Inner {
+impl Reporter {
     fn plan_of(&self, family: CfId, version: &Arc<Version>, levels: &Levels<'_>) -> FamilyPlan {
-        let (running, _) = self.compactions_of(family);
-        let options = self.compactions.shape.pick_options(levels);
+        let (running, _) = self.common.compactions.of_family(family);
+        let options = self.common.compactions.shape.pick_options(levels);
         let state = levels.state(&running);
         let scores = Scores::new(&state, &options);
         let (depth, depth_in_pm) = levels.depths();
@@ -150,7 +153,7 @@ impl Inner {
             runs_due: Some(options.level0_pm_tables),
             score: scores.score(0),
         };
-        let decision = self.next_compaction_of(version, family);
+        let decision = self.picker.next_compaction_of(version, family);
         let because = decision.because.to_string();
         let job = match decision.work {
             Work::Compact { job, .. } | Work::CompactInternal { job, .. } => Some(job),
@@ -158,10 +161,10 @@ impl Inner {
         };
         FamilyPlan {
             family,
-            name: self.families.name_of(family),
+            name: self.common.families.name_of(family),
             levels: (0..levels.refs.len()).map(level).collect(),
             level0_pm,
-            partitions: self.partitions_plan(version, family),
+            partitions: self.partitioner.partitions_plan(version, family),
             running: running.len(),
             next: job.map(|job| CompactionPlan {
                 reason: job.reason,

@@ -36,7 +36,7 @@
 //! | after the edit that takes its references | a table that nothing refers to: removed |
 //! | after the edit that removes it | zones of an owner that nobody names: free |
 
-mod release;
+pub(crate) mod release;
 #[cfg(test)]
 mod tests;
 mod verify;

@@ -75,144 +75,61 @@
 //! handle is no reader.
 
 use thermocline_base::planted::{Bug, active};
-use thermocline_base::{CfId, Error, Result, SeqNo};
+use thermocline_base::{CfId, Result, SeqNo};
 use thermocline_catalog::View;
 use thermocline_catalog::kept::Keeping;
 use thermocline_catalog::owned::Retired;
 use thermocline_commit::readers::Moments;
-use thermocline_halloc::Zone;
-use thermocline_memtable::{Descriptor, Memtable, NeededCheck, Neighbours, Readers, Trail};
+use thermocline_memtable::{Memtable, NeededCheck, Neighbours, Readers};
 use thermocline_observe::count::Count;
 use thermocline_observe::event::Event;
-use thermocline_runtime::Task;
 use thermocline_version::{Change, VersionEdit};
 
 use crate::close::has_strangers;
-use crate::store::Inner;
-use crate::sync::{Arc, lock, thread};
+use crate::relics::list::Relic;
+use crate::store::Reclaimer;
+use crate::sync::{Arc, lock};
 use crate::write::writer::Writer;
 
 /// Keys that are checked under one epoch guard.
 const STEP: usize = 256;
 
-/// How often a writer that found no room looks again whether readers have let go of what is
-/// dead: a `get` does within microseconds.
-const PATIENCE: u32 = 1000;
-
-impl Inner {
+impl Reclaimer {
     /// Drops what is dead and nobody reads, and returns how many generations those were. The caller does not
     /// hold the writer's lock.
     pub fn reclaim(&self) -> Result<usize> {
         self.forget_relics();
         // Readers may have let go of tables, too.
-        self.unlink_obsolete();
+        self.sweeper.unlink_obsolete();
         let mut all = 0;
         loop {
             let checked = self.find_dead();
             let dropped = {
-                let mut writer = lock(&self.writer);
+                let mut writer = lock(&self.memtables.writer);
                 // Again, since the store may have been closed meanwhile.
-                self.check_writable()?;
+                self.common.check_writable()?;
                 self.drop_dead(&mut writer)?
             };
             all += dropped;
             checked?;
             // What was not the oldest may be now.
             if dropped == 0 {
-                self.discard_blobs();
-                self.release_pm_tables();
+                self.sweeper.discard_blobs();
+                self.sweeper.release_pm_tables();
                 return Ok(all);
             }
         }
-    }
-
-    /// As [`Inner::reclaim`], for whoever writes and lacks something. What cannot be read stays, for its
-    /// reader to hear of.
-    pub fn reclaim_for(&self, writer: &mut Writer) -> Result<usize> {
-        loop {
-            let dropped = self.reclaim_inline(writer)?;
-            // A flush makes more room, and not under the writer's lock.
-            if dropped > 0 || self.flushes() || !self.merge_for_room(writer)? {
-                return Ok(dropped);
-            }
-        }
-    }
-
-    fn reclaim_inline(&self, writer: &mut Writer) -> Result<usize> {
-        let mut all = 0;
-        loop {
-            let _ = self.find_dead();
-            if !self.world.background {
-                self.merge_inline(writer)?;
-            }
-            let dropped = self.drop_dead(writer)?;
-            all += dropped;
-            if dropped == 0 {
-                return Ok(all);
-            }
-        }
-    }
-
-    /// A generation was sealed: it owns `zones` and `descriptor`, and one that is older may be dead.
-    pub fn sealed(
-        &self,
-        writer: &mut Writer,
-        generation: u64,
-        zones: &[Zone],
-        descriptor: Option<Descriptor>,
-        trail: Trail,
-    ) -> Result<()> {
-        {
-            lock(&self.reclaim).sealed(generation, zones, descriptor, trail);
-        }
-        self.merges.look_again();
-        if self.world.background {
-            self.background.request(Task::Ahead);
-            return Ok(());
-        }
-        self.reclaim_inline(writer)?;
-        self.flush_if_due();
-        Ok(())
-    }
-
-    /// There is no room, as `error` says: drops what is dead, or gives the error back.
-    pub fn reclaim_or(&self, writer: &mut Writer, error: Error) -> Result<()> {
-        if !matches!(error, Error::OutOfSpace(_)) {
-            return Err(error);
-        }
-        for _ in 0..PATIENCE {
-            if self.reclaim_for(writer)? > 0 || self.yield_kept_holding(writer)? {
-                return Ok(());
-            }
-            if lock(&self.reclaim).is_nothing_retired() {
-                break;
-            }
-            thread::yield_now();
-        }
-        Err(error)
-    }
-
-    /// All descriptors are taken: drops what is dead, but not for every write anew.
-    pub fn reclaim_descriptors(&self, writer: &mut Writer) -> Result<()> {
-        if self.space.generations().free() > 0 {
-            return Ok(());
-        }
-        let now = self.commits.ring.durable();
-        if lock(&self.reclaim).looks_for_descriptors(now) {
-            self.reclaim_for(writer)?;
-        }
-        Ok(())
     }
 
     /// Checks all sealed generations and notes which are dead.
-    fn find_dead(&self) -> Result<()> {
+    pub fn find_dead(&self) -> Result<()> {
         // Whether strangers still read, if there were any.
-        let had_strangers = lock(&self.reclaim).has_strangers();
-        if had_strangers && !has_strangers(&*self.world.env.storage, &self.dir) {
-            lock(&self.reclaim).strangers_have_gone();
+        let had_strangers = lock(&self.common.reclaim).has_strangers();
+        if had_strangers && !has_strangers(&*self.common.world.env.storage, &self.common.dir) {
+            lock(&self.common.reclaim).strangers_have_gone();
         }
         let sealed: Vec<u64> = {
-            let view = self.catalog.view();
+            let view = self.common.catalog.view();
             let sealed = view.memtables[1..].iter().rev();
             let homes = sealed.flat_map(|m| m.homes());
             homes.map(|home| home.generation()).collect()
@@ -228,7 +145,7 @@ impl Inner {
     fn check(&self, id: u64) -> Result<()> {
         loop {
             // Not longer than a step: a view holds what others may be waiting to drop.
-            let view = self.catalog.view_to_keep();
+            let view = self.common.catalog.view_to_keep();
             let mut newer: Vec<&Memtable> = view.memtables.iter().map(|m| &**m).collect();
             newer.reverse();
             let leads = |m: &&Memtable| m.homes().iter().any(|home| home.generation() == id);
@@ -236,7 +153,7 @@ impl Inner {
                 return Ok(());
             };
             let (from, is_oldest) = {
-                let reclaim = lock(&self.reclaim);
+                let reclaim = lock(&self.common.reclaim);
                 let Some(from) = reclaim.to_check_from(id) else {
                     return Ok(());
                 };
@@ -248,9 +165,15 @@ impl Inner {
                 is_oldest,
             };
             // In this order: see `memtable::needed::Readers`.
-            let settled = SeqNo(self.commits.ring.durable().min(self.commits.ring.visible()));
-            let moments = Moments::copied(&self.commits.ring, &self.commits.readers);
-            let exists = |cf: CfId, key: &[u8]| self.families.exists(cf, key);
+            let settled = SeqNo(
+                self.common
+                    .commits
+                    .ring
+                    .durable()
+                    .min(self.common.commits.ring.visible()),
+            );
+            let moments = Moments::copied(&self.common.commits.ring, &self.common.commits.readers);
+            let exists = |cf: CfId, key: &[u8]| self.common.families.exists(cf, key);
             let readers = Readers {
                 settled,
                 moments: &moments,
@@ -259,7 +182,7 @@ impl Inner {
             let check = NeededCheck::new(memtable, readers, around).only(id);
             let checked = check.keys(&from, STEP)?;
             drop(moments);
-            if !lock(&self.reclaim).checked(id, checked) {
+            if !lock(&self.common.reclaim).checked(id, checked) {
                 return Ok(());
             }
         }
@@ -267,14 +190,14 @@ impl Inner {
 
     /// Gives up the oldest generation that is kept for feeds, and returns whether there was one.
     pub fn yield_kept(&self) -> Result<bool> {
-        let mut writer = lock(&self.writer);
-        self.check_writable()?;
+        let mut writer = lock(&self.memtables.writer);
+        self.common.check_writable()?;
         self.yield_kept_holding(&mut writer)
     }
 
-    fn yield_kept_holding(&self, writer: &mut Writer) -> Result<bool> {
-        let keeping = self.keeping();
-        if lock(&self.reclaim).kept(&keeping).0 == 0 {
+    pub fn yield_kept_holding(&self, writer: &mut Writer) -> Result<bool> {
+        let keeping = self.common.keeping();
+        if lock(&self.common.reclaim).kept(&keeping).0 == 0 {
             return Ok(false);
         }
         let yields = true;
@@ -282,34 +205,34 @@ impl Inner {
     }
 
     /// Retires the generations that were found dead, and drops those that nobody reads.
-    fn drop_dead(&self, writer: &mut Writer) -> Result<usize> {
-        self.drop_unkept(writer, &self.keeping())
+    pub fn drop_dead(&self, writer: &mut Writer) -> Result<usize> {
+        self.drop_unkept(writer, &self.common.keeping())
     }
 
     fn drop_unkept(&self, writer: &mut Writer, keeping: &Keeping) -> Result<usize> {
         self.retire();
         // What the manifest says: what tables tell is forgotten with them.
         let (said, evacuating) = {
-            let manifest = self.catalog.edits();
+            let manifest = self.common.catalog.edits();
             let state = manifest.state();
             let evacuation = state.evacuation();
             let said = evacuation.map_or(state.flushed_up_to(), |going| going.above);
             (said, evacuation.is_some())
         };
-        if !lock(&self.reclaim).is_nothing_retired() {
-            self.ask_readers_to_leave();
+        if !lock(&self.common.reclaim).is_nothing_retired() {
+            self.reads.ask_readers_to_leave();
         }
         let base = |retired: &Retired| retired.home.base().0;
         let may_say = |retired: &Retired| base(retired) <= said || !evacuating;
         // Asked now: whoever holds something later held it before.
-        let held = self.elders.held();
-        let mut free = lock(&self.reclaim).take_free(keeping, &held, may_say);
+        let held = self.common.elders.held();
+        let mut free = lock(&self.common.reclaim).take_free(keeping, &held, may_say);
         if free.is_empty() {
             return Ok(0);
         }
         if active(Bug::ReleaseBeforeEdit) {
             for (_, owned) in &mut free {
-                self.give_descriptor_back(owned.descriptor.take())?;
+                self.common.give_descriptor_back(owned.descriptor.take())?;
             }
         }
         let dropped = |retired: &Retired| Change::GenerationDropped {
@@ -317,7 +240,7 @@ impl Inner {
         };
         // Older ones may stay named.
         let flushed = free.iter().filter(|(retired, owned)| {
-            owned.flushed && lock(&self.reclaim).has_older(retired.generation())
+            owned.flushed && lock(&self.common.reclaim).has_older(retired.generation())
         });
         let says = flushed.map(|(retired, _)| base(retired)).max();
         let says = says.filter(|says| *says > said && !active(Bug::DropFlushedFirst));
@@ -326,31 +249,31 @@ impl Inner {
         let drops = free.iter().map(|(retired, _)| dropped(retired));
         let changes = ended.iter().cloned().chain(says).chain(drops).collect();
         // If it fails, but for want of room, the store is poisoned, and nothing is given back.
-        if let Err(error) = self.catalog.edit(&VersionEdit { changes }) {
+        if let Err(error) = self.common.catalog.edit(&VersionEdit { changes }) {
             writer.give_back_ended(ended);
-            lock(&self.reclaim).give_back(free);
+            lock(&self.common.reclaim).give_back(free);
             return Err(error);
         }
         let dropped = free.len();
-        self.counted.add(Count::Dropped, dropped as u64);
+        self.common.counted.add(Count::Dropped, dropped as u64);
         for (retired, owned) in free {
             let id = retired.generation();
-            lock(&self.reclaim).feeds.gone(owned.last_seqno());
+            lock(&self.common.reclaim).feeds.gone(owned.last_seqno());
             drop(retired);
-            self.events.emit(Event::GenerationDropped { id });
-            self.give_descriptor_back(owned.descriptor)?;
-            self.space.release(&owned.zones);
+            self.common.events.emit(Event::GenerationDropped { id });
+            self.common.give_descriptor_back(owned.descriptor)?;
+            self.common.space.release(&owned.zones);
         }
-        self.room.note();
-        self.press();
+        self.common.room.note();
+        self.pressure.press();
         Ok(dropped)
     }
 
     /// Takes the dead generations out of the view. The caller holds the writer's lock.
     pub fn retire(&self) {
-        let view = self.catalog.view_to_keep();
+        let view = self.common.catalog.view_to_keep();
         let is_dead = {
-            let reclaim = lock(&self.reclaim);
+            let reclaim = lock(&self.common.reclaim);
             let homes =
                 |m: &Arc<Memtable>| m.homes().iter().all(|h| reclaim.is_dead(h.generation()));
             view.memtables.iter().map(homes).collect::<Vec<bool>>()
@@ -366,8 +289,8 @@ impl Inner {
     /// Lets readers see these memtables in place of those of `view`, which is the current one. What is in
     /// them no more is dead. The caller holds the writer's lock.
     pub fn go_over_to(&self, view: &View, memtables: Vec<Arc<Memtable>>) {
-        let tables = self.catalog.tables_after(view);
-        let mut reclaim = lock(&self.reclaim);
+        let tables = self.common.catalog.tables_after(view);
+        let mut reclaim = lock(&self.common.reclaim);
         for before in &view.memtables {
             if memtables.iter().any(|m| Arc::ptr_eq(m, before)) {
                 continue;
@@ -386,19 +309,24 @@ impl Inner {
         drop(reclaim);
         // Everybody who was loading the view has it when this returns, and counts.
         let view = view.with_memtables(memtables).over(tables);
-        self.catalog.show(view);
+        self.common.catalog.show(view);
     }
 
-    pub fn give_descriptor_back(&self, descriptor: Option<Descriptor>) -> Result<()> {
-        let released = descriptor.map_or(Ok(()), |descriptor| descriptor.release(&self.space));
-        released.map_err(|error| self.poison.poison(error))
-    }
-
-    /// Generations that are dead and that somebody reads, oldest first.
-    pub fn retired(&self) -> Vec<Retired> {
-        lock(&self.reclaim).retired().to_vec()
+    /// Forgets what was set aside for nobody who is still there.
+    pub fn forget_relics(&self) {
+        if lock(&self.reads.relics).is_empty() {
+            return;
+        }
+        let first = self.reads.holds.first_drops();
+        let mut relics = lock(&self.reads.relics);
+        let gone: Vec<Relic> = relics
+            .extract_if(.., |relic| relic.number <= first)
+            .collect();
+        drop(relics);
+        drop(gone);
     }
 }
 
+mod space;
 #[cfg(test)]
 mod tests;

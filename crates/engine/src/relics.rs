@@ -16,27 +16,26 @@
 
 pub(crate) mod list;
 
-use thermocline_base::{CfId, Result};
-use thermocline_catalog::View;
+use thermocline_base::CfId;
 use thermocline_memtable::Memtable;
 use thermocline_tables::Tables;
 
-use crate::store::Inner;
+use crate::store::FamilyChanges;
 use crate::sync::{Arc, MutexGuard, lock};
 use crate::write::writer::Writer;
 use list::Relic;
 
-impl Inner {
+impl FamilyChanges {
     /// Moves what there is into tables, if a family `is_named` that is to be dropped, and somebody
     /// may read it. Gives the turn to flush what comes meanwhile. What cannot be flushed is kept as
     /// it is.
     pub fn flush_for_readers(&self, is_named: bool) -> Option<MutexGuard<'_, ()>> {
-        if !is_named || self.holds.count() == 0 || !self.flushes() {
+        if !is_named || self.reads.holds.count() == 0 || !self.common.flushes() {
             return None;
         }
-        let flushing = lock(&self.turns.flushing);
-        if self.seal_active().is_ok() {
-            let _ = self.flush_holding(&flushing);
+        let flushing = lock(&self.common.turns.flushing);
+        if self.memtables.seal_active().is_ok() {
+            let _ = self.flusher.flush_holding(&flushing);
         }
         Some(flushing)
     }
@@ -44,32 +43,32 @@ impl Inner {
     /// Sets a family aside that is about to be dropped, if anybody is there who may read it. The
     /// caller holds the writer's lock, and the turn to flush if that is what it says.
     pub fn set_aside(&self, writer: &mut Writer, cf: CfId, turn: Option<&MutexGuard<'_, ()>>) {
-        if self.holds.count() == 0 {
+        if self.reads.holds.count() == 0 {
             return;
         }
         if turn.is_some() {
             self.flush_rest(writer);
         }
-        let view = self.catalog.view_to_keep();
+        let view = self.common.catalog.view_to_keep();
         let families = [cf, CfId::METADATA];
         let has = |m: &&Arc<Memtable>| m.families().any(|of| families.contains(&of));
         let memtables = view.memtables.iter().filter(has).cloned().collect();
-        let version = self.catalog.set_aside(&families);
+        let version = self.common.catalog.set_aside(&families);
         let tables = Tables::new(
             version,
-            self.catalog.table_files.clone(),
+            self.common.catalog.table_files.clone(),
             Some(&view.tables),
         );
-        lock(&self.relics).push(Relic {
+        lock(&self.reads.relics).push(Relic {
             cf,
-            number: self.families.moment() + 1,
+            number: self.common.families.moment() + 1,
             view: Arc::new(view.relic(memtables, tables)),
         });
     }
 
     /// The family is not dropped after all.
     pub fn keep_after_all(&self, cf: CfId) {
-        lock(&self.relics).retain(|relic| relic.cf != cf);
+        lock(&self.reads.relics).retain(|relic| relic.cf != cf);
     }
 
     /// Flushes what is left, so that nothing of other families is kept. What cannot be flushed is kept
@@ -77,38 +76,11 @@ impl Inner {
     fn flush_rest(&self, writer: &mut Writer) {
         let sealed = match writer.active.is_empty() {
             true => Ok(()),
-            false => self.record_chain(writer).and_then(|()| {
-                let mut next = self.lock_next();
-                self.rotate(writer, &mut next)
+            false => self.memtables.record_chain(writer).and_then(|()| {
+                let mut next = self.memtables.lock_next();
+                self.memtables.rotate(writer, &mut next)
             }),
         };
-        let _ = sealed.and_then(|()| self.flush_exclusive(writer));
-    }
-
-    /// The view in which a family is read that was dropped; `None` for one that was not.
-    ///
-    /// # Errors
-    /// That it was dropped, if nothing was set aside.
-    pub fn relic_of(&self, cf: CfId) -> Result<Option<Arc<View>>> {
-        let Err(dropped) = self.families.check(cf, u64::MAX) else {
-            return Ok(None);
-        };
-        let relics = lock(&self.relics);
-        let own = relics.iter().find(|relic| relic.cf == cf);
-        own.map(|relic| Some(relic.view.clone())).ok_or(dropped)
-    }
-
-    /// Forgets what was set aside for nobody who is still there.
-    pub fn forget_relics(&self) {
-        if lock(&self.relics).is_empty() {
-            return;
-        }
-        let first = self.holds.first_drops();
-        let mut relics = lock(&self.relics);
-        let gone: Vec<Relic> = relics
-            .extract_if(.., |relic| relic.number <= first)
-            .collect();
-        drop(relics);
-        drop(gone);
+        let _ = sealed.and_then(|()| self.flusher.flush_exclusive(writer));
     }
 }

@@ -37,7 +37,7 @@ use thermocline_observe::cause::StallCause;
 use thermocline_runtime::Job;
 
 use crate::busy::busy;
-use crate::store::Inner;
+use crate::store::Admission;
 use crate::sync::{Ordering, lock};
 
 /// Attempts after which a write is refused though there was room each time, which others took.
@@ -63,7 +63,7 @@ pub(crate) struct Attempts {
     attempts: u32,
 }
 
-impl Inner {
+impl Admission {
     /// Tries `attempt`, which takes `bytes` bytes of persistent memory, until there is room for it. The
     /// caller holds no lock but `stages`.
     ///
@@ -90,7 +90,7 @@ impl Inner {
     #[inline]
     pub fn begin_attempts(&self) -> Attempts {
         Attempts {
-            made: self.room.made(),
+            made: self.common.room.made(),
             attempts: 0,
         }
     }
@@ -105,56 +105,56 @@ impl Inner {
         no_slowdown: bool,
     ) -> Result<()> {
         let is_space = matches!(error, Error::OutOfSpace(_));
-        let fits = bytes < self.space.usage().limit_bytes;
-        if !is_space || !self.flushes() || !fits || attempts.attempts == ATTEMPTS_MAX {
+        let fits = bytes < self.common.space.usage().limit_bytes;
+        if !is_space || !self.common.flushes() || !fits || attempts.attempts == ATTEMPTS_MAX {
             return Err(error);
         }
         if no_slowdown {
             if !self.could_flush() {
                 return Err(self.naming_readers(error));
             }
-            self.want_room();
+            self.flush_due.want_room();
             return Err(busy("for a flush"));
         }
         attempts.attempts += 1;
-        let begun = self.now_ns();
+        let begun = self.common.now_ns();
         let made = self.make_room_by_flushing(attempts.made, error);
-        self.stalls.held_up(StallCause::Flush, begun);
+        self.common.stalls.held_up(StallCause::Flush, begun);
         // Before the next attempt.
-        attempts.made = self.room.made();
+        attempts.made = self.common.room.made();
         made
     }
 
     /// Steps 2 and 3.
     fn make_room_by_flushing(&self, seen: u64, error: Error) -> Result<()> {
-        let flushing = lock(&self.turns.flushing);
-        self.check_writable()?;
-        let charged = self.account.charged();
-        let before = self.room.made();
+        let flushing = lock(&self.common.turns.flushing);
+        self.common.check_writable()?;
+        let charged = self.common.account.charged();
+        let before = self.common.room.made();
         if before != seen {
             return Ok(());
         }
         // Nobody waits for change feeds. Where DRAM is short, what is kept for them has none to give.
-        if !self.is_dram_short() && self.yield_kept()? {
+        if !self.common.is_dram_short() && self.reclaimer.yield_kept()? {
             return Ok(());
         }
-        if self.to_flush().is_empty() {
-            self.seal_active()?;
+        if self.evacuator.to_flush().is_empty() {
+            self.memtables.seal_active()?;
         }
-        match self.flush_holding(&flushing) {
-            Ok(0) if self.yield_kept()? => return Ok(()),
+        match self.flusher.flush_holding(&flushing) {
+            Ok(0) if self.reclaimer.yield_kept()? => return Ok(()),
             Ok(0) => {}
             Ok(_) => return Ok(()),
             Err(cause @ (Error::Poisoned(_) | Error::Closed)) => return Err(cause),
             Err(cause) => {
-                self.poison.check()?;
+                self.common.poison.check()?;
                 let text = space_text(error);
                 let text = format!("{text}; flushing, which would make room, failed: {cause}");
                 return Err(Error::OutOfSpace(text));
             }
         }
         drop(flushing);
-        let made = self.room.made() != before;
+        let made = self.common.room.made() != before;
         let waited = || self.wait_for_jobs(charged, before) || self.wait_for_others();
         if made || waited() || self.wait_for_readers(before)? {
             return Ok(());
@@ -166,31 +166,35 @@ impl Inner {
     /// may leave too little for an index, since it takes what it needs (`budget`). Returns whether one has
     /// ended since room was made `made` times, or has given back some of the `charged` bytes.
     fn wait_for_jobs(&self, charged: u64, made: u64) -> bool {
-        let is_full = || self.account.is_full(self.options.dram / DRAM_SHARE);
+        let is_full = || {
+            self.common
+                .account
+                .is_full(self.common.options.dram / DRAM_SHARE)
+        };
         for _ in 0..JOBS_MS {
-            let waits = self.world.background && !self.closed.load(Ordering::Relaxed);
-            let ended = self.room.made() != made;
-            if ended || !waits || !is_full() || !self.compactions.is_any_running() {
+            let waits = self.common.world.background && !self.common.closed.load(Ordering::Relaxed);
+            let ended = self.common.room.made() != made;
+            if ended || !waits || !is_full() || !self.common.compactions.is_any_running() {
                 break;
             }
-            self.world.env.clock.sleep_ms(1);
+            self.common.world.env.clock.sleep_ms(1);
         }
-        self.room.made() != made || self.account.charged() < charged
+        self.common.room.made() != made || self.common.account.charged() < charged
     }
 
     /// Whether other stores of the runtime have given back DRAM, of which there is too little for all.
     fn wait_for_others(&self) -> bool {
-        let budget = self.account.budget();
+        let budget = self.common.account.budget();
         let held = budget.held();
-        if !self.world.background || !self.is_crowded() {
+        if !self.common.world.background || !self.common.is_crowded() {
             return false;
         }
-        self.background.request_job_of_all(Job::Flush);
+        self.common.background.request_job_of_all(Job::Flush);
         for _ in 0..OTHERS_MS {
             if budget.held() < held {
                 return true;
             }
-            self.world.env.clock.sleep_ms(1);
+            self.common.world.env.clock.sleep_ms(1);
         }
         false
     }
@@ -198,16 +202,16 @@ impl Inner {
     /// Whether readers have let go of something.
     fn wait_for_readers(&self, made: u64) -> Result<bool> {
         for _ in 0..READERS_MS {
-            if self.held_bytes().0 == 0 || !self.world.background {
+            if self.held_bytes().0 == 0 || !self.common.world.background {
                 break;
             }
-            self.reclaim()?;
+            self.reclaimer.reclaim()?;
             // What was read may be kept for feeds, too.
-            let made_room = self.room.made() != made;
-            if made_room || (!self.is_dram_short() && self.yield_kept()?) {
+            let made_room = self.common.room.made() != made;
+            if made_room || (!self.common.is_dram_short() && self.reclaimer.yield_kept()?) {
                 return Ok(true);
             }
-            self.world.env.clock.sleep_ms(1);
+            self.common.world.env.clock.sleep_ms(1);
         }
         Ok(false)
     }
@@ -215,17 +219,17 @@ impl Inner {
     /// How many generations are flushed or dead, and read, and how many PM tables are compacted, and read; and the
     /// persistent memory that both take.
     pub fn held_bytes(&self) -> (usize, u64) {
-        let keeping = self.keeping();
-        let (generations, bytes) = lock(&self.reclaim).held_bytes(&keeping);
-        let tables = self.pm_tables_use();
+        let keeping = self.common.keeping();
+        let (generations, bytes) = lock(&self.common.reclaim).held_bytes(&keeping);
+        let tables = self.common.pm_tables_use();
         let count = generations + index(tables.retired);
         (count, bytes + tables.retired_bytes)
     }
 
     /// Whether a flush might free anything.
     fn could_flush(&self) -> bool {
-        let active = self.catalog.view().memtables[0].clone();
-        !active.is_empty() || !self.to_flush().is_empty()
+        let active = self.common.catalog.view().memtables[0].clone();
+        !active.is_empty() || !self.evacuator.to_flush().is_empty()
     }
 
     /// There is no room, and what could be flushed was: who has it?
@@ -234,14 +238,14 @@ impl Inner {
         if held == 0 {
             return error;
         }
-        let tables = self.pm_tables_use().retired;
+        let tables = self.common.pm_tables_use().retired;
         let generations = held.saturating_sub(index(tables));
         let of_tables = match tables {
             0 => String::new(),
             _ => format!(", and of {tables} PM tables that are compacted,"),
         };
         let text = space_text(error);
-        let who = self.who_reads();
+        let who = self.reads.who_reads();
         Error::OutOfSpace(format!(
             "{text}; {} of {generations} generations that are flushed or dead{of_tables} are held by readers \
              ({who}): let go of snapshots, iterators and values",

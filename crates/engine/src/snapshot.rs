@@ -33,8 +33,7 @@ use crate::families::table::Family;
 use crate::holds::Reading;
 use crate::holds::registry::HoldId;
 use crate::report::ReaderKind;
-use crate::store::Moment;
-use crate::store::{Engine, Inner};
+use crate::store::{Engine, Inner, Moment, Reads};
 use crate::sync::Arc;
 use crate::value::Value;
 use hit::Hit;
@@ -55,7 +54,7 @@ impl Engine {
 
 impl Snapshot {
     pub(crate) fn of(moment: Moment, kind: ReaderKind) -> Snapshot {
-        let hold = moment.inner().holds.enter(moment.hold(kind));
+        let hold = moment.inner().reads.holds.enter(moment.hold(kind));
         Snapshot { moment, hold }
     }
 
@@ -97,7 +96,7 @@ impl Snapshot {
         let view = self.moment.view(cf)?;
         let pins = view.pins()?;
         let inner = self.inner_of(&view);
-        self.find(&view, (cf, key), |hit| inner.value(pins, hit))
+        self.find(&view, (cf, key), |hit| inner.reads.value(pins, hit))
     }
 
     /// The store that has this view.
@@ -111,9 +110,9 @@ impl Snapshot {
         (cf, key): (CfId, &[u8]),
         found: impl FnOnce(Hit<'_>) -> T,
     ) -> Result<Option<T>> {
-        let verify = self.inner().options.read.verify_checksums;
+        let verify = self.inner().common.options.read.verify_checksums;
         let seqno = self.seqno();
-        self.inner_of(reading).find(
+        self.inner_of(reading).reads.find(
             reading,
             (cf, key),
             |memtable| memtable.get(cf, key, seqno, verify),
@@ -136,7 +135,7 @@ impl Snapshot {
     /// Where the times of operations go.
     #[inline]
     pub fn latencies(&self) -> &Latencies {
-        &self.inner().latencies
+        &self.inner().common.latencies
     }
 
     /// A cursor over `family` at this moment, not yet at any key.
@@ -165,7 +164,7 @@ impl Snapshot {
     }
 }
 
-impl Inner {
+impl Reads {
     /// Asks the generations of a view by `lookup` for a key of family `cf`, newest first, then its tables by `below`, and
     /// calls `found` with what the first that knows the key has, if that is a value.
     pub fn find<T>(
@@ -176,8 +175,8 @@ impl Inner {
         below: impl FnOnce(&Tables) -> Result<Option<Option<TableValue>>>,
         found: impl FnOnce(Hit<'_>) -> T,
     ) -> Result<Option<T>> {
-        self.counted.add(Count::Gets, 1);
-        self.rates.read(view, cf, key);
+        self.common.counted.add(Count::Gets, 1);
+        self.common.rates.read(view, cf, key);
         let memtables = view.asked_for(cf, key);
         for (asked, memtable) in memtables.iter().enumerate() {
             let record = match lookup(memtable)? {
@@ -187,7 +186,7 @@ impl Inner {
                 Lookup::Covered => return Ok(None),
             };
             if asked > 1 {
-                self.asked(asked as u64 - 1);
+                self.common.asked(asked as u64 - 1);
             }
             let value = match record.kind {
                 Kind::Put => Some(found(Hit::Record(memtable, &record))),
@@ -195,23 +194,25 @@ impl Inner {
                 _ => None,
             };
             // What was copied is believed only if its pages could be read.
-            self.space.region().check_media()?;
+            self.common.space.region().check_media()?;
             let found = u64::from(value.is_some());
-            self.counted.add(Count::Found, found);
+            self.common.counted.add(Count::Found, found);
             if memtable.is_merged() {
-                self.counted.add(Count::FoundMerged, found);
+                self.common.counted.add(Count::FoundMerged, found);
             }
             return Ok(value);
         }
         if memtables.len() > 2 {
-            self.asked(memtables.len() as u64 - 2);
+            self.common.asked(memtables.len() as u64 - 2);
         }
         if view.tables.is_empty() {
             return Ok(None);
         }
         let value = below(&view.tables)?.flatten();
-        self.compact_for_reads();
-        self.counted.add(Count::Found, u64::from(value.is_some()));
+        self.common.compact_for_reads();
+        self.common
+            .counted
+            .add(Count::Found, u64::from(value.is_some()));
         let Some(value) = value else {
             return Ok(None);
         };
@@ -219,7 +220,7 @@ impl Inner {
             TableValue::Block(value) => found(Hit::Block(&value)),
             TableValue::Pm(value) => {
                 let found = found(Hit::Pm(value));
-                self.space.region().check_media()?;
+                self.common.space.region().check_media()?;
                 found
             }
             TableValue::Blob(value) => found(Hit::Blob(value)),
@@ -229,13 +230,16 @@ impl Inner {
     #[cold]
     fn hit_in_blob(&self, cf: CfId, record: &RecordRef<'_>) -> Result<Hit<'static>> {
         // Before the reference is believed.
-        self.space.region().check_media()?;
+        self.common.space.region().check_media()?;
         // One whose value has another length was refused when it was read (`memtable::home`).
         let blob = record
             .blob()
             .expect("a record of this kind has a reference");
         Ok(Hit::Blob(
-            self.catalog.table_files.read_blob(cf, record.key, blob)?,
+            self.common
+                .catalog
+                .table_files
+                .read_blob(cf, record.key, blob)?,
         ))
     }
 }
@@ -248,7 +252,7 @@ impl Clone for Snapshot {
 
 impl Drop for Snapshot {
     fn drop(&mut self) {
-        self.inner().holds.remove(self.hold);
+        self.inner().reads.holds.remove(self.hold);
     }
 }
 

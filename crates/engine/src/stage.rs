@@ -67,23 +67,21 @@ use std::collections::BTreeMap;
 
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{BatchEntry, CfId, Error, Kind, Result, SeqNo};
-use thermocline_commit::Durability;
-use thermocline_commit::Told;
-use thermocline_commit::WriteOptions;
+use thermocline_commit::{Durability, Told, WriteOptions};
 use thermocline_memtable::{Chain, ChainWriter, Descriptor, Memtable, Stage, Staged};
 use thermocline_observe::event::Event;
 use thermocline_version::{Change, NextIds, VersionEdit};
 
 use crate::generation::prepared::Prepared;
 use crate::start::opened;
-use crate::store::{Engine, Inner};
+use crate::store::{Engine, Stager};
 use crate::sync::{Arc, Ordering, lock, read};
 use crate::write::submit::kinds::deletes_any;
 use crate::write::writer::Writer;
 
 /// A batch between its reservation and its commit.
 struct Staging<'s, 'b> {
-    inner: &'s Inner,
+    inner: &'s Stager,
     /// Taken by the commit, right behind the edit. If that has failed and may have happened, the store is poisoned.
     stage: Option<Stage<'b>>,
     /// Of the chain.
@@ -97,18 +95,19 @@ impl Drop for Staging<'_, '_> {
         let stage = self.stage.take();
         let zones = stage.as_ref().map(|stage| stage.zones().to_vec());
         self.inner
+            .memtables
             .staging
             .fetch_sub(self.promised, Ordering::Relaxed);
         // What the batch did not use others may have, once this store is idle.
-        self.inner.written();
+        self.inner.common.written();
         // After a failed persist nobody knows what the manifest names.
         if let Some(zones) = zones
-            && self.inner.poison.check().is_ok()
+            && self.inner.common.poison.check().is_ok()
         {
-            self.inner.space.release(&zones);
+            self.inner.common.space.release(&zones);
             let chain = stage.as_ref().map(|stage| stage.chain().id);
-            self.inner.retire_logs(chain.as_slice());
-            self.inner.room.note();
+            self.inner.memtables.retire_logs(chain.as_slice());
+            self.inner.common.room.note();
         }
     }
 }
@@ -145,36 +144,42 @@ impl Engine {
             return Err(Error::Busy(format!(
                 "a batch of {bytes} bytes exceeds memtable.item_bytes_max, {}: it always waits for \
                  the manifest, and it asked not to; write smaller batches, or let this one wait",
-                inner.options.memtable.item_bytes_max
+                inner.common.options.memtable.item_bytes_max
             )));
         }
         // Invariant 6.
-        let _staging = read(&inner.turns.stages);
+        let _staging = read(&inner.common.turns.stages);
         let staged = inner
-            .with_room(bytes, false, || inner.reserve_stage(entries.clone(), bytes))
-            .and_then(|staging| inner.store_stage(staging, entries.clone()))
+            .admission
+            .with_room(bytes, false, || {
+                inner.stager.reserve_stage(entries.clone(), bytes)
+            })
+            .and_then(|staging| inner.stager.store_stage(staging, entries.clone()))
             .and_then(|(staging, staged)| {
-                inner.commit_stage(staging, staged, entries.clone(), told)
+                inner
+                    .stager
+                    .commit_stage(staging, staged, entries.clone(), told)
             });
         match &staged {
-            Ok(_) => inner.events.accepted(bytes),
-            Err(error) => inner.events.refused(bytes, error),
+            Ok(_) => inner.common.events.accepted(bytes),
+            Err(error) => inner.common.events.refused(bytes, error),
         }
         let last = staged?;
-        inner.count_entries(entries);
+        inner.common.count_entries(entries);
         // `visible` and `durable` may move over it a little later, in somebody else's hands.
         inner
+            .common
             .commits
             .acknowledge(inner, last, Durability::Immediate)?;
         Ok(last)
     }
 }
 
-impl Inner {
+impl Stager {
     /// Whether a batch of `records` records that would take `bytes` bytes as one item is staged.
     #[inline]
     pub fn is_oversized(&self, records: usize, bytes: u64) -> bool {
-        bytes > self.options.memtable.item_bytes_max && records > 1
+        bytes > self.common.options.memtable.item_bytes_max && records > 1
     }
 
     /// Step 1.
@@ -192,29 +197,30 @@ impl Inner {
                 range_bytes += (entry.key.len() + entry.value.len()) as u64;
             }
         }
-        let mut writer = lock(&self.writer);
+        let mut writer = lock(&self.memtables.writer);
         let writer = &mut *writer;
-        self.check_writable()?;
-        self.families.check_write(entries)?;
-        let next = lock(&self.next);
+        self.common.check_writable()?;
+        self.common.families.check_write(entries)?;
+        let next = lock(&self.memtables.next);
         self.find_descriptors(writer, next.as_ref())?;
-        if !self.space.could_hold(bytes) {
-            self.reclaim_or(writer, self.space.full(bytes))?;
-            if !self.space.could_hold(bytes) {
-                return Err(self.space.full(bytes));
+        if !self.common.space.could_hold(bytes) {
+            self.upkeep
+                .reclaim_or(writer, self.common.space.full(bytes))?;
+            if !self.common.space.could_hold(bytes) {
+                return Err(self.common.space.full(bytes));
             }
         }
-        self.record_chain(writer)?;
-        let ids = self.catalog.edits().state().next_ids();
-        let nonce = self.world.env.random_u64()?;
+        self.memtables.record_chain(writer)?;
+        let ids = self.common.catalog.edits().state().next_ids();
+        let nonce = self.common.world.env.random_u64()?;
         let incarnation = writer.chain.chain().incarnation;
         // Its base is not known yet: 1 stands for 1.
-        let chain = Chain::new(&self.db_id, ids.chain, incarnation, nonce, 1);
-        let most = self.options.memtable.item_bytes_max;
-        let stage = Stage::new(&self.space, chain, &self.account, most);
+        let chain = Chain::new(&self.common.db_id, ids.chain, incarnation, nonce, 1);
+        let most = self.common.options.memtable.item_bytes_max;
+        let stage = Stage::new(&self.common.space, chain, &self.common.account, most);
         let bound = updates.iter().map(|(&cf, &n)| stage.reserve_bound(cf, n));
         let bound = bound.sum::<u64>() + stage.tombstones_bound(ranges, range_bytes);
-        let promised = self.reserve_staged_dram(writer, bound)?;
+        let promised = self.memtables.reserve_staged_dram(writer, bound)?;
         let staging = Staging {
             inner: self,
             stage: Some(stage),
@@ -223,13 +229,13 @@ impl Inner {
         };
         self.reserve_chain(ids)?;
         // The region knows the newest chain, were it only reserved.
-        self.witness(&chain, nonce)?;
+        self.memtables.witness(&chain, nonce)?;
         Ok(staging)
     }
 
     /// The chain of the batch is named by nothing yet: its number must not be given out again.
     fn reserve_chain(&self, seen: NextIds) -> Result<()> {
-        let mut manifest = self.catalog.edits();
+        let mut manifest = self.common.catalog.edits();
         // Under one lock: jobs reserve numbers of files meanwhile, and none may go back.
         let now = match active(Bug::StaleReservation) {
             true => seen,
@@ -252,36 +258,39 @@ impl Inner {
             unreachable!("it is taken by the commit");
         };
         let mut zones = 0;
-        let mut attempts = self.begin_attempts();
+        let mut attempts = self.admission.begin_attempts();
         for entry in entries {
             // Whoever closes waits for this batch, and a poisoned store will not take it.
-            self.check_writable()?;
+            self.common.check_writable()?;
             loop {
                 match stage.push(entry) {
                     Err(full @ Error::OutOfSpace(_)) if stage.can_go_on() => {
-                        let reclaimed = self.reclaim_or(&mut lock(&self.writer), full);
+                        let reclaimed = self
+                            .upkeep
+                            .reclaim_or(&mut lock(&self.memtables.writer), full);
                         // One zone is what it looks for.
-                        reclaimed
-                            .or_else(|full| self.wait_for_room(&mut attempts, full, 0, false))?;
+                        reclaimed.or_else(|full| {
+                            self.admission.wait_for_room(&mut attempts, full, 0, false)
+                        })?;
                     }
                     pushed => {
-                        pushed.map_err(|error| self.poison.poison_unless_full(error))?;
+                        pushed.map_err(|error| self.common.poison.poison_unless_full(error))?;
                         break;
                     }
                 }
             }
             if stage.zones().len() > zones {
                 zones = stage.zones().len();
-                self.note_growth();
+                self.memtables.note_growth();
             }
         }
         let staged = stage.complete();
-        let staged = staged.map_err(|error| self.poison.poison_unless_full(error))?;
-        if let Some(wal) = &self.wal {
-            let region = self.space.region();
+        let staged = staged.map_err(|error| self.common.poison.poison_unless_full(error))?;
+        if let Some(wal) = &self.memtables.wal {
+            let region = self.common.space.region();
             let written = wal.write_whole(region, staged.chain, staging.nonce, stage.items());
             // Nobody names that log: it goes with the batch.
-            written.map_err(|error| self.poison.poison_if_sync(error))?;
+            written.map_err(|error| self.common.poison.poison_if_sync(error))?;
         }
         Ok((staging, staged))
     }
@@ -295,23 +304,23 @@ impl Inner {
         told: Option<Told<'_>>,
     ) -> Result<SeqNo> {
         let deletes = deletes_any(entries.clone());
-        let (mut writer, mut next) = self.with_room(0, false, || {
-            let mut writer = lock(&self.writer);
+        let (mut writer, mut next) = self.admission.with_room(0, false, || {
+            let mut writer = lock(&self.memtables.writer);
             // Again: both may have changed meanwhile.
-            self.check_writable()?;
-            self.families.check_write(entries.clone())?;
+            self.common.check_writable()?;
+            self.common.families.check_write(entries.clone())?;
             // Until the edit has named what comes behind (`generation`, invariant 2).
-            let next = lock(&self.next);
+            let next = lock(&self.memtables.next);
             self.find_descriptors(&mut writer, next.as_ref())?;
             Ok((writer, next))
         })?;
         let writer = &mut *writer;
-        let unused = self.begin_generation(writer, &mut next)?;
-        let nonce = self.world.env.random_u64()?;
+        let unused = self.memtables.begin_generation(writer, &mut next)?;
+        let nonce = self.common.world.env.random_u64()?;
         // If the edit has no room, nothing has happened. From there on nothing may fail but a persist.
-        let flying = self.commits.flying(self);
+        let flying = self.common.commits.flying(&*self.memtables);
         let adoption = match self.adopt(writer, staged, staging.nonce, unused, nonce) {
-            Err(error) if self.poison.check().is_ok() => {
+            Err(error) if self.common.poison.check().is_ok() => {
                 flying.finished();
                 return Err(error);
             }
@@ -322,7 +331,7 @@ impl Inner {
         };
         let last = adoption.last;
         if deletes {
-            self.deleted(last);
+            self.pressure.deleted(last);
         }
         self.publish(writer, stage, adoption)?;
         if let Some(told) = told {
@@ -330,11 +339,11 @@ impl Inner {
         }
         // Nothing is in flight; yet whoever has moved over the last group may still hold the baton, and moves over this
         // one, too (`Ring::finish`).
-        let ticket = self.commits.ring.grant(last.0, staged.records);
-        self.commits.ring.finish(ticket, None);
+        let ticket = self.common.commits.ring.grant(last.0, staged.records);
+        self.common.commits.ring.finish(ticket, None);
         flying.finished();
         // With this one.
-        self.flush_if_due();
+        self.flush_due.flush_if_due();
         Ok(last)
     }
 
@@ -349,12 +358,12 @@ impl Inner {
     ) -> Result<Adoption> {
         let first = SeqNo(writer.next_seqno());
         let last = SeqNo(first.0 + staged.records - 1);
-        let ids = self.catalog.edits().state().next_ids();
+        let ids = self.common.catalog.edits().state().next_ids();
         let (own, next) = (ids.generation, ids.generation + 1);
         let incarnation = writer.chain.chain().incarnation;
         // It follows on from the batch: base 0 in the manifest.
-        let chain = Chain::new(&self.db_id, ids.chain, incarnation, nonce, 0);
-        let log = self.begin_log(chain.id, nonce)?;
+        let chain = Chain::new(&self.common.db_id, ids.chain, incarnation, nonce, 0);
+        let log = self.memtables.begin_log(chain.id, nonce)?;
         let ended = writer.take_ended();
         let mut edit = VersionEdit {
             changes: ended.clone(),
@@ -374,12 +383,12 @@ impl Inner {
             Change::GenerationCreated { id: next },
             opened(&chain, next, nonce, None),
         ]);
-        if let Err(error) = self.edit_with_log(edit, &log) {
+        if let Err(error) = self.memtables.edit_with_log(edit, &log) {
             writer.give_back_ended(ended);
             return Err(error);
         }
-        self.go_over_to_log(log);
-        self.witness(&chain, nonce)?;
+        self.memtables.go_over_to_log(log);
+        self.memtables.witness(&chain, nonce)?;
         let chain = Chain {
             base: last.0 + 1,
             ..chain
@@ -400,25 +409,26 @@ impl Inner {
         let Adoption {
             unused, own, next, ..
         } = adoption;
-        self.give_descriptor_back(writer.descriptor.take())?;
+        self.common.give_descriptor_back(writer.descriptor.take())?;
         let describe = |generation| {
-            Descriptor::create(&self.space, &self.db_id, generation)
-                .map_err(|error| self.poison.poison(error))
+            Descriptor::create(&self.common.space, &self.common.db_id, generation)
+                .map_err(|error| self.common.poison.poison(error))
         };
         let (descriptor, next_descriptor) = (describe(own)?, describe(next)?);
         let zones = stage.zones().to_vec();
         let trail = stage.trail(own, adoption.first, adoption.last);
         let memtable = Arc::new(stage.adopted(own, adoption.first));
-        let region = self.space.region().clone();
-        let active = Memtable::new(region, next, vec![adoption.chain]).charged_to(&self.account);
+        let region = self.common.space.region().clone();
+        let active =
+            Memtable::new(region, next, vec![adoption.chain]).charged_to(&self.common.account);
         let active = Arc::new(active);
-        lock(&self.reclaim).adopted(unused, own, zones, descriptor, trail);
-        let view = self.catalog.view();
+        lock(&self.common.reclaim).adopted(unused, own, zones, descriptor, trail);
+        let view = self.common.catalog.view();
         let older = view.memtables.iter().filter(|m| m.generation() != unused);
         let memtables = [active.clone(), memtable.clone()];
         let memtables = memtables.into_iter().chain(older.cloned()).collect();
-        self.catalog.show(view.with_memtables(memtables));
-        let chain = ChainWriter::new(self.space.clone(), adoption.chain, None);
+        self.common.catalog.show(view.with_memtables(memtables));
+        let chain = ChainWriter::new(self.common.space.clone(), adoption.chain, None);
         writer.go_on(
             active,
             next_descriptor,
@@ -426,9 +436,13 @@ impl Inner {
             adoption.nonce,
             adoption.last,
         );
-        self.events.emit(Event::GenerationDropped { id: unused });
-        self.events.emit(Event::GenerationPrepared { id: next });
-        self.events.emit(Event::GenerationSealed {
+        self.common
+            .events
+            .emit(Event::GenerationDropped { id: unused });
+        self.common
+            .events
+            .emit(Event::GenerationPrepared { id: next });
+        self.common.events.emit(Event::GenerationSealed {
             id: own,
             records: memtable.len(),
             bytes: memtable.bytes(),
@@ -439,11 +453,11 @@ impl Inner {
     /// Sees to it that a commit finds descriptors for its generations: for its own, and for the one
     /// that a seal makes active if none is prepared.
     fn find_descriptors(&self, writer: &mut Writer, next: Option<&Prepared>) -> Result<()> {
-        let generations = self.space.generations();
-        let seals = !self.is_unused(writer, next) && next.is_none();
+        let generations = self.common.space.generations();
+        let seals = !self.memtables.is_unused(writer, next) && next.is_none();
         let wanted = 1 + usize::from(seals);
         if generations.free() < wanted {
-            self.reclaim_for(writer)?;
+            self.upkeep.reclaim_for(writer)?;
         }
         if generations.free() < wanted {
             return Err(Error::OutOfSpace(
@@ -453,40 +467,6 @@ impl Inner {
             ));
         }
         Ok(())
-    }
-
-    /// Whether the active generation has no record and no zone, and its one chain is the writer's.
-    fn is_unused(&self, writer: &Writer, next: Option<&Prepared>) -> bool {
-        let chain = &writer.chain;
-        let no_zone = chain.rest().is_none() && chain.zones().is_empty();
-        if !no_zone || !writer.active.is_empty() || !writer.is_recorded() || next.is_some() {
-            return false;
-        }
-        let manifest = self.catalog.edits();
-        let generation = manifest
-            .state()
-            .generations()
-            .get(&writer.active.generation());
-        generation.is_some_and(|generation| generation.chains.len() == 1)
-    }
-
-    /// Makes the active generation one that has no record, and all before it durable. Returns it.
-    pub fn begin_generation(
-        &self,
-        writer: &mut Writer,
-        next: &mut Option<Prepared>,
-    ) -> Result<u64> {
-        if self.is_unused(writer, next.as_ref()) {
-            // Nothing is in flight, but what was deferred in the generation before may not be
-            // durable.
-            self.commits.drain(self)?;
-            return Ok(writer.active.generation());
-        }
-        let before = writer.active.generation();
-        self.rotate(writer, next)?;
-        let now = writer.active.generation();
-        assert!(now != before, "there was a descriptor for it");
-        Ok(now)
     }
 }
 

@@ -18,7 +18,7 @@ use thermocline_memtable::{Home, RecordRef};
 use thermocline_pm::PmOff;
 
 use crate::snapshot::hit::Hit;
-use crate::store::Inner;
+use crate::store::Reads;
 use crate::sync::Arc;
 
 /// A value that was read. It outlives the handle that it came from.
@@ -154,7 +154,7 @@ impl Value {
     }
 }
 
-impl Inner {
+impl Reads {
     /// A value that was found, and verified: pinned if that pays and may be, else copied. From a
     /// table it is copied: to pin it would keep its block, which the cache no longer counted. One from a blob
     /// file keeps the memory that it was read into, which clones share.
@@ -184,8 +184,8 @@ impl Inner {
 
     /// Whether a value of so many bytes is to be pinned. By its bytes it is known where somebody holds one.
     fn may_pin(&self, pins: &Pinned, len: usize) -> bool {
-        let read = &self.options.read;
-        let most = self.space.region().len() / 100 * read.pins_percent_max;
+        let read = &self.common.options.read;
+        let most = self.common.space.region().len() / 100 * read.pins_percent_max;
         len > 0 && len >= index(read.pin_bytes_min) && pins.bytes() + len as u64 <= most
     }
 }

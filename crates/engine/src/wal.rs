@@ -73,18 +73,33 @@ mod place;
 mod tests;
 
 use thermocline_base::{Error, Result};
+use thermocline_commit::Persists;
 use thermocline_commit::ring::Range;
 use thermocline_observe::poison::is_sync;
 use thermocline_pm::PmOff;
 use thermocline_wal::LogWriter;
 
-use crate::store::Inner;
+use crate::store::Memtables;
 pub(crate) use claim::Claims;
 pub(crate) use load::Loaded;
 use logs::without_log;
 pub(crate) use place::LogDirs;
 
-impl Inner {
+impl Persists for Memtables {
+    fn check_poison(&self) -> Result<()> {
+        self.common.poison.check()
+    }
+
+    fn write_back(&self, ranges: &[Range]) -> Result<()> {
+        self.persist_ranges(ranges)
+    }
+
+    fn poison(&self, cause: Error) -> Error {
+        self.common.poison.poison(cause)
+    }
+}
+
+impl Memtables {
     /// Whether groups finish deferred whatever was asked for, because a log makes them durable.
     #[inline]
     pub fn is_logged(&self) -> bool {
@@ -94,7 +109,7 @@ impl Inner {
     /// Makes durable what lies in `ranges`, which are in the order of seqnos and belong to the chain that is
     /// written to.
     pub fn persist_ranges(&self, ranges: &[Range]) -> Result<()> {
-        let region = self.space.region();
+        let region = self.common.space.region();
         if let Some(wal) = &self.wal {
             return wal.write(region, ranges);
         }
@@ -114,7 +129,7 @@ impl Inner {
             wal.begin(chain, nonce)
                 .map_err(|error| match !is_sync(&error) && wal.abandon(chain) {
                     true => without_log(error),
-                    false => self.poison.poison(error),
+                    false => self.common.poison.poison(error),
                 });
         log.map(Some)
     }
@@ -126,9 +141,9 @@ impl Inner {
             return error;
         };
         let nothing = matches!(error, Error::OutOfSpace(_) | Error::InvalidArgument(_));
-        match nothing && self.poison.check().is_ok() && wal.abandon(log.id().log) {
+        match nothing && self.common.poison.check().is_ok() && wal.abandon(log.id().log) {
             true => error,
-            false => self.poison.poison(error),
+            false => self.common.poison.poison(error),
         }
     }
 

@@ -15,64 +15,24 @@ use thermocline_commit::ring::Range;
 use thermocline_halloc::Reserve;
 use thermocline_memtable::{ItemBuilder, Persist};
 use thermocline_observe::cause::StallCause;
+use thermocline_observe::event::Event;
 use thermocline_policy::seal;
 use thermocline_policy::situation::{Ahead, Situation};
 use thermocline_version::VersionEdit;
 use thermocline_wal::LogWriter;
 
 use crate::busy::busy;
+use crate::generation::prepared::Prepared;
 use crate::start::opened;
-use crate::store::Inner;
-use crate::sync::{Ordering, lock};
+use crate::store::{Above, Memtables};
+use crate::sync::{Arc, Ordering, lock};
 use crate::write::env::Place;
 use writer::{SPAN_MAX, Writer};
 
-impl Inner {
-    /// Cuts the chains of a store that is being closed.
-    pub fn seal_chain(&self) -> Result<()> {
-        let writer = lock(&self.writer);
-        if self.options.read_only {
-            return Ok(());
-        }
-        if !writer.is_recorded() {
-            return self.remember_rates();
-        }
-        self.poison.check()?;
-        self.commits.drain(self)?;
-        let changes = writer.cuts(lock(&self.next).as_ref());
-        let rates = self.rates_to_remember();
-        let with_rates = changes.iter().cloned().chain(rates).collect();
-        match self.catalog.edit(&VersionEdit {
-            changes: with_rates,
-        }) {
-            // The cuts alone may find room.
-            Err(Error::OutOfSpace(_)) => self.catalog.edit(&VersionEdit { changes }),
-            noted => noted,
-        }
-    }
-
-    /// Of a store that was only read.
-    fn remember_rates(&self) -> Result<()> {
-        self.poison.check()?;
-        match self
-            .rates_to_remember()
-            .map(|change| self.catalog.edit(&change.into()))
-        {
-            None | Some(Err(Error::OutOfSpace(_))) => Ok(()),
-            Some(noted) => noted,
-        }
-    }
-
-    pub fn check_writable(&self) -> Result<()> {
-        if self.options.read_only {
-            return Err(Error::InvalidArgument(
-                "the database is open for reading only".into(),
-            ));
-        }
-        if self.closed.load(Ordering::Acquire) {
-            return Err(Error::Closed);
-        }
-        self.poison.check()
+impl Memtables {
+    /// Who sees to what is sealed, and makes room.
+    pub fn above(&self) -> Result<Arc<dyn Above>> {
+        self.above.upgrade().ok_or(Error::Closed)
     }
 
     /// Sees to it that an item of `bytes` bytes can be appended: nothing after this may fail but a
@@ -82,15 +42,15 @@ impl Inner {
     pub fn make_room(&self, writer: &mut Writer, bytes: u64, reserve: Reserve) -> Result<bool> {
         match self.find_room(writer, bytes, reserve, true) {
             Err(error) => {
-                self.reclaim_or(writer, error)?;
+                self.above()?.reclaim_or(writer, error)?;
                 self.find_room(writer, bytes, reserve, true)
             }
             found => found,
         }
     }
 
-    /// As [`Inner::make_room`]. Unless it `may_wait`, no file is synced for it, which
-    /// [`Inner::check_no_slowdown`] has found possible: where there is no next generation, and cannot
+    /// As [`Memtables::make_room`]. Unless it `may_wait`, no file is synced for it, which
+    /// [`Memtables::check_no_slowdown`] has found possible: where there is no next generation, and cannot
     /// be one, the active one grows.
     pub fn find_room(
         &self,
@@ -103,11 +63,13 @@ impl Inner {
         let limits = self.seal_limits();
         let wide = |writer: &Writer| seal::is_wide(&writer.in_hand(), &limits);
         let in_hand = writer.in_hand();
-        let seal = seal::is_due(&in_hand, &limits, bytes, || self.space.has_room(bytes));
+        let seal = seal::is_due(&in_hand, &limits, bytes, || {
+            self.common.space.has_room(bytes)
+        });
         if (seal || wide(writer)) && (may_wait || !self.is_next_missing()) {
             match self.rotate(writer, &mut self.lock_next()) {
                 // The active one grows instead, unless more has failed.
-                Err(Error::OutOfSpace(_) | Error::Io { .. }) => self.poison.check()?,
+                Err(Error::OutOfSpace(_) | Error::Io { .. }) => self.common.poison.check()?,
                 rotated => rotated?,
             }
         }
@@ -120,9 +82,9 @@ impl Inner {
         }
         if reserve == Reserve::Keep && writer.in_reserve {
             // The zone that was kept back is for deletes, though a put might still fit.
-            writer.in_reserve = self.space.reserve_taken();
+            writer.in_reserve = self.common.space.reserve_taken();
             if writer.in_reserve {
-                return Err(self.space.full(bytes));
+                return Err(self.common.space.full(bytes));
             }
         }
         if let Some(wal) = &self.wal {
@@ -131,66 +93,66 @@ impl Inner {
         if writer.chain.state().left >= bytes {
             return Ok(false);
         }
-        let begun = self.now_ns();
+        let begun = self.common.now_ns();
         let attached = writer.chain.ensure(bytes, reserve);
         let attached = attached
-            .map_err(|error| self.poison.poison_unless_full(error))?
+            .map_err(|error| self.common.poison.poison_unless_full(error))?
             .is_some();
         if attached {
-            self.press();
+            self.pressure.press();
             writer.in_reserve = reserve == Reserve::Use;
             if self.note_growth() {
-                self.stalls.held_up(StallCause::Growth, begun);
+                self.common.stalls.held_up(StallCause::Growth, begun);
             }
         }
         Ok(attached)
     }
 
-    /// What a generation may have.
-    pub fn seal_limits(&self) -> seal::Limits {
-        seal::Limits {
-            bytes: self.options.memtable_bytes(),
-            blob_bytes: self.options.blob.generation_bytes,
-            span: SPAN_MAX,
-        }
-    }
-
     /// Whether something is to be done ahead of need.
     pub fn work_is_due(&self, writer: &Writer) -> bool {
-        let zones = self.options.pm_region.zones_ahead;
+        let zones = self.common.options.pm_region.zones_ahead;
         let ahead = Ahead {
             active_bytes: writer.active.bytes(),
             limits: self.seal_limits(),
             next_is_missing: self.is_next_missing(),
-            lacks_zones: self.space.wants_growth(zones),
-            lacks_pages: self.space.wants_presence(zones),
+            lacks_zones: self.common.space.wants_growth(zones),
+            lacks_pages: self.common.space.wants_presence(zones),
         };
         let situation = Situation {
             ahead: Some(ahead),
             ..Situation::default()
         };
-        self.compactions.costs.next(&situation).is_something()
+        self.common
+            .compactions
+            .costs
+            .next(&situation)
+            .is_something()
     }
 
     /// Whether a write of `bytes` bytes would have to wait for a file's sync, growth, or others.
     pub fn check_no_slowdown(&self, writer: &Writer, bytes: u64, reserve: Reserve) -> Result<()> {
         // As in `find_room`.
         let (in_hand, limits) = (writer.in_hand(), self.seal_limits());
-        let seals = seal::is_due(&in_hand, &limits, bytes, || self.space.has_room(bytes));
-        let can_seal = self.space.generations().free() > 0;
+        let seals = seal::is_due(&in_hand, &limits, bytes, || {
+            self.common.space.has_room(bytes)
+        });
+        let can_seal = self.common.space.generations().free() > 0;
         let wide = seal::is_wide(&in_hand, &limits);
-        let fits = writer.chain.state().left >= bytes || self.space.has_room_now(bytes, reserve);
+        let fits =
+            writer.chain.state().left >= bytes || self.common.space.has_room_now(bytes, reserve);
         let next = seals.then(|| try_lock(&self.next));
         // Being named, or missing.
         let no_next = next.is_some_and(|next| next.is_none_or(|next| next.is_none()));
         if !writer.recorded || wide || no_next && can_seal {
             return Err(busy("for the manifest"));
         }
-        if seals && !no_next && self.commits.ring.groups() > 0 || !self.commits.ring.has_room() {
+        if seals && !no_next && self.common.commits.ring.groups() > 0
+            || !self.common.commits.ring.has_room()
+        {
             return Err(busy("for writes in flight"));
         }
         // A region that cannot grow is full: that is no reason to wait.
-        if !fits && self.space.can_grow() {
+        if !fits && self.common.space.can_grow() {
             return Err(busy("for the region to grow"));
         }
         Ok(())
@@ -224,7 +186,7 @@ impl Inner {
 
     /// Appends an edit that names a chain whose log has been begun. If nothing has happened, the log goes.
     pub fn edit_with_log(&self, edit: VersionEdit, log: &Option<LogWriter>) -> Result<()> {
-        let edited = self.catalog.edit(&edit);
+        let edited = self.common.catalog.edit(&edit);
         edited.map_err(|error| self.without_edit(log, error))
     }
 
@@ -255,11 +217,11 @@ impl Inner {
             place: Place {
                 room,
                 // The view changes under the writer's lock only: its first generation is the active one.
-                view: self.catalog.view(),
+                view: self.common.catalog.view(),
                 tombstones,
             },
             range,
-            ticket: self.commits.ring.grant(last.0, records),
+            ticket: self.common.commits.ring.grant(last.0, records),
             first,
             last,
         }
@@ -267,10 +229,10 @@ impl Inner {
 
     /// Covers the last write by a later `published`, if it is not covered yet.
     pub fn cover(&self, writer: &mut Writer) -> Result<()> {
-        if writer.covered || self.poison.check().is_err() {
+        if writer.covered || self.common.poison.check().is_err() {
             return Ok(());
         }
-        if writer.in_reserve && self.space.reserve_taken() {
+        if writer.in_reserve && self.common.space.reserve_taken() {
             // As for lack of room below.
             return Ok(());
         }
@@ -280,18 +242,18 @@ impl Inner {
             return Ok(());
         }
         if let Err(error) = writer.chain.ensure(64, Reserve::Keep) {
-            return match self.poison.poison_unless_full(error) {
+            return match self.common.poison.poison_unless_full(error) {
                 // No room: the next write, or closing, covers it.
                 Error::OutOfSpace(_) => Ok(()),
                 other => Err(other),
             };
         }
-        self.commits.drain(self)?;
+        self.common.commits.drain(self)?;
         let room = writer.chain.grant(64);
         if let Some(wal) = log {
             wal.granted(64);
         }
-        let published = self.commits.ring.durable();
+        let published = self.common.commits.ring.durable();
         let nothing: [BatchEntry<'_>; 0] = [];
         let range = Range {
             at: room.at().0,
@@ -299,7 +261,7 @@ impl Inner {
         };
         ItemBuilder::default()
             .store(
-                self.space.region(),
+                self.common.space.region(),
                 &room,
                 nothing.into_iter(),
                 writer.next_seqno,
@@ -310,9 +272,76 @@ impl Inner {
                 true => self.persist_ranges(&[range]),
                 false => Ok(()),
             })
-            .map_err(|error| self.poison.poison(error))?;
+            .map_err(|error| self.common.poison.poison(error))?;
         writer.active.count_item(64, 0);
         writer.covered = true;
         Ok(())
+    }
+
+    /// Tells if the region has grown since this was asked last.
+    pub fn note_growth(&self) -> bool {
+        let to_bytes = self.common.space.region_bytes();
+        let from_bytes = self.region_seen.fetch_max(to_bytes, Ordering::Relaxed);
+        let grown = to_bytes > from_bytes;
+        if grown {
+            self.common.events.emit(Event::RegionGrown {
+                from_bytes,
+                to_bytes,
+            });
+        }
+        grown
+    }
+
+    pub fn seal_active(&self) -> Result<()> {
+        let mut writer = lock(&self.writer);
+        self.common.check_writable()?;
+        if writer.active.is_empty() {
+            return Ok(());
+        }
+        self.record_chain(&mut writer)?;
+        self.rotate(&mut writer, &mut self.lock_next())
+    }
+
+    /// Whether the active generation has no record and no zone, and its one chain is the writer's.
+    pub fn is_unused(&self, writer: &Writer, next: Option<&Prepared>) -> bool {
+        let chain = &writer.chain;
+        let no_zone = chain.rest().is_none() && chain.zones().is_empty();
+        if !no_zone || !writer.active.is_empty() || !writer.is_recorded() || next.is_some() {
+            return false;
+        }
+        let manifest = self.common.catalog.edits();
+        let generation = manifest
+            .state()
+            .generations()
+            .get(&writer.active.generation());
+        generation.is_some_and(|generation| generation.chains.len() == 1)
+    }
+
+    /// Makes the active generation one that has no record, and all before it durable. Returns it.
+    pub fn begin_generation(
+        &self,
+        writer: &mut Writer,
+        next: &mut Option<Prepared>,
+    ) -> Result<u64> {
+        if self.is_unused(writer, next.as_ref()) {
+            // Nothing is in flight, but what was deferred in the generation before may not be
+            // durable.
+            self.common.commits.drain(self)?;
+            return Ok(writer.active.generation());
+        }
+        let before = writer.active.generation();
+        self.rotate(writer, next)?;
+        let now = writer.active.generation();
+        assert!(now != before, "there was a descriptor for it");
+        Ok(now)
+    }
+
+    /// What a generation may have.
+    pub fn seal_limits(&self) -> seal::Limits {
+        seal::Limits {
+            bytes: self.common.options.memtable_bytes(),
+            blob_bytes: self.common.options.blob.generation_bytes,
+            span: SPAN_MAX,
+        }
     }
 }

@@ -34,7 +34,7 @@ use thermocline_base::{Error, FileId, Result};
 use thermocline_memtable::Memtable;
 use thermocline_version::{Change, Version, VersionEdit};
 
-use crate::store::Inner;
+use crate::store::Sweeper;
 use crate::sync::{Arc, Ordering, lock, read};
 
 /// The files of `version` to which no table refers.
@@ -84,14 +84,14 @@ pub(crate) fn check_named<'m>(
     Ok(())
 }
 
-impl Inner {
+impl Sweeper {
     /// Removes the blob files that nothing refers to, as far as nobody reads them. The caller holds neither
     /// the writer's lock nor [`Blobs::gate`](super::Blobs). What cannot be removed now goes later.
     pub fn discard_blobs(&self) {
         if self.blobs.any.load(Ordering::Relaxed) {
             let _gate = read(&self.blobs.gate);
             // A failed edit poisons the store: whoever writes hears of it.
-            if self.check_writable().is_ok() {
+            if self.common.check_writable().is_ok() {
                 let unnamed = self.unname_dead();
                 // A full disk keeps the names; what was never named goes all the same.
                 if matches!(unnamed, Ok(()) | Err(Error::OutOfSpace(_))) {
@@ -102,7 +102,7 @@ impl Inner {
     }
 
     fn unname_dead(&self) -> Result<()> {
-        let version = self.catalog.version();
+        let version = self.common.catalog.version();
         let mut files = candidates(&version);
         drop(version);
         files.retain(|file| !self.blobs.is_held(*file) || active(Bug::BlobForgetsWrites));
@@ -114,8 +114,8 @@ impl Inner {
             return Ok(());
         }
         {
-            let mut manifest = self.catalog.edits();
-            self.poison.check()?;
+            let mut manifest = self.common.catalog.edits();
+            self.common.poison.check()?;
             let version = manifest.state().version();
             let is_dead = |file: &FileId| {
                 let named = version.blob_file(*file);
@@ -128,19 +128,19 @@ impl Inner {
             manifest.append(&removal(files))?;
         }
         // The view holds a version that names them.
-        let _writer = lock(&self.writer);
-        self.catalog.show_tables();
+        let _writer = lock(&self.memtables.writer);
+        self.common.catalog.show_tables();
         Ok(())
     }
 
     /// Step 3.
     fn retain_unnoted(&self, files: &mut Vec<FileId>) {
-        let _writer = lock(&self.writer);
+        let _writer = lock(&self.memtables.writer);
         {
-            let view = self.catalog.view();
+            let view = self.common.catalog.view();
             let homes = || view.memtables.iter().flat_map(|m| m.homes());
             files.retain(|file| !homes().any(|home| home.blobs().has(*file)));
         }
-        lock(&self.reclaim).retain_unnoted(files);
+        lock(&self.common.reclaim).retain_unnoted(files);
     }
 }

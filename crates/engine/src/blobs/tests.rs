@@ -147,7 +147,7 @@ fn a_staged_batch_has_long_values_too() {
     }
     engine.write(batch.iter(), Durability::Immediate).unwrap();
     assert!(engine.metrics().generations.len() > 1, "it was staged");
-    engine.inner.discard_blobs();
+    engine.inner.sweeper.discard_blobs();
     for engine in [&engine, &open(&machine.killed())] {
         for n in 0..100u8 {
             assert_eq!(get(engine, &[n, 1]), Some(long(n)));
@@ -221,9 +221,9 @@ fn a_write_under_way_keeps_its_file() {
         let mut batch = WriteBatch::new();
         batch.put(CF, b"k", &long(1)).unwrap();
         let flying = engine.begin(batch, Durability::Immediate).unwrap();
-        engine.inner.discard_blobs();
+        engine.inner.sweeper.discard_blobs();
         flying.carry().unwrap();
-        engine.inner.discard_blobs();
+        engine.inner.sweeper.discard_blobs();
         let found = engine.get(CF, b"k", <[u8]>::to_vec);
         found.is_ok_and(|value| value == Some(long(1)))
     };
@@ -368,7 +368,7 @@ fn told() -> Vec<bool> {
         Engine::open(machine.world(), Path::new("/db"), options.clone()).unwrap()
     };
     let says = |engine: &Engine| {
-        let manifest = engine.inner.catalog.edits();
+        let manifest = engine.inner.common.catalog.edits();
         manifest.state().has_long_values()
     };
     let engine = open(&machine);

@@ -1,16 +1,14 @@
 //! Bringing the long values of a batch into a blob file.
 
 use thermocline_base::planted::{Bug, active};
-
 use thermocline_base::{BatchEntry, CfId, Error, FileId, Kind, Result};
 use thermocline_memtable::{BLOB_REF_LEN, encode_blob_ref, item_bytes};
-use thermocline_policy::room::Disk;
 use thermocline_sst::{BlobWriter, sites};
 use thermocline_version::{Change, FileKind, VersionEdit};
 
 use super::Hold;
-use crate::store::Inner;
-use crate::sync::{AtomicU64, Ordering, lock, read};
+use crate::store::Stager;
+use crate::sync::{AtomicU64, Ordering, read};
 
 /// A batch whose long values lie in a blob file, which is held.
 #[derive(Debug)]
@@ -74,12 +72,12 @@ impl Separated {
     }
 }
 
-impl Inner {
+impl Stager {
     /// Brings the long values of a batch that takes `bytes` bytes as an item into a blob file; `None` if it has
     /// none. They are held back as other writes are, before anything is done for them. The caller holds no lock.
     ///
     /// # Errors
-    /// As [`Inner::hold_back`], and those of the file system, [`Error::OutOfSpace`] if the disk is full: nothing was
+    /// As [`Admission::hold_back`], and those of the file system, [`Error::OutOfSpace`] if the disk is full: nothing was
     /// written. A failed sync of the folder or write to the manifest, which poisons the store.
     #[inline]
     pub fn separate<'a>(
@@ -88,7 +86,7 @@ impl Inner {
         bytes: u64,
         no_slowdown: bool,
     ) -> Result<Option<Separated>> {
-        let most = self.options.blob.inline_bytes_max;
+        let most = self.common.options.blob.inline_bytes_max;
         if bytes <= most {
             return Ok(None);
         }
@@ -101,24 +99,24 @@ impl Inner {
         entries: impl Iterator<Item = BatchEntry<'a>> + Clone,
         no_slowdown: bool,
     ) -> Result<Option<Separated>> {
-        let inline_max = thermocline_base::size::index(self.options.blob.inline_bytes_max);
+        let inline_max = thermocline_base::size::index(self.common.options.blob.inline_bytes_max);
         let long = entries.clone().filter(|entry| is_long(entry, inline_max));
         if long.clone().next().is_none() {
             return Ok(None);
         }
         let bytes = long.clone().map(|entry| entry.value.len() as u64).sum();
         let coming = self.find_disk(bytes, no_slowdown)?;
-        let gate = read(&self.blobs.gate);
+        let gate = read(&self.sweeper.blobs.gate);
         // Again, since the store may have been closed meanwhile.
-        self.check_writable()?;
-        self.families.check_write(entries)?;
-        let file = self.catalog.pin_file(FileKind::Blob)?;
+        self.common.check_writable()?;
+        self.common.families.check_write(entries)?;
+        let file = self.common.catalog.pin_file(FileKind::Blob)?;
         // Before it is named: see `remove`.
-        let hold = self.blobs.hold(file);
+        let hold = self.sweeper.blobs.hold(file);
         let written = self.write_values(file, long);
-        self.catalog.unpin_files([file].into_iter());
+        self.common.catalog.unpin_files([file].into_iter());
         drop(coming);
-        self.press();
+        self.pressure.press();
         match written {
             Ok(references) => Ok(Some(Separated {
                 references,
@@ -128,7 +126,7 @@ impl Inner {
             Err(error) => {
                 drop(gate);
                 drop(hold);
-                self.discard_blobs();
+                self.sweeper.discard_blobs();
                 Err(error)
             }
         }
@@ -136,37 +134,11 @@ impl Inner {
 
     /// Room on the disk for `bytes` bytes.
     fn find_disk(&self, bytes: u64, no_slowdown: bool) -> Result<Coming<'_>> {
-        self.hold_back(bytes, no_slowdown, || false)?;
+        self.admission.hold_back(bytes, no_slowdown, || false)?;
         // What others write just now has not taken its room yet.
-        let coming = Coming::new(&self.blobs.coming, bytes);
-        self.check_disk(coming.all)?;
+        let coming = Coming::new(&self.sweeper.blobs.coming, bytes);
+        self.admission.check_disk(coming.all)?;
         Ok(coming)
-    }
-
-    /// Gives up the oldest generations that are kept for change feeds, as far as the first that keeps values in blob
-    /// files; returns whether there was one. None, if so many bytes would not fit without all of them either.
-    pub fn yield_kept_blobs(&self, bytes: u64) -> Result<bool> {
-        let kept = || {
-            let keeping = self.keeping();
-            lock(&self.reclaim).kept_blob_bytes(&keeping)
-        };
-        let fits = |disk: Disk| {
-            let free = disk.free.saturating_add(kept());
-            Disk { free, ..disk }.takes(bytes)
-        };
-        if !self.disk().is_some_and(fits) {
-            return Ok(false);
-        }
-        loop {
-            let before = kept();
-            if before == 0 || !self.yield_kept()? {
-                return Ok(false);
-            }
-            if kept() < before {
-                self.discard_blobs();
-                return Ok(true);
-            }
-        }
     }
 
     /// Steps 2 and 3.
@@ -179,17 +151,18 @@ impl Inner {
         let (references, bytes) = written.map_err(|error| self.without_disk(error))?;
         if !active(Bug::NameBeforeSync) {
             // What is durable of the folder is unknown if this fails, and asking again might not tell.
-            let storage = &self.catalog.table_files.blob_storage;
-            let synced = storage.sync_dir(&self.dir, sites::FILE_NAMED);
-            synced.map_err(|error| self.poison.poison_if_sync(error))?;
+            let storage = &self.common.catalog.table_files.blob_storage;
+            let synced = storage.sync_dir(&self.common.dir, sites::FILE_NAMED);
+            synced.map_err(|error| self.common.poison.poison_if_sync(error))?;
         }
         if !active(Bug::BlobUnnamed) {
             let mut edit = VersionEdit::new();
-            let told = self.catalog.edits().state().has_long_values();
+            let told = self.common.catalog.edits().state().has_long_values();
             if !told && !active(Bug::LongValuesUntold) {
                 edit.changes.push(Change::LongValues);
             }
-            self.catalog
+            self.common
+                .catalog
                 .edit(&edit.with(Change::BlobFileAdded { file, bytes }))?;
         }
         Ok(references)
@@ -201,7 +174,7 @@ impl Inner {
         file: FileId,
         long: impl Iterator<Item = BatchEntry<'a>>,
     ) -> Result<(Vec<[u8; BLOB_REF_LEN]>, u64)> {
-        let files = &self.catalog.table_files;
+        let files = &self.common.catalog.table_files;
         let path = files.blob_path(file);
         let mut writer = BlobWriter::create(&*files.blob_storage, &path, files.identity(file))?;
         let mut references = Vec::new();
@@ -218,7 +191,7 @@ impl Inner {
             Error::Io { .. } if error.is_no_room() => Error::OutOfSpace(format!(
                 "the disk of {} has no room for a long value: make room there, or delete and compact; reads and \
                  deletes go on ({error})",
-                self.dir.display()
+                self.common.dir.display()
             )),
             _ => error,
         }

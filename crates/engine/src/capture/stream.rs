@@ -38,7 +38,7 @@ impl Captured for Capture {
         stored(&Options {
             pm_path: None,
             wal_path: None,
-            ..self.snapshot.inner().options.clone()
+            ..self.snapshot.inner().common.options.clone()
         })
     }
 
@@ -58,13 +58,13 @@ fn stream(
 ) -> Result<Vec<Change>> {
     let inner = capture.snapshot.inner();
     let seqno = capture.snapshot.seqno();
-    let shape = &inner.compactions.shape;
+    let shape = &inner.common.compactions.shape;
     let mut outputs = Outputs::default();
     for cf in capture.families() {
         let (range_tombstones, last) = range_tombstones(capture, cf, seqno)?;
         let read = Cell::new(0);
         let tables = capture.written_anew.iter().filter(|(at, _)| at.cf == cf);
-        let files = &inner.catalog.table_files;
+        let files = &inner.common.catalog.table_files;
         let tables = tables.map(|(_, t)| RunInput::new(files, cf, vec![t.clone()], &read));
         let tables: Vec<RunInput<'_>> = tables.collect();
         let mut range_tombstones = range_tombstones;
@@ -97,10 +97,12 @@ fn stream(
             prefixes: None,
             counting: None,
         };
-        let (inputs, mut pace) = (inputs.collect(), |_| inner.check_open());
-        inner.write_outputs(inputs, recipe, &mut sink, &mut pace, &mut outputs)?;
+        let (inputs, mut pace) = (inputs.collect(), |_| inner.common.check_open());
+        inner
+            .making
+            .write_outputs(inputs, recipe, &mut sink, &mut pace, &mut outputs)?;
         // What could not be read looked like zeros.
-        inner.space.region().check_media()?;
+        inner.common.space.region().check_media()?;
     }
     Ok(outputs.added().collect())
 }

@@ -23,7 +23,7 @@ use thermocline_version::{Joined, Level, Place, TableRef, Version};
 use super::shape::Levels;
 use super::{Compactions, Ends, Jobs, Running};
 use crate::partitions::waiting::{Waiter, Waiting};
-use crate::store::Inner;
+use crate::store::Picker;
 use crate::sync::{Arc, lock, wait};
 
 /// A key in one level.
@@ -108,7 +108,7 @@ impl Compactions {
     }
 }
 
-impl Inner {
+impl Picker {
     /// Holds the key of a split in each level where a reference reaches over it, and says which those are;
     /// `None` if a running job has it in one of them, and then it is kept free.
     pub fn hold_for_split(
@@ -117,8 +117,8 @@ impl Inner {
         key: &[u8],
         waiter: Waiter,
     ) -> Option<(Ends<'_>, BTreeSet<Level>)> {
-        let mut jobs = lock(&self.compactions.jobs);
-        let version = self.catalog.version();
+        let mut jobs = lock(&self.common.compactions.jobs);
+        let version = self.common.catalog.version();
         let levels = version.reaching_over(cf, key).map(|(at, _)| at.level);
         let levels: BTreeSet<Level> = levels.collect();
         let met = levels.iter().map(|level| at(*level, key));
@@ -141,7 +141,7 @@ impl Inner {
             return None;
         }
         let id = jobs.hold(cf, levels.iter().map(|level| at(*level, key)).collect());
-        Some((Ends::new(self, id), levels))
+        Some((Ends::new(&self.common, id), levels))
     }
 
     /// What a range of a flush takes along (`flush::along`), if `pick` finds something beside what jobs hold; held.
@@ -150,8 +150,8 @@ impl Inner {
         cf: CfId,
         pick: impl FnOnce(&Levels<'_>, &[Held]) -> Option<Along>,
     ) -> Option<(Ends<'_>, Arc<Version>, Along)> {
-        let mut jobs = lock(&self.compactions.jobs);
-        let version = self.catalog.version();
+        let mut jobs = lock(&self.common.compactions.jobs);
+        let version = self.common.catalog.version();
         let running = match active(Bug::AlongBesideJob) {
             true => Vec::new(),
             false => jobs.held(cf),
@@ -166,7 +166,7 @@ impl Inner {
         });
         let holds = wholes.chain([picked.holds.clone()]).collect();
         let id = jobs.hold(cf, holds);
-        Some((Ends::new(self, id), version, picked))
+        Some((Ends::new(&self.common, id), version, picked))
     }
 
     /// Of the parts of tables that meet at `keys`, which ascend, those that no running job takes, held; as many as
@@ -177,14 +177,14 @@ impl Inner {
         keys: &[Vec<u8>],
         mut enough: impl FnMut(&TableRef) -> bool,
     ) -> (Ends<'_>, Vec<Joined>) {
-        let mut jobs = lock(&self.compactions.jobs);
-        let version = self.catalog.version();
+        let mut jobs = lock(&self.common.compactions.jobs);
+        let version = self.common.catalog.version();
         let joined = version.joined_at(cf, keys, |place, whole| {
             let met = jobs.meets(cf, &all_of(place, whole)) && !active(Bug::MergeBesideJob);
             !met && !enough(whole)
         });
         let holds = joined.iter().map(|j| all_of(j.place, &j.whole)).collect();
         let id = jobs.hold(cf, holds);
-        (Ends::new(self, id), joined)
+        (Ends::new(&self.common, id), joined)
     }
 }

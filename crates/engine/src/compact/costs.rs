@@ -16,7 +16,7 @@ use thermocline_policy::pick::{Held, Slice, level0_slices};
 use thermocline_version::{TableRef, Version};
 
 use super::shape::Levels;
-use crate::store::Inner;
+use crate::store::Level0Costs;
 use crate::sync::{Arc, lock};
 
 /// What the tables of level 0 have, by place.
@@ -55,7 +55,7 @@ impl<'v> OfFamily<'v> {
     }
 }
 
-impl Inner {
+impl Level0Costs {
     /// What costs say of level 0 in persistent memory, in this version and beside jobs that hold this; `None` if they
     /// are not asked.
     pub fn level0_plan(
@@ -74,13 +74,15 @@ impl Inner {
         version: &Version,
         known: &[OfFamily<'_>],
     ) -> Option<Level0Plan> {
-        let costs = &self.compactions.costs;
+        let costs = &self.common.compactions.costs;
         let form = costs.form?;
         // With other shapes some may lie there, because it was rewritten.
-        if !self.options.level0.shape().keeps_tables_in_pm() && version.pm_tables().len() == 0 {
+        if !self.common.options.level0.shape().keeps_tables_in_pm()
+            && version.pm_tables().len() == 0
+        {
             return None;
         }
-        let geometry = self.compactions.shape.geometry();
+        let geometry = self.common.compactions.shape.geometry();
         let budget = Budget {
             form,
             bytes: costs.budget,
@@ -89,10 +91,14 @@ impl Inner {
             table_bytes: geometry.table_bytes,
             blob_bytes_max: costs.blob_bytes_max,
         };
-        let now = self.now_ns();
+        let now = self.common.now_ns();
         let rates = |known: &OfFamily<'_>| {
             let partitions = version.partitions(known.cf);
-            let rates = self.rates.per_second(now, partitions, known.cf).into_iter();
+            let rates = self
+                .common
+                .rates
+                .per_second(now, partitions, known.cf)
+                .into_iter();
             let with_end = rates.map(|rate| {
                 let end = partitions.of(&rate.start).end.map(<[u8]>::to_vec);
                 (rate, end)
@@ -113,9 +119,9 @@ impl Inner {
     /// Draws entries from slices of which it is worth it, and that have changed, and looks how many of them
     /// older runs have, too. The caller holds no lock.
     pub fn sample_level0(&self) {
-        let costs = &self.compactions.costs;
-        let version = self.catalog.version();
-        let held = |cf: CfId| self.compactions_of(cf).0;
+        let costs = &self.common.compactions.costs;
+        let version = self.common.catalog.version();
+        let held = |cf: CfId| self.common.compactions.of_family(cf).0;
         let Some(plan) = self.level0_plan(&version, held) else {
             return;
         };
@@ -150,7 +156,7 @@ impl Inner {
     fn sample(&self, cf: CfId, runs: &[Vec<Arc<TableRef>>]) -> Result<Option<(u64, u64)>> {
         let part = |table: &TableRef| {
             let (lower, upper) = table.limits();
-            let found = self.catalog.table_files.pm.get(table.file)?;
+            let found = self.common.catalog.table_files.pm.get(table.file)?;
             Some(PmPart::limited(found, cf, lower, upper))
         };
         let Some((_, newer)) = runs.split_last() else {
@@ -159,7 +165,7 @@ impl Inner {
         let tables: usize = newer.iter().map(Vec::len).sum();
         let each = draws(tables);
         let (mut drawn, mut again, mut searches) = (0u64, 0u64, 0);
-        let begun = self.now_ns();
+        let begun = self.common.now_ns();
         for (n, run) in newer.iter().enumerate() {
             for table in run {
                 let Some(own) = part(table) else { continue };
@@ -183,8 +189,8 @@ impl Inner {
                 }
             }
         }
-        let took = self.now_ns().saturating_sub(begun);
-        let mut known = lock(&self.compactions.costs.known);
+        let took = self.common.now_ns().saturating_sub(begun);
+        let mut known = lock(&self.common.compactions.costs.known);
         known.memory.level0.units.searched(searches, took);
         drop(known);
         Ok((drawn > 0).then_some((again, drawn)))

@@ -11,7 +11,7 @@ use thermocline_version::Version;
 use super::Jobs;
 use super::costs::OfFamily;
 use super::job::picked::Job;
-use crate::store::Inner;
+use crate::store::Picker;
 use crate::sync::{Arc, lock};
 
 /// What is known of all families.
@@ -46,7 +46,7 @@ impl Known<'_> {
     }
 }
 
-impl Inner {
+impl Picker {
     /// What is known for the next compaction, beside jobs that hold this.
     fn known<'v>(
         &self,
@@ -59,7 +59,7 @@ impl Inner {
         let families: Vec<OfFamily<'v>> = families
             .map(|cf| OfFamily::of(version, cf, held(cf)))
             .collect();
-        let shape = &self.compactions.shape;
+        let shape = &self.common.compactions.shape;
         let options = families
             .iter()
             .map(|known| shape.pick_options(&known.levels));
@@ -74,7 +74,7 @@ impl Inner {
             room: room.map(|room| Relief {
                 room,
                 is_any_running: !jobs.running.is_empty(),
-                rewrite_before: self.rewritten_for_room(),
+                rewrite_before: self.pressure.rewritten_for_room(),
             }),
         }
     }
@@ -82,14 +82,14 @@ impl Inner {
     /// The part of a situation that compactions are decided on.
     fn levels_of<'a>(&self, known: &'a Known<'_>, families: &'a [FamilyLevels<'a>]) -> Levels<'a> {
         let first = known.families.first();
-        let shape = &self.compactions.shape;
+        let shape = &self.common.compactions.shape;
         Levels {
             families,
             level0: None,
             pm_files: &[],
             is_past_share: first.is_some_and(|first| shape.is_past_share(&first.levels)),
             relief: known.room,
-            is_disk_full: self.is_disk_full(),
+            is_disk_full: self.pressure.is_disk_full(),
             internal_gave_up: self.gave_up_in(known.version),
             refused: &[],
             charged: Charged::Unknown,
@@ -98,13 +98,16 @@ impl Inner {
 
     /// Of the families in turn, the first that has something to do.
     pub fn take_due(&self) -> Option<Job> {
-        let room = self.is_relieving().then(|| self.room_for_jobs());
-        let mut jobs = lock(&self.compactions.jobs);
-        let version = self.catalog.version();
+        let room = self
+            .pressure
+            .is_relieving()
+            .then(|| self.pressure.room_for_jobs());
+        let mut jobs = lock(&self.common.compactions.jobs);
+        let version = self.common.catalog.version();
         let known = self.known(&version, &jobs, |cf| jobs.held(cf), room);
         let plan = match room {
             Some(_) => None,
-            None => self.level0_plan_of(&version, &known.families),
+            None => self.level0_costs.level0_plan_of(&version, &known.families),
         };
         let families = known.levels();
         let pm_files = self.pm_files_without_costs(&version);
@@ -114,14 +117,14 @@ impl Inner {
         let mut refused = Vec::new();
         loop {
             let situation = Situation {
-                now_ns: self.now_ns(),
+                now_ns: self.common.now_ns(),
                 levels: Some(Levels {
                     refused: &refused,
                     ..levels
                 }),
                 ..Situation::default()
             };
-            let decision = self.compactions.costs.next(&situation);
+            let decision = self.common.compactions.costs.next(&situation);
             match &decision.work {
                 Work::LookAtReads => levels.charged = self.next_charged(&known),
                 Work::CompactInternal { family, place, .. } => {
@@ -163,14 +166,15 @@ impl Inner {
             }
             _ => return None,
         };
-        self.compactions.costs.decided(decision);
+        self.common.compactions.costs.decided(decision);
         Some(job)
     }
 
     /// The first table that reads have charged, of those that wait, and that is where it was: it may be gone, or where it
     /// does no harm; if it still does it will be charged again.
     fn next_charged(&self, known: &Known<'_>) -> Charged {
-        while let Some(charged::Charged { cf, file, first }) = self.catalog.table_files.reads.next()
+        while let Some(charged::Charged { cf, file, first }) =
+            self.common.catalog.table_files.reads.next()
         {
             let of = known.place(cf).map(|place| &known.families[place].levels);
             if let Some((level, place)) = of.and_then(|levels| levels.find(file, &first)) {
@@ -186,13 +190,16 @@ impl Inner {
 
     /// What would be decided next, were a family the only one.
     pub fn next_compaction_of(&self, version: &Arc<Version>, cf: CfId) -> Decision {
-        let room = self.is_relieving().then(|| self.room_for_jobs());
-        let jobs = lock(&self.compactions.jobs);
+        let room = self
+            .pressure
+            .is_relieving()
+            .then(|| self.pressure.room_for_jobs());
+        let jobs = lock(&self.common.compactions.jobs);
         let known = self.known(version, &jobs, |cf| jobs.held(cf), room);
         drop(jobs);
         let plan = match room {
             Some(_) => None,
-            None => self.level0_plan_of(version, &known.families),
+            None => self.level0_costs.level0_plan_of(version, &known.families),
         };
         let mut families = known.levels();
         families.retain(|of| of.family == cf);
@@ -205,8 +212,8 @@ impl Inner {
             charged: Charged::None,
             ..levels
         };
-        self.compactions.costs.would_be_next(&Situation {
-            now_ns: self.now_ns(),
+        self.common.compactions.costs.would_be_next(&Situation {
+            now_ns: self.common.now_ns(),
             levels: Some(levels),
             ..Situation::default()
         })

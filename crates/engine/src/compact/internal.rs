@@ -48,7 +48,7 @@ use super::Jobs;
 use super::job::picked::Job;
 use super::shape::Levels;
 use crate::partitions::share;
-use crate::store::{Engine, Inner};
+use crate::store::{Engine, Picker};
 use crate::sync::{Arc, lock, read, wait};
 
 /// Of a range that somebody wants merged.
@@ -71,27 +71,30 @@ impl Engine {
     /// [`Engine::flush`] and [`Engine::compact_once`].
     pub fn compact_level0(&self, cf: CfId) -> Result<()> {
         let inner = &*self.inner;
-        let _settled = inner.background.settled_after();
-        inner.families.check(cf, inner.families.moment())?;
-        let before = inner.catalog.next_file();
+        let _settled = inner.common.background.settled_after();
+        inner
+            .common
+            .families
+            .check(cf, inner.common.families.moment())?;
+        let before = inner.common.catalog.next_file();
         let mut alone = false;
         loop {
             // Whoever flushes has been promised all the room that there is.
-            let flushing = alone.then(|| lock(&inner.turns.flushing));
-            let _gate = read(&inner.compactions.gate);
+            let flushing = alone.then(|| lock(&inner.common.turns.flushing));
+            let _gate = read(&inner.common.compactions.gate);
             // Again, since the store may be closing.
-            inner.check_writable()?;
-            let mut jobs = lock(&inner.compactions.jobs);
-            match inner.next_of_level0(&mut jobs, cf, before) {
+            inner.common.check_writable()?;
+            let mut jobs = lock(&inner.common.compactions.jobs);
+            match inner.picker.next_of_level0(&mut jobs, cf, before) {
                 Wanted::Job(job) => {
                     drop(jobs);
                     drop(flushing);
                     alone = false;
-                    inner.run(*job)?;
+                    inner.compactor.run(*job)?;
                 }
                 Wanted::Wait => {
                     drop(flushing);
-                    drop(wait(&inner.compactions.ended, jobs));
+                    drop(wait(&inner.common.compactions.ended, jobs));
                 }
                 Wanted::Room if !alone => alone = true,
                 Wanted::Room => {
@@ -106,11 +109,11 @@ impl Engine {
     }
 }
 
-impl Inner {
+impl Picker {
     /// The next job for what level 0 has in tables that were there when the next one had the number `before`. Each
     /// job leaves less of those, so that this ends whatever comes meanwhile.
     fn next_of_level0(&self, jobs: &mut Jobs, cf: CfId, before: FileId) -> Wanted {
-        let version = self.catalog.version();
+        let version = self.common.catalog.version();
         let levels = Levels::of(&version, cf, None);
         let running = jobs.held(cf);
         let slices = level0_slices(&levels.state(&running)).into_iter();
@@ -141,7 +144,7 @@ impl Inner {
 
     /// Whether one has found no room in this version.
     pub(super) fn gave_up_in(&self, version: &Arc<Version>) -> bool {
-        let gave_up = lock(&self.compactions.internal.gave_up);
+        let gave_up = lock(&self.common.compactions.internal.gave_up);
         std::ptr::eq(gave_up.as_ptr(), Arc::as_ptr(version))
     }
 
@@ -154,7 +157,7 @@ impl Inner {
         levels: &Levels<'_>,
         slice: &Slice<'_>,
     ) -> Option<Job> {
-        let shape = &self.compactions.shape;
+        let shape = &self.common.compactions.shape;
         let options = shape.pick_options(levels);
         let running = jobs.held(cf);
         let picked = pick_internal(&levels.state(&running), &options, slice)?;
@@ -172,7 +175,7 @@ impl Inner {
         picked: Picked,
     ) -> Option<Job> {
         let promise = self.promise_for_slice(version, levels, slice)?;
-        let shape = &self.compactions.shape;
+        let shape = &self.common.compactions.shape;
         let last_level = shape.pick_options(levels).last_level;
         let job = Job::begin(jobs, cf, version, levels, last_level, picked);
         Some(job.promised(promise, shape.geometry().internal_part_bytes()))
@@ -180,7 +183,9 @@ impl Inner {
 
     /// Where no costs decide about it: the tables in persistent memory.
     pub(super) fn pm_files_without_costs(&self, version: &Version) -> Vec<FileId> {
-        if self.compactions.costs.decide() || !self.options.level0.shape().keeps_tables_in_pm() {
+        if self.common.compactions.costs.decide()
+            || !self.common.options.level0.shape().keeps_tables_in_pm()
+        {
             return Vec::new();
         }
         let referred = version.pm_tables().filter(|(_, r)| !r.is_empty());
@@ -194,7 +199,7 @@ impl Inner {
         levels: &Levels<'_>,
         slice: &Slice<'_>,
     ) -> Option<Promise> {
-        let shape = &self.compactions.shape;
+        let shape = &self.common.compactions.shape;
         let inputs = slice.pm.iter().map(|n| levels.refs[0][*n]);
         let metas = inputs.filter_map(|table| Some(&version.pm_table(table.file)?.meta));
         let mut read = Inputs::default();
@@ -208,30 +213,33 @@ impl Inner {
             shape.geometry().internal_part_bytes(),
             shape.geometry().table_bytes,
         );
-        self.promise_pm(shape.geometry().internal_limit()?, bytes, bytes)
+        self.common
+            .promise_pm(shape.geometry().internal_limit()?, bytes, bytes)
     }
 
     /// A job has found no room, or what it merged fits no table.
     pub(super) fn internal_gave_up(&self) {
         // That of now: in the one in which it was picked it may be that nobody asks any more.
-        let version = Arc::downgrade(&self.catalog.version());
-        *lock(&self.compactions.internal.gave_up) = version;
-        self.compactions.usage.add_given_up();
+        let version = Arc::downgrade(&self.common.catalog.version());
+        *lock(&self.common.compactions.internal.gave_up) = version;
+        self.common.compactions.usage.add_given_up();
     }
 }
 
 #[cfg(test)]
+use crate::store::Compactor;
+#[cfg(test)]
 use thermocline_policy::pick::{Cursors, pick_spill};
 
 #[cfg(test)]
-impl Inner {
+impl Compactor {
     /// Takes what lies in persistent memory, and lies above all else, into files of level 0; whether there was any.
     pub fn spill_all(&self, cf: CfId) -> Result<bool> {
         let job = {
-            let mut jobs = lock(&self.compactions.jobs);
-            let version = self.catalog.version();
+            let mut jobs = lock(&self.common.compactions.jobs);
+            let version = self.common.catalog.version();
             let levels = Levels::of(&version, cf, None);
-            let options = self.compactions.shape.pick_options(&levels);
+            let options = self.common.compactions.shape.pick_options(&levels);
             let (running, cursors) = (jobs.held(cf), Cursors::default());
             let state = levels.state(&running);
             let picked = pick_spill(&state, &options, &cursors, &|_| true, true);
@@ -244,8 +252,10 @@ impl Inner {
 
     /// Runs one job of what [`Engine::compact_level0`] would do.
     pub fn merge_one_slice(&self, cf: CfId) -> Result<()> {
-        let before = self.catalog.next_file();
-        let next = self.next_of_level0(&mut lock(&self.compactions.jobs), cf, before);
+        let before = self.common.catalog.next_file();
+        let next = self
+            .picker
+            .next_of_level0(&mut lock(&self.common.compactions.jobs), cf, before);
         match next {
             Wanted::Job(job) => self.run(*job),
             Wanted::Wait | Wanted::Room | Wanted::Done => Ok(()),

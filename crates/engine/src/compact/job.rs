@@ -21,10 +21,9 @@ use super::shape::Levels;
 use crate::partitions::share;
 use crate::partitions::waiting::Waiter;
 use crate::report::LevelUse;
-use crate::store::Inner;
+use crate::store::Compactor;
 use crate::sync::{Ordering, lock, read};
-use picked::without_inputs;
-use picked::{Job, level_of};
+use picked::{Job, level_of, without_inputs};
 
 /// What a job came to, if it was installed.
 fn did(job: &Job, outputs: &Outputs, bytes_read: u64, installed: bool) -> Option<LevelUse> {
@@ -58,32 +57,32 @@ fn did(job: &Job, outputs: &Outputs, bytes_read: u64, installed: bool) -> Option
     })
 }
 
-impl Inner {
+impl Compactor {
     /// As [`crate::Engine::compact_once`]. The caller holds no lock. Several threads may call it at the
     /// same time.
     pub fn compact_once(&self) -> Result<bool> {
-        let _gate = read(&self.compactions.gate);
-        self.check_writable()?;
-        if self.is_relieving() {
+        let _gate = read(&self.common.compactions.gate);
+        self.common.check_writable()?;
+        if self.pressure.is_relieving() {
             // Somebody else may have made room.
-            self.press();
+            self.pressure.press();
         }
-        let adjusted = self.adjust_by_size()?;
-        if self.compactions.costs.decide() {
-            self.sample_level0();
+        let adjusted = self.partitioner.adjust_by_size()?;
+        if self.common.compactions.costs.decide() {
+            self.level0_costs.sample_level0();
         }
-        match self.take_due() {
+        match self.picker.take_due() {
             Some(job) => {
-                let failed = &self.compactions.failed;
+                let failed = &self.common.compactions.failed;
                 // There may be more to do beside it. Not after a failure: jobs would ask for each other
                 // for ever where the disk is full.
                 if !failed.load(Ordering::Relaxed) {
-                    self.want_compaction();
+                    self.common.want_compaction();
                 }
                 let internal = job.picked.is_internal();
                 let ran = match self.run(job) {
                     // It is left alone, and everything else goes on.
-                    Err(error) if internal && gives_up(&error) => self.check_writable(),
+                    Err(error) if internal && gives_up(&error) => self.common.check_writable(),
                     ran => ran,
                 };
                 failed.store(ran.is_err(), Ordering::Relaxed);
@@ -95,16 +94,16 @@ impl Inner {
 
     /// Runs a job to its end. The caller holds the gate.
     pub fn run(&self, job: Job) -> Result<()> {
-        let ends = Ends::new(self, job.id);
-        let begun = job.begun(self.now_ns());
+        let ends = Ends::new(&self.common, job.id);
+        let begun = job.begun(self.common.now_ns());
         // Where room is wanted no job takes what flushes need; but who asks for one by hand gets it.
         let by_hand = job.by_hand || begun.reason == Reason::Manual;
-        let guarded = self.is_relieving() && !by_hand;
+        let guarded = self.pressure.is_relieving() && !by_hand;
         let room = match guarded {
-            true => self.room_for_jobs().unwrap_or(u64::MAX),
+            true => self.pressure.room_for_jobs().unwrap_or(u64::MAX),
             false => u64::MAX,
         };
-        self.events.emit(begun.event());
+        self.common.events.emit(begun.event());
         let mut outputs = Outputs::default();
         let read = Cell::new(0);
         let merged = match begun.moved {
@@ -112,42 +111,42 @@ impl Inner {
             false => self.merge(&job, &read, &mut outputs, guarded),
         };
         let installed = merged.and_then(|()| self.install(&job, &outputs));
-        self.release(&outputs);
+        self.making.release(&outputs);
         let done = installed.map(|installed| did(&job, &outputs, read.get(), installed));
         if matches!(done, Ok(Some(_))) {
             self.learn_costs(&job, &outputs, begun.at);
-            self.compactions.usage.add_reason(begun.reason);
+            self.common.compactions.usage.add_reason(begun.reason);
         }
         if begun.internal && done.as_ref().is_err_and(gives_up) {
-            self.internal_gave_up();
+            self.picker.internal_gave_up();
         }
         // It has a version, and with that its inputs.
         drop(job);
         drop(ends);
-        self.unlink_obsolete();
-        self.release_pm_tables();
-        self.discard_blobs();
+        self.sweeper.unlink_obsolete();
+        self.sweeper.release_pm_tables();
+        self.sweeper.discard_blobs();
         // Only now: before, there were the inputs and the outputs.
-        self.press();
+        self.pressure.press();
         // A move needs nothing but the edit: it would be picked again at once, and fail again.
         let for_room = done.as_ref().is_err_and(|error| error.is_no_room());
         let gave_up = guarded && !begun.moved && for_room;
         if gave_up {
-            self.job_gave_up(begun.bytes, room);
+            self.pressure.job_gave_up(begun.bytes, room);
         }
         if guarded && (gave_up || done.is_ok()) {
             // Others were told to wait for this one. Not after another failure, as in `compact_once`.
-            self.want_compaction();
+            self.common.want_compaction();
         }
         let written = (&outputs, read.get());
-        let finished = begun.finished(&done, written, self.now_ns());
-        let usage = &self.compactions.usage;
+        let finished = begun.finished(&done, written, self.common.now_ns());
+        let usage = &self.common.compactions.usage;
         match &done {
             Ok(did) if begun.internal => usage.add_internal(did.unwrap_or_default()),
             Ok(did) => usage.add(begun.to, did.unwrap_or_default()),
             Err(_) => {}
         }
-        self.events.emit(finished);
+        self.common.events.emit(finished);
         self.go_on_after(done.map(drop), gave_up)
     }
 
@@ -156,11 +155,11 @@ impl Inner {
         match done {
             // Nobody may come by who would see to that.
             Ok(()) => {
-                let adjusted = self.adjust_waiting_by_size();
-                adjusted.inspect_err(|_| self.compactions.forget_waiting(Waiter::Size))
+                let adjusted = self.partitioner.adjust_waiting_by_size();
+                adjusted.inspect_err(|_| self.common.compactions.forget_waiting(Waiter::Size))
             }
             Err(error) => {
-                self.compactions.forget_waiting(Waiter::Size);
+                self.common.compactions.forget_waiting(Waiter::Size);
                 match gave_up {
                     // There may be smaller ones.
                     true => Ok(()),
@@ -172,8 +171,8 @@ impl Inner {
 
     /// What a job that began then has taken.
     fn learn_costs(&self, job: &Job, outputs: &Outputs, started: u64) {
-        let costs = &self.compactions.costs;
-        let took = self.now_ns().saturating_sub(started);
+        let costs = &self.common.compactions.costs;
+        let took = self.common.now_ns().saturating_sub(started);
         if job.picked.is_internal() {
             let (updates, records) = job.expects.unwrap_or_default();
             let read = outputs.entries_read;
@@ -182,7 +181,7 @@ impl Inner {
         } else if job.picked.from == 0
             && !job.picked.is_within_level0()
             && !job.picked.trivial
-            && !self.compactions.is_paced()
+            && !self.common.compactions.is_paced()
         {
             let above = job.inputs.iter().filter(|(at, _)| at.level == Level::ZERO);
             costs.moved(above.map(|(_, table)| table.entries).sum(), took);
@@ -197,12 +196,13 @@ impl Inner {
         outputs: &mut Outputs,
         guarded: bool,
     ) -> Result<()> {
-        let compactions = &self.compactions;
-        let moments = self.moments_of_merge();
+        let (common, partitioner) = (&*self.common, &*self.partitioner);
+        let compactions = &common.compactions;
+        let moments = common.moments_of_merge();
         let levels = Levels::of(&job.version, job.cf, None);
-        let starts = self.starts_within(&job.version, job.cf, &job.holds().range());
+        let starts = partitioner.starts_within(&job.version, job.cf, &job.holds().range());
         let runs = job.runs.iter().cloned();
-        let inputs = runs.map(|run| RunInput::new(&self.catalog.table_files, job.cf, run, read));
+        let inputs = runs.map(|run| RunInput::new(&common.catalog.table_files, job.cf, run, read));
         let inputs: Vec<RunInput<'_>> = inputs.collect();
         let mut tombstones = Vec::new();
         for input in &inputs {
@@ -210,12 +210,12 @@ impl Inner {
         }
         let shape = &compactions.shape;
         let options = shape.write_options(job.picked.to, job.last_level, Creation::Compaction);
-        let next_owner = || self.pm_owner();
-        let home = self.pm_home(&next_owner);
+        let next_owner = || self.sweeper.pm_owner();
+        let home = self.making.pm_home(&next_owner);
         let pm_sink =
             |(promise, enough): &(Promise, u64)| PmSink::new(home, promise.bytes()).until(*enough);
         let mut in_pm = job.promise.as_ref().map(pm_sink);
-        let mut in_files = FileSink::new(&self.catalog, job.place(), options);
+        let mut in_files = FileSink::new(&common.catalog, job.place(), options);
         let recipe = Recipe {
             cf: job.cf,
             cutter: job.cutter(shape, &levels, starts),
@@ -224,13 +224,13 @@ impl Inner {
             below: job.below(&levels),
             // What is in a table is durable and visible.
             settled: SeqNo::MAX,
-            exists: &|cf, key| self.families.exists(cf, key),
-            prefixes: self.prefixes_of(&job.version, job.cf),
+            exists: &|cf, key| common.families.exists(cf, key),
+            prefixes: partitioner.prefixes_of(&job.version, job.cf),
             counting: Some(Counting::new(job.version.partitions(job.cf), None)),
         };
         let (mut spent, mut looked) = (0, 0);
         let mut pace = |written: u64| {
-            self.check_writable()?;
+            common.check_writable()?;
             if job.picked.is_internal() {
                 // The rate is that of the device.
                 return Ok(());
@@ -240,29 +240,30 @@ impl Inner {
             spent += more;
             if guarded && spent >= looked + ROOM_LOOK_BYTES {
                 looked = spent;
-                self.check_room_of_job()?;
+                self.pressure.check_room_of_job()?;
             }
-            compactions.pace.spent(more, &|| self.check_writable())
+            compactions.pace.spent(more, &|| common.check_writable())
         };
         let inputs = inputs.into_iter().map(|run| Input::Run(Box::new(run)));
         let sink: &mut dyn TableSink = match &mut in_pm {
             Some(sink) => sink,
             None => &mut in_files,
         };
-        self.write_outputs(inputs.collect(), recipe, sink, &mut pace, outputs)?;
+        self.making
+            .write_outputs(inputs.collect(), recipe, sink, &mut pace, outputs)?;
         pace(outputs.bytes)?;
         match in_pm {
             Some(sink) => sink.hand_over(outputs),
-            None => self.sync_names(outputs),
+            None => self.making.sync_names(outputs),
         }
     }
 
     /// One edit, and the view that comes with it; returns whether the inputs were still there.
     fn install(&self, job: &Job, outputs: &Outputs) -> Result<bool> {
         let made = {
-            let mut manifest = self.catalog.edits();
+            let mut manifest = self.common.catalog.edits();
             // Again, since the store may be closing.
-            self.check_writable()?;
+            self.common.check_writable()?;
             if !job.is_valid(manifest.state()) {
                 return Ok(false);
             }
@@ -276,21 +277,23 @@ impl Inner {
             if active(Bug::UnlinkBeforeEdit) && !job.picked.trivial {
                 for (_, table) in &job.inputs {
                     let _ = self
+                        .common
                         .catalog
                         .table_files
                         .storage
-                        .remove(&self.catalog.table_files.path(table.file));
+                        .remove(&self.common.catalog.table_files.path(table.file));
                 }
             }
             let edit = job.edit(outputs);
             let met = &outputs.prefixes;
-            self.append_with_prefixes(&mut manifest, edit.changes, met)?
+            self.partitioner
+                .append_with_prefixes(&mut manifest, edit.changes, met)?
         };
-        self.tell_of_prefixes(made);
-        self.counted_by_merge(&outputs.counted);
+        self.partitioner.tell_of_prefixes(made);
+        self.partitioner.counted_by_merge(&outputs.counted);
         {
-            let _writer = lock(&self.writer);
-            self.catalog.show_tables();
+            let _writer = lock(&self.memtables.writer);
+            self.common.catalog.show_tables();
         }
         Ok(true)
     }

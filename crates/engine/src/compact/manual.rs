@@ -2,13 +2,12 @@
 
 use std::ops::Bound;
 
-use thermocline_base::KeyRange;
-use thermocline_base::{CfId, Result, SeqNo, limits};
+use thermocline_base::{CfId, KeyRange, Result, SeqNo, limits};
 use thermocline_policy::pick::{Manual, pick_range};
 
 use super::job::picked::Job;
 use super::shape::Levels;
-use crate::store::{Engine, Inner};
+use crate::store::{Compactor, Engine};
 use crate::sync::{lock, read, wait};
 
 impl Engine {
@@ -25,16 +24,19 @@ impl Engine {
     /// [`Engine::flush`] and [`Engine::compact_once`].
     pub fn compact(&self, cf: CfId, range: (Bound<&[u8]>, Bound<&[u8]>)) -> Result<()> {
         let inner = &*self.inner;
-        inner.families.check(cf, inner.families.moment())?;
+        inner
+            .common
+            .families
+            .check(cf, inner.common.families.moment())?;
         self.flush()?;
-        let _settled = inner.background.settled_after();
+        let _settled = inner.common.background.settled_after();
         let (first, last, open) = keys_of(range);
         let range = match open {
             true => KeyRange::until(&first, &last),
             false => KeyRange::inclusive(&first, &last),
         };
         match first < last || first == last && !open {
-            true => inner.compact_range(cf, &range),
+            true => inner.compactor.compact_range(cf, &range),
             false => Ok(()),
         }
     }
@@ -61,32 +63,32 @@ fn keys_of((from, to): (Bound<&[u8]>, Bound<&[u8]>)) -> (Vec<u8>, Vec<u8>, bool)
     }
 }
 
-impl Inner {
+impl Compactor {
     fn compact_range(&self, cf: CfId, range: &KeyRange<'_>) -> Result<()> {
         let compacted = self.compact_jobs(cf, range);
         // What became due meanwhile met the jobs of this one, and was put off.
-        self.want_compaction();
+        self.common.want_compaction();
         compacted?;
         // What has shrunk is merged before the call returns, where nobody else would do it.
         loop {
-            let _gate = read(&self.compactions.gate);
-            self.check_writable()?;
-            if !self.adjust_by_size()? {
+            let _gate = read(&self.common.compactions.gate);
+            self.common.check_writable()?;
+            if !self.partitioner.adjust_by_size()? {
                 return Ok(());
             }
         }
     }
 
     fn compact_jobs(&self, cf: CfId, range: &KeyRange<'_>) -> Result<()> {
-        let visible = SeqNo(self.commits.ring.visible());
-        let before = self.catalog.next_file();
+        let visible = SeqNo(self.common.commits.ring.visible());
+        let before = self.common.catalog.next_file();
         loop {
-            let _gate = read(&self.compactions.gate);
+            let _gate = read(&self.common.compactions.gate);
             // Again, since the store may be closing.
-            self.check_writable()?;
-            let compactions = &self.compactions;
+            self.common.check_writable()?;
+            let compactions = &self.common.compactions;
             let mut jobs = lock(&compactions.jobs);
-            let version = self.catalog.version();
+            let version = self.common.catalog.version();
             let levels = Levels::of(&version, cf, Some((before, visible)));
             let options = compactions.shape.pick_options(&levels);
             let running = jobs.held(cf);
@@ -110,15 +112,15 @@ impl Inner {
 }
 
 #[cfg(test)]
-impl Inner {
+impl Compactor {
     /// Begins the first job that a range needs.
     pub fn take_range(&self, cf: CfId, range: &KeyRange<'_>) -> Option<Job> {
-        let mut jobs = lock(&self.compactions.jobs);
-        let version = self.catalog.version();
-        let before = self.catalog.next_file();
-        let visible = SeqNo(self.commits.ring.visible());
+        let mut jobs = lock(&self.common.compactions.jobs);
+        let version = self.common.catalog.version();
+        let before = self.common.catalog.next_file();
+        let visible = SeqNo(self.common.commits.ring.visible());
         let levels = Levels::of(&version, cf, Some((before, visible)));
-        let options = self.compactions.shape.pick_options(&levels);
+        let options = self.common.compactions.shape.pick_options(&levels);
         let running = jobs.held(cf);
         match pick_range(&levels.state(&running), &options, range, before) {
             Manual::Job(picked) => {

@@ -7,15 +7,15 @@ use thermocline_jobs::source::Input;
 use thermocline_jobs::{Job, Outputs, Recipe, run};
 use thermocline_sst::sites;
 
-use crate::store::Inner;
+use crate::store::Making;
 
-impl Inner {
+impl Making {
     /// Writes what stays of `inputs`, which are given newest first, into `sink`. `pace` is called from time to time,
     /// with the bytes of outputs so far, and may end it: it looks whether the store still is as it must be.
     ///
     /// # Errors
     /// Those of reading and writing, of `pace`; [`thermocline_base::Error::Busy`] for an entry that is not settled. The
-    /// caller lets go of the outputs ([`Inner::release`]) in every case.
+    /// caller lets go of the outputs ([`Making::release`]) in every case.
     pub fn write_outputs<'a>(
         &self,
         inputs: Vec<Input<'a>>,
@@ -24,19 +24,19 @@ impl Inner {
         pace: &mut dyn FnMut(u64) -> Result<()>,
         outputs: &mut Outputs,
     ) -> Result<()> {
-        let work = self.catalog.table_files.work();
+        let work = self.common.catalog.table_files.work();
         let written = Job::new(inputs, recipe, sink).and_then(|job| run(job, work, pace, outputs));
         // What it worked with is given back, and whoever lacks that need not wait until its edit is durable.
-        self.room.note();
+        self.common.room.note();
         written
     }
 
     /// Where tables in persistent memory go.
     pub fn pm_home<'a>(&'a self, next_owner: &'a dyn Fn() -> Result<u64>) -> PmHome<'a> {
         PmHome {
-            space: &self.space,
-            catalog: &self.catalog,
-            db_id: self.db_id,
+            space: &self.common.space,
+            catalog: &self.common.catalog,
+            db_id: self.common.db_id,
             next_owner,
         }
     }
@@ -46,15 +46,17 @@ impl Inner {
         if outputs.files().is_empty() || active(Bug::NameBeforeSync) {
             return Ok(());
         }
-        let storage = &self.world.env.storage;
-        let synced = storage.sync_dir(&self.dir, sites::FILE_NAMED);
+        let storage = &self.common.world.env.storage;
+        let synced = storage.sync_dir(&self.common.dir, sites::FILE_NAMED);
         // What is durable of the folder is unknown, and asking again might not tell.
-        synced.map_err(|error| self.poison.poison_if_sync(error))
+        synced.map_err(|error| self.common.poison.poison_if_sync(error))
     }
 
     /// Ends the pins: the edit is installed, or there will be none and the files are obsolete.
     pub fn release(&self, outputs: &Outputs) {
-        self.catalog.unpin_files(outputs.files().iter().copied());
-        self.release_made(&outputs.pm);
+        self.common
+            .catalog
+            .unpin_files(outputs.files().iter().copied());
+        self.sweeper.release_made(&outputs.pm);
     }
 }

@@ -2,8 +2,7 @@
 
 use thermocline_base::options::{CompactionOptions, Options};
 use thermocline_base::size::index;
-use thermocline_base::{CfId, FileId, SeqNo};
-use thermocline_base::{Codec, KeyRange};
+use thermocline_base::{CfId, Codec, FileId, KeyRange, SeqNo};
 use thermocline_compaction::output::{Cutter, Grandparent, OutputOptions};
 use thermocline_policy::geometry::{Geometry, Has};
 use thermocline_policy::pick::{

@@ -14,7 +14,7 @@ use super::pace::Pace;
 use super::shape::Shape;
 use crate::partitions::waiting::{Adjusting, Waiting};
 use crate::report::{levels, partitions};
-use crate::sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, Ordering, RwLock, lock};
+use crate::sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, Ordering, RwLock, lock, wait};
 
 /// The compactions of a store.
 #[derive(Debug)]
@@ -64,6 +64,30 @@ impl Compactions {
     /// Jobs that run.
     pub fn running(&self) -> u64 {
         lock(&self.jobs).running.len() as u64
+    }
+
+    /// How many tables of level 0 a read may have to ask, and about how many bytes compactions are behind:
+    /// what writers may have to wait for.
+    pub fn behind(&self) -> (u64, u64) {
+        let (runs, bytes) = &self.debt;
+        (runs.load(Ordering::Relaxed), bytes.load(Ordering::Relaxed))
+    }
+
+    /// What running jobs of a family hold, and where its next ones begin.
+    pub fn of_family(&self, cf: CfId) -> (Vec<Held>, Cursors) {
+        let jobs = lock(&self.jobs);
+        let cursors = jobs.cursors.get(&cf).cloned();
+        (jobs.held(cf), cursors.unwrap_or_default())
+    }
+
+    /// Waits until no compaction runs; whether one did.
+    pub fn wait_for_all(&self) -> bool {
+        let mut jobs = lock(&self.jobs);
+        let ran = !jobs.running.is_empty();
+        while !jobs.running.is_empty() {
+            jobs = wait(&self.ended, jobs);
+        }
+        ran
     }
 
     /// Whether some job runs.

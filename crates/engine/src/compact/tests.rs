@@ -9,10 +9,9 @@ mod reads;
 
 use std::path::Path;
 
-use thermocline_base::CfId;
-use thermocline_base::Codec;
 use thermocline_base::options::{Options, PartitionBy};
 use thermocline_base::planted::{Bug, plant};
+use thermocline_base::{CfId, Codec};
 use thermocline_testkit::{Replay, Rng, seeds};
 use thermocline_version::Level;
 
@@ -69,7 +68,7 @@ fn open(machine: &Machine, options: &Options) -> Engine {
 
 /// Tables by level, of all families.
 fn levels(engine: &Engine) -> Vec<usize> {
-    let version = engine.inner.catalog.view().tables.version().clone();
+    let version = engine.inner.common.catalog.view().tables.version().clone();
     let mut levels = vec![0; usize::from(Level::MAX.0) + 1];
     for (place, _) in version.tables() {
         levels[usize::from(place.level.0)] += 1;
@@ -82,8 +81,8 @@ fn deepest(engine: &Engine) -> usize {
 }
 
 fn flush(engine: &Engine) {
-    engine.inner.seal_active().unwrap();
-    engine.inner.flush_sealed().unwrap();
+    engine.inner.memtables.seal_active().unwrap();
+    engine.inner.flusher.flush_sealed().unwrap();
 }
 
 /// What the tests of a run have met.
@@ -153,7 +152,7 @@ impl Story {
 
     /// Begins a job, if one is due.
     fn begin_job(&mut self) {
-        let job = self.engine.inner.take_due();
+        let job = self.engine.inner.picker.take_due();
         self.met.side_by_side += u64::from(job.is_some() && !self.jobs.is_empty());
         self.jobs.extend(job);
     }
@@ -163,13 +162,13 @@ impl Story {
             return;
         }
         let job = self.jobs.remove(rng.below(self.jobs.len()));
-        self.engine.inner.run(job).unwrap();
+        self.engine.inner.compactor.run(job).unwrap();
     }
 
     /// Whoever waits gives up.
     fn forget(&self) {
         for waiter in [HAND, Waiter::Size] {
-            self.engine.inner.compactions.forget_waiting(waiter);
+            self.engine.inner.common.compactions.forget_waiting(waiter);
         }
     }
 
@@ -188,7 +187,7 @@ impl Story {
         if matches!(&what, Adjustment::Split(key) if key.is_empty()) {
             return;
         }
-        match inner.adjust(cf, &what, HAND).unwrap() {
+        match inner.partitioner.adjust(cf, &what, HAND).unwrap() {
             Outcome::Waits => self.met.waited += 1,
             Outcome::Gone => {}
             Outcome::Done => match what {
@@ -199,7 +198,7 @@ impl Story {
         if rng.one_in(2) {
             self.forget();
         }
-        let version = inner.catalog.view().tables.version().clone();
+        let version = inner.common.catalog.view().tables.version().clone();
         let parts = version.tables().filter(|(_, table)| table.is_part());
         self.met.parts = self.met.parts.max(parts.count() as u64);
     }
@@ -214,7 +213,15 @@ impl Story {
 
     /// They tile the keys, and together have what there is.
     fn check_partitions(&self) {
-        let version = self.engine.inner.catalog.view().tables.version().clone();
+        let version = self
+            .engine
+            .inner
+            .common
+            .catalog
+            .view()
+            .tables
+            .version()
+            .clone();
         for family in &self.families {
             let sizes = self.engine.partitions(family.id);
             assert!(sizes[0].start.is_empty() && sizes[sizes.len() - 1].end.is_none());
@@ -315,7 +322,7 @@ fn whatever_is_compacted_reads_as_before() {
         story.forget();
         while story.engine.compact_once().unwrap() {}
         story.check();
-        assert_eq!(story.engine.inner.compaction_debt().1, 0);
+        assert_eq!(story.engine.inner.common.compactions.behind().1, 0);
         story.count();
         all.jobs += story.met.jobs;
         all.moved += story.met.moved;

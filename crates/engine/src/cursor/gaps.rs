@@ -124,7 +124,10 @@ impl Walk {
 
     fn note_passed(&self) {
         let inner = self.at.inner();
-        inner.counted.add(Count::SteppedOver, self.passed.stepped);
+        inner
+            .common
+            .counted
+            .add(Count::SteppedOver, self.passed.stepped);
         if self.passed.counts < NOTED_AFTER {
             return;
         }
@@ -135,7 +138,7 @@ impl Walk {
             (Direction::Reverse, true) => (behind(&self.key), behind(first)),
             (Direction::Reverse, false) => (self.key.clone(), behind(first)),
         };
-        let Some(writer) = try_lock(&inner.writer) else {
+        let Some(writer) = try_lock(&inner.memtables.writer) else {
             return;
         };
         let newest = &self.at.view.memtables[0];
@@ -144,8 +147,8 @@ impl Walk {
         }
         // Where nothing is under way the writer may be far ahead: an open leaves a gap in the
         // seqnos.
-        let granted = match inner.commits.ring.at_most(0) {
-            true => inner.commits.ring.visible(),
+        let granted = match inner.common.commits.ring.at_most(0) {
+            true => inner.common.commits.ring.visible(),
             false => writer.next_seqno() - 1,
         };
         let (family, seen) = (self.family.id, self.at.seqno());

@@ -7,8 +7,7 @@ use thermocline_catalog::View;
 
 use crate::holds::Reading;
 use crate::partitions::rates::counters::PartitionRates;
-use crate::store::Inner;
-use crate::store::Moment;
+use crate::store::{Inner, Moment};
 use crate::sync::Arc;
 
 /// A moment, and the view in which it is looked at.
@@ -64,7 +63,7 @@ impl Place {
 
     /// Where reads are counted.
     pub fn rates(&self) -> &PartitionRates {
-        &self.inner().rates
+        &self.inner().common.rates
     }
 
     /// Sees to it that there is a view of family `cf`, and none that keeps what was retired.
@@ -74,7 +73,7 @@ impl Place {
     /// See [`Moment::view`].
     #[inline]
     pub fn renew(&mut self, cf: CfId) -> Result<bool> {
-        let asked = self.moment.inner().holds.asked();
+        let asked = self.moment.inner().reads.holds.asked();
         match self.view.view.is_some() && asked == self.asked {
             true => Ok(false),
             false => self.look(cf, asked),

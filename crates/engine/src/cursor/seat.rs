@@ -56,7 +56,7 @@ impl Cursor {
     pub(crate) fn new(moment: Moment, family: Family) -> Cursor {
         let walk = Walk::new(moment.clone(), family);
         let seat = Arc::new(Seat(Line(Mutex::new(walk))));
-        let hold = moment.inner().holds.enter(Hold {
+        let hold = moment.inner().reads.holds.enter(Hold {
             guest: Some(seat.clone()),
             ..moment.hold(ReaderKind::Cursor)
         });
@@ -177,7 +177,7 @@ impl Cursor {
     /// Where the times of operations go.
     #[inline]
     pub fn latencies(&self) -> &Latencies {
-        &self.moment.inner().latencies
+        &self.moment.inner().common.latencies
     }
 
     /// Another cursor over the same family at the same moment, not yet at any key.
@@ -193,6 +193,6 @@ impl Cursor {
 
 impl Drop for Cursor {
     fn drop(&mut self) {
-        self.moment.inner().holds.remove(self.hold);
+        self.moment.inner().reads.holds.remove(self.hold);
     }
 }

@@ -276,13 +276,13 @@ fn what_a_newer_layer_covers_is_not_walked_over() {
     for n in 0..2000 {
         put(&engine, &key(n), &[7; 20]);
     }
-    engine.inner.seal_active().unwrap();
+    engine.inner.memtables.seal_active().unwrap();
     // In pieces that touch: one stretch.
     for (from, to) in [(500, 1000), (10, 400), (1000, 1900), (400, 500)] {
         delete_range(&engine, &key(from), Some(&key(to)));
     }
     put(&engine, &key(700), b"new");
-    let memtable = engine.inner.catalog.view().memtables[1].clone();
+    let memtable = engine.inner.common.catalog.view().memtables[1].clone();
     let seqno = engine.visible();
     for n in 30..1800 {
         let found = memtable.get(CF, &key(n), seqno, true).unwrap();

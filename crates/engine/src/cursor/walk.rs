@@ -46,7 +46,7 @@ pub(super) struct Walk {
 
 impl Walk {
     pub(super) fn new(moment: Moment, family: Family) -> Walk {
-        let options = &moment.inner().options;
+        let options = &moment.inner().common.options;
         Walk {
             chunk_max: index(options.read.readahead),
             verify: options.read.verify_checksums,
@@ -125,7 +125,10 @@ impl Walk {
         let generations = self.at.view.memtables.len();
         if generations > 2 {
             // Of each a chunk is read, which costs as much as asking for some keys.
-            self.at.inner().asked(CHUNK_ASKS * (generations as u64 - 2));
+            self.at
+                .inner()
+                .common
+                .asked(CHUNK_ASKS * (generations as u64 - 2));
         }
         self.sources.resize_with(generations, Source::default);
         let view = &self.at.view;
@@ -188,7 +191,7 @@ impl Walk {
             }
         }
         self.end_of_passed();
-        self.at.inner().compact_for_reads();
+        self.at.inner().common.compact_for_reads();
         Ok(self.valid)
     }
 
@@ -229,16 +232,15 @@ impl Walk {
             _ => {}
         }
         // Before a reference is believed.
-        self.at.inner().space.region().check_media()?;
+        self.at.inner().common.space.region().check_media()?;
         if let Some(blob) = blob {
             // Both at a time would be one too many.
             self.value = Vec::new();
-            self.value =
-                self.at
-                    .inner()
-                    .catalog
-                    .table_files
-                    .read_blob(self.family.id, &self.key, blob)?;
+            self.value = self.at.inner().common.catalog.table_files.read_blob(
+                self.family.id,
+                &self.key,
+                blob,
+            )?;
         }
         Ok(found)
     }

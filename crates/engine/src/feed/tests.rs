@@ -83,7 +83,7 @@ fn keys_and_values(group: &ChangeGroup) -> Vec<(Vec<u8>, Vec<u8>)> {
 
 /// Writes until the active generation is another one.
 fn seal(engine: &Engine, from: u32) -> u32 {
-    let generation = || engine.inner.catalog.view().memtables[0].generation();
+    let generation = || engine.inner.common.catalog.view().memtables[0].generation();
     let before = generation();
     (from..)
         .find(|&key| {
@@ -456,7 +456,7 @@ fn a_record_that_is_damaged_is_an_error_that_names_its_place() {
     let machine = Machine::new(PM);
     let engine = open(&machine, &options());
     put(&engine, 1);
-    let view = engine.inner.catalog.view_to_keep();
+    let view = engine.inner.common.catalog.view_to_keep();
     let key = 1u32.to_be_bytes();
     let record = view.memtables[0].get(CF, &key, SeqNo(1), true);
     let at = match record.unwrap() {

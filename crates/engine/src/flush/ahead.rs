@@ -32,17 +32,21 @@ use thermocline_runtime::cores;
 use thermocline_tables::Promise;
 
 use super::evacuate::{Span, Taken};
-use crate::store::Inner;
+use crate::store::FlushWriter;
 use crate::sync::thread;
 
 /// What was written of a range, and whether there was room for it.
 pub(super) type Written = (Outputs, Result<bool>);
 
-impl Inner {
+impl FlushWriter {
     /// How many ranges of about `each` bytes in generations may be in a group.
     pub(super) fn group_most(&self, promise: Option<&Promise>, each: u64) -> usize {
-        let asked = usize::try_from(self.options.level0.evacuation_threads).unwrap_or(1);
-        let cores = if self.world.background { cores() } else { 0 };
+        let asked = usize::try_from(self.common.options.level0.evacuation_threads).unwrap_or(1);
+        let cores = if self.common.world.background {
+            cores()
+        } else {
+            0
+        };
         ranges::group_most(asked, cores, promise.map(Promise::bytes), each)
     }
 
@@ -58,7 +62,7 @@ impl Inner {
         let [first, others @ ..] = group else {
             return Vec::new();
         };
-        if !self.world.background {
+        if !self.common.world.background {
             return group.iter().map(write).collect();
         }
         thread::scope(|scope| {

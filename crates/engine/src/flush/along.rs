@@ -41,9 +41,8 @@
 
 use std::cell::Cell;
 
-use thermocline_base::KeyRange;
 use thermocline_base::planted::{Bug, active};
-use thermocline_base::{CfId, Result, SeqNo};
+use thermocline_base::{CfId, KeyRange, Result, SeqNo};
 use thermocline_compaction::RangeTombstone;
 use thermocline_compaction::output::Cutter;
 use thermocline_compaction::retain::RangesBelow;
@@ -56,13 +55,14 @@ use thermocline_policy::ranges::{Coming, Leaving};
 use thermocline_policy::rewrite;
 use thermocline_policy::rewrite::Contents;
 use thermocline_sst::{Creation, WriteOptions};
+use thermocline_tables::TableFiles;
 use thermocline_version::{Change, Level, Place, State, TableRef, Version};
 
 use super::evacuate::{Span, Taken};
 use crate::compact::shape::{Levels, Shape};
 use crate::compact::{Ends, level_of, stand};
 use crate::partitions::share;
-use crate::store::Inner;
+use crate::store::Evacuator;
 use crate::sync::Arc;
 
 /// What one family's part of a range takes along.
@@ -85,29 +85,29 @@ pub(super) struct Along<'a> {
     _ends: Ends<'a>,
 }
 
-impl Inner {
+impl Evacuator {
     /// What a flush of these does not leave in persistent memory.
     pub(super) fn leaving(&self, taken: &Taken) -> Leaving {
-        let version = self.catalog.version();
-        let held = |cf: CfId| self.compactions_of(cf).0;
-        let shape = self.options.level0.shape();
-        let evacuates = shape.evacuates_by_range() && !self.is_relieving();
+        let version = self.common.catalog.version();
+        let held = |cf: CfId| self.common.compactions.of_family(cf).0;
+        let shape = self.common.options.level0.shape();
+        let evacuates = shape.evacuates_by_range() && !self.pressure.is_relieving();
         let plan = evacuates
-            .then(|| self.level0_plan(&version, held))
+            .then(|| self.level0_costs.level0_plan(&version, held))
             .flatten();
         let Some(plan) = plan else {
             return Leaving::default();
         };
         let memtables = taken.generations.iter().map(|m| contents_of(m));
         let memtables: Vec<Contents> = memtables.collect();
-        let limit = self.space.usage().limit_bytes;
+        let limit = self.common.space.usage().limit_bytes;
         let coming = Coming {
             memtables: &memtables,
-            share: self.options.level0_pm_bytes().unwrap_or(0),
-            usual_bytes: usual_bytes(limit, self.options.sealed_percent()),
-            now_ns: self.now_ns(),
+            share: self.common.options.level0_pm_bytes().unwrap_or(0),
+            usual_bytes: usual_bytes(limit, self.common.options.sealed_percent()),
+            now_ns: self.common.now_ns(),
         };
-        self.compactions.costs.leaving(&plan, &coming)
+        self.common.compactions.costs.leaving(&plan, &coming)
     }
 
     /// What each family takes along of a range of which about `bytes` lie in generations; `must` if it cannot stay in
@@ -136,8 +136,8 @@ impl Inner {
 
     fn hold_along(&self, cf: CfId, span: &Span, bytes: u64, must: bool) -> Option<Along<'_>> {
         let (from, end) = span.of(cf)?;
-        let (ends, version, picked) = self.hold_along_flush(cf, |levels, running| {
-            let options = self.compactions.shape.pick_options(levels);
+        let (ends, version, picked) = self.picker.hold_along_flush(cf, |levels, running| {
+            let options = self.common.compactions.shape.pick_options(levels);
             let tables = levels.version.tables_of(cf);
             let largest = tables.map(|(_, table)| table.range.largest()).max();
             let range = match end {
@@ -198,9 +198,9 @@ impl<'a> Along<'a> {
     }
 
     /// What was taken along, newest first, to be read.
-    pub fn runs<'r>(&self, inner: &'r Inner, read: &'r Cell<u64>) -> Vec<RunInput<'r>> {
+    pub fn runs<'r>(&self, files: &'r TableFiles, read: &'r Cell<u64>) -> Vec<RunInput<'r>> {
         let runs = self.runs.iter().cloned();
-        runs.map(|run| RunInput::new(&inner.catalog.table_files, self.cf, run, read))
+        runs.map(|run| RunInput::new(files, self.cf, run, read))
             .collect()
     }
 

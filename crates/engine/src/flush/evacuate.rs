@@ -78,7 +78,7 @@ use thermocline_memtable::{Direction, Memtable};
 use thermocline_policy::{ranges, tuning};
 
 use crate::compact::shape::Levels;
-use crate::store::Inner;
+use crate::store::Evacuator;
 use crate::sync::Arc;
 
 /// Bytes of a range in generations, in tables of the usual size.
@@ -173,14 +173,14 @@ impl Taken {
     }
 }
 
-impl Inner {
+impl Evacuator {
     /// The ranges by which `taken` is to be written, in their order. One, where it is not to be evacuated. As
     /// far as that is known none has of a family both what is cold and what is not.
     pub(super) fn ranges(&self, taken: &Taken, colds: &Colds) -> Result<Vec<Span>> {
         let bytes: u64 = taken.generations.iter().map(|m| m.bytes()).sum();
-        let range = self.options.table_bytes().max(1) * RANGE_TABLES;
+        let range = self.common.options.table_bytes().max(1) * RANGE_TABLES;
         let count = ranges::count(bytes, range);
-        let shape = self.options.level0.shape();
+        let shape = self.common.options.level0.shape();
         if !shape.evacuates_by_range() || (count < 2 && colds.is_empty()) {
             return Ok(vec![taken.rest()]);
         }
@@ -225,11 +225,16 @@ impl Inner {
 
     /// Where slices of level 0 are apart, in the families of these positions, ascending.
     fn cuts<'p>(&self, of: impl Iterator<Item = &'p Position>) -> Vec<Position> {
-        let version = self.catalog.version();
+        let version = self.common.catalog.version();
         let families: BTreeSet<CfId> = of.map(|at| at.cf).collect();
         let cuts = families.into_iter().flat_map(|cf| {
             let levels = Levels::of(&version, cf, None);
-            let own = self.compactions.shape.level0_cuts(&levels).into_iter();
+            let own = self
+                .common
+                .compactions
+                .shape
+                .level0_cuts(&levels)
+                .into_iter();
             own.map(move |key| Position {
                 cf,
                 key: key.into(),

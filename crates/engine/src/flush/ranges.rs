@@ -13,10 +13,10 @@ use super::along::Along;
 use super::evacuate::{Span, Taken, positions};
 use super::told::Made;
 use crate::partitions::waiting::Waiter;
-use crate::store::Inner;
+use crate::store::Evacuator;
 use crate::sync::read;
 
-impl Inner {
+impl Evacuator {
     /// Writes and names all of it, range by range. The promise is one for all ranges: what the first ones have
     /// written is not in the way of the others.
     pub(super) fn flush_ranges(
@@ -25,10 +25,10 @@ impl Inner {
         mut promise: Option<Promise>,
         made: &mut Made,
     ) -> Result<()> {
-        let shape = self.options.level0.shape();
-        let evacuates = shape.evacuates_by_range() && !self.compactions.costs.are_printed();
+        let shape = self.common.options.level0.shape();
+        let evacuates = shape.evacuates_by_range() && !self.common.compactions.costs.are_printed();
         let bytes: u64 = taken.generations.iter().map(|m| m.bytes()).sum();
-        self.compactions.costs.flushes();
+        self.common.compactions.costs.flushes();
         let leaving = self.leaving(taken);
         if leaving.all {
             promise = None;
@@ -45,14 +45,14 @@ impl Inner {
             leaves: takes(span),
             bytes: each,
             promised: promise.as_ref().map(Promise::bytes),
-            relieving: self.is_relieving(),
+            relieving: self.pressure.is_relieving(),
         };
         let mut spans = spans.into_iter().peekable();
         while let Some(span) = spans.next() {
             if of(&span, &promise).asks_again() {
                 // The ranges before may have made room.
                 drop(promise.take());
-                promise = self.promise_for_flush(taken)?;
+                promise = self.flush_writer.promise_for_flush(taken)?;
             }
             let range = of(&span, &promise);
             let fate = range.fate();
@@ -65,7 +65,7 @@ impl Inner {
                 }
             }
             let mut group = vec![span];
-            let most = self.group_most(promise.as_ref(), each);
+            let most = self.flush_writer.group_most(promise.as_ref(), each);
             while !range.leaves && group.len() < most {
                 match spans.next_if(|span| !takes(span)) {
                     Some(span) => group.push(span),
@@ -88,18 +88,20 @@ impl Inner {
     ) -> Result<()> {
         let mut outputs = Outputs::default();
         let held = !along.is_empty();
-        let done = self.write_away(taken, &span, &mut along, promise, &mut outputs);
+        let done = self
+            .flush_writer
+            .write_away(taken, &span, &mut along, promise, &mut outputs);
         let done = self.name_written(taken, &span, (&outputs, done), &along, promise, made);
         drop(along);
         if held && done.is_ok() {
-            self.unlink_obsolete();
-            self.release_pm_tables();
+            self.sweeper.unlink_obsolete();
+            self.sweeper.release_pm_tables();
             self.serve_waiting()?;
         } else if held {
-            self.compactions.forget_waiting(Waiter::Size);
+            self.common.compactions.forget_waiting(Waiter::Size);
         }
         // Beside the ranges that follow. Who found no job beside this one may find one now.
-        self.want_compaction();
+        self.common.want_compaction();
         done
     }
 
@@ -114,8 +116,10 @@ impl Inner {
         let room = promise.as_ref().map(Promise::bytes);
         let written = match (group, room) {
             (_, Some(room)) if group.len() > 1 => {
-                self.counted.add(Count::RangesAhead, group.len() as u64);
-                self.write_group(taken, group, room)
+                self.common
+                    .counted
+                    .add(Count::RangesAhead, group.len() as u64);
+                self.flush_writer.write_group(taken, group, room)
             }
             // To be written when it is named.
             _ => group
@@ -132,19 +136,20 @@ impl Inner {
             behind -= outputs.zone_bytes();
             if all.is_err() {
                 // Those behind one that failed are not named.
-                self.release(&outputs);
+                self.making.release(&outputs);
                 continue;
             }
             let done = done.and_then(|had_room| match had_room {
                 true => Ok(()),
                 false => {
                     let room = promise.as_ref().map(|p| p.bytes().saturating_sub(behind));
-                    self.write_level0(taken, span, room, &mut outputs)
+                    self.flush_writer
+                        .write_level0(taken, span, room, &mut outputs)
                 }
             });
             all = self.name_written(taken, span, (&outputs, done), &[], promise, made);
             // Beside the ranges that follow.
-            self.want_compaction();
+            self.common.want_compaction();
         }
         all
     }
@@ -160,7 +165,7 @@ impl Inner {
         made: &mut Made,
     ) -> Result<()> {
         let done = done.and_then(|()| self.name_tables(taken, span, outputs, along));
-        self.release(outputs);
+        self.making.release(outputs);
         made.add(outputs);
         done?;
         if let Some(promise) = promise {
@@ -172,8 +177,8 @@ impl Inner {
 
     /// A split that waits for what was held here has its turn now, as behind a job.
     fn serve_waiting(&self) -> Result<()> {
-        let _gate = read(&self.compactions.gate);
-        let adjusted = self.adjust_waiting_by_size();
-        adjusted.inspect_err(|_| self.compactions.forget_waiting(Waiter::Size))
+        let _gate = read(&self.common.compactions.gate);
+        let adjusted = self.partitioner.adjust_waiting_by_size();
+        adjusted.inspect_err(|_| self.common.compactions.forget_waiting(Waiter::Size))
     }
 }

@@ -62,15 +62,15 @@ use thermocline_tables::Promise;
 use super::along::contents_of;
 use super::evacuate::Taken;
 use super::write::To;
-use crate::store::Inner;
+use crate::store::{FlushWriter, Flusher};
 use crate::sync::{Arc, lock};
 
-impl Inner {
+impl FlushWriter {
     /// What a flush of `taken` is decided on; `None` if no flush of this store rewrites.
     pub(super) fn rewrite_plan_of(&self, taken: &Taken) -> Result<Option<RewritePlan>> {
-        let ratio = self.options.flush.rewrite_ratio;
-        let keeps = self.options.level0.shape().rewrites();
-        let share = self.options.level0_pm_bytes().filter(|_| keeps);
+        let ratio = self.common.options.flush.rewrite_ratio;
+        let keeps = self.common.options.level0.shape().rewrites();
+        let share = self.common.options.level0_pm_bytes().filter(|_| keeps);
         let Some(share) = share else {
             return Ok(None);
         };
@@ -94,7 +94,7 @@ impl Inner {
                 true => None,
                 false => self.live_bytes(taken, most)?,
             },
-            room_bytes: share.saturating_sub(self.pm_tables_use().bytes),
+            room_bytes: share.saturating_sub(self.common.pm_tables_use().bytes),
         }))
     }
 
@@ -104,9 +104,9 @@ impl Inner {
         let Some(plan) = plan.filter(RewritePlan::rewrites) else {
             return Ok(None);
         };
-        let share = self.options.level0_pm_bytes().unwrap_or(0);
+        let share = self.common.options.level0_pm_bytes().unwrap_or(0);
         let least = plan.live_bytes.unwrap_or(share).max(1);
-        Ok(self.promise_pm(share, least, u64::MAX))
+        Ok(self.common.promise_pm(share, least, u64::MAX))
     }
 
     /// Bytes of what a flush of `taken` would write; `None` if that is more than `most`.
@@ -117,26 +117,15 @@ impl Inner {
         self.write_tables(generations, &all, &[], nowhere, &mut outputs)?;
         Ok(scale.bytes())
     }
+}
 
-    /// What a flush that began now would be decided on.
-    ///
-    /// # Errors
-    /// Those of reading the generations.
-    pub fn rewrite_plan(&self) -> Result<Option<RewritePlan>> {
-        let taken = {
-            // A batch that is being committed is in the view before it is visible.
-            let _writer = lock(&self.writer);
-            self.taken_now()
-        };
-        self.rewrite_plan_of(&taken)
-    }
-
+impl Flusher {
     fn is_rewriting_next(&self, rewriting: Option<RewritePlan>) -> bool {
         let situation = Situation {
             rewriting,
             ..Situation::default()
         };
-        self.compactions.costs.next(&situation).work == Work::Rewrite
+        self.common.compactions.costs.next(&situation).work == Work::Rewrite
     }
 
     /// Flushes what is sealed if that rewrites it, whether or not a flush is due. Returns whether it did: not if
@@ -145,9 +134,9 @@ impl Inner {
     /// # Errors
     /// As [`Engine::flush`](crate::Engine::flush).
     pub fn rewrite(&self) -> Result<bool> {
-        let flushing = lock(&self.turns.flushing);
-        self.check_writable()?;
-        let rewritten = match self.rewrite_plan() {
+        let flushing = lock(&self.common.turns.flushing);
+        self.common.check_writable()?;
+        let rewritten = match self.evacuator.rewrite_plan() {
             Ok(plan) if self.is_rewriting_next(plan) => self.flush_to(&flushing, true),
             other => other.map(|_| 0),
         };

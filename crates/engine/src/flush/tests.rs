@@ -48,7 +48,14 @@ pub(crate) fn get(engine: &Engine, key: &[u8]) -> Option<Vec<u8>> {
 }
 
 pub(crate) fn tables(engine: &Engine) -> usize {
-    engine.inner.catalog.view().tables.version().file_count()
+    engine
+        .inner
+        .common
+        .catalog
+        .view()
+        .tables
+        .version()
+        .file_count()
 }
 
 pub(crate) fn files(machine: &Machine) -> usize {
@@ -244,14 +251,14 @@ fn a_flushed_generation_goes_before_an_older_one_that_is_read() {
     let engine = open(&machine);
     let (old, new) = (vec![1; 4000], vec![2; 4000]);
     put(&engine, CfId::DEFAULT, b"k", &old);
-    engine.inner.seal_active().unwrap();
+    engine.inner.memtables.seal_active().unwrap();
     let pinned = engine.value(CfId::DEFAULT, b"k").unwrap().unwrap();
     assert!(pinned.is_pinned());
     put(&engine, CfId::DEFAULT, b"k", &new);
-    engine.inner.seal_active().unwrap();
+    engine.inner.memtables.seal_active().unwrap();
     // The first one is dead, and read.
     assert_eq!(engine.reclaim().unwrap(), 0);
-    assert_eq!(engine.inner.retired().len(), 1);
+    assert_eq!(engine.inner.common.retired().len(), 1);
     engine.flush().unwrap();
     // The second one: the manifest says that the first is not to be looked at any more.
     assert_eq!(engine.metrics().generations_dropped, 1);
@@ -271,7 +278,7 @@ fn a_tombstone_stays_while_a_table_has_its_key() {
     put(&engine, CfId::DEFAULT, b"k", b"1");
     engine.flush().unwrap();
     delete(&engine, CfId::DEFAULT, b"k");
-    engine.inner.seal_active().unwrap();
+    engine.inner.memtables.seal_active().unwrap();
     // No generation is older, but a table has the key.
     assert_eq!(engine.reclaim().unwrap(), 0);
     assert_eq!(get(&engine, b"k"), None);
@@ -328,10 +335,10 @@ fn so_many_generations_are_flushed_together() {
     let engine = Engine::open(machine.world(), Path::new("/db"), options).unwrap();
     for round in 1..=6u8 {
         put(&engine, CfId::DEFAULT, &[round], b"value");
-        engine.inner.seal_active().unwrap();
+        engine.inner.memtables.seal_active().unwrap();
         // The flush that this makes due comes with the next write.
         put(&engine, CfId::DEFAULT, &[round, 1], b"value");
-        let (sealed, ..) = engine.inner.sealed_bytes();
+        let (sealed, ..) = engine.inner.common.sealed_bytes();
         assert_eq!(sealed, usize::from(round % 3), "{round}");
         assert_eq!(tables(&engine), usize::from(round / 3));
     }
@@ -350,14 +357,17 @@ fn what_is_sealed_is_flushed_at_once_with_shape_ssd() {
         let mut engine = open();
         for n in 0..1000u32 {
             put(&engine, CfId::DEFAULT, &n.to_be_bytes(), &[7; 100]);
-            let sealed = engine.inner.catalog.view().memtables.len() - 1;
+            let sealed = engine.inner.common.catalog.view().memtables.len() - 1;
             assert!(!at_once || sealed == 0, "{sealed} generations at {n}");
             if n == 500 {
                 engine.close().unwrap();
                 engine = open();
             }
         }
-        assert_eq!(engine.inner.catalog.view().tables.is_empty(), !at_once);
+        assert_eq!(
+            engine.inner.common.catalog.view().tables.is_empty(),
+            !at_once
+        );
         assert_eq!(tables(&engine) > 0, shape == "ssd");
         for n in 0..1000u32 {
             assert_eq!(get(&engine, &n.to_be_bytes()), Some(vec![7; 100]));

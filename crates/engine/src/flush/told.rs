@@ -8,7 +8,7 @@ use thermocline_memtable::Memtable;
 use thermocline_observe::count::Count;
 use thermocline_observe::event::Event;
 
-use crate::store::Inner;
+use crate::store::Flusher;
 use crate::sync::Arc;
 
 /// A flush that has begun.
@@ -35,18 +35,18 @@ impl Made {
     }
 }
 
-impl Inner {
+impl Flusher {
     pub(super) fn begin_flush(&self, generations: &[Arc<Memtable>]) -> Begun {
         let homes = generations.iter().map(|m| m.homes().len()).sum();
         let bytes = generations.iter().map(|m| m.bytes()).sum();
-        self.events.emit(Event::FlushBegun {
+        self.common.events.emit(Event::FlushBegun {
             generations: homes,
             bytes,
         });
         Begun {
             generations: homes,
             bytes,
-            at: self.now_ns(),
+            at: self.common.now_ns(),
         }
     }
 
@@ -58,21 +58,21 @@ impl Inner {
             in_pm,
         } = made;
         // With such a shape every flush is at home there.
-        let rewritten = in_pm > 0 && !self.options.level0.shape().keeps_tables_in_pm();
+        let rewritten = in_pm > 0 && !self.common.options.level0.shape().keeps_tables_in_pm();
         if error.is_none() {
-            self.counted.add(Count::Flushes, 1);
-            self.counted.add(Count::FlushedBytes, bytes);
+            self.common.counted.add(Count::Flushes, 1);
+            self.common.counted.add(Count::FlushedBytes, bytes);
             if rewritten {
-                self.counted.add(Count::Rewrites, 1);
-                self.counted.add(Count::RewrittenBytes, begun.bytes);
+                self.common.counted.add(Count::Rewrites, 1);
+                self.common.counted.add(Count::RewrittenBytes, begun.bytes);
             }
         }
-        self.events.emit(Event::FlushFinished {
+        self.common.events.emit(Event::FlushFinished {
             generations: begun.generations,
             tables,
             bytes,
             rewritten,
-            took: Duration::from_nanos(self.now_ns().saturating_sub(begun.at)),
+            took: Duration::from_nanos(self.common.now_ns().saturating_sub(begun.at)),
             error: error.map(ToString::to_string),
         });
     }

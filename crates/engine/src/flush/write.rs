@@ -17,7 +17,7 @@ use super::along::{self, Along};
 use super::evacuate::{Span, Taken};
 use crate::busy::busy;
 use crate::compact::shape::Levels;
-use crate::store::Inner;
+use crate::store::FlushWriter;
 use crate::sync::Arc;
 
 /// Where a flush writes.
@@ -28,7 +28,7 @@ pub(super) enum To<'s> {
     Nowhere(&'s mut Scale),
 }
 
-impl Inner {
+impl FlushWriter {
     /// Writes into files, with what is taken along. Where that cannot be, for want of room or because of what is there,
     /// nothing is taken along: it is written as what stays is.
     pub(super) fn write_away(
@@ -43,12 +43,12 @@ impl Inner {
         match written {
             Ok(()) => return Ok(()),
             Err(error @ (Error::Closed | Error::Busy(_))) => return Err(error),
-            Err(error) => self.check_writable().map_err(|_| error)?,
+            Err(error) => self.common.check_writable().map_err(|_| error)?,
         }
         // What was written is gone, and nothing was named.
-        self.release(outputs);
+        self.making.release(outputs);
         *outputs = Outputs::default();
-        self.unlink_obsolete();
+        self.sweeper.unlink_obsolete();
         along.clear();
         if promise.is_none() {
             *promise = self.promise_for_flush(taken)?;
@@ -82,8 +82,8 @@ impl Inner {
         room: u64,
         outputs: &mut Outputs,
     ) -> Result<bool> {
-        let next_owner = || self.pm_owner();
-        let mut sink = PmSink::new(self.pm_home(&next_owner), room);
+        let next_owner = || self.sweeper.pm_owner();
+        let mut sink = PmSink::new(self.making.pm_home(&next_owner), room);
         let to = To::Pm(&mut sink);
         let written = self.write_tables(&taken.generations, span, &[], to, outputs);
         match written.and_then(|()| sink.hand_over(outputs)) {
@@ -91,7 +91,7 @@ impl Inner {
             Err(Error::OutOfSpace(_) | Error::InvalidArgument(_)) => {
                 *outputs = Outputs::default();
                 // Not what a store says that takes no writes any more.
-                self.check_writable()?;
+                self.common.check_writable()?;
                 Ok(false)
             }
             Err(error) => Err(error),
@@ -101,16 +101,18 @@ impl Inner {
     /// The persistent memory that a flush may write tables into, if it is to. Tables that have been compacted
     /// and that somebody reads count as those that are read.
     pub(super) fn promise_for_flush(&self, taken: &Taken) -> Result<Option<Promise>> {
-        if !self.options.level0.shape().keeps_tables_in_pm() {
+        if !self.common.options.level0.shape().keeps_tables_in_pm() {
             return self.promise_for_rewriting(taken);
         }
-        let Some(share) = self.options.level0_pm_bytes() else {
+        let Some(share) = self.common.options.level0_pm_bytes() else {
             return Ok(None);
         };
         // Compaction may be behind by a flush, but for a memtable.
-        let flush = self.options.flush_pm_bytes();
-        let least = flush.saturating_sub(self.options.memtable_bytes());
-        Ok(self.promise_pm(share.saturating_add(flush), least, u64::MAX))
+        let flush = self.common.options.flush_pm_bytes();
+        let least = flush.saturating_sub(self.common.options.memtable_bytes());
+        Ok(self
+            .common
+            .promise_pm(share.saturating_add(flush), least, u64::MAX))
     }
 
     /// Writes what lies in `span` of the generations, oldest first, and what is taken along, and makes names of
@@ -124,12 +126,18 @@ impl Inner {
         outputs: &mut Outputs,
     ) -> Result<()> {
         // In this order: see `memtable::needed::Readers`.
-        let settled = SeqNo(self.commits.ring.durable().min(self.commits.ring.visible()));
+        let settled = SeqNo(
+            self.common
+                .commits
+                .ring
+                .durable()
+                .min(self.common.commits.ring.visible()),
+        );
         let flush = Flush {
             generations,
             settled,
-            moments: self.moments_of_merge(),
-            version: self.catalog.version(),
+            moments: self.common.moments_of_merge(),
+            version: self.common.catalog.version(),
         };
         let mut families: Vec<CfId> = generations.iter().flat_map(|m| m.families()).collect();
         families.sort_unstable();
@@ -144,7 +152,7 @@ impl Inner {
                 break;
             }
         }
-        self.sync_names(outputs)
+        self.making.sync_names(outputs)
     }
 
     /// Writes what lies in a range of a family, and what is taken along of it.
@@ -156,11 +164,13 @@ impl Inner {
         to_write: &mut To<'_>,
         outputs: &mut Outputs,
     ) -> Result<()> {
-        let (version, shape) = (&flush.version, &self.compactions.shape);
-        let exists = self.families.exists(cf, b"");
+        let (version, shape) = (&flush.version, &self.common.compactions.shape);
+        let exists = self.common.families.exists(cf, b"");
         let (mut range_tombstones, last) = flush.range_tombstones(cf, (from, to), exists)?;
         let read = Cell::new(0);
-        let runs = own.map_or(Vec::new(), |own| own.runs(self, &read));
+        let runs = own.map_or(Vec::new(), |own| {
+            own.runs(&self.common.catalog.table_files, &read)
+        });
         range_tombstones.extend(along::tombstones_of(&runs)?);
         let newest_first = flush.generations.iter().rev();
         let inputs = newest_first.map(|m| GenerationInput::new(m, cf).within(from, to));
@@ -168,19 +178,19 @@ impl Inner {
         let inputs = last.into_iter().map(Input::Last).chain(inputs);
         let inputs = inputs.chain(along::inputs_of(runs));
         let levels = Levels::of(version, cf, None);
-        let starts = self.starts_of(version, cf);
+        let starts = self.partitioner.starts_of(version, cf);
         let place = Place::new(cf, own.map_or(Level::ZERO, |own| own.to));
         let options = match own {
             Some(own) => own.write_options(shape),
             None => shape.write_options(0, usize::MAX, Creation::Flush),
         };
-        let mut in_files = FileSink::new(&self.catalog, place, options);
+        let mut in_files = FileSink::new(&self.common.catalog, place, options);
         let writes = own.map(Along::newest).or(Some(SeqNo(0)));
         let recipe = Recipe {
             cf,
             cutter: match own.filter(|own| own.to != Level::ZERO) {
                 Some(own) => own.cutter(shape, starts),
-                None => shape.level0_cutter(&levels, self.is_relieving(), starts),
+                None => shape.level0_cutter(&levels, self.pressure.is_relieving(), starts),
             },
             moments: flush.moments.clone(),
             tombstones: range_tombstones,
@@ -189,8 +199,8 @@ impl Inner {
                 None => below(version.tables_of(cf).map(|(_, table)| table)),
             },
             settled: flush.settled,
-            exists: &|cf, key| self.families.exists(cf, key),
-            prefixes: self.prefixes_of(version, cf),
+            exists: &|cf, key| self.common.families.exists(cf, key),
+            prefixes: self.partitioner.prefixes_of(version, cf),
             counting: Some(Counting::new(version.partitions(cf), writes)),
         };
         let weighs = matches!(to_write, To::Nowhere(_));
@@ -200,10 +210,11 @@ impl Inner {
             To::Nowhere(scale) => *scale,
         };
         let mut pace = |_| match weighs {
-            true => self.check_open(),
-            false => self.check_writable(),
+            true => self.common.check_open(),
+            false => self.common.check_writable(),
         };
-        self.write_outputs(inputs.collect(), recipe, sink, &mut pace, outputs)?;
+        self.making
+            .write_outputs(inputs.collect(), recipe, sink, &mut pace, outputs)?;
         outputs.bytes_read += read.get();
         Ok(())
     }

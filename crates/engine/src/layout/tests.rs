@@ -2,14 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use tempfile::TempDir;
 use thermocline_base::options::Options;
 use thermocline_base::{CfId, CfOptions};
-
 use thermocline_env::OpenMode;
 
 use super::{REGION_NAME, note_creation};
 use crate::{Engine, World, verify};
+use tempfile::TempDir;
 
 /// A folder with room for a database and for regions elsewhere.
 struct House(TempDir);

@@ -7,13 +7,13 @@ use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock};
 pub(crate) struct Merges {
     /// Held by whoever merges indexes, or takes generations for a flush. Behind `flushing`, before the
     /// writer's.
-    pub(super) turn: Mutex<()>,
+    pub turn: Mutex<()>,
     /// How many flushes wait for the turn. Relaxed: who misses it is waited for a step longer.
     pub(super) flushes: AtomicU64,
     /// What [`Count::Asked`] was when indexes were last merged.
-    pub(super) paid: AtomicU64,
+    pub paid: AtomicU64,
     /// What it is when the next merge may pay. Relaxed, as `paid`: they guard nothing.
-    pub(super) next: AtomicU64,
+    pub next: AtomicU64,
 }
 
 impl Merges {

@@ -49,7 +49,7 @@ fn get(engine: &Engine, key: &[u8]) -> Option<Vec<u8>> {
 
 /// Sealed indexes, and how many generations they lead to.
 fn indexes(engine: &Engine) -> (usize, usize) {
-    let view = engine.inner.catalog.view();
+    let view = engine.inner.common.catalog.view();
     let sealed = &view.memtables[1..];
     let generations = sealed.iter().map(|m| m.homes().len()).sum();
     (sealed.len(), generations)
@@ -108,7 +108,7 @@ fn only_what_is_read_is_merged() {
     assert_eq!(engine.metrics().asked, 0);
     // As many reads as it takes, not one more.
     let keys: u64 = {
-        let view = engine.inner.catalog.view();
+        let view = engine.inner.common.catalog.view();
         view.memtables[1..].iter().map(|m| m.keys()).sum()
     };
     while engine.metrics().asked < keys {
@@ -162,20 +162,22 @@ fn a_merge_gives_way_to_a_flush() {
     }
     let inner = &engine.inner;
     let before = indexes(&engine);
-    let choice = inner.chosen().expect("there is something to merge");
-    inner.merges.flushes.fetch_add(1, Ordering::Relaxed);
-    let mut locked = |promise: &mut dyn FnMut(&mut Writer)| promise(&mut lock(&inner.writer));
-    let merged = inner.merge_indexes(&choice.inputs, &mut locked);
+    let choice = inner.merger.chosen().expect("there is something to merge");
+    inner.common.merges.flushes.fetch_add(1, Ordering::Relaxed);
+    let mut locked =
+        |promise: &mut dyn FnMut(&mut Writer)| promise(&mut lock(&inner.memtables.writer));
+    let merged = inner.merger.merge_indexes(&choice.inputs, &mut locked);
     assert!(merged.unwrap().is_none());
-    inner.merges.flushes.fetch_sub(1, Ordering::Relaxed);
+    inner.common.merges.flushes.fetch_sub(1, Ordering::Relaxed);
     // One that began before a flush, and ends behind it, is good for nothing.
     let merging = inner
+        .merger
         .merge_indexes(&choice.inputs, &mut locked)
         .unwrap()
         .unwrap();
     assert_eq!(indexes(&engine), before);
     engine.flush().unwrap();
-    assert!(!inner.install_index(&choice.inputs, merging.finish()));
+    assert!(!inner.merger.install_index(&choice.inputs, merging.finish()));
     assert_eq!(indexes(&engine), (0, 0));
 }
 
@@ -423,7 +425,7 @@ fn whatever_is_merged_reads_as_before() {
         let mut run = Run::new();
         for n in 0..600 {
             run.step(&mut rng, n);
-            let view = run.engine.inner.catalog.view();
+            let view = run.engine.inner.common.catalog.view();
             let homes = view.memtables.iter().map(|m| m.homes().len());
             most = most.max(homes.max().unwrap_or(0));
         }

@@ -8,7 +8,7 @@ use thermocline_base::planted::{Bug, active};
 use thermocline_base::{Line, Result};
 use thermocline_catalog::owned::Reclaim;
 use thermocline_catalog::view::{Front, View};
-use thermocline_catalog::{Catalog, Observer, Pins, files};
+use thermocline_catalog::{Catalog, Observer, Pinned, Pins, files};
 use thermocline_commit::Commits;
 use thermocline_env::LockGuard;
 use thermocline_halloc::Space;
@@ -32,11 +32,16 @@ use crate::families::table::Families;
 use crate::holds::registry::Holds;
 use crate::merge::merges::Merges;
 use crate::partitions::rates::counters::PartitionRates;
-use crate::pressure::gauge::Pressure;
+use crate::pressure::gauge::Gauge;
 use crate::report::Recovery;
 use crate::room::news::Room;
-use crate::store::{Inner, Turns};
+use crate::store::{
+    Above, Admission, Common, Compactor, Evacuator, FamilyChanges, Feeds, FlushDue, FlushWriter,
+    Flusher, Ingester, Inner, Level0Costs, Making, Memtables, Merger, Partitioner, Picker,
+    Pressure, Reads, Reclaimer, Reporter, Stager, Sweeper, Turns, Upkeep,
+};
 use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex};
+use crate::wal::logs::Wal;
 use crate::write::env::limits;
 use crate::write::writer::Writer;
 
@@ -119,10 +124,10 @@ fn seen(named: &Named, live: Vec<Arc<Memtable>>, tables: Arc<Tables>, pins: &Arc
     View::new(memtables, tables, front.map(Arc::new), Some(pins.clone()))
 }
 
-fn pressure(space: &Space, dir: &Path) -> Pressure {
+fn gauge(space: &Space, dir: &Path) -> Gauge {
     // If the disk does not say, the region grows as if it lay elsewhere.
     let on_disk = space.region().takes_room_of(dir).unwrap_or(false);
-    Pressure::new(space.usage().limit_bytes).with_region_on_disk(on_disk)
+    Gauge::new(space.usage().limit_bytes).with_region_on_disk(on_disk)
 }
 
 /// All that a store is made of.
@@ -143,10 +148,22 @@ struct Parts<'a> {
 }
 
 impl Parts<'_> {
-    fn into_store(self, me: &Weak<Inner>) -> Inner {
+    /// What all rooms have in common, and what only some of them have.
+    fn into_common(self, me: &Weak<Inner>) -> (Common, Own) {
         let (named, recovered) = (self.named, self.recovered);
         let (options, world, shared) = (named.options, named.world, self.shared);
         let clock = world.env.clock.clone();
+        let own = Own {
+            writer: self.writer,
+            known_durable: recovered.known_durable(options.read_only),
+            last_seqno: recovered.last_seqno(),
+            gauge: gauge(&recovered.space, self.dir),
+            blobs: Blobs::new(recovered.version.blob_files().next().is_some()),
+            wal: recovered.wal,
+            pins: Arc::downgrade(self.pins.pinned()),
+            holds: Holds::new(clock.clone()),
+            lock: self.lock,
+        };
         let client = me.clone() as Weak<dyn Client>;
         let threads = world.background && !options.read_only;
         let background = Arc::new(Background::new(shared.runtime, client, threads));
@@ -156,9 +173,8 @@ impl Parts<'_> {
         let rates = named.manifest.state().rates();
         let rates = PartitionRates::new(options.partition.rate_sample, rates, clock.now_ns());
         let current = self.opened.versions.current().clone();
-        Inner {
+        let common = Common {
             stalls: Stalls::new(clock.clone(), events.clone()),
-            me: me.clone(),
             dir: self.dir.to_path_buf(),
             world,
             db_id: named.db_id,
@@ -169,27 +185,14 @@ impl Parts<'_> {
                 (poison.clone(), events.clone()),
                 me.clone() as Weak<dyn Observer>,
             ),
-            rulers: Rulers::default(),
             turns: Turns::default(),
             merges: Merges::default(),
             compactions: Compactions::new(&options, clock.clone(), &current),
-            blobs: Blobs::new(recovered.version.blob_files().next().is_some()),
             room: Room::default(),
-            pressure: pressure(&recovered.space, self.dir),
             families: Arc::new(self.families),
-            writer: Line(Mutex::new(self.writer)),
-            next: Mutex::default(),
-            known_durable: recovered.known_durable(options.read_only),
-            idle_seen: AtomicU64::new(recovered.last_seqno()),
             commits: self.commits,
-            wal: recovered.wal,
-            pins: Arc::downgrade(self.pins.pinned()),
-            holds: Holds::new(clock.clone()),
             elders: recovered.elders,
-            relics: Arc::default(),
-            left: Mutex::default(),
             reclaim: Mutex::new(self.reclaim),
-            staging: AtomicU64::new(0),
             poison,
             counted: Counted::default(),
             recovery: self.recovery,
@@ -199,11 +202,97 @@ impl Parts<'_> {
             events,
             rates,
             latencies: Latencies::new(options.metrics.latency_every, clock),
-            region_seen: AtomicU64::new(recovered.space.region_bytes()),
-            lock: Mutex::new(self.lock),
             options,
             space: recovered.space,
-        }
+        };
+        (common, own)
+    }
+}
+
+/// What some rooms have beside what all have in common.
+struct Own {
+    writer: Writer,
+    known_durable: u64,
+    last_seqno: u64,
+    gauge: Gauge,
+    blobs: Arc<Blobs>,
+    wal: Option<Wal>,
+    pins: Weak<Pinned>,
+    holds: Arc<Holds>,
+    lock: Option<Box<dyn LockGuard>>,
+}
+
+/// A room, of rooms that it shares with others and of what is its own.
+macro_rules! room {
+    ($room:ident: $($shared:ident),* $(; $($own:ident: $of:expr),*)?) => {
+        Arc::new($room { $($shared: $shared.clone(),)* $($($own: $of),*)? })
+    };
+}
+
+/// Each room is given those that it may use: all of them stand above it here.
+fn rooms(common: Common, own: Own, me: &Weak<Inner>) -> Inner {
+    let common = Arc::new(common);
+    let region_seen = AtomicU64::new(common.space.region_bytes());
+    let pressure = room!(Pressure: common; gauge: own.gauge);
+    let level0_costs = room!(Level0Costs: common);
+    let picker = room!(Picker: common, pressure, level0_costs);
+    let flush_due = room!(FlushDue: common, pressure);
+    let memtables = room!(Memtables:
+        common, pressure;
+        above: me.clone() as Weak<dyn Above>, writer: Line(Mutex::new(own.writer)),
+        next: Mutex::default(), wal: own.wal, staging: AtomicU64::new(0), region_seen: region_seen);
+    let reads = room!(Reads:
+        common;
+        pins: own.pins, holds: own.holds, relics: Arc::default(), rulers: Rulers::default());
+    let sweeper = room!(Sweeper: common, pressure, memtables, reads; blobs: own.blobs);
+    let feeds = room!(Feeds: common, memtables, reads, sweeper; known_durable: own.known_durable);
+    let making = room!(Making: common, sweeper);
+    let partitioner = room!(Partitioner: common, pressure, picker, memtables);
+    let reclaimer = room!(Reclaimer: common, pressure, memtables, reads, sweeper);
+    let merger = room!(Merger: common, memtables, reclaimer);
+    let upkeep = room!(Upkeep: common, flush_due, reclaimer, merger);
+    let compactor = room!(Compactor:
+        common, pressure, level0_costs, picker, memtables, sweeper, making, partitioner);
+    let flush_writer = room!(FlushWriter: common, pressure, sweeper, making, partitioner);
+    let evacuator = room!(Evacuator:
+        common, pressure, level0_costs, picker, memtables, sweeper, making, partitioner,
+        reclaimer, flush_writer);
+    let flusher = room!(Flusher:
+        common, pressure, flush_due, memtables, sweeper, making, reclaimer, merger, compactor,
+        flush_writer, evacuator);
+    let admission = room!(Admission:
+        common, pressure, flush_due, memtables, reads, sweeper, reclaimer, evacuator, flusher);
+    let stager = room!(Stager: common, pressure, flush_due, memtables, sweeper, upkeep, admission);
+    let family_changes = room!(FamilyChanges: common, memtables, reads, flusher);
+    let ingester = room!(Ingester:
+        common, pressure, memtables, sweeper, making, reclaimer, upkeep, flusher);
+    let reporter = room!(Reporter: common, picker, memtables, partitioner);
+    Inner {
+        me: me.clone(),
+        common,
+        pressure,
+        picker,
+        flush_due,
+        memtables,
+        reads,
+        sweeper,
+        feeds,
+        making,
+        partitioner,
+        reclaimer,
+        merger,
+        upkeep,
+        compactor,
+        evacuator,
+        flusher,
+        admission,
+        stager,
+        family_changes,
+        ingester,
+        reporter,
+        left: Mutex::default(),
+        idle_seen: AtomicU64::new(own.last_seqno),
+        lock: Mutex::new(own.lock),
     }
 }
 
@@ -240,7 +329,10 @@ pub(super) fn wire(
         commits,
         recovery,
     };
-    let inner = Arc::new_cyclic(|me: &Weak<Inner>| parts.into_store(me));
-    inner.elders.follow(&inner, registered);
+    let inner = Arc::new_cyclic(|me: &Weak<Inner>| {
+        let (common, own) = parts.into_common(me);
+        rooms(common, own, me)
+    });
+    inner.common.elders.follow(&inner, registered);
     Ok(inner)
 }

@@ -13,7 +13,7 @@ use thermocline_version::{
 };
 
 use super::{Adjusting, Adjustment, EDIT_BYTES, Waiter, created, plan, sizes, too_many};
-use crate::store::Inner;
+use crate::store::Partitioner;
 use crate::sync::{Arc, lock};
 
 /// What became of a split or merge.
@@ -42,29 +42,29 @@ impl Room {
     }
 }
 
-impl Inner {
+impl Partitioner {
     /// Splits or merges what is due by size, in one edit; returns whether there was something. The caller
     /// holds no lock but the gate of compactions.
     pub fn adjust_by_size(&self) -> Result<bool> {
-        let all = self.options.partition.by == PartitionBy::Size;
-        if !all && !self.families.any_by_size() {
+        let all = self.common.options.partition.by == PartitionBy::Size;
+        if !all && !self.common.families.any_by_size() {
             return Ok(false);
         }
-        let mut turn = lock(&self.compactions.adjusting);
+        let mut turn = lock(&self.common.compactions.adjusting);
         self.adjust_in_turn(&mut turn)
     }
 
     fn adjust_in_turn(&self, turn: &mut Adjusting) -> Result<bool> {
-        let compactions = &self.compactions;
-        if self.is_relieving() {
+        let compactions = &self.common.compactions;
+        if self.pressure.is_relieving() {
             compactions.forget_waiting(Waiter::Size);
             return Ok(false);
         }
-        let version = &self.catalog.version();
+        let version = &self.common.catalog.version();
         if std::ptr::eq(turn.looked.as_ptr(), Arc::as_ptr(version)) {
             return Ok(false);
         }
-        let view = self.catalog.view_to_keep();
+        let view = self.common.catalog.view_to_keep();
         turn.measures.keep(version);
         let mut measuring = turn.measures.by(&view.tables, MEASURED_TABLES);
         let divided = version.divided().map(|(cf, _)| cf);
@@ -108,41 +108,38 @@ impl Inner {
 
     /// A job has ended: does what has waited for it, if it was by size.
     pub fn adjust_waiting_by_size(&self) -> Result<()> {
-        if self.compactions.is_waiting(Waiter::Size) {
+        if self.common.compactions.is_waiting(Waiter::Size) {
             self.adjust_by_size()?;
             // What was put off for its sake.
-            self.want_compaction();
+            self.common.want_compaction();
         }
         Ok(())
     }
 
-    /// Does this one, however long jobs keep it waiting; returns whether there was something to do.
+    /// Does this one, for which the disk has room, however long jobs keep it waiting; returns whether there was something to do.
     pub(super) fn adjust_by_hand(&self, cf: CfId, what: &Adjustment) -> Result<bool> {
-        if self.is_disk_full() {
-            self.check_disk(0)?;
-        }
-        let waiter = Waiter::Hand(self.compactions.next_waiter());
+        let waiter = Waiter::Hand(self.common.compactions.next_waiter());
         let adjusted = self.adjust_when_free(cf, what, waiter);
-        self.compactions.forget_waiting(waiter);
+        self.common.compactions.forget_waiting(waiter);
         // What became due meanwhile met what this one held, and was put off.
-        self.want_compaction();
+        self.common.want_compaction();
         adjusted
     }
 
     fn adjust_when_free(&self, cf: CfId, what: &Adjustment, waiter: Waiter) -> Result<bool> {
         loop {
-            self.check_writable()?;
-            let _gate = crate::sync::read(&self.compactions.gate);
+            self.common.check_writable()?;
+            let _gate = crate::sync::read(&self.common.compactions.gate);
             // Again, since the store may be closing.
-            self.check_writable()?;
+            self.common.check_writable()?;
             let outcome = {
-                let _turn = lock(&self.compactions.adjusting);
+                let _turn = lock(&self.common.compactions.adjusting);
                 self.adjust(cf, what, waiter)?
             };
             match outcome {
                 Outcome::Done => return Ok(true),
                 Outcome::Gone => return Ok(false),
-                Outcome::Waits => self.compactions.wait_for_turn(waiter),
+                Outcome::Waits => self.common.compactions.wait_for_turn(waiter),
             }
         }
     }
@@ -156,8 +153,8 @@ impl Inner {
     }
 
     fn split_at(&self, cf: CfId, key: &[u8], waiter: Waiter) -> Result<Outcome> {
-        let usage = &self.compactions.partition_usage;
-        let Some((_held, levels)) = self.hold_for_split(cf, key, waiter) else {
+        let usage = &self.common.compactions.partition_usage;
+        let Some((_held, levels)) = self.picker.hold_for_split(cf, key, waiter) else {
             usage.waited();
             return Ok(Outcome::Waits);
         };
@@ -165,8 +162,8 @@ impl Inner {
         let shares = self.shares_below(cf, key, &levels);
         let halves;
         let cut = {
-            let mut manifest = self.catalog.edits();
-            self.check_writable()?;
+            let mut manifest = self.common.catalog.edits();
+            self.common.check_writable()?;
             let state = manifest.state();
             let version = state.version();
             let partitions = version.partitions(cf);
@@ -199,10 +196,10 @@ impl Inner {
         };
         self.adjusted();
         if let Some((of, new)) = halves {
-            self.rates.split(cf, of, new);
+            self.common.rates.split(cf, of, new);
         }
         usage.split();
-        self.events.emit(Event::PartitionSplit {
+        self.common.events.emit(Event::PartitionSplit {
             family: cf,
             start: key.to_vec(),
             cut,
@@ -212,12 +209,14 @@ impl Inner {
 
     fn merge_at(&self, cf: CfId, keys: &[Vec<u8>]) -> Result<Outcome> {
         let mut room = Room(EDIT_BYTES);
-        let (_held, joined) = self.hold_for_merge(cf, keys, |whole| !room.take(whole));
+        let (_held, joined) = self
+            .picker
+            .hold_for_merge(cf, keys, |whole| !room.take(whole));
         let contents = self.contents(&joined);
         let mut before = Vec::new();
         let (merged, joins) = {
-            let mut manifest = self.catalog.edits();
-            self.check_writable()?;
+            let mut manifest = self.common.catalog.edits();
+            self.common.check_writable()?;
             let state = manifest.state();
             let version = state.version();
             let partitions = version.partitions(cf);
@@ -246,10 +245,10 @@ impl Inner {
         self.adjusted();
         // The last ones first: what one has got goes on with it.
         for (into, gone) in before.into_iter().rev() {
-            self.rates.merged(cf, into, gone);
+            self.common.rates.merged(cf, into, gone);
         }
-        self.compactions.partition_usage.merged(merged);
-        self.events.emit(Event::PartitionsMerged {
+        self.common.compactions.partition_usage.merged(merged);
+        self.common.events.emit(Event::PartitionsMerged {
             family: cf,
             merged,
             joined: joins,
@@ -259,8 +258,8 @@ impl Inner {
 
     /// Readers follow.
     fn adjusted(&self) {
-        let _writer = lock(&self.writer);
-        self.catalog.show_tables();
+        let _writer = lock(&self.memtables.writer);
+        self.common.catalog.show_tables();
     }
 
     /// Of the tables that reach over `key` how much lies below it, as parts of something. What cannot be read
@@ -271,7 +270,7 @@ impl Inner {
         key: &[u8],
         levels: &BTreeSet<Level>,
     ) -> BTreeMap<FileId, (u64, u64)> {
-        let view = self.catalog.view_to_keep();
+        let view = self.common.catalog.view_to_keep();
         let over = view.tables.version().reaching_over(cf, key);
         let over = over.filter(|(at, _)| levels.contains(&at.level));
         let mut measures = super::Measures::default();
@@ -285,7 +284,7 @@ impl Inner {
 
     /// What tables say that become whole again.
     fn contents(&self, joined: &[Joined]) -> BTreeMap<FileId, Contents> {
-        let view = self.catalog.view_to_keep();
+        let view = self.common.catalog.view_to_keep();
         let whole = joined.iter().map(|joined| &joined.whole);
         let whole = whole.filter(|whole| !whole.is_part());
         whole

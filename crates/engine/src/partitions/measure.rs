@@ -7,9 +7,8 @@
 use std::collections::BTreeMap;
 
 use thermocline_base::{CfId, FileId};
-use thermocline_version::{TableRef, Version};
-
 use thermocline_tables::Tables;
+use thermocline_version::{TableRef, Version};
 
 /// What was looked up, by file, and by family, since a table in persistent memory may have several.
 #[derive(Debug, Default)]

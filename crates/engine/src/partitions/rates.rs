@@ -28,23 +28,23 @@ use thermocline_base::CfId;
 use thermocline_policy::cost::Counts;
 use thermocline_version::{Change, PartitionId};
 
-use crate::store::Inner;
+use crate::store::Partitioner;
 
-impl Inner {
+impl Partitioner {
     /// The change that notes the rates for the next opening, if they are not what is noted.
     pub fn rates_to_remember(&self) -> Option<Change> {
-        let now = self.now_ns();
-        self.rates.take_in(now, CfId::DEFAULT, &[]);
-        let rates = self.rates.to_remember(now);
-        let noted = self.catalog.edits().state().rates() == rates;
+        let now = self.common.now_ns();
+        self.common.rates.take_in(now, CfId::DEFAULT, &[]);
+        let rates = self.common.rates.to_remember(now);
+        let noted = self.common.catalog.edits().state().rates() == rates;
         (!noted).then(|| Change::PartitionRates(rates.into()))
     }
 
     /// What merges have counted, of families, is so much lately.
     pub fn counted_by_merge(&self, counted: &[(CfId, Vec<(PartitionId, Counts)>)]) {
-        let now = self.now_ns();
+        let now = self.common.now_ns();
         for (cf, counted) in counted {
-            self.rates.take_in(now, *cf, counted);
+            self.common.rates.take_in(now, *cf, counted);
         }
     }
 }

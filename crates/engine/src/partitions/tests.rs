@@ -1,11 +1,9 @@
 use std::ops::Bound::{Excluded, Included, Unbounded};
 use std::path::Path;
 
-use thermocline_base::Codec;
-use thermocline_base::KeyRange;
 use thermocline_base::options::PartitionBy;
 use thermocline_base::planted::{Bug, plant};
-use thermocline_base::{CfOptions, ErrorKind, FileId};
+use thermocline_base::{CfOptions, Codec, ErrorKind, FileId, KeyRange};
 use thermocline_policy::level0::PartitionRate;
 use thermocline_policy::partitions::splits_still;
 use thermocline_policy::work::Work;
@@ -53,8 +51,8 @@ fn starts(engine: &Engine) -> Vec<Vec<u8>> {
 }
 
 fn flush(engine: &Engine) {
-    engine.inner.seal_active().unwrap();
-    engine.inner.flush_sealed().unwrap();
+    engine.inner.memtables.seal_active().unwrap();
+    engine.inner.flusher.flush_sealed().unwrap();
 }
 
 fn key(n: u64) -> Vec<u8> {
@@ -62,7 +60,7 @@ fn key(n: u64) -> Vec<u8> {
 }
 
 fn version(engine: &Engine) -> Arc<Version> {
-    engine.inner.catalog.version()
+    engine.inner.common.catalog.version()
 }
 
 /// A store with `n` keys, of which every tenth is deleted again, in tables of several levels.
@@ -83,7 +81,7 @@ fn filled(machine: &Machine, options: &Options, n: u64) -> (Engine, Model) {
             flush(&engine);
         }
         if i % 200 == 199 {
-            while engine.inner.compact_once().unwrap() {}
+            while engine.inner.compactor.compact_once().unwrap() {}
         }
     }
     (engine, model)
@@ -255,13 +253,16 @@ const HAND: Waiter = Waiter::Hand(0);
 /// Asks for a split beside a job that was begun. Returns what became of it, and whether the job was installed.
 fn split_beside_job(engine: &Engine) -> (Outcome, bool) {
     let inner = &engine.inner;
-    let job = inner.take_due().expect("one is due");
+    let job = inner.picker.take_due().expect("one is due");
     let split = Adjustment::Split(key(500));
-    let outcome = inner.adjust(CfId::DEFAULT, &split, HAND).unwrap();
+    let outcome = inner
+        .partitioner
+        .adjust(CfId::DEFAULT, &split, HAND)
+        .unwrap();
     // Nothing else begins where it waits.
-    assert!(outcome != Outcome::Waits || inner.take_due().is_none());
+    assert!(outcome != Outcome::Waits || inner.picker.take_due().is_none());
     let before = jobs(engine);
-    inner.run(job).unwrap();
+    inner.compactor.run(job).unwrap();
     (outcome, jobs(engine) > before)
 }
 
@@ -271,12 +272,16 @@ fn a_split_queues_behind_the_jobs_of_its_range() {
     let (engine, model) = with_wide_job(&machine);
     assert_eq!(split_beside_job(&engine), (Outcome::Waits, true));
     let split = Adjustment::Split(key(500));
-    let outcome = engine.inner.adjust(CfId::DEFAULT, &split, HAND).unwrap();
+    let outcome = engine
+        .inner
+        .partitioner
+        .adjust(CfId::DEFAULT, &split, HAND)
+        .unwrap();
     assert_eq!(outcome, Outcome::Done);
     check(&engine, &model);
     let usage = engine.metrics().partitions;
     assert_eq!((usage.count, usage.splits, usage.waits), (2, 1, 1));
-    while engine.inner.compact_once().unwrap() {}
+    while engine.inner.compactor.compact_once().unwrap() {}
     check(&engine, &model);
     // If it does not, the job's work is lost.
     let _bug = plant(Bug::SplitBesideJob);
@@ -370,7 +375,7 @@ fn families_are_divided_as_they_were_made() {
     let [default, prefixes, _] = counts(&engine);
     assert!(default > 2 && prefixes == 201, "{default} {prefixes}");
     engine.drop_family("sized").unwrap();
-    assert!(!engine.inner.families.any_by_size());
+    assert!(!engine.inner.common.families.any_by_size());
 }
 
 #[test]
@@ -543,7 +548,7 @@ fn what_is_not_known_is_shared_alike_and_never_too_much_for_a_number() {
     let machine = Machine::new(PM);
     let engine = open(&machine, &options());
     let cf = CfId::DEFAULT;
-    let mut state = engine.inner.catalog.edits().state().clone();
+    let mut state = engine.inner.common.catalog.edits().state().clone();
     let ids = thermocline_version::NextIds {
         file: 1000,
         ..state.next_ids()
@@ -620,10 +625,10 @@ fn a_merge_leaves_parts_alone_that_a_job_takes() {
         let inner = &engine.inner;
         let cf = CfId::DEFAULT;
         let left = KeyRange::until(b"", b"\0\0\0\0\0\0\0\x08");
-        let job = inner.take_range(cf, &left).expect("there is one");
+        let job = inner.compactor.take_range(cf, &left).expect("there is one");
         assert!(engine.merge_partition(cf, &key(8)).unwrap());
         let before = jobs(engine);
-        inner.run(job).unwrap();
+        inner.compactor.run(job).unwrap();
         (jobs(engine) > before, starts(engine).len())
     };
     let machine = Machine::new(PM);
@@ -644,16 +649,19 @@ fn a_waiting_split_keeps_only_the_levels_that_it_waits_for() {
     let machine = Machine::new(PM);
     let (engine, model) = with_wide_job(&machine);
     let inner = &engine.inner;
-    let job = inner.take_due().expect("one is due");
+    let job = inner.picker.take_due().expect("one is due");
     let cf = CfId::DEFAULT;
-    let held = |engine: &Engine| engine.inner.compactions_of(cf).0;
+    let held = |engine: &Engine| engine.inner.common.compactions.of_family(cf).0;
     let [of_job] = &held(&engine)[..] else {
         panic!("one job runs");
     };
     // The parts that it does not take lie in level 0 alone.
     let split = Adjustment::Split(key(500));
     for _ in 0..3 {
-        assert_eq!(inner.adjust(cf, &split, HAND).unwrap(), Outcome::Waits);
+        assert_eq!(
+            inner.partitioner.adjust(cf, &split, HAND).unwrap(),
+            Outcome::Waits
+        );
         let holds = held(&engine);
         let kept: Vec<_> = holds[1..].iter().map(|held| held.levels.clone()).collect();
         let over = version(&engine);
@@ -668,9 +676,9 @@ fn a_waiting_split_keeps_only_the_levels_that_it_waits_for() {
         let wanted: Vec<_> = wanted.into_iter().map(|level| level..=level).collect();
         assert_eq!(kept, wanted);
     }
-    inner.compactions.forget_waiting(HAND);
+    inner.common.compactions.forget_waiting(HAND);
     assert_eq!(held(&engine).len(), 1);
-    inner.run(job).unwrap();
+    inner.compactor.run(job).unwrap();
     check(&engine, &model);
 }
 
@@ -692,15 +700,15 @@ fn a_split_by_size_keeps_its_place_until_the_job_ends() {
         }
         flush(&engine);
     }
-    let job = inner.take_due().expect("one is due");
-    assert!(!inner.adjust_by_size().unwrap());
-    let waits = || inner.compactions.is_waiting(Waiter::Size);
+    let job = inner.picker.take_due().expect("one is due");
+    assert!(!inner.partitioner.adjust_by_size().unwrap());
+    let waits = || inner.common.compactions.is_waiting(Waiter::Size);
     assert!(waits());
     for _ in 0..3 {
-        assert!(!inner.adjust_by_size().unwrap() && waits());
+        assert!(!inner.partitioner.adjust_by_size().unwrap() && waits());
     }
     assert_eq!(starts(&engine).len(), 1);
-    inner.run(job).unwrap();
+    inner.compactor.run(job).unwrap();
     assert!(starts(&engine).len() > 1 && !waits());
     let keys = keys_of(&model);
     engine.drain().unwrap();
@@ -729,7 +737,7 @@ fn a_split_by_size_that_waits_keeps_its_key() {
         flush(&engine);
     }
     let planned = engine.plan().families[0].partitions.split.clone().unwrap();
-    let job = inner.take_due().expect("one is due");
+    let job = inner.picker.take_due().expect("one is due");
     let over = version(&engine);
     let other = (1..1000).map(key).find(|key| {
         let mut over = over.reaching_over(cf, key);
@@ -737,12 +745,12 @@ fn a_split_by_size_that_waits_keeps_its_key() {
     });
     let other = other.unwrap();
     let split = Adjustment::Split(other.clone());
-    let outcome = inner.adjust(cf, &split, Waiter::Size).unwrap();
+    let outcome = inner.partitioner.adjust(cf, &split, Waiter::Size).unwrap();
     assert_eq!(outcome, Outcome::Waits);
-    assert!(!inner.adjust_by_size().unwrap());
-    let waiting = || inner.compactions.waiting_split(Waiter::Size);
+    assert!(!inner.partitioner.adjust_by_size().unwrap());
+    let waiting = || inner.common.compactions.waiting_split(Waiter::Size);
     assert_eq!(waiting(), Some((cf, other.clone())));
-    inner.run(job).unwrap();
+    inner.compactor.run(job).unwrap();
     assert!(starts(&engine).contains(&other));
     // Of a partition that is not too large any more it is forgotten.
     let sizes = engine.partitions(cf);
@@ -810,7 +818,7 @@ fn level_0_counts_for_sizes_only_where_there_is_nothing_else() {
     let machine = Machine::new(PM);
     let engine = open(&machine, &options());
     let sizes = |engine: &Engine| {
-        let view = engine.inner.catalog.view_to_keep();
+        let view = engine.inner.common.catalog.view_to_keep();
         let mut measures = Measures::default();
         let mut measuring = measures.by(&view.tables, usize::MAX);
         let sizes = sizes::settled(&version(engine), CfId::DEFAULT, &mut measuring);
@@ -843,13 +851,13 @@ fn partitions_without_data_are_merged_by_a_few_edits() {
     let plan = &engine.plan().families[0].partitions;
     assert_eq!((plan.count, plan.merge.len()), (10_000, 4096));
     let mut edits = 0;
-    while engine.inner.adjust_by_size().unwrap() {
+    while engine.inner.partitioner.adjust_by_size().unwrap() {
         edits += 1;
     }
     assert_eq!((edits, starts(&engine).len()), (3, 1));
     assert_eq!(engine.metrics().partitions.merged, 9_999);
     // Nothing has changed since: nobody looks again.
-    assert!(!engine.inner.adjust_by_size().unwrap());
+    assert!(!engine.inner.partitioner.adjust_by_size().unwrap());
 }
 
 /// Whatever prefixes a flush meets, no edit is large.
@@ -860,7 +868,10 @@ fn prefixes_that_come_at_once_make_edits_of_their_own() {
     let cf = CfId::DEFAULT;
     let start = |n: u64| [&key(n)[..], &[0; 247]].concat();
     let met = [(cf, (1..40_000).map(start).collect::<Vec<_>>())];
-    let edits = engine.inner.prefixes_met(&version(&engine), &met);
+    let edits = engine
+        .inner
+        .partitioner
+        .prefixes_met(&version(&engine), &met);
     let sizes: Vec<_> = edits.iter().map(|edit| edit.changes.len()).collect();
     assert_eq!(
         sizes,
@@ -870,7 +881,7 @@ fn prefixes_that_come_at_once_make_edits_of_their_own() {
             39_999 - 2 * EDIT_PARTITIONS
         ]
     );
-    let mut manifest = engine.inner.catalog.edits();
+    let mut manifest = engine.inner.common.catalog.edits();
     for edit in edits {
         manifest.append(&edit).unwrap();
     }
@@ -886,17 +897,22 @@ fn a_full_disk_is_no_place_for_edits_that_nobody_needs() {
     let engine = open(&machine, &by_size());
     let inner = &engine.inner;
     machine.limit_disk(1);
-    inner.press();
-    assert!(inner.is_disk_full());
-    assert!(!inner.adjust_by_size().unwrap());
+    inner.pressure.press();
+    assert!(inner.pressure.is_disk_full());
+    assert!(!inner.partitioner.adjust_by_size().unwrap());
     let split = engine.split_partition(CfId::DEFAULT, &key(500));
     assert_eq!(split.unwrap_err().kind(), ErrorKind::OutOfSpace);
     let met = [(CfId::DEFAULT, vec![key(1)])];
-    assert!(inner.prefixes_met(&version(&engine), &met).is_empty());
+    assert!(
+        inner
+            .partitioner
+            .prefixes_met(&version(&engine), &met)
+            .is_empty()
+    );
     assert_eq!(starts(&engine).len(), 1);
     machine.limit_disk(1 << 30);
-    inner.press();
-    assert!(inner.adjust_by_size().unwrap());
+    inner.pressure.press();
+    assert!(inner.partitioner.adjust_by_size().unwrap());
     engine.split_partition(CfId::DEFAULT, &key(500)).unwrap();
 }
 

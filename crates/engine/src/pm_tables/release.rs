@@ -3,10 +3,9 @@
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{Error, FileId, Result};
 use thermocline_jobs::outputs::MadeInPm;
-use thermocline_tables::Promise;
 use thermocline_version::{Change, NextIds, VersionEdit};
 
-use crate::store::Inner;
+use crate::store::Sweeper;
 use crate::sync::{lock, read};
 
 /// Owners that are reserved by one edit.
@@ -26,34 +25,26 @@ pub(crate) struct PmTablesUse {
     pub retired_bytes: u64,
 }
 
-impl Inner {
-    /// Promises what PM tables may still take until all of them have `limit` bytes, at most `most` of it; `None` if
-    /// that is less than `least`.
-    pub fn promise_pm(&self, limit: u64, least: u64, most: u64) -> Option<Promise> {
-        let taken = || self.pm_tables_use().bytes;
-        let promised = &self.catalog.table_files.pm.promised;
-        promised.promise(taken, limit, (least, most))
-    }
-
+impl Sweeper {
     /// The owner of a new table's zones. The caller holds no lock but `flushing`, or the gate of compactions.
     ///
     /// # Errors
     /// A failed write to the manifest, which poisons the store; [`Error::OutOfSpace`]; [`Error::Closed`].
     pub fn pm_owner(&self) -> Result<u64> {
         loop {
-            if let Some(owner) = self.catalog.table_files.pm.next_owner() {
+            if let Some(owner) = self.common.catalog.table_files.pm.next_owner() {
                 return Ok(owner);
             }
             // Ids are given out in the order in which the manifest learns of them (`generation`).
-            let mut writer = lock(&self.writer);
-            self.check_writable()?;
-            self.record_chain(&mut writer)?;
-            let _next = lock(&self.next);
+            let mut writer = lock(&self.memtables.writer);
+            self.common.check_writable()?;
+            self.memtables.record_chain(&mut writer)?;
+            let _next = lock(&self.memtables.next);
             // Somebody else may have reserved some.
-            if let Some(owner) = self.catalog.table_files.pm.next_owner() {
+            if let Some(owner) = self.common.catalog.table_files.pm.next_owner() {
                 return Ok(owner);
             }
-            let mut manifest = self.catalog.edits();
+            let mut manifest = self.common.catalog.edits();
             let ids = manifest.state().next_ids();
             // By the newest chain's number the region tells whether the manifest has lost edits: of 16 bits.
             let generations = manifest.state().generations().values();
@@ -71,7 +62,11 @@ impl Inner {
                 ..ids
             };
             manifest.append(&Change::NextIds(reserved).into())?;
-            self.catalog.table_files.pm.give_owners(ids.chain..behind);
+            self.common
+                .catalog
+                .table_files
+                .pm
+                .give_owners(ids.chain..behind);
         }
     }
 
@@ -84,7 +79,7 @@ impl Inner {
         // Closing waits for whoever removes a table, as for who removes a blob file, and whoever comes later
         // finds the store closed.
         let _gate = read(&self.blobs.gate);
-        if self.check_writable().is_err() {
+        if self.common.check_writable().is_err() {
             return;
         }
         let files = self.unread_pm_tables();
@@ -95,21 +90,21 @@ impl Inner {
     /// The tables that may be removed: no living version refers to them, and nobody holds them.
     fn unread_pm_tables(&self) -> Vec<FileId> {
         if active(Bug::PmTableForgetsReaders) {
-            let version = self.catalog.version();
+            let version = self.common.catalog.version();
             let unreferenced = version.pm_tables().filter(|(_, r)| r.is_empty());
             return unreferenced.map(|(table, _)| table.file).collect();
         }
-        let mut files = self.catalog.unread_pm_tables();
-        files.retain(|file| !self.catalog.table_files.pm.is_held(*file));
-        let held = self.elders.held();
-        files.retain(|file| !lock(&self.reclaim).is_file_held(*file, &held));
+        let mut files = self.common.catalog.unread_pm_tables();
+        files.retain(|file| !self.common.catalog.table_files.pm.is_held(*file));
+        let held = self.common.elders.held();
+        files.retain(|file| !lock(&self.common.reclaim).is_file_held(*file, &held));
         files
     }
 
     fn remove_pm_tables(&self, mut files: Vec<FileId>) -> Result<()> {
         {
-            let mut manifest = self.catalog.edits();
-            self.poison.check()?;
+            let mut manifest = self.common.catalog.edits();
+            self.common.poison.check()?;
             // Somebody else may have done it.
             files.retain(|file| manifest.state().version().pm_table(*file).is_some());
             if files.is_empty() {
@@ -120,8 +115,8 @@ impl Inner {
             manifest.append(&VersionEdit { changes })?;
         }
         files.into_iter().for_each(|file| self.free_zones_of(file));
-        self.room.note();
-        self.press();
+        self.common.room.note();
+        self.pressure.press();
         Ok(())
     }
 
@@ -129,8 +124,8 @@ impl Inner {
     pub fn release_made(&self, made: &[MadeInPm]) {
         for made in made {
             let file = made.info.file;
-            let named = self.catalog.version().pm_table(file).is_some();
-            if !named && self.poison.check().is_ok() {
+            let named = self.common.catalog.version().pm_table(file).is_some();
+            if !named && self.common.poison.check().is_ok() {
                 self.free_zones_of(file);
             }
         }
@@ -138,23 +133,8 @@ impl Inner {
 
     /// Gives the zones of a table back, unless somebody else has (invariant 4).
     fn free_zones_of(&self, file: FileId) {
-        if let Some(zones) = self.catalog.table_files.pm.take(file) {
-            self.space.release(&zones);
+        if let Some(zones) = self.common.catalog.table_files.pm.take(file) {
+            self.common.space.release(&zones);
         }
-    }
-
-    /// What the tables that the manifest names take.
-    pub fn pm_tables_use(&self) -> PmTablesUse {
-        let version = self.catalog.version();
-        let mut all = PmTablesUse::default();
-        for (table, references) in version.pm_tables() {
-            all.tables += 1;
-            all.bytes += table.meta.zone_bytes;
-            if references.is_empty() {
-                all.retired += 1;
-                all.retired_bytes += table.meta.zone_bytes;
-            }
-        }
-        all
     }
 }

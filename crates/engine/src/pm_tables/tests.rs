@@ -41,7 +41,7 @@ fn open(machine: &Machine) -> Engine {
 
 /// The number of tables in persistent memory that exist, and of references to them.
 fn in_pm(engine: &Engine) -> (usize, usize) {
-    let manifest = engine.inner.catalog.edits();
+    let manifest = engine.inner.common.catalog.edits();
     let version = manifest.state().version();
     let references = version.pm_tables().map(|(_, references)| references.len());
     (version.pm_tables().len(), references.sum())
@@ -112,7 +112,7 @@ fn a_flush_writes_no_file_and_what_it_wrote_is_read_in_every_way() {
     // The other family's references keep the tables.
     assert_eq!(in_pm(&engine).1, 3);
     engine.compact(other.id, (Unbounded, Unbounded)).unwrap();
-    engine.inner.reclaim().unwrap();
+    engine.inner.reclaimer.reclaim().unwrap();
     assert_eq!(in_pm(&engine), (0, 0));
     check(&engine);
 }
@@ -148,12 +148,12 @@ fn who_holds_a_table_keeps_its_zones_and_they_come_back() {
     }
     drop((snapshot, cursor));
     compact_all(&engine);
-    engine.inner.reclaim().unwrap();
+    engine.inner.reclaimer.reclaim().unwrap();
     assert!(in_pm(&engine).0 > 0, "the value does");
     assert_eq!(*value, [7; 2000]);
     value.verify().unwrap();
     drop(value);
-    engine.inner.reclaim().unwrap();
+    engine.inner.reclaimer.reclaim().unwrap();
     assert_eq!(in_pm(&engine), (0, 0));
     let used = engine.metrics().space;
     assert!(used.zones_attached <= 2, "{used:?}");
@@ -187,7 +187,7 @@ fn readers_of_an_earlier_opening_read_on() {
     }
     check_cursor(snapshot.cursor(ALL).unwrap(), &model);
     drop(snapshot);
-    engine.inner.reclaim().unwrap();
+    engine.inner.reclaimer.reclaim().unwrap();
     assert_eq!(in_pm(&engine), (0, 0), "{left} had been left");
 }
 
@@ -260,7 +260,7 @@ fn level_0_keeps_to_its_share() {
             let value = vec![n.to_le_bytes()[0]; rng.below(1500)];
             put(&engine, CfId::DEFAULT, &key, &value);
             model.insert(key, value);
-            let bytes = engine.inner.pm_tables_use().bytes;
+            let bytes = engine.inner.common.pm_tables_use().bytes;
             seen = bytes.max(seen);
             assert!(bytes <= most, "{bytes} of {most}");
             let space = engine.metrics().space;
@@ -306,10 +306,10 @@ fn damage_is_an_error_and_a_fault() {
     let pinned = engine.value(CfId::DEFAULT, b"pinned").unwrap().unwrap();
     pinned.verify().unwrap();
     let inner = &engine.inner;
-    let version = inner.catalog.view().tables.version().clone();
+    let version = inner.common.catalog.view().tables.version().clone();
     let number = version.pm_tables().next().unwrap().0.file;
     let part = PmPart::whole(
-        inner.catalog.table_files.pm.get(number).unwrap(),
+        inner.common.catalog.table_files.pm.get(number).unwrap(),
         CfId::DEFAULT,
     );
     let found = part.get(&[20], SeqNo(u64::MAX - 1), true).unwrap().unwrap();
@@ -320,7 +320,7 @@ fn damage_is_an_error_and_a_fault() {
     drop((part, value));
     let of_pinned = |seqno| {
         let part = PmPart::whole(
-            inner.catalog.table_files.pm.get(number).unwrap(),
+            inner.common.catalog.table_files.pm.get(number).unwrap(),
             CfId::DEFAULT,
         );
         match part.get(b"pinned", seqno, true).unwrap().unwrap().value {

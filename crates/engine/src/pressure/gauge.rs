@@ -16,20 +16,20 @@ pub(super) const FULL: u64 = 1 << 63;
 
 /// See the module's text. Relaxed throughout: numbers that guard nothing.
 #[derive(Debug)]
-pub(crate) struct Pressure {
+pub(crate) struct Gauge {
     pub(super) slope: Slope,
     /// Delay for a byte, why, and whether the disk is full.
     pub(super) now: AtomicU64,
     pub(super) owed_until: AtomicU64,
     pub(super) relief: super::relief::state::Relief,
     /// Whether the region takes its room from the disk with the tables.
-    pub(super) region_on_disk: bool,
+    pub region_on_disk: bool,
 }
 
-impl Pressure {
+impl Gauge {
     /// Of a store with at most `pm` bytes of persistent memory.
-    pub fn new(pm: u64) -> Pressure {
-        Pressure {
+    pub fn new(pm: u64) -> Gauge {
+        Gauge {
             // How large the disk is is asked each time.
             slope: Slope::new(pm, u64::MAX),
             now: AtomicU64::new(0),
@@ -40,8 +40,8 @@ impl Pressure {
     }
 
     /// Of a store whose region takes its room from the disk with the tables, or not.
-    pub fn with_region_on_disk(self, region_on_disk: bool) -> Pressure {
-        Pressure {
+    pub fn with_region_on_disk(self, region_on_disk: bool) -> Gauge {
+        Gauge {
             region_on_disk,
             ..self
         }

@@ -14,7 +14,7 @@
 //!
 //! # What is left alone
 //! What a flush of persistent memory takes is kept for it: a compaction of this kind that would go beyond
-//! looks while it writes, and gives up in time ([`Inner::check_room_of_job`]), as one does that size demands; then
+//! looks while it writes, and gives up in time ([`Pressure::check_room_of_job`]), as one does that size demands; then
 //! only smaller ones are tried, until there is clearly more room. One compaction runs at a time. Nothing is sealed while sealed generations could not be flushed, since that
 //! gives up the rest of a zone, nor where so little is left that naming another generation might fail.
 //!
@@ -25,74 +25,73 @@ pub(crate) mod state;
 use std::time::Duration;
 
 use thermocline_base::{Error, FileId, Result, SeqNo};
-use thermocline_env::DiskRoom;
-use thermocline_policy::relief::{Pause, are_many, looks_at_readers, margin, room_for_jobs};
+use thermocline_policy::relief::{Pause, are_many, looks_at_readers, room_for_jobs};
 use thermocline_runtime::Task;
 
 use super::gauge::FULL;
-use crate::store::Inner;
+use crate::store::Pressure;
 use crate::sync::{Ordering, lock};
 
-impl Inner {
+impl Pressure {
     /// Some files were removed. Their room may come back only with the folder's sync.
     pub fn note_removed(&self) {
-        self.pressure.relief.removed.store(true, Ordering::Relaxed);
+        self.gauge.relief.removed.store(true, Ordering::Relaxed);
     }
 
     /// Whether room is wanted and files were removed since this was last so.
     pub fn wants_removals(&self) -> bool {
-        self.is_relieving() && self.pressure.relief.removed.swap(false, Ordering::Relaxed)
+        self.is_relieving() && self.gauge.relief.removed.swap(false, Ordering::Relaxed)
     }
 
     /// Whether the disk was full when it was last asked.
     pub fn is_disk_full(&self) -> bool {
-        self.pressure.now.load(Ordering::Relaxed) & FULL != 0
+        self.gauge.now.load(Ordering::Relaxed) & FULL != 0
     }
 
     /// Whether room is made from deletes.
     pub fn is_relieving(&self) -> bool {
-        self.is_disk_full() || self.pressure.relief.is_starved(|| self.now_ns())
+        self.is_disk_full() || self.gauge.relief.is_starved(|| self.common.now_ns())
     }
 
     /// A write that deletes something has been given this seqno; or, when the store is opened, any may be a delete up
     /// to it. The caller holds the writer's lock.
     #[inline]
     pub fn deleted(&self, last: SeqNo) {
-        let relief = &self.pressure.relief;
+        let relief = &self.gauge.relief;
         relief.deleted_up_to.store(last.0, Ordering::Relaxed);
     }
 
     /// The disk has become full. The caller may hold the writer's lock.
     pub(super) fn note_full(&self) {
-        let relief = &self.pressure.relief;
+        let relief = &self.gauge.relief;
         let deleted = relief.deleted_up_to.load(Ordering::Relaxed);
         if relief.made_full_at.swap(deleted, Ordering::Relaxed) != deleted {
             self.rewrite_all_for_room();
         }
-        self.compactions.costs.forget_given_up();
+        self.common.compactions.costs.forget_given_up();
         self.want_relief();
         // Tombstones that are in tables already.
-        self.want_compaction();
+        self.common.want_compaction();
     }
 
     /// The tables of now may be rewritten for the sake of room.
     fn rewrite_all_for_room(&self) {
-        let relief = &self.pressure.relief;
-        let next = self.catalog.next_file().0;
+        let relief = &self.gauge.relief;
+        let next = self.common.catalog.next_file().0;
         relief.made_full.store(next, Ordering::Relaxed);
         relief.read_from.store(self.read_from(), Ordering::Relaxed);
     }
 
     /// The oldest moment that somebody reads at.
     fn read_from(&self) -> u64 {
-        let readers = self.commits.readers.by_seqno();
+        let readers = self.common.commits.readers.by_seqno();
         readers.keys().next().copied().unwrap_or(u64::MAX)
     }
 
     /// Has tables rewritten again where a reader has gone who had kept from them what was deleted.
     pub fn look_whether_readers_have_gone(&self) {
-        let relief = &self.pressure.relief;
-        let now = self.now_ns();
+        let relief = &self.gauge.relief;
+        let now = self.common.now_ns();
         let looked = relief.read_looked_ns.load(Ordering::Relaxed);
         if !self.is_disk_full() || !looks_at_readers(looked, now) {
             return;
@@ -100,21 +99,21 @@ impl Inner {
         relief.read_looked_ns.store(now, Ordering::Relaxed);
         if self.read_from() > relief.read_from.load(Ordering::Relaxed) {
             self.rewrite_all_for_room();
-            self.want_compaction();
+            self.common.want_compaction();
         }
     }
 
     /// Tables with smaller numbers may be rewritten for the sake of room.
     pub fn rewritten_for_room(&self) -> FileId {
-        FileId(self.pressure.relief.made_full.load(Ordering::Relaxed))
+        FileId(self.gauge.relief.made_full.load(Ordering::Relaxed))
     }
 
     /// A write was accepted though the disk is full: it can only have deleted.
     #[cold]
     pub fn note_delete(&self) {
-        let deletes = &self.pressure.relief.deletes;
+        let deletes = &self.gauge.relief.deletes;
         let count = deletes.fetch_add(1, Ordering::Relaxed) + 1;
-        if are_many(count) || self.catalog.view().memtables[0].has_tombstones() {
+        if are_many(count) || self.common.catalog.view().memtables[0].has_tombstones() {
             self.want_relief();
         }
     }
@@ -122,16 +121,17 @@ impl Inner {
     /// Has deletes flushed, if room is wanted and there are any, and not only just before. Returns whether it
     /// is to be done. The caller may hold the writer's lock.
     pub fn want_relief(&self) -> bool {
-        let relief = &self.pressure.relief;
+        let relief = &self.gauge.relief;
         let ended = relief.ended_ns.load(Ordering::Relaxed);
-        let pauses = self.world.background && self.pause().lasts(ended, self.now_ns());
+        let pauses =
+            self.common.world.background && self.pause().lasts(ended, self.common.now_ns());
         let due = self.is_relieving() && self.has_unflushed_deletes();
         match pauses {
             // Whether or not anybody comes again.
             true if due => self.look_after_pause(),
             false if due => {
                 relief.wanted.store(true, Ordering::Relaxed);
-                self.want_flush();
+                self.common.want_flush();
             }
             _ => {}
         }
@@ -141,20 +141,20 @@ impl Inner {
     /// Has the store looked at once more, as if it had fallen idle.
     fn look_after_pause(&self) {
         let pause = Duration::from_nanos(self.pause().ns);
-        self.background.request_after(Task::Idle, pause);
+        self.common.background.request_after(Task::Idle, pause);
     }
 
     /// How long the next flush of deletes waits behind the last one.
     fn pause(&self) -> Pause {
         Pause {
-            ns: self.pressure.relief.pause_ns.load(Ordering::Relaxed),
+            ns: self.gauge.relief.pause_ns.load(Ordering::Relaxed),
         }
     }
 
-    fn has_unflushed_deletes(&self) -> bool {
-        let last = SeqNo(self.pressure.relief.deleted_up_to.load(Ordering::Relaxed));
-        let view = self.catalog.view();
-        let reclaim = lock(&self.reclaim);
+    pub fn has_unflushed_deletes(&self) -> bool {
+        let last = SeqNo(self.gauge.relief.deleted_up_to.load(Ordering::Relaxed));
+        let view = self.common.catalog.view();
+        let reclaim = lock(&self.common.reclaim);
         let mut memtables = view.memtables.iter().enumerate();
         last.0 > 0
             && memtables.any(|(n, memtable)| {
@@ -163,56 +163,13 @@ impl Inner {
             })
     }
 
-    /// Flushes deletes, if that was asked for; whether it was. The caller holds no lock.
-    pub fn flush_deletes(&self) -> Result<bool> {
-        let relief = &self.pressure.relief;
-        let due = relief.wanted.swap(false, Ordering::Relaxed) && self.is_relieving();
-        if due {
-            relief.deletes.store(0, Ordering::Relaxed);
-            let flushed = self.flush_what_is_deleted();
-            relief
-                .ended_ns
-                .store(self.now_ns().max(1), Ordering::Relaxed);
-            let pause = self.pause().after(flushed.is_ok());
-            relief.pause_ns.store(pause.ns, Ordering::Relaxed);
-            if self.has_unflushed_deletes() {
-                // Some came meanwhile, or there was no room for them.
-                self.look_after_pause();
-            }
-            flushed?;
-        }
-        Ok(due)
-    }
-
-    fn flush_what_is_deleted(&self) -> Result<()> {
-        match self.flush() {
-            // A range that was deleted since may hide most of what there was no room for.
-            Err(error)
-                if error.is_no_room() && self.catalog.view().memtables[0].has_tombstones() =>
-            {
-                self.seal_active()?;
-                self.flush()?;
-            }
-            flushed => drop(flushed?),
-        }
-        if !self.has_unflushed_deletes() {
-            return Ok(());
-        }
-        let active = self.catalog.view().memtables[0].bytes();
-        let takes = |disk: DiskRoom| disk.free > active + margin(disk.total);
-        if self.to_flush().is_empty() && self.disk_room().is_none_or(takes) {
-            self.seal_active()?;
-            self.flush()?;
-        }
-        Ok(())
-    }
-
     /// Bytes of the disk that a compaction may use which nothing demands but lack of room: what is free beyond that
     /// which all flushes might take. `None` if the disk does not say.
     pub fn room_for_jobs(&self) -> Option<u64> {
-        let disk = self.disk_room()?;
+        let disk = self.common.disk_room()?;
         // What is flushed already, and kept for others, takes nothing.
-        let flushes = self.catalog.view().memtables[0].bytes() + self.sealed_bytes().1;
+        let flushes =
+            self.common.catalog.view().memtables[0].bytes() + self.common.sealed_bytes().1;
         Some(room_for_jobs((disk.free, disk.total), flushes))
     }
 
@@ -224,7 +181,7 @@ impl Inner {
         match self.room_for_jobs() {
             Some(0) => Err(Error::OutOfSpace(format!(
                 "a compaction that was to make room on the disk of {} has found too little for itself",
-                self.dir.display()
+                self.common.dir.display()
             ))),
             _ => Ok(()),
         }
@@ -233,7 +190,30 @@ impl Inner {
     /// A compaction of so many bytes has given up, which began with so much room. Larger ones are put off for a
     /// while.
     pub fn job_gave_up(&self, bytes: u64, room: u64) {
-        let now = self.now_ns();
-        self.compactions.costs.job_gave_up(bytes, room, now);
+        let now = self.common.now_ns();
+        self.common.compactions.costs.job_gave_up(bytes, room, now);
+    }
+
+    /// Whether a flush of deletes was asked for, which begins now.
+    pub fn takes_relief(&self) -> bool {
+        let relief = &self.gauge.relief;
+        let due = relief.wanted.swap(false, Ordering::Relaxed) && self.is_relieving();
+        if due {
+            relief.deletes.store(0, Ordering::Relaxed);
+        }
+        due
+    }
+
+    /// A flush of deletes has ended, or failed.
+    pub fn relieved(&self, flushed: bool) {
+        let relief = &self.gauge.relief;
+        let now = self.common.now_ns().max(1);
+        relief.ended_ns.store(now, Ordering::Relaxed);
+        let pause = self.pause().after(flushed);
+        relief.pause_ns.store(pause.ns, Ordering::Relaxed);
+        if self.has_unflushed_deletes() {
+            // Some came meanwhile, or there was no room for them.
+            self.look_after_pause();
+        }
     }
 }

@@ -2,27 +2,25 @@
 
 use std::path::Path;
 
-use thermocline_base::Codec;
 use thermocline_base::options::Options;
-use thermocline_base::{CfId, ErrorKind, Steps, WriteBatch};
+use thermocline_base::{CfId, Codec, ErrorKind, Steps, WriteBatch};
 use thermocline_catalog::View;
 use thermocline_env::Env;
 use thermocline_env::sim::SimFs;
 use thermocline_pm::SimPm;
 use thermocline_policy::pick::Reason;
-use thermocline_policy::pressure::Cause;
-use thermocline_policy::pressure::Limits;
+use thermocline_policy::pressure::{Cause, Limits};
 use thermocline_policy::tuning::DELAY_NS_MAX;
 
 use super::*;
-use crate::pressure::gauge::Pressure;
+use crate::pressure::gauge::Gauge;
 use crate::sync::Arc;
 use crate::{Durability, Engine, StallUse, World, WriteOptions};
 
 const PM: u64 = 4 << 20;
 
-fn filled(percent: u64) -> Pressure {
-    let pressure = Pressure::new(PM);
+fn filled(percent: u64) -> Gauge {
+    let pressure = Gauge::new(PM);
     let debt = Debt {
         pm_bytes: PM / 100 * percent,
         ..Debt::default()
@@ -126,13 +124,13 @@ fn fill(engine: &Engine, percent: u64, held: &mut Vec<Arc<View>>) {
             .unwrap();
         engine.write(batch.iter(), Durability::Buffered).unwrap();
         if n % 10 == 0 {
-            held.push(engine.inner.catalog.view_to_keep());
+            held.push(engine.inner.common.catalog.view_to_keep());
         }
     }
 }
 
 fn held_back(engine: &Engine) -> StallUse {
-    engine.inner.stalls.get(StallCause::PmFill)
+    engine.inner.common.stalls.get(StallCause::PmFill)
 }
 
 #[test]
@@ -157,7 +155,7 @@ fn writers_of_a_store_that_fills_are_held_back_a_little_and_told_why() {
         no_slowdown: true,
     };
     // However far others move the clock.
-    let owed_until = &engine.inner.pressure.owed_until;
+    let owed_until = &engine.inner.pressure.gauge.owed_until;
     owed_until.store(u64::MAX, Ordering::Relaxed);
     let error = engine.write(batch.iter(), mode).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
@@ -166,7 +164,7 @@ fn writers_of_a_store_that_fills_are_held_back_a_little_and_told_why() {
     // With space comes speed: as soon as threads of the store have let go of what they looked at.
     drop(held);
     engine.flush().unwrap();
-    while engine.inner.pressure.now.load(Ordering::Relaxed) > 0 {
+    while engine.inner.pressure.gauge.now.load(Ordering::Relaxed) > 0 {
         engine.reclaim().unwrap();
         std::thread::yield_now();
     }
@@ -183,7 +181,7 @@ fn a_store_without_background_holds_nobody_back() {
     let mut held = Vec::new();
     fill(&engine, 93, &mut held);
     assert_eq!(held_back(&engine), StallUse::default());
-    assert_eq!(engine.inner.world.env.clock.now_ns(), 0);
+    assert_eq!(engine.inner.common.world.env.clock.now_ns(), 0);
 }
 
 const DISK: u64 = 12 << 20;
@@ -251,7 +249,7 @@ fn until_full(engine: &Engine, from: u32) -> u32 {
 }
 
 fn disk_room(engine: &Engine) -> StallUse {
-    engine.inner.stalls.get(StallCause::DiskRoom)
+    engine.inner.common.stalls.get(StallCause::DiskRoom)
 }
 
 #[test]
@@ -294,12 +292,12 @@ fn until_room(engine: &Engine, from: u32) -> u32 {
     let mut next = from;
     for _ in 0..20 {
         // Threads make a pause between two flushes for the sake of room.
-        engine.inner.world.env.clock.sleep_ms(1000);
+        engine.inner.common.world.env.clock.sleep_ms(1000);
         next = until_full(engine, next);
         // What they have begun.
         if let Err(error) = engine.drain() {
             assert!(
-                engine.inner.world.background && error.is_no_room(),
+                engine.inner.common.world.background && error.is_no_room(),
                 "{error}"
             );
         }
@@ -311,11 +309,11 @@ fn until_room(engine: &Engine, from: u32) -> u32 {
 /// after an open.
 fn until_room_at_last(fs: &SimFs, engine: Engine, from: u32) -> (Engine, u32) {
     let next = until_room(&engine, from);
-    if !engine.inner.world.background {
+    if !engine.inner.common.world.background {
         assert_eq!(fs.refusals(), 0, "nothing ever met a full disk");
         return (engine, next);
     }
-    let sim = engine.inner.world.sim.clone().unwrap();
+    let sim = engine.inner.common.world.sim.clone().unwrap();
     engine.close().unwrap();
     drop(engine);
     let engine = open_on(fs, &sim, false);
@@ -423,7 +421,7 @@ fn deletes_that_cannot_be_flushed_are_kept_and_flushed_when_there_is_room() {
     let (fs, engine) = on_disk(false);
     let keys = until_full(&engine, 0);
     // Somebody else takes the reserve, too.
-    let room = engine.inner.disk_room().unwrap();
+    let room = engine.inner.common.disk_room().unwrap();
     fs.limit(room.total - room.free + (100 << 10));
     delete_scattered(&engine, keys);
     for _ in 0..3 {
@@ -449,7 +447,7 @@ fn a_disk_without_a_byte_left_ends_nothing() {
             std::thread::yield_now();
         }
         // Somebody else takes all of it.
-        let room = engine.inner.disk_room().unwrap();
+        let room = engine.inner.common.disk_room().unwrap();
         fs.limit(room.total - room.free);
         // More than a generation of them: no other can be named.
         delete_scattered(&engine, keys);
@@ -466,7 +464,7 @@ fn a_disk_without_a_byte_left_ends_nothing() {
             engine.flush().unwrap_err();
             assert!(fs.refusals() > 0);
         }
-        engine.inner.poison.check().unwrap();
+        engine.inner.common.poison.check().unwrap();
         let has = |key: u32| engine.get(CfId::DEFAULT, &key.to_be_bytes(), |_| ());
         assert!((0..keys).all(|key| has(key).unwrap().is_some() == (key % 2 == 1)));
         // And gives it back.
@@ -521,12 +519,12 @@ fn room_that_somebody_else_makes_is_found_by_the_next_write() {
     put(&engine, keys, 1).unwrap_err();
     fs.limit(2 * DISK);
     put(&engine, keys, 1).unwrap();
-    assert_eq!(engine.inner.pressure.now.load(Ordering::Relaxed), 0);
+    assert_eq!(engine.inner.pressure.gauge.now.load(Ordering::Relaxed), 0);
 }
 
 #[test]
 fn the_disk_alone_holds_writers_back_from_twice_its_reserve_on() {
-    let pressure = Pressure::new(PM);
+    let pressure = Gauge::new(PM);
     let limits = Limits {
         soft: 800,
         hard: 900,

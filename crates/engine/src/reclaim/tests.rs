@@ -400,7 +400,9 @@ impl Run {
         let inner = self.engine.inner.clone();
         loop {
             let dropped = self.engine.reclaim().unwrap();
-            let merged = inner.merge_for_room(&mut crate::sync::lock(&inner.writer));
+            let merged = inner
+                .merger
+                .merge_for_room(&mut crate::sync::lock(&inner.memtables.writer));
             if dropped == 0 && !merged.unwrap() {
                 break;
             }

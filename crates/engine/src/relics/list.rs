@@ -8,10 +8,10 @@ use crate::sync::{Arc, Mutex};
 /// What is left of a family.
 #[derive(Debug)]
 pub(crate) struct Relic {
-    pub(super) cf: CfId,
+    pub cf: CfId,
     /// The number of its drop.
-    pub(super) number: u64,
-    pub(super) view: Arc<View>,
+    pub number: u64,
+    pub view: Arc<View>,
 }
 
 /// What was set aside, by whoever may hold it beyond the store's end.

@@ -204,7 +204,7 @@ fn many_snapshots_of_one_moment_are_one_reader_for_a_writer() {
     }
     assert_eq!(engine.metrics().readers, 10_000);
     // Those in slots are not told apart; the others are.
-    assert!(engine.inner.commits.readers.moments() <= 20);
+    assert!(engine.inner.common.commits.readers.moments() <= 20);
     for i in 0..2000u32 {
         put_all(&engine, &key, &i.to_le_bytes());
     }
@@ -215,7 +215,7 @@ fn many_snapshots_of_one_moment_are_one_reader_for_a_writer() {
     assert_eq!(
         (
             engine.metrics().readers,
-            engine.inner.commits.readers.moments()
+            engine.inner.common.commits.readers.moments()
         ),
         (0, 0)
     );

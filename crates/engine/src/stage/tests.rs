@@ -48,7 +48,7 @@ fn write(engine: &Engine, batch: &WriteBatch) -> Result<()> {
 /// Whether it takes the way of this module.
 fn is_staged(engine: &Engine, batch: &WriteBatch) -> bool {
     let bytes = thermocline_memtable::item_bytes(batch.iter());
-    engine.inner.is_oversized(batch.len(), bytes)
+    engine.inner.stager.is_oversized(batch.len(), bytes)
 }
 
 fn rows(mut cursor: Cursor) -> Map {
@@ -83,10 +83,10 @@ fn model(keys: std::ops::Range<u16>, value: &[u8]) -> Map {
 /// What a store owns and has promised.
 fn holdings(engine: &Engine) -> (u64, u64, usize, u64) {
     let inner = &engine.inner;
-    let zones = inner.space.usage().zones_attached;
-    let staging = inner.staging.load(Ordering::Relaxed);
-    let descriptors = inner.space.generations().free();
-    (zones, staging, descriptors, inner.account.used())
+    let zones = inner.common.space.usage().zones_attached;
+    let staging = inner.memtables.staging.load(Ordering::Relaxed);
+    let descriptors = inner.common.space.generations().free();
+    (zones, staging, descriptors, inner.common.account.used())
 }
 
 fn assert_sound(machine: &Machine, pm: u64) {
@@ -162,20 +162,30 @@ fn batches_that_are_staged_side_by_side_take_the_order_of_their_commits() {
     write(&engine, &puts(CF, 0..2, b"old")).unwrap();
     let (first, second) = (puts(CF, 0..80, &[1; 90]), puts(CF, 40..120, &[2; 90]));
     let stage = |batch: &WriteBatch| thermocline_memtable::item_bytes(batch.iter());
-    let one = inner.reserve_stage(first.iter(), stage(&first)).unwrap();
-    let two = inner.reserve_stage(second.iter(), stage(&second)).unwrap();
-    let (two, staged_two) = inner.store_stage(two, second.iter()).unwrap();
+    let one = inner
+        .stager
+        .reserve_stage(first.iter(), stage(&first))
+        .unwrap();
+    let two = inner
+        .stager
+        .reserve_stage(second.iter(), stage(&second))
+        .unwrap();
+    let (two, staged_two) = inner.stager.store_stage(two, second.iter()).unwrap();
     // Between them, ordinary ones.
     write(&engine, &puts(CF, 1..3, b"between")).unwrap();
-    let (one, staged_one) = inner.store_stage(one, first.iter()).unwrap();
+    let (one, staged_one) = inner.stager.store_stage(one, first.iter()).unwrap();
     assert_eq!(contents(&engine, CF).len(), 3, "nothing of them shows");
     let killed = machine.killed();
-    let last = inner.commit_stage(two, staged_two, second.iter(), None);
+    let last = inner
+        .stager
+        .commit_stage(two, staged_two, second.iter(), None);
     let last = last.unwrap();
     write(&engine, &puts(CF, 100..101, b"later")).unwrap();
-    let newest = inner.commit_stage(one, staged_one, first.iter(), None);
+    let newest = inner
+        .stager
+        .commit_stage(one, staged_one, first.iter(), None);
     assert_eq!(newest.unwrap().0, last.0 + 1 + first.len() as u64);
-    assert_eq!(inner.staging.load(Ordering::Relaxed), 0);
+    assert_eq!(inner.memtables.staging.load(Ordering::Relaxed), 0);
     let mut expected = model(40..120, &[2; 90]);
     expected.extend(model(100..101, b"later"));
     expected.extend(model(0..80, &[1; 90]));
@@ -189,7 +199,7 @@ fn batches_that_are_staged_side_by_side_take_the_order_of_their_commits() {
     // Killed before either commit: nothing of them, and their zones are free.
     let engine = open(&killed, MIB);
     assert_eq!(contents(&engine, CF).len(), 3);
-    assert!(engine.inner.space.usage().zones_attached <= 2);
+    assert!(engine.inner.common.space.usage().zones_attached <= 2);
     write(&engine, &second).unwrap();
     assert_eq!(contents(&engine, CF).len(), 83);
     drop(engine);
@@ -225,11 +235,13 @@ fn what_is_refused_leaves_nothing() {
     dropped.put(red, b"k", b"v").unwrap();
     let bytes = thermocline_memtable::item_bytes(dropped.iter());
     let inner = &engine.inner;
-    let staging = inner.reserve_stage(dropped.iter(), bytes).unwrap();
-    let (staging, staged) = inner.store_stage(staging, dropped.iter()).unwrap();
+    let staging = inner.stager.reserve_stage(dropped.iter(), bytes).unwrap();
+    let (staging, staged) = inner.stager.store_stage(staging, dropped.iter()).unwrap();
     engine.drop_family("red").unwrap();
     // The family went while the batch was stored.
-    let error = inner.commit_stage(staging, staged, dropped.iter(), None);
+    let error = inner
+        .stager
+        .commit_stage(staging, staged, dropped.iter(), None);
     assert_eq!(error.unwrap_err().kind(), ErrorKind::InvalidArgument);
     assert_eq!(holdings(&engine), before);
     refused(&dropped, ErrorKind::InvalidArgument, "'red' was dropped");
@@ -245,7 +257,7 @@ fn what_is_refused_leaves_nothing() {
     // What fits is taken, and all of the room is still there.
     write(&engine, &batch).unwrap();
     assert_eq!(contents(&engine, CF).len(), 100);
-    assert_eq!(engine.inner.account.overdrawn(), 0);
+    assert_eq!(engine.inner.common.account.overdrawn(), 0);
     drop(engine);
     assert_sound(&machine, MIB);
 }
@@ -258,13 +270,13 @@ fn closing_meanwhile_refuses_the_batch() {
     let batch = puts(CF, 0..100, &[1; 100]);
     let bytes = thermocline_memtable::item_bytes(batch.iter());
     let inner = &engine.inner;
-    let one = inner.reserve_stage(batch.iter(), bytes).unwrap();
-    let two = inner.reserve_stage(batch.iter(), bytes).unwrap();
-    let (two, staged) = inner.store_stage(two, batch.iter()).unwrap();
+    let one = inner.stager.reserve_stage(batch.iter(), bytes).unwrap();
+    let two = inner.stager.reserve_stage(batch.iter(), bytes).unwrap();
+    let (two, staged) = inner.stager.store_stage(two, batch.iter()).unwrap();
     engine.close().unwrap();
-    let stored = inner.store_stage(one, batch.iter());
+    let stored = inner.stager.store_stage(one, batch.iter());
     assert_eq!(stored.err().unwrap().kind(), ErrorKind::Closed);
-    let error = inner.commit_stage(two, staged, batch.iter(), None);
+    let error = inner.stager.commit_stage(two, staged, batch.iter(), None);
     assert_eq!(error.unwrap_err().kind(), ErrorKind::Closed);
     drop(engine);
     assert_eq!(contents(&open(&machine, MIB), CF), model(0..10, b"before"));
@@ -289,7 +301,7 @@ fn its_index_is_in_the_budget_before_it_is_written() {
                 break error;
             }
         }
-        let account = &engine.inner.account;
+        let account = &engine.inner.common.account;
         assert!(account.used() <= account.held() && account.overdrawn() == 0);
     };
     assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{error}");
@@ -307,7 +319,7 @@ fn promises_of_others_leave_that_of_a_batch_alone() {
     let batches = [0, 1].map(|n: u16| puts(CF, n * 30_000..n * 30_000 + 30_000, b"v"));
     let staging = batches.each_ref().map(|batch| {
         let bytes = thermocline_memtable::item_bytes(batch.iter());
-        inner.reserve_stage(batch.iter(), bytes).unwrap()
+        inner.stager.reserve_stage(batch.iter(), bytes).unwrap()
     });
     for (staging, batch) in staging.into_iter().zip(&batches) {
         // In more families than a promise made ahead is for, so that each write promises.
@@ -317,16 +329,18 @@ fn promises_of_others_leave_that_of_a_batch_alone() {
             write(&engine, &puts(cf, 0..1, b"small")).unwrap();
         }
         engine.cover_idle().unwrap();
-        let (staging, staged) = inner.store_stage(staging, batch.iter()).unwrap();
-        let account = &inner.account;
+        let (staging, staged) = inner.stager.store_stage(staging, batch.iter()).unwrap();
+        let account = &inner.common.account;
         assert!(account.used() <= account.held(), "{account:?}");
         assert_eq!(account.overdrawn(), 0);
-        let committed = inner.commit_stage(staging, staged, batch.iter(), None);
+        let committed = inner
+            .stager
+            .commit_stage(staging, staged, batch.iter(), None);
         committed.unwrap();
         write(&engine, &puts(CF, 0..1, b"v")).unwrap();
         assert_eq!(account.overdrawn(), 0);
     }
-    assert_eq!(inner.staging.load(Ordering::Relaxed), 0);
+    assert_eq!(inner.memtables.staging.load(Ordering::Relaxed), 0);
     assert_eq!(contents(&engine, CF).len(), 60_000);
 }
 
@@ -497,7 +511,7 @@ fn readers_see_batches_whole_beside_other_writers() {
     assert!(done.load(Ordering::SeqCst));
     let expected = contents(&engine, CF);
     assert_eq!(expected.len(), 4 * usize::from(KEYS));
-    assert_eq!(engine.inner.account.overdrawn(), 0);
+    assert_eq!(engine.inner.common.account.overdrawn(), 0);
     engine.close().unwrap();
     drop(engine);
     let engine = Engine::open(World::real(), &home.path().join("db"), options).unwrap();
@@ -513,9 +527,9 @@ fn the_region_is_not_given_up_while_somebody_stages() {
     let engine = again().unwrap();
     write(&engine, &puts(CF, 0..1, b"v")).unwrap();
     std::thread::scope(|scope| {
-        let stages = read(&engine.inner.turns.stages);
+        let stages = read(&engine.inner.common.turns.stages);
         let closing = scope.spawn(|| engine.close());
-        while !engine.inner.closed.load(Ordering::Acquire) {
+        while !engine.inner.common.closed.load(Ordering::Acquire) {
             std::thread::yield_now();
         }
         for _ in 0..1000 {
@@ -552,7 +566,7 @@ fn closing_waits_for_whoever_stages() {
                     }
                 });
             }
-            let sound = || engine.inner.poison.check().is_ok();
+            let sound = || engine.inner.common.poison.check().is_ok();
             while acknowledged.load(Ordering::SeqCst) < u64::from(round) && sound() {
                 std::thread::yield_now();
             }

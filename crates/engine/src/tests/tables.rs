@@ -103,7 +103,7 @@ fn get_len(engine: &Engine, n: u32) -> Result<Option<usize>> {
 }
 
 fn files(engine: &Engine) -> &TableFiles {
-    &engine.inner.catalog.table_files
+    &engine.inner.common.catalog.table_files
 }
 
 #[test]
@@ -149,6 +149,7 @@ fn a_cursor_reads_ahead_both_ways_and_nothing_twice() {
     load(&engine, (0..1000).map(|n| n * 2 + 1), 300);
     let tables = engine
         .inner
+        .common
         .catalog
         .view()
         .tables
@@ -252,6 +253,7 @@ fn no_more_tables_stay_open_than_may_and_all_are_read() {
     load(&engine, 0..2000, 300);
     let tables = engine
         .inner
+        .common
         .catalog
         .view()
         .tables
@@ -301,6 +303,7 @@ fn threads_that_need_a_table_together_open_it_once() {
     load(&engine, 0..2000, 300);
     let tables = engine
         .inner
+        .common
         .catalog
         .view()
         .tables
@@ -331,7 +334,7 @@ fn a_table_that_is_not_what_it_should_be_is_told_each_time_and_tried_again() {
     let engine = home.open();
     load(&engine, 0..200, 300);
     load(&engine, 200..400, 300);
-    let version = engine.inner.catalog.view().tables.version().clone();
+    let version = engine.inner.common.catalog.view().tables.version().clone();
     let mut names: Vec<FileId> = version.tables().map(|(_, table)| table.file).collect();
     names.sort();
     let (first, last) = (names[0], names[names.len() - 1]);
@@ -384,7 +387,7 @@ fn who_writes_tables_is_charged_and_cached_blocks_give_way() {
     for n in 0..2000 {
         get_len(&engine, n).unwrap();
     }
-    let (files, account) = (files(&engine), &engine.inner.account);
+    let (files, account) = (files(&engine), &engine.inner.common.account);
     let before = account.charged();
     assert!(before > 400_000, "{before}");
     // Indexes take most of what there is.
@@ -447,7 +450,7 @@ fn dram_in_use_is_below_the_budgets_indexes_caches_and_tables_included() {
             let cached = engines[0].metrics().cache.map_or(0, |cache| cache.bytes);
             assert!(budget.charged() >= open + cached, "{what}: {budget:?}");
             for engine in &engines {
-                let account = &engine.inner.account;
+                let account = &engine.inner.common.account;
                 let both = account.used() + account.charged();
                 assert!(both <= store_dram, "{both} after {what}: {account:?}");
                 assert_eq!((account.over(), account.overdrawn()), (0, 0), "{what}");

@@ -6,16 +6,14 @@ use std::time::Duration;
 use arc_swap::Guard;
 use thermocline_base::options::Options;
 use thermocline_base::size::index;
-use thermocline_base::{BatchEntry, Error, Kind, Result, SeqNo};
+use thermocline_base::{BatchEntry, Error, Result, SeqNo};
 use thermocline_catalog::View;
-use thermocline_commit::readers::{Moments, moments_of_merge};
+use thermocline_commit::readers::Moments;
 use thermocline_commit::ring::Range;
-use thermocline_commit::{CommitEnv, Entries, Group, Limits, Reserved, WriteOptions};
-use thermocline_compaction::retain;
+use thermocline_commit::{CommitEnv, Entries, Group, Limits, Persists, Reserved, WriteOptions};
 use thermocline_halloc::Reserve;
-use thermocline_memtable::{Grant, ItemBuilder, Persist, decode_blob_ref, item_bytes};
+use thermocline_memtable::{Grant, ItemBuilder, Persist, item_bytes};
 use thermocline_observe::cause::StallCause;
-use thermocline_observe::count::Count;
 use thermocline_observe::events::Courier;
 use thermocline_pm::{PmOff, RegionKind};
 use thermocline_runtime::{Task, is_calling};
@@ -66,6 +64,20 @@ pub(crate) fn limits(options: &Options, kind: RegionKind) -> Limits {
     }
 }
 
+impl Persists for Inner {
+    fn check_poison(&self) -> Result<()> {
+        self.memtables.check_poison()
+    }
+
+    fn write_back(&self, ranges: &[Range]) -> Result<()> {
+        self.memtables.write_back(ranges)
+    }
+
+    fn poison(&self, cause: Error) -> Error {
+        Persists::poison(&*self.memtables, cause)
+    }
+}
+
 impl CommitEnv for Inner {
     type Place = Place;
 
@@ -74,16 +86,13 @@ impl CommitEnv for Inner {
     }
 
     fn check(&self) -> Result<()> {
-        self.check_writable()
-    }
-
-    fn check_poison(&self) -> Result<()> {
-        self.poison.check()
+        self.common.check_writable()
     }
 
     #[inline]
     fn admit<'a>(&self, entries: impl Entries<'a>, bytes: u64, no_slowdown: bool) -> Result<()> {
-        self.hold_back(bytes, no_slowdown, || only_deletes(entries))
+        self.admission
+            .hold_back(bytes, no_slowdown, || only_deletes(entries))
     }
 
     fn reserve<'a>(
@@ -92,10 +101,10 @@ impl CommitEnv for Inner {
         bytes: u64,
         mode: WriteOptions,
     ) -> Result<Reserved<Place>> {
-        let reserved = self.with_room(bytes, mode.no_slowdown, || {
+        let reserved = self.admission.with_room(bytes, mode.no_slowdown, || {
             self.try_reserve(entries.clone(), bytes, mode)
         });
-        reserved.inspect_err(|error| self.events.refused(bytes, error))
+        reserved.inspect_err(|error| self.common.events.refused(bytes, error))
     }
 
     fn apply<'a>(
@@ -111,11 +120,11 @@ impl CommitEnv for Inner {
             true => Persist::Deferred,
         };
         let stored = builder.store(
-            self.space.region(),
+            self.common.space.region(),
             &group.place.room,
             entries.clone(),
             group.first.0,
-            self.commits.ring.durable(),
+            self.common.commits.ring.durable(),
             persist,
         );
         // From here on the write may be durable; what fails now leaves an index that lacks it.
@@ -123,24 +132,16 @@ impl CommitEnv for Inner {
         builder.trim();
         let _ = BUILDER.try_with(|kept| kept.set(builder));
         indexed?;
-        self.count_entries(entries);
+        self.common.count_entries(entries);
         Ok(())
     }
 
     fn defers_all(&self) -> bool {
-        self.is_logged()
-    }
-
-    fn write_back(&self, ranges: &[Range]) -> Result<()> {
-        self.persist_ranges(ranges)
-    }
-
-    fn poison(&self, cause: Error) -> Error {
-        self.poison.poison(cause)
+        self.memtables.is_logged()
     }
 
     fn sync_later(&self, delay: Duration) {
-        self.background.request_after(Task::Sync, delay);
+        self.common.background.request_after(Task::Sync, delay);
     }
 
     #[inline]
@@ -150,27 +151,27 @@ impl CommitEnv for Inner {
 
     fn call_later(&self) {
         let me = self.me.clone();
-        self.background.run(Box::new(move || {
+        self.common.background.run(Box::new(move || {
             if let Some(inner) = me.upgrade() {
-                inner.commits.call_back(&*inner);
+                inner.common.commits.call_back(&*inner);
             }
         }));
     }
 
     fn settle(&self) {
-        self.background.settle();
+        self.common.background.settle();
     }
 
     fn count_panic(&self) {
-        self.background.count_panic();
+        self.common.background.count_panic();
     }
 
     fn now_ns(&self) -> u64 {
-        self.world.env.clock.now_ns()
+        self.common.world.env.clock.now_ns()
     }
 
     fn waited_for_callbacks(&self, begun: u64) {
-        self.stalls.held_up(StallCause::Callbacks, begun);
+        self.common.stalls.held_up(StallCause::Callbacks, begun);
     }
 
     fn is_in_call(&self) -> bool {
@@ -194,47 +195,50 @@ impl Inner {
             Reserve::Keep
         };
         let mut writer = if mode.no_slowdown {
-            try_lock(&self.writer).ok_or_else(|| busy("for another writer"))?
+            try_lock(&self.memtables.writer).ok_or_else(|| busy("for another writer"))?
         } else {
-            lock_short(&self.writer)
+            lock_short(&self.memtables.writer)
         };
         // Again: whoever closed the store meanwhile has cut the chain under this lock, and what
         // came behind the cut would be lost; so would what followed a failed persist.
-        self.check_writable()?;
-        self.families.check_write(entries.clone())?;
+        self.common.check_writable()?;
+        self.common.families.check_write(entries.clone())?;
         if mode.no_slowdown
-            && let Err(error) = self.check_no_slowdown(&writer, bytes, reserve)
+            && let Err(error) = self.memtables.check_no_slowdown(&writer, bytes, reserve)
         {
             drop(writer);
             // What it would have waited for is done meanwhile.
-            self.background.request(Task::Ahead);
+            self.common.background.request(Task::Ahead);
             return Err(error);
         }
         let (attached, tombstones) = self
+            .memtables
             .reserve_dram(&mut writer, entries, records, deletes_only)
             .and_then(|tombstones| {
                 let attached = match mode.no_slowdown {
-                    true => self.find_room(&mut writer, bytes, reserve, false),
-                    false => self.make_room(&mut writer, bytes, reserve),
+                    true => self.memtables.find_room(&mut writer, bytes, reserve, false),
+                    false => self.memtables.make_room(&mut writer, bytes, reserve),
                 };
                 Ok((attached?, tombstones))
             })?;
         if !deletes_only {
-            self.events.accepted(bytes);
+            self.common.events.accepted(bytes);
         }
-        if !self.commits.ring.has_room() && !self.commits.ring.wait_for_room() {
-            self.poison.check()?;
+        if !self.common.commits.ring.has_room() && !self.common.commits.ring.wait_for_room() {
+            self.common.poison.check()?;
         }
         if tombstones > 0 {
             // Of the generation that it goes into: room may have been made by a seal.
             writer.active.promise_tombstones(tombstones)?;
         }
-        let group = self.grant(&mut writer, records, bytes, tombstones);
+        let group = self
+            .memtables
+            .grant(&mut writer, records, bytes, tombstones);
         if deletes {
-            self.deleted(group.last);
+            self.pressure.deleted(group.last);
         }
         // What will be needed soon changes only with the zones that are taken.
-        let due = attached && self.work_is_due(&writer);
+        let due = attached && self.memtables.work_is_due(&writer);
         Ok(Reserved { group, due })
     }
 
@@ -245,7 +249,7 @@ impl Inner {
         offsets: &[PmOff],
     ) -> Result<()> {
         let memtable = &group.place.view.memtables[0];
-        let commits = &self.commits;
+        let commits = &self.common.commits;
         for ((entry, &at), seqno) in entries.zip(offsets).zip(group.first.0..) {
             let moments = || Moments::now(&commits.ring, &commits.readers);
             memtable.insert_entry(entry, at, SeqNo(seqno), moments)?;
@@ -254,36 +258,5 @@ impl Inner {
             memtable.tombstones_added(group.place.tombstones);
         }
         Ok(())
-    }
-
-    /// Counts records that were written.
-    pub fn count_entries<'a>(&self, entries: impl Iterator<Item = BatchEntry<'a>>) {
-        let (mut puts, mut deletes, mut ranges, mut user) = (0, 0, 0, 0);
-        for entry in entries {
-            match entry.kind {
-                Kind::Delete => deletes += 1,
-                Kind::RangeDelete => ranges += 1,
-                _ => puts += 1,
-            }
-            let value = match entry.kind {
-                Kind::PutBlob => decode_blob_ref(entry.value).map_or(0, |blob| blob.len.into()),
-                _ => entry.value.len() as u64,
-            };
-            user += entry.key.len() as u64 + value;
-        }
-        self.counted.add(Count::Puts, puts);
-        if deletes > 0 {
-            self.counted.add(Count::Deletes, deletes);
-        }
-        if ranges > 0 {
-            self.counted.add(Count::RangeDeletes, ranges);
-        }
-        self.counted.add(Count::UserBytes, user);
-    }
-
-    /// The moments at which somebody may read, for a merge.
-    pub fn moments_of_merge(&self) -> retain::Moments {
-        let (moments, horizon) = moments_of_merge(&self.commits.ring, &self.commits.readers);
-        retain::Moments::new(moments, horizon)
     }
 }

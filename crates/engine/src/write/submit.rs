@@ -27,7 +27,7 @@ impl Engine {
     ) -> Result<()> {
         let mode = mode.into();
         let inner = &*self.inner;
-        let _settled = inner.background.settled_after();
+        let _settled = inner.common.background.settled_after();
         if entries.len() == 0 {
             // Who is told that it is durable is told so of all before it, too.
             return match mode.durability {
@@ -35,16 +35,19 @@ impl Engine {
                 Durability::Buffered => Ok(()),
             };
         }
-        inner.check_writable()?;
+        inner.common.check_writable()?;
         let bytes = item_bytes(entries.clone());
-        if let Some(separated) = inner.separate(entries.clone(), bytes, mode.no_slowdown)? {
+        if let Some(separated) = inner
+            .stager
+            .separate(entries.clone(), bytes, mode.no_slowdown)?
+        {
             return self.write_separated(entries, separated, mode);
         }
         // What is staged has nothing in common with other writes.
-        if inner.is_oversized(entries.len(), bytes) {
+        if inner.stager.is_oversized(entries.len(), bytes) {
             return self.write_oversized(entries, bytes, mode);
         }
-        inner.commits.write(inner, entries, bytes, mode)
+        inner.common.commits.write(inner, entries, bytes, mode)
     }
 
     /// Writes a batch whose long values lie in a blob file.
@@ -59,14 +62,17 @@ impl Engine {
         let written = {
             let (entries, bytes) = separated.entries(entries);
             let entries = entries.into_iter();
-            match inner.is_oversized(entries.len(), bytes) {
+            match inner.stager.is_oversized(entries.len(), bytes) {
                 true => self.write_oversized(entries, bytes, mode),
-                false => inner.commits.write_alone(inner, entries, bytes, mode),
+                false => inner
+                    .common
+                    .commits
+                    .write_alone(inner, entries, bytes, mode),
             }
         };
         drop(separated);
         if written.is_err() {
-            inner.discard_blobs();
+            inner.sweeper.discard_blobs();
         }
         written
     }
@@ -82,7 +88,10 @@ impl Engine {
         let inner = &*self.inner;
         inner.admit(entries.clone(), bytes, mode.no_slowdown)?;
         let last = self.write_staged(entries, bytes, mode, None)?;
-        let acknowledged = inner.commits.acknowledge(inner, last, mode.durability);
+        let acknowledged = inner
+            .common
+            .commits
+            .acknowledge(inner, last, mode.durability);
         inner.wrote(true);
         acknowledged
     }
@@ -101,17 +110,17 @@ impl Engine {
         done: Callback,
     ) -> Result<()> {
         let inner = &*self.inner;
-        let _settled = inner.background.settled_after();
-        inner.check_writable()?;
-        let told = inner.commits.take_place(inner, no_slowdown, done)?;
+        let _settled = inner.common.background.settled_after();
+        inner.common.check_writable()?;
+        let told = inner.common.commits.take_place(inner, no_slowdown, done)?;
         if entries.len() == 0 {
-            if !inner.commits.write_nothing(inner, told) {
+            if !inner.common.commits.write_nothing(inner, told) {
                 self.have_told();
             }
             return Ok(());
         }
         let bytes = item_bytes(entries.clone());
-        let Some(separated) = inner.separate(entries.clone(), bytes, no_slowdown)? else {
+        let Some(separated) = inner.stager.separate(entries.clone(), bytes, no_slowdown)? else {
             return self.write_told(entries, bytes, no_slowdown, told);
         };
         let written = {
@@ -120,7 +129,7 @@ impl Engine {
         };
         drop(separated);
         if written.is_err() {
-            inner.discard_blobs();
+            inner.sweeper.discard_blobs();
         }
         written
     }
@@ -134,7 +143,7 @@ impl Engine {
         told: Told<'_>,
     ) -> Result<()> {
         let inner = &*self.inner;
-        if inner.is_oversized(entries.len(), bytes) {
+        if inner.stager.is_oversized(entries.len(), bytes) {
             let mode = WriteOptions {
                 durability: Durability::Buffered,
                 no_slowdown,
@@ -144,7 +153,10 @@ impl Engine {
             inner.wrote(true);
         } else {
             let size = (bytes, no_slowdown);
-            inner.commits.write_told(inner, entries, size, told)?;
+            inner
+                .common
+                .commits
+                .write_told(inner, entries, size, told)?;
         }
         self.have_told();
         Ok(())
@@ -153,9 +165,9 @@ impl Engine {
     /// Lets a worker write back, and then the callback be called.
     fn have_told(&self) {
         self.request_sync();
-        if self.inner.closed.load(Ordering::Acquire) {
+        if self.inner.common.closed.load(Ordering::Acquire) {
             // No worker comes any more. A failed store was closed beside this write, which must be told.
-            self.inner.commits.tell(&*self.inner);
+            self.inner.common.commits.tell(&*self.inner);
         }
     }
 
@@ -165,10 +177,10 @@ impl Engine {
     /// [`Error::Poisoned`]; a failed persist, which poisons the store.
     pub fn sync(&self) -> Result<()> {
         let inner = &*self.inner;
-        let visible = SeqNo(inner.commits.ring.visible());
-        let _settled = inner.background.settled_after();
-        let synced = inner.commits.sync_up_to(inner, visible);
-        inner.commits.tell(inner);
+        let visible = SeqNo(inner.common.commits.ring.visible());
+        let _settled = inner.common.background.settled_after();
+        let synced = inner.common.commits.sync_up_to(inner, visible);
+        inner.common.commits.tell(inner);
         synced
     }
 }
@@ -190,9 +202,9 @@ impl Engine {
     /// # Errors
     /// As [`Engine::write`].
     pub fn begin(&self, batch: WriteBatch, durability: Durability) -> Result<InFlight> {
-        self.inner.check_writable()?;
+        self.inner.common.check_writable()?;
         let bytes = item_bytes(batch.iter());
-        let (batch, hold) = match self.inner.separate(batch.iter(), bytes, false)? {
+        let (batch, hold) = match self.inner.stager.separate(batch.iter(), bytes, false)? {
             None => (batch, None),
             Some(separated) => {
                 let (entries, _) = separated.entries(batch.iter());
@@ -201,7 +213,7 @@ impl Engine {
             }
         };
         let bytes = item_bytes(batch.iter());
-        if self.inner.is_oversized(batch.iter().len(), bytes) {
+        if self.inner.stager.is_oversized(batch.iter().len(), bytes) {
             return Err(Error::Unsupported(format!(
                 "a batch of {bytes} bytes is staged, and is never in flight"
             )));
@@ -224,7 +236,7 @@ impl InFlight {
     /// # Errors
     /// As [`Engine::write`].
     pub fn carry(self) -> Result<bool> {
-        let commits = &self.inner.commits;
+        let commits = &self.inner.common.commits;
         let last = self.group.last;
         let entries = self.batch.iter();
         commits.carry(&*self.inner, self.group, entries, self.durability)?;

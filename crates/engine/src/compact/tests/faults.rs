@@ -118,7 +118,7 @@ fn with_fault(fault: Fault, op: Option<Op>, at: u64, repeat: Repeat) -> bool {
     let failed = compact(&engine).is_err();
     faulty.disk.disarm();
     check(&engine, &model);
-    let poisoned = engine.inner.poison.check().is_err();
+    let poisoned = engine.inner.common.poison.check().is_err();
     if !poisoned {
         // Whatever failed, it goes on.
         compact(&engine).unwrap();
@@ -126,13 +126,13 @@ fn with_fault(fault: Fault, op: Option<Op>, at: u64, repeat: Repeat) -> bool {
         assert_eq!(levels(&engine)[0], 0);
         // Nothing is left of what failed.
         engine.reclaim().unwrap();
-        let version = engine.inner.catalog.view().tables.version().clone();
+        let version = engine.inner.common.catalog.view().tables.version().clone();
         assert_eq!(version.file_count(), sst_files(&faulty.world()));
     }
     let world = faulty.killed();
     let again = Engine::open(world.clone(), Path::new("/db"), tiny()).unwrap();
     check(&again, &model);
-    let version = again.inner.catalog.view().tables.version().clone();
+    let version = again.inner.common.catalog.view().tables.version().clone();
     assert_eq!(version.file_count(), sst_files(&world));
     assert_eq!(get(&again, b"no such key"), None);
     compact(&again).unwrap();

@@ -39,9 +39,9 @@ fn a_family_that_is_dropped_during_a_job_is_gone() {
     }
     put(&engine, CfId::DEFAULT, b"k", b"v");
     let snapshot = engine.snapshot();
-    let job = engine.inner.take_due().unwrap();
+    let job = engine.inner.picker.take_due().unwrap();
     engine.drop_family("other").unwrap();
-    engine.inner.run(job).unwrap();
+    engine.inner.compactor.run(job).unwrap();
     // Everything was flushed before the drop, since somebody reads.
     assert_eq!(tables(&engine), 1);
     // What is gone can be read at the moment of before.
@@ -73,14 +73,14 @@ fn jobs_in_disjoint_ranges_run_side_by_side_and_others_wait() {
     }
     flush(&engine);
     let mut jobs = Vec::new();
-    while let Some(job) = engine.inner.take_due() {
+    while let Some(job) = engine.inner.picker.take_due() {
         jobs.push(job);
         assert!(jobs.len() < 100, "jobs hold what others hold");
     }
     while jobs.len() < 2 {
         let job = jobs.pop().expect("there is something to do");
-        engine.inner.run(job).unwrap();
-        while let Some(job) = engine.inner.take_due() {
+        engine.inner.compactor.run(job).unwrap();
+        while let Some(job) = engine.inner.picker.take_due() {
             jobs.push(job);
         }
     }
@@ -91,7 +91,7 @@ fn jobs_in_disjoint_ranges_run_side_by_side_and_others_wait() {
         .into_iter()
         .map(|job| {
             let inner = engine.inner.clone();
-            std::thread::spawn(move || inner.run(job).unwrap())
+            std::thread::spawn(move || inner.compactor.run(job).unwrap())
         })
         .collect();
     threads
@@ -112,13 +112,13 @@ fn a_range_waits_for_the_job_that_holds_it() {
         load(&engine, CfId::DEFAULT, 0..60);
         flush(&engine);
     }
-    let job = engine.inner.take_due().unwrap();
+    let job = engine.inner.picker.take_due().unwrap();
     let other = engine.clone();
     let thread = std::thread::spawn(move || {
         let all = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
         other.compact(CfId::DEFAULT, all).unwrap();
     });
-    engine.inner.run(job).unwrap();
+    engine.inner.compactor.run(job).unwrap();
     thread.join().unwrap();
     assert_eq!(levels(&engine)[0], 0);
     has(&engine, 0..60);
@@ -179,10 +179,15 @@ fn closing_ends_a_job_and_leaves_everything_as_before() {
         let thread = std::thread::spawn(move || {
             engine.close().unwrap();
             // It has waited.
-            assert_eq!(engine.inner.compaction_use().running, 0);
+            assert_eq!(engine.inner.reporter.compaction_use().running, 0);
         });
         handle.set(thread).unwrap();
-        while !closer.inner.closed.load(crate::sync::Ordering::SeqCst) {
+        while !closer
+            .inner
+            .common
+            .closed
+            .load(crate::sync::Ordering::SeqCst)
+        {
             std::thread::yield_now();
         }
     }));
@@ -226,7 +231,7 @@ fn the_rate_is_kept_and_jobs_are_told_of_and_counted() {
         flush(&engine);
     }
     let started = clock.now_ns();
-    assert!(engine.inner.compaction_debt().0 >= 4);
+    assert!(engine.inner.common.compactions.behind().0 >= 4);
     while engine.compact_once().unwrap() {}
     let took_ms = (clock.now_ns() - started) / 1_000_000;
     let usage = engine.metrics().compaction;
@@ -294,10 +299,10 @@ fn families_take_turns() {
         load(&engine, other.id, 0..60);
         flush(&engine);
     }
-    let first = engine.inner.take_due().unwrap();
-    let second = engine.inner.take_due().unwrap();
+    let first = engine.inner.picker.take_due().unwrap();
+    let second = engine.inner.picker.take_due().unwrap();
     assert_eq!((first.family(), second.family()), (CfId::DEFAULT, other.id));
-    engine.inner.run(second).unwrap();
-    engine.inner.run(first).unwrap();
+    engine.inner.compactor.run(second).unwrap();
+    engine.inner.compactor.run(first).unwrap();
     has(&engine, 0..60);
 }

@@ -29,12 +29,12 @@ const KEYS: usize = 255;
 /// One table with these, of seqnos from `first` on.
 fn table(engine: &Engine, rng: &mut Rng, first: u64, all: &mut All) -> Arc<TableRef> {
     let inner = &*engine.inner;
-    let file = inner.catalog.pin_file(FileKind::Table).unwrap();
+    let file = inner.common.catalog.pin_file(FileKind::Table).unwrap();
     let (path, identity) = (
-        inner.catalog.table_files.path(file),
-        inner.catalog.table_files.identity(file),
+        inner.common.catalog.table_files.path(file),
+        inner.common.catalog.table_files.identity(file),
     );
-    let storage = &*inner.catalog.table_files.storage;
+    let storage = &*inner.common.catalog.table_files.storage;
     let options = WriteOptions::default();
     let mut table = TableWriter::create(storage, &path, identity, CfId::DEFAULT, options).unwrap();
     let mut seqno = first;
@@ -88,7 +88,7 @@ fn contents(engine: &Engine, tables: &[Arc<TableRef>]) -> All {
     for table in tables {
         let read = Cell::new(0);
         let run = RunInput::new(
-            &engine.inner.catalog.table_files,
+            &engine.inner.common.catalog.table_files,
             CfId::DEFAULT,
             vec![table.clone()],
             &read,
@@ -141,7 +141,7 @@ fn range_tombstones_are_cut_where_tables_are() {
             .collect();
         let read = Cell::new(0);
         let inputs = tables.iter().rev();
-        let files = &inner.catalog.table_files;
+        let files = &inner.common.catalog.table_files;
         let inputs = inputs.map(|t| RunInput::new(files, CfId::DEFAULT, vec![t.clone()], &read));
         let inputs: Vec<_> = inputs.collect();
         let tombstones = inputs
@@ -154,9 +154,9 @@ fn range_tombstones_are_cut_where_tables_are() {
             ..Default::default()
         };
         let place = Place::new(CfId::DEFAULT, Level(1));
-        let shape = &inner.compactions.shape;
+        let shape = &inner.common.compactions.shape;
         let write_options = shape.write_options(1, 6, Creation::Compaction);
-        let mut sink = FileSink::new(&inner.catalog, place, write_options);
+        let mut sink = FileSink::new(&inner.common.catalog, place, write_options);
         let recipe = Recipe {
             cf: CfId::DEFAULT,
             cutter: Cutter::new(options, vec![key(77)], vec![]),
@@ -174,6 +174,7 @@ fn range_tombstones_are_cut_where_tables_are() {
             .map(|run| Input::Run(Box::new(run)))
             .collect();
         inner
+            .making
             .write_outputs(inputs, recipe, &mut sink, &mut |_| Ok(()), &mut outputs)
             .unwrap();
         let written: Vec<_> = outputs
@@ -223,20 +224,24 @@ fn what_range_tombstones_cover_goes_and_they_go_after_it() {
             let place = Place::new(CfId::DEFAULT, Level::ZERO);
             let file = table.file;
             let added = Change::TableAdded { place, table };
-            inner.catalog.edit(&VersionEdit::from(added)).unwrap();
-            inner.catalog.unpin_files([file].into_iter());
+            inner
+                .common
+                .catalog
+                .edit(&VersionEdit::from(added))
+                .unwrap();
+            inner.common.catalog.unpin_files([file].into_iter());
         }
         {
-            let _writer = lock(&inner.writer);
-            inner.catalog.show_tables();
+            let _writer = lock(&inner.memtables.writer);
+            inner.common.catalog.show_tables();
         }
-        while inner.compact_once().unwrap() {}
+        while inner.compactor.compact_once().unwrap() {}
         let (from, to) = (
             std::ops::Bound::Unbounded,
             std::ops::Bound::Excluded(&b"v"[..]),
         );
         engine.compact(CfId::DEFAULT, (from, to)).unwrap();
-        let version = inner.catalog.view().tables.version().clone();
+        let version = inner.common.catalog.view().tables.version().clone();
         let tables: Vec<_> = version
             .tables_of(CfId::DEFAULT)
             .map(|(_, t)| t.clone())

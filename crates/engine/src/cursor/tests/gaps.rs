@@ -113,7 +113,7 @@ fn what_was_stepped_through_is_passed_wherever_it_lies() {
         let engine = open_with(&machine, &options);
         write_all(&engine, 0..=MOST, true);
         if lies > 0 {
-            engine.inner.seal_active().unwrap();
+            engine.inner.memtables.seal_active().unwrap();
         }
         write_all(&engine, 0..MOST, false);
         let mut engine = engine;
@@ -124,7 +124,7 @@ fn what_was_stepped_through_is_passed_wherever_it_lies() {
                 engine.close().unwrap();
                 engine = open_with(&machine, &options);
             }
-            _ => engine.inner.seal_active().unwrap(),
+            _ => engine.inner.memtables.seal_active().unwrap(),
         }
         assert_eq!(first(&engine, Direction::Forward), Some(MOST));
         let once = stepped(&engine);

@@ -345,7 +345,10 @@ fn who_finds_no_disk_for_a_long_value_takes_what_is_kept() {
     }
     assert!(most > 2 << 20, "{most}");
     // Nobody had to wait for that, and nobody was refused.
-    assert_eq!(engine.inner.stalls.get(StallCause::DiskRoom).count, 0);
+    assert_eq!(
+        engine.inner.common.stalls.get(StallCause::DiskRoom).count,
+        0
+    );
     // What can never fit takes nothing.
     let before = engine.metrics().feed;
     assert!(before.kept_blob_bytes > 1 << 20, "{before:?}");
@@ -354,7 +357,7 @@ fn who_finds_no_disk_for_a_long_value_takes_what_is_kept() {
     assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{error}");
     assert_eq!(engine.metrics().feed, before);
     // Short ones do not wait for feeds either, once somebody else has taken the rest of the disk.
-    let room = engine.inner.disk_room().unwrap();
+    let room = engine.inner.common.disk_room().unwrap();
     fs.limit(room.total - room.free + (100 << 10));
     for _ in 0..10 {
         if write(100).is_err() {

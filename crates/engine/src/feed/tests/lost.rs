@@ -74,7 +74,8 @@ fn asked() -> (bool, Vec<u64>) {
     let at_once = engine.changes_since(4).is_ok();
     let base = engine
         .inner
-        .open_trail(&lock(&engine.inner.writer))
+        .feeds
+        .open_trail(&lock(&engine.inner.memtables.writer))
         .chain
         .base;
     assert!(base > 10, "{base}");

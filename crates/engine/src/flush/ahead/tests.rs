@@ -34,7 +34,7 @@ fn key(n: u16) -> [u8; 2] {
 
 /// The tables of level 0, and which of them lie in persistent memory.
 fn tables(engine: &Engine) -> Vec<(Arc<TableRef>, bool)> {
-    let version = engine.inner.catalog.view().tables.version().clone();
+    let version = engine.inner.common.catalog.view().tables.version().clone();
     let tables = version.tables_of(CfId::DEFAULT);
     let tables = tables.map(|(_, table)| {
         let in_pm = version.pm_table(table.file).is_some();
@@ -107,7 +107,7 @@ fn what_lies_before_a_range_that_failed_is_named_and_nothing_behind_it() {
         });
         let flushed = engine.flush();
         disk.disarm();
-        let front = engine.inner.catalog.view().front().cloned();
+        let front = engine.inner.common.catalog.view().front().cloned();
         if let (Err(error), Some(front)) = (&flushed, front) {
             let is_edit = error.to_string().contains("MANIFEST");
             *(if is_edit { &mut edits } else { &mut ranges }) += 1;
@@ -125,7 +125,7 @@ fn what_lies_before_a_range_that_failed_is_named_and_nothing_behind_it() {
         let check = || check_now(&engine, &[Family::DEFAULT], &[model.clone()], &keys);
         check();
         engine.flush().unwrap();
-        assert!(engine.inner.catalog.view().front().is_none());
+        assert!(engine.inner.common.catalog.view().front().is_none());
         check();
     }
     assert!(edits > 3 && ranges > 3, "{edits}, {ranges}");

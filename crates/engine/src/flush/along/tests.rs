@@ -3,10 +3,9 @@
 
 use std::path::Path;
 
-use thermocline_base::Codec;
 use thermocline_base::options::{Options, Shape};
 use thermocline_base::planted::{Bug, plant};
-use thermocline_base::{CfOptions, WriteBatch};
+use thermocline_base::{CfOptions, Codec, WriteBatch};
 use thermocline_catalog::view::Position;
 
 use super::*;
@@ -40,7 +39,7 @@ fn write(engine: &Engine, cf: CfId, keys: impl Iterator<Item = u16>, value: &[u8
     for n in keys {
         put(engine, cf, &key(n), value);
     }
-    engine.inner.seal_active().unwrap();
+    engine.inner.memtables.seal_active().unwrap();
 }
 
 /// Who asks for splits here.
@@ -53,10 +52,10 @@ fn a_split_waits_for_a_range_that_cuts_its_table() {
         let engine = open(&machine);
         let inner = &engine.inner;
         write(&engine, CfId::DEFAULT, 0..300, &[1; 100]);
-        inner.flush_sealed().unwrap();
+        inner.flusher.flush_sealed().unwrap();
         write(&engine, CfId::DEFAULT, 200..300, &[2; 100]);
         let taken = Taken {
-            generations: inner.to_flush(),
+            generations: inner.evacuator.to_flush(),
             front: None,
         };
         let from = Position {
@@ -64,12 +63,15 @@ fn a_split_waits_for_a_range_that_cuts_its_table() {
             key: key(150)[..].into(),
         };
         let span = Span { from, to: None };
-        let along = inner.along_of(&taken, &span, 10_000, true);
+        let along = inner.evacuator.along_of(&taken, &span, 10_000, true);
         assert_eq!((along.len(), along[0].rests.len()), (1, 1));
         // Before the range, in the table that is taken.
         let split = Adjustment::Split(key(50).to_vec());
-        let outcome = inner.adjust(CfId::DEFAULT, &split, HAND).unwrap();
-        let stands = along[0].stands(inner.catalog.edits().state());
+        let outcome = inner
+            .partitioner
+            .adjust(CfId::DEFAULT, &split, HAND)
+            .unwrap();
+        let stands = along[0].stands(inner.common.catalog.edits().state());
         drop(along);
         (outcome, stands)
     };
@@ -83,14 +85,14 @@ fn a_family_without_tables_takes_nothing_along() {
     let machine = Machine::new(PM);
     let engine = open(&machine);
     let red = engine.family("red", &CfOptions::default()).unwrap().id;
-    engine.inner.compactions.costs.bypass_always();
+    engine.inner.common.compactions.costs.bypass_always();
     for round in 1..4u8 {
         write(&engine, CfId::DEFAULT, 0..200, &[round; 100]);
         // The second has no table yet, and none any more.
         if round > 1 {
             write(&engine, red, 0..5, &[round; 100]);
         }
-        engine.inner.flush_sealed().unwrap();
+        engine.inner.flusher.flush_sealed().unwrap();
         if round == 2 {
             let mut batch = WriteBatch::new();
             batch.delete_range(red, b"", None).unwrap();
@@ -100,7 +102,7 @@ fn a_family_without_tables_takes_nothing_along() {
             engine.compact(red, all).unwrap();
         }
     }
-    assert_eq!(engine.inner.pm_tables_use().bytes, 0);
+    assert_eq!(engine.inner.common.pm_tables_use().bytes, 0);
     assert_eq!(get(&engine, &key(7)), Some(vec![3; 100]));
     let found = engine.get(red, &key(4), <[u8]>::to_vec).unwrap();
     assert_eq!(found, Some(vec![3; 100]));
@@ -122,7 +124,7 @@ fn what_is_deleted_over_what_is_taken_along_stays_deleted() {
         }
         put(&engine, CfId::DEFAULT, &last, b"last");
         write(&engine, CfId::DEFAULT, 0..300, &[1; 100]);
-        engine.inner.flush_sealed().unwrap();
+        engine.inner.flusher.flush_sealed().unwrap();
         let mut before: Model = (0..300).map(|n| (key(n).to_vec(), vec![1; 100])).collect();
         if to_files {
             before.extend((300..3000).map(|n| (key(n).to_vec(), vec![0; 300])));
@@ -133,11 +135,11 @@ fn what_is_deleted_over_what_is_taken_along_stays_deleted() {
         batch.delete_range(CfId::DEFAULT, &key(100), None).unwrap();
         engine.write(batch.iter(), Durability::Immediate).unwrap();
         write(&engine, CfId::DEFAULT, 150..152, &[2; 100]);
-        engine.inner.compactions.costs.bypass_always();
+        engine.inner.common.compactions.costs.bypass_always();
         let ranges = engine.metrics().ranges_along;
-        engine.inner.flush_sealed().unwrap();
+        engine.inner.flusher.flush_sealed().unwrap();
         assert!(engine.metrics().ranges_along > ranges);
-        let version = engine.inner.catalog.view().tables.version().clone();
+        let version = engine.inner.common.catalog.view().tables.version().clone();
         let place = Place::new(CfId::DEFAULT, Level::ZERO);
         let level0 = version.level(place).into_iter().flat_map(|t| t.iter());
         assert_eq!(level0.count() > 0, to_files);

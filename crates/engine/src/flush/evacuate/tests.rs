@@ -125,7 +125,7 @@ impl Run {
     }
 
     fn is_half(&self) -> bool {
-        self.engine.inner.catalog.view().front().is_some()
+        self.engine.inner.common.catalog.view().front().is_some()
     }
 
     fn write(&mut self, n: u64) {
@@ -270,7 +270,7 @@ impl Run {
                 self.check();
                 if self.rng.one_in(4) {
                     // Until it is opened again.
-                    self.engine.inner.compactions.costs.bypass_always();
+                    self.engine.inner.common.compactions.costs.bypass_always();
                 }
             }
             99 => self.merge(),
@@ -371,7 +371,7 @@ fn a_merge_inside_level_0_ends_at_the_front() {
         machine.fail_behind(others);
         let flushed = engine.flush();
         machine.disk.disarm();
-        let is_half = engine.inner.catalog.view().front().is_some();
+        let is_half = engine.inner.common.catalog.view().front().is_some();
         halves += u64::from(flushed.is_err() && is_half);
         engine.compact_level0(cf).unwrap();
         engine.flush().unwrap();

@@ -165,7 +165,7 @@ fn history(seed: u64) -> Result<u64, u32> {
                 engine.write(batch.iter(), Durability::Immediate).unwrap();
                 models[at].retain(|other, _| *other < key || *other >= end);
             }
-            78..82 => engine.inner.seal_active().unwrap(),
+            78..82 => engine.inner.memtables.seal_active().unwrap(),
             // What is named is looked at, too, in debug builds.
             82..85 if engine.flush().is_err() => return Err(n),
             85..88 if engine.reclaim().is_err() => return Err(n),
@@ -234,7 +234,7 @@ fn what_lives_goes_to_the_ssd() {
             put(&engine, CfId::DEFAULT, &key.to_be_bytes(), &[7; 200]);
         }
         next += records;
-        engine.inner.seal_active().unwrap();
+        engine.inner.memtables.seal_active().unwrap();
         engine.plan().rewrite.unwrap()
     };
     let told = || (files(&machine), engine.metrics().rewrites);
@@ -256,12 +256,12 @@ fn what_lives_goes_to_the_ssd() {
     let mut rounds = 1;
     while rounds == told().1 {
         fill(500, 10);
-        engine.inner.flush_sealed().unwrap();
+        engine.inner.flusher.flush_sealed().unwrap();
         rounds += 1;
     }
     assert!(rounds > 4, "{rounds}");
     let share = own.level0_pm_bytes().unwrap();
-    let there = engine.inner.pm_tables_use().bytes;
+    let there = engine.inner.common.pm_tables_use().bytes;
     assert!(there <= share && there > share / 2, "{there} of {share}");
     assert!(told().0 > 1);
     let metrics = engine.metrics();
@@ -279,7 +279,7 @@ fn what_refers_to_blob_files_goes_to_the_ssd() {
         put(&engine, CfId::DEFAULT, b"long", &[7; 200]);
         put(&engine, CfId::DEFAULT, b"short", &[7; 20]);
     }
-    engine.inner.seal_active().unwrap();
+    engine.inner.memtables.seal_active().unwrap();
     assert_eq!(engine.plan().rewrite, None);
     engine.flush().unwrap();
     assert_eq!((files(&machine), engine.metrics().rewrites), (1, 0));

@@ -1,9 +1,8 @@
 //! What leaves persistent memory with a flush, and whole flushes that do. The clock stands still.
 
-use thermocline_base::Codec;
-use thermocline_base::KeyRange;
 use thermocline_base::options::Shape;
 use thermocline_base::planted::{Bug, plant};
+use thermocline_base::{Codec, KeyRange};
 use thermocline_policy::pick::Reason;
 use thermocline_version::Level;
 
@@ -25,13 +24,13 @@ fn flush(engine: &Engine, keys: impl Iterator<Item = u16>, value: &[u8]) {
     for n in keys {
         put(engine, CfId::DEFAULT, &n.to_be_bytes(), value);
     }
-    engine.inner.seal_active().unwrap();
-    engine.inner.flush_sealed().unwrap();
+    engine.inner.memtables.seal_active().unwrap();
+    engine.inner.flusher.flush_sealed().unwrap();
 }
 
 /// The references of level 0, newest first: whether each lies in persistent memory, and its keys.
 fn level0(engine: &Engine) -> Vec<(bool, u16, u16)> {
-    let version = engine.inner.catalog.view().tables.version().clone();
+    let version = engine.inner.common.catalog.view().tables.version().clone();
     let family = version.family(CfId::DEFAULT);
     let level0 = family.into_iter().flat_map(|family| family.levels());
     let level0 = level0.filter(|(level, _)| *level == Level::ZERO);
@@ -49,7 +48,7 @@ fn level0(engine: &Engine) -> Vec<(bool, u16, u16)> {
 }
 
 fn pm_bytes(engine: &Engine) -> u64 {
-    engine.inner.pm_tables_use().bytes
+    engine.inner.common.pm_tables_use().bytes
 }
 
 #[test]
@@ -71,9 +70,9 @@ fn flushes_bypass_a_level_0_in_which_nothing_dies_and_nothing_is_read() {
     );
     // All of it has left, with everything that lay there.
     assert_eq!(pm_bytes(&engine), 0);
-    assert!(engine.inner.compactions.costs.bypasses());
+    assert!(engine.inner.common.compactions.costs.bypasses());
     let due = |engine: &Engine| engine.plan().flush.sealed_bytes_due;
-    let limit = engine.inner.space.usage().limit_bytes;
+    let limit = engine.inner.common.space.usage().limit_bytes;
     assert_eq!(due(&engine), limit / 100 * 50);
     flush(&engine, keys.by_ref().take(300), &[7; 300]);
     assert_eq!(pm_bytes(&engine), 0, "there is room, but nothing comes");
@@ -84,7 +83,7 @@ fn flushes_bypass_a_level_0_in_which_nothing_dies_and_nothing_is_read() {
         }
     }
     flush(&engine, 0..10, &[7; 300]);
-    assert!(!engine.inner.compactions.costs.bypasses() && pm_bytes(&engine) > 0);
+    assert!(!engine.inner.common.compactions.costs.bypasses() && pm_bytes(&engine) > 0);
     assert!(due(&engine) < limit / 100 * 50);
     let last = done(&engine).costs.last;
     let told = last.last().unwrap();
@@ -101,7 +100,7 @@ fn flushes_bypass_a_level_0_in_which_nothing_dies_and_nothing_is_read() {
         read(&engine, 0..100, 3);
         rounds += 1;
     }
-    assert!(!engine.inner.compactions.costs.bypasses());
+    assert!(!engine.inner.common.compactions.costs.bypasses());
     for n in 0..keys.start {
         assert_eq!(get(&engine, &n.to_be_bytes()), Some(vec![7; 300]));
     }
@@ -125,7 +124,7 @@ fn what_is_cold_leaves_with_a_flush_and_what_is_read_stays() {
         read(&engine, hot.clone(), 3);
         rounds += 1;
     }
-    assert!(!engine.inner.compactions.costs.bypasses());
+    assert!(!engine.inner.common.compactions.costs.bypasses());
     let level0 = level0(&engine);
     let within = |in_pm: bool, n: u16| {
         let tables = level0.iter().filter(|t| t.0 == in_pm);
@@ -158,16 +157,16 @@ fn nothing_is_taken_along_that_a_job_holds() {
         let before = done(&engine).reasons;
         let job = {
             let all = KeyRange::inclusive(b"", &[0xff; 4]);
-            inner.take_range(CfId::DEFAULT, &all).unwrap()
+            inner.compactor.take_range(CfId::DEFAULT, &all).unwrap()
         };
         let held = pm_bytes(&engine);
-        let all = inner.compactions_of(CfId::DEFAULT).0;
+        let all = inner.common.compactions.of_family(CfId::DEFAULT).0;
         assert_eq!(all.len(), 1);
         // More than there is room for.
-        inner.compactions.costs.bypass_always();
+        inner.common.compactions.costs.bypass_always();
         flush(&engine, (0..300).step_by(7), &[9; 300]);
         assert!(pm_bytes(&engine) >= held, "what the job takes is there");
-        inner.run(job).unwrap();
+        inner.compactor.run(job).unwrap();
         let jobs = |reasons: &[(Reason, u64)]| reasons.iter().map(|(_, n)| n).sum::<u64>();
         for n in 0..300u16 {
             let newest = [(7, 9), (3, 2), (2, 1), (1, 0)];
@@ -188,7 +187,7 @@ fn what_finds_no_room_on_the_disk_stays_in_persistent_memory() {
     let (machine, engine) = tiered(|own| own.compaction.compression_last = Codec::None);
     let mut keys = 0..u16::MAX;
     flush(&engine, keys.by_ref().take(300), &[7; 300]);
-    engine.inner.compactions.costs.bypass_always();
+    engine.inner.common.compactions.costs.bypass_always();
     let names = machine.world().env.storage.list(Path::new("/db")).unwrap();
     let files = names.iter().map(|name| Path::new("/db").join(name));
     let used: usize = files

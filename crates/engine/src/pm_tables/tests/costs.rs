@@ -8,9 +8,8 @@ use thermocline_policy::cost::UnitCosts;
 use thermocline_policy::pick::Reason;
 
 use super::*;
-use crate::CompactionUse;
-use crate::Level0Plan;
 use crate::sync::{Arc, lock};
+use crate::{CompactionUse, Level0Plan};
 
 pub(super) fn with(set: impl FnOnce(&mut Options)) -> (Machine, Engine) {
     let machine = Machine::new(PM);
@@ -103,8 +102,8 @@ fn overwritten_records_pay_for_a_merge_and_others_do_not() {
                 put(&engine, CfId::DEFAULT, &key.to_be_bytes(), &[7; 300]);
             }
             // And no compaction.
-            engine.inner.seal_active().unwrap();
-            engine.inner.flush_sealed().unwrap();
+            engine.inner.memtables.seal_active().unwrap();
+            engine.inner.flusher.flush_sealed().unwrap();
         }
         let slice = plan(&engine).slices[0].clone();
         settle(&engine);
@@ -165,7 +164,7 @@ fn what_is_read_stays_when_level_0_is_full() {
         !after.drains && after.bytes <= after.thresholds.major,
         "{after:?}"
     );
-    let version = engine.inner.catalog.view().tables.version().clone();
+    let version = engine.inner.common.catalog.view().tables.version().clone();
     let level0 = thermocline_version::Place::new(CfId::DEFAULT, thermocline_version::Level::ZERO);
     let within = |n: u16| {
         version
@@ -224,8 +223,8 @@ fn level_0_spills_where_it_lies_over_much() {
                 put(&engine, CfId::DEFAULT, &n.to_be_bytes(), &[8; 400]);
             }
             // And no compaction.
-            engine.inner.seal_active().unwrap();
-            engine.inner.flush_sealed().unwrap();
+            engine.inner.memtables.seal_active().unwrap();
+            engine.inner.flusher.flush_sealed().unwrap();
         }
         let next = engine.plan().families[0].next.clone().unwrap();
         (next.reason, next.from, next.to)
@@ -271,8 +270,8 @@ fn what_leaves_persistent_memory_stands_where_it_stood() {
             .unwrap();
         engine.write(batch.iter(), Durability::Immediate).unwrap();
         model.retain(|key, _| key[..] < gone.start[..] || key[..] >= gone.end[..]);
-        inner.seal_active().unwrap();
-        inner.flush_sealed().unwrap();
+        inner.memtables.seal_active().unwrap();
+        inner.flusher.flush_sealed().unwrap();
     };
     let check = |engine: &Engine, model: &Model| {
         check_cursor(engine.cursor(ALL).unwrap(), model);
@@ -282,13 +281,13 @@ fn what_leaves_persistent_memory_stands_where_it_stood() {
     };
     for _ in 0..4 {
         flush(&mut model);
-        assert!(inner.spill_all(CfId::DEFAULT).unwrap());
+        assert!(inner.compactor.spill_all(CfId::DEFAULT).unwrap());
         check(&engine, &model);
     }
     assert_eq!((in_pm(&engine), files(&machine)), ((0, 0), 4));
     // One more would be too many files to ask: there it merges, above them.
     flush(&mut model);
-    assert!(!inner.spill_all(CfId::DEFAULT).unwrap());
+    assert!(!inner.compactor.spill_all(CfId::DEFAULT).unwrap());
     flush(&mut model);
     let merged = |engine: &Engine| done(engine).internal.jobs;
     engine.compact_level0(CfId::DEFAULT).unwrap();
@@ -297,15 +296,18 @@ fn what_leaves_persistent_memory_stands_where_it_stood() {
     // A job takes all that is there. What comes meanwhile merges, and spills, and both stand above.
     put(&engine, CfId::DEFAULT, b"\x01", b"into a file");
     model.insert(vec![1], b"into a file".to_vec());
-    inner.seal_active().unwrap();
-    inner.flush_exclusive(&mut lock(&inner.writer)).unwrap();
-    let job = inner.take_due().unwrap();
+    inner.memtables.seal_active().unwrap();
+    inner
+        .flusher
+        .flush_exclusive(&mut lock(&inner.memtables.writer))
+        .unwrap();
+    let job = inner.picker.take_due().unwrap();
     flush(&mut model);
     flush(&mut model);
-    inner.merge_one_slice(CfId::DEFAULT).unwrap();
-    assert!(inner.spill_all(CfId::DEFAULT).unwrap());
+    inner.compactor.merge_one_slice(CfId::DEFAULT).unwrap();
+    assert!(inner.compactor.spill_all(CfId::DEFAULT).unwrap());
     check(&engine, &model);
-    inner.run(job).unwrap();
+    inner.compactor.run(job).unwrap();
     check(&engine, &model);
     engine.close().unwrap();
     check(&open(&machine), &model);
@@ -333,16 +335,16 @@ fn merges_in_parts_end_above_a_file() {
             put(&engine, CfId::DEFAULT, &n.to_be_bytes(), &value);
             model.insert(n.to_be_bytes().to_vec(), value);
         }
-        engine.inner.seal_active().unwrap();
-        engine.inner.flush_sealed().unwrap();
+        engine.inner.memtables.seal_active().unwrap();
+        engine.inner.flusher.flush_sealed().unwrap();
     };
     // One file, of the first key and the last one.
     for n in [0, 999u16] {
         put(&engine, CfId::DEFAULT, &n.to_be_bytes(), b"below");
     }
-    engine.inner.seal_active().unwrap();
-    engine.inner.flush_sealed().unwrap();
-    assert!(engine.inner.spill_all(CfId::DEFAULT).unwrap());
+    engine.inner.memtables.seal_active().unwrap();
+    engine.inner.flusher.flush_sealed().unwrap();
+    assert!(engine.inner.compactor.spill_all(CfId::DEFAULT).unwrap());
     fill(&mut model, 1);
     fill(&mut model, 2);
     engine.compact_level0(CfId::DEFAULT).unwrap();
@@ -370,8 +372,8 @@ fn level_0_drains_no_more_until_it_is_full_again() {
                 n = n.wrapping_mul(5).wrapping_add(77);
                 put(&engine, CfId::DEFAULT, &n.to_be_bytes(), &[8; 300]);
             }
-            engine.inner.seal_active().unwrap();
-            engine.inner.flush_sealed().unwrap();
+            engine.inner.memtables.seal_active().unwrap();
+            engine.inner.flusher.flush_sealed().unwrap();
         }
     };
     fill_to(&|plan| plan.thresholds.major);
@@ -401,8 +403,8 @@ fn what_a_merge_would_give_back_does_not_leave_a_level_0_that_is_full() {
                 put(&engine, CfId::DEFAULT, &n.to_be_bytes(), &[7; 700]);
             }
             from += 250 - again;
-            engine.inner.seal_active().unwrap();
-            engine.inner.flush_sealed().unwrap();
+            engine.inner.memtables.seal_active().unwrap();
+            engine.inner.flusher.flush_sealed().unwrap();
         }
         let before = plan(&engine);
         let next = engine.plan().families[0].next.clone().unwrap().reason;

@@ -13,7 +13,7 @@ const LARGE: u64 = 8 << 20;
 
 /// Of each slice of level 0 that lies in persistent memory how many tables a read may have to ask.
 fn runs(engine: &Engine, cf: CfId) -> Vec<usize> {
-    let version = engine.inner.catalog.version();
+    let version = engine.inner.common.catalog.version();
     let levels = Levels::of(&version, cf, None);
     let slices = level0_slices(&levels.state(&[])).into_iter();
     let slices = slices.filter(|slice| slice.on_top);
@@ -150,7 +150,7 @@ fn what_nobody_needs_goes_and_what_a_snapshot_needs_stays() {
         }
     }
     assert!(runs(&engine, CfId::DEFAULT).iter().all(|runs| *runs == 6));
-    let before = engine.inner.pm_tables_use();
+    let before = engine.inner.common.pm_tables_use();
     engine.compact_level0(CfId::DEFAULT).unwrap();
     assert!(runs(&engine, CfId::DEFAULT).iter().all(|runs| *runs == 1));
     let (snapshot, cursor) = held.take().unwrap();
@@ -169,8 +169,8 @@ fn what_nobody_needs_goes_and_what_a_snapshot_needs_stays() {
     engine.compact_level0(CfId::DEFAULT).unwrap();
     let internal = engine.metrics().compaction.internal;
     assert_eq!(internal.entries_dropped, 400 + 100 + 2 + 2);
-    engine.inner.reclaim().unwrap();
-    let after = engine.inner.pm_tables_use();
+    engine.inner.reclaimer.reclaim().unwrap();
+    let after = engine.inner.common.pm_tables_use();
     assert!(after.bytes * 3 < before.bytes, "{before:?} {after:?}");
     assert_eq!((after.retired, files(&machine)), (0, 0));
     // Deleted, and nothing lies below.
@@ -179,7 +179,7 @@ fn what_nobody_needs_goes_and_what_a_snapshot_needs_stays() {
     }
     engine.flush().unwrap();
     engine.compact_level0(CfId::DEFAULT).unwrap();
-    engine.inner.reclaim().unwrap();
+    engine.inner.reclaimer.reclaim().unwrap();
     assert_eq!(in_pm(&engine), (0, 0));
     let used = engine.metrics().space;
     assert!(used.zones_attached <= 2, "{used:?}");
@@ -247,6 +247,7 @@ fn a_large_slice_is_merged_in_parts() {
         let snapshot = engine.snapshot();
         let limit = engine
             .inner
+            .common
             .compactions
             .shape
             .geometry()
@@ -255,12 +256,17 @@ fn a_large_slice_is_merged_in_parts() {
         assert_eq!((runs(&engine, CfId::DEFAULT), files(machine)), (vec![6], 0));
         let mut jobs = 0;
         while runs(&engine, CfId::DEFAULT).iter().any(|runs| *runs > 1) {
-            let before = engine.inner.pm_tables_use().bytes;
-            engine.inner.merge_one_slice(CfId::DEFAULT).unwrap();
+            let before = engine.inner.common.pm_tables_use().bytes;
+            engine
+                .inner
+                .compactor
+                .merge_one_slice(CfId::DEFAULT)
+                .unwrap();
             jobs += 1;
-            let taken = engine.inner.pm_tables_use().bytes;
+            let taken = engine.inner.common.pm_tables_use().bytes;
             let part = engine
                 .inner
+                .common
                 .compactions
                 .shape
                 .geometry()
@@ -273,11 +279,11 @@ fn a_large_slice_is_merged_in_parts() {
         }
         check_cursor(snapshot.cursor(ALL).unwrap(), &model);
         drop(snapshot);
-        engine.inner.reclaim().unwrap();
+        engine.inner.reclaimer.reclaim().unwrap();
         assert!(jobs > 1, "{jobs}");
-        assert_eq!(engine.inner.pm_tables_use().retired, 0);
+        assert_eq!(engine.inner.common.pm_tables_use().retired, 0);
         let level0 = thermocline_version::Place::new(CfId::DEFAULT, Level::ZERO);
-        let version = engine.inner.catalog.version();
+        let version = engine.inner.common.catalog.version();
         let parts = version
             .level(level0)
             .unwrap()
@@ -315,13 +321,18 @@ fn without_room_everything_stays() {
     fill(1);
     let all = engine
         .inner
+        .common
         .compactions
         .shape
         .geometry()
         .internal_limit()
         .unwrap();
-    let taken = engine.inner.pm_tables_use().bytes;
-    let held = engine.inner.promise_pm(all, all - taken, u64::MAX).unwrap();
+    let taken = engine.inner.common.pm_tables_use().bytes;
+    let held = engine
+        .inner
+        .common
+        .promise_pm(all, all - taken, u64::MAX)
+        .unwrap();
     let error = engine.compact_level0(CfId::DEFAULT).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{error}");
     assert_eq!(merges(&engine), 0);

@@ -1,8 +1,7 @@
 //! What is counted, what gives way, and what is in nobody's way.
 
-use thermocline_base::Codec;
 use thermocline_base::options::{Costs, SHAPES};
-use thermocline_base::{Kind, SeqNo};
+use thermocline_base::{Codec, Kind, SeqNo};
 use thermocline_env::sim::SimFs;
 use thermocline_jobs::Outputs;
 use thermocline_jobs::sink::{PmSink, TableSink};
@@ -57,9 +56,9 @@ fn a_family_with_files_in_level_0_gives_way_too() {
         put(&engine, other.id, &[round], &[round]);
         engine.flush().unwrap();
         engine.drain().unwrap();
-        engine.inner.reclaim().unwrap();
-        let used = engine.inner.pm_tables_use();
-        let share = engine.inner.options.level0_pm_bytes().unwrap();
+        engine.inner.reclaimer.reclaim().unwrap();
+        let used = engine.inner.common.pm_tables_use();
+        let share = engine.inner.common.options.level0_pm_bytes().unwrap();
         assert!(used.bytes <= share, "{used:?} of {share} in round {round}");
     }
     for round in 0..40u8 {
@@ -76,29 +75,29 @@ fn what_is_compacted_and_read_counts_and_is_told() {
         own.level0.pm_percent = 8;
         own.memtable.bytes_max = 64 << 10;
     });
-    let share = engine.inner.options.level0_pm_bytes().unwrap();
+    let share = engine.inner.common.options.level0_pm_bytes().unwrap();
     let mut held = Vec::new();
     for round in 0..20u8 {
         fill(&engine, CfId::DEFAULT, round, 30 << 10);
         engine.flush().unwrap();
         // As a read that is under way.
-        held.push(engine.inner.catalog.view_to_keep());
+        held.push(engine.inner.common.catalog.view_to_keep());
         compact_all(&engine);
-        let used = engine.inner.pm_tables_use();
+        let used = engine.inner.common.pm_tables_use();
         assert!(used.bytes <= share + MORE, "{used:?} of {share}");
         assert_eq!(used.retired, used.tables, "all are read, and nothing else");
     }
-    let used = engine.inner.pm_tables_use();
+    let used = engine.inner.common.pm_tables_use();
     assert!(
         used.bytes > share,
         "{used:?} of {share}: flushes are files now"
     );
-    let (count, bytes) = engine.inner.held_bytes();
+    let (count, bytes) = engine.inner.admission.held_bytes();
     assert!(count as u64 >= used.tables && bytes >= used.bytes);
     held.clear();
-    engine.inner.reclaim().unwrap();
+    engine.inner.reclaimer.reclaim().unwrap();
     assert_eq!(in_pm(&engine), (0, 0));
-    assert_eq!(engine.inner.held_bytes(), (0, 0));
+    assert_eq!(engine.inner.admission.held_bytes(), (0, 0));
 }
 
 /// One file among many tables in persistent memory does not hold writers back as if all were files.
@@ -115,10 +114,10 @@ fn back_pressure_counts_files_and_tables_in_persistent_memory_apart() {
         put(&engine, CfId::DEFAULT, b"z", &[round]);
         engine.flush().unwrap();
     }
-    assert_eq!(engine.inner.compaction_debt(), (0, 0));
+    assert_eq!(engine.inner.common.compactions.behind(), (0, 0));
     ingest(&machine, &engine, CfId::DEFAULT, b"m");
     assert_eq!(in_pm(&engine).1, 30);
-    assert_eq!(engine.inner.compaction_debt(), (1, 0));
+    assert_eq!(engine.inner.common.compactions.behind(), (1, 0));
     let family = &engine.plan().families[0];
     assert_eq!((family.levels[0].runs, family.level0_pm.runs), (1, 30));
     assert_eq!(family.next, None);
@@ -136,20 +135,20 @@ fn nothing_is_removed_while_somebody_closes() {
     assert_eq!(in_pm(&engine), (1, 0));
     let inner = engine.inner.clone();
     std::thread::scope(|scope| {
-        let gate = write(&inner.blobs.gate);
+        let gate = write(&inner.sweeper.blobs.gate);
         drop(value);
-        let releasing = scope.spawn(|| inner.release_pm_tables());
+        let releasing = scope.spawn(|| inner.sweeper.release_pm_tables());
         // Without the gate it would be done by now, more often than not.
         for _ in 0..10_000 {
             std::thread::yield_now();
         }
-        inner.closed.store(true, Ordering::Release);
+        inner.common.closed.store(true, Ordering::Release);
         drop(gate);
         releasing.join().unwrap();
     });
     assert_eq!(in_pm(&engine), (1, 0));
-    inner.closed.store(false, Ordering::Release);
-    inner.release_pm_tables();
+    inner.common.closed.store(false, Ordering::Release);
+    inner.sweeper.release_pm_tables();
     assert_eq!(in_pm(&engine), (0, 0));
     assert_eq!(get(&engine, b"key"), Some(vec![1; 2000]));
 }
@@ -173,8 +172,8 @@ fn what_fits_no_table_leaves_nothing_behind() {
             &mut Outputs::default(),
         )
     };
-    let next_owner = || inner.pm_owner();
-    let home = inner.pm_home(&next_owner);
+    let next_owner = || inner.sweeper.pm_owner();
+    let home = inner.making.pm_home(&next_owner);
     let mut sink = PmSink::new(home, 64 << 10);
     add(&mut sink, b"b", 10).unwrap();
     let error = add(&mut sink, b"a", 10).unwrap_err();
@@ -220,9 +219,23 @@ fn damage_where_nothing_refers_to_is_reported_and_in_nobodys_way() {
     engine.flush().unwrap();
     let value = engine.value(CfId::DEFAULT, b"key").unwrap().unwrap();
     let zone = {
-        let version = engine.inner.catalog.edits().state().version().clone();
+        let version = engine
+            .inner
+            .common
+            .catalog
+            .edits()
+            .state()
+            .version()
+            .clone();
         let number = version.pm_tables().next().unwrap().0.file;
-        let table = engine.inner.catalog.table_files.pm.get(number).unwrap();
+        let table = engine
+            .inner
+            .common
+            .catalog
+            .table_files
+            .pm
+            .get(number)
+            .unwrap();
         let part = PmPart::whole(table, CfId::DEFAULT);
         match part.get(b"key", SeqNo(100), true).unwrap().unwrap().value {
             // The piece's header lies before its values.
@@ -286,7 +299,7 @@ fn long_values_stay_in_their_files_as_long_as_a_table_refers_to_them() {
     }
     engine.flush().unwrap();
     compact_all(&engine);
-    engine.inner.reclaim().unwrap();
+    engine.inner.reclaimer.reclaim().unwrap();
     assert_eq!(machine.blob_files(), Vec::<String>::new());
     assert_eq!((files(&machine), in_pm(&engine)), (0, (0, 0)));
 }
@@ -337,7 +350,7 @@ fn deletes_make_room_on_a_full_disk() {
     }
     let mut all = keys;
     for _ in 0..20 {
-        engine.inner.world.env.clock.sleep_ms(1000);
+        engine.inner.common.world.env.clock.sleep_ms(1000);
         all = fill(all);
         engine.drain().unwrap();
     }

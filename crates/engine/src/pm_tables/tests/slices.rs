@@ -15,8 +15,8 @@ fn write(engine: &Engine, keys: impl Iterator<Item = u16>) {
 
 /// Without a compaction behind it.
 fn flush(engine: &Engine) {
-    engine.inner.seal_active().unwrap();
-    engine.inner.flush_sealed().unwrap();
+    engine.inner.memtables.seal_active().unwrap();
+    engine.inner.flusher.flush_sealed().unwrap();
 }
 
 /// The first keys of slices.
@@ -37,7 +37,7 @@ fn with_a_gap() -> (Machine, Engine) {
         compact_all(&engine);
     }
     let base = Place::new(CfId::DEFAULT, Level(6));
-    let version = engine.inner.catalog.view().tables.version().clone();
+    let version = engine.inner.common.catalog.view().tables.version().clone();
     assert!(version.level(base).unwrap().len() >= 8);
     write(&engine, 0..150);
     flush(&engine);
@@ -112,7 +112,7 @@ fn without_costs_all_of_a_full_level_0_leaves() {
         own.level0.pm_percent = 40;
         own.set("level0.internal", "off").unwrap();
     });
-    let bytes = || engine.inner.pm_tables_use().bytes;
+    let bytes = || engine.inner.common.pm_tables_use().bytes;
     let mut round = 0;
     let mut most = 0;
     loop {

@@ -260,7 +260,7 @@ fn a_full_disk_does_not_let_go_of_the_logs() {
     let engine = open_at(&fs, DB).unwrap();
     copy(&fs, DB, COPY);
     fs.limit(fs.used());
-    engine.inner.give_space_back(false);
+    engine.inner.reclaimer.give_space_back(false);
     let error = open_at(&fs, COPY).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Locked, "{error}");
 }

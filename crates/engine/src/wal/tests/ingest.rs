@@ -79,7 +79,7 @@ fn a_generation_with_nothing_but_an_idle_item_seals_the_one_before() {
     let options = small();
     let engine = open(&fs, &options).unwrap();
     put(&engine, 1);
-    engine.inner.seal_active().unwrap();
+    engine.inner.memtables.seal_active().unwrap();
     engine.cover_idle().unwrap();
     let expected = all(&engine);
     let image = fs.image_killed(Steps::new());
@@ -119,10 +119,10 @@ impl Story {
             11 => self.held.clear(),
             12 | 13 => drop(self.engine.flush().unwrap()),
             14 | 15 => self.engine.cover_idle().unwrap(),
-            16 => self.engine.inner.seal_active().unwrap(),
+            16 => self.engine.inner.memtables.seal_active().unwrap(),
             17 => self.ingest(),
             18 => self.engine.work_ahead().unwrap(),
-            _ => drop(self.engine.inner.reclaim().unwrap()),
+            _ => drop(self.engine.inner.reclaimer.reclaim().unwrap()),
         }
     }
 

@@ -1,0 +1,261 @@
+//! What all rooms of a store have in common: whether it takes writes, what waits, and asking for work.
+
+use std::time::Duration;
+
+use thermocline_base::{BatchEntry, Error, Kind, Result};
+use thermocline_catalog::kept::Keeping;
+use thermocline_catalog::owned::Retired;
+use thermocline_commit::readers::moments_of_merge;
+use thermocline_compaction::retain;
+use thermocline_env::DiskRoom;
+use thermocline_memtable::{Descriptor, decode_blob_ref};
+use thermocline_observe::count::Count;
+use thermocline_observe::event::Event;
+use thermocline_policy::flush::Dram;
+use thermocline_policy::{flush, indexes, tuning};
+use thermocline_runtime::{Job, Task};
+use thermocline_tables::Promise;
+
+use crate::pm_tables::release::PmTablesUse;
+use crate::store::Common;
+use crate::sync::{Ordering, lock};
+
+impl Common {
+    /// Tells that the store was opened, and which generations that did away with.
+    pub fn tell_opened(&self, dropped: &[u64]) {
+        let recovery = self.recovery;
+        self.events.emit(Event::Opened {
+            records: recovery.records,
+            cut_records: recovery.cut_records,
+            after_crash: recovery.sealed_by_recovery,
+            took: Duration::from_nanos(recovery.nanos),
+        });
+        if !self.options.read_only {
+            for &id in dropped {
+                self.events.emit(Event::GenerationDropped { id });
+            }
+        }
+        self.background.settle();
+    }
+
+    pub fn give_descriptor_back(&self, descriptor: Option<Descriptor>) -> Result<()> {
+        let released = descriptor.map_or(Ok(()), |descriptor| descriptor.release(&self.space));
+        released.map_err(|error| self.poison.poison(error))
+    }
+
+    /// Generations that are dead and that somebody reads, oldest first.
+    pub fn retired(&self) -> Vec<Retired> {
+        lock(&self.reclaim).retired().to_vec()
+    }
+
+    /// Lets a worker look, some time from now, whether the store has fallen idle.
+    #[inline]
+    pub fn written(&self) {
+        // Its task takes the writer's lock, under which the write was granted.
+        self.background.request_after(Task::Idle, self.idle_after());
+    }
+
+    /// The time without a write after which a store is idle.
+    pub fn idle_after(&self) -> Duration {
+        match self.options.memtable.idle_ms {
+            0 => Duration::from_nanos(tuning::IDLE_NS),
+            ms => Duration::from_millis(ms),
+        }
+    }
+
+    /// Has due compactions run soon, where there are threads for that.
+    pub fn want_compaction(&self) {
+        if self.world.background && self.flushes() {
+            self.background.request_job(Job::Compact);
+        }
+    }
+
+    /// What is kept for feeds now. Where descriptors of generations run short the oldest goes: else a flush
+    /// would be due all the time.
+    pub fn keeping(&self) -> Keeping {
+        let feed = &self.options.feed;
+        let limit = self.space.usage().limit_bytes;
+        Keeping {
+            retain_bytes: feed.retain_bytes,
+            pinned_bytes_max: limit / 100 * feed.pins_percent_max,
+            yields: flush::yields_kept(self.space.generations().free()),
+        }
+    }
+
+    pub fn check_writable(&self) -> Result<()> {
+        if self.options.read_only {
+            return Err(Error::InvalidArgument(
+                "the database is open for reading only".into(),
+            ));
+        }
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Error::Closed);
+        }
+        self.poison.check()
+    }
+
+    /// A lookup has asked `count` sealed indexes beyond the first.
+    pub fn asked(&self, count: u64) {
+        let before = self.counted.add(Count::Asked, count);
+        if indexes::looks(before, count)
+            && self.counted.get(Count::Asked) >= self.merges.next.load(Ordering::Relaxed)
+            && self.merges_by_itself()
+        {
+            // Until that job has found out.
+            self.merges.next.store(u64::MAX, Ordering::Relaxed);
+            self.background.request_job(Job::Merge);
+        }
+    }
+
+    pub fn merges_by_itself(&self) -> bool {
+        self.options.level0.shape().merges_indexes()
+            && self.world.background
+            && !self.options.read_only
+    }
+
+    /// Persistent memory of dead generations that merged indexes lead to, in bytes.
+    pub fn dead_in_merged(&self) -> u64 {
+        let view = self.catalog.view();
+        let reclaim = lock(&self.reclaim);
+        let merged = view.memtables.iter().filter(|m| m.is_merged());
+        let ids = merged.flat_map(|m| m.homes()).map(|h| h.generation());
+        let dead = ids.filter(|id| reclaim.is_dead(*id) && !reclaim.is_flushed(*id));
+        dead.map(|id| reclaim.zone_bytes(id)).sum()
+    }
+
+    pub fn check_open(&self) -> Result<()> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Error::Closed);
+        }
+        self.poison.check()
+    }
+
+    /// Has tables compacted that reads ask in vain, if there are new ones, and level 0 weighed anew if it was read
+    /// often.
+    #[inline]
+    pub fn compact_for_reads(&self) {
+        if self.catalog.table_files.reads.has_news() || self.rates.has_news() {
+            self.want_compaction();
+        }
+    }
+
+    /// Most DRAM that indexes of this store may have.
+    pub fn dram_limit(&self) -> u64 {
+        self.options.dram.min(self.account.budget().limit())
+    }
+
+    /// Nanoseconds by the clock of its world.
+    pub fn now_ns(&self) -> u64 {
+        self.world.env.clock.now_ns()
+    }
+
+    /// What the file system says of its room, if it says anything.
+    pub fn disk_room(&self) -> Option<DiskRoom> {
+        let room = self.world.env.storage.room(&self.dir);
+        // A disk that does not answer will say so to whoever needs it.
+        room.unwrap_or(None)
+    }
+
+    /// Promises what PM tables may still take until all of them have `limit` bytes, at most `most` of it; `None` if
+    /// that is less than `least`.
+    pub fn promise_pm(&self, limit: u64, least: u64, most: u64) -> Option<Promise> {
+        let taken = || self.pm_tables_use().bytes;
+        let promised = &self.catalog.table_files.pm.promised;
+        promised.promise(taken, limit, (least, most))
+    }
+
+    /// What the tables that the manifest names take.
+    pub fn pm_tables_use(&self) -> PmTablesUse {
+        let version = self.catalog.version();
+        let mut all = PmTablesUse::default();
+        for (table, references) in version.pm_tables() {
+            all.tables += 1;
+            all.bytes += table.meta.zone_bytes;
+            if references.is_empty() {
+                all.retired += 1;
+                all.retired_bytes += table.meta.zone_bytes;
+            }
+        }
+        all
+    }
+
+    /// Counts records that were written.
+    pub fn count_entries<'a>(&self, entries: impl Iterator<Item = BatchEntry<'a>>) {
+        let (mut puts, mut deletes, mut ranges, mut user) = (0, 0, 0, 0);
+        for entry in entries {
+            match entry.kind {
+                Kind::Delete => deletes += 1,
+                Kind::RangeDelete => ranges += 1,
+                _ => puts += 1,
+            }
+            let value = match entry.kind {
+                Kind::PutBlob => decode_blob_ref(entry.value).map_or(0, |blob| blob.len.into()),
+                _ => entry.value.len() as u64,
+            };
+            user += entry.key.len() as u64 + value;
+        }
+        self.counted.add(Count::Puts, puts);
+        if deletes > 0 {
+            self.counted.add(Count::Deletes, deletes);
+        }
+        if ranges > 0 {
+            self.counted.add(Count::RangeDeletes, ranges);
+        }
+        self.counted.add(Count::UserBytes, user);
+    }
+
+    /// The moments at which somebody may read, for a merge.
+    pub fn moments_of_merge(&self) -> retain::Moments {
+        let (moments, horizon) = moments_of_merge(&self.commits.ring, &self.commits.readers);
+        retain::Moments::new(moments, horizon)
+    }
+
+    /// Whether the store flushes by itself.
+    pub fn flushes(&self) -> bool {
+        self.options.flush.automatic && !self.options.read_only
+    }
+
+    /// Has sealed generations flushed soon.
+    pub fn want_flush(&self) {
+        match self.world.background {
+            true => self.background.request_job(Job::Flush),
+            // Relaxed: who sees it looks at nothing else before it has taken locks.
+            false => self.room.flush_wanted.store(true, Ordering::Relaxed),
+        }
+    }
+
+    /// How many sealed generations wait to be flushed, the persistent memory that they own, and the bytes in
+    /// blob files that they refer to.
+    pub fn sealed_bytes(&self) -> (usize, u64, u64) {
+        let view = self.catalog.view();
+        let reclaim = lock(&self.reclaim);
+        let homes = view.memtables[1..].iter().flat_map(|m| m.homes());
+        let waits = homes.filter(|home| !reclaim.is_flushed(home.generation()));
+        waits.fold((0, 0, 0), |(count, bytes, blob_bytes), home| {
+            let own = reclaim.zone_bytes(home.generation());
+            (count + 1, bytes + own, blob_bytes + home.blobs().bytes())
+        })
+    }
+
+    /// DRAM of this store, and of all stores of the runtime.
+    pub fn dram(&self) -> Dram {
+        let budget = self.account.budget();
+        Dram {
+            used: self.account.used(),
+            limit: self.options.dram,
+            percent: self.options.flush.dram_percent,
+            held_by_all: budget.held(),
+            budget: budget.limit(),
+        }
+    }
+
+    /// Whether indexes take their share of DRAM, of this store's or of all stores'.
+    pub fn is_dram_short(&self) -> bool {
+        self.dram().is_short()
+    }
+
+    /// Whether this store may be short of DRAM because others have it.
+    pub fn is_crowded(&self) -> bool {
+        self.dram().is_crowded(self.background.stores())
+    }
+}

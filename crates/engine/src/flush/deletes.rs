@@ -1,0 +1,112 @@
+//! Flushes that are asked for: by whoever found no room, or deleted on a full disk.
+
+use thermocline_base::Result;
+use thermocline_env::DiskRoom;
+use thermocline_policy::relief::margin;
+use thermocline_policy::work::Work;
+
+use crate::store::Flusher;
+use crate::sync::{Ordering, lock};
+
+impl Flusher {
+    /// Flushes deletes, if that was asked for; whether it was. The caller holds no lock.
+    pub fn flush_deletes(&self) -> Result<bool> {
+        let due = self.pressure.takes_relief();
+        if due {
+            let flushed = self.flush_what_is_deleted();
+            self.pressure.relieved(flushed.is_ok());
+            flushed?;
+        }
+        Ok(due)
+    }
+
+    pub fn flush_what_is_deleted(&self) -> Result<()> {
+        match self.flush() {
+            // A range that was deleted since may hide most of what there was no room for.
+            Err(error)
+                if error.is_no_room()
+                    && self.common.catalog.view().memtables[0].has_tombstones() =>
+            {
+                self.memtables.seal_active()?;
+                self.flush()?;
+            }
+            flushed => drop(flushed?),
+        }
+        if !self.pressure.has_unflushed_deletes() {
+            return Ok(());
+        }
+        let active = self.common.catalog.view().memtables[0].bytes();
+        let takes = |disk: DiskRoom| disk.free > active + margin(disk.total);
+        if self.evacuator.to_flush().is_empty() && self.common.disk_room().is_none_or(takes) {
+            self.memtables.seal_active()?;
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Does what [`Common::want_flush`] has left to the writer. The caller holds no lock.
+    #[inline]
+    pub fn flush_inline(&self) {
+        if !self.common.world.background
+            && self.common.room.flush_wanted.swap(false, Ordering::Relaxed)
+        {
+            // What has not poisoned the store is told to whoever needs the room.
+            let _ = self.flush_wanted();
+        }
+    }
+
+    /// Flushes what is due, or all there is for somebody who found no room, or deleted on a full disk.
+    pub fn flush_wanted(&self) -> Result<()> {
+        if self.flush_deletes()? {
+            // That was all there is.
+            self.common.room.room_wanted.store(false, Ordering::Relaxed);
+            return Ok(());
+        }
+        let room_wanted = self.common.room.room_wanted.swap(false, Ordering::Relaxed);
+        // Where DRAM is short, what is kept for change feeds has none to give.
+        if room_wanted && !self.common.is_dram_short() && self.reclaimer.yield_kept()? {
+            return Ok(());
+        }
+        if room_wanted && self.evacuator.to_flush().is_empty() {
+            self.memtables.seal_active()?;
+        }
+        let dead = Some(self.common.dead_in_merged());
+        let mut work = self.flush_due.next_flush(room_wanted, dead).work;
+        if work == Work::RemakeIndexes {
+            self.merger.merge_instead()?;
+            work = self.flush_due.next_flush(room_wanted, None).work;
+        }
+        if work != Work::Flush {
+            return Ok(());
+        }
+        if self.flush()? == 0 && room_wanted {
+            self.reclaimer.yield_kept()?;
+        }
+        Ok(())
+    }
+
+    /// What a job thread does about flushing.
+    pub fn flush_job(&self) -> Result<()> {
+        // Some may have died since this was asked for.
+        self.reclaimer.reclaim()?;
+        let crowded = self.common.is_crowded();
+        if crowded && self.common.flushes() {
+            let active = self.common.catalog.view().memtables[0].clone();
+            let stores = self.common.background.stores();
+            if self
+                .common
+                .dram()
+                .seals_for_others(active.index_bytes(), stores)
+            {
+                self.memtables.seal_active()?;
+                self.common.room.room_wanted.store(true, Ordering::Relaxed);
+            }
+        }
+        self.flush_wanted()?;
+        if crowded {
+            self.memtables
+                .give_up_credit(&mut lock(&self.memtables.writer));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,169 @@
+//! What a flush takes, and the edit that names what it has written. See the [module above](super).
+
+use thermocline_base::Result;
+use thermocline_catalog::view::Front;
+use thermocline_jobs::Outputs;
+use thermocline_memtable::Memtable;
+use thermocline_observe::count::Count;
+use thermocline_policy::rewrite::RewritePlan;
+use thermocline_version::{Change, Evacuation};
+
+use crate::busy::busy;
+use crate::flush::along::Along;
+use crate::flush::evacuate::{Span, Taken};
+use crate::report::LevelUse;
+use crate::store::Evacuator;
+use crate::sync::{Arc, lock};
+
+impl Evacuator {
+    pub(super) fn count_flush(&self, outputs: &Outputs, along: &[Along<'_>]) {
+        self.partitioner.counted_by_merge(&outputs.counted);
+        let to = along.iter().map(|along| usize::from(along.to.0)).max();
+        self.common.compactions.usage.add(
+            to.unwrap_or(0),
+            LevelUse {
+                jobs: 1,
+                bytes_read: outputs.bytes_read,
+                bytes_written: outputs.bytes,
+                entries_dropped: outputs.dropped,
+                ..LevelUse::default()
+            },
+        );
+        if !along.is_empty() {
+            self.common.counted.add(Count::RangesAlong, 1);
+            let bytes = along.iter().map(Along::bytes).sum();
+            self.common.counted.add(Count::BytesAlong, bytes);
+        }
+    }
+
+    /// Takes the sealed generations that were not flushed, or of those the ones that an evacuation has left: from
+    /// here on none of them is merged.
+    pub(super) fn take(&self) -> Taken {
+        let _turn = self.common.merges.turn_for_flush();
+        let taken = {
+            // A batch that is being committed is in the view before it is visible.
+            let _writer = lock(&self.memtables.writer);
+            self.taken_now()
+        };
+        let newest = taken.generations.last().map_or(0, |m| m.generation());
+        lock(&self.common.reclaim).taken = newest;
+        taken
+    }
+
+    /// What a flush takes, for whoever holds the writer's lock.
+    pub(super) fn taken_now(&self) -> Taken {
+        let mut generations = self.sealed_unflushed();
+        let front = self.common.catalog.view().front().cloned();
+        if let Some(front) = &front {
+            generations.retain(|m| front.takes(m));
+        }
+        Taken { generations, front }
+    }
+
+    /// The sealed generations that were not flushed, oldest first.
+    pub fn to_flush(&self) -> Vec<Arc<Memtable>> {
+        // A batch that is being committed is in the view before it is visible.
+        let _writer = lock(&self.memtables.writer);
+        self.sealed_unflushed()
+    }
+
+    /// As [`Evacuator::to_flush`], for whoever holds the writer's lock.
+    pub fn sealed_unflushed(&self) -> Vec<Arc<Memtable>> {
+        let view = self.common.catalog.view_to_keep();
+        let reclaim = lock(&self.common.reclaim);
+        let sealed = view.memtables[1..].iter().rev();
+        let sealed = sealed.filter(|memtable| !reclaim.is_flushed(memtable.generation()));
+        sealed.cloned().collect()
+    }
+
+    /// Edit 1, or of several one, and the view that comes with it.
+    pub(super) fn name_tables(
+        &self,
+        taken: &Taken,
+        span: &Span,
+        outputs: &Outputs,
+        along: &[Along<'_>],
+    ) -> Result<()> {
+        let _writer = lock(&self.memtables.writer);
+        // Again, since the store may have been closed meanwhile.
+        self.common.check_writable()?;
+        self.name_holding(taken, span, outputs, along)
+    }
+
+    /// As [`Evacuator::name_tables`], for whoever holds the writer's lock.
+    pub(super) fn name_holding(
+        &self,
+        taken: &Taken,
+        span: &Span,
+        outputs: &Outputs,
+        along: &[Along<'_>],
+    ) -> Result<()> {
+        let exists = |change: &Change| match change {
+            Change::TableAdded { place, .. } => self.common.families.exists(place.cf, b""),
+            _ => true,
+        };
+        let mut manifest = self.common.catalog.edits();
+        let mut changes = Vec::new();
+        for along in along
+            .iter()
+            .filter(|along| self.common.families.exists(along.cf, b""))
+        {
+            if !along.stands(manifest.state()) {
+                return Err(busy("for tables that have gone"));
+            }
+            changes.extend(along.taken());
+        }
+        changes.extend(outputs.added().filter(exists));
+        let front = span.to.clone().map(|at| taken.front_at(at));
+        // Of nothing there is nothing to say, until the next range is named.
+        if changes.is_empty() && front.is_some() {
+            return Ok(());
+        }
+        changes.extend(said(manifest.state().evacuation(), taken, front.as_ref()));
+        if !changes.is_empty() {
+            let made =
+                self.partitioner
+                    .append_with_prefixes(&mut manifest, changes, &outputs.prefixes)?;
+            drop(manifest);
+            self.partitioner.tell_of_prefixes(made);
+        }
+        if let Some(front) = front {
+            let view = self.common.catalog.view_to_keep();
+            let tables = self.common.catalog.tables_after(&view);
+            self.common.catalog.show(view.evacuated(front, tables));
+            return Ok(());
+        }
+        let homes = taken.generations.iter().flat_map(|m| m.homes());
+        lock(&self.common.reclaim).flushed(homes.map(|home| home.generation()));
+        self.reclaimer.retire();
+        // If all of them had been retired as dead before.
+        self.common.catalog.show_tables();
+        Ok(())
+    }
+
+    /// What a flush that began now would be decided on.
+    ///
+    /// # Errors
+    /// Those of reading the generations.
+    pub fn rewrite_plan(&self) -> Result<Option<RewritePlan>> {
+        let taken = {
+            // A batch that is being committed is in the view before it is visible.
+            let _writer = lock(&self.memtables.writer);
+            self.taken_now()
+        };
+        self.flush_writer.rewrite_plan_of(&taken)
+    }
+}
+
+/// What an edit says of the evacuation of `taken`, which comes to `front` by it, or to its end; `before` is what the
+/// manifest says of one so far, were it of generations of which none is left.
+fn said(before: Option<&Evacuation>, taken: &Taken, front: Option<&Front>) -> Vec<Change> {
+    let up_to = taken.up_to().0;
+    let ended = |seqno| Change::FlushedUpTo { seqno };
+    let other = before.filter(|before| before.up_to != up_to);
+    match (front, other) {
+        (None, _) => before.map(|_| ended(up_to)).into_iter().collect(),
+        (Some(front), None) => vec![front.said()],
+        (Some(front), Some(before)) => vec![ended(before.up_to), front.said()],
+    }
+}

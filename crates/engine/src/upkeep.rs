@@ -1,0 +1,82 @@
+//! What is done under the writer's lock for a writer that lacks something, or has sealed a memtable.
+
+use thermocline_base::{Error, Result};
+use thermocline_runtime::Task;
+
+use crate::store::Upkeep;
+use crate::sync::{lock, thread};
+use crate::write::writer::Writer;
+
+/// How often a writer that found no room looks again whether readers have let go of what is
+/// dead: a `get` does within microseconds.
+const PATIENCE: u32 = 1000;
+
+impl Upkeep {
+    /// As [`Reclaimer::reclaim`], for whoever writes and lacks something. What cannot be read stays, for its
+    /// reader to hear of.
+    pub fn reclaim_for(&self, writer: &mut Writer) -> Result<usize> {
+        loop {
+            let dropped = self.reclaim_inline(writer)?;
+            // A flush makes more room, and not under the writer's lock.
+            if dropped > 0 || self.common.flushes() || !self.merger.merge_for_room(writer)? {
+                return Ok(dropped);
+            }
+        }
+    }
+
+    pub fn reclaim_inline(&self, writer: &mut Writer) -> Result<usize> {
+        let mut all = 0;
+        loop {
+            let _ = self.reclaimer.find_dead();
+            if !self.common.world.background {
+                self.merger.merge_inline(writer)?;
+            }
+            let dropped = self.reclaimer.drop_dead(writer)?;
+            all += dropped;
+            if dropped == 0 {
+                return Ok(all);
+            }
+        }
+    }
+
+    /// A generation was sealed: one that is older may be dead.
+    pub fn sealed(&self, writer: &mut Writer) -> Result<()> {
+        self.common.merges.look_again();
+        if self.common.world.background {
+            self.common.background.request(Task::Ahead);
+            return Ok(());
+        }
+        self.reclaim_inline(writer)?;
+        self.flush_due.flush_if_due();
+        Ok(())
+    }
+
+    /// There is no room, as `error` says: drops what is dead, or gives the error back.
+    pub fn reclaim_or(&self, writer: &mut Writer, error: Error) -> Result<()> {
+        if !matches!(error, Error::OutOfSpace(_)) {
+            return Err(error);
+        }
+        for _ in 0..PATIENCE {
+            if self.reclaim_for(writer)? > 0 || self.reclaimer.yield_kept_holding(writer)? {
+                return Ok(());
+            }
+            if lock(&self.common.reclaim).is_nothing_retired() {
+                break;
+            }
+            thread::yield_now();
+        }
+        Err(error)
+    }
+
+    /// All descriptors are taken: drops what is dead, but not for every write anew.
+    pub fn reclaim_descriptors(&self, writer: &mut Writer) -> Result<()> {
+        if self.common.space.generations().free() > 0 {
+            return Ok(());
+        }
+        let now = self.common.commits.ring.durable();
+        if lock(&self.common.reclaim).looks_for_descriptors(now) {
+            self.reclaim_for(writer)?;
+        }
+        Ok(())
+    }
+}
