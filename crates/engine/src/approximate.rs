@@ -21,41 +21,8 @@ use thermocline_catalog::view::not_before;
 use thermocline_memtable::Memtable;
 use thermocline_tables::RangeSize;
 
-use crate::store::{Engine, Reads};
+use crate::store::Reads;
 use rulers::{STEP, count_up_to};
-
-impl Engine {
-    /// About how large each of these ranges of a family is now. Bounds are by bytes, also where the
-    /// family's order is the reverse; a range that ends before it begins is empty.
-    ///
-    /// # Errors
-    /// [`thermocline_base::Error::InvalidArgument`] for a family that was dropped;
-    /// [`thermocline_base::Error::Corruption`] of an index; those of reading it.
-    pub fn approximate_sizes(&self, cf: CfId, ranges: &[KeyBounds<'_>]) -> Result<Vec<RangeSize>> {
-        let inner = &*self.inner;
-        let view = inner.common.catalog.view_to_keep();
-        view.pins()?;
-        inner
-            .common
-            .families
-            .check(cf, inner.common.families.moment())?;
-        inner.reads.rulers.forget_all_but(&view.memtables);
-        let mut sizes = Vec::with_capacity(ranges.len());
-        for &range in ranges {
-            let mut size = RangeSize::default();
-            if !is_empty(range) {
-                view.tables.add_size(cf, range, &mut size)?;
-                for memtable in &view.memtables {
-                    if let Some(range) = behind(view.first_of(memtable, cf), range) {
-                        inner.reads.add_size(memtable, cf, range, &mut size)?;
-                    }
-                }
-            }
-            sizes.push(size);
-        }
-        Ok(sizes)
-    }
-}
 
 /// What of a range does not lie below the first key of a generation, if it has one; `None` if nothing does.
 fn behind<'a>(first: Option<&'a [u8]>, (from, to): KeyBounds<'a>) -> Option<KeyBounds<'a>> {
@@ -92,6 +59,28 @@ impl Reads {
         size.blob_bytes += share(memtable.blob_bytes());
         size.entries += keys;
         Ok(())
+    }
+
+    /// As [`Engine::approximate_sizes`](crate::Engine::approximate_sizes).
+    pub fn approximate_sizes(&self, cf: CfId, ranges: &[KeyBounds<'_>]) -> Result<Vec<RangeSize>> {
+        let view = self.common.catalog.view_to_keep();
+        view.pins()?;
+        self.common.check_family(cf)?;
+        self.rulers.forget_all_but(&view.memtables);
+        let mut sizes = Vec::with_capacity(ranges.len());
+        for &range in ranges {
+            let mut size = RangeSize::default();
+            if !is_empty(range) {
+                view.tables.add_size(cf, range, &mut size)?;
+                for memtable in &view.memtables {
+                    if let Some(range) = behind(view.first_of(memtable, cf), range) {
+                        self.add_size(memtable, cf, range, &mut size)?;
+                    }
+                }
+            }
+            sizes.push(size);
+        }
+        Ok(sizes)
     }
 }
 

@@ -51,7 +51,7 @@ use thermocline_observe::event::Event;
 use thermocline_pm::RegionKind;
 use thermocline_version::VersionEdit;
 
-use crate::store::{After, Elders, Engine, Handle, Inner, Left, Moment};
+use crate::store::{After, Elders, Handle, Inner, Left, Moment};
 use crate::sync::{Arc, AtomicBool, Ordering, fence, lock, write};
 use position::Position;
 
@@ -266,25 +266,6 @@ impl Drop for Elders {
 /// Whether somebody holds the folder who is no elder of the caller's. Where that cannot be found out he may.
 pub(crate) fn has_strangers(storage: &dyn Storage, dir: &Path) -> bool {
     storage.is_folder_held(dir).unwrap_or(true)
-}
-
-impl Engine {
-    /// Closes the store: cuts the chain in the manifest, so that the next open has nothing to
-    /// decide, and gives up the lock. Snapshots, cursors and values go on; other handles read
-    /// nothing from then on. The folder may be removed, and a new database made in its place.
-    /// Idempotent: whoever comes second waits for the first.
-    ///
-    /// On return every callback has been called and every event told. So it waits for one that blocks, but only
-    /// when all is durable and the folder given up: the next open waits for none. (A store that has failed gives
-    /// its folder up when this has returned.) In a callback or listener, of whatever store, it waits for
-    /// none: what is left is called when that has returned. The same holds when the last handle is dropped.
-    ///
-    /// # Errors
-    /// A failed persist, now or earlier; the store is closed all the same, and the next open recovers. A disk without
-    /// room for the cuts is none: all is durable.
-    pub fn close(&self) -> Result<()> {
-        self.inner.close()
-    }
 }
 
 impl Inner {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use thermocline_base::{BatchEntry, Error, Kind, Result};
+use thermocline_base::{BatchEntry, CfId, Error, Kind, Result};
 use thermocline_catalog::kept::Keeping;
 use thermocline_catalog::owned::Retired;
 use thermocline_commit::readers::moments_of_merge;
@@ -21,6 +21,14 @@ use crate::store::Common;
 use crate::sync::{Ordering, lock};
 
 impl Common {
+    /// Whether a family exists.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] naming the one that was dropped.
+    pub fn check_family(&self, cf: CfId) -> Result<()> {
+        self.families.check(cf, self.families.moment())
+    }
+
     /// Tells that the store was opened, and which generations that did away with.
     pub fn tell_opened(&self, dropped: &[u64]) {
         let recovery = self.recovery;

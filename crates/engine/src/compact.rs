@@ -57,51 +57,6 @@ pub(crate) mod state;
 mod tests;
 mod told;
 
-use crate::store::Engine;
-use crate::sync::lock;
 pub(crate) use ends::Ends;
 pub(crate) use job::picked::{level_of, stand};
 use state::{Compactions, Jobs, Running};
-
-impl Engine {
-    /// Does the most urgent compaction, if one is due; returns whether there was one.
-    ///
-    /// # Errors
-    /// [`thermocline_base::Error::InvalidArgument`] for a store that takes no writes;
-    /// [`thermocline_base::Error::Poisoned`]; a failed sync of the folder or write to the manifest, which
-    /// poisons the store; those of the file system and [`thermocline_base::Error::Corruption`] of a
-    /// table, after which everything is as before.
-    pub fn compact_once(&self) -> thermocline_base::Result<bool> {
-        let _settled = self.inner.common.background.settled_after();
-        self.inner.compactor.compact_once()
-    }
-
-    /// Does all flushes and compactions that are due, and waits for those that run. What is not due stays
-    /// where it is.
-    ///
-    /// # Errors
-    /// As [`Engine::compact_once`] and [`Engine::flush`].
-    pub fn drain(&self) -> thermocline_base::Result<()> {
-        let inner = &*self.inner;
-        let _settled = inner.common.background.settled_after();
-        loop {
-            inner.common.check_writable()?;
-            inner.reclaimer.reclaim()?;
-            inner.flusher.flush_deletes()?;
-            // Behind a flush that runs.
-            let flushed = match inner.flush_due.is_flush_due() {
-                true => inner.flusher.flush_sealed()?,
-                false => {
-                    drop(lock(&inner.common.turns.flushing));
-                    0
-                }
-            };
-            if flushed == 0
-                && !inner.compactor.compact_once()?
-                && !inner.common.compactions.wait_for_all()
-            {
-                return Ok(());
-            }
-        }
-    }
-}

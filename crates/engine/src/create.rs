@@ -13,7 +13,7 @@ use thermocline_version::{Change, Manifest, NO_REGION, NextIds, State, VersionEd
 
 use crate::layout::{self, REGION_NAME};
 use crate::open::spec::{region_spec, space_spec, stored};
-use crate::store::World;
+use crate::world::World;
 
 /// There is no database: says why it cannot be made, or makes its folder.
 pub(crate) fn refuse_or_prepare(

@@ -31,135 +31,13 @@
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{CfId, CfOptions, Error, Result, limits};
 use thermocline_observe::event::Event;
+use thermocline_runtime::Task;
 use thermocline_version::{Change, VersionEdit};
 
 use crate::partitions;
-use crate::store::{Engine, FamilyChanges};
-use crate::sync::{Ordering, lock, read, write};
+use crate::store::FamilyChanges;
+use crate::sync::{Ordering, lock, write};
 use table::{Family, note_own};
-
-impl Engine {
-    /// The family of this name, if there is one.
-    pub fn find_family(&self, name: &str) -> Option<Family> {
-        read(&self.inner.common.families.table).find(name)
-    }
-
-    /// The names of all families, in the order in which they were made.
-    pub fn families(&self) -> Vec<String> {
-        let table = read(&self.inner.common.families.table);
-        table.named.iter().map(|(name, _)| name.clone()).collect()
-    }
-
-    /// The family of this name, made durably if there is none.
-    ///
-    /// # Errors
-    /// [`Error::InvalidArgument`] for an empty or too long name, too many families, or an option
-    /// that differs from what the family was made with and stays; those of a write.
-    pub fn family(&self, name: &str, options: &CfOptions) -> Result<Family> {
-        let found = |family: Family| {
-            options.check_fixed(&self.family_options(family), name)?;
-            Ok(family)
-        };
-        if let Some(family) = self.find_family(name) {
-            return found(family);
-        }
-        let inner = &*self.inner;
-        let _settled = inner.common.background.settled_after();
-        inner.common.check_writable()?;
-        if name.is_empty() || name.len() > limits::CF_NAME_LEN_MAX {
-            return Err(Error::InvalidArgument(format!(
-                "the name of a column family has 1 to {} bytes; this one has {}",
-                limits::CF_NAME_LEN_MAX,
-                name.len()
-            )));
-        }
-        // Under the writer's lock, so that two callers do not make it twice.
-        let _writer = lock(&inner.memtables.writer);
-        // Again, since the store may have been closed meanwhile.
-        inner.common.check_writable()?;
-        if let Some(family) = self.find_family(name) {
-            return found(family);
-        }
-        inner.family_changes.make_family(name, options)
-    }
-
-    /// What a family was made with: what is not set of how it is divided the database's options say.
-    pub fn family_options(&self, family: Family) -> CfOptions {
-        let own = self.inner.common.families.own_options(family.id);
-        own.reverse(family.reverse)
-    }
-
-    /// Drops the family of this name, durably, with everything in it.
-    ///
-    /// # Errors
-    /// [`Error::InvalidArgument`] for the default family, and if there is none of this name; those
-    /// of a write.
-    pub fn drop_family(&self, name: &str) -> Result<()> {
-        let inner = &*self.inner;
-        inner.common.check_writable()?;
-        let is_named = self
-            .find_family(name)
-            .is_some_and(|family| family.id != CfId::DEFAULT);
-        let flushing = inner.family_changes.flush_for_readers(is_named);
-        let mut writer = lock(&inner.memtables.writer);
-        // Again, since the store may have been closed meanwhile.
-        inner.common.check_writable()?;
-        let Some(Family { id, .. }) = self.find_family(name) else {
-            return Err(Error::InvalidArgument(format!(
-                "there is no column family '{name}' to drop"
-            )));
-        };
-        if id == CfId::DEFAULT {
-            return Err(Error::InvalidArgument(format!(
-                "column family '{name}' is the default one, which cannot be dropped"
-            )));
-        }
-        // Invariant 3.
-        if !active(Bug::DropBeforeDurable) {
-            inner.common.commits.drain(inner)?;
-        }
-        inner
-            .family_changes
-            .set_aside(&mut writer, id, flushing.as_ref());
-        if !active(Bug::DropUnrecorded) {
-            let dropped = inner
-                .common
-                .catalog
-                .edit(&Change::ColumnFamilyDropped { id: id.0 }.into());
-            dropped.inspect_err(|_| inner.family_changes.keep_after_all(id))?;
-        }
-        let families = &inner.common.families;
-        let mut table = write(&families.table);
-        table.named.retain(|(_, family)| family.id != id);
-        table.own.remove(&id);
-        let number = families.moment() + 1;
-        table.dropped.insert(id, (name.to_string(), number));
-        families.drops.store(number, Ordering::Relaxed);
-        drop(table);
-        inner.common.rates.dropped(id);
-        inner.common.catalog.show_tables();
-        let name = name.to_string();
-        inner
-            .common
-            .events
-            .emit(Event::ColumnFamilyDropped { name });
-        // Generations may hold nothing else.
-        self.nudge();
-        Ok(())
-    }
-
-    /// Calls `found` with the metadata of family `cf` as it is now; `None` if none was ever set.
-    ///
-    /// # Errors
-    /// As [`Engine::get`].
-    pub fn metadata<T>(&self, cf: CfId, found: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
-        let value = self.get(CfId::METADATA, &cf.metadata_key(), found)?;
-        // Behind the look: as for a get.
-        let families = &self.inner.common.families;
-        families.check(cf, families.moment())?;
-        Ok(value)
-    }
-}
 
 impl FamilyChanges {
     /// The caller holds the writer's lock, and there is none of this name.
@@ -203,6 +81,88 @@ impl FamilyChanges {
         let name = name.to_string();
         self.common.events.emit(Event::ColumnFamilyCreated { name });
         Ok(family)
+    }
+
+    /// As [`Engine::family`](crate::Engine::family).
+    pub fn family(&self, name: &str, options: &CfOptions) -> Result<Family> {
+        let own = |family: Family| {
+            let own = self.common.families.own_options(family.id);
+            own.reverse(family.reverse)
+        };
+        let found = |family: Family| {
+            options.check_fixed(&own(family), name)?;
+            Ok(family)
+        };
+        if let Some(family) = self.common.families.find(name) {
+            return found(family);
+        }
+        self.common.check_writable()?;
+        if name.is_empty() || name.len() > limits::CF_NAME_LEN_MAX {
+            return Err(Error::InvalidArgument(format!(
+                "the name of a column family has 1 to {} bytes; this one has {}",
+                limits::CF_NAME_LEN_MAX,
+                name.len()
+            )));
+        }
+        // Under the writer's lock, so that two callers do not make it twice.
+        let _writer = lock(&self.memtables.writer);
+        // Again, since the store may have been closed meanwhile.
+        self.common.check_writable()?;
+        if let Some(family) = self.common.families.find(name) {
+            return found(family);
+        }
+        self.make_family(name, options)
+    }
+
+    /// As [`Engine::drop_family`](crate::Engine::drop_family).
+    pub fn drop_family(&self, name: &str) -> Result<()> {
+        self.common.check_writable()?;
+        let is_named = self
+            .common
+            .families
+            .find(name)
+            .is_some_and(|family| family.id != CfId::DEFAULT);
+        let flushing = self.flush_for_readers(is_named);
+        let mut writer = lock(&self.memtables.writer);
+        // Again, since the store may have been closed meanwhile.
+        self.common.check_writable()?;
+        let Some(Family { id, .. }) = self.common.families.find(name) else {
+            return Err(Error::InvalidArgument(format!(
+                "there is no column family '{name}' to drop"
+            )));
+        };
+        if id == CfId::DEFAULT {
+            return Err(Error::InvalidArgument(format!(
+                "column family '{name}' is the default one, which cannot be dropped"
+            )));
+        }
+        // Invariant 3.
+        if !active(Bug::DropBeforeDurable) {
+            self.common.commits.drain(&*self.memtables)?;
+        }
+        self.set_aside(&mut writer, id, flushing.as_ref());
+        if !active(Bug::DropUnrecorded) {
+            let dropped = self
+                .common
+                .catalog
+                .edit(&Change::ColumnFamilyDropped { id: id.0 }.into());
+            dropped.inspect_err(|_| self.keep_after_all(id))?;
+        }
+        let families = &self.common.families;
+        let mut table = write(&families.table);
+        table.named.retain(|(_, family)| family.id != id);
+        table.own.remove(&id);
+        let number = families.moment() + 1;
+        table.dropped.insert(id, (name.to_string(), number));
+        families.drops.store(number, Ordering::Relaxed);
+        drop(table);
+        self.common.rates.dropped(id);
+        self.common.catalog.show_tables();
+        let name = name.to_string();
+        self.common.events.emit(Event::ColumnFamilyDropped { name });
+        // Generations may hold nothing else.
+        self.common.background.request(Task::Ahead);
+        Ok(())
     }
 }
 

@@ -73,27 +73,12 @@ use thermocline_base::{Error, Result};
 use thermocline_jobs::Outputs;
 use thermocline_version::State;
 
-use crate::store::{Engine, Flusher};
+use crate::store::Flusher;
 use crate::sync::{MutexGuard, lock};
 use crate::write::writer::Writer;
 use evacuate::Taken;
 use told::Made;
 use write::To;
-
-impl Engine {
-    /// Seals the active generation, unless it is empty, and moves all sealed ones into tables. Returns
-    /// how many those were. Where there is no descriptor for another generation, the active one stays.
-    ///
-    /// # Errors
-    /// [`Error::InvalidArgument`] for a store that takes no writes; [`Error::Poisoned`]; a failed persist
-    /// of region, folder or manifest, which poisons the store; [`Error::Corruption`] of a record; those
-    /// of the file system, after which everything is as before.
-    pub fn flush(&self) -> Result<usize> {
-        let _settled = self.inner.common.background.settled_after();
-        self.inner.memtables.seal_active()?;
-        self.inner.flusher.flush()
-    }
-}
 
 impl Flusher {
     /// As [`Engine::flush`], of what is sealed. The caller holds no lock. A store without threads does the

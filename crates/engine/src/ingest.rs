@@ -208,9 +208,7 @@ impl Ingester {
     ) -> Result<()> {
         // Again: both may have changed meanwhile.
         self.common.check_writable()?;
-        self.common
-            .families
-            .check(cf, self.common.families.moment())?;
+        self.common.check_family(cf)?;
         self.memtables.record_chain(writer)?;
         let mut next = self.memtables.lock_next();
         self.find_descriptor(writer, next.is_none())?;

@@ -125,6 +125,7 @@ mod partitions;
 mod plan;
 mod pm_tables;
 mod pressure;
+mod read;
 mod reclaim;
 mod recover;
 mod relics;
@@ -141,6 +142,8 @@ mod upkeep;
 mod value;
 mod verify;
 mod wal;
+mod work;
+mod world;
 mod write;
 
 pub use cursor::Cursor;
@@ -155,7 +158,7 @@ pub use report::{
     Recovery, SsdBytes,
 };
 pub use snapshot::Snapshot;
-pub use store::{Engine, Setup, World};
+pub use store::Engine;
 pub use thermocline_base::bounds::KeyBounds;
 pub use thermocline_base::report::{Fault, Report};
 pub use thermocline_catalog::View;
@@ -183,6 +186,7 @@ pub use thermocline_tables::{LevelState, RangeSize};
 pub use thermocline_version::LOCK_NAME;
 pub use value::Value;
 pub use verify::verify;
+pub use world::{Setup, World};
 pub use write::submit::InFlight;
 
 /// Every durability site of copies apart from tables and manifests, for tests that must reach them all.

@@ -8,57 +8,12 @@ use thermocline_base::{Error, Result, SeqNo};
 use thermocline_policy::{flush, seal, tuning};
 use thermocline_runtime::{Client, Job, Task};
 
-use crate::store::{Above, Engine, Inner};
+use crate::store::{Above, Inner};
 use crate::sync::{Ordering, lock};
 use crate::write::writer::Writer;
 
 /// Time after which a store whose region is full of what readers hold looks at them again.
 const READERS_AGAIN: Duration = Duration::from_nanos(tuning::READERS_AGAIN_NS);
-
-impl Engine {
-    /// Does now what a worker would do when asked: grows the region and names the next generation
-    /// where that will be needed soon. A store without background flushes here, too, if that is due.
-    ///
-    /// # Errors
-    /// [`Error::InvalidArgument`] for a store that takes no writes; [`Error::Poisoned`]; a failed
-    /// persist, which poisons the store. A full region is no error here.
-    pub fn work_ahead(&self) -> Result<()> {
-        let _settled = self.inner.common.background.settled_after();
-        self.inner.flush_due.flush_if_due();
-        self.inner.flusher.flush_inline();
-        match self.inner.work_ahead() {
-            Err(Error::OutOfSpace(_)) => Ok(()),
-            other => other,
-        }
-    }
-
-    /// Does now what a worker would do after [`idle_ms`] without a write: covers the last write by a
-    /// later `published`, so that rot in it cannot pass for a torn tail, and gives DRAM that was
-    /// promised to writes back to the runtime.
-    ///
-    /// # Errors
-    /// As [`Engine::work_ahead`].
-    ///
-    /// [`idle_ms`]: thermocline_base::options::MemtableOptions::idle_ms
-    pub fn cover_idle(&self) -> Result<()> {
-        let _settled = self.inner.common.background.settled_after();
-        let mut writer = lock(&self.inner.memtables.writer);
-        self.inner.common.check_writable()?;
-        self.inner.memtables.cover(&mut writer)?;
-        self.inner.memtables.give_up_credit(&mut writer);
-        Ok(())
-    }
-
-    /// Lets a worker make durable what is visible, and acknowledge what waits for that.
-    pub(crate) fn request_sync(&self) {
-        self.inner.common.background.request(Task::Sync);
-    }
-
-    /// Lets a worker work ahead.
-    pub(crate) fn nudge(&self) {
-        self.inner.common.background.request(Task::Ahead);
-    }
-}
 
 impl Above for Inner {
     fn sealed(&self, writer: &mut Writer) -> Result<()> {

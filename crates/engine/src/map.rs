@@ -6,7 +6,7 @@ use thermocline_base::CfId;
 use thermocline_policy::level0::PartitionRate;
 use thermocline_version::{Level, TableRef, Version};
 
-use crate::store::{Engine, Reporter};
+use crate::store::Reporter;
 
 /// Where the data of a column family lies.
 #[derive(Debug, Clone, PartialEq)]
@@ -69,18 +69,6 @@ impl TableState {
     }
 }
 
-impl Engine {
-    /// Where the data of each family lies that has tables or several partitions. What is in no table yet is in the
-    /// generations that [`Engine::metrics`] has.
-    pub fn map(&self) -> Vec<FamilyMap> {
-        let version = self.inner.common.catalog.version();
-        let divided = version.divided().map(|(cf, _)| cf);
-        let families: BTreeSet<CfId> = version.families().chain(divided).collect();
-        let map = |cf| self.inner.reporter.map_of(cf, &version);
-        families.into_iter().map(map).collect()
-    }
-}
-
 impl Reporter {
     fn map_of(&self, family: CfId, version: &Version) -> FamilyMap {
         let tables = version.tables_of(family);
@@ -100,5 +88,14 @@ impl Reporter {
                 .map(|(place, table)| TableState::of(version, place.level, table))
                 .collect(),
         }
+    }
+
+    /// As [`Engine::map`](crate::Engine::map).
+    pub fn map(&self) -> Vec<FamilyMap> {
+        let version = self.common.catalog.version();
+        let divided = version.divided().map(|(cf, _)| cf);
+        let families: BTreeSet<CfId> = version.families().chain(divided).collect();
+        let map = |cf| self.map_of(cf, &version);
+        families.into_iter().map(map).collect()
     }
 }

@@ -48,7 +48,7 @@ use thermocline_policy::situation::{self, Situation};
 use thermocline_policy::work::Work;
 use thermocline_runtime::Job;
 
-use crate::store::{Engine, Merger};
+use crate::store::Merger;
 use crate::sync::{Arc, Ordering, lock, try_lock};
 use crate::write::writer::Writer;
 
@@ -61,31 +61,6 @@ struct Choice {
     /// Newest first.
     inputs: Vec<Arc<Memtable>>,
     decided: indexes::Choice,
-}
-
-impl Engine {
-    /// Drops every generation in which nothing is alive and that nobody reads, merges indexes where that
-    /// pays, rewrites what is mostly dead ([`RewritePlan`](crate::RewritePlan)), and returns how many generations were
-    /// dropped. The store's threads do so by themselves (they rewrite when a flush is due), and a writer that finds no room.
-    ///
-    /// # Errors
-    /// [`Error::InvalidArgument`] for a store that takes no writes; [`Error::Poisoned`]; a failed
-    /// persist, which poisons the store; [`Error::Corruption`] of a record that had to be read.
-    pub fn reclaim(&self) -> Result<usize> {
-        let inner = &self.inner;
-        inner.common.check_writable()?;
-        let mut dropped = inner.reclaimer.reclaim()?;
-        while inner.merger.merge_if_due()? {
-            dropped += inner.reclaimer.reclaim()?;
-        }
-        // What that drops it has dropped when it returns.
-        let before = inner.common.counted.get(Count::Dropped);
-        if inner.flusher.rewrite()? {
-            let now = inner.common.counted.get(Count::Dropped);
-            dropped += usize::try_from(now - before).unwrap_or(usize::MAX);
-        }
-        Ok(dropped)
-    }
 }
 
 impl Merger {

@@ -8,7 +8,6 @@ use thermocline_halloc::SpaceUse;
 use thermocline_memtable::{Home, Memtable};
 use thermocline_observe::cause::StallCause;
 use thermocline_observe::count::Count;
-use thermocline_observe::latency::Latencies;
 use thermocline_pm::RegionKind;
 use thermocline_tables::FoundIn;
 
@@ -16,7 +15,7 @@ use crate::report::{
     BlobState, CacheState, CompactionUse, DeliveryUse, DramUse, EngineMetrics, GenerationState,
     HitCounts, LogUse, PartitionUse, PmTier, SsdBytes,
 };
-use crate::store::{Engine, Reporter};
+use crate::store::Reporter;
 
 /// A generation, the index that leads to it if that is known, and whether it is retired.
 type Held = (Arc<Home>, Option<Arc<Memtable>>, bool);
@@ -133,6 +132,72 @@ impl Reporter {
         };
         all.iter().enumerate().map(state).collect()
     }
+
+    /// Reads all counters.
+    pub fn metrics(&self) -> EngineMetrics {
+        let generations = self.generations();
+        let region_kind = self.common.space.region().kind();
+        let mut space = self.common.space.usage();
+        if region_kind == RegionKind::Absent {
+            // What stands in for it takes none, and sets no limit.
+            space = SpaceUse {
+                limit_bytes: self.common.options.pm,
+                ..SpaceUse::default()
+            };
+        }
+        EngineMetrics {
+            region_kind,
+            region_path: self.common.space.region().path().to_path_buf(),
+            space,
+            pm: self.common.space.region().counters(),
+            ssd: self.ssd_bytes(),
+            log: self.log_use(),
+            index_bytes: generations.iter().map(|g| g.index_bytes).sum(),
+            dram: self.dram_use(),
+            pm_tier: self.pm_tier(&generations),
+            levels: self.common.catalog.view().tables.levels(),
+            blobs: self.blob_state(),
+            tables_open: self.common.catalog.table_files.open_use().tables(),
+            tables_opened: self.common.catalog.table_files.open_use().opened(),
+            cache: self.cache_state(),
+            hits: self.hits(),
+            generations,
+            generations_dropped: self.common.counted.get(Count::Dropped),
+            flushes: self.common.counted.get(Count::Flushes),
+            flushed_bytes: self.common.counted.get(Count::FlushedBytes),
+            visible: self.common.commits.ring.visible(),
+            durable: self.common.commits.ring.durable(),
+            puts: self.common.counted.get(Count::Puts),
+            deletes: self.common.counted.get(Count::Deletes),
+            range_deletes: self.common.counted.get(Count::RangeDeletes),
+            user_bytes: self.common.counted.get(Count::UserBytes),
+            gets: self.common.counted.get(Count::Gets),
+            found: self.common.counted.get(Count::Found),
+            asked: self.common.counted.get(Count::Asked),
+            stepped_over: self.common.counted.get(Count::SteppedOver),
+            merges: self.common.counted.get(Count::Merges),
+            merged_keys: self.common.counted.get(Count::MergedKeys),
+            rewrites: self.common.counted.get(Count::Rewrites),
+            rewritten_bytes: self.common.counted.get(Count::RewrittenBytes),
+            ranges_along: self.common.counted.get(Count::RangesAlong),
+            bytes_along: self.common.counted.get(Count::BytesAlong),
+            ranges_ahead: self.common.counted.get(Count::RangesAhead),
+            feed: self.feeds.feed_use(),
+            deliveries: self.delivery_use(),
+            readers: self.reads.holds.count(),
+            readers_told: self.reads.readers_told(),
+            pinned_bytes: self.reads.pins.upgrade().map_or(0, |pins| pins.bytes()),
+            latencies: self.common.latencies.read(),
+            runtime: self.common.background.runtime_metrics(),
+            stalls: StallCause::ALL
+                .map(|cause| (cause, self.common.stalls.get(cause)))
+                .to_vec(),
+            recovery: self.common.recovery,
+            manifest_bytes: self.common.catalog.edits().manifest_bytes(),
+            compaction: self.compaction_use(),
+            partitions: self.partition_use(),
+        }
+    }
 }
 
 impl Reporter {
@@ -221,85 +286,5 @@ impl Reporter {
             count: (families + more.sum::<usize>()) as u64,
             ..self.common.compactions.partition_usage.counted()
         }
-    }
-}
-
-impl Engine {
-    /// Reads all counters.
-    pub fn metrics(&self) -> EngineMetrics {
-        let inner = &*self.inner;
-        let generations = inner.reporter.generations();
-        let region_kind = inner.common.space.region().kind();
-        let mut space = inner.common.space.usage();
-        if region_kind == RegionKind::Absent {
-            // What stands in for it takes none, and sets no limit.
-            space = SpaceUse {
-                limit_bytes: inner.common.options.pm,
-                ..SpaceUse::default()
-            };
-        }
-        EngineMetrics {
-            region_kind,
-            region_path: inner.common.space.region().path().to_path_buf(),
-            space,
-            pm: inner.common.space.region().counters(),
-            ssd: inner.reporter.ssd_bytes(),
-            log: inner.reporter.log_use(),
-            index_bytes: generations.iter().map(|g| g.index_bytes).sum(),
-            dram: inner.reporter.dram_use(),
-            pm_tier: inner.reporter.pm_tier(&generations),
-            levels: inner.common.catalog.view().tables.levels(),
-            blobs: inner.reporter.blob_state(),
-            tables_open: inner.common.catalog.table_files.open_use().tables(),
-            tables_opened: inner.common.catalog.table_files.open_use().opened(),
-            cache: inner.reporter.cache_state(),
-            hits: inner.reporter.hits(),
-            generations,
-            generations_dropped: inner.common.counted.get(Count::Dropped),
-            flushes: inner.common.counted.get(Count::Flushes),
-            flushed_bytes: inner.common.counted.get(Count::FlushedBytes),
-            visible: inner.common.commits.ring.visible(),
-            durable: inner.common.commits.ring.durable(),
-            puts: inner.common.counted.get(Count::Puts),
-            deletes: inner.common.counted.get(Count::Deletes),
-            range_deletes: inner.common.counted.get(Count::RangeDeletes),
-            user_bytes: inner.common.counted.get(Count::UserBytes),
-            gets: inner.common.counted.get(Count::Gets),
-            found: inner.common.counted.get(Count::Found),
-            asked: inner.common.counted.get(Count::Asked),
-            stepped_over: inner.common.counted.get(Count::SteppedOver),
-            merges: inner.common.counted.get(Count::Merges),
-            merged_keys: inner.common.counted.get(Count::MergedKeys),
-            rewrites: inner.common.counted.get(Count::Rewrites),
-            rewritten_bytes: inner.common.counted.get(Count::RewrittenBytes),
-            ranges_along: inner.common.counted.get(Count::RangesAlong),
-            bytes_along: inner.common.counted.get(Count::BytesAlong),
-            ranges_ahead: inner.common.counted.get(Count::RangesAhead),
-            feed: inner.feeds.feed_use(),
-            deliveries: inner.reporter.delivery_use(),
-            readers: inner.reads.holds.count(),
-            readers_told: inner.reads.readers_told(),
-            pinned_bytes: inner.reads.pins.upgrade().map_or(0, |pins| pins.bytes()),
-            latencies: inner.common.latencies.read(),
-            runtime: inner.common.background.runtime_metrics(),
-            stalls: StallCause::ALL
-                .map(|cause| (cause, inner.common.stalls.get(cause)))
-                .to_vec(),
-            recovery: inner.common.recovery,
-            manifest_bytes: inner.common.catalog.edits().manifest_bytes(),
-            compaction: inner.reporter.compaction_use(),
-            partitions: inner.reporter.partition_use(),
-        }
-    }
-
-    /// Where the times of operations go.
-    #[inline]
-    pub fn latencies(&self) -> &Latencies {
-        &self.inner.common.latencies
-    }
-
-    /// The options in force.
-    pub fn options(&self) -> &thermocline_base::options::Options {
-        &self.inner.common.options
     }
 }

@@ -19,8 +19,9 @@ use thermocline_version::{LOCK_NAME, Manifest};
 use crate::create::{create, refuse_or_prepare};
 use crate::families::table::Families;
 use crate::layout::{self, REGION_NAME};
-use crate::store::{Engine, Handle, Setup, World};
+use crate::store::{Engine, Handle};
 use crate::sync::Arc;
+use crate::world::{Setup, World};
 use named::Named;
 use recovered::Recovered;
 use wired::{Shared, wire};
@@ -63,7 +64,7 @@ impl Engine {
         if !exists && !Manifest::exists(&*storage, dir)? {
             create(&world, dir, &options)?;
         }
-        open_existing(world, dir, options, setup, lock, started)
+        open_named(Named::read(world, dir, options)?, dir, setup, lock, started)
     }
 
     /// The options that the database in `dir` was last opened with for writing; `None` if there is
@@ -92,15 +93,13 @@ impl Engine {
     }
 }
 
-fn open_existing(
-    world: World,
+fn open_named(
+    mut named: Named,
     dir: &Path,
-    options: Options,
     setup: Setup,
     lock: Option<Box<dyn LockGuard>>,
     started: u64,
 ) -> Result<Engine> {
-    let mut named = Named::read(world, dir, options)?;
     let families = Families::of(&named.state)?;
     let runtime = setup.runtime;
     let runtime = runtime.unwrap_or_else(|| Runtime::private(named.options.dram));

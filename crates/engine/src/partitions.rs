@@ -65,7 +65,7 @@ use thermocline_jobs::Prefixes;
 use thermocline_observe::event::Event;
 use thermocline_version::{Change, State, Version, VersionEdit};
 
-use crate::store::{Engine, Partitioner};
+use crate::store::Partitioner;
 use crate::sync::lock;
 #[cfg(test)]
 pub(crate) use adjust::Outcome;
@@ -82,65 +82,6 @@ const EDIT_BYTES: usize = 16 << 20;
 
 /// New partitions that an edit has at most, where their starts are prefixes.
 const EDIT_PARTITIONS: usize = 16_384;
-
-impl Engine {
-    /// The partitions of a family, in the order of keys, and about how much of the tables lies in each, as
-    /// their indexes say: opens tables that lie in more than one.
-    pub fn partitions(&self, cf: CfId) -> Vec<PartitionSize> {
-        let version = self.inner.common.catalog.version();
-        let view = self.inner.common.catalog.view_to_keep();
-        let mut measures = Measures::default();
-        // Nothing is opened once the store is closed.
-        let opened = if view.pins().is_ok() { usize::MAX } else { 0 };
-        sizes::of(&version, cf, &mut measures.by(&view.tables, opened))
-    }
-
-    /// Divides the partition in which `key` lies there; returns whether none began there before. Waits for
-    /// compactions of tables that reach over it.
-    ///
-    /// # Errors
-    /// [`Error::InvalidArgument`] for an empty or too long key, a family that does not exist, or too many
-    /// partitions; [`Error::OutOfSpace`] while the disk is full; those of [`Engine::compact_once`].
-    pub fn split_partition(&self, cf: CfId, key: &[u8]) -> Result<bool> {
-        let inner = &*self.inner;
-        let _settled = inner.common.background.settled_after();
-        inner
-            .common
-            .families
-            .check(cf, inner.common.families.moment())?;
-        if !(1..=limits::KEY_LEN_MAX).contains(&key.len()) {
-            return Err(Error::InvalidArgument(format!(
-                "a partition is split at a key of 1 to {} bytes; {} were given",
-                limits::KEY_LEN_MAX,
-                key.len()
-            )));
-        }
-        self.adjust_by_hand(cf, &Adjustment::Split(key.to_vec()))
-    }
-
-    /// Gives the keys of the partition that begins at `start` to the one before it; returns whether there was
-    /// such a one.
-    ///
-    /// # Errors
-    /// As [`Engine::split_partition`].
-    pub fn merge_partition(&self, cf: CfId, start: &[u8]) -> Result<bool> {
-        let inner = &*self.inner;
-        let _settled = inner.common.background.settled_after();
-        inner
-            .common
-            .families
-            .check(cf, inner.common.families.moment())?;
-        self.adjust_by_hand(cf, &Adjustment::Merge(vec![start.to_vec()]))
-    }
-
-    fn adjust_by_hand(&self, cf: CfId, what: &Adjustment) -> Result<bool> {
-        let inner = &*self.inner;
-        if inner.pressure.is_disk_full() {
-            inner.admission.check_disk(0)?;
-        }
-        inner.partitioner.adjust_by_hand(cf, what)
-    }
-}
 
 fn too_many(there: usize, more: usize) -> Error {
     Error::InvalidArgument(format!(
@@ -319,6 +260,16 @@ impl Partitioner {
             self.common.compactions.partition_usage.met(made);
             self.common.events.emit(Event::PartitionsMade { made });
         }
+    }
+
+    /// As [`Engine::partitions`](crate::Engine::partitions).
+    pub fn sizes(&self, cf: CfId) -> Vec<PartitionSize> {
+        let version = self.common.catalog.version();
+        let view = self.common.catalog.view_to_keep();
+        let mut measures = Measures::default();
+        // Nothing is opened once the store is closed.
+        let opened = if view.pins().is_ok() { usize::MAX } else { 0 };
+        sizes::of(&version, cf, &mut measures.by(&view.tables, opened))
     }
 }
 

@@ -15,7 +15,7 @@ use thermocline_version::Version;
 
 use crate::compact::shape::Levels;
 use crate::partitions::PartitionsPlan;
-use crate::store::{Engine, Reporter};
+use crate::store::Reporter;
 use crate::sync::Arc;
 
 /// What a store would do next.
@@ -89,35 +89,6 @@ pub struct CompactionPlan {
     pub moved: bool,
 }
 
-impl Engine {
-    /// What background work comes next, and why. Changes nothing.
-    pub fn plan(&self) -> Plan {
-        let inner = &self.inner;
-        if inner.common.compactions.costs.decide() {
-            inner.picker.level0_costs.sample_level0();
-        }
-        let version = inner.common.catalog.version();
-        let level0 = inner
-            .picker
-            .level0_costs
-            .level0_plan(&version, |cf| inner.common.compactions.of_family(cf).0);
-        let family = |cf| {
-            let levels = Levels::of(&version, cf, None);
-            inner.reporter.plan_of(cf, &version, &levels)
-        };
-        let divided = version.divided().map(|(cf, _)| cf);
-        let families: BTreeSet<CfId> = version.families().chain(divided).collect();
-        Plan {
-            flush: inner.flush_due.flush_plan(),
-            // A record that cannot be read is for its reader to hear of.
-            rewrite: inner.evacuator.rewrite_plan().unwrap_or(None),
-            families: families.into_iter().map(family).collect(),
-            level0,
-            delay: inner.pressure.pressing(),
-        }
-    }
-}
-
 impl Reporter {
     fn plan_of(&self, family: CfId, version: &Arc<Version>, levels: &Levels<'_>) -> FamilyPlan {
         let (running, _) = self.common.compactions.of_family(family);
@@ -175,6 +146,32 @@ impl Reporter {
                 bytes: job.bytes,
                 moved: job.trivial,
             }),
+        }
+    }
+
+    /// As [`Engine::plan`](crate::Engine::plan).
+    pub fn plan(&self) -> Plan {
+        if self.common.compactions.costs.decide() {
+            self.picker.level0_costs.sample_level0();
+        }
+        let version = self.common.catalog.version();
+        let level0 = self
+            .picker
+            .level0_costs
+            .level0_plan(&version, |cf| self.common.compactions.of_family(cf).0);
+        let family = |cf| {
+            let levels = Levels::of(&version, cf, None);
+            self.plan_of(cf, &version, &levels)
+        };
+        let divided = version.divided().map(|(cf, _)| cf);
+        let families: BTreeSet<CfId> = version.families().chain(divided).collect();
+        Plan {
+            flush: self.flush_due.flush_plan(),
+            // A record that cannot be read is for its reader to hear of.
+            rewrite: self.evacuator.rewrite_plan().unwrap_or(None),
+            families: families.into_iter().map(family).collect(),
+            level0,
+            delay: self.pressure.pressing(),
         }
     }
 }

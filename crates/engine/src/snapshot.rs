@@ -45,13 +45,6 @@ pub struct Snapshot {
     hold: HoldId,
 }
 
-impl Engine {
-    /// What is visible now, held.
-    pub fn snapshot(&self) -> Snapshot {
-        Snapshot::of(Moment::now(&self.inner), ReaderKind::Snapshot)
-    }
-}
-
 impl Snapshot {
     pub(crate) fn of(moment: Moment, kind: ReaderKind) -> Snapshot {
         let hold = moment.inner().reads.holds.enter(moment.hold(kind));

@@ -67,14 +67,14 @@ use std::collections::BTreeMap;
 
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{BatchEntry, CfId, Error, Kind, Result, SeqNo};
-use thermocline_commit::{Durability, Told, WriteOptions};
+use thermocline_commit::{Told, WriteOptions};
 use thermocline_memtable::{Chain, ChainWriter, Descriptor, Memtable, Stage, Staged};
 use thermocline_observe::event::Event;
 use thermocline_version::{Change, NextIds, VersionEdit};
 
 use crate::generation::prepared::Prepared;
 use crate::start::opened;
-use crate::store::{Engine, Stager};
+use crate::store::Stager;
 use crate::sync::{Arc, Ordering, lock, read};
 use crate::write::submit::kinds::deletes_any;
 use crate::write::writer::Writer;
@@ -126,56 +126,46 @@ struct Adoption {
     nonce: u64,
 }
 
-impl Engine {
+impl Stager {
     /// Applies `entries`, whose items would take `bytes` bytes, as one. It is durable on return; `told`
     /// waits for that like other callbacks.
     ///
     /// # Errors
     /// As [`Engine::write`]; `told` is never called then.
-    pub(crate) fn write_staged<'a>(
+    pub fn write<'a>(
         &self,
         entries: impl ExactSizeIterator<Item = BatchEntry<'a>> + Clone,
         bytes: u64,
         mode: WriteOptions,
         told: Option<Told<'_>>,
     ) -> Result<SeqNo> {
-        let inner = &*self.inner;
         if mode.no_slowdown {
             return Err(Error::Busy(format!(
                 "a batch of {bytes} bytes exceeds memtable.item_bytes_max, {}: it always waits for \
                  the manifest, and it asked not to; write smaller batches, or let this one wait",
-                inner.common.options.memtable.item_bytes_max
+                self.common.options.memtable.item_bytes_max
             )));
         }
         // Invariant 6.
-        let _staging = read(&inner.common.turns.stages);
-        let staged = inner
+        let _staging = read(&self.common.turns.stages);
+        let staged = self
             .admission
-            .with_room(bytes, false, || {
-                inner.stager.reserve_stage(entries.clone(), bytes)
-            })
-            .and_then(|staging| inner.stager.store_stage(staging, entries.clone()))
+            .with_room(bytes, false, || self.reserve_stage(entries.clone(), bytes))
+            .and_then(|staging| self.store_stage(staging, entries.clone()))
             .and_then(|(staging, staged)| {
-                inner
-                    .stager
-                    .commit_stage(staging, staged, entries.clone(), told)
+                self.commit_stage(staging, staged, entries.clone(), told)
             });
         match &staged {
-            Ok(_) => inner.common.events.accepted(bytes),
-            Err(error) => inner.common.events.refused(bytes, error),
+            Ok(_) => self.common.events.accepted(bytes),
+            Err(error) => self.common.events.refused(bytes, error),
         }
         let last = staged?;
-        inner.common.count_entries(entries);
+        self.common.count_entries(entries);
         // `visible` and `durable` may move over it a little later, in somebody else's hands.
-        inner
-            .common
-            .commits
-            .acknowledge(inner, last, Durability::Immediate)?;
+        self.common.commits.make_durable(&*self.memtables, last)?;
         Ok(last)
     }
-}
 
-impl Stager {
     /// Whether a batch of `records` records that would take `bytes` bytes as one item is staged.
     #[inline]
     pub fn is_oversized(&self, records: usize, bytes: u64) -> bool {

@@ -11,7 +11,7 @@ use crate::flush::newest_in_tables;
 use crate::open::spec::stored;
 use crate::recover::found::Found;
 use crate::recover::is_sealed;
-use crate::store::World;
+use crate::world::World;
 
 /// How the new incarnation begins.
 pub(crate) struct Start {

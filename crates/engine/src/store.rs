@@ -10,18 +10,16 @@ use thermocline_catalog::owned::Reclaim;
 use thermocline_catalog::{Catalog, Installed, Observer, Pinned, View};
 use thermocline_commit::Commits;
 use thermocline_commit::readers::Registration;
-use thermocline_env::{Env, LockGuard, Storage};
+use thermocline_env::{LockGuard, Storage};
 use thermocline_halloc::Space;
 use thermocline_level0::PmTable;
 use thermocline_memtable::Home;
 use thermocline_observe::count::Counted;
-use thermocline_observe::event::EventListener;
 use thermocline_observe::events::Events;
 use thermocline_observe::latency::Latencies;
 use thermocline_observe::poison::Poison;
 use thermocline_observe::stall::Stalls;
-use thermocline_pm::{Shadow, SimPm};
-use thermocline_runtime::{Background, Runtime};
+use thermocline_runtime::Background;
 
 use crate::approximate::rulers::Rulers;
 use crate::blobs::Blobs;
@@ -38,53 +36,8 @@ use crate::report::Recovery;
 use crate::room::news::Room;
 use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, RwLock};
 use crate::wal::logs::Wal;
+use crate::world::World;
 use crate::write::writer::Writer;
-
-/// The outside world of a store.
-#[derive(Debug, Clone)]
-pub struct World {
-    /// Files, clock, randomness.
-    pub env: Env,
-    /// Simulated persistent memory in place of a mapped file.
-    pub sim: Option<SimPm>,
-    /// A model of caches before the mapped file, for tests that kill the process: what was not
-    /// persisted dies with it. Without effect where `sim` is set.
-    pub shadow: Option<Shadow>,
-    /// Whether threads work ahead (grow the region, name the next generation, cover the last write
-    /// when idle, drop generations in which nothing is alive, flush others). Without them that is done
-    /// when it is due, by whoever needs it: tests that explore crashes want one thread.
-    pub background: bool,
-}
-
-impl World {
-    /// The real world.
-    pub fn real() -> World {
-        World {
-            env: Env::real(),
-            sim: None,
-            shadow: None,
-            background: true,
-        }
-    }
-}
-
-/// What a store is opened with that is not kept with it.
-#[derive(Clone, Default)]
-pub struct Setup {
-    /// What it shares with other stores of the process; `None` gives it threads of its own.
-    pub runtime: Option<Runtime>,
-    /// Who is told what happens.
-    pub listener: Option<Arc<dyn EventListener>>,
-}
-
-impl std::fmt::Debug for Setup {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Setup")
-            .field("runtime", &self.runtime)
-            .field("listener", &self.listener.is_some())
-            .finish()
-    }
-}
 
 /// An open store. Cloning shares it.
 #[derive(Debug, Clone)]
@@ -365,9 +318,14 @@ pub(crate) struct Ingester {
 /// What a store says about itself.
 pub(crate) struct Reporter {
     pub common: Arc<Common>,
+    pub pressure: Arc<Pressure>,
     pub picker: Arc<Picker>,
+    pub flush_due: Arc<FlushDue>,
     pub memtables: Arc<Memtables>,
+    pub reads: Arc<Reads>,
+    pub feeds: Arc<Feeds>,
     pub partitioner: Arc<Partitioner>,
+    pub evacuator: Arc<Evacuator>,
 }
 
 /// An open store: its rooms, each of which knows those above it in this list that it has been given, and none below;
@@ -377,7 +335,6 @@ pub(crate) struct Inner {
     pub me: Weak<Inner>,
     pub common: Arc<Common>,
     pub pressure: Arc<Pressure>,
-    pub picker: Arc<Picker>,
     pub flush_due: Arc<FlushDue>,
     pub memtables: Arc<Memtables>,
     pub reads: Arc<Reads>,
@@ -389,7 +346,6 @@ pub(crate) struct Inner {
     pub merger: Arc<Merger>,
     pub upkeep: Arc<Upkeep>,
     pub compactor: Arc<Compactor>,
-    pub evacuator: Arc<Evacuator>,
     pub flusher: Arc<Flusher>,
     pub admission: Arc<Admission>,
     pub stager: Arc<Stager>,

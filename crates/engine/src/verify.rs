@@ -23,8 +23,8 @@ use crate::pm_tables::verify_pm_tables;
 use crate::recover;
 use crate::recover::found::Found;
 use crate::replay::Known;
-use crate::store::World;
 use crate::sync::Arc;
+use crate::world::World;
 
 /// Checks the database in `dir`. Writes nothing.
 ///

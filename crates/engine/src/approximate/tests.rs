@@ -10,6 +10,7 @@ use thermocline_testkit::{Replay, Rng, seeds};
 
 use super::*;
 use crate::Durability;
+use crate::store::Engine;
 use crate::tests::Machine;
 
 const VALUE: usize = 100;

@@ -48,7 +48,7 @@ use super::Jobs;
 use super::job::picked::Job;
 use super::shape::Levels;
 use crate::partitions::share;
-use crate::store::{Engine, Picker};
+use crate::store::Picker;
 use crate::sync::{Arc, lock, read, wait};
 
 /// Of a range that somebody wants merged.
@@ -61,40 +61,29 @@ enum Wanted {
     Done,
 }
 
-impl Engine {
-    /// Merges what lies of a family in persistent memory, inside persistent memory, until no read has to ask more than
-    /// one table of level 0 there. What lies in level 0 beside files stays, and what comes meanwhile. Waits for
-    /// compactions that hold it, and for a flush that is promised the room for it.
-    ///
-    /// # Errors
-    /// [`Error::OutOfSpace`] where persistent memory, or the share of level 0, has no room for it; those of
-    /// [`Engine::flush`] and [`Engine::compact_once`].
+impl Compactor {
+    /// As [`Engine::compact_level0`](crate::Engine::compact_level0).
     pub fn compact_level0(&self, cf: CfId) -> Result<()> {
-        let inner = &*self.inner;
-        let _settled = inner.common.background.settled_after();
-        inner
-            .common
-            .families
-            .check(cf, inner.common.families.moment())?;
-        let before = inner.common.catalog.next_file();
+        self.common.check_family(cf)?;
+        let before = self.common.catalog.next_file();
         let mut alone = false;
         loop {
             // Whoever flushes has been promised all the room that there is.
-            let flushing = alone.then(|| lock(&inner.common.turns.flushing));
-            let _gate = read(&inner.common.compactions.gate);
+            let flushing = alone.then(|| lock(&self.common.turns.flushing));
+            let _gate = read(&self.common.compactions.gate);
             // Again, since the store may be closing.
-            inner.common.check_writable()?;
-            let mut jobs = lock(&inner.common.compactions.jobs);
-            match inner.picker.next_of_level0(&mut jobs, cf, before) {
+            self.common.check_writable()?;
+            let mut jobs = lock(&self.common.compactions.jobs);
+            match self.picker.next_of_level0(&mut jobs, cf, before) {
                 Wanted::Job(job) => {
                     drop(jobs);
                     drop(flushing);
                     alone = false;
-                    inner.compactor.run(*job)?;
+                    self.run(*job)?;
                 }
                 Wanted::Wait => {
                     drop(flushing);
-                    drop(wait(&inner.common.compactions.ended, jobs));
+                    drop(wait(&self.common.compactions.ended, jobs));
                 }
                 Wanted::Room if !alone => alone = true,
                 Wanted::Room => {
@@ -226,7 +215,6 @@ impl Picker {
     }
 }
 
-#[cfg(test)]
 use crate::store::Compactor;
 #[cfg(test)]
 use thermocline_policy::pick::{Cursors, pick_spill};

@@ -7,40 +7,8 @@ use thermocline_policy::pick::{Manual, pick_range};
 
 use super::job::picked::Job;
 use super::shape::Levels;
-use crate::store::{Compactor, Engine};
+use crate::store::Compactor;
 use crate::sync::{lock, read, wait};
-
-impl Engine {
-    /// Flushes, and compacts the keys of family `cf` from one bound to the other, which are compared
-    /// bytewise whatever the family's order, until all of them lie in one level and nothing lies there
-    /// that nobody needs: versions that nobody can read any more, and tombstones. So what was deleted
-    /// takes no space afterwards, but for what snapshots and iterators still read.
-    ///
-    /// What is written meanwhile may stay above. A table that only partly lies in the range is compacted
-    /// as a whole.
-    ///
-    /// # Errors
-    /// [`thermocline_base::Error::InvalidArgument`] for a family that was dropped; those of
-    /// [`Engine::flush`] and [`Engine::compact_once`].
-    pub fn compact(&self, cf: CfId, range: (Bound<&[u8]>, Bound<&[u8]>)) -> Result<()> {
-        let inner = &*self.inner;
-        inner
-            .common
-            .families
-            .check(cf, inner.common.families.moment())?;
-        self.flush()?;
-        let _settled = inner.common.background.settled_after();
-        let (first, last, open) = keys_of(range);
-        let range = match open {
-            true => KeyRange::until(&first, &last),
-            false => KeyRange::inclusive(&first, &last),
-        };
-        match first < last || first == last && !open {
-            true => inner.compactor.compact_range(cf, &range),
-            false => Ok(()),
-        }
-    }
-}
 
 /// The first key, and the last one, or the first behind.
 fn keys_of((from, to): (Bound<&[u8]>, Bound<&[u8]>)) -> (Vec<u8>, Vec<u8>, bool) {
@@ -64,7 +32,17 @@ fn keys_of((from, to): (Bound<&[u8]>, Bound<&[u8]>)) -> (Vec<u8>, Vec<u8>, bool)
 }
 
 impl Compactor {
-    fn compact_range(&self, cf: CfId, range: &KeyRange<'_>) -> Result<()> {
+    /// As [`Engine::compact`](crate::Engine::compact), of what lies in tables.
+    pub fn compact_range(&self, cf: CfId, range: (Bound<&[u8]>, Bound<&[u8]>)) -> Result<()> {
+        let (first, last, open) = keys_of(range);
+        if first > last || first == last && open {
+            return Ok(());
+        }
+        let range = match open {
+            true => KeyRange::until(&first, &last),
+            false => KeyRange::inclusive(&first, &last),
+        };
+        let range = &range;
         let compacted = self.compact_jobs(cf, range);
         // What became due meanwhile met the jobs of this one, and was put off.
         self.common.want_compaction();

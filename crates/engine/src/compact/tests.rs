@@ -152,7 +152,7 @@ impl Story {
 
     /// Begins a job, if one is due.
     fn begin_job(&mut self) {
-        let job = self.engine.inner.picker.take_due();
+        let job = self.engine.inner.compactor.picker.take_due();
         self.met.side_by_side += u64::from(job.is_some() && !self.jobs.is_empty());
         self.jobs.extend(job);
     }

@@ -160,6 +160,17 @@ impl Families {
         }
         Ok(())
     }
+
+    /// The family of this name, if there is one.
+    pub fn find(&self, name: &str) -> Option<Family> {
+        read(&self.table).find(name)
+    }
+
+    /// The names of all, in the order in which they were made.
+    pub fn names(&self) -> Vec<String> {
+        let table = read(&self.table);
+        table.named.iter().map(|(name, _)| name.clone()).collect()
+    }
 }
 
 impl Table {

@@ -6,6 +6,7 @@ use thermocline_base::planted::plant;
 use thermocline_base::{ErrorKind, WriteBatch};
 
 use super::*;
+use crate::store::Engine;
 use crate::sync::AtomicU64;
 use crate::tests::{options, world};
 use crate::{Cursor, Durability, World};

@@ -7,7 +7,7 @@ use thermocline_base::options::{Options, SHAPES};
 use thermocline_base::{CfId, CfOptions, ErrorKind, WriteBatch};
 use thermocline_testkit::{Replay, Rng, seeds};
 
-use super::*;
+use crate::store::Engine;
 use crate::tests::Machine;
 use crate::{Cursor, Durability, Family, Snapshot};
 

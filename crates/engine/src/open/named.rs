@@ -12,8 +12,8 @@ use super::spec::{refuse_other_kind, settled};
 use crate::close::position::Position;
 use crate::create::{lacks_region, make_missing_region, region_in_memory};
 use crate::layout;
-use crate::store::World;
 use crate::sync::Arc;
+use crate::world::World;
 
 /// What the manifest of a database says.
 pub(super) struct Named {

@@ -13,9 +13,9 @@ use thermocline_version::{Manifest, NO_REGION, State, VersionEdit};
 
 use crate::flush::flushed_up_to;
 use crate::layout::{self, REGION_NAME};
-use crate::store::World;
 use crate::sync::Arc;
 use crate::wal::{Claims, Loaded, LogDirs};
+use crate::world::World;
 
 /// The options for an existing database: `pm_path` says where its region really lies, or nothing
 /// if that is the folder.

@@ -266,12 +266,12 @@ fn rooms(common: Common, own: Own, me: &Weak<Inner>) -> Inner {
     let family_changes = room!(FamilyChanges: common, memtables, reads, flusher);
     let ingester = room!(Ingester:
         common, pressure, memtables, sweeper, making, reclaimer, upkeep, flusher);
-    let reporter = room!(Reporter: common, picker, memtables, partitioner);
+    let reporter = room!(Reporter:
+        common, pressure, picker, flush_due, memtables, reads, feeds, partitioner, evacuator);
     Inner {
         me: me.clone(),
         common,
         pressure,
-        picker,
         flush_due,
         memtables,
         reads,
@@ -283,7 +283,6 @@ fn rooms(common: Common, own: Own, me: &Weak<Inner>) -> Inner {
         merger,
         upkeep,
         compactor,
-        evacuator,
         flusher,
         admission,
         stager,

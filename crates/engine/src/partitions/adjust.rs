@@ -117,7 +117,7 @@ impl Partitioner {
     }
 
     /// Does this one, for which the disk has room, however long jobs keep it waiting; returns whether there was something to do.
-    pub(super) fn adjust_by_hand(&self, cf: CfId, what: &Adjustment) -> Result<bool> {
+    pub fn adjust_by_hand(&self, cf: CfId, what: &Adjustment) -> Result<bool> {
         let waiter = Waiter::Hand(self.common.compactions.next_waiter());
         let adjusted = self.adjust_when_free(cf, what, waiter);
         self.common.compactions.forget_waiting(waiter);

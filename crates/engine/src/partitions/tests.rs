@@ -12,6 +12,7 @@ use thermocline_version::{Level, PartitionId, TableRef};
 
 use super::*;
 use crate::flush::tests::{Model, check_now, check_then, delete, files, put};
+use crate::store::Engine;
 use crate::sync::Arc;
 use crate::tests::Machine;
 use crate::{Family, Snapshot};
@@ -253,14 +254,14 @@ const HAND: Waiter = Waiter::Hand(0);
 /// Asks for a split beside a job that was begun. Returns what became of it, and whether the job was installed.
 fn split_beside_job(engine: &Engine) -> (Outcome, bool) {
     let inner = &engine.inner;
-    let job = inner.picker.take_due().expect("one is due");
+    let job = inner.compactor.picker.take_due().expect("one is due");
     let split = Adjustment::Split(key(500));
     let outcome = inner
         .partitioner
         .adjust(CfId::DEFAULT, &split, HAND)
         .unwrap();
     // Nothing else begins where it waits.
-    assert!(outcome != Outcome::Waits || inner.picker.take_due().is_none());
+    assert!(outcome != Outcome::Waits || inner.compactor.picker.take_due().is_none());
     let before = jobs(engine);
     inner.compactor.run(job).unwrap();
     (outcome, jobs(engine) > before)
@@ -649,7 +650,7 @@ fn a_waiting_split_keeps_only_the_levels_that_it_waits_for() {
     let machine = Machine::new(PM);
     let (engine, model) = with_wide_job(&machine);
     let inner = &engine.inner;
-    let job = inner.picker.take_due().expect("one is due");
+    let job = inner.compactor.picker.take_due().expect("one is due");
     let cf = CfId::DEFAULT;
     let held = |engine: &Engine| engine.inner.common.compactions.of_family(cf).0;
     let [of_job] = &held(&engine)[..] else {
@@ -700,7 +701,7 @@ fn a_split_by_size_keeps_its_place_until_the_job_ends() {
         }
         flush(&engine);
     }
-    let job = inner.picker.take_due().expect("one is due");
+    let job = inner.compactor.picker.take_due().expect("one is due");
     assert!(!inner.partitioner.adjust_by_size().unwrap());
     let waits = || inner.common.compactions.is_waiting(Waiter::Size);
     assert!(waits());
@@ -737,7 +738,7 @@ fn a_split_by_size_that_waits_keeps_its_key() {
         flush(&engine);
     }
     let planned = engine.plan().families[0].partitions.split.clone().unwrap();
-    let job = inner.picker.take_due().expect("one is due");
+    let job = inner.compactor.picker.take_due().expect("one is due");
     let over = version(&engine);
     let other = (1..1000).map(key).find(|key| {
         let mut over = over.reaching_over(cf, key);

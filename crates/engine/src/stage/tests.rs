@@ -11,6 +11,7 @@ use thermocline_commit::Durability;
 use thermocline_testkit::Rng;
 
 use super::*;
+use crate::store::Engine;
 use crate::tests::Machine;
 use crate::{Callback, Cursor, Family, Snapshot, World};
 

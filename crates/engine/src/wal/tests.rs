@@ -10,7 +10,7 @@ use thermocline_env::{Env, OpenMode, Storage};
 use thermocline_testkit::{Replay, Rng, seeds};
 use thermocline_wal::LogReader;
 
-use crate::store::{Setup, World};
+use crate::world::{Setup, World};
 use crate::{Backups, Durability, Engine, IngestWriter, Runtime, RuntimeOptions, verify};
 
 mod copied;

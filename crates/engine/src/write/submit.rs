@@ -87,7 +87,7 @@ impl Engine {
     ) -> Result<()> {
         let inner = &*self.inner;
         inner.admit(entries.clone(), bytes, mode.no_slowdown)?;
-        let last = self.write_staged(entries, bytes, mode, None)?;
+        let last = self.inner.stager.write(entries, bytes, mode, None)?;
         let acknowledged = inner
             .common
             .commits
@@ -149,7 +149,7 @@ impl Engine {
                 no_slowdown,
             };
             inner.admit(entries.clone(), bytes, no_slowdown)?;
-            self.write_staged(entries, bytes, mode, Some(told))?;
+            self.inner.stager.write(entries, bytes, mode, Some(told))?;
             inner.wrote(true);
         } else {
             let size = (bytes, no_slowdown);

@@ -6,9 +6,10 @@ use thermocline_base::options::{Options, Preset};
 use thermocline_base::{BatchEntry, CfId, WriteBatch};
 use thermocline_commit::{Callback, Durability};
 
-use crate::store::{Engine, World};
+use crate::store::Engine;
 use crate::sync::{Arc, Mutex, lock};
 use crate::tests::{Machine, options};
+use crate::world::World;
 
 const CF: CfId = CfId::DEFAULT;
 

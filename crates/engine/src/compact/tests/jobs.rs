@@ -8,7 +8,7 @@ use thermocline_env::{Clock, Env};
 
 use super::*;
 use crate::flush::tests::{files, get, tables};
-use crate::store::Setup;
+use crate::world::Setup;
 use crate::{CompactionReason, Event, World};
 
 fn load(engine: &Engine, cf: CfId, keys: std::ops::Range<u64>) {
@@ -39,7 +39,7 @@ fn a_family_that_is_dropped_during_a_job_is_gone() {
     }
     put(&engine, CfId::DEFAULT, b"k", b"v");
     let snapshot = engine.snapshot();
-    let job = engine.inner.picker.take_due().unwrap();
+    let job = engine.inner.compactor.picker.take_due().unwrap();
     engine.drop_family("other").unwrap();
     engine.inner.compactor.run(job).unwrap();
     // Everything was flushed before the drop, since somebody reads.
@@ -73,14 +73,14 @@ fn jobs_in_disjoint_ranges_run_side_by_side_and_others_wait() {
     }
     flush(&engine);
     let mut jobs = Vec::new();
-    while let Some(job) = engine.inner.picker.take_due() {
+    while let Some(job) = engine.inner.compactor.picker.take_due() {
         jobs.push(job);
         assert!(jobs.len() < 100, "jobs hold what others hold");
     }
     while jobs.len() < 2 {
         let job = jobs.pop().expect("there is something to do");
         engine.inner.compactor.run(job).unwrap();
-        while let Some(job) = engine.inner.picker.take_due() {
+        while let Some(job) = engine.inner.compactor.picker.take_due() {
             jobs.push(job);
         }
     }
@@ -112,7 +112,7 @@ fn a_range_waits_for_the_job_that_holds_it() {
         load(&engine, CfId::DEFAULT, 0..60);
         flush(&engine);
     }
-    let job = engine.inner.picker.take_due().unwrap();
+    let job = engine.inner.compactor.picker.take_due().unwrap();
     let other = engine.clone();
     let thread = std::thread::spawn(move || {
         let all = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
@@ -299,8 +299,8 @@ fn families_take_turns() {
         load(&engine, other.id, 0..60);
         flush(&engine);
     }
-    let first = engine.inner.picker.take_due().unwrap();
-    let second = engine.inner.picker.take_due().unwrap();
+    let first = engine.inner.compactor.picker.take_due().unwrap();
+    let second = engine.inner.compactor.picker.take_due().unwrap();
     assert_eq!((first.family(), second.family()), (CfId::DEFAULT, other.id));
     engine.inner.compactor.run(second).unwrap();
     engine.inner.compactor.run(first).unwrap();

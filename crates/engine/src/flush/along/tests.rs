@@ -55,7 +55,7 @@ fn a_split_waits_for_a_range_that_cuts_its_table() {
         inner.flusher.flush_sealed().unwrap();
         write(&engine, CfId::DEFAULT, 200..300, &[2; 100]);
         let taken = Taken {
-            generations: inner.evacuator.to_flush(),
+            generations: inner.flusher.evacuator.to_flush(),
             front: None,
         };
         let from = Position {
@@ -63,7 +63,10 @@ fn a_split_waits_for_a_range_that_cuts_its_table() {
             key: key(150)[..].into(),
         };
         let span = Span { from, to: None };
-        let along = inner.evacuator.along_of(&taken, &span, 10_000, true);
+        let along = inner
+            .flusher
+            .evacuator
+            .along_of(&taken, &span, 10_000, true);
         assert_eq!((along.len(), along[0].rests.len()), (1, 1));
         // Before the range, in the table that is taken.
         let split = Adjustment::Split(key(50).to_vec());

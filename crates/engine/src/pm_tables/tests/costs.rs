@@ -301,7 +301,7 @@ fn what_leaves_persistent_memory_stands_where_it_stood() {
         .flusher
         .flush_exclusive(&mut lock(&inner.memtables.writer))
         .unwrap();
-    let job = inner.picker.take_due().unwrap();
+    let job = inner.compactor.picker.take_due().unwrap();
     flush(&mut model);
     flush(&mut model);
     inner.compactor.merge_one_slice(CfId::DEFAULT).unwrap();

@@ -1,0 +1,170 @@
+//! What is read through a handle of a store, and what the store says of itself.
+
+use thermocline_base::bounds::KeyBounds;
+use thermocline_base::{CfId, CfOptions, Result, SeqNo};
+use thermocline_observe::latency::Latencies;
+use thermocline_tables::RangeSize;
+
+use crate::cursor::Cursor;
+use crate::families::table::Family;
+use crate::map::FamilyMap;
+use crate::partitions::PartitionSize;
+use crate::plan::Plan;
+use crate::report::{EngineMetrics, ReaderKind};
+use crate::snapshot::Snapshot;
+use crate::store::{Engine, Moment};
+use crate::sync::{Arc, Ordering};
+use crate::value::Value;
+
+impl Engine {
+    /// Calls `found` with the value of `key`, where it lies; `None` if there is none.
+    ///
+    /// # Errors
+    /// [`thermocline_base::Error::Corruption`] naming region and offset;
+    /// [`thermocline_base::Error::InvalidArgument`] for a family that was dropped.
+    pub fn get<T>(
+        &self,
+        cf: CfId,
+        key: &[u8],
+        found: impl FnOnce(&[u8]) -> T,
+    ) -> Result<Option<T>> {
+        let inner = &*self.inner;
+        let verify = inner.common.options.read.verify_checksums;
+        // A generation that comes after this holds only what was not visible when we began.
+        let view = inner.common.catalog.view();
+        view.pins()?;
+        // Behind the view: what was dropped by now may be missing from it, or from a part of it.
+        inner.common.check_family(cf)?;
+        let visible = inner.common.commits.ring.visible_mark();
+        inner.reads.find(
+            &view,
+            (cf, key),
+            |memtable| memtable.get_latest(cf, key, visible, verify),
+            // What was ingested may be there and not visible yet (`ingest`).
+            |tables| tables.get(cf, key, SeqNo(visible.load(Ordering::SeqCst))),
+            |hit| found(hit.bytes()),
+        )
+    }
+
+    /// As [`Engine::get`], with the value copied or pinned.
+    ///
+    /// # Errors
+    /// As [`Engine::get`].
+    pub fn value(&self, cf: CfId, key: &[u8]) -> Result<Option<Value>> {
+        let inner = &*self.inner;
+        let verify = inner.common.options.read.verify_checksums;
+        let view = inner.common.catalog.view();
+        let pins = view.pins()?;
+        // As above.
+        inner.common.check_family(cf)?;
+        let visible = inner.common.commits.ring.visible_mark();
+        inner.reads.find(
+            &view,
+            (cf, key),
+            |memtable| memtable.get_latest(cf, key, visible, verify),
+            |tables| tables.get(cf, key, SeqNo(visible.load(Ordering::SeqCst))),
+            |hit| inner.reads.value(pins, hit),
+        )
+    }
+
+    /// A cursor over `family` at what is visible now, not yet at any key.
+    ///
+    /// # Errors
+    /// [`thermocline_base::Error::InvalidArgument`] for a family that was dropped.
+    pub fn cursor(&self, family: Family) -> Result<Cursor> {
+        let moment = Moment::now(&self.inner);
+        moment.check(family.id)?;
+        Ok(Cursor::new(moment, family))
+    }
+
+    /// What is visible now, held.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot::of(Moment::now(&self.inner), ReaderKind::Snapshot)
+    }
+
+    /// The family of this name, if there is one.
+    pub fn find_family(&self, name: &str) -> Option<Family> {
+        self.inner.common.families.find(name)
+    }
+
+    /// The names of all families, in the order in which they were made.
+    pub fn families(&self) -> Vec<String> {
+        self.inner.common.families.names()
+    }
+
+    /// What a family was made with: what is not set of how it is divided the database's options say.
+    pub fn family_options(&self, family: Family) -> CfOptions {
+        let own = self.inner.common.families.own_options(family.id);
+        own.reverse(family.reverse)
+    }
+
+    /// Calls `found` with the metadata of family `cf` as it is now; `None` if none was ever set.
+    ///
+    /// # Errors
+    /// As [`Engine::get`].
+    pub fn metadata<T>(&self, cf: CfId, found: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
+        let value = self.get(CfId::METADATA, &cf.metadata_key(), found)?;
+        // Behind the look: as for a get.
+        let families = &self.inner.common.families;
+        families.check(cf, families.moment())?;
+        Ok(value)
+    }
+
+    /// Whether both are handles of one open store.
+    pub fn is_same(&self, other: &Engine) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
+
+    /// The last seqno that survives a crash, together with all before it.
+    pub fn durable(&self) -> SeqNo {
+        SeqNo(self.inner.common.commits.ring.durable())
+    }
+
+    /// The last seqno that readers see.
+    pub fn visible(&self) -> SeqNo {
+        SeqNo(self.inner.common.commits.ring.visible())
+    }
+
+    /// About how large each of these ranges of a family is now. Bounds are by bytes, also where the
+    /// family's order is the reverse; a range that ends before it begins is empty.
+    ///
+    /// # Errors
+    /// [`thermocline_base::Error::InvalidArgument`] for a family that was dropped;
+    /// [`thermocline_base::Error::Corruption`] of an index; those of reading it.
+    pub fn approximate_sizes(&self, cf: CfId, ranges: &[KeyBounds<'_>]) -> Result<Vec<RangeSize>> {
+        self.inner.reads.approximate_sizes(cf, ranges)
+    }
+
+    /// The partitions of a family, in the order of keys, and about how much of the tables lies in each, as
+    /// their indexes say: opens tables that lie in more than one.
+    pub fn partitions(&self, cf: CfId) -> Vec<PartitionSize> {
+        self.inner.partitioner.sizes(cf)
+    }
+
+    /// Where the data of each family lies that has tables or several partitions. What is in no table yet is in the
+    /// generations that [`Engine::metrics`] has.
+    pub fn map(&self) -> Vec<FamilyMap> {
+        self.inner.reporter.map()
+    }
+
+    /// What background work comes next, and why. Changes nothing.
+    pub fn plan(&self) -> Plan {
+        self.inner.reporter.plan()
+    }
+
+    /// Reads all counters.
+    pub fn metrics(&self) -> EngineMetrics {
+        self.inner.reporter.metrics()
+    }
+
+    /// Where the times of operations go.
+    #[inline]
+    pub fn latencies(&self) -> &Latencies {
+        &self.inner.common.latencies
+    }
+
+    /// The options in force.
+    pub fn options(&self) -> &thermocline_base::options::Options {
+        &self.inner.common.options
+    }
+}
