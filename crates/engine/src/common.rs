@@ -12,6 +12,7 @@ use thermocline_memtable::{Descriptor, decode_blob_ref};
 use thermocline_observe::count::Count;
 use thermocline_observe::event::Event;
 use thermocline_policy::flush::Dram;
+use thermocline_policy::work::Decision;
 use thermocline_policy::{flush, indexes, tuning};
 use thermocline_runtime::{Job, Task};
 use thermocline_tables::Promise;
@@ -21,6 +22,14 @@ use crate::store::Common;
 use crate::sync::{Ordering, lock};
 
 impl Common {
+    /// What was decided begins.
+    pub fn decided(&self, decision: &Decision) {
+        self.events.emit(Event::Decided {
+            work: decision.work.name(),
+            because: decision.because.to_string(),
+        });
+    }
+
     /// Whether a family exists.
     ///
     /// # Errors

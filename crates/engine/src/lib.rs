@@ -6,6 +6,35 @@
 //! time, and fill it side by side; readers take the view and look from the newest generation to the
 //! oldest.
 //!
+//! # Rooms (`store`, decision 118)
+//! The state of a store lies in rooms. Each has its own fields, the methods that change them, and the rooms that it may
+//! use: `open::wired::rooms` makes them one after the other, and gives each only some of those before it. All have
+//! `Common`: the parts below the engine, and what is plain.
+//!
+//! | room | what it does | in |
+//! |---|---|---|
+//! | `Pressure` | how much writers are held back; room on a full disk | `pressure` |
+//! | `Level0Costs`, `Picker` | what level 0 costs; which compaction is next, and what it holds | `compact::{costs, due, beside, internal}` |
+//! | `FlushDue` | whether a flush is due | `flush::due` |
+//! | `Memtables` | where writes go: writer, next memtable, logs, promised DRAM | `write`, `generation`, `dram`, `wal` |
+//! | `Reads` | who reads, and how | `snapshot`, `value`, `holds`, `approximate` |
+//! | `Sweeper` | files, blob files and PM tables that nobody needs go | `sweep`, `blobs::remove`, `pm_tables::release` |
+//! | `Feeds` | what change feeds read and keep | `feed` |
+//! | `Making` | tables are made | `compact::outputs` |
+//! | `Partitioner` | how keys are divided | `partitions` |
+//! | `Reclaimer` | dead memtables go; space goes back to the disk | `reclaim` |
+//! | `Merger` | indexes become one | `merge` |
+//! | `Upkeep` | what a writer that lacks something does under its lock | `upkeep` |
+//! | `Compactor` | compactions | `compact::{job, manual, internal}` |
+//! | `FlushWriter`, `Evacuator`, `Flusher` | flushes: one table, range by range, from beginning to end | `flush` |
+//! | `Admission` | what a write meets before it gets its place | `pressure`, `room` |
+//! | `Stager` | batches too large for one item; long values | `stage`, `blobs::write` |
+//! | `FamilyChanges`, `Ingester`, `Reporter` | families; tables of others; what a store says of itself | `families`, `relics`; `ingest`; `metrics`, `plan`, `map` |
+//!
+//! `Inner` has all of them, is what the threads of a runtime and `commit` know of a store, and opens and closes it. What a
+//! room wants of a later one it asks for as a task or a job. A [`Engine`] is a handle: its methods stand in `open`,
+//! `read`, `work` and `write::submit`.
+//!
 //! # The write journey (`commit`, `write`)
 //! Writes that meet in a bucket become one group. Under the writer's lock:
 //!

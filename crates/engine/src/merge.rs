@@ -45,7 +45,7 @@ use thermocline_observe::count::Count;
 use thermocline_observe::event::Event;
 use thermocline_policy::indexes;
 use thermocline_policy::situation::{self, Situation};
-use thermocline_policy::work::Work;
+use thermocline_policy::work::{Decision, Work};
 use thermocline_runtime::Job;
 
 use crate::store::Merger;
@@ -60,7 +60,9 @@ const STEP: usize = if cfg!(test) { 16 } else { 1024 };
 struct Choice {
     /// Newest first.
     inputs: Vec<Arc<Memtable>>,
-    decided: indexes::Choice,
+    /// Of all of them.
+    keys: u64,
+    decision: Decision,
 }
 
 impl Merger {
@@ -144,19 +146,21 @@ impl Merger {
         });
         let pays_at = decision.merges_pay_at.unwrap_or(u64::MAX);
         self.common.merges.next.store(pays_at, Ordering::Relaxed);
-        let Work::MergeIndexes(decided) = decision.work else {
-            return None;
-        };
-        let choice = Choice::of(&view, decided);
+        let choice = Choice::of(&view, decision)?;
         self.has_dram_for(&choice.inputs).then_some(choice)
     }
 
     /// `locked` calls what it is given under the writer's lock. Returns whether anything was merged.
     fn merge_due(&self, must: bool, locked: &mut Locked<'_>) -> Result<bool> {
-        let Some(Choice { inputs, decided }) = self.choice(must) else {
+        let Some(Choice {
+            inputs,
+            keys,
+            decision,
+        }) = self.choice(must)
+        else {
             return Ok(false);
         };
-        let keys = decided.keys;
+        self.common.decided(&decision);
         let begun = self.common.now_ns();
         let merged = self.merge_indexes(&inputs, locked);
         if let Err(Error::Corruption { .. }) = merged {
@@ -194,9 +198,11 @@ impl Merger {
 
     #[cfg(test)]
     fn chosen(&self) -> Option<Choice> {
+        use thermocline_policy::work::Because;
         let view = self.common.catalog.view_to_keep();
         let decided = indexes::choose(&indexes_of(&view, &lock(&self.common.reclaim)), false)?;
-        Some(Choice::of(&view, decided))
+        let decision = Decision::of(Work::MergeIndexes(decided), Because::NothingIsDue);
+        Choice::of(&view, decision)
     }
 
     fn has_dram_for(&self, inputs: &[Arc<Memtable>]) -> bool {
@@ -302,12 +308,17 @@ impl Merger {
 type Locked<'a> = dyn FnMut(&mut dyn FnMut(&mut Writer)) + 'a;
 
 impl Choice {
-    fn of(view: &View, decided: indexes::Choice) -> Choice {
+    /// Of this view, if that is the decision.
+    fn of(view: &View, decision: Decision) -> Option<Choice> {
+        let Work::MergeIndexes(decided) = &decision.work else {
+            return None;
+        };
         let sealed = &view.memtables[1..];
-        Choice {
+        Some(Choice {
             inputs: sealed[decided.first..][..decided.count].to_vec(),
-            decided,
-        }
+            keys: decided.keys,
+            decision,
+        })
     }
 }
 

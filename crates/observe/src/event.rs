@@ -42,6 +42,13 @@ pub enum Event {
         /// Its number.
         id: u64,
     },
+    /// Background work was decided on, and begins. What is asked for by hand is not decided on.
+    Decided {
+        /// What: the name of a [`Work`](thermocline_policy::work::Work).
+        work: &'static str,
+        /// Why, with the numbers that decided: the words of `explain`.
+        because: String,
+    },
     /// Sealed memtable generations are being written into tables.
     FlushBegun {
         /// How many.

@@ -70,6 +70,27 @@ pub enum Work {
     LookAtReads,
 }
 
+impl Work {
+    /// In a word or two.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Work::Nothing => "nothing",
+            Work::Relief => "flush deletes",
+            Work::Seal => "seal",
+            Work::RemakeIndexes => "make indexes anew",
+            Work::Flush => "flush",
+            Work::Rewrite => "rewrite",
+            Work::Prepare { .. } => "prepare",
+            Work::MergeIndexes(_) => "merge indexes",
+            Work::SplitPartition { .. } => "split partition",
+            Work::MergePartitions { .. } => "merge partitions",
+            Work::CompactInternal { .. } => "compact in persistent memory",
+            Work::Compact { .. } => "compact",
+            Work::LookAtReads => "look at reads",
+        }
+    }
+}
+
 /// Why, with the numbers that decided.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Because {

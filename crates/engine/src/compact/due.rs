@@ -167,6 +167,7 @@ impl Picker {
             _ => return None,
         };
         self.common.compactions.costs.decided(decision);
+        self.common.decided(decision);
         Some(job)
     }
 

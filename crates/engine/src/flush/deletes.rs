@@ -3,7 +3,7 @@
 use thermocline_base::Result;
 use thermocline_env::DiskRoom;
 use thermocline_policy::relief::margin;
-use thermocline_policy::work::Work;
+use thermocline_policy::work::{Because, Decision, Work};
 
 use crate::store::Flusher;
 use crate::sync::{Ordering, lock};
@@ -13,6 +13,8 @@ impl Flusher {
     pub fn flush_deletes(&self) -> Result<bool> {
         let due = self.pressure.takes_relief();
         if due {
+            self.common
+                .decided(&Decision::of(Work::Relief, Because::Deletes));
             let flushed = self.flush_what_is_deleted();
             self.pressure.relieved(flushed.is_ok());
             flushed?;
@@ -71,14 +73,16 @@ impl Flusher {
             self.memtables.seal_active()?;
         }
         let dead = Some(self.common.dead_in_merged());
-        let mut work = self.flush_due.next_flush(room_wanted, dead).work;
-        if work == Work::RemakeIndexes {
+        let mut decision = self.flush_due.next_flush(room_wanted, dead);
+        if decision.work == Work::RemakeIndexes {
+            self.common.decided(&decision);
             self.merger.merge_instead()?;
-            work = self.flush_due.next_flush(room_wanted, None).work;
+            decision = self.flush_due.next_flush(room_wanted, None);
         }
-        if work != Work::Flush {
+        if decision.work != Work::Flush {
             return Ok(());
         }
+        self.common.decided(&decision);
         if self.flush()? == 0 && room_wanted {
             self.reclaimer.yield_kept()?;
         }

@@ -125,7 +125,12 @@ impl Flusher {
             rewriting,
             ..Situation::default()
         };
-        self.common.compactions.costs.next(&situation).work == Work::Rewrite
+        let decision = self.common.compactions.costs.next(&situation);
+        let is_next = decision.work == Work::Rewrite;
+        if is_next {
+            self.common.decided(&decision);
+        }
+        is_next
     }
 
     /// Flushes what is sealed if that rewrites it, whether or not a flush is due. Returns whether it did: not if

@@ -77,15 +77,15 @@ impl Partitioner {
             let sizes = sizes::settled(version, cf, &mut measuring);
             let waits = waiting.as_ref().filter(|(of, _)| *of == cf);
             let waits = waits.map(|(_, key)| &key[..]);
-            let work = plan::next(version, cf, &sizes, (limit, waits), &mut measuring);
-            let adjustment = match work {
-                Work::SplitPartition { key, .. } => Adjustment::Split(key),
-                Work::MergePartitions { starts, .. } => Adjustment::Merge(starts),
+            let decision = plan::next(version, cf, &sizes, (limit, waits), &mut measuring);
+            let adjustment = match &decision.work {
+                Work::SplitPartition { key, .. } => Adjustment::Split(key.clone()),
+                Work::MergePartitions { starts, .. } => Adjustment::Merge(starts.clone()),
                 _ => return None,
             };
-            Some((cf, adjustment))
+            Some((cf, adjustment, decision))
         });
-        let Some((cf, next)) = next else {
+        let Some((cf, next, decision)) = next else {
             compactions.forget_waiting(Waiter::Size);
             turn.looked = Arc::downgrade(version);
             return Ok(false);
@@ -102,7 +102,13 @@ impl Partitioner {
                 Ok(false)
             }
             // What has gone is decided on another version.
-            adjusted => Ok(adjusted? == Outcome::Done),
+            adjusted => {
+                let done = adjusted? == Outcome::Done;
+                if done {
+                    self.common.decided(&decision);
+                }
+                Ok(done)
+            }
         }
     }
 

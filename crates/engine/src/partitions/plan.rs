@@ -9,7 +9,7 @@ use thermocline_base::CfId;
 use thermocline_policy::level0::PartitionRate;
 use thermocline_policy::partitions::{self, Partition};
 use thermocline_policy::situation::{Partitions, Situation};
-use thermocline_policy::work::Work;
+use thermocline_policy::work::{Decision, Work};
 use thermocline_policy::{self as policy, Memory};
 use thermocline_version::{Level, TableRef, Version};
 
@@ -43,7 +43,7 @@ impl PartitionsPlan {
         measuring: &mut Measuring<'_>,
     ) -> PartitionsPlan {
         let sizes = sizes::settled(version, cf, measuring);
-        let work = limit.map(|limit| next(version, cf, &sizes, (limit, None), measuring));
+        let work = limit.map(|limit| next(version, cf, &sizes, (limit, None), measuring).work);
         let (split, merge) = match work {
             Some(Work::SplitPartition { key, .. }) => (Some(key), Vec::new()),
             Some(Work::MergePartitions { starts, .. }) => (None, starts),
@@ -77,7 +77,7 @@ pub(crate) fn next(
     sizes: &[PartitionSize],
     (limit, waiting): (u64, Option<&[u8]>),
     measuring: &mut Measuring<'_>,
-) -> Work {
+) -> Decision {
     let partitions = numbers(sizes);
     let waits = waiting.is_some_and(|key| partitions::splits_still(&partitions, key, limit));
     // What waits is not measured anew.
@@ -98,7 +98,7 @@ pub(crate) fn next(
         partitions: Some(known),
         ..Situation::default()
     };
-    policy::next(&situation, &mut Memory::default()).work
+    policy::next(&situation, &mut Memory::default())
 }
 
 /// Where a table within the partition begins, nearest to half of its bytes.

@@ -598,7 +598,7 @@ fn what_is_not_known_is_shared_alike_and_never_too_much_for_a_number() {
         (1000, None),
         &mut measures.blind(),
     );
-    assert_eq!(next, Work::Nothing);
+    assert_eq!(next.work, Work::Nothing);
 }
 
 /// A store with parts of one table that meet at 8, and a job begun that takes the left ones.

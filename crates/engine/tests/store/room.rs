@@ -475,11 +475,16 @@ fn flushes_are_told() {
             .all(|(cause, stall)| *cause != StallCause::Flush || stall.count == 0)
     );
     let told = thermocline_base::sync::lock(&told).clone();
-    let mut open = None;
+    let (mut open, mut decided) = (None, None);
     let (mut flushes, mut flushed) = (0, 0);
     for event in told {
         match event {
+            Event::Decided { work, because } => decided = Some((work, because)),
             Event::FlushBegun { generations, bytes } => {
+                // Each was due, and it is said why.
+                let (work, because) = decided.take().expect("nobody flushes by hand");
+                assert_eq!(work, "flush");
+                assert!(because.starts_with("flush: "), "{because}");
                 assert!(
                     open.is_none() && generations > 1 && bytes > PM / 3,
                     "{bytes}"

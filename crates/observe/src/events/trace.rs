@@ -34,6 +34,7 @@ impl Event {
             | Event::FlushFinished { error: Some(_), .. } => Level::WARN,
             Event::CompactionBegun { .. }
             | Event::CompactionFinished { error: None, .. }
+            | Event::Decided { .. }
             | Event::FlushBegun { .. }
             | Event::FlushFinished { error: None, .. }
             | Event::IndexesMerged { .. }
@@ -148,6 +149,9 @@ impl Event {
                 from_bytes,
                 to_bytes,
             } => tell!(db, DEBUG, "region grown", from_bytes, to_bytes),
+            Event::Decided { work, because } => {
+                tell!(db, DEBUG, "decided", work, because = %because);
+            }
             Event::ManifestSwitched { path, bytes } => {
                 tell!(db, DEBUG, "manifest switched", path = %path.display(), bytes);
             }
