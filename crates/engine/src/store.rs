@@ -19,6 +19,7 @@ use thermocline_observe::events::Events;
 use thermocline_observe::latency::Latencies;
 use thermocline_observe::poison::Poison;
 use thermocline_observe::stall::Stalls;
+use thermocline_policy::seal;
 use thermocline_runtime::Background;
 
 use crate::approximate::rulers::Rulers;
@@ -127,6 +128,8 @@ pub(crate) struct Memtables {
     pub pressure: Arc<Pressure>,
     /// Those above, who see to what is sealed, and make room.
     pub above: Weak<dyn Above>,
+    /// What a generation may have.
+    pub limits: seal::Limits,
     pub writer: Line<Mutex<Writer>>,
     /// The next generation, once it is named. After the writer's lock, where both are held.
     pub next: Mutex<Option<Prepared>>,

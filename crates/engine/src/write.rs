@@ -7,6 +7,7 @@ pub(crate) mod submit;
 mod tests;
 pub(crate) mod writer;
 
+use thermocline_base::options::Options;
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::sync::try_lock;
 use thermocline_base::{BatchEntry, Error, Result, SeqNo};
@@ -28,6 +29,15 @@ use crate::store::{Above, Memtables};
 use crate::sync::{Arc, Ordering, lock};
 use crate::write::env::Place;
 use writer::{SPAN_MAX, Writer};
+
+/// What a generation may have.
+pub(crate) fn seal_limits(options: &Options) -> seal::Limits {
+    seal::Limits {
+        bytes: options.memtable_bytes(),
+        blob_bytes: options.blob.generation_bytes,
+        span: SPAN_MAX,
+    }
+}
 
 impl Memtables {
     /// Who sees to what is sealed, and makes room.
@@ -60,20 +70,21 @@ impl Memtables {
         may_wait: bool,
     ) -> Result<bool> {
         self.record_chain(writer)?;
-        let limits = self.seal_limits();
-        let wide = |writer: &Writer| seal::is_wide(&writer.in_hand(), &limits);
+        let limits = &self.limits;
         let in_hand = writer.in_hand();
-        let seal = seal::is_due(&in_hand, &limits, bytes, || {
+        let seal = seal::is_due(&in_hand, limits, bytes, || {
             self.common.space.has_room(bytes)
         });
-        if (seal || wide(writer)) && (may_wait || !self.is_next_missing()) {
+        let mut wide = seal::is_wide(&in_hand, limits);
+        if (seal || wide) && (may_wait || !self.is_next_missing()) {
             match self.rotate(writer, &mut self.lock_next()) {
                 // The active one grows instead, unless more has failed.
                 Err(Error::OutOfSpace(_) | Error::Io { .. }) => self.common.poison.check()?,
                 rotated => rotated?,
             }
+            wide = seal::is_wide(&writer.in_hand(), limits);
         }
-        if wide(writer) {
+        if wide {
             return Err(Error::OutOfSpace(
                 "the memtable generation spans too many sequence numbers, and there is no room for \
                  the descriptor of another one"
@@ -113,7 +124,7 @@ impl Memtables {
         let zones = self.common.options.pm_region.zones_ahead;
         let ahead = Ahead {
             active_bytes: writer.active.bytes(),
-            limits: self.seal_limits(),
+            limits: self.limits,
             next_is_missing: self.is_next_missing(),
             lacks_zones: self.common.space.wants_growth(zones),
             lacks_pages: self.common.space.wants_presence(zones),
@@ -132,12 +143,12 @@ impl Memtables {
     /// Whether a write of `bytes` bytes would have to wait for a file's sync, growth, or others.
     pub fn check_no_slowdown(&self, writer: &Writer, bytes: u64, reserve: Reserve) -> Result<()> {
         // As in `find_room`.
-        let (in_hand, limits) = (writer.in_hand(), self.seal_limits());
-        let seals = seal::is_due(&in_hand, &limits, bytes, || {
+        let (in_hand, limits) = (writer.in_hand(), &self.limits);
+        let seals = seal::is_due(&in_hand, limits, bytes, || {
             self.common.space.has_room(bytes)
         });
         let can_seal = self.common.space.generations().free() > 0;
-        let wide = seal::is_wide(&in_hand, &limits);
+        let wide = seal::is_wide(&in_hand, limits);
         let fits =
             writer.chain.state().left >= bytes || self.common.space.has_room_now(bytes, reserve);
         let next = seals.then(|| try_lock(&self.next));
@@ -334,14 +345,5 @@ impl Memtables {
         let now = writer.active.generation();
         assert!(now != before, "there was a descriptor for it");
         Ok(now)
-    }
-
-    /// What a generation may have.
-    pub fn seal_limits(&self) -> seal::Limits {
-        seal::Limits {
-            bytes: self.common.options.memtable_bytes(),
-            blob_bytes: self.common.options.blob.generation_bytes,
-            span: SPAN_MAX,
-        }
     }
 }

@@ -43,6 +43,7 @@ use crate::store::{
 use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex};
 use crate::wal::logs::Wal;
 use crate::write::env::limits;
+use crate::write::seal_limits;
 use crate::write::writer::Writer;
 
 /// What the store has in common with others, and who listens.
@@ -239,7 +240,8 @@ fn rooms(common: Common, own: Own, me: &Weak<Inner>) -> Inner {
     let flush_due = room!(FlushDue: common, pressure);
     let memtables = room!(Memtables:
         common, pressure;
-        above: me.clone() as Weak<dyn Above>, writer: Line(Mutex::new(own.writer)),
+        above: me.clone() as Weak<dyn Above>, limits: seal_limits(&common.options),
+        writer: Line(Mutex::new(own.writer)),
         next: Mutex::default(), wal: own.wal, staging: AtomicU64::new(0), region_seen: region_seen);
     let reads = room!(Reads:
         common;

@@ -93,12 +93,14 @@ impl Writer {
 
     /// The active generation, by its numbers.
     pub(super) fn in_hand(&self) -> seal::Active {
+        // What several generations have in common was sealed.
+        let home = &self.active.homes()[0];
         seal::Active {
-            bytes: self.active.bytes(),
-            blob_bytes: self.active.blob_bytes(),
-            span: self.next_seqno - self.active.base().0,
+            bytes: home.bytes(),
+            blob_bytes: home.blobs().bytes(),
+            span: self.next_seqno - home.base().0,
             heavy: self.heavy,
-            is_empty: self.active.is_empty(),
+            is_empty: home.is_empty(),
         }
     }
 
