@@ -76,7 +76,7 @@ impl std::fmt::Debug for SimPm {
         let state = lock(&self.core.state);
         f.debug_struct("SimPm")
             .field("len", &state.len)
-            .field("pending_words", &state.pending.len())
+            .field("pending_lines", &state.pending.len())
             .finish_non_exhaustive()
     }
 }
@@ -213,9 +213,7 @@ impl SimPm {
     /// Stores a range again, as it reads. A word that is certain stays so.
     pub(crate) fn store_again(&self, off: u64, len: u64) {
         let mut state = lock(&self.core.state);
-        let range = off / WORD..(off + len).div_ceil(WORD);
-        let open: Vec<u64> = state.pending.range(range).map(|(&word, _)| word).collect();
-        for word in open {
+        for word in state.open_words(off / WORD..(off + len).div_ceil(WORD)) {
             let cell = &self.core.words[index(word)];
             let value = cell.load(Ordering::Relaxed);
             state.store_word(word, value, value, None, cell);
@@ -244,7 +242,7 @@ impl SimPm {
             for word in &self.core.words[index(from / WORD)..index(to / WORD)] {
                 word.store(0, Ordering::Relaxed);
             }
-            state.pending.retain(|&w, _| w < from / WORD);
+            state.forget_from(from / WORD);
             state.len = to;
             *state.sites.entry(site).or_default() += 1;
         }
@@ -257,7 +255,7 @@ impl SimPm {
     pub(crate) fn cut(&self, to: u64) {
         {
             let mut state = lock(&self.core.state);
-            state.pending.retain(|&w, _| w < to / WORD);
+            state.forget_from(to / WORD);
             state.len = to;
         }
         self.take_disk(to);

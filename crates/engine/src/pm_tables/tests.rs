@@ -263,7 +263,7 @@ fn level_0_keeps_to_its_share() {
             let bytes = engine.inner.common.pm_tables_use().bytes;
             seen = bytes.max(seen);
             assert!(bytes <= most, "{bytes} of {most}");
-            let space = engine.metrics().space;
+            let space = engine.inner.common.space.usage();
             assert!(space.region_bytes <= PM);
             // So that they do not hold all there is.
             if space.limit_bytes - space.attached_bytes < PM / 4 {

@@ -8,7 +8,7 @@ use thermocline_base::checksum::{hash64, hash64_seeded};
 use thermocline_base::size::index;
 use thermocline_base::sync::{Mutex, lock};
 
-use super::state::{State, Store, WORD};
+use super::state::{Line, State, WORD, WORDS_PER_LINE};
 use super::{Core, SimPm};
 
 /// A word whose value after a crash is open.
@@ -69,6 +69,20 @@ impl CrashImage {
     }
 }
 
+/// What a word of a line may hold: the certain value first, the newest last, all different.
+fn candidates(line: &Line, place: usize) -> Vec<u64> {
+    let durable = line.durable[place];
+    let mut candidates = vec![durable];
+    for store in line.stores.iter().filter(|s| usize::from(s.word) == place) {
+        candidates.retain(|&c| c != store.value);
+        candidates.push(store.value);
+    }
+    if let Some(at) = candidates.iter().position(|&c| c == durable) {
+        candidates[..=at].rotate_right(1);
+    }
+    candidates
+}
+
 impl SimPm {
     /// Memory in the same state, pending stores included, as a killed process leaves it to the next:
     /// everything stored is readable, and what was not persisted may still be lost. Flushes that
@@ -83,7 +97,7 @@ impl SimPm {
             .map(|w| AtomicU64::new(w.load(Ordering::Relaxed)))
             .collect();
         let mut pending = state.pending.clone();
-        for store in pending.values_mut().flat_map(|word| &mut word.stores) {
+        for store in pending.values_mut().flat_map(|line| &mut line.stores) {
             store.buffered_by = None;
         }
         let copy = State {
@@ -111,24 +125,20 @@ impl SimPm {
             .map(|w| w.load(Ordering::Relaxed))
             .collect();
         let mut pending = Vec::new();
-        for (&word, history) in &state.pending {
-            if index(word) >= used {
-                continue;
-            }
-            words[index(word)] = history.durable;
-            let mut candidates = vec![history.durable];
-            for &Store { value, .. } in &history.stores {
-                candidates.retain(|&c| c != value);
-                candidates.push(value);
-            }
-            if let Some(at) = candidates.iter().position(|&c| c == history.durable) {
-                candidates[..=at].rotate_right(1);
-            }
-            if candidates.len() > 1 {
-                pending.push(PendingWord {
-                    offset: word * WORD,
-                    candidates,
-                });
+        for (&at, line) in &state.pending {
+            for (place, &durable) in line.durable.iter().enumerate() {
+                let word = at * WORDS_PER_LINE + place as u64;
+                if index(word) >= used || !line.is_open(place) {
+                    continue;
+                }
+                words[index(word)] = durable;
+                let candidates = candidates(line, place);
+                if candidates.len() > 1 {
+                    pending.push(PendingWord {
+                        offset: word * WORD,
+                        candidates,
+                    });
+                }
             }
         }
         let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();

@@ -1,8 +1,10 @@
 //! What of simulated memory is durable, and what may be.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use thermocline_base::size::index;
 use thermocline_base::{Result, Site};
 use thermocline_env::sim::SimFs;
 
@@ -13,13 +15,16 @@ pub(super) const WORD: u64 = 8;
 
 pub(super) const WORDS_PER_LINE: u64 = 8;
 
+const LINE: usize = 8;
+
 #[derive(Default)]
 pub(super) struct State {
     /// Bytes that belong to the region; growing is atomic and durable.
     pub(super) len: u64,
     /// Counts stores.
     pub(super) clock: u64,
-    pub(super) pending: BTreeMap<u64, Word>,
+    /// By the number of the line.
+    pub(super) pending: BTreeMap<u64, Line>,
     /// Lines flushed and not yet fenced, with the clock of their flush.
     pub(super) flushed: HashMap<Writer, Vec<(u64, u64)>>,
     /// One bit for each word of the capacity.
@@ -30,15 +35,19 @@ pub(super) struct State {
     pub(super) disk: Option<SimFs>,
 }
 
-#[derive(Clone)]
-pub(super) struct Word {
-    pub(super) durable: u64,
-    /// The stores since `durable`, oldest first. Never empty.
+/// A line of which something is not certain.
+#[derive(Clone, Default)]
+pub(super) struct Line {
+    /// What is certain of each word.
+    pub(super) durable: [u64; LINE],
+    /// The stores since, oldest first. Never empty.
     pub(super) stores: Vec<Store>,
 }
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Store {
+    /// Which word of its line.
+    pub(super) word: u8,
     pub(super) clock: u64,
     pub(super) value: u64,
     /// Whose write-combining buffer may still hold it.
@@ -47,7 +56,37 @@ pub(super) struct Store {
     pub(super) clean: bool,
 }
 
+impl Line {
+    /// Whether there are stores of this word.
+    pub(super) fn is_open(&self, word: usize) -> bool {
+        self.stores.iter().any(|s| usize::from(s.word) == word)
+    }
+
+    /// The stores that `covered` says are written back are certain: of each word those before the first that is not.
+    fn written_back(&mut self, covered: impl Fn(&Store) -> bool) {
+        let mut done: [Option<Store>; LINE] = [None; LINE];
+        let mut waits = [false; LINE];
+        for store in &self.stores {
+            let word = usize::from(store.word);
+            waits[word] |= !covered(store);
+            if !waits[word] {
+                done[word] = Some(*store);
+            }
+        }
+        // What comes behind what is clean was stored again, and is written back with all of its word.
+        let done = done.map(|store| store.filter(|store| !store.clean));
+        for (durable, store) in self.durable.iter_mut().zip(&done) {
+            if let Some(store) = store {
+                *durable = store.value;
+            }
+        }
+        let is_done = |s: &Store| done[usize::from(s.word)].is_some_and(|d| s.clock <= d.clock);
+        self.stores.retain(|store| !is_done(store));
+    }
+}
+
 impl State {
+    /// Word `word` of the memory, which read `old`, is stored to.
     pub(super) fn store_word(
         &mut self,
         word: u64,
@@ -57,43 +96,55 @@ impl State {
         cell: &AtomicU64,
     ) {
         self.clock += 1;
-        let store = Store {
+        let line = self.pending.entry(word / WORDS_PER_LINE).or_default();
+        let place = index(word % WORDS_PER_LINE);
+        if !line.is_open(place) {
+            line.durable[place] = old;
+        }
+        line.stores.push(Store {
+            word: u8::try_from(place).expect("a line has 8 words"),
             clock: self.clock,
             value: new,
             buffered_by,
             clean: false,
-        };
-        self.pending
-            .entry(word)
-            .or_insert_with(|| Word {
-                durable: old,
-                stores: Vec::new(),
-            })
-            .stores
-            .push(store);
+        });
         cell.store(new, Ordering::Release);
     }
 
+    /// The words of this range that are not certain, ascending.
+    pub(super) fn open_words(&self, range: Range<u64>) -> Vec<u64> {
+        let lines = range.start / WORDS_PER_LINE..range.end.div_ceil(WORDS_PER_LINE);
+        let lines = self.pending.range(lines);
+        let words = lines.flat_map(|(&at, line)| {
+            let open = (0..LINE).filter(|&place| line.is_open(place));
+            open.map(move |place| at * WORDS_PER_LINE + place as u64)
+        });
+        words.filter(|word| range.contains(word)).collect()
+    }
+
+    /// Forgets what is not certain of words from `word` on.
+    pub(super) fn forget_from(&mut self, word: u64) {
+        let (line, place) = (word / WORDS_PER_LINE, index(word % WORDS_PER_LINE));
+        drop(self.pending.split_off(&(line + 1)));
+        if let Some(last) = self.pending.get_mut(&line) {
+            last.stores.retain(|store| usize::from(store.word) < place);
+            if last.stores.is_empty() {
+                self.pending.remove(&line);
+            }
+        }
+    }
+
     pub(super) fn fence(&mut self, writer: Writer) {
-        for (line, clock) in self.flushed.remove(&writer).unwrap_or_default() {
-            for word in line * WORDS_PER_LINE..(line + 1) * WORDS_PER_LINE {
-                let Some(history) = self.pending.get_mut(&word) else {
-                    continue;
-                };
-                // What another writer's buffer may hold is not in the line that was written back.
-                let covered = |store: &Store| {
-                    store.clock <= clock && store.buffered_by.is_none_or(|by| by == writer)
-                };
-                let open = history.stores.iter().position(|store| !covered(store));
-                let done = open.unwrap_or(history.stores.len());
-                // What comes behind what is clean was stored again, and is written back with all of its word.
-                if done > 0 && !history.stores[done - 1].clean {
-                    history.durable = history.stores[done - 1].value;
-                    history.stores.drain(..done);
-                }
-                if history.stores.is_empty() {
-                    self.pending.remove(&word);
-                }
+        for (at, clock) in self.flushed.remove(&writer).unwrap_or_default() {
+            let Some(line) = self.pending.get_mut(&at) else {
+                continue;
+            };
+            // What another writer's buffer may hold is not in the line that was written back.
+            line.written_back(|store| {
+                store.clock <= clock && store.buffered_by.is_none_or(|by| by == writer)
+            });
+            if line.stores.is_empty() {
+                self.pending.remove(&at);
             }
         }
     }
@@ -110,7 +161,7 @@ impl State {
             self.failure = None;
         }
         self.flushed.remove(&Writer::current());
-        for store in self.pending.values_mut().flat_map(|word| &mut word.stores) {
+        for store in self.pending.values_mut().flat_map(|line| &mut line.stores) {
             store.clean = true;
         }
         Err(failure_of(once))
