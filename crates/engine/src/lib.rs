@@ -6,7 +6,7 @@
 //! time, and fill it side by side; readers take the view and look from the newest generation to the
 //! oldest.
 //!
-//! # Rooms (`store`, decision 118)
+//! # Rooms (`store`, decision 119)
 //! The state of a store lies in rooms. Each has its own fields, the methods that change them, and the rooms that it may
 //! use: `open::wired::rooms` makes them one after the other, and gives each only some of those before it. All have
 //! `Common`: the parts below the engine, and what is plain.
