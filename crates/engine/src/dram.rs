@@ -13,9 +13,9 @@
 
 pub(crate) mod credit;
 
-use thermocline_base::budget::Spare;
+use thermocline_base::budget::{Full, Spare};
 use thermocline_base::size::index;
-use thermocline_base::{BatchEntry, CfId, Kind, Result};
+use thermocline_base::{BatchEntry, CfId, Error, Kind, Result};
 use thermocline_policy::seal;
 
 use crate::store::Inner;
@@ -103,7 +103,7 @@ impl Inner {
             credit.writes = 0;
             credit.without += records;
             if let Err(limit) = self.account.promise(need(records), spare) {
-                let error = self.account.full(limit, "one more write");
+                let error = self.lacking(limit, "one more write", (need(records), used), spare);
                 // What this store cannot use others may.
                 self.give_up_credit(writer);
                 return Err(error);
@@ -126,10 +126,19 @@ impl Inner {
         let bound = |&cf: &CfId| writer.active.reserve_bound(cf, flying, Some(readers));
         let need = used + bytes + credit.families.iter().map(bound).sum::<u64>();
         let promised = self.account.promise(need, Spare::Keep);
-        promised.map_err(|limit| self.account.full(limit, "this batch"))?;
+        promised.map_err(|limit| self.lacking(limit, "this batch", (need, used), Spare::Keep))?;
         // Under the writer's lock, as every promise is.
         self.staging.fetch_add(bytes, Ordering::Relaxed);
         Ok(bytes)
+    }
+
+    /// The error for `what`, which needs so much DRAM in all, of which so much is used.
+    fn lacking(&self, limit: Full, what: &str, (needed, used): (u64, u64), spare: Spare) -> Error {
+        // What has no room beside nothing else is not waited for.
+        if self.account.could_hold(needed, spare) {
+            self.room.note_lacking(needed - used);
+        }
+        self.account.full(limit, what)
     }
 
     /// Most DRAM that indexes of this store may have.
