@@ -296,6 +296,8 @@ impl Inner {
             if let Some(wal) = &self.memtables.wal {
                 wal.close();
             }
+            // What a call or a job held when it became obsolete: the room need not wait for the next open.
+            self.sweeper.unlink_obsolete();
             self.let_go();
         }
         // The user's code runs when all else is done: it may block, and whoever opens next does not wait for it.

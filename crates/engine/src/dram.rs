@@ -13,9 +13,9 @@
 
 pub(crate) mod credit;
 
-use thermocline_base::budget::Spare;
+use thermocline_base::budget::{Full, Spare};
 use thermocline_base::size::index;
-use thermocline_base::{BatchEntry, CfId, Kind, Result};
+use thermocline_base::{BatchEntry, CfId, Error, Kind, Result};
 use thermocline_policy::seal;
 
 use crate::store::Memtables;
@@ -103,7 +103,7 @@ impl Memtables {
             credit.writes = 0;
             credit.without += records;
             if let Err(limit) = self.common.account.promise(need(records), spare) {
-                let error = self.common.account.full(limit, "one more write");
+                let error = self.lacking(limit, "one more write", (need(records), used), spare);
                 // What this store cannot use others may.
                 self.give_up_credit(writer);
                 return Err(error);
@@ -128,10 +128,19 @@ impl Memtables {
         let bound = |&cf: &CfId| writer.active.reserve_bound(cf, flying, Some(readers));
         let need = used + bytes + credit.families.iter().map(bound).sum::<u64>();
         let promised = self.common.account.promise(need, Spare::Keep);
-        promised.map_err(|limit| self.common.account.full(limit, "this batch"))?;
+        promised.map_err(|limit| self.lacking(limit, "this batch", (need, used), Spare::Keep))?;
         // Under the writer's lock, as every promise is.
         self.staging.fetch_add(bytes, Ordering::Relaxed);
         Ok(bytes)
+    }
+
+    /// The error for `what`, which needs so much DRAM in all, of which so much is used.
+    fn lacking(&self, limit: Full, what: &str, (needed, used): (u64, u64), spare: Spare) -> Error {
+        // What has no room beside nothing else is not waited for.
+        if self.common.account.could_hold(needed, spare) {
+            self.common.room.note_lacking(needed - used);
+        }
+        self.common.account.full(limit, what)
     }
 
     /// Gives up the credit of a store in which no write is in flight.

@@ -49,7 +49,7 @@ const READERS_MS: u64 = 250;
 /// Time for which a writer waits for a compaction that works with the DRAM that it needs, in milliseconds.
 const JOBS_MS: u64 = 10_000;
 
-/// A store with less than this part of `dram` left may have too little for a write.
+/// A store with less than this part of `dram` left may have too little for a write; a large one says how much it lacks.
 const DRAM_SHARE: u64 = 8;
 
 /// Time for which a writer waits for other stores to give back DRAM, in milliseconds.
@@ -166,11 +166,8 @@ impl Admission {
     /// may leave too little for an index, since it takes what it needs (`budget`). Returns whether one has
     /// ended since room was made `made` times, or has given back some of the `charged` bytes.
     fn wait_for_jobs(&self, charged: u64, made: u64) -> bool {
-        let is_full = || {
-            self.common
-                .account
-                .is_full(self.common.options.dram / DRAM_SHARE)
-        };
+        let needs = (self.common.options.dram / DRAM_SHARE).max(self.common.room.lacking());
+        let is_full = || self.common.account.is_full(needs);
         for _ in 0..JOBS_MS {
             let waits = self.common.world.background && !self.common.closed.load(Ordering::Relaxed);
             let ended = self.common.room.made() != made;

@@ -262,6 +262,12 @@ impl Account {
         }
     }
 
+    /// Whether there is room for a promise of `bytes` where nothing else has any.
+    pub fn could_hold(&self, bytes: u64, spare: Spare) -> bool {
+        let limit = self.tally.limit().min(self.budget.limit());
+        bytes <= room(limit, spare)
+    }
+
     /// Promises that at most `bytes` will be in use, what is in use now and all writes under way
     /// included, and takes the room for that, or gives back what an earlier promise had beyond it.
     ///

@@ -8,6 +8,9 @@ pub(crate) struct Room {
     /// Times that something was given back. Raised behind what it stands for: an attempt that has failed
     /// before the room was there sees another count than the one it began with.
     pub(super) made: AtomicU64,
+    /// Most DRAM that a write was refused since something was given back, for which there is room once jobs have
+    /// ended. Whoever waits for them asks for as much.
+    lacking: AtomicU64,
     /// A flush is left to the writer (`flush::due`).
     pub flush_wanted: AtomicBool,
     /// Somebody found no room, and did not wait.
@@ -17,7 +20,17 @@ pub(crate) struct Room {
 impl Room {
     /// Something was given back.
     pub fn note(&self) {
+        self.lacking.store(0, Ordering::Relaxed);
         self.made.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// A write needs so much more DRAM than there is.
+    pub fn note_lacking(&self, bytes: u64) {
+        self.lacking.fetch_max(bytes, Ordering::Relaxed);
+    }
+
+    pub(super) fn lacking(&self) -> u64 {
+        self.lacking.load(Ordering::Relaxed)
     }
 
     pub(super) fn made(&self) -> u64 {

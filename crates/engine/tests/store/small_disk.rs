@@ -194,6 +194,34 @@ fn a_disk_without_a_byte_left_is_opened_and_deleted_from() {
     }
 }
 
+/// A call that is under way holds the tables that it reads. Once it has returned, and the store is closed, they are gone: who
+/// frees a disk by hand need not open the store again.
+#[test]
+fn what_a_call_has_held_is_gone_when_the_store_is_closed() {
+    let (fs, machine) = simulated("global-index");
+    let engine = machine.open();
+    let key = 1u64.to_be_bytes();
+    let tables = || {
+        let names = fs.list(&machine.dir).unwrap();
+        names.iter().filter(|name| name.ends_with(".sst")).count()
+    };
+    let mut batch = WriteBatch::new();
+    batch.put(CF, &key, &[7; 1000]).unwrap();
+    engine.write(batch.iter(), Durability::Immediate).unwrap();
+    engine.flush().unwrap();
+    assert_eq!(tables(), 1);
+    let held = engine.get(CF, &key, |value| {
+        assert_eq!(value, [7; 1000]);
+        delete_all(&engine);
+        let all = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
+        engine.compact(CF, all).unwrap();
+        tables()
+    });
+    assert_eq!(held.unwrap(), Some(1));
+    engine.close().unwrap();
+    assert_eq!(tables(), 0);
+}
+
 /// The file system says that there is room, and gives none.
 #[test]
 fn a_quota_says_nothing() {

@@ -38,3 +38,28 @@ fn little_dram_is_waited_for() {
         }
     }
 }
+
+/// A write that needs much at once waits for a compaction that works with that.
+#[test]
+fn little_dram_is_waited_for_by_large_batches() {
+    for kib in [1024, 2048, 4096] {
+        let home = tempfile::tempdir().unwrap();
+        let options = Options {
+            dram: kib << 10,
+            ..Options::preset(Preset::Leveled)
+        };
+        let dir = home.path().join("db");
+        let engine = Engine::open(World::real(), &dir, options).unwrap();
+        for n in 0..200u32 {
+            let mut batch = WriteBatch::new();
+            for m in 0..1000 {
+                let key = (n * 1000 + m).to_string();
+                batch.put(CF, key.as_bytes(), &[7; 80]).unwrap();
+            }
+            let written = engine.write(batch.iter(), Durability::Buffered);
+            written.unwrap_or_else(|e| panic!("{kib} KiB, batch {n}: {e}"));
+        }
+        assert_eq!(engine.metrics().dram.overdrawn, 0, "{kib} KiB");
+        engine.close().unwrap();
+    }
+}

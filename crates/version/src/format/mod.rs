@@ -20,7 +20,7 @@
 //!       0    4  payload length n, 1 ..= 64 MiB
 //!       4    4  CRC32C of the length, the payload and the padding, started from
 //!               seeded(database id, file number; offset of the record)
-//!       8    n  payload: one edit
+//!       8    n  payload: one edit, or a pointer
 //!     8+n  0-7  padding to a multiple of 8, 0
 //!
 //!  edit: changes, one after the other
@@ -56,6 +56,9 @@
 //!  0x96 PartitionRemoved    as 0x91
 //!  0x98 LongValues          nothing; before the first blob file that a write makes
 //!  0x99 Evacuated           8 above, 8 up to (seqnos), 2 column family; the rest: user key
+//!
+//!  pointer: as a change, alone in its record, which is the last one
+//!  0x9a ContinuedIn         8 file number, above this file's: the manifest that goes on
 //!
 //!  place
 //!       0    2  column family
@@ -112,11 +115,13 @@ use thermocline_base::checksum::{Sums, crc32c, seeded};
 mod change;
 mod fields;
 mod pm_table;
+mod pointer;
 mod table;
 
 pub use change::{decode_edit, encode_change, encode_edit};
 pub use fields::Unreadable;
 use fields::{Fields, damaged, len32};
+pub use pointer::{decode_pointer, encode_pointer};
 
 /// The format that this version writes, and the newest that it reads.
 pub const FORMAT_VERSION: u32 = 1;

@@ -4,11 +4,6 @@ use std::path::Path;
 
 use thermocline_base::Error;
 
-/// Whether it was the name that could not be changed. Who has no room for that has not changed it; else nobody knows.
-pub(super) fn is_rename(error: &Error) -> bool {
-    matches!(error, Error::Io { op, .. } if op.starts_with("rename"))
-}
-
 /// Whether a *write* was refused for want of room.
 pub(super) fn is_full(error: &Error) -> bool {
     error.is_no_room() && !error.is_failed_sync()

@@ -3,13 +3,17 @@
 //! # Vocabulary
 //! - An **append** adds one record (one edit) to the live file.
 //! - A **switch** writes the state as a snapshot into a new file and makes that one live.
+//! - The **pointer** is the last record of a file that is live no more: it names the file that goes on.
+//! - The live file is **reached**: from the file that `CURRENT` names, by pointers, or at once.
 //! - The **durable length** of a file, in its header, is the end of that snapshot.
 //!
 //! # Invariants
-//! 1. `CURRENT` names a file whose name, header and snapshot are durable.
+//! 1. The file that `CURRENT` names, whether one reads what is visible of `CURRENT` or what is durable of it, reaches the
+//!    live one. Of each file on the way name, header, snapshot and pointer are durable.
 //! 2. Behind the snapshot at most one record, the last, may not be durable: the next append
 //!    begins only after the sync of the one before.
-//! 3. A file is removed only after a durable `CURRENT` names another one.
+//! 3. A file below the live one is removed only after a durable `CURRENT` names the live one, and a record behind its
+//!    snapshot says so. So where there is such a record, and no other file, the name is known to be durable.
 //! 4. After any failure while writing nothing is written any more (`Poisoned`): what the failed
 //!    call left behind is unknown until the next open. But for one: a disk that is full (see below).
 //!
@@ -23,36 +27,42 @@
 //! |---|---|
 //! | write the new file, reserve room behind its end, sync it | header and snapshot, without a name |
 //! | write `CURRENT.tmp`, sync it | the new content of `CURRENT`, without a name |
-//! | sync the folder | both names; so a rename that survives names files that exist |
-//! | rename `CURRENT.tmp` to `CURRENT` | nothing yet: a crash leaves the old or the new `CURRENT` |
-//! | sync the folder | the switch; only now is it acknowledged |
+//! | sync the folder | both names; so a pointer, or a rename that survives, names files that exist |
+//! | append the pointer to the old file, sync it | **the switch**, and the edit that caused it |
+//! | rename `CURRENT.tmp` to `CURRENT` | nothing yet: a crash leaves the old or the new `CURRENT`; both reach the new file |
+//! | sync the folder | the name: the old file is needed no more |
+//! | append a record that changes nothing to the new file, sync it | that all of this is done (see *Open*) |
 //! | remove what is not live | nothing needed: the next open removes it again |
-//! | append a record that changes nothing, sync it | that all of this is done (see *Open*) |
 //!
-//! Until the last sync the old file is complete, and nobody appends to either. The edit that caused
-//! the switch is part of the snapshot and in flight until then.
+//! Until the pointer is synced the old file is complete, and nobody appends to the new one. The edit that caused
+//! the switch is part of the snapshot and in flight until then. From the rename on nothing is needed for what
+//! the manifest says, only for the old file to go. (A creation has no old file: there it is the last sync of the folder that
+//! makes it.)
 //!
 //! *Open for writing* decides on what it reads, and that need not be durable: the process before
 //! may have been killed, or have seen a sync fail, between its write and now, and a kernel takes
 //! pages for clean after a failed sync, so that syncing them again would prove nothing. So before
 //! it answers, an open cuts a torn tail, writes the last record once more and syncs the file. All earlier
 //! records are durable by invariant 2, and so is a snapshot: the file got its name when its sync had succeeded. A crash
-//! in between leaves what an open finds again.
-//! `CURRENT` is written once more by the steps above, but only where no record lies behind the snapshot. A record
-//! there says that it need not be: it was appended when the last sync of the switch had succeeded, or that of
-//! the open before, since after a failure nothing is appended.
-//! So an open takes no new room on the disk, unless a crash came right behind a switch, or a database that is new has
-//! never been written to; then it may take what the new file has reserved (see below).
+//! in between leaves what an open finds again. It does the same with each pointer on its way.
+//! `CURRENT` is written once more by the steps above, since a rename that can be seen may be lost like any other page, but
+//! only where the name is not known to be durable (invariant 3); then what is not live is removed. Where there is
+//! no room for that the name stays as it is, and with it the files by which the live one is reached: edits go to
+//! the live one all the same, and whichever `CURRENT` a crash leaves has them. The next open tries again, and the
+//! next switch does the same work. **So an open needs no new room on the disk.** There are two exceptions, which have no
+//! pointer: a database that is new and has never been written to, and one that crashed right behind a switch of a
+//! version that wrote no pointers. Their open may take what the file has reserved (see below).
 //!
 //! # A full disk
 //! A write that the file system refuses for want of room has written less than the record, and nothing of it was synced. So
 //! the record is not whole, whatever a crash leaves of it, and the edit is not there. What was written is cut off
 //! again, and if that succeeds the file is as it was before: [`Error::OutOfSpace`], and the next append goes
 //! to the same place, where by then a crash may find a piece of the one or the other. A switch that finds no
-//! room before `CURRENT` is renamed leaves files that nobody names; then the live log grows beyond its limit
+//! room before its pointer is there leaves files that nobody names; then the live log grows beyond its limit
 //! instead. Where a *sync* says that the disk is full nobody knows what it has kept: that is a failure like
 //! others. Neither is a switch made where its files cannot be opened or written for other reasons (there may be no
-//! descriptor left): until `CURRENT` is renamed nothing has happened but that files lie there which nobody names.
+//! descriptor left): until then nothing has happened but that files lie there which nobody names. Where `CURRENT` cannot
+//! be renamed the switch is made, and the old file stays.
 //!
 //! An edit may be held back ([`Manifest::append_or_hold`]): it is in the state, and goes into the file right before the
 //! next one. So a database can be opened where not even one edit has room: a crash before the next one leaves what
@@ -60,22 +70,27 @@
 //!
 //! Edits are what gives room back, so the log keeps some for them: [`AHEAD`] bytes behind its end are reserved, as far as
 //! the file system does that, and reserved anew when half of them are used. The file does not get longer by that. A new
-//! file has them before it is named. Where an open has to write `CURRENT` and finds no room, it gives them back first,
-//! and then there is some: more than `CURRENT` takes.
+//! file has them before it is named.
 //!
 //! # Torn tail or corruption
 //! A record that does not check is a torn append, and is cut, if it lies behind the durable length,
 //! if there is no more behind it than one record can have, and if no whole record begins anywhere
 //! behind it. Anything else is corruption: cutting there would lose acknowledged edits. Rot in the
-//! very last record looks like a torn append; nothing else does. Before cutting, the file is read a
+//! very last record looks like a torn append; nothing else does. Where that record was a pointer, a later file that
+//! has records behind its snapshot shows it, and that is corruption, too. Before cutting, the file is read a
 //! second time, so that a read that went wrong once does not cut what is there.
 //!
 //! # Rejected
 //! - *Appending first and switching after*: a switch that fails would leave an edit that is durable
 //!   and an error.
+//! - *Giving what is reserved back*, so that `CURRENT` can be written on a full disk: somebody else may take it first,
+//!   not each file system reserves, and where there is no inode left it does not help.
+//! - *Renaming a spare file*, or exchanging two names: what a crash leaves may have used the spare up, and not each
+//!   file system exchanges.
 //! - *Trusting the order of a journalling file system* instead of the sync between the new names
 //!   and the rename: POSIX does not promise it, and one sync per switch costs nothing.
 
+mod accept;
 mod disk_full;
 mod replay;
 mod switch;
@@ -83,7 +98,6 @@ mod switch;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use thermocline_base::planted::{Bug, active};
 use thermocline_base::{Error, Result};
 use thermocline_env::{File, OpenMode, Storage};
 
@@ -91,7 +105,7 @@ use crate::edit::{Change, VersionEdit};
 use crate::format::{self, Header};
 use crate::sites;
 use crate::state::State;
-use disk_full::{is_full, is_rename, out_of_space};
+use disk_full::{is_full, out_of_space};
 use switch::AHEAD;
 
 /// The log may grow to this many bytes before a switch, unless set otherwise.
@@ -243,15 +257,12 @@ impl Manifest {
                 format::CURRENT
             )));
         }
-        let (file_no, db_id) = replay::read_current(&*storage, dir)?;
-        let path = dir.join(format::manifest_name(file_no));
         let mode = if read_only {
             OpenMode::Read
         } else {
             OpenMode::ReadWrite
         };
-        let file = replay::open_named(&*storage, dir, &path, mode)?;
-        let replayed = replay::replay(&*file, file_no, db_id)?;
+        let (file, replayed, passed) = replay::find_live(&*storage, dir, mode)?;
         let mut manifest = Manifest {
             storage,
             dir: dir.to_path_buf(),
@@ -267,53 +278,10 @@ impl Manifest {
             held: Vec::new(),
         };
         if !read_only {
-            manifest.make_durable(&replayed.last_record, replayed.torn)?;
+            manifest.accept(&replayed, &passed)?;
             manifest.reserve_ahead();
         }
         Ok((manifest, replayed.state))
-    }
-
-    /// Makes everything durable that the open has accepted (see the crash argument).
-    fn make_durable(&self, last_record: &[u8], torn: bool) -> Result<()> {
-        if torn {
-            let path = self.file.path();
-            let again = replay::replay(&*self.file, self.header.file_no, self.header.db_id)?;
-            if (again.len, &again.state) != (self.len, &self.state) {
-                return Err(Error::corruption(
-                    "two reads of the last record disagree",
-                    path.display().to_string(),
-                    self.len,
-                    self.len,
-                    again.len,
-                ));
-            }
-            self.file.set_len(self.len)?;
-        }
-        // The bytes that were checked, not a second reading of them, which could differ.
-        let at = self.len - last_record.len() as u64;
-        if !active(Bug::TrustCacheAfterFailedSync) {
-            self.file.write_at(last_record, at)?;
-        }
-        self.file.sync(sites::ACCEPTED_DURABLE)?;
-        match self.len > self.header.durable_len {
-            true => switch::keep_name(&*self.storage, &self.dir)?,
-            false => self.name_again()?,
-        }
-        switch::remove_obsolete(&*self.storage, &self.dir, self.header.file_no);
-        Ok(())
-    }
-
-    /// Writes `CURRENT` once more, if need be with the room that is kept for edits: there will be some again.
-    fn name_again(&self) -> Result<()> {
-        let name = || switch::name_live(&*self.storage, &self.dir, &self.header);
-        let named = match name() {
-            Err(error) if is_full(&error) => self.file.set_len(self.len).and_then(|()| name()),
-            named => named,
-        };
-        named.map_err(|error| match is_full(&error) {
-            true => out_of_space(&self.dir, &error),
-            false => error,
-        })
     }
 
     /// Lets the log grow to `bytes_max` before a switch, or to twice the snapshot where that is
@@ -407,7 +375,7 @@ impl Manifest {
         let snapshot_len = self.header.durable_len;
         if len > self.bytes_max.max(2 * snapshot_len).max(self.switch_behind) {
             match self.switch(next)? {
-                true => return self.append_proof(next),
+                true => return Ok(()),
                 // There may be room for this one. A snapshot is long: it is not tried with each.
                 false => self.switch_behind = len + len / 8,
             }
@@ -416,6 +384,12 @@ impl Manifest {
     }
 
     fn append_record(&mut self, record: &[u8]) -> Result<()> {
+        self.store(record)?;
+        self.reserve_ahead();
+        Ok(())
+    }
+
+    fn store(&mut self, record: &[u8]) -> Result<()> {
         let written = self.file.write_at(record, self.len);
         written.map_err(|error| match is_full(&error) && self.cut().is_ok() {
             true => out_of_space(self.file.path(), &error),
@@ -423,22 +397,28 @@ impl Manifest {
         })?;
         self.file.sync(sites::EDIT_DURABLE)?;
         self.len += record.len() as u64;
-        self.reserve_ahead();
         Ok(())
     }
 
     /// Whether the state was written into a new file that is live. If not, nothing has happened.
     fn switch(&mut self, next: &State) -> Result<bool> {
-        let storage = &*self.storage;
-        let prepared = switch::prepare(storage, &self.dir, self.header.db_id, next);
-        let prepared = prepared.map(|prepared| (prepared, switch::go_live(storage, &self.dir)));
-        let (file, header) = match prepared {
-            Ok((prepared, Ok(()))) => prepared,
-            // What was written before may not be durable, or `CURRENT` has a new name that is not.
-            Err(error) | Ok((_, Err(error))) if error.is_failed_sync() => return Err(error),
-            Ok((_, Err(error))) if !is_full(&error) && is_rename(&error) => return Err(error),
-            Ok((_, Err(_))) | Err(_) => {
-                switch::remove_obsolete(storage, &self.dir, self.header.file_no);
+        let storage = Arc::clone(&self.storage);
+        let prepared = switch::prepare(&*storage, &self.dir, self.header.db_id, next);
+        let pointed = prepared.and_then(|(file, header)| {
+            let pointer = format::encode_pointer(header.file_no);
+            let record = self.header.encode_record(&pointer, self.len);
+            match self.store(&record) {
+                // It was not undone: nobody knows whether it is there.
+                Err(error) if !matches!(error, Error::OutOfSpace(_)) => Ok(Err(error)),
+                stored => stored.map(|()| Ok((file, header))),
+            }
+        });
+        let (file, header) = match pointed {
+            Ok(pointed) => pointed?,
+            // What was written before may not be durable.
+            Err(error) if error.is_failed_sync() => return Err(error),
+            Err(_) => {
+                switch::remove_newer(&*storage, &self.dir, self.header.file_no);
                 return Ok(false);
             }
         };
@@ -447,20 +427,28 @@ impl Manifest {
         self.len = header.durable_len;
         self.switch_behind = 0;
         self.reserved = self.len + AHEAD;
-        switch::remove_obsolete(&*self.storage, &self.dir, header.file_no);
+        match switch::go_live(&*storage, &self.dir) {
+            Ok(()) => self.finish_switch(next)?,
+            Err(error) if error.is_failed_sync() => return Err(error),
+            // `CURRENT` reaches the new file, whether it was renamed or not.
+            Err(_) => {}
+        }
         Ok(true)
     }
 
-    /// Lets the next open know that the switch is durable. Where there is no room for that, it finds out.
-    fn append_proof(&mut self, state: &State) -> Result<()> {
-        let nothing = VersionEdit::from(Change::NextIds(state.next_ids()));
-        let record = self
-            .header
-            .encode_record(&format::encode_edit(&nothing), self.len);
-        match self.append_record(&record) {
-            Err(Error::OutOfSpace(_)) => Ok(()),
-            appended => appended,
+    /// Says that the name of the live file is durable, and removes the others. Where there is no room to say so, they stay.
+    fn finish_switch(&mut self, state: &State) -> Result<()> {
+        if self.len == self.header.durable_len {
+            let nothing = VersionEdit::from(Change::NextIds(state.next_ids()));
+            let payload = format::encode_edit(&nothing);
+            let record = self.header.encode_record(&payload, self.len);
+            match self.append_record(&record) {
+                Err(Error::OutOfSpace(_)) => return Ok(()),
+                appended => appended?,
+            }
         }
+        switch::remove_obsolete(&*self.storage, &self.dir, self.header.file_no);
+        Ok(())
     }
 
     /// Cuts off what an append has left, and with it what was reserved.

@@ -15,10 +15,30 @@ pub(super) struct Replayed {
     pub(super) state: State,
     /// The end of the last whole record.
     pub(super) len: u64,
-    /// That record's bytes, as they were checked.
-    pub(super) last_record: Vec<u8>,
+    /// That record.
+    pub(super) last: LastRecord,
     /// Whether there is a torn append behind it.
     pub(super) torn: bool,
+    /// The manifest that goes on, if that record is a pointer.
+    pub(super) next: Option<u64>,
+}
+
+/// The bytes of a file's last record, as they were checked.
+pub(super) struct LastRecord {
+    bytes: Vec<u8>,
+    at: u64,
+}
+
+impl LastRecord {
+    pub(super) fn write_again(&self, file: &dyn File) -> Result<()> {
+        file.write_at(&self.bytes, self.at)
+    }
+}
+
+/// A file on the way from `CURRENT` to the live one.
+pub(super) struct Passed {
+    pub(super) file: Arc<dyn File>,
+    pub(super) pointer: LastRecord,
 }
 
 /// An error about `path`, whose unreadable part begins at `offset`.
@@ -69,24 +89,96 @@ pub(super) fn read_current(storage: &dyn Storage, dir: &Path) -> Result<(u64, [u
     format::decode_current(&bytes).map_err(|why| unreadable(&path, 0, why))
 }
 
-/// Opens the file that `CURRENT` names.
-pub(super) fn open_named(
+/// Opens a manifest that `named_by` names.
+fn open_named(
     storage: &dyn Storage,
-    dir: &Path,
+    named_by: &Path,
     path: &Path,
     mode: OpenMode,
 ) -> Result<Arc<dyn File>> {
     if storage.exists(path)? {
         return storage.open(path, mode);
     }
-    let current = dir.join(format::CURRENT).display().to_string();
     Err(Error::corruption(
         "the manifest that it names is missing",
-        current,
+        named_by.display().to_string(),
         0,
         path.display(),
         "no such file",
     ))
+}
+
+/// A live manifest, what it says, and the files on the way from `CURRENT` to it.
+type Found = (Arc<dyn File>, Replayed, Vec<Passed>);
+
+/// Finds the live manifest.
+///
+/// Edits go to a file only when it is reached, so a later one that has some shows that a pointer to it has rotted.
+pub(super) fn find_live(storage: &dyn Storage, dir: &Path, mode: OpenMode) -> Result<Found> {
+    let found = follow(storage, dir, mode)?;
+    let Some(later) = later_with_edits(storage, dir, &found.1.header)? else {
+        return Ok(found);
+    };
+    // Somebody may be writing while this one reads. Then the pointer is there by now.
+    let (file, replayed, passed) = follow(storage, dir, mode)?;
+    if replayed.header.file_no < later {
+        let what = "a pointer is missing to a later manifest, which has edits";
+        let expected = format!("a pointer to {}", format::manifest_name(later));
+        let got = if replayed.torn {
+            "a damaged record"
+        } else {
+            "no more"
+        };
+        return Err(corrupt(&*file, what, replayed.len, expected, got));
+    }
+    Ok((file, replayed, passed))
+}
+
+fn follow(storage: &dyn Storage, dir: &Path, mode: OpenMode) -> Result<Found> {
+    let (mut file_no, db_id) = read_current(storage, dir)?;
+    let mut named_by = dir.join(format::CURRENT);
+    let mut passed = Vec::new();
+    // Numbers rise from one to the next, and each is the name of a file: it ends.
+    loop {
+        let path = dir.join(format::manifest_name(file_no));
+        let file = open_named(storage, &named_by, &path, mode)?;
+        let replayed = replay(&*file, file_no, db_id)?;
+        let Some(next) = replayed.next else {
+            return Ok((file, replayed, passed));
+        };
+        let pointer = replayed.last;
+        passed.push(Passed { file, pointer });
+        (file_no, named_by) = (next, path);
+    }
+}
+
+/// A manifest of this database with a larger number than the one with `header`, and with records behind its snapshot.
+fn later_with_edits(storage: &dyn Storage, dir: &Path, header: &Header) -> Result<Option<u64>> {
+    for name in storage.list(dir)? {
+        let Some(file_no) = format::manifest_no(&name).filter(|no| *no > header.file_no) else {
+            continue;
+        };
+        let file = storage.open(&dir.join(&name), OpenMode::Read)?;
+        // What cannot be read was never finished: it was made before it got its pointer.
+        let has_edits = replay(&*file, file_no, header.db_id)
+            .is_ok_and(|replayed| replayed.len > replayed.header.durable_len);
+        if has_edits {
+            return Ok(Some(file_no));
+        }
+    }
+    Ok(None)
+}
+
+/// The manifest that another one's pointer names, if that has one.
+pub(super) fn pointer_of(
+    storage: &dyn Storage,
+    dir: &Path,
+    file_no: u64,
+    db_id: [u8; 16],
+) -> Result<Option<u64>> {
+    let path = dir.join(format::manifest_name(file_no));
+    let file = storage.open(&path, OpenMode::Read)?;
+    replay(&*file, file_no, db_id).map(|replayed| replayed.next)
 }
 
 /// Reads the whole manifest.
@@ -97,8 +189,12 @@ pub(super) fn replay(file: &dyn File, file_no: u64, db_id: [u8; 16]) -> Result<R
         header,
         state: State::default(),
         len: format::HEADER_LEN as u64,
-        last_record: Vec::new(),
+        last: LastRecord {
+            bytes: Vec::new(),
+            at: 0,
+        },
         torn: false,
+        next: None,
     };
     while replayed.len < file_len {
         let at = replayed.len;
@@ -112,14 +208,9 @@ pub(super) fn replay(file: &dyn File, file_no: u64, db_id: [u8; 16]) -> Result<R
             replayed.torn = true;
             break;
         };
-        let edit = format::decode_edit(payload)
-            .map_err(|why| unreadable(file.path(), at + format::RECORD_HEADER_LEN as u64, why))?;
-        replayed
-            .state
-            .apply_in_place(&edit)
-            .map_err(|e| corrupt(file, e.what, at, e.expected, e.got))?;
+        take_payload(file, &mut replayed, payload)?;
         replayed.len = at + len as u64;
-        replayed.last_record = record;
+        replayed.last = LastRecord { bytes: record, at };
     }
     if replayed.len < header.durable_len {
         let what = "the file ends within its snapshot";
@@ -140,6 +231,41 @@ pub(super) fn replay(file: &dyn File, file_no: u64, db_id: [u8; 16]) -> Result<R
         return Err(corrupt(file, what, at, expected, got));
     }
     Ok(replayed)
+}
+
+/// What the record at the end of what was read so far says.
+fn take_payload(file: &dyn File, replayed: &mut Replayed, payload: &[u8]) -> Result<()> {
+    let at = replayed.len;
+    let within = |why| unreadable(file.path(), at + format::RECORD_HEADER_LEN as u64, why);
+    if let Some(next) = replayed.next {
+        let what = "a record behind the one that names another manifest";
+        return Err(corrupt(
+            file,
+            what,
+            at,
+            format::manifest_name(next),
+            "a record",
+        ));
+    }
+    if let Some(next) = format::decode_pointer(payload).map_err(within)? {
+        let own = replayed.header.file_no;
+        if next <= own || at < replayed.header.durable_len {
+            let expected = format!("a later one than {}", format::manifest_name(own));
+            let got = format::manifest_name(next);
+            return Err(corrupt(
+                file,
+                "the manifest that goes on",
+                at,
+                expected,
+                got,
+            ));
+        }
+        replayed.next = Some(next);
+        return Ok(());
+    }
+    let edit = format::decode_edit(payload).map_err(within)?;
+    let applied = replayed.state.apply_in_place(&edit);
+    applied.map_err(|e| corrupt(file, e.what, at, e.expected, e.got))
 }
 
 fn read_header(file: &dyn File, file_len: u64, file_no: u64, db_id: [u8; 16]) -> Result<Header> {

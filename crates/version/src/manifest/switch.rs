@@ -123,17 +123,39 @@ pub(super) fn go_live(storage: &dyn Storage, dir: &Path) -> Result<()> {
     storage.rename_and_sync(&temp, &current, dir, sites::SWITCH_DURABLE)
 }
 
-/// Removes manifests that are not live; of files with a manifest's name only those that can be
-/// one. (A temporary file left by a crash has become `CURRENT` or gone when this is called.)
+/// The numbers of manifests beside the live one; of files with a manifest's name only of those that can be one.
+pub(super) fn others(storage: &dyn Storage, dir: &Path, live: u64) -> Result<Vec<u64>> {
+    let names = storage.list(dir)?;
+    let numbers = names.iter().filter_map(|name| format::manifest_no(name));
+    let mut others = Vec::new();
+    for file_no in numbers.filter(|file_no| *file_no != live) {
+        if is_manifest(storage, &dir.join(format::manifest_name(file_no)))? {
+            others.push(file_no);
+        }
+    }
+    Ok(others)
+}
+
+/// Removes manifests beside the live one, whose name is durable. (A temporary file left by a crash has become
+/// `CURRENT` or gone when this is called.)
 ///
 /// A failure is passed over on purpose: the files do no harm, and the next switch or open tries
 /// again.
 pub(super) fn remove_obsolete(storage: &dyn Storage, dir: &Path, live: u64) {
+    remove(storage, dir, live, |_| true);
+}
+
+/// Removes what a switch has left that was not made. By those with smaller numbers the live one may be reached.
+pub(super) fn remove_newer(storage: &dyn Storage, dir: &Path, live: u64) {
+    remove(storage, dir, live, |file_no| file_no > live);
+}
+
+fn remove(storage: &dyn Storage, dir: &Path, live: u64, of: impl Fn(u64) -> bool) {
     let names = storage.list(dir).unwrap_or_default();
-    for name in names {
-        let path = dir.join(&name);
-        let other = format::manifest_no(&name).is_some_and(|file_no| file_no != live);
-        if other && is_manifest(storage, &path).unwrap_or(false) {
+    let numbers = names.iter().filter_map(|name| format::manifest_no(name));
+    for file_no in numbers.filter(|file_no| *file_no != live && of(*file_no)) {
+        let path = dir.join(format::manifest_name(file_no));
+        if is_manifest(storage, &path).unwrap_or(false) {
             let _ = storage.remove(&path);
         }
     }
