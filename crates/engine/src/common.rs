@@ -21,13 +21,33 @@ use crate::pm_tables::release::PmTablesUse;
 use crate::store::Common;
 use crate::sync::{Ordering, lock};
 
+/// Whether something may be done, or is by itself.
 impl Common {
-    /// What was decided begins.
-    pub fn decided(&self, decision: &Decision) {
-        self.events.emit(Event::Decided {
-            work: decision.work.name(),
-            because: decision.because.to_string(),
-        });
+    /// Whether the store is open, and no persist has failed.
+    ///
+    /// # Errors
+    /// [`Error::Closed`]; [`Error::Poisoned`].
+    pub fn check_open(&self) -> Result<()> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Error::Closed);
+        }
+        self.poison.check()
+    }
+
+    /// Whether the store takes writes.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if it was opened for reading; [`Error::Closed`]; [`Error::Poisoned`].
+    pub fn check_writable(&self) -> Result<()> {
+        if self.options.read_only {
+            return Err(Error::InvalidArgument(
+                "the database is open for reading only".into(),
+            ));
+        }
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Error::Closed);
+        }
+        self.poison.check()
     }
 
     /// Whether a family exists.
@@ -38,31 +58,67 @@ impl Common {
         self.families.check(cf, self.families.moment())
     }
 
-    /// Tells that the store was opened, and which generations that did away with.
-    pub fn tell_opened(&self, dropped: &[u64]) {
-        let recovery = self.recovery;
-        self.events.emit(Event::Opened {
-            records: recovery.records,
-            cut_records: recovery.cut_records,
-            after_crash: recovery.sealed_by_recovery,
-            took: Duration::from_nanos(recovery.nanos),
-        });
-        if !self.options.read_only {
-            for &id in dropped {
-                self.events.emit(Event::GenerationDropped { id });
-            }
+    /// Whether the store flushes by itself.
+    pub fn flushes(&self) -> bool {
+        self.options.flush.automatic && !self.options.read_only
+    }
+
+    /// Whether the store merges indexes by itself.
+    pub fn merges_by_itself(&self) -> bool {
+        self.options.level0.shape().merges_indexes()
+            && self.world.background
+            && !self.options.read_only
+    }
+
+    /// Whether indexes take their share of DRAM, of this store's or of all stores'.
+    pub fn is_dram_short(&self) -> bool {
+        self.dram().is_short()
+    }
+
+    /// Whether this store may be short of DRAM because others have it.
+    pub fn is_crowded(&self) -> bool {
+        self.dram().is_crowded(self.background.stores())
+    }
+}
+
+/// Asking for work, and telling of it.
+impl Common {
+    /// Has sealed generations flushed soon.
+    pub fn want_flush(&self) {
+        match self.world.background {
+            true => self.background.request_job(Job::Flush),
+            // Relaxed: who sees it looks at nothing else before it has taken locks.
+            false => self.room.flush_wanted.store(true, Ordering::Relaxed),
         }
-        self.background.settle();
     }
 
-    pub fn give_descriptor_back(&self, descriptor: Option<Descriptor>) -> Result<()> {
-        let released = descriptor.map_or(Ok(()), |descriptor| descriptor.release(&self.space));
-        released.map_err(|error| self.poison.poison(error))
+    /// Has due compactions run soon, where there are threads for that.
+    pub fn want_compaction(&self) {
+        if self.world.background && self.flushes() {
+            self.background.request_job(Job::Compact);
+        }
     }
 
-    /// Generations that are dead and that somebody reads, oldest first.
-    pub fn retired(&self) -> Vec<Retired> {
-        lock(&self.reclaim).retired().to_vec()
+    /// Has tables compacted that reads ask in vain, if there are new ones, and level 0 weighed anew if it was read
+    /// often.
+    #[inline]
+    pub fn compact_for_reads(&self) {
+        if self.catalog.table_files.reads.has_news() || self.rates.has_news() {
+            self.want_compaction();
+        }
+    }
+
+    /// A lookup has asked `count` sealed indexes beyond the first.
+    pub fn asked(&self, count: u64) {
+        let before = self.counted.add(Count::Asked, count);
+        if indexes::looks(before, count)
+            && self.counted.get(Count::Asked) >= self.merges.next.load(Ordering::Relaxed)
+            && self.merges_by_itself()
+        {
+            // Until that job has found out.
+            self.merges.next.store(u64::MAX, Ordering::Relaxed);
+            self.background.request_job(Job::Merge);
+        }
     }
 
     /// Lets a worker look, some time from now, whether the store has fallen idle.
@@ -80,120 +136,29 @@ impl Common {
         }
     }
 
-    /// Has due compactions run soon, where there are threads for that.
-    pub fn want_compaction(&self) {
-        if self.world.background && self.flushes() {
-            self.background.request_job(Job::Compact);
-        }
+    /// What was decided begins.
+    pub fn decided(&self, decision: &Decision) {
+        self.events.emit(Event::Decided {
+            work: decision.work.name(),
+            because: decision.because.to_string(),
+        });
     }
 
-    /// What is kept for feeds now. Where descriptors of generations run short the oldest goes: else a flush
-    /// would be due all the time.
-    pub fn keeping(&self) -> Keeping {
-        let feed = &self.options.feed;
-        let limit = self.space.usage().limit_bytes;
-        Keeping {
-            retain_bytes: feed.retain_bytes,
-            pinned_bytes_max: limit / 100 * feed.pins_percent_max,
-            yields: flush::yields_kept(self.space.generations().free()),
-        }
-    }
-
-    pub fn check_writable(&self) -> Result<()> {
-        if self.options.read_only {
-            return Err(Error::InvalidArgument(
-                "the database is open for reading only".into(),
-            ));
-        }
-        if self.closed.load(Ordering::Acquire) {
-            return Err(Error::Closed);
-        }
-        self.poison.check()
-    }
-
-    /// A lookup has asked `count` sealed indexes beyond the first.
-    pub fn asked(&self, count: u64) {
-        let before = self.counted.add(Count::Asked, count);
-        if indexes::looks(before, count)
-            && self.counted.get(Count::Asked) >= self.merges.next.load(Ordering::Relaxed)
-            && self.merges_by_itself()
-        {
-            // Until that job has found out.
-            self.merges.next.store(u64::MAX, Ordering::Relaxed);
-            self.background.request_job(Job::Merge);
-        }
-    }
-
-    pub fn merges_by_itself(&self) -> bool {
-        self.options.level0.shape().merges_indexes()
-            && self.world.background
-            && !self.options.read_only
-    }
-
-    /// Persistent memory of dead generations that merged indexes lead to, in bytes.
-    pub fn dead_in_merged(&self) -> u64 {
-        let view = self.catalog.view();
-        let reclaim = lock(&self.reclaim);
-        let merged = view.memtables.iter().filter(|m| m.is_merged());
-        let ids = merged.flat_map(|m| m.homes()).map(|h| h.generation());
-        let dead = ids.filter(|id| reclaim.is_dead(*id) && !reclaim.is_flushed(*id));
-        dead.map(|id| reclaim.zone_bytes(id)).sum()
-    }
-
-    pub fn check_open(&self) -> Result<()> {
-        if self.closed.load(Ordering::Acquire) {
-            return Err(Error::Closed);
-        }
-        self.poison.check()
-    }
-
-    /// Has tables compacted that reads ask in vain, if there are new ones, and level 0 weighed anew if it was read
-    /// often.
-    #[inline]
-    pub fn compact_for_reads(&self) {
-        if self.catalog.table_files.reads.has_news() || self.rates.has_news() {
-            self.want_compaction();
-        }
-    }
-
-    /// Most DRAM that indexes of this store may have.
-    pub fn dram_limit(&self) -> u64 {
-        self.options.dram.min(self.account.budget().limit())
-    }
-
-    /// Nanoseconds by the clock of its world.
-    pub fn now_ns(&self) -> u64 {
-        self.world.env.clock.now_ns()
-    }
-
-    /// What the file system says of its room, if it says anything.
-    pub fn disk_room(&self) -> Option<DiskRoom> {
-        let room = self.world.env.storage.room(&self.dir);
-        // A disk that does not answer will say so to whoever needs it.
-        room.unwrap_or(None)
-    }
-
-    /// Promises what PM tables may still take until all of them have `limit` bytes, at most `most` of it; `None` if
-    /// that is less than `least`.
-    pub fn promise_pm(&self, limit: u64, least: u64, most: u64) -> Option<Promise> {
-        let taken = || self.pm_tables_use().bytes;
-        let promised = &self.catalog.table_files.pm.promised;
-        promised.promise(taken, limit, (least, most))
-    }
-
-    /// What the tables that the manifest names take.
-    pub fn pm_tables_use(&self) -> PmTablesUse {
-        let version = self.catalog.version();
-        let mut all = PmTablesUse::default();
-        for (table, references) in version.pm_tables() {
-            all.tables += 1;
-            all.bytes += table.meta.zone_bytes;
-            if references.is_empty() {
-                all.retired += 1;
-                all.retired_bytes += table.meta.zone_bytes;
+    /// Tells that the store was opened, and which generations that did away with.
+    pub fn tell_opened(&self, dropped: &[u64]) {
+        let recovery = self.recovery;
+        self.events.emit(Event::Opened {
+            records: recovery.records,
+            cut_records: recovery.cut_records,
+            after_crash: recovery.sealed_by_recovery,
+            took: Duration::from_nanos(recovery.nanos),
+        });
+        if !self.options.read_only {
+            for &id in dropped {
+                self.events.emit(Event::GenerationDropped { id });
             }
         }
-        all
+        self.background.settle();
     }
 
     /// Counts records that were written.
@@ -220,25 +185,37 @@ impl Common {
         }
         self.counted.add(Count::UserBytes, user);
     }
+}
 
-    /// The moments at which somebody may read, for a merge.
-    pub fn moments_of_merge(&self) -> retain::Moments {
-        let (moments, horizon) = moments_of_merge(&self.commits.ring, &self.commits.readers);
-        retain::Moments::new(moments, horizon)
+/// Numbers.
+impl Common {
+    /// Nanoseconds by the clock of its world.
+    pub fn now_ns(&self) -> u64 {
+        self.world.env.clock.now_ns()
     }
 
-    /// Whether the store flushes by itself.
-    pub fn flushes(&self) -> bool {
-        self.options.flush.automatic && !self.options.read_only
+    /// What the file system says of its room, if it says anything.
+    pub fn disk_room(&self) -> Option<DiskRoom> {
+        let room = self.world.env.storage.room(&self.dir);
+        // A disk that does not answer will say so to whoever needs it.
+        room.unwrap_or(None)
     }
 
-    /// Has sealed generations flushed soon.
-    pub fn want_flush(&self) {
-        match self.world.background {
-            true => self.background.request_job(Job::Flush),
-            // Relaxed: who sees it looks at nothing else before it has taken locks.
-            false => self.room.flush_wanted.store(true, Ordering::Relaxed),
+    /// DRAM of this store, and of all stores of the runtime.
+    pub fn dram(&self) -> Dram {
+        let budget = self.account.budget();
+        Dram {
+            used: self.account.used(),
+            limit: self.options.dram,
+            percent: self.options.flush.dram_percent,
+            held_by_all: budget.held(),
+            budget: budget.limit(),
         }
+    }
+
+    /// Most DRAM that indexes of this store may have.
+    pub fn dram_limit(&self) -> u64 {
+        self.options.dram.min(self.account.budget().limit())
     }
 
     /// How many sealed generations wait to be flushed, the persistent memory that they own, and the bytes in
@@ -254,25 +231,65 @@ impl Common {
         })
     }
 
-    /// DRAM of this store, and of all stores of the runtime.
-    pub fn dram(&self) -> Dram {
-        let budget = self.account.budget();
-        Dram {
-            used: self.account.used(),
-            limit: self.options.dram,
-            percent: self.options.flush.dram_percent,
-            held_by_all: budget.held(),
-            budget: budget.limit(),
+    /// Persistent memory of dead generations that merged indexes lead to, in bytes.
+    pub fn dead_in_merged(&self) -> u64 {
+        let view = self.catalog.view();
+        let reclaim = lock(&self.reclaim);
+        let merged = view.memtables.iter().filter(|m| m.is_merged());
+        let ids = merged.flat_map(|m| m.homes()).map(|h| h.generation());
+        let dead = ids.filter(|id| reclaim.is_dead(*id) && !reclaim.is_flushed(*id));
+        dead.map(|id| reclaim.zone_bytes(id)).sum()
+    }
+
+    /// What the tables that the manifest names take.
+    pub fn pm_tables_use(&self) -> PmTablesUse {
+        let version = self.catalog.version();
+        let mut all = PmTablesUse::default();
+        for (table, references) in version.pm_tables() {
+            all.tables += 1;
+            all.bytes += table.meta.zone_bytes;
+            if references.is_empty() {
+                all.retired += 1;
+                all.retired_bytes += table.meta.zone_bytes;
+            }
+        }
+        all
+    }
+
+    /// Promises what PM tables may still take until all of them have `limit` bytes, at most `most` of it; `None` if
+    /// that is less than `least`.
+    pub fn promise_pm(&self, limit: u64, least: u64, most: u64) -> Option<Promise> {
+        let taken = || self.pm_tables_use().bytes;
+        let promised = &self.catalog.table_files.pm.promised;
+        promised.promise(taken, limit, (least, most))
+    }
+
+    /// What is kept for feeds now. Where descriptors of generations run short the oldest goes: else a flush
+    /// would be due all the time.
+    pub fn keeping(&self) -> Keeping {
+        let feed = &self.options.feed;
+        let limit = self.space.usage().limit_bytes;
+        Keeping {
+            retain_bytes: feed.retain_bytes,
+            pinned_bytes_max: limit / 100 * feed.pins_percent_max,
+            yields: flush::yields_kept(self.space.generations().free()),
         }
     }
 
-    /// Whether indexes take their share of DRAM, of this store's or of all stores'.
-    pub fn is_dram_short(&self) -> bool {
-        self.dram().is_short()
+    /// Generations that are dead and that somebody reads, oldest first.
+    pub fn retired(&self) -> Vec<Retired> {
+        lock(&self.reclaim).retired().to_vec()
     }
 
-    /// Whether this store may be short of DRAM because others have it.
-    pub fn is_crowded(&self) -> bool {
-        self.dram().is_crowded(self.background.stores())
+    /// The moments at which somebody may read, for a merge.
+    pub fn moments_of_merge(&self) -> retain::Moments {
+        let (moments, horizon) = moments_of_merge(&self.commits.ring, &self.commits.readers);
+        retain::Moments::new(moments, horizon)
+    }
+
+    /// Gives the descriptor of a generation back to its pool.
+    pub fn give_descriptor_back(&self, descriptor: Option<Descriptor>) -> Result<()> {
+        let released = descriptor.map_or(Ok(()), |descriptor| descriptor.release(&self.space));
+        released.map_err(|error| self.poison.poison(error))
     }
 }

@@ -114,7 +114,7 @@ impl Flusher {
         self.flush_holding(&lock(&self.common.turns.flushing))
     }
 
-    /// As [`Flusher::flush_sealed`], for whoever holds [`Inner::flushing`].
+    /// As [`Flusher::flush_sealed`], for whoever holds the turn to flush.
     pub fn flush_holding(&self, flushing: &MutexGuard<'_, ()>) -> Result<usize> {
         self.flush_to(flushing, false)
     }

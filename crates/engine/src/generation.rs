@@ -1,6 +1,6 @@
 //! The next generation: named ahead of need, and gone over to when the active one is full.
 //!
-//! Naming costs an fsync of the manifest. It is made under a lock of its own, [`Inner::next`], and not
+//! Naming costs an fsync of the manifest. It is made under a lock of its own, [`Memtables::next`], and not
 //! under the writer's: writers go on meanwhile. Only a write that needs the generation at that very
 //! moment waits for it.
 //!
@@ -13,7 +13,7 @@
 //!    `next` whenever that lock is free. Whoever goes over, or names a generation out of turn
 //!    ([`stage`](crate::stage)), holds the writer's lock and then `next`, until it is done. So
 //!    generations are used in the order of their ids.
-//! 3. *Closing sees it.* Who prepares in the background holds [`Inner::ahead`], which closing waits for
+//! 3. *Closing sees it.* Who prepares in the background holds `Turns::ahead`, which closing waits for
 //!    after it has refused new work; so the cut of the prepared chain is among the last ones.
 
 pub(crate) mod prepared;

@@ -22,7 +22,7 @@
 //! parts of the same file, limited there. So it costs metadata only, and what happens on one side needs nothing
 //! of the other from then on. What is written later may reach over the start again: no key is a
 //! boundary in all levels for ever, and tables are as large as they would be without partitions. A compaction ends its tables
-//! at such starts where they are not too far from full ([`Partitioner::starts_within`](crate::store::Inner)), so that it does not
+//! at such starts where they are not too far from full ([`Partitioner::starts_within`](crate::store::Partitioner)), so that it does not
 //! join again what a split has cut. A merge
 //! is one edit, too, of as many neighbours as are due, and joins parts that meet where they did. Flushes and
 //! prefixes cut nothing: with ten thousand prefixes there would be ten thousand parts of each table.

@@ -34,7 +34,7 @@
 //! 5. *DRAM.* What is promised in step 1 counts in every promise until the batch is committed or given
 //!    up, whether it is in use by then or not (`dram`).
 //! 6. *Closing* waits for batches that are being staged, before it gives the region up: each holds
-//!    [`Inner::stages`] shared. One that finds the store closed between two records gives up.
+//!    `Turns::stages` shared. One that finds the store closed between two records gives up.
 //! 7. *Reclaiming* cannot meet the batch before it is in the view; from then on it is a sealed generation
 //!    like others. Between view and `visible` its versions are above what is settled, so that they make
 //!    nothing dead (`memtable::needed`).

@@ -18,7 +18,7 @@
 //! | a PM table that an edit names | its fences had succeeded before the edit was written | |
 //! | a record of the manifest, but for the last | the one behind it was written when its sync had succeeded | |
 //! | the last record, and `CURRENT` | | written again, then synced (`version::manifest`) |
-//! | a table, blob file or log that an edit names, and its name | file and folder were synced before the edit was written, and no edit is written once a sync of the folder has failed (`Inner::append`) | |
+//! | a table, blob file or log that an edit names, and its name | file and folder were synced before the edit was written, and no edit is written once a sync of the folder has failed (`Catalog::edits`) | |
 //! | frames of a log behind what is known durable | | written again, then synced (`wal::LogReader::keep`) |
 //! | a log that another place has a copy of | | copied again (`wal::Wal::gather`) |
 //! | what no edit names | | removed, or passed over |

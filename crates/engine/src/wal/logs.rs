@@ -45,7 +45,7 @@ pub(crate) struct Wal {
     /// Keep others from the logs until the store is closed.
     pub(super) claims: Mutex<Option<Claims>>,
     /// Says whose the logs are, where they lie outside of the database's folder. Written to under
-    /// `engine::Inner::next`, or the writer's lock, as chains are named.
+    /// `Memtables::next`, or the writer's lock, as chains are named.
     pub(super) noted: Mutex<Option<Noted>>,
 }
 
