@@ -302,7 +302,14 @@ impl Inner {
         }
         // The user's code runs when all else is done: it may block, and whoever opens next does not wait for it.
         self.common.commits.tell(self);
-        let error = sealed.as_ref().err().map(ToString::to_string);
+        // Whatever failed: what is removed at the end may fail, too.
+        let failed = sealed.as_ref().copied().map_err(ToString::to_string);
+        let poisoned = self
+            .common
+            .poison
+            .check()
+            .map_err(|error| error.to_string());
+        let error = failed.and(poisoned).err();
         self.common.events.emit(Event::Closed { error });
         self.common.background.end();
         // All is durable: that the next open finds the ends by itself is no failure.
@@ -336,7 +343,7 @@ impl Inner {
         drop(view);
         self.let_left_go();
         self.common.space.region().unlock();
-        drop(lock(&self.lock).take());
+        drop(lock(&self.common.lock).take());
     }
 
     /// What those who read on hold of it.

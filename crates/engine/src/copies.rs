@@ -1,4 +1,4 @@
-//! The store as `copies` knows it: what it is given of it, and what is asked of it in the end.
+//! A walk over a family for copies, which ascend bytewise. What else they are given of a store: `work`.
 
 use std::ops::Bound;
 

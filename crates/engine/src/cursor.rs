@@ -1,4 +1,4 @@
-//! Reading: point lookups, and a cursor that merges the generations of a view.
+//! Reading: a cursor that merges the generations of a view.
 //!
 //! A cursor sees one moment of the store for as long as it lives. While it stands still its view
 //! may be taken from it (`seat`, `holds`); then, and where what the view has was retired, it seeks

@@ -115,8 +115,9 @@ impl Memtables {
     }
 
     /// Promises `bytes` for the index of a batch that is staged, beside what groups in flight need.
-    /// Returns what is to be taken off `staging` when that memory is in use, or given back.
-    pub fn reserve_staged_dram(&self, writer: &mut Writer, bytes: u64) -> Result<u64> {
+    /// Returns what is to be taken off `staging` when that memory is in use, or given back. Whoever `waits` for what
+    /// there is not says how much that is.
+    pub fn reserve_staged_dram(&self, writer: &mut Writer, bytes: u64, waits: bool) -> Result<u64> {
         let credit = &mut writer.credit;
         // What was promised ahead is reckoned anew by the next write.
         credit.writes = 0;
@@ -128,7 +129,10 @@ impl Memtables {
         let bound = |&cf: &CfId| writer.active.reserve_bound(cf, flying, Some(readers));
         let need = used + bytes + credit.families.iter().map(bound).sum::<u64>();
         let promised = self.common.account.promise(need, Spare::Keep);
-        promised.map_err(|limit| self.lacking(limit, "this batch", (need, used), Spare::Keep))?;
+        promised.map_err(|limit| match waits {
+            true => self.lacking(limit, "this batch", (need, used), Spare::Keep),
+            false => self.common.account.full(limit, "this index"),
+        })?;
         // Under the writer's lock, as every promise is.
         self.staging.fetch_add(bytes, Ordering::Relaxed);
         Ok(bytes)

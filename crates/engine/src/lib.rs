@@ -32,7 +32,8 @@
 //! | `FamilyChanges`, `Ingester`, `Reporter` | families; tables of others; what a store says of itself | `families`, `relics`; `ingest`; `metrics`, `plan`, `map` |
 //!
 //! `Inner` has all of them, is what the threads of a runtime and `commit` know of a store, and opens and closes it. What a
-//! room wants of a later one it asks for as a task or a job. A [`Engine`] is a handle: its methods stand in `open`,
+//! room wants of a later one it asks for as a task or a job; but a writer that has sealed a memtable, or lacks room, has that
+//! done under its lock (`store::Above`). An [`Engine`] is a handle: its methods stand in `open`,
 //! `read`, `work` and `write::submit`.
 //!
 //! # The write journey (`commit`, `write`)

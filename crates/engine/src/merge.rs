@@ -259,7 +259,12 @@ impl Merger {
             }
             let bound = merging.bound(STEP, readers);
             let mut promised = None;
-            locked(&mut |writer| promised = self.memtables.reserve_staged_dram(writer, bound).ok());
+            locked(&mut |writer| {
+                promised = self
+                    .memtables
+                    .reserve_staged_dram(writer, bound, false)
+                    .ok()
+            });
             let Some(promised) = promised else {
                 return Ok(None);
             };

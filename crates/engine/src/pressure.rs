@@ -4,7 +4,7 @@
 //! what it depends on has changed, which is seldom: a zone was attached or given back, a job was installed. A write looks
 //! at one number, and if that is 0, goes on.
 //!
-//! Delay is owed by the store, not by each writer: [`Pressure::owed_until`] is a time up to which its writes
+//! Delay is owed by the store, not by each writer: `Gauge::owed_until` is a time up to which its writes
 //! have used up what the slope allows. Whoever writes moves it on, and waits until it has come, if it
 //! is farther away than a moment. So several writers are together as slow as one alone would be, and what
 //! a write takes anyway counts. Nobody waits longer than [`DELAY_NS_MAX`](thermocline_policy::tuning::DELAY_NS_MAX) at a time; what a large write
@@ -17,7 +17,7 @@
 //! How much of it is kept for flushes and compactions, when writers are refused, and how far a region on it grows, is decided by
 //! `policy::room`. Reads, flushes, compactions and files that are removed go on, and each refusal asks the file system again. Where
 //! it says nothing, nothing is kept. What deletes make room then is [`relief`]'s. What is free at a region's end goes back to the
-//! disk when that is full, or nearly so and the store idle ([`Reclaimer::give_space_back`]), as do logs that were kept to be used again.
+//! disk when that is full, or nearly so and the store idle ([`Reclaimer::give_space_back`](crate::store::Reclaimer)), as do logs that were kept to be used again.
 //!
 //! Each store keeps its own reserve: several on one disk may ask
 //! for more than is left when all of them flush at once; then a flush fails, loses nothing, and is tried again.

@@ -105,8 +105,7 @@ impl Engine {
     pub fn metadata<T>(&self, cf: CfId, found: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
         let value = self.get(CfId::METADATA, &cf.metadata_key(), found)?;
         // Behind the look: as for a get.
-        let families = &self.inner.common.families;
-        families.check(cf, families.moment())?;
+        self.inner.common.check_family(cf)?;
         Ok(value)
     }
 

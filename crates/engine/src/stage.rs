@@ -210,7 +210,7 @@ impl Stager {
         let stage = Stage::new(&self.common.space, chain, &self.common.account, most);
         let bound = updates.iter().map(|(&cf, &n)| stage.reserve_bound(cf, n));
         let bound = bound.sum::<u64>() + stage.tombstones_bound(ranges, range_bytes);
-        let promised = self.memtables.reserve_staged_dram(writer, bound)?;
+        let promised = self.memtables.reserve_staged_dram(writer, bound, true)?;
         let staging = Staging {
             inner: self,
             stage: Some(stage),

@@ -96,6 +96,8 @@ pub(crate) struct Common {
     pub events: Arc<Events>,
     pub stalls: Stalls,
     pub latencies: Latencies,
+    /// The folder's. The last field: whoever holds anything of a store that has failed keeps others out.
+    pub lock: Mutex<Option<Box<dyn LockGuard>>>,
 }
 
 /// How much writers are held back, and what is done for room on a full disk.
@@ -359,7 +361,6 @@ pub(crate) struct Inner {
     pub left: Mutex<After>,
     /// What was durable when the store was last looked at as perhaps idle.
     pub idle_seen: AtomicU64,
-    pub lock: Mutex<Option<Box<dyn LockGuard>>>,
 }
 
 /// A seqno that is registered for as long as there is a clone.

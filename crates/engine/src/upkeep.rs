@@ -12,7 +12,7 @@ use crate::write::writer::Writer;
 const PATIENCE: u32 = 1000;
 
 impl Upkeep {
-    /// As [`Reclaimer::reclaim`], for whoever writes and lacks something. What cannot be read stays, for its
+    /// As [`Reclaimer::reclaim`](crate::store::Reclaimer), for whoever writes and lacks something. What cannot be read stays, for its
     /// reader to hear of.
     pub fn reclaim_for(&self, writer: &mut Writer) -> Result<usize> {
         loop {
@@ -24,6 +24,7 @@ impl Upkeep {
         }
     }
 
+    /// Drops what is dead, as long as there is some.
     pub fn reclaim_inline(&self, writer: &mut Writer) -> Result<usize> {
         let mut all = 0;
         loop {

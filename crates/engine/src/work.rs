@@ -328,8 +328,7 @@ impl Store for Engine {
 
     fn check_accepts(&self, cf: CfId) -> Result<()> {
         self.inner.common.check_writable()?;
-        let families = &self.inner.common.families;
-        families.check(cf, families.moment())
+        self.inner.common.check_family(cf)
     }
 
     fn flush(&self) -> Result<()> {

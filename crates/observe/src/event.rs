@@ -42,7 +42,8 @@ pub enum Event {
         /// Its number.
         id: u64,
     },
-    /// Background work was decided on, and begins. What is asked for by hand is not decided on.
+    /// Work that is due was decided on, and begins: in the background, or since somebody asks for what is due. What is
+    /// asked for by name, a flush or the compaction of a range, is not decided on.
     Decided {
         /// What: the name of a [`Work`](thermocline_policy::work::Work).
         work: &'static str,

@@ -9,7 +9,7 @@ thermocline_base::sites! {
     TEMP_DURABLE = "manifest: CURRENT temp durable";
     /// The names of a new manifest and of the temporary file.
     NEW_NAMES_DURABLE = "manifest: new names durable";
-    /// The new `CURRENT`: the switch itself.
+    /// The new `CURRENT`: the old manifest, whose pointer was the switch, is needed no more.
     SWITCH_DURABLE = "manifest: switch durable";
     /// `CURRENT` as an open found it, and its name.
     CURRENT_DURABLE = "manifest: CURRENT durable as it was";

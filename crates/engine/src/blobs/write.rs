@@ -77,7 +77,7 @@ impl Stager {
     /// none. They are held back as other writes are, before anything is done for them. The caller holds no lock.
     ///
     /// # Errors
-    /// As [`Admission::hold_back`], and those of the file system, [`Error::OutOfSpace`] if the disk is full: nothing was
+    /// As [`Admission::hold_back`](crate::store::Admission), and those of the file system, [`Error::OutOfSpace`] if the disk is full: nothing was
     /// written. A failed sync of the folder or write to the manifest, which poisons the store.
     #[inline]
     pub fn separate<'a>(

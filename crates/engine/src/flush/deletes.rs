@@ -46,7 +46,7 @@ impl Flusher {
         Ok(())
     }
 
-    /// Does what [`Common::want_flush`] has left to the writer. The caller holds no lock.
+    /// Does what [`Common::want_flush`](crate::store::Common) has left to the writer. The caller holds no lock.
     #[inline]
     pub fn flush_inline(&self) {
         if !self.common.world.background

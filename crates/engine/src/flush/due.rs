@@ -1,11 +1,11 @@
 //! When sealed memtables are flushed: `policy::flush` decides, with the numbers that are gathered here.
 //!
-//! Whoever asks has dropped what is dead before ([`Reclaimer::reclaim`]). Where little of what is taken lives, that stays in persistent
+//! Whoever asks has dropped what is dead before ([`Reclaimer::reclaim`](crate::store::Reclaimer)). Where little of what is taken lives, that stays in persistent
 //! memory with shapes that flush to the SSD, too ([`rewrite`](super::rewrite)).
 //!
 //! # Who does it
 //! A job thread (`runtime::jobs`). Where there is none (a store without background, for tests) the
-//! writer, at the end of the write that made it due ([`Flusher::flush_inline`]), when it holds no lock.
+//! writer, at the end of the write that made it due ([`Flusher::flush_inline`](crate::store::Flusher)), when it holds no lock.
 //! A writer that finds no room does not wait for either (`room`).
 
 use thermocline_base::size::index;

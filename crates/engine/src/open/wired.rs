@@ -163,7 +163,6 @@ impl Parts<'_> {
             wal: recovered.wal,
             pins: Arc::downgrade(self.pins.pinned()),
             holds: Holds::new(clock.clone()),
-            lock: self.lock,
         };
         let client = me.clone() as Weak<dyn Client>;
         let threads = world.background && !options.read_only;
@@ -205,6 +204,7 @@ impl Parts<'_> {
             latencies: Latencies::new(options.metrics.latency_every, clock),
             options,
             space: recovered.space,
+            lock: Mutex::new(self.lock),
         };
         (common, own)
     }
@@ -220,7 +220,6 @@ struct Own {
     wal: Option<Wal>,
     pins: Weak<Pinned>,
     holds: Arc<Holds>,
-    lock: Option<Box<dyn LockGuard>>,
 }
 
 /// A room, of rooms that it shares with others and of what is its own.
@@ -293,7 +292,6 @@ fn rooms(common: Common, own: Own, me: &Weak<Inner>) -> Inner {
         reporter,
         left: Mutex::default(),
         idle_seen: AtomicU64::new(own.last_seqno),
-        lock: Mutex::new(own.lock),
     }
 }
 

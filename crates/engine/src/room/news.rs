@@ -11,7 +11,7 @@ pub(crate) struct Room {
     /// Most DRAM that a write was refused since something was given back, for which there is room once jobs have
     /// ended. Whoever waits for them asks for as much.
     lacking: AtomicU64,
-    /// A flush is left to the writer (`flush::due`).
+    /// A flush is left to the writer (`flush::deletes`).
     pub flush_wanted: AtomicBool,
     /// Somebody found no room, and did not wait.
     pub room_wanted: AtomicBool,

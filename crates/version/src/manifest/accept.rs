@@ -46,7 +46,7 @@ impl Manifest {
         }
         match switch::name_live(&*self.storage, &self.dir, &self.header) {
             // Nobody appends to a file that is not reached.
-            Err(error) if is_full(&error) && (has_edits || self.is_reached(&others)) => {
+            Err(error) if !error.is_failed_sync() && (has_edits || self.is_reached(&others)) => {
                 return Ok(());
             }
             Err(error) if is_full(&error) => self.name_with_reserve()?,

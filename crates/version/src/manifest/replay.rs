@@ -1,4 +1,4 @@
-//! Reading: `CURRENT`, then the edits of the file that it names. Nothing here writes.
+//! Reading: `CURRENT`, then the edits of the file that it names, or that its pointer leads to. Nothing here writes.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -158,7 +158,10 @@ fn later_with_edits(storage: &dyn Storage, dir: &Path, header: &Header) -> Resul
         let Some(file_no) = format::manifest_no(&name).filter(|no| *no > header.file_no) else {
             continue;
         };
-        let file = storage.open(&dir.join(&name), OpenMode::Read)?;
+        // Whoever writes may have removed it, or it is no file.
+        let Ok(file) = storage.open(&dir.join(&name), OpenMode::Read) else {
+            continue;
+        };
         // What cannot be read was never finished: it was made before it got its pointer.
         let has_edits = replay(&*file, file_no, header.db_id)
             .is_ok_and(|replayed| replayed.len > replayed.header.durable_len);

@@ -129,7 +129,9 @@ pub(super) fn others(storage: &dyn Storage, dir: &Path, live: u64) -> Result<Vec
     let numbers = names.iter().filter_map(|name| format::manifest_no(name));
     let mut others = Vec::new();
     for file_no in numbers.filter(|file_no| *file_no != live) {
-        if is_manifest(storage, &dir.join(format::manifest_name(file_no)))? {
+        let path = dir.join(format::manifest_name(file_no));
+        // What cannot be read may be one.
+        if !storage.is_dir(&path)? && is_manifest(storage, &path).unwrap_or(true) {
             others.push(file_no);
         }
     }
