@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use thermocline_base::{BatchEntry, CfId, Error, Kind, Result};
+use thermocline_base::{BatchEntry, CfId, Error, Kind, Result, SeqNo};
 use thermocline_catalog::kept::Keeping;
 use thermocline_catalog::owned::Retired;
 use thermocline_commit::readers::moments_of_merge;
@@ -279,6 +279,13 @@ impl Common {
     /// Generations that are dead and that somebody reads, oldest first.
     pub fn retired(&self) -> Vec<Retired> {
         lock(&self.reclaim).retired().to_vec()
+    }
+
+    /// Up to where all is durable and visible. Whoever leaves versions out asks this before it asks who reads
+    /// (`memtable::needed::Readers`).
+    pub fn settled(&self) -> SeqNo {
+        let ring = &self.commits.ring;
+        SeqNo(ring.durable().min(ring.visible()))
     }
 
     /// The moments at which somebody may read, for a merge.

@@ -36,7 +36,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use thermocline_base::{CfId, Error, Result, SeqNo};
+use thermocline_base::{CfId, Error, Result};
 use thermocline_catalog::View;
 use thermocline_catalog::owned::Reclaim;
 use thermocline_commit::readers::Moments;
@@ -220,13 +220,7 @@ impl Merger {
         locked: &mut Locked<'_>,
     ) -> Result<Option<Merging>> {
         // In this order: see `memtable::needed::Readers`.
-        let settled = SeqNo(
-            self.common
-                .commits
-                .ring
-                .durable()
-                .min(self.common.commits.ring.visible()),
-        );
+        let settled = self.common.settled();
         let moments = Moments::copied(&self.common.commits.ring, &self.common.commits.readers);
         let readers = moments.count();
         let exists = |cf: CfId, key: &[u8]| self.common.families.exists(cf, key);

@@ -2,6 +2,7 @@
 
 use thermocline_base::bounds::KeyBounds;
 use thermocline_base::{CfId, CfOptions, Result, SeqNo};
+use thermocline_catalog::Pins;
 use thermocline_observe::latency::Latencies;
 use thermocline_tables::RangeSize;
 
@@ -12,6 +13,7 @@ use crate::partitions::PartitionSize;
 use crate::plan::Plan;
 use crate::report::{EngineMetrics, ReaderKind};
 use crate::snapshot::Snapshot;
+use crate::snapshot::hit::Hit;
 use crate::store::{Engine, Moment};
 use crate::sync::{Arc, Ordering};
 use crate::value::Value;
@@ -28,11 +30,29 @@ impl Engine {
         key: &[u8],
         found: impl FnOnce(&[u8]) -> T,
     ) -> Result<Option<T>> {
+        self.latest((cf, key), |_, hit| found(hit.bytes()))
+    }
+
+    /// As [`Engine::get`], with the value copied or pinned.
+    ///
+    /// # Errors
+    /// As [`Engine::get`].
+    pub fn value(&self, cf: CfId, key: &[u8]) -> Result<Option<Value>> {
+        self.latest((cf, key), |pins, hit| self.inner.reads.value(pins, hit))
+    }
+
+    /// Calls `found` with what is visible now of a key, and with what holds values of that view.
+    #[inline]
+    fn latest<T>(
+        &self,
+        (cf, key): (CfId, &[u8]),
+        found: impl FnOnce(&Pins, Hit<'_>) -> T,
+    ) -> Result<Option<T>> {
         let inner = &*self.inner;
         let verify = inner.common.options.read.verify_checksums;
         // A generation that comes after this holds only what was not visible when we began.
         let view = inner.common.catalog.view();
-        view.pins()?;
+        let pins = view.pins()?;
         // Behind the view: what was dropped by now may be missing from it, or from a part of it.
         inner.common.check_family(cf)?;
         let visible = inner.common.commits.ring.visible_mark();
@@ -42,28 +62,7 @@ impl Engine {
             |memtable| memtable.get_latest(cf, key, visible, verify),
             // What was ingested may be there and not visible yet (`ingest`).
             |tables| tables.get(cf, key, SeqNo(visible.load(Ordering::SeqCst))),
-            |hit| found(hit.bytes()),
-        )
-    }
-
-    /// As [`Engine::get`], with the value copied or pinned.
-    ///
-    /// # Errors
-    /// As [`Engine::get`].
-    pub fn value(&self, cf: CfId, key: &[u8]) -> Result<Option<Value>> {
-        let inner = &*self.inner;
-        let verify = inner.common.options.read.verify_checksums;
-        let view = inner.common.catalog.view();
-        let pins = view.pins()?;
-        // As above.
-        inner.common.check_family(cf)?;
-        let visible = inner.common.commits.ring.visible_mark();
-        inner.reads.find(
-            &view,
-            (cf, key),
-            |memtable| memtable.get_latest(cf, key, visible, verify),
-            |tables| tables.get(cf, key, SeqNo(visible.load(Ordering::SeqCst))),
-            |hit| inner.reads.value(pins, hit),
+            |hit| found(pins, hit),
         )
     }
 

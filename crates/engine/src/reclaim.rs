@@ -75,7 +75,7 @@
 //! handle is no reader.
 
 use thermocline_base::planted::{Bug, active};
-use thermocline_base::{CfId, Result, SeqNo};
+use thermocline_base::{CfId, Result};
 use thermocline_catalog::View;
 use thermocline_catalog::kept::Keeping;
 use thermocline_catalog::owned::Retired;
@@ -165,13 +165,7 @@ impl Reclaimer {
                 is_oldest,
             };
             // In this order: see `memtable::needed::Readers`.
-            let settled = SeqNo(
-                self.common
-                    .commits
-                    .ring
-                    .durable()
-                    .min(self.common.commits.ring.visible()),
-            );
+            let settled = self.common.settled();
             let moments = Moments::copied(&self.common.commits.ring, &self.common.commits.readers);
             let exists = |cf: CfId, key: &[u8]| self.common.families.exists(cf, key);
             let readers = Readers {

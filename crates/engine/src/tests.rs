@@ -8,6 +8,7 @@ use thermocline_base::{CfId, Steps, WriteBatch};
 use thermocline_env::Env;
 use thermocline_env::sim::SimFs;
 use thermocline_pm::SimPm;
+use thermocline_version::Version;
 
 use super::*;
 
@@ -344,4 +345,10 @@ fn a_write_that_dies_between_grant_and_finish_lets_nobody_wait() {
         let _ = engine.close();
     }
     assert!(deaths > 4, "{deaths} deaths");
+}
+
+/// The tables and files that readers see.
+pub(crate) fn version_of(engine: &Engine) -> Arc<Version> {
+    let view = engine.inner.common.catalog.view();
+    view.tables.version().clone()
 }

@@ -20,6 +20,7 @@ use crate::flush::tests::{Model, check_now, check_then, delete, families, put};
 use crate::partitions::waiting::Waiter;
 use crate::partitions::{Adjustment, Outcome};
 use crate::tests::Machine;
+use crate::tests::version_of;
 use crate::{Engine, Snapshot};
 
 const PM: u64 = 4 << 20;
@@ -68,7 +69,7 @@ fn open(machine: &Machine, options: &Options) -> Engine {
 
 /// Tables by level, of all families.
 fn levels(engine: &Engine) -> Vec<usize> {
-    let version = engine.inner.common.catalog.view().tables.version().clone();
+    let version = version_of(engine);
     let mut levels = vec![0; usize::from(Level::MAX.0) + 1];
     for (place, _) in version.tables() {
         levels[usize::from(place.level.0)] += 1;
@@ -213,15 +214,7 @@ impl Story {
 
     /// They tile the keys, and together have what there is.
     fn check_partitions(&self) {
-        let version = self
-            .engine
-            .inner
-            .common
-            .catalog
-            .view()
-            .tables
-            .version()
-            .clone();
+        let version = version_of(&self.engine);
         for family in &self.families {
             let sizes = self.engine.partitions(family.id);
             assert!(sizes[0].start.is_empty() && sizes[sizes.len() - 1].end.is_none());

@@ -126,13 +126,7 @@ impl FlushWriter {
         outputs: &mut Outputs,
     ) -> Result<()> {
         // In this order: see `memtable::needed::Readers`.
-        let settled = SeqNo(
-            self.common
-                .commits
-                .ring
-                .durable()
-                .min(self.common.commits.ring.visible()),
-        );
+        let settled = self.common.settled();
         let flush = Flush {
             generations,
             settled,

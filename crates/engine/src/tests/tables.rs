@@ -14,6 +14,7 @@ use thermocline_tables::{FoundIn, TableFiles, dram_of};
 use thermocline_testkit::{Replay, Rng, seeds};
 
 use crate::sync::thread;
+use crate::tests::version_of;
 use crate::{Durability, Engine, Family, Runtime, RuntimeOptions, Setup, World};
 
 const CF: CfId = CfId::DEFAULT;
@@ -334,7 +335,7 @@ fn a_table_that_is_not_what_it_should_be_is_told_each_time_and_tried_again() {
     let engine = home.open();
     load(&engine, 0..200, 300);
     load(&engine, 200..400, 300);
-    let version = engine.inner.common.catalog.view().tables.version().clone();
+    let version = version_of(&engine);
     let mut names: Vec<FileId> = version.tables().map(|(_, table)| table.file).collect();
     names.sort();
     let (first, last) = (names[0], names[names.len() - 1]);

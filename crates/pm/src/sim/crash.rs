@@ -73,7 +73,7 @@ impl CrashImage {
 fn candidates(line: &Line, place: usize) -> Vec<u64> {
     let durable = line.durable[place];
     let mut candidates = vec![durable];
-    for store in line.stores.iter().filter(|s| usize::from(s.word) == place) {
+    for store in line.stores.iter().filter(|s| s.word == place) {
         candidates.retain(|&c| c != store.value);
         candidates.push(store.value);
     }

@@ -47,7 +47,7 @@ pub(super) struct Line {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Store {
     /// Which word of its line.
-    pub(super) word: u8,
+    pub(super) word: usize,
     pub(super) clock: u64,
     pub(super) value: u64,
     /// Whose write-combining buffer may still hold it.
@@ -59,7 +59,7 @@ pub(super) struct Store {
 impl Line {
     /// Whether there are stores of this word.
     pub(super) fn is_open(&self, word: usize) -> bool {
-        self.stores.iter().any(|s| usize::from(s.word) == word)
+        self.stores.iter().any(|s| s.word == word)
     }
 
     /// The stores that `covered` says are written back are certain: of each word those before the first that is not.
@@ -67,7 +67,7 @@ impl Line {
         let mut done: [Option<Store>; LINE] = [None; LINE];
         let mut waits = [false; LINE];
         for store in &self.stores {
-            let word = usize::from(store.word);
+            let word = store.word;
             waits[word] |= !covered(store);
             if !waits[word] {
                 done[word] = Some(*store);
@@ -80,7 +80,7 @@ impl Line {
                 *durable = store.value;
             }
         }
-        let is_done = |s: &Store| done[usize::from(s.word)].is_some_and(|d| s.clock <= d.clock);
+        let is_done = |s: &Store| done[s.word].is_some_and(|d| s.clock <= d.clock);
         self.stores.retain(|store| !is_done(store));
     }
 }
@@ -102,7 +102,7 @@ impl State {
             line.durable[place] = old;
         }
         line.stores.push(Store {
-            word: u8::try_from(place).expect("a line has 8 words"),
+            word: place,
             clock: self.clock,
             value: new,
             buffered_by,
@@ -127,7 +127,7 @@ impl State {
         let (line, place) = (word / WORDS_PER_LINE, index(word % WORDS_PER_LINE));
         drop(self.pending.split_off(&(line + 1)));
         if let Some(last) = self.pending.get_mut(&line) {
-            last.stores.retain(|store| usize::from(store.word) < place);
+            last.stores.retain(|store| store.word < place);
             if last.stores.is_empty() {
                 self.pending.remove(&line);
             }

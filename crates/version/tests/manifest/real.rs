@@ -33,3 +33,28 @@ fn a_manifest_lives_in_a_real_folder() {
     assert_eq!(storage.list(&dir).unwrap().len(), 2);
     std::fs::remove_dir_all(&dir).unwrap();
 }
+
+/// A folder, and a file that cannot be read as a manifest, with names of manifests, keep nobody out, and stay.
+#[test]
+fn what_only_has_a_manifests_name_does_no_harm() {
+    let name = format!("manifest-strange-{}", std::process::id());
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let storage: Arc<dyn Storage> = Env::real().storage;
+    storage.create_dir_all(&dir).unwrap();
+    let mut manifest = Manifest::create(storage.clone(), &dir, &created()).unwrap();
+    let random = SeededRandom::new(1);
+    manifest
+        .append(&next_edit(manifest.state(), &random))
+        .unwrap();
+    let state = manifest.state().clone();
+    drop(manifest);
+    let strange = ["MANIFEST-000077", "MANIFEST-000078"].map(|name| dir.join(name));
+    storage.create_dir_all(&strange[0]).unwrap();
+    std::fs::write(&strange[1], b"no manifest").unwrap();
+    for read_only in [false, true, false] {
+        let opened = Manifest::open(storage.clone(), &dir, read_only).unwrap();
+        assert_eq!(opened.1, state);
+    }
+    assert!(strange.iter().all(|path| path.exists()));
+    std::fs::remove_dir_all(&dir).unwrap();
+}

@@ -12,6 +12,7 @@ use thermocline_pm::SimPm;
 
 use super::*;
 use crate::flush::tests::get;
+use crate::tests::version_of;
 use crate::{Family, World};
 
 struct Faulty {
@@ -126,7 +127,7 @@ fn with_fault(fault: Fault, op: Option<Op>, at: u64, repeat: Repeat) -> bool {
         assert_eq!(levels(&engine)[0], 0);
         // Nothing is left of what failed.
         engine.reclaim().unwrap();
-        let version = engine.inner.common.catalog.view().tables.version().clone();
+        let version = version_of(&engine);
         assert_eq!(version.file_count(), sst_files(&faulty.world()));
     }
     let world = faulty.killed();

@@ -4,6 +4,7 @@ use std::ops::Bound::{self, Excluded, Included, Unbounded};
 
 use super::*;
 use crate::flush::tests::{files, get, tables};
+use crate::tests::version_of;
 
 /// A bound at some key, or none.
 pub(super) fn bound(keys: &[Vec<u8>], rng: &mut Rng) -> Bound<Vec<u8>> {
@@ -69,7 +70,7 @@ fn what_a_snapshot_reads_stays_until_it_has_gone() {
     engine.compact(cf, ALL).unwrap();
     // Each key twice, and rewritten once at most: it ends.
     let entries = |engine: &Engine| {
-        let version = engine.inner.common.catalog.view().tables.version().clone();
+        let version = version_of(engine);
         version
             .tables()
             .map(|(_, table)| table.entries)
@@ -107,15 +108,7 @@ fn a_range_ends_in_one_level_without_tombstones_and_others_stay() {
         let (from, to) = (from.as_ref().map(|k| &k[..]), to.as_ref().map(|k| &k[..]));
         let cf = story.families[rng.below(2)].id;
         story.engine.compact(cf, (from, to)).unwrap();
-        let version = story
-            .engine
-            .inner
-            .common
-            .catalog
-            .view()
-            .tables
-            .version()
-            .clone();
+        let version = version_of(&story.engine);
         let within = |key: &Vec<u8>| {
             use std::ops::RangeBounds;
             (from, to).contains(&key[..])

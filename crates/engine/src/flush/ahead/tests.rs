@@ -10,6 +10,7 @@ use thermocline_version::TableRef;
 
 use crate::flush::tests::{Model, check_now, delete, get, put};
 use crate::tests::Machine;
+use crate::tests::version_of;
 use crate::{Engine, Family, World};
 
 const PM: u64 = 16 << 20;
@@ -34,7 +35,7 @@ fn key(n: u16) -> [u8; 2] {
 
 /// The tables of level 0, and which of them lie in persistent memory.
 fn tables(engine: &Engine) -> Vec<(Arc<TableRef>, bool)> {
-    let version = engine.inner.common.catalog.view().tables.version().clone();
+    let version = version_of(engine);
     let tables = version.tables_of(CfId::DEFAULT);
     let tables = tables.map(|(_, table)| {
         let in_pm = version.pm_table(table.file).is_some();

@@ -13,6 +13,7 @@ use crate::flush::tests::{Model, check_cursor, get, put};
 use crate::partitions::waiting::Waiter;
 use crate::partitions::{Adjustment, Outcome};
 use crate::tests::Machine;
+use crate::tests::version_of;
 use crate::{Durability, Engine};
 
 const PM: u64 = 4 << 20;
@@ -142,7 +143,7 @@ fn what_is_deleted_over_what_is_taken_along_stays_deleted() {
         let ranges = engine.metrics().ranges_along;
         engine.inner.flusher.flush_sealed().unwrap();
         assert!(engine.metrics().ranges_along > ranges);
-        let version = engine.inner.common.catalog.view().tables.version().clone();
+        let version = version_of(&engine);
         let place = Place::new(CfId::DEFAULT, Level::ZERO);
         let level0 = version.level(place).into_iter().flat_map(|t| t.iter());
         assert_eq!(level0.count() > 0, to_files);

@@ -8,6 +8,7 @@ use thermocline_version::Level;
 
 use super::costs::{done, plan, read, settle, with};
 use super::*;
+use crate::tests::version_of;
 
 fn tiered(set: impl FnOnce(&mut Options)) -> (Machine, Engine) {
     with(|own| {
@@ -30,7 +31,7 @@ fn flush(engine: &Engine, keys: impl Iterator<Item = u16>, value: &[u8]) {
 
 /// The references of level 0, newest first: whether each lies in persistent memory, and its keys.
 fn level0(engine: &Engine) -> Vec<(bool, u16, u16)> {
-    let version = engine.inner.common.catalog.view().tables.version().clone();
+    let version = version_of(engine);
     let family = version.family(CfId::DEFAULT);
     let level0 = family.into_iter().flat_map(|family| family.levels());
     let level0 = level0.filter(|(level, _)| *level == Level::ZERO);

@@ -9,6 +9,7 @@ use thermocline_policy::pick::Reason;
 
 use super::*;
 use crate::sync::{Arc, lock};
+use crate::tests::version_of;
 use crate::{CompactionUse, Level0Plan};
 
 pub(super) fn with(set: impl FnOnce(&mut Options)) -> (Machine, Engine) {
@@ -164,7 +165,7 @@ fn what_is_read_stays_when_level_0_is_full() {
         !after.drains && after.bytes <= after.thresholds.major,
         "{after:?}"
     );
-    let version = engine.inner.common.catalog.view().tables.version().clone();
+    let version = version_of(&engine);
     let level0 = thermocline_version::Place::new(CfId::DEFAULT, thermocline_version::Level::ZERO);
     let within = |n: u16| {
         version

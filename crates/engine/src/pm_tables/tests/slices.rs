@@ -6,6 +6,7 @@ use thermocline_version::{Level, Place};
 use super::costs::{plan, read, settle, with};
 use super::*;
 use crate::Level0Plan;
+use crate::tests::version_of;
 
 fn write(engine: &Engine, keys: impl Iterator<Item = u16>) {
     for n in keys {
@@ -37,7 +38,7 @@ fn with_a_gap() -> (Machine, Engine) {
         compact_all(&engine);
     }
     let base = Place::new(CfId::DEFAULT, Level(6));
-    let version = engine.inner.common.catalog.view().tables.version().clone();
+    let version = version_of(&engine);
     assert!(version.level(base).unwrap().len() >= 8);
     write(&engine, 0..150);
     flush(&engine);
