@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use thermocline_env::simulated::SeededRandom;
-use thermocline_env::{Env, Storage};
+use thermocline_env::{Env, OpenMode, Storage};
 use thermocline_version::Manifest;
 
 use crate::common::{created, next_edit};
@@ -50,7 +50,8 @@ fn what_only_has_a_manifests_name_does_no_harm() {
     drop(manifest);
     let strange = ["MANIFEST-000077", "MANIFEST-000078"].map(|name| dir.join(name));
     storage.create_dir_all(&strange[0]).unwrap();
-    std::fs::write(&strange[1], b"no manifest").unwrap();
+    let file = storage.open(&strange[1], OpenMode::CreateNew).unwrap();
+    file.write_at(b"no manifest", 0).unwrap();
     for read_only in [false, true, false] {
         let opened = Manifest::open(storage.clone(), &dir, read_only).unwrap();
         assert_eq!(opened.1, state);
