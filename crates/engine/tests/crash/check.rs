@@ -46,6 +46,8 @@ pub struct Checker<'a> {
     patience: usize,
     /// Planted while a state is opened.
     bug: Option<Bug>,
+    /// Few states of each point.
+    narrow: bool,
     /// What was recovered from each state, by digest.
     known: HashMap<u64, Arc<Model>>,
 }
@@ -74,6 +76,7 @@ impl<'a> Checker<'a> {
             seed,
             patience: if planted.is_any() { 1 } else { 5 },
             bug: planted.recovery,
+            narrow: planted.narrow,
             known: HashMap::new(),
         }
     }
@@ -88,8 +91,8 @@ impl<'a> Checker<'a> {
         self.stats.points += 1;
         self.sites.insert(snapshot.point.site);
         let budget = match level {
-            Level::First => Budget::WIDE,
-            Level::Inside | Level::Chained => Budget::NARROW,
+            Level::First if !self.narrow => Budget::WIDE,
+            Level::First | Level::Inside | Level::Chained => Budget::NARROW,
         };
         let draw = self.draw(snapshot.point.step);
         // The control: on a share of the points every word is varied, read or not.

@@ -21,6 +21,8 @@ pub struct Planted {
     pub work: Option<Bug>,
     /// In the recoveries.
     pub recovery: Option<Bug>,
+    /// Of each point few states are recovered, and none after a kill: a look whether the bug is found so.
+    pub narrow: bool,
 }
 
 impl Planted {
@@ -89,7 +91,9 @@ pub fn explore(
             checker.sites.insert(point.site);
             if let Some(snapshot) = snapshot {
                 checker.explore(&snapshot, Level::First);
-                checker.kill(&snapshot);
+                if !planted.narrow {
+                    checker.kill(&snapshot);
+                }
             }
             if checker.is_enough() {
                 break;

@@ -410,7 +410,7 @@ pub fn sampled(workloads: &[(&str, u64)], (seeds, least): (u64, u64), sites: &[&
 
 /// Whether a crash at this step is among one in so many. It is drawn: steps of one kind come at equal distances now and
 /// then, so that every n-th would be nearly all of one kind, or none.
-fn is_sampled(step: u64, seed: u64, one_in: u64) -> bool {
+pub fn is_sampled(step: u64, seed: u64, one_in: u64) -> bool {
     let one_in = usize::try_from(one_in).unwrap();
     Rng::new(step ^ seed << 40).one_in(one_in)
 }

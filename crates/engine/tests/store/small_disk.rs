@@ -300,22 +300,18 @@ const TMPFS: &str = "mount -t tmpfs -o size=64m none \"$1\"";
 const EXT4: &str =
     "truncate -s 64M \"$2\" && mkfs.ext4 -q -F \"$2\" && mount -o loop \"$2\" \"$1\"";
 
+/// All at once: what they take is mostly the time that writers are held back on a disk that is nearly full.
 #[test]
-fn tmpfs() {
-    on_disk("tmpfs", "thermocline", TMPFS);
-}
-
-#[test]
-fn tmpfs_with_logs() {
-    on_disk("tmpfs", "leveled", TMPFS);
-}
-
-#[test]
-fn ext4() {
-    on_disk("ext4", "thermocline", EXT4);
-}
-
-#[test]
-fn ext4_with_logs() {
-    on_disk("ext4", "leveled", EXT4);
+fn mounted_disks_of_each_kind() {
+    let disks = [
+        ("tmpfs", "thermocline", TMPFS),
+        ("tmpfs", "leveled", TMPFS),
+        ("ext4", "thermocline", EXT4),
+        ("ext4", "leveled", EXT4),
+    ];
+    std::thread::scope(|scope| {
+        for (kind, preset, mount) in disks {
+            scope.spawn(move || on_disk(kind, preset, mount));
+        }
+    });
 }

@@ -13,11 +13,12 @@ use thermocline_testkit::Rng;
 
 use crate::common::*;
 
-/// Every image of `fs` at this instant, up to a number.
-fn images(fs: &SimFs, seed: u64) -> Vec<SimFs> {
+/// Every image of `fs` at this instant, up to a number, one after the other.
+fn images(fs: &SimFs, seed: u64) -> impl Iterator<Item = SimFs> {
     let choices = fs.pending().explore(256, 60, seed);
-    let image = |choices: Vec<usize>| fs.image(&choices, Steps::new());
-    choices.into_iter().map(image).collect()
+    choices
+        .into_iter()
+        .map(|choices| fs.image(&choices, Steps::new()))
 }
 
 /// Runs `work`, and `check` on every image at every crash point; how many images there were.
