@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 use std::ops::Bound;
 
+use thermocline_base::size::index;
 use thermocline_base::{CfId, Result, SeqNo};
 use thermocline_catalog::view::not_before;
 use thermocline_memtable::{Direction, GapList, Memtable, RecordRef, ScanEntry};
@@ -11,8 +12,17 @@ use thermocline_pm::PmOff;
 use super::covering::Covering;
 use crate::sync::Arc;
 
-/// Entries of a cursor's first chunk from each generation; later ones double up to the option.
-const FIRST_CHUNK: usize = 16;
+/// Entries of a cursor's first chunks, shared out to generations by their keys; later ones double up to the option. What is
+/// prefetched and not passed is for nothing, and of each generation a cursor passes as many keys as it has a share of them.
+const FIRST_CHUNKS: u64 = 24;
+
+/// Entries that the first chunk from a generation has at least: one to stand at, and one behind it.
+const FIRST_CHUNK_MIN: u64 = 2;
+
+/// Entries of the first chunk from a generation with so many of all keys.
+pub(super) fn first_chunk(keys: u64, of: u64) -> usize {
+    index(FIRST_CHUNK_MIN + FIRST_CHUNKS * keys.min(of) / of.max(1))
+}
 
 /// The records of one generation from the cursor's position on.
 #[derive(Debug, Default)]
@@ -22,6 +32,8 @@ pub(super) struct Source {
     /// Whether there may be records behind the chunk.
     pub(super) more: bool,
     pub(super) chunk_len: usize,
+    /// Entries of its first chunk.
+    pub(super) first_len: usize,
     pub(super) head: Option<Head>,
     /// The range tombstones of its generation.
     pub(super) covering: Option<Covering>,
@@ -118,7 +130,7 @@ impl Source {
             Direction::Forward => not_before(from, &first),
             Direction::Reverse => from,
         };
-        self.chunk_len = FIRST_CHUNK.min(reader.chunk_max);
+        self.chunk_len = self.first_len.clamp(1, reader.chunk_max);
         self.fill(memtable, reader, from)?;
         self.find_head(memtable, reader)
     }
