@@ -28,6 +28,7 @@ pub mod seqno;
 pub mod size;
 pub mod step;
 pub mod sync;
+pub mod tombstones;
 pub mod varint;
 
 pub use batch::{BatchEntry, WriteBatch};
@@ -38,6 +39,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use file::FileId;
 pub use line::Line;
 pub use pm_table::{PmBlob, PmFamily, PmTableMeta};
-pub use range::KeyRange;
+pub use range::{KeyLimits, KeyRange};
 pub use seqno::{CfId, Kind, SeqNo};
 pub use step::{Point, Site, Steps, When};
+pub use tombstones::{RangeTombstone, RangeTombstones};

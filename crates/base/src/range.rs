@@ -1,5 +1,7 @@
 //! Ranges of user keys.
 
+use std::sync::Arc;
+
 /// From a user key to another one, which belongs to the range or is the first behind it. Never
 /// empty.
 ///
@@ -63,5 +65,59 @@ impl<'a> KeyRange<'a> {
             false => other,
         };
         KeyRange { first, ..*further }
+    }
+}
+
+/// What limits the keys of a table that a reader reads: all from `lower` on and before `upper`, where there are such.
+/// Cheap to clone.
+///
+/// ```
+/// use thermocline_base::KeyLimits;
+/// let limits = KeyLimits::new(Some(b"b"), None);
+/// assert!(limits.hold(b"b") && limits.is_below(b"a") && !limits.is_behind(b"z"));
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct KeyLimits {
+    lower: Option<Arc<[u8]>>,
+    upper: Option<Arc<[u8]>>,
+}
+
+impl KeyLimits {
+    /// From `lower` on and before `upper`.
+    pub fn new(lower: Option<&[u8]>, upper: Option<&[u8]>) -> KeyLimits {
+        KeyLimits {
+            lower: lower.map(Arc::from),
+            upper: upper.map(Arc::from),
+        }
+    }
+
+    /// The first key within, if there is a limit.
+    #[inline]
+    pub fn lower(&self) -> Option<&[u8]> {
+        self.lower.as_deref()
+    }
+
+    /// The first key behind, if there is a limit.
+    #[inline]
+    pub fn upper(&self) -> Option<&[u8]> {
+        self.upper.as_deref()
+    }
+
+    /// Whether `key` lies within.
+    #[inline]
+    pub fn hold(&self, key: &[u8]) -> bool {
+        !self.is_below(key) && !self.is_behind(key)
+    }
+
+    /// Whether `key` lies before all that is within.
+    #[inline]
+    pub fn is_below(&self, key: &[u8]) -> bool {
+        self.lower().is_some_and(|lower| key < lower)
+    }
+
+    /// Whether `key` lies behind all that is within.
+    #[inline]
+    pub fn is_behind(&self, key: &[u8]) -> bool {
+        self.upper().is_some_and(|upper| key >= upper)
     }
 }

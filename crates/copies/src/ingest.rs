@@ -17,14 +17,13 @@
 //!
 //! All or nothing: what fails before the store installs them leaves no trace, and the installation is one edit.
 
-use std::mem;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
 use thermocline_base::sync::Arc;
-use thermocline_base::{CfId, Error, KeyRange, Result, SeqNo};
-use thermocline_compaction::retain::{Decision, Moments, RangesBelow, Retain};
-use thermocline_compaction::{Head, RangeTombstone};
+use thermocline_base::{CfId, Error, KeyRange, RangeTombstone, Result, SeqNo};
+use thermocline_compaction::Head;
+use thermocline_compaction::retain::{Decision, Moments, RangesBelow, Retain, joined};
 use thermocline_env::{File, OpenMode, Storage};
 use thermocline_sst::{
     FileSource, Identity, Properties, SyncCursor, Table, TablePart, Value, identity_of, open_table,
@@ -182,7 +181,9 @@ impl Copy<'_> {
         let newest = Moments::new(vec![], SeqNo::MAX);
         let older = RangesBelow::new([source.range()]);
         let mut retain = Retain::new(newest, tombstones_of(&table), older);
-        let tombstones = united(retain.tombstones(), self.seqno);
+        let seqno = self.seqno;
+        let all = retain.tombstones().iter().cloned();
+        let tombstones = joined(all.map(|t| RangeTombstone { seqno, ..t }).collect());
         let (mut entries, ranges) = (0, tombstones.len() as u64);
         let mut tombstones = tombstones.into_iter().peekable();
         let mut cursor = SyncCursor::new(part, FileSource(file));
@@ -232,29 +233,10 @@ fn keys_of(properties: &Properties) -> Option<(Vec<u8>, Bound<Vec<u8>>)> {
 }
 
 fn tombstones_of(table: &Table) -> Vec<RangeTombstone> {
-    let all = table.range_tombstones().map(|t| RangeTombstone {
-        start: t.start.to_vec(),
-        end: t.end.to_vec(),
-        seqno: t.seqno,
-    });
-    all.collect()
-}
-
-/// What range tombstones cover, which are given by start, as ones of `seqno` that are apart.
-fn united(by_start: &[RangeTombstone], seqno: SeqNo) -> Vec<RangeTombstone> {
-    let mut united: Vec<RangeTombstone> = Vec::new();
-    for tombstone in by_start {
-        match united.last_mut() {
-            Some(last) if tombstone.start <= last.end => {
-                last.end = mem::take(&mut last.end).max(tombstone.end.clone());
-            }
-            _ => united.push(RangeTombstone {
-                seqno,
-                ..tombstone.clone()
-            }),
-        }
-    }
-    united
+    table
+        .range_tombstones()
+        .map(RangeTombstone::owned)
+        .collect()
 }
 
 const SEPARATED: &str = "values in blob files";

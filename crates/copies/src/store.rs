@@ -3,8 +3,7 @@
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
-use thermocline_base::{CfId, Kind, Result, SeqNo};
-use thermocline_compaction::RangeTombstone;
+use thermocline_base::{CfId, Kind, RangeTombstone, Result, SeqNo};
 use thermocline_env::Env;
 use thermocline_sst::{Identity, Value};
 use thermocline_version::{Change, State, Version};

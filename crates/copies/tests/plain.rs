@@ -6,8 +6,9 @@ use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use thermocline_base::{CfId, Error, ErrorKind, FileId, Kind, Result, SeqNo, Steps};
-use thermocline_compaction::RangeTombstone;
+use thermocline_base::{
+    CfId, Error, ErrorKind, FileId, Kind, RangeTombstone, Result, SeqNo, Steps,
+};
 use thermocline_copies::{
     Backups, Captured, Entries, IngestWriter, Installed, NewTables, Store, checkpoint, export,
     ingest,

@@ -4,11 +4,11 @@ use std::iter::Peekable;
 use std::sync::Arc;
 use std::vec::IntoIter;
 
-use thermocline_base::{CfId, Error, KeyRange, Kind, Result, SeqNo};
+use thermocline_base::{CfId, Error, KeyRange, Kind, RangeTombstone, Result, SeqNo};
+use thermocline_compaction::Head;
 use thermocline_compaction::merge::{Merge, Source};
 use thermocline_compaction::output::Cutter;
 use thermocline_compaction::retain::{Decision, Moments, RangesBelow, Retain};
-use thermocline_compaction::{Head, RangeTombstone};
 use thermocline_sst::{KeyRef, Value};
 use thermocline_tables::Work;
 use thermocline_version::TableRef;

@@ -122,8 +122,11 @@ impl Tables {
         }
         let (part, open) = self.open(table)?;
         let at = |key: &[u8]| offset_of(&part, key, &open.source);
-        let begin = part.lower().map_or(Ok(0), at)?;
-        let end = part.upper().map_or(Ok(open.table.data_end()), at)?;
+        let begin = part.limits().lower().map_or(Ok(0), at)?;
+        let end = part
+            .limits()
+            .upper()
+            .map_or(Ok(open.table.data_end()), at)?;
         let low = match from {
             Bound::Included(key) | Bound::Excluded(key) => at(key)?,
             Bound::Unbounded => begin,
@@ -141,8 +144,8 @@ impl Tables {
 fn share_in_pm(part: &PmPart, (from, to): KeyBounds<'_>) -> (u64, u64) {
     let (table, cf) = (part.table(), part.cf());
     let at = |key: &[u8]| table.approximate_bytes_before(cf, key);
-    let begin = at(part.lower().unwrap_or_default());
-    let end = match (part.upper(), cf.0.checked_add(1)) {
+    let begin = at(part.limits().lower().unwrap_or_default());
+    let end = match (part.limits().upper(), cf.0.checked_add(1)) {
         (Some(upper), _) => at(upper),
         (None, Some(next)) => table.approximate_bytes_before(CfId(next), b""),
         (None, None) => table.meta().bytes,

@@ -5,8 +5,7 @@ use std::path::PathBuf;
 
 use thermocline_base::options::Options;
 use thermocline_base::planted::{Bug, active};
-use thermocline_base::{CfId, Result, SeqNo};
-use thermocline_compaction::RangeTombstone;
+use thermocline_base::{CfId, RangeTombstone, Result, SeqNo};
 use thermocline_compaction::output::Cutter;
 use thermocline_compaction::retain::Moments;
 use thermocline_copies::Captured;

@@ -42,8 +42,7 @@
 use std::cell::Cell;
 
 use thermocline_base::planted::{Bug, active};
-use thermocline_base::{CfId, KeyRange, Result, SeqNo};
-use thermocline_compaction::RangeTombstone;
+use thermocline_base::{CfId, KeyRange, RangeTombstone, Result, SeqNo};
 use thermocline_compaction::output::Cutter;
 use thermocline_compaction::retain::RangesBelow;
 use thermocline_jobs::below;

@@ -2,8 +2,7 @@
 
 use std::cell::Cell;
 
-use thermocline_base::{CfId, Error, Result, SeqNo};
-use thermocline_compaction::RangeTombstone;
+use thermocline_base::{CfId, Error, RangeTombstone, Result, SeqNo};
 use thermocline_compaction::retain::Moments;
 use thermocline_jobs::sink::{FileSink, PmSink, Scale, TableSink};
 use thermocline_jobs::source::{GenerationInput, Input, LastDeletes, tombstones};
@@ -242,7 +241,8 @@ impl Flush<'_> {
         let covers: Vec<(Cover, &[u8])> = covers.map(|cover| (cover, from)).collect();
         let (mut all, mut last) = tombstones::of(&covers, self.generations, &self.version, cf)?;
         if to.is_some() {
-            all = all.iter().filter_map(|t| t.cut(None, to)).collect();
+            let cut = |t: &RangeTombstone| Some(t.borrowed().cut(None, to)?.owned());
+            all = all.iter().filter_map(cut).collect();
             // The greatest key that there can be lies behind.
             last = None;
         }

@@ -3,8 +3,8 @@
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
-use thermocline_base::{CfId, Error, Result, SeqNo};
-use thermocline_compaction::{Head, RangeTombstone};
+use thermocline_base::{CfId, Error, RangeTombstone, Result, SeqNo};
+use thermocline_compaction::Head;
 use thermocline_env::File;
 use thermocline_level0::PmPart;
 use thermocline_sst::{

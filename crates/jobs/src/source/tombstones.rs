@@ -15,8 +15,8 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use thermocline_base::bounds::behind;
-use thermocline_base::{CfId, Kind, Result, SeqNo};
-use thermocline_compaction::{Head, RangeTombstone};
+use thermocline_base::{CfId, Kind, RangeTombstone, Result, SeqNo};
+use thermocline_compaction::Head;
 use thermocline_memtable::{Cover, Direction, Fragment, Memtable};
 use thermocline_version::Version;
 

@@ -4,8 +4,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use thermocline_base::{Kind, SeqNo};
-use thermocline_compaction::RangeTombstone;
+use thermocline_base::{Kind, RangeTombstone, SeqNo};
 use thermocline_compaction::merge::Source;
 use thermocline_compaction::output::Cutter;
 use thermocline_compaction::retain::{Moments, RangesBelow};
