@@ -52,7 +52,7 @@ impl Default for OutputOptions {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grandparent<'a> {
     /// Where its keys lie.
-    pub range: KeyRange<'a>,
+    pub range: KeyRange<&'a [u8]>,
     /// Its bytes.
     pub bytes: u64,
 }

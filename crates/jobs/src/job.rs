@@ -4,7 +4,7 @@ use std::iter::Peekable;
 use std::sync::Arc;
 use std::vec::IntoIter;
 
-use thermocline_base::{CfId, Error, KeyRange, Kind, RangeTombstone, Result, SeqNo};
+use thermocline_base::{CfId, Error, Kind, RangeTombstone, Result, SeqNo};
 use thermocline_compaction::Head;
 use thermocline_compaction::merge::{Merge, Source};
 use thermocline_compaction::output::Cutter;
@@ -241,10 +241,5 @@ pub fn run(
 
 /// `tables` as what lies below a job.
 pub fn below<'v>(tables: impl IntoIterator<Item = &'v Arc<TableRef>>) -> RangesBelow {
-    let ranges = tables.into_iter().map(|table| KeyRange {
-        first: table.range.smallest(),
-        last: table.range.largest(),
-        open: table.range.is_open(),
-    });
-    RangesBelow::new(ranges)
+    RangesBelow::new(tables.into_iter().map(|table| table.range.borrowed()))
 }

@@ -45,18 +45,12 @@ impl Tables {
         (from, to): KeyBounds<'_>,
         size: &mut RangeSize,
     ) -> Result<()> {
-        let ends_below = |table: &TableRef| match from {
-            Bound::Included(from) => table.range.ends_before(from),
-            // The first key that counts lies behind.
-            Bound::Excluded(from) => table.range.largest() <= from,
-            Bound::Unbounded => false,
-        };
-        let first = run.partition_point(|table| ends_below(table));
-        let behind = |table: &TableRef| is_behind(table.range.smallest(), to);
+        let first = run.partition_point(|table| table.range.ends_below(from));
+        let behind = |table: &TableRef| is_behind(&table.range.first, to);
         for table in run[first..].iter().take_while(|table| !behind(table)) {
             let blob_bytes = table.blobs.iter().map(|blob| blob.bytes).sum();
-            let begins_before = is_below(table.range.smallest(), from);
-            if begins_before || is_behind(table.range.largest(), to) {
+            let begins_before = is_below(&table.range.first, from);
+            if begins_before || is_behind(&table.range.last, to) {
                 let (part, of) = self.share(cf, table, (from, to))?;
                 let share = |n: u64| u128::from(n) * u128::from(part) / u128::from(of.max(1));
                 let whole = |n: u128| u64::try_from(n).unwrap_or(u64::MAX);

@@ -148,7 +148,7 @@ impl TableSource {
         let run = &self.run;
         let is_past = |(at, _): &(usize, AnyPart)| match direction {
             Direction::Forward => run[*at].range.ends_before(key),
-            Direction::Reverse => key < run[*at].range.smallest(),
+            Direction::Reverse => *key < *run[*at].range.first,
         };
         while self.covers.front().is_some_and(is_past) {
             self.covers.pop_front();
@@ -229,7 +229,7 @@ impl TableSource {
             (Direction::Forward, Some(key)) => run.partition_point(|t| t.range.ends_before(key)),
             (Direction::Reverse, None) => run.len().wrapping_sub(1),
             (Direction::Reverse, Some(key)) => run
-                .partition_point(|t| t.range.smallest() <= key)
+                .partition_point(|t| *t.range.first <= *key)
                 .wrapping_sub(1),
         };
         self.enter(first, direction, true)?;

@@ -38,7 +38,7 @@ impl<'a> RunInput<'a> {
         mut tables: Vec<Arc<TableRef>>,
         read: &'a Cell<u64>,
     ) -> RunInput<'a> {
-        tables.sort_by(|a, b| a.range.smallest().cmp(b.range.smallest()));
+        tables.sort_by(|a, b| a.range.first.cmp(&b.range.first));
         RunInput {
             files,
             cf,

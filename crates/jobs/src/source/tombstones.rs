@@ -101,9 +101,7 @@ pub fn of(
 /// A key that is not below any key there is; `None` if there is none.
 fn greatest(generations: &[Arc<Memtable>], version: &Version, cf: CfId) -> Result<Option<Vec<u8>>> {
     let tables = version.tables_of(cf);
-    let mut greatest = tables
-        .map(|(_, table)| table.range.largest().to_vec())
-        .max();
+    let mut greatest = tables.map(|(_, table)| table.range.last.to_vec()).max();
     for memtable in generations {
         let mut last = Vec::new();
         let (all, back) = (Bound::Unbounded, Direction::Reverse);
