@@ -1,6 +1,6 @@
-//! Words that every layer of Thermocline speaks: errors, sequence numbers, record kinds, write
-//! batches, options, limits, checksums, and the seams through which tests see the engine (the
-//! `sync` facade, the step counter of the simulators, planted bugs).
+//! Words that every layer of Thermocline speaks: errors, sequence numbers, ranges of keys, record kinds,
+//! range tombstones, write batches, options, limits, checksums, and the seams through which tests see the
+//! engine (the `sync` facade, the step counter of the simulators, planted bugs).
 //!
 //! Nothing here knows of files, persistent memory or threads. Every other crate may use it.
 #![forbid(unsafe_code)]
@@ -28,6 +28,7 @@ pub mod seqno;
 pub mod size;
 pub mod step;
 pub mod sync;
+pub mod tombstones;
 pub mod varint;
 
 pub use batch::{BatchEntry, WriteBatch};
@@ -38,6 +39,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use file::FileId;
 pub use line::Line;
 pub use pm_table::{PmBlob, PmFamily, PmTableMeta};
-pub use range::KeyRange;
+pub use range::{KeyLimits, KeyRange};
 pub use seqno::{CfId, Kind, SeqNo};
 pub use step::{Point, Site, Steps, When};
+pub use tombstones::{RangeTombstone, RangeTombstones};

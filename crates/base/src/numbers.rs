@@ -40,3 +40,13 @@ pub fn len32(len: usize) -> u32 {
 pub fn len_of(len: u32) -> usize {
     usize::try_from(len).expect("addresses have 32 bits or more")
 }
+
+/// The first eight bytes of a key as a number, with zeros behind a shorter one: numbers order as keys do, but equal ones
+/// decide nothing.
+#[inline]
+pub fn first_bytes(key: &[u8]) -> u64 {
+    let mut bytes = [0; 8];
+    let len = key.len().min(8);
+    bytes[..len].copy_from_slice(&key[..len]);
+    u64::from_be_bytes(bytes)
+}

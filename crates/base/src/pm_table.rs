@@ -1,7 +1,7 @@
 //! What is said of a table in persistent memory: by whoever has written it, to the manifest that names it, and to
 //! whoever opens it.
 
-use crate::{CfId, FileId, SeqNo};
+use crate::{CfId, FileId, KeyRange, SeqNo};
 
 /// A finished table in persistent memory, which owns zones of the region.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,12 +53,8 @@ pub struct PmFamily {
     pub value_bytes: u64,
     /// Smallest and largest seqno.
     pub seqnos: (SeqNo, SeqNo),
-    /// No entry or range tombstone begins before this user key.
-    pub smallest: Vec<u8>,
-    /// No entry or range tombstone reaches behind this user key.
-    pub largest: Vec<u8>,
-    /// Whether `largest` is the end of a range tombstone, and so not in the table itself.
-    pub open: bool,
+    /// No entry or range tombstone reaches out of it. Open if a range tombstone reaches furthest.
+    pub range: KeyRange<Vec<u8>>,
 }
 
 /// What a table in persistent memory refers to in one blob file.

@@ -18,8 +18,6 @@ pub mod calibrate;
 mod head;
 pub mod merge;
 pub mod output;
-mod range;
 pub mod retain;
 
 pub use head::Head;
-pub use range::RangeTombstone;

@@ -15,9 +15,15 @@
 //! Inner nodes remember who lost there, so moving the winner on takes one comparison per layer,
 //! ⌈log₂ k⌉ in all, where a binary heap takes two. The first eight bytes of each head are kept
 //! beside the tree: most comparisons end there, without a call to the source.
+//!
+//! # Who else merges
+//! A reader's cursor (`engine::cursor`) goes both ways, takes one version of each key and jumps over what is hidden, so
+//! nearly each step moves several sources and a tournament would be played anew. A merge of indexes
+//! (`memtable::merge`) takes all versions of a key from all its few inputs at once.
 
 use std::cmp::Ordering;
 
+use thermocline_base::numbers::first_bytes;
 use thermocline_base::{Error, Result, SeqNo};
 
 use crate::head::Head;
@@ -178,14 +184,6 @@ impl<S: Source> Source for Merge<S> {
         self.placed = true;
         Ok(())
     }
-}
-
-/// The first bytes of a key, so that they order as keys do. Equal ones decide nothing.
-fn first_bytes(user_key: &[u8]) -> u64 {
-    let mut bytes = [0; 8];
-    let len = user_key.len().min(8);
-    bytes[..len].copy_from_slice(&user_key[..len]);
-    u64::from_be_bytes(bytes)
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@
 //!    the limit's bytes of grandparents, or one of them, or has one key.
 //!
 //! A table holds the keys from where it begins (at first: from everywhere) up to the cut. Range
-//! tombstones are cut at the same places, by [`RangeTombstone::cut`](crate::RangeTombstone::cut).
+//! tombstones are cut at the same places, by [`RangeTombstone::cut`](thermocline_base::RangeTombstone::cut).
 //!
 //! ```
 //! use thermocline_compaction::output::{Cutter, OutputOptions};
@@ -52,7 +52,7 @@ impl Default for OutputOptions {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grandparent<'a> {
     /// Where its keys lie.
-    pub range: KeyRange<'a>,
+    pub range: KeyRange<&'a [u8]>,
     /// Its bytes.
     pub bytes: u64,
 }

@@ -65,12 +65,13 @@ mod tombstones;
 
 use std::mem;
 
-use thermocline_base::{Kind, SeqNo};
+use thermocline_base::{Kind, RangeTombstone, SeqNo};
 
-use crate::{Head, RangeTombstone};
+use crate::Head;
 pub use below::{Below, NothingBelow, RangesBelow};
 pub use moments::Moments;
-use tombstones::{Cover, joined, surviving};
+pub use tombstones::joined;
+use tombstones::{Sweep, surviving};
 
 /// What becomes of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,7 +90,7 @@ pub enum Decision {
 pub struct Retain<B> {
     moments: Moments,
     below: B,
-    cover: Cover,
+    over: Sweep,
     tombstones: Vec<RangeTombstone>,
     /// The user key of the last entry; none before the first one.
     key: Option<Vec<u8>>,
@@ -110,7 +111,7 @@ impl<B: Below> Retain<B> {
         let tombstones = joined(tombstones);
         Retain {
             tombstones: surviving(&tombstones, &moments, &mut below),
-            cover: Cover::new(tombstones),
+            over: Sweep::new(tombstones),
             moments,
             below,
             key: None,
@@ -145,7 +146,7 @@ impl<B: Below> Retain<B> {
         if kind == Kind::Merge {
             self.base = base;
         }
-        let covers = [base, self.cover.oldest_after(seqno)];
+        let covers = [base, self.over.oldest_after(seqno)];
         if covers.into_iter().flatten().any(|u| u <= moment) {
             return Decision::Drop;
         }
@@ -175,7 +176,7 @@ impl<B: Below> Retain<B> {
         assert!(ascends, "{head:?} follows {}", key.escape_ascii());
         key.clear();
         key.extend_from_slice(user_key);
-        self.cover.go_to(user_key);
+        self.over.go_to(user_key);
         (self.base, self.waits, self.older) = (None, None, None);
         true
     }

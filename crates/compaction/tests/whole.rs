@@ -3,11 +3,11 @@
 
 use std::cmp::Reverse;
 
-use thermocline_base::{Kind, Result, SeqNo};
+use thermocline_base::{Kind, RangeTombstone, Result, SeqNo};
+use thermocline_compaction::Head;
 use thermocline_compaction::merge::{Merge, Source};
 use thermocline_compaction::output::{Cutter, OutputOptions};
 use thermocline_compaction::retain::{Decision, Moments, NothingBelow, Retain};
-use thermocline_compaction::{Head, RangeTombstone};
 use thermocline_testkit::{Replay, Rng, seeds};
 
 type Entry = (Vec<u8>, u64, Kind);
@@ -94,7 +94,10 @@ fn compact(
     for n in 0..tables.len() {
         let until = tables.get(n + 1).map(|next| next.0.clone());
         let from = tables[n].0.clone();
-        let cut = |t: &RangeTombstone| t.cut(Some(&from), until.as_deref());
+        let cut = |t: &RangeTombstone| {
+            let cut = t.borrowed().cut(Some(&from), until.as_deref())?;
+            Some(cut.owned())
+        };
         tables[n].1.tombstones = retain.tombstones().iter().filter_map(cut).collect();
     }
     tables

@@ -5,9 +5,9 @@
 //! that it is of family 0 and to be ingested (`sst::Creation::Ingest`); all its entries have seqno 1. It is
 //! written under a temporary name and has its own only when all of it is durable.
 
-use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
+use thermocline_base::bounds::KeyBounds;
 use thermocline_base::sync::Arc;
 use thermocline_base::{CfId, Error, FileId, Kind, Result, SeqNo};
 use thermocline_env::{Env, Storage};
@@ -174,7 +174,7 @@ fn check_free(storage: &dyn Storage, path: &Path) -> Result<()> {
 pub fn export<S: Store>(
     store: &S,
     family: S::Family,
-    bounds: (Bound<&[u8]>, Bound<&[u8]>),
+    bounds: KeyBounds<'_>,
     path: &Path,
 ) -> Result<Exported> {
     store.check_open()?;

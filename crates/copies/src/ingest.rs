@@ -17,14 +17,12 @@
 //!
 //! All or nothing: what fails before the store installs them leaves no trace, and the installation is one edit.
 
-use std::mem;
-use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
 use thermocline_base::sync::Arc;
-use thermocline_base::{CfId, Error, KeyRange, Result, SeqNo};
-use thermocline_compaction::retain::{Decision, Moments, RangesBelow, Retain};
-use thermocline_compaction::{Head, RangeTombstone};
+use thermocline_base::{CfId, Error, KeyRange, RangeTombstone, Result, SeqNo};
+use thermocline_compaction::Head;
+use thermocline_compaction::retain::{Decision, Moments, RangesBelow, Retain, joined};
 use thermocline_env::{File, OpenMode, Storage};
 use thermocline_sst::{
     FileSource, Identity, Properties, SyncCursor, Table, TablePart, Value, identity_of, open_table,
@@ -56,8 +54,8 @@ struct Source {
     path: PathBuf,
     identity: Identity,
     bytes: u64,
-    /// The first user key, and where it ends.
-    keys: (Vec<u8>, Bound<Vec<u8>>),
+    /// Of its entries, and of its range tombstones.
+    range: KeyRange,
 }
 
 impl Source {
@@ -68,25 +66,15 @@ impl Source {
         let identity = identity_of(&*file)?;
         let table = open_table(&*file, identity)?;
         check_kinds(&self.path, table.properties())?;
-        let keys = keys_of(table.properties());
+        let range = table.properties().range();
         let same = identity == self.identity && file.len()? == self.bytes;
-        if same && keys.as_ref() == Some(&self.keys) {
+        if same && range == Some(self.range.borrowed()) {
             return Ok((file, table));
         }
         Err(Error::InvalidArgument(format!(
             "the table {} was changed while it was ingested; nothing was ingested",
             self.path.display()
         )))
-    }
-
-    /// Of its entries, and of its range tombstones.
-    fn range(&self) -> KeyRange<'_> {
-        let (first, last) = &self.keys;
-        match last {
-            Bound::Excluded(end) => KeyRange::until(first, end),
-            Bound::Included(last) => KeyRange::inclusive(first, last),
-            Bound::Unbounded => unreachable!("a table ends"),
-        }
     }
 }
 
@@ -142,23 +130,23 @@ fn check_sources<S: Store, P: AsRef<Path>>(
             return Err(fault);
         }
         // A table without entries says nothing.
-        if let Some(keys) = keys_of(table.properties()) {
+        if let Some(range) = table.properties().range() {
             sources.push(Source {
                 path,
                 identity,
                 bytes: file.len()?,
-                keys,
+                range: range.owned(),
             });
         }
     }
-    sources.sort_by(|a, b| a.keys.0.cmp(&b.keys.0));
+    sources.sort_by(|a, b| a.range.first.cmp(&b.range.first));
     for two in sources.windows(2) {
-        if two[0].range().overlaps(&two[1].range()) {
+        if two[0].range.overlaps(&two[1].range) {
             let [a, b] = [&two[0], &two[1]].map(|source| source.path.display());
             return Err(Error::InvalidArgument(format!(
                 "the tables {a} and {b} overlap in keys (at \"{}\"); ingest them one after the other, \
                  the one that is to count last",
-                two[1].keys.0.escape_ascii()
+                two[1].range.first.escape_ascii()
             )));
         }
     }
@@ -180,9 +168,12 @@ impl Copy<'_> {
         let (file, table) = source.open(self.storage)?;
         let part = TablePart::whole(table.clone());
         let newest = Moments::new(vec![], SeqNo::MAX);
-        let older = RangesBelow::new([source.range()]);
-        let mut retain = Retain::new(newest, tombstones_of(&table), older);
-        let tombstones = united(retain.tombstones(), self.seqno);
+        let older = RangesBelow::new([source.range.borrowed()]);
+        let tombstones = table.range_tombstones().map(RangeTombstone::owned);
+        let mut retain = Retain::new(newest, tombstones.collect(), older);
+        let seqno = self.seqno;
+        let all = retain.tombstones().iter().cloned();
+        let tombstones = joined(all.map(|t| RangeTombstone { seqno, ..t }).collect());
         let (mut entries, ranges) = (0, tombstones.len() as u64);
         let mut tombstones = tombstones.into_iter().peekable();
         let mut cursor = SyncCursor::new(part, FileSource(file));
@@ -217,44 +208,6 @@ impl Copy<'_> {
         }
         Ok((entries, ranges))
     }
-}
-
-/// The first user key of a table, and where it ends; none of one without entries.
-fn keys_of(properties: &Properties) -> Option<(Vec<u8>, Bound<Vec<u8>>)> {
-    let (smallest, largest) = (properties.smallest.as_ref()?, properties.largest.as_ref()?);
-    let last = largest.user_key.clone();
-    // A range tombstone reaches furthest.
-    let last = match largest.seqno {
-        SeqNo::MAX => Bound::Excluded(last),
-        _ => Bound::Included(last),
-    };
-    Some((smallest.user_key.clone(), last))
-}
-
-fn tombstones_of(table: &Table) -> Vec<RangeTombstone> {
-    let all = table.range_tombstones().map(|t| RangeTombstone {
-        start: t.start.to_vec(),
-        end: t.end.to_vec(),
-        seqno: t.seqno,
-    });
-    all.collect()
-}
-
-/// What range tombstones cover, which are given by start, as ones of `seqno` that are apart.
-fn united(by_start: &[RangeTombstone], seqno: SeqNo) -> Vec<RangeTombstone> {
-    let mut united: Vec<RangeTombstone> = Vec::new();
-    for tombstone in by_start {
-        match united.last_mut() {
-            Some(last) if tombstone.start <= last.end => {
-                last.end = mem::take(&mut last.end).max(tombstone.end.clone());
-            }
-            _ => united.push(RangeTombstone {
-                seqno,
-                ..tombstone.clone()
-            }),
-        }
-    }
-    united
 }
 
 const SEPARATED: &str = "values in blob files";

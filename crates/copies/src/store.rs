@@ -1,10 +1,9 @@
 //! What a store does for whoever copies it, or brings tables to it.
 
-use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
-use thermocline_base::{CfId, Kind, Result, SeqNo};
-use thermocline_compaction::RangeTombstone;
+use thermocline_base::bounds::KeyBounds;
+use thermocline_base::{CfId, Kind, RangeTombstone, Result, SeqNo};
 use thermocline_env::Env;
 use thermocline_sst::{Identity, Value};
 use thermocline_version::{Change, State, Version};
@@ -60,11 +59,7 @@ pub trait Store {
     ///
     /// # Errors
     /// [`InvalidArgument`](thermocline_base::Error::InvalidArgument) for a family that was dropped.
-    fn entries(
-        &self,
-        family: Self::Family,
-        bounds: (Bound<&[u8]>, Bound<&[u8]>),
-    ) -> Result<Self::Entries>;
+    fn entries(&self, family: Self::Family, bounds: KeyBounds<'_>) -> Result<Self::Entries>;
 
     /// Installs what `write` writes as the newest tables of a family, all at one moment, above everything that was
     /// written before. `write` is given the seqno of all of it. It runs beside writers. Durable on return. Where

@@ -6,8 +6,9 @@ use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use thermocline_base::{CfId, Error, ErrorKind, FileId, Kind, Result, SeqNo, Steps};
-use thermocline_compaction::RangeTombstone;
+use thermocline_base::{
+    CfId, Error, ErrorKind, FileId, KeyRange, Kind, RangeTombstone, Result, SeqNo, Steps,
+};
 use thermocline_copies::{
     Backups, Captured, Entries, IngestWriter, Installed, NewTables, Store, checkpoint, export,
     ingest,
@@ -19,7 +20,7 @@ use thermocline_sst::{
     open_table, table_name,
 };
 use thermocline_version::{
-    Change, KeyRange, Level, Manifest, NextIds, Place, State, TableRef, Version, VersionEdit,
+    Change, Level, Manifest, NextIds, Place, State, TableRef, Version, VersionEdit,
 };
 
 const CF: CfId = CfId::DEFAULT;
@@ -92,7 +93,7 @@ fn table(
         bytes: meta.bytes,
         entries: meta.properties.entries,
         deletes: 0,
-        range: KeyRange::inclusive(first, of.keys().next_back().unwrap().clone()),
+        range: KeyRange::inclusive(first, of.keys().next_back().unwrap().clone()).owned(),
         limited_below: false,
         limited_above: false,
         smallest_seqno: seqno,

@@ -3,6 +3,7 @@
 use std::ops::Bound;
 
 use thermocline_base::Result;
+use thermocline_base::bounds::KeyBounds;
 use thermocline_copies::Entries;
 use thermocline_memtable::Direction;
 
@@ -20,11 +21,7 @@ pub struct Ascending {
 
 impl Ascending {
     /// Through `cursor`, whose family has the order `reverse`.
-    pub(crate) fn new(
-        cursor: Cursor,
-        reverse: bool,
-        (from, to): (Bound<&[u8]>, Bound<&[u8]>),
-    ) -> Ascending {
+    pub(crate) fn new(cursor: Cursor, reverse: bool, (from, to): KeyBounds<'_>) -> Ascending {
         // Tables ascend bytewise, whatever the family does.
         let (way, begin, end) = match reverse {
             false => (Direction::Forward, from, to),

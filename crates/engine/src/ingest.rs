@@ -36,9 +36,8 @@
 //! finds every chain complete at its cut, the new one, which has no zone, and the tables. A flush that
 //! was made on the way is one like others.
 
-use thermocline_base::{CfId, Error, Kind, Result, SeqNo};
+use thermocline_base::{CfId, Error, Kind, RangeTombstone, Result, SeqNo};
 use thermocline_catalog::View;
-use thermocline_compaction::RangeTombstone;
 use thermocline_compaction::output::Cutter;
 use thermocline_copies::{Installed, NewTables};
 use thermocline_jobs::Outputs;

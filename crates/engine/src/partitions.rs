@@ -163,7 +163,12 @@ impl Partitioner {
 
     /// The keys, within this range, at which compactions end tables if they can: where partitions begin. Not where
     /// those are prefixes, of which one table may have thousands.
-    pub fn starts_within(&self, version: &Version, cf: CfId, range: &KeyRange<'_>) -> Vec<Vec<u8>> {
+    pub fn starts_within(
+        &self,
+        version: &Version,
+        cf: CfId,
+        range: &KeyRange<&[u8]>,
+    ) -> Vec<Vec<u8>> {
         if cf == CfId::METADATA || self.division(cf).by == PartitionBy::Prefix {
             return Vec::new();
         }

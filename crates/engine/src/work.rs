@@ -1,8 +1,8 @@
 //! What is done to a store through a handle of it, but for writing: families, flushes, compactions, copies, closing.
 
-use std::ops::Bound;
 use std::path::Path;
 
+use thermocline_base::bounds::KeyBounds;
 use thermocline_base::{CfId, CfOptions, Error, Result, SeqNo, limits};
 use thermocline_copies::{
     ChangeFeed, Exported, Ingested, Installed, NewTables, Store, checkpoint, export, ingest,
@@ -102,7 +102,7 @@ impl Engine {
     /// # Errors
     /// [`thermocline_base::Error::InvalidArgument`] for a family that was dropped; those of
     /// [`Engine::flush`] and [`Engine::compact_once`].
-    pub fn compact(&self, cf: CfId, range: (Bound<&[u8]>, Bound<&[u8]>)) -> Result<()> {
+    pub fn compact(&self, cf: CfId, range: KeyBounds<'_>) -> Result<()> {
         self.inner.common.check_family(cf)?;
         self.flush()?;
         let _settled = self.inner.common.background.settled_after();
@@ -252,12 +252,7 @@ impl Engine {
     /// [`InvalidArgument`](thermocline_base::Error::InvalidArgument) if `path` exists, for a family that was dropped, or
     /// if it is too much for one table or has a value over 1 MiB, which a table cannot hold itself;
     /// [`Corruption`](thermocline_base::Error::Corruption); those of the file system. There is no table then.
-    pub fn export(
-        &self,
-        family: Family,
-        bounds: (Bound<&[u8]>, Bound<&[u8]>),
-        path: &Path,
-    ) -> Result<Exported> {
+    pub fn export(&self, family: Family, bounds: KeyBounds<'_>, path: &Path) -> Result<Exported> {
         export(self, family, bounds, path)
     }
 
@@ -340,7 +335,7 @@ impl Store for Engine {
         Capture::of(&self.inner)
     }
 
-    fn entries(&self, family: Family, bounds: (Bound<&[u8]>, Bound<&[u8]>)) -> Result<Ascending> {
+    fn entries(&self, family: Family, bounds: KeyBounds<'_>) -> Result<Ascending> {
         Ok(Ascending::new(self.cursor(family)?, family.reverse, bounds))
     }
 

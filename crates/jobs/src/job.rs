@@ -4,11 +4,11 @@ use std::iter::Peekable;
 use std::sync::Arc;
 use std::vec::IntoIter;
 
-use thermocline_base::{CfId, Error, KeyRange, Kind, Result, SeqNo};
+use thermocline_base::{CfId, Error, Kind, RangeTombstone, Result, SeqNo};
+use thermocline_compaction::Head;
 use thermocline_compaction::merge::{Merge, Source};
 use thermocline_compaction::output::Cutter;
 use thermocline_compaction::retain::{Decision, Moments, RangesBelow, Retain};
-use thermocline_compaction::{Head, RangeTombstone};
 use thermocline_sst::{KeyRef, Value};
 use thermocline_tables::Work;
 use thermocline_version::TableRef;
@@ -241,10 +241,5 @@ pub fn run(
 
 /// `tables` as what lies below a job.
 pub fn below<'v>(tables: impl IntoIterator<Item = &'v Arc<TableRef>>) -> RangesBelow {
-    let ranges = tables.into_iter().map(|table| KeyRange {
-        first: table.range.smallest(),
-        last: table.range.largest(),
-        open: table.range.is_open(),
-    });
-    RangesBelow::new(ranges)
+    RangesBelow::new(tables.into_iter().map(|table| table.range.borrowed()))
 }

@@ -1,22 +1,26 @@
 //! What a job reads: the records of a sealed memtable, or a run of tables.
 
-mod generation;
 mod run;
 pub mod tombstones;
 
-use thermocline_base::{Result, SeqNo};
+use std::ops::Bound;
+
+use thermocline_base::{Kind, Result, SeqNo};
 use thermocline_compaction::Head;
 use thermocline_compaction::merge::Source;
+use thermocline_memtable::{RecordRef, Versions};
 use thermocline_sst::Value;
 
-pub use generation::GenerationInput;
 pub use run::RunInput;
 pub use tombstones::LastDeletes;
+
+/// Keys of a memtable that are collected under one epoch guard.
+pub const CHUNK: usize = 256;
 
 /// A source with values.
 pub enum Input<'a> {
     /// A memtable.
-    Generation(GenerationInput<'a>),
+    Generation(Versions<'a>),
     /// Tables.
     Run(Box<RunInput<'a>>),
     /// What range tombstones without an end come to for the greatest key.
@@ -31,7 +35,7 @@ impl Input<'_> {
     pub fn value(&self) -> Result<Value<'_>> {
         let nothing = Value::Inline(b"");
         Ok(match self {
-            Input::Generation(generation) => generation.head.map_or(nothing, |record| {
+            Input::Generation(generation) => generation.head().map_or(nothing, |record| {
                 let blob = record.blob().map(Value::Blob);
                 blob.unwrap_or(Value::Inline(record.value))
             }),
@@ -44,7 +48,7 @@ impl Input<'_> {
 impl Source for Input<'_> {
     fn head(&self) -> Option<Head<'_>> {
         match self {
-            Input::Generation(generation) => generation.head.as_ref().map(generation::head_of),
+            Input::Generation(generation) => generation.head().map(head_of),
             Input::Run(run) => run.head(),
             Input::Last(deletes) => deletes.head(),
         }
@@ -63,12 +67,32 @@ impl Source for Input<'_> {
 
     fn seek(&mut self, user_key: &[u8], seqno: SeqNo) -> Result<()> {
         match self {
-            Input::Generation(generation) => generation.seek(user_key, seqno),
+            Input::Generation(generation) => {
+                generation.seek(Bound::Included(user_key))?;
+                let newer =
+                    |record: &&RecordRef<'_>| record.key == user_key && record.seqno > seqno;
+                while generation.head().filter(newer).is_some() {
+                    generation.advance()?;
+                }
+                Ok(())
+            }
             Input::Run(run) => run.seek(user_key, seqno),
             Input::Last(deletes) => {
                 deletes.seek(user_key, seqno);
                 Ok(())
             }
         }
+    }
+}
+
+fn head_of<'r>(record: &RecordRef<'r>) -> Head<'r> {
+    Head {
+        user_key: record.key,
+        seqno: record.seqno,
+        kind: match record.kind {
+            // Where a value lies is the value's business.
+            Kind::PutBlob => Kind::Put,
+            kind => kind,
+        },
     }
 }

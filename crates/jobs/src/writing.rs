@@ -2,8 +2,7 @@
 
 use std::cmp::Reverse;
 
-use thermocline_base::{CfId, Kind, Result};
-use thermocline_compaction::RangeTombstone;
+use thermocline_base::{CfId, Kind, RangeTombstone, Result};
 use thermocline_compaction::output::Cutter;
 use thermocline_sst::{KeyRef, Value};
 
@@ -104,14 +103,15 @@ impl<'a> Writing<'a> {
     /// Ends the table before `at`, or behind everything. If nothing lies there it is none.
     fn end_table(&mut self, at: Option<Vec<u8>>, outputs: &mut Outputs) -> Result<()> {
         let (begin, end) = (self.begin.as_deref(), at.as_deref());
-        let pieces = self.tombstones.iter().filter_map(|t| t.cut(begin, end));
-        let mut pieces: Vec<RangeTombstone> = pieces.collect();
+        let pieces = self.tombstones.iter().map(RangeTombstone::borrowed);
+        let mut pieces: Vec<_> = pieces.filter_map(|t| t.cut(begin, end)).collect();
         // Those that were cut where the table begins, begin together.
-        pieces.sort_by(|a, b| (&a.start, Reverse(a.seqno)).cmp(&(&b.start, Reverse(b.seqno))));
+        pieces.sort_by(|a, b| (a.start, Reverse(a.seqno)).cmp(&(b.start, Reverse(b.seqno))));
         for piece in &pieces {
-            let start = KeyRef::new(&piece.start, piece.seqno);
-            let end = Value::Inline(&piece.end);
-            self.add(start, Kind::RangeDelete, end, outputs)?;
+            let start = KeyRef::new(piece.start, piece.seqno);
+            let end = Value::Inline(piece.end);
+            let kind = Kind::RangeDelete;
+            self.sink.add(self.cf, start, kind, end, outputs)?;
         }
         match at {
             Some(_) => self.sink.end_table(outputs)?,

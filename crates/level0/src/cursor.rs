@@ -242,7 +242,7 @@ impl PmCursor {
     /// [`thermocline_base::Error::Corruption`] with region and offset, here and below; it is at none then.
     pub fn first(&mut self) -> Result<bool> {
         self.at = None;
-        if let Some(lower) = self.part.lower().map(<[u8]>::to_vec) {
+        if let Some(lower) = self.part.limits().lower().map(<[u8]>::to_vec) {
             return self.seek_within(&lower, SeqNo::MAX);
         }
         let runs = self.part.table().runs_of(self.part.cf());
@@ -278,7 +278,7 @@ impl PmCursor {
     /// To the last entry.
     pub fn last(&mut self) -> Result<bool> {
         self.at = None;
-        if let Some(upper) = self.part.upper().map(<[u8]>::to_vec) {
+        if let Some(upper) = self.part.limits().upper().map(<[u8]>::to_vec) {
             return self.seek_for_prev_within(&upper, SeqNo::MAX);
         }
         let table = self.part.table();
@@ -293,7 +293,7 @@ impl PmCursor {
 
     /// To the first entry not before version `seqno` of `user_key`: of that key none newer.
     pub fn seek(&mut self, user_key: &[u8], seqno: SeqNo) -> Result<bool> {
-        match self.part.is_below(user_key) {
+        match self.part.limits().is_below(user_key) {
             true => self.first(),
             false => self.seek_within(user_key, seqno),
         }
@@ -317,7 +317,7 @@ impl PmCursor {
 
     /// To the last entry not behind version `seqno` of `user_key`.
     pub fn seek_for_prev(&mut self, user_key: &[u8], seqno: SeqNo) -> Result<bool> {
-        match self.part.is_behind(user_key) {
+        match self.part.limits().is_behind(user_key) {
             true => self.last(),
             false => self.seek_for_prev_within(user_key, seqno),
         }
@@ -391,7 +391,7 @@ impl PmCursor {
 
     /// At an entry of the table: is it one of the part?
     fn settle(&mut self, at: usize) -> Result<bool> {
-        self.at = self.part.holds(self.group.key(at)).then_some(at);
+        self.at = self.part.limits().hold(self.group.key(at)).then_some(at);
         Ok(self.at.is_some())
     }
 }

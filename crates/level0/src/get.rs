@@ -31,7 +31,7 @@ impl PmPart {
     pub fn get(&self, user_key: &[u8], seqno: SeqNo, verify: bool) -> Result<Option<Found>> {
         // Nothing has the greatest seqno, and as a target it stands before all versions.
         let seqno = seqno.min(SeqNo(u64::MAX - 1));
-        if !self.holds(user_key) {
+        if !self.limits().hold(user_key) {
             return Ok(None);
         }
         let table = self.table();
@@ -40,7 +40,7 @@ impl PmPart {
             Some(run) => table.find(run, user_key, seqno, verify)?,
         };
         table.region().check_media()?;
-        let covered = self.covered(user_key, seqno);
+        let covered = self.covering(user_key, seqno).map(|t| t.seqno);
         if let Some(seqno) = covered.filter(|s| hit.as_ref().is_none_or(|hit| hit.seqno < *s)) {
             return Ok(Some(Found {
                 seqno,

@@ -108,7 +108,6 @@ pub use format::{BLOB_FILES_MAX, FORMAT_VERSION, TOMBSTONES_LEN_MAX};
 pub use identity::TableIdentity;
 pub use table::{PmPart, PmTable};
 pub use thermocline_base::{PmBlob, PmFamily, PmTableMeta};
-pub use tombstones::RangeTombstone;
 pub use value::{Found, FoundValue, Pinned, Value};
 pub use verify::{Verified, verify_table};
 pub use writer::{GroupSize, PmTableWriter, WriteOptions, Written};

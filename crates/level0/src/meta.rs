@@ -1,6 +1,6 @@
 //! What is counted of a family, while a table is written and while it is checked.
 
-use thermocline_base::{CfId, PmFamily, SeqNo};
+use thermocline_base::{CfId, KeyRange, PmFamily, SeqNo};
 
 /// Nothing yet.
 pub(crate) fn empty(cf: CfId, smallest: &[u8]) -> PmFamily {
@@ -13,28 +13,21 @@ pub(crate) fn empty(cf: CfId, smallest: &[u8]) -> PmFamily {
         key_bytes: 0,
         value_bytes: 0,
         seqnos: (SeqNo::MAX, SeqNo::ZERO),
-        smallest: smallest.to_vec(),
-        largest: Vec::new(),
-        open: true,
+        range: KeyRange::until(smallest.to_vec(), Vec::new()),
     }
 }
 
-/// Takes something in that reaches from `smallest` to `largest`, or, if that is `open`, to before it.
-pub(crate) fn cover(
-    family: &mut PmFamily,
-    (smallest, largest): (&[u8], &[u8]),
-    open: bool,
-    seqno: SeqNo,
-) {
-    if *smallest < *family.smallest {
-        family.smallest = smallest.to_vec();
+/// Takes something in that reaches over `range`.
+pub(crate) fn cover(family: &mut PmFamily, range: KeyRange<&[u8]>, seqno: SeqNo) {
+    let own = &mut family.range;
+    if *range.first < *own.first {
+        own.first = range.first.to_vec();
     }
-    // Of two that end with the same key, the one that holds it reaches further.
-    if (largest, !open) > (&family.largest[..], !family.open) {
+    if range.end() > own.end() {
         // Entries ascend, so this happens for each: reuse the memory.
-        family.largest.clear();
-        family.largest.extend_from_slice(largest);
-        family.open = open;
+        own.last.clear();
+        own.last.extend_from_slice(range.last);
+        own.open = range.open;
     }
     family.seqnos = (family.seqnos.0.min(seqno), family.seqnos.1.max(seqno));
 }

@@ -8,7 +8,9 @@ use thermocline_base::numbers::len_of;
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::size::index;
 use thermocline_base::sync::{AtomicU64, Ordering};
-use thermocline_base::{CfId, Error, PmTableMeta, Result, SeqNo};
+use thermocline_base::{
+    CfId, Error, KeyLimits, PmTableMeta, RangeTombstone, RangeTombstones, Result, SeqNo,
+};
 use thermocline_halloc::Zone;
 use thermocline_pm::{PmOff, Region};
 
@@ -16,7 +18,7 @@ use crate::format::header::{Header, Refused, Totals};
 use crate::format::runs::RunHead;
 use crate::format::{HEADER_LEN, TOMBSTONES_LEN_MAX, crc_at};
 use crate::identity::TableIdentity;
-use crate::tombstones::{RangeTombstone, Tombstones};
+use crate::tombstones::head;
 
 /// A table that is open. Immutable; shared as `Arc<PmTable>`. Whoever holds it, a cursor, or a value that
 /// was read, keeps its zones from being used again: they are the caller's to release, once nobody does.
@@ -27,7 +29,8 @@ pub struct PmTable {
     pub(crate) pieces: Vec<Piece>,
     /// Of all pieces, in order.
     pub(crate) runs: Vec<Run>,
-    tombstones: Tombstones,
+    /// By family.
+    tombstones: Vec<(CfId, RangeTombstones)>,
     /// Bytes of values that somebody holds in place.
     pinned: AtomicU64,
 }
@@ -101,7 +104,7 @@ impl PmTable {
             identity: TableIdentity::new(db_id, meta.owner),
             pieces: Vec::with_capacity(zones.len()),
             runs: Vec::new(),
-            tombstones: Tombstones::default(),
+            tombstones: Vec::new(),
             pinned: AtomicU64::new(0),
             meta,
         };
@@ -226,13 +229,13 @@ impl PmTable {
         Ok(())
     }
 
-    fn read_tombstones(&self) -> Result<Tombstones> {
+    fn read_tombstones(&self) -> Result<Vec<(CfId, RangeTombstones)>> {
         let piece = self.pieces.last().expect("there is one zone at least");
         let header = &piece.header;
         let place = piece.base.plus(header.tombstones_at.into());
         let len = len_of(header.end - header.tombstones_at);
         if len == 0 {
-            return Ok(Tombstones::default());
+            return Ok(Vec::new());
         }
         if len > TOMBSTONES_LEN_MAX {
             let most = format!("{TOMBSTONES_LEN_MAX} bytes at most");
@@ -246,7 +249,7 @@ impl PmTable {
             let at = place.plus(at as u64);
             self.damaged("a range tombstone", at, "one behind the one before", "none")
         };
-        Tombstones::decode(bytes).map_err(wrong)
+        RangeTombstones::decode(bytes, head).map_err(wrong)
     }
 
     /// Holds what the last piece says of the table against the pieces and what the edit says.
@@ -261,7 +264,8 @@ impl PmTable {
             meta.seqnos.0.0,
             meta.seqnos.1.0,
         );
-        let found = (entries, self.tombstones.len() as u64);
+        let tombstones = self.tombstones.iter().map(|(_, of)| of.iter().len() as u64);
+        let found = (entries, tombstones.sum());
         let own = (
             totals.entries,
             totals.range_tombstones,
@@ -294,12 +298,21 @@ impl PmTable {
         let keys: usize = self.runs.iter().map(|run| run.keys.len()).sum();
         let lists =
             self.runs.capacity() * size_of::<Run>() + self.pieces.capacity() * size_of::<Piece>();
-        size_of::<PmTable>() + keys + lists + self.tombstones.charge()
+        // Its families share the bytes.
+        let shared = self.tombstones.first().map_or(0, |(_, of)| of.key_bytes());
+        let tombstones: usize = self.tombstones.iter().map(|(_, of)| of.charge()).sum();
+        size_of::<PmTable>() + keys + lists + shared + tombstones
     }
 
     /// Its range tombstones of a family, by start, then newest first. They may overlap.
-    pub fn range_tombstones(&self, cf: CfId) -> impl ExactSizeIterator<Item = RangeTombstone<'_>> {
-        self.tombstones.iter(cf)
+    pub fn range_tombstones(&self, cf: CfId) -> impl Iterator<Item = RangeTombstone<&[u8]>> {
+        let tombstones = self.tombstones_of(cf).into_iter();
+        tombstones.flat_map(RangeTombstones::iter)
+    }
+
+    fn tombstones_of(&self, cf: CfId) -> Option<&RangeTombstones> {
+        let at = self.tombstones.binary_search_by_key(&cf, |(cf, _)| *cf);
+        at.ok().map(|at| &self.tombstones[at].1)
     }
 
     /// The runs of a family.
@@ -393,8 +406,7 @@ impl PmTable {
 pub struct PmPart {
     table: Arc<PmTable>,
     cf: CfId,
-    lower: Option<Arc<[u8]>>,
-    upper: Option<Arc<[u8]>>,
+    limits: KeyLimits,
 }
 
 impl PmPart {
@@ -410,12 +422,8 @@ impl PmPart {
         lower: Option<&[u8]>,
         upper: Option<&[u8]>,
     ) -> PmPart {
-        PmPart {
-            table,
-            cf,
-            lower: lower.map(Arc::from),
-            upper: upper.map(Arc::from),
-        }
+        let limits = KeyLimits::new(lower, upper);
+        PmPart { table, cf, limits }
     }
 
     /// The table.
@@ -428,61 +436,21 @@ impl PmPart {
         self.cf
     }
 
-    /// The first user key of the part, if it is limited.
-    pub fn lower(&self) -> Option<&[u8]> {
-        self.lower.as_deref()
-    }
-
-    /// The first user key behind the part, if it is limited.
-    pub fn upper(&self) -> Option<&[u8]> {
-        self.upper.as_deref()
-    }
-
-    /// Whether `key` lies within the limits.
-    pub fn holds(&self, key: &[u8]) -> bool {
-        !self.is_below(key) && !self.is_behind(key)
-    }
-
-    pub(crate) fn is_below(&self, key: &[u8]) -> bool {
-        self.lower().is_some_and(|lower| key < lower)
-    }
-
-    pub(crate) fn is_behind(&self, key: &[u8]) -> bool {
-        self.upper().is_some_and(|upper| key >= upper)
-    }
-
-    /// The newest range tombstone at or below `at` that covers `key`: its seqno.
-    pub fn covered(&self, key: &[u8], at: SeqNo) -> Option<SeqNo> {
-        Some(self.covering(key, at)?.seqno)
+    /// The limits of its user keys.
+    pub fn limits(&self) -> &KeyLimits {
+        &self.limits
     }
 
     /// The newest range tombstone at or below `at` that covers `key`, as the limits cut it.
-    pub fn covering(&self, key: &[u8], at: SeqNo) -> Option<RangeTombstone<'_>> {
-        match self.holds(key) {
-            true => self.cut(self.table.tombstones.newest_over(self.cf, key, at)?),
-            false => None,
-        }
+    pub fn covering(&self, key: &[u8], at: SeqNo) -> Option<RangeTombstone<&[u8]>> {
+        let tombstones = self.table.tombstones_of(self.cf)?;
+        tombstones.covering(&self.limits, key, at)
     }
 
-    fn cut<'a>(&'a self, t: RangeTombstone<'a>) -> Option<RangeTombstone<'a>> {
-        let start = self.lower().map_or(t.start, |lower| lower.max(t.start));
-        let end = self.upper().map_or(t.end, |upper| upper.min(t.end));
-        (start < end).then_some(RangeTombstone { start, end, ..t })
-    }
-
-    /// The range tombstones as the limits cut them, by start, then newest first, as a
-    /// [`crate::PmTableWriter`] takes them: of those that begin together and are equally new, the one that
-    /// reaches furthest. They may overlap.
-    pub fn range_tombstones(&self) -> impl Iterator<Item = RangeTombstone<'_>> {
-        let all = self.table.range_tombstones(self.cf);
-        let mut cut: Vec<_> = all.filter_map(|t| self.cut(t)).collect();
-        // Those that were cut at the lower limit begin together now.
-        cut.sort_by(|a, b| {
-            let newer_first = || (b.seqno, b.end).cmp(&(a.seqno, a.end));
-            a.start.cmp(b.start).then_with(newer_first)
-        });
-        cut.dedup_by_key(|t| (t.start, t.seqno));
-        cut.into_iter()
+    /// Its range tombstones, as [`RangeTombstones::within`] has them. They may overlap.
+    pub fn range_tombstones(&self) -> impl Iterator<Item = RangeTombstone<&[u8]>> {
+        let tombstones = self.table.tombstones_of(self.cf).into_iter();
+        tombstones.flat_map(|all| all.within(&self.limits))
     }
 }
 

@@ -7,7 +7,7 @@
 use std::cmp::Ordering;
 
 use thermocline_base::numbers::len_of;
-use thermocline_base::{CfId, Kind, PmFamily, Result, SeqNo};
+use thermocline_base::{CfId, KeyRange, Kind, PmFamily, Result, SeqNo};
 use thermocline_pm::PmOff;
 
 use crate::cursor::PmCursor;
@@ -156,7 +156,7 @@ fn check_group(
         if let crate::Value::Inline(bytes) = value {
             family.value_bytes += bytes.len() as u64;
         }
-        cover(family, (key, key), false, seqno);
+        cover(family, KeyRange::inclusive(key, key), seqno);
         *before = Some((cf, key.to_vec(), seqno));
         if !cursor.step_within_group() {
             break;
@@ -213,18 +213,14 @@ fn check_meta(table: &PmTable, mut families: Vec<PmFamily>) -> Result<()> {
     for said in &meta.families {
         let known = families.iter().position(|family| family.cf == said.cf);
         let at = known.unwrap_or_else(|| {
-            families.push(empty(said.cf, &said.smallest));
+            families.push(empty(said.cf, &said.range.first));
             families.len() - 1
         });
         for tombstone in table.range_tombstones(said.cf) {
             let family = &mut families[at];
             family.range_tombstones += 1;
-            cover(
-                family,
-                (tombstone.start, tombstone.end),
-                true,
-                tombstone.seqno,
-            );
+            let range = KeyRange::until(tombstone.start, tombstone.end);
+            cover(family, range, tombstone.seqno);
         }
     }
     families.sort_by_key(|family| family.cf);

@@ -26,7 +26,8 @@ use std::sync::Arc;
 
 use thermocline_base::planted::{Bug, active};
 use thermocline_base::{
-    BlobRef, CfId, Error, FileId, Kind, PmBlob, PmFamily, PmTableMeta, Result, SeqNo, limits,
+    BlobRef, CfId, Error, FileId, KeyRange, Kind, PmBlob, PmFamily, PmTableMeta, Result, SeqNo,
+    limits,
 };
 use thermocline_halloc::{Reserve, Space, ZONE_HEADER_BYTES, Zone};
 
@@ -346,7 +347,7 @@ impl PmTableWriter {
         let Some(counted) = self.counted.take() else {
             return;
         };
-        let (cf, smallest) = (counted.cf, counted.smallest.clone());
+        let (cf, smallest) = (counted.cf, counted.range.first.clone());
         let family = self.families.entry(cf);
         let family = family.or_insert_with(|| empty(cf, &smallest));
         family.entries = counted.entries;
@@ -356,7 +357,8 @@ impl PmTableWriter {
         family.value_bytes = counted.value_bytes;
         // Entries ascend: the last key is the largest.
         for seqno in [counted.seqnos.0, counted.seqnos.1] {
-            cover(family, (&smallest, &self.last_key), false, seqno);
+            let range = KeyRange::inclusive(&smallest, &self.last_key);
+            cover(family, range.borrowed(), seqno);
         }
     }
 
@@ -380,7 +382,7 @@ impl PmTableWriter {
         let family = self.families.entry(cf);
         let family = family.or_insert_with(|| empty(cf, start));
         family.range_tombstones += 1;
-        cover(family, (start, end), true, seqno);
+        cover(family, KeyRange::until(start, end), seqno);
         Ok(())
     }
 

@@ -95,7 +95,7 @@ pub use merge::{Merging, Without};
 pub use needed::{Checked, NeededCheck, Neighbours, Position, Readers};
 pub use record::RecordRef;
 pub use replay::{Stretch, replay};
-pub use scan::{Direction, ScanEntry};
+pub use scan::{Direction, ScanEntry, Versions};
 pub use stage::{Stage, Staged};
 pub use table::Memtable;
 pub use thermocline_base::blob_ref::{BLOB_REF_LEN, decode_blob_ref, encode_blob_ref};

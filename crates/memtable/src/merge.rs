@@ -50,7 +50,7 @@ use thermocline_halloc::Zone;
 use crate::home::{Home, Records, Span};
 use crate::needed::Readers;
 use crate::record::RecordRef;
-use crate::scan::ScanEntry;
+use crate::scan::Versions;
 use crate::table::Memtable;
 
 /// A merge under way.
@@ -137,20 +137,23 @@ impl Merging {
         };
         let from = self.from.clone();
         let from = from.as_ref().map(Vec::as_slice);
-        let sources = self.inputs.iter().map(|m| Source::new(m, cf, limit, from));
-        let mut sources = sources.collect::<Result<Vec<_>>>()?;
+        let sources = self.inputs.iter().map(|m| (m, Versions::new(m, cf, limit)));
+        let mut sources = sources.collect::<Vec<_>>();
+        for (_, source) in &mut sources {
+            source.seek(from)?;
+        }
         let mut found = Vec::new();
         for _ in 0..limit {
-            let heads = sources.iter().filter_map(|source| source.head);
+            let heads = sources.iter().filter_map(|(_, source)| source.head());
             let Some(key) = heads.map(|record| record.key).min() else {
                 self.family += 1;
                 self.from = Bound::Unbounded;
                 return Ok(self.family < self.families.len());
             };
             found.clear();
-            for source in &mut sources {
-                while let Some(record) = source.head.filter(|record| record.key == key) {
-                    found.push((source.memtable.home_of(record.at)?, record));
+            for (memtable, source) in &mut sources {
+                while let Some(record) = source.head().filter(|record| record.key == key) {
+                    found.push((memtable.home_of(record.at)?, *record));
                     source.advance()?;
                 }
             }
@@ -230,62 +233,6 @@ fn needed(
         }
     }
     kept
-}
-
-/// The versions of one input in one family, from some key on.
-struct Source<'a> {
-    memtable: &'a Memtable,
-    cf: CfId,
-    limit: usize,
-    chunk: Vec<ScanEntry>,
-    at: usize,
-    /// Whether there may be more behind the chunk.
-    more: bool,
-    head: Option<RecordRef<'a>>,
-}
-
-impl<'a> Source<'a> {
-    fn new(
-        memtable: &'a Memtable,
-        cf: CfId,
-        limit: usize,
-        from: Bound<&[u8]>,
-    ) -> Result<Source<'a>> {
-        let mut source = Source {
-            memtable,
-            cf,
-            limit,
-            chunk: Vec::new(),
-            at: 0,
-            more: true,
-            head: None,
-        };
-        source.find(from)?;
-        Ok(source)
-    }
-
-    fn advance(&mut self) -> Result<()> {
-        let last = self.head.take().map(|record| record.key);
-        self.at += 1;
-        self.find(last.map_or(Bound::Unbounded, Bound::Excluded))
-    }
-
-    /// Reads the record at hand; where the chunk has ended, of the next one, which begins at `from`.
-    fn find(&mut self, from: Bound<&[u8]>) -> Result<()> {
-        if self.at == self.chunk.len() && self.more {
-            self.chunk.clear();
-            self.at = 0;
-            let (cf, limit) = (self.cf, self.limit);
-            self.more = self
-                .memtable
-                .scan_versions(cf, from, limit, &mut self.chunk)?;
-        }
-        self.head = match self.chunk.get(self.at) {
-            Some(entry) => Some(self.memtable.record(entry.at, true)?),
-            None => None,
-        };
-        Ok(())
-    }
 }
 
 #[cfg(test)]

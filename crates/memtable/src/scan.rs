@@ -11,6 +11,7 @@ use thermocline_art::Leaf;
 use thermocline_base::{CfId, Result, SeqNo};
 use thermocline_pm::PmOff;
 
+use crate::record::RecordRef;
 use crate::table::Memtable;
 use crate::walk::{ItemRef, each_record};
 
@@ -70,12 +71,11 @@ impl Memtable {
 
     /// Appends the records of up to `limit` keys of family `cf` to `out`, in ascending order of keys from
     /// the bound on, of each key all versions that its index keeps, newest first. Returns whether there
-    /// may be more. For whoever moves a sealed generation elsewhere; prefetched as by
-    /// [`Memtable::scan`].
+    /// may be more. Prefetched as by [`Memtable::scan`].
     ///
     /// # Errors
     /// As [`Memtable::scan`].
-    pub fn scan_versions(
+    pub(crate) fn scan_versions(
         &self,
         cf: CfId,
         from: Bound<&[u8]>,
@@ -117,6 +117,123 @@ impl Memtable {
             Ok(())
         })?;
         Ok(offsets)
+    }
+}
+
+/// The records of one family, in the order of keys, of each key newest first: all versions that its index keeps, for whoever
+/// moves a sealed memtable elsewhere; or that which a registered reader sees, while writers go on. Each record is verified,
+/// whatever readers do: what is written anew gets a checksum that is right.
+pub struct Versions<'a> {
+    memtable: &'a Memtable,
+    cf: CfId,
+    /// Where the reader reads.
+    as_of: Option<SeqNo>,
+    /// Of which keys: from this one on, and below the other.
+    from: &'a [u8],
+    to: Option<&'a [u8]>,
+    /// Keys that are collected under one epoch guard.
+    limit: usize,
+    chunk: Vec<ScanEntry>,
+    at: usize,
+    /// Whether there may be more behind the chunk.
+    more: bool,
+    head: Option<RecordRef<'a>>,
+}
+
+impl<'a> Versions<'a> {
+    /// Those of family `cf`, of which up to `limit` keys are collected at once. It stands nowhere yet: seek.
+    pub fn new(memtable: &'a Memtable, cf: CfId, limit: usize) -> Versions<'a> {
+        Versions {
+            memtable,
+            cf,
+            as_of: None,
+            from: &[],
+            to: None,
+            limit,
+            chunk: Vec::new(),
+            at: 0,
+            more: false,
+            head: None,
+        }
+    }
+
+    /// Only what a reader who is registered at `seqno` sees.
+    pub fn as_of(self, seqno: SeqNo) -> Versions<'a> {
+        let as_of = Some(seqno);
+        Versions { as_of, ..self }
+    }
+
+    /// Only those of keys from `from` on and before `to`.
+    pub fn within(self, from: &'a [u8], to: Option<&'a [u8]>) -> Versions<'a> {
+        Versions { from, to, ..self }
+    }
+
+    /// The record at which it stands; `None` behind the last one.
+    pub fn head(&self) -> Option<&RecordRef<'a>> {
+        self.head.as_ref()
+    }
+
+    /// Moves, forwards or back, to the first record from the bound on.
+    ///
+    /// # Errors
+    /// As [`Memtable::scan`]. It is then sought before it is used again.
+    pub fn seek(&mut self, from: Bound<&[u8]>) -> Result<()> {
+        self.chunk.clear();
+        (self.at, self.more) = (0, true);
+        let first = Bound::Included(self.from);
+        self.find(match from {
+            Bound::Included(key) | Bound::Excluded(key) if key >= self.from => from,
+            _ => first,
+        })
+    }
+
+    /// Moves on to the next record. Called only where there is one.
+    ///
+    /// # Errors
+    /// As [`Versions::seek`].
+    pub fn advance(&mut self) -> Result<()> {
+        let last = self.head.take().map(|record| record.key);
+        self.at += 1;
+        self.find(last.map_or(Bound::Unbounded, Bound::Excluded))
+    }
+
+    /// Reads the record at hand; where the chunk has ended, of the next one, which begins at `from`.
+    fn find<'k>(&mut self, mut from: Bound<&'k [u8]>) -> Result<()>
+    where
+        'a: 'k,
+    {
+        self.head = None;
+        loop {
+            if self.at == self.chunk.len() && self.more {
+                self.chunk.clear();
+                self.at = 0;
+                self.more = self.scan(from)?;
+            }
+            let Some(entry) = self.chunk.get(self.at) else {
+                return Ok(());
+            };
+            let record = self.memtable.record(entry.at, true)?;
+            if self.to.is_some_and(|to| record.key >= to) {
+                self.chunk.clear();
+                (self.at, self.more) = (0, false);
+                return Ok(());
+            }
+            if self.as_of.is_none_or(|seqno| record.seqno <= seqno) {
+                self.head = Some(record);
+                return Ok(());
+            }
+            from = Bound::Excluded(record.key);
+            self.at += 1;
+        }
+    }
+
+    /// Fills the chunk. Returns whether there may be more.
+    fn scan(&mut self, from: Bound<&[u8]>) -> Result<bool> {
+        let (memtable, cf, chunk) = (self.memtable, self.cf, &mut self.chunk);
+        match self.as_of {
+            None => memtable.scan_versions(cf, from, self.limit, chunk),
+            Some(seqno) => memtable.scan(cf, from, Direction::Forward, seqno, self.limit, chunk),
+        }
     }
 }
 

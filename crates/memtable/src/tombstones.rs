@@ -47,7 +47,7 @@
 //! the index lie, a rotten end would silently hide what it should not: nothing would compare it.
 //!
 //! # Rejected
-//! - *The tombstones themselves, in a tree by start with the furthest end below* (`sst` does that): its
+//! - *The tombstones themselves, in a tree by start with the furthest end below* (`base::tombstones`, as tables have them): its
 //!   lookups are not O(log n) for a reader of the past, and it never forgets.
 //! - *Fragments that list all their tombstones*: n nested ones make n² entries.
 //! - *The tree of records, with boundaries as keys*: a tombstone over n fragments would be n updates that

@@ -144,17 +144,19 @@ impl Cursor {
         self.waits_for = None;
         self.way = way;
         match to {
-            Move::First => match self.part.lower().map(<[u8]>::to_vec) {
+            Move::First => match self.part.limits().lower().map(<[u8]>::to_vec) {
                 Some(lower) => Ok(self.seek(KeyRef::new(&lower, SeqNo::MAX))),
                 None => Ok(self.enter_first_or_last(Enter::First)),
             },
-            Move::Last => match self.part.upper().map(<[u8]>::to_vec) {
+            Move::Last => match self.part.limits().upper().map(<[u8]>::to_vec) {
                 Some(upper) => Ok(self.seek_for_prev(KeyRef::new(&upper, SeqNo::MAX))),
                 None => Ok(self.enter_first_or_last(Enter::Last)),
             },
-            Move::Seek(key) if self.part.is_below(key.user_key) => self.start(Move::First),
+            Move::Seek(key) if self.part.limits().is_below(key.user_key) => self.start(Move::First),
             Move::Seek(key) => Ok(self.seek(key)),
-            Move::SeekForPrev(key) if self.part.is_behind(key.user_key) => self.start(Move::Last),
+            Move::SeekForPrev(key) if self.part.limits().is_behind(key.user_key) => {
+                self.start(Move::Last)
+            }
             Move::SeekForPrev(key) => Ok(self.seek_for_prev(key)),
             Move::Next | Move::Prev if !was_at_entry => Ok(Step::Done(false)),
             Move::Next => Ok(self.step(Way::Forward)),
@@ -309,7 +311,8 @@ impl Cursor {
             .expect("it is at an entry")
             .key()
             .user_key;
-        self.is_at_entry = self.part.holds(key) || planted::active(Bug::PartLeaksBehindLimit);
+        self.is_at_entry =
+            self.part.limits().hold(key) || planted::active(Bug::PartLeaksBehindLimit);
         Step::Done(self.is_at_entry)
     }
 }

@@ -18,8 +18,9 @@
 
 use std::collections::BTreeMap;
 
+use thermocline_base::RangeTombstone;
+
 use crate::format::TOMBSTONES_LEN_MAX;
-use crate::tombstones::RangeTombstone;
 
 /// Most bytes of a range tombstone beside its keys: two lengths and a seqno.
 const LENGTHS_MAX: usize = 3 + 3 + 10;
@@ -35,16 +36,21 @@ struct Here {
 /// then takes them with room to spare, and is not full because of them.
 ///
 /// ```
-/// use thermocline_base::SeqNo;
-/// use thermocline_sst::{RangeTombstone, tombstone_cuts};
-/// let some = RangeTombstone { start: b"a", end: b"c", seqno: SeqNo(7) };
+/// use thermocline_base::{RangeTombstone, SeqNo};
+/// use thermocline_sst::tombstone_cuts;
+/// let some = RangeTombstone { start: &b"a"[..], end: b"c", seqno: SeqNo(7) };
 /// assert!(tombstone_cuts([some].into_iter()).is_empty());
 /// ```
-pub fn tombstone_cuts<'a>(tombstones: impl Iterator<Item = RangeTombstone<'a>>) -> Vec<Vec<u8>> {
+pub fn tombstone_cuts<'a>(
+    tombstones: impl Iterator<Item = RangeTombstone<&'a [u8]>>,
+) -> Vec<Vec<u8>> {
     cuts(tombstones, TOMBSTONES_LEN_MAX / 2)
 }
 
-fn cuts<'a>(tombstones: impl Iterator<Item = RangeTombstone<'a>>, len_max: usize) -> Vec<Vec<u8>> {
+fn cuts<'a>(
+    tombstones: impl Iterator<Item = RangeTombstone<&'a [u8]>>,
+    len_max: usize,
+) -> Vec<Vec<u8>> {
     let mut places: BTreeMap<&[u8], Here> = BTreeMap::new();
     for t in tombstones {
         places.entry(t.start).or_default().begin += 1;
@@ -76,15 +82,15 @@ fn cuts<'a>(tombstones: impl Iterator<Item = RangeTombstone<'a>>, len_max: usize
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{RangeTombstone, tombstones::RangeTombstones};
+    use crate::tombstones::{decode, encode};
     use thermocline_base::SeqNo;
     use thermocline_testkit::Rng;
 
     type Owned = (Vec<u8>, Vec<u8>, SeqNo);
 
-    fn borrowed(list: &[Owned]) -> impl Iterator<Item = RangeTombstone<'_>> {
+    fn borrowed(list: &[Owned]) -> impl Iterator<Item = RangeTombstone<&[u8]>> {
         list.iter().map(|(start, end, seqno)| RangeTombstone {
-            start,
+            start: &start[..],
             end,
             seqno: *seqno,
         })
@@ -93,14 +99,8 @@ mod tests {
     /// The bytes of what lies from `lower` up to `upper`, and how many keys are inside at which something
     /// begins or ends.
     fn encoded(list: &[Owned], lower: &[u8], upper: Option<&[u8]>) -> (usize, usize) {
-        let mut cut: Vec<RangeTombstone<'_>> = borrowed(list)
-            .map(|t| RangeTombstone {
-                start: t.start.max(lower),
-                end: upper.map_or(t.end, |upper| upper.min(t.end)),
-                ..t
-            })
-            .filter(|t| t.start < t.end)
-            .collect();
+        let cut = borrowed(list).filter_map(|t| t.cut(Some(lower), upper));
+        let mut cut: Vec<_> = cut.collect();
         cut.sort_by(|a, b| {
             a.start
                 .cmp(b.start)
@@ -109,12 +109,9 @@ mod tests {
         cut.dedup_by_key(|t| (t.start, t.seqno));
         let mut bytes = Vec::new();
         for (n, t) in cut.iter().enumerate() {
-            t.encode(n.checked_sub(1).map(|before| &cut[before]), &mut bytes);
+            encode(*t, n.checked_sub(1).map(|before| cut[before]), &mut bytes);
         }
-        assert_eq!(
-            RangeTombstones::decode(bytes.clone()).unwrap().iter().len(),
-            cut.len()
-        );
+        assert_eq!(decode(bytes.clone()).unwrap().iter().len(), cut.len());
         let keys = cut.iter().flat_map(|t| [t.start, t.end]);
         let inside = keys.filter(|k| *k > lower && upper.is_none_or(|upper| *k < upper));
         (bytes.len(), inside.count())

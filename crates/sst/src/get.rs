@@ -45,7 +45,7 @@ impl<'a> Get<'a> {
     pub fn start(&mut self) -> Step<Option<Found>> {
         let table = self.part.table();
         let user_key = self.key.user_key;
-        if !self.part.holds(user_key) || !table.may_contain(user_key) {
+        if !self.part.limits().hold(user_key) || !table.may_contain(user_key) {
             return Step::Done(self.with_tombstones(None));
         }
         let mut root = BlockCursor::new(Arc::clone(&table.root));
@@ -90,7 +90,8 @@ impl<'a> Get<'a> {
 
     /// What was found, or the range tombstone that is newer.
     fn with_tombstones(&self, found: Option<Found>) -> Option<Found> {
-        let covered = self.part.covered(self.key.user_key, self.key.seqno);
+        let covering = self.part.covering(self.key.user_key, self.key.seqno);
+        let covered = covering.map(|t| t.seqno);
         let seqno = covered.filter(|s| found.as_ref().is_none_or(|f| f.seqno < *s));
         match seqno {
             Some(seqno) => Some(Found {

@@ -157,7 +157,6 @@ pub use properties::{BlobUse, Creation, Properties};
 pub use sync::{BlockSource, FileSource, SyncCursor, get, offset_of, open_table};
 pub use table::{Table, TablePart};
 pub use thermocline_base::Codec;
-pub use tombstones::RangeTombstone;
 pub use value::{Found, FoundValue, Pinned, Value};
 pub use verify::{FAULTS_MAX, Verified, verify_table};
 pub use writer::{TableMeta, TableWriter};

@@ -13,7 +13,7 @@ use crate::handle::{BlockHandle, BlockKind};
 use crate::identity::Identity;
 use crate::key::KeyRef;
 use crate::table::Table;
-use crate::tombstones::RangeTombstones;
+use crate::tombstones;
 
 /// A table that is being opened. It needs two pieces of the file: the footer, and what lies before it
 /// from the filter on.
@@ -99,7 +99,7 @@ impl Opening {
         let properties = open.block(Some(own), |b| properties::decode(&b, &self.identity))?;
         let filter = open.block(filter, |bytes| Filter::decode(&bytes, seed))?;
         let tombstones = open
-            .block(tombstones, RangeTombstones::decode)?
+            .block(tombstones, tombstones::decode)?
             .unwrap_or_default();
         let root = open.block(index, |bytes| Block::index(bytes, footer.data_end))?;
         let table = Table {
@@ -160,8 +160,10 @@ fn check(table: &Table) -> Result<(), Unreadable> {
         ));
     }
     // Of entries only a check of the whole table knows; these are all in memory.
-    if let Some((first, end, seqnos)) = table.tombstones.bounds() {
+    let all = &table.tombstones;
+    if let (Some(first), Some((end, seqnos))) = (all.iter().next(), all.reach()) {
         let low_high = |(low, high)| low <= *seqnos.start() && *seqnos.end() <= high;
+        let first = KeyRef::new(first.start, first.seqno);
         let within = p.seqnos.is_some_and(low_high)
             && p.smallest.as_ref().is_some_and(|s| s.as_ref() <= first)
             && p.largest

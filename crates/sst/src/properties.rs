@@ -1,6 +1,6 @@
 //! What a table says about itself.
 
-use thermocline_base::{CfId, FileId, SeqNo};
+use thermocline_base::{CfId, FileId, KeyRange, SeqNo};
 
 use crate::identity::Identity;
 use crate::key::InternalKey;
@@ -122,6 +122,17 @@ impl Properties {
         let bounds = [&self.smallest, &self.largest].into_iter().flatten();
         let keys: usize = bounds.map(|key| key.user_key.capacity()).sum();
         keys + self.blobs.capacity() * size_of::<BlobUse>()
+    }
+
+    /// Where the user keys of entries and range tombstones lie; `None` of an empty table.
+    pub fn range(&self) -> Option<KeyRange<&[u8]>> {
+        let (smallest, largest) = (self.smallest.as_ref()?, self.largest.as_ref()?);
+        Some(KeyRange {
+            first: &smallest.user_key,
+            last: &largest.user_key,
+            // A range tombstone reaches furthest.
+            open: largest.seqno == SeqNo::MAX,
+        })
     }
 
     /// Takes an entry or range tombstone from `smallest` to `largest` in.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use thermocline_base::{Result, SeqNo};
+use thermocline_base::{KeyLimits, RangeTombstone, RangeTombstones, Result, SeqNo};
 
 use crate::block::cursor::BlockCursor;
 use crate::block::{Block, Place};
@@ -13,7 +13,6 @@ use crate::format::trailer;
 use crate::handle::{BlockHandle, BlockKind};
 use crate::key::KeyRef;
 use crate::properties::Properties;
-use crate::tombstones::{RangeTombstone, RangeTombstones, order};
 
 /// A table that is open: everything but its data and lower index blocks is in memory. Immutable;
 /// shared as `Arc<Table>`. It does no I/O and knows no file: see [`crate::Opening`] for how it is
@@ -63,7 +62,8 @@ impl Table {
     pub fn charge(&self) -> usize {
         let filter = self.filter.as_ref().map_or(0, Filter::charge);
         let root = self.root.charge();
-        let known = root + filter + self.tombstones.charge() + self.properties.charge();
+        let tombstones = self.tombstones.key_bytes() + self.tombstones.charge();
+        let known = root + filter + tombstones + self.properties.charge();
         size_of::<Table>() + self.name.len() + known
     }
 
@@ -120,7 +120,7 @@ impl Table {
     }
 
     /// Its range tombstones, by start, then newest first. They may overlap.
-    pub fn range_tombstones(&self) -> impl ExactSizeIterator<Item = RangeTombstone<'_>> {
+    pub fn range_tombstones(&self) -> impl ExactSizeIterator<Item = RangeTombstone<&[u8]>> {
         self.tombstones.iter()
     }
 }
@@ -130,8 +130,7 @@ impl Table {
 #[derive(Debug, Clone)]
 pub struct TablePart {
     table: Arc<Table>,
-    lower: Option<Arc<[u8]>>,
-    upper: Option<Arc<[u8]>>,
+    limits: KeyLimits,
 }
 
 impl TablePart {
@@ -142,11 +141,8 @@ impl TablePart {
 
     /// The keys from `lower` up to, and not with, `upper`.
     pub fn limited(table: Arc<Table>, lower: Option<&[u8]>, upper: Option<&[u8]>) -> TablePart {
-        TablePart {
-            table,
-            lower: lower.map(Arc::from),
-            upper: upper.map(Arc::from),
-        }
+        let limits = KeyLimits::new(lower, upper);
+        TablePart { table, limits }
     }
 
     /// The table.
@@ -154,64 +150,18 @@ impl TablePart {
         &self.table
     }
 
-    /// The first user key of the part, if it is limited.
-    pub fn lower(&self) -> Option<&[u8]> {
-        self.lower.as_deref()
-    }
-
-    /// The first user key behind the part, if it is limited.
-    pub fn upper(&self) -> Option<&[u8]> {
-        self.upper.as_deref()
-    }
-
-    /// Whether `key` lies within the limits.
-    pub fn holds(&self, key: &[u8]) -> bool {
-        !self.is_below(key) && !self.is_behind(key)
-    }
-
-    pub(crate) fn is_below(&self, key: &[u8]) -> bool {
-        self.lower().is_some_and(|lower| key < lower)
-    }
-
-    pub(crate) fn is_behind(&self, key: &[u8]) -> bool {
-        self.upper().is_some_and(|upper| key >= upper)
-    }
-
-    /// The newest range tombstone at or below `at` that covers `key`: its seqno.
-    pub fn covered(&self, key: &[u8], at: SeqNo) -> Option<SeqNo> {
-        Some(self.covering(key, at)?.seqno)
+    /// The limits of its user keys.
+    pub fn limits(&self) -> &KeyLimits {
+        &self.limits
     }
 
     /// The newest range tombstone at or below `at` that covers `key`, as the limits cut it.
-    pub fn covering(&self, key: &[u8], at: SeqNo) -> Option<RangeTombstone<'_>> {
-        match self.holds(key) {
-            true => self.cut(self.table.tombstones.newest_over(key, at)?),
-            false => None,
-        }
+    pub fn covering(&self, key: &[u8], at: SeqNo) -> Option<RangeTombstone<&[u8]>> {
+        self.table.tombstones.covering(&self.limits, key, at)
     }
 
-    /// What of a range tombstone lies within the limits.
-    fn cut<'a>(&'a self, t: RangeTombstone<'a>) -> Option<RangeTombstone<'a>> {
-        let start = self.lower().map_or(t.start, |lower| lower.max(t.start));
-        let end = self.upper().map_or(t.end, |upper| upper.min(t.end));
-        (start < end).then_some(RangeTombstone { start, end, ..t })
-    }
-
-    /// The range tombstones as the limits cut them, by start, then newest first, as a
-    /// [`crate::TableWriter`] takes them: of those that begin together and are equally new, the one that
-    /// reaches furthest. They may overlap.
-    pub fn range_tombstones(&self) -> impl Iterator<Item = RangeTombstone<'_>> {
-        let mut cut: Vec<_> = self
-            .table
-            .range_tombstones()
-            .filter_map(|t| self.cut(t))
-            .collect();
-        // Those that were cut at the lower limit begin together now.
-        cut.sort_by(|a, b| {
-            let newer_first = || (b.seqno, b.end).cmp(&(a.seqno, a.end));
-            order(a.start, b.start).then_with(newer_first)
-        });
-        cut.dedup_by_key(|t| (t.start, t.seqno));
-        cut.into_iter()
+    /// Its range tombstones, as [`RangeTombstones::within`] has them. They may overlap.
+    pub fn range_tombstones(&self) -> impl Iterator<Item = RangeTombstone<&[u8]>> {
+        self.table.tombstones.within(&self.limits)
     }
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use thermocline_base::blob_ref::encode_blob_ref;
 use thermocline_base::numbers::{len_of, len32};
-use thermocline_base::{BlobRef, CfId, Error, FileId, Kind, Result, SeqNo, limits};
+use thermocline_base::{BlobRef, CfId, Error, FileId, Kind, RangeTombstone, Result, SeqNo, limits};
 use thermocline_env::Storage;
 
 use crate::blob::{BLOB_HEADER_LEN, RECORD_ALIGN, RECORD_HEADER_LEN};
@@ -28,7 +28,7 @@ use crate::output::Output;
 use crate::placement::Placement;
 use crate::properties::{BlobUse, Properties};
 use crate::sites;
-use crate::tombstones::RangeTombstone;
+use crate::tombstones::encode;
 use crate::value::Value;
 
 /// A finished table: what an edit needs to name it.
@@ -275,12 +275,12 @@ impl TableWriter {
             seqno: start.seqno,
         };
         let last = self.last_tombstone.as_ref().map(|last| RangeTombstone {
-            start: &last.user_key,
+            start: &last.user_key[..],
             end: &self.last_end,
             seqno: last.seqno,
         });
         let before = self.tombstones.len();
-        tombstone.encode(last.as_ref(), &mut self.tombstones);
+        encode(tombstone, last, &mut self.tombstones);
         if self.tombstones.len() > TOMBSTONES_LEN_MAX {
             self.tombstones.truncate(before);
             return refused(format!(

@@ -1,7 +1,6 @@
 //! A cursor over a table, and a part of one, wherever it lies.
 
-use thermocline_base::{Kind, Result, SeqNo};
-use thermocline_compaction::RangeTombstone;
+use thermocline_base::{Kind, RangeTombstone, Result, SeqNo};
 use thermocline_level0::{PmCursor, PmPart};
 use thermocline_sst::{BlockSource, KeyRef, Move, SyncCursor, TablePart, Value};
 
@@ -93,47 +92,24 @@ impl AnyPart {
     /// Whether its table has range tombstones.
     pub fn has_ranges(&self) -> bool {
         match self {
-            AnyPart::File(part) => part.table().range_tombstones().len() > 0,
-            AnyPart::Pm(part) => part.table().range_tombstones(part.cf()).len() > 0,
+            AnyPart::File(part) => part.table().range_tombstones().next().is_some(),
+            AnyPart::Pm(part) => part.table().range_tombstones(part.cf()).next().is_some(),
         }
     }
 
-    /// Begin and end of the newest range tombstone at or below `at` that covers `key`.
-    pub fn covering(&self, key: &[u8], at: SeqNo) -> Option<(&[u8], &[u8])> {
+    /// The newest range tombstone, at or below `at`, that covers `key`, within the limits.
+    pub fn covering(&self, key: &[u8], at: SeqNo) -> Option<RangeTombstone<&[u8]>> {
         match self {
-            AnyPart::File(part) => part.covering(key, at).map(|t| (t.start, t.end)),
-            AnyPart::Pm(part) => part.covering(key, at).map(|t| (t.start, t.end)),
-        }
-    }
-
-    /// Its seqno.
-    pub fn covered(&self, key: &[u8], at: SeqNo) -> Option<SeqNo> {
-        match self {
-            AnyPart::File(part) => part.covered(key, at),
-            AnyPart::Pm(part) => part.covered(key, at),
+            AnyPart::File(part) => part.covering(key, at),
+            AnyPart::Pm(part) => part.covering(key, at),
         }
     }
 
     /// Adds all of them, within the limits.
     pub fn add_ranges(&self, all: &mut Vec<RangeTombstone>) {
-        let owned = |(start, end, seqno): (&[u8], &[u8], SeqNo)| RangeTombstone {
-            start: start.to_vec(),
-            end: end.to_vec(),
-            seqno,
-        };
         match self {
-            AnyPart::File(part) => {
-                all.extend(
-                    part.range_tombstones()
-                        .map(|t| owned((t.start, t.end, t.seqno))),
-                );
-            }
-            AnyPart::Pm(part) => {
-                all.extend(
-                    part.range_tombstones()
-                        .map(|t| owned((t.start, t.end, t.seqno))),
-                );
-            }
+            AnyPart::File(part) => all.extend(part.range_tombstones().map(RangeTombstone::owned)),
+            AnyPart::Pm(part) => all.extend(part.range_tombstones().map(RangeTombstone::owned)),
         }
     }
 }

@@ -22,7 +22,7 @@ impl Handle {
         let now = files.reads.charge(before, table.bytes, || Charged {
             cf,
             file: table.file,
-            first: table.range.smallest().to_vec(),
+            first: table.range.first.to_vec(),
         });
         self.charged.store(now, Ordering::Relaxed);
     }

@@ -66,7 +66,7 @@ pub fn runs_of_level(level: Level, tables: &LevelTables, runs: &mut Vec<Run>) {
                 std::mem::take(&mut piece).into_values().cloned(),
             ));
         }
-        piece.insert(table.range.smallest(), table);
+        piece.insert(&table.range.first, table);
     }
     if !piece.is_empty() {
         runs.push(Run::new(level, piece.into_values().cloned()));
@@ -75,7 +75,7 @@ pub fn runs_of_level(level: Level, tables: &LevelTables, runs: &mut Vec<Run>) {
 
 /// Whether a table overlaps one of those, which do not overlap each other.
 fn overlaps(piece: &BTreeMap<&[u8], &Arc<TableRef>>, table: &TableRef) -> bool {
-    let first = table.range.smallest();
+    let first = &*table.range.first;
     // Of those that begin before it the last one reaches furthest.
     let before = piece.range(..=first).next_back();
     let behind = piece.range(first..).next();
@@ -91,9 +91,9 @@ pub fn may_have<'a>(run: &'a Run, key: &[u8]) -> Option<&'a Arc<TableRef>> {
 
 #[cfg(test)]
 mod tests {
-    use thermocline_base::{FileId, SeqNo};
+    use thermocline_base::{FileId, KeyRange, SeqNo};
     use thermocline_testkit::{Replay, Rng, seeds};
-    use thermocline_version::{Change, KeyRange, NextIds, Place, State, VersionEdit};
+    use thermocline_version::{Change, NextIds, Place, State, VersionEdit};
 
     use super::*;
 
@@ -106,7 +106,7 @@ mod tests {
             bytes: 1000,
             entries: 10,
             deletes: 0,
-            range: KeyRange::inclusive([first], [last]),
+            range: KeyRange::inclusive([first], [last]).owned(),
             limited_below: false,
             limited_above: false,
             smallest_seqno: SeqNo(seqno),
@@ -189,7 +189,7 @@ mod tests {
             let runs = runs_of(&version(&tables), CF);
             for run in &runs {
                 let disjoint =
-                    |pair: &[Arc<TableRef>]| pair[0].range.ends_before(pair[1].range.smallest());
+                    |pair: &[Arc<TableRef>]| pair[0].range.ends_before(&pair[1].range.first);
                 assert!(run.windows(2).all(disjoint), "{run:?}");
             }
             for key in 0..50u8 {

@@ -45,18 +45,12 @@ impl Tables {
         (from, to): KeyBounds<'_>,
         size: &mut RangeSize,
     ) -> Result<()> {
-        let ends_below = |table: &TableRef| match from {
-            Bound::Included(from) => table.range.ends_before(from),
-            // The first key that counts lies behind.
-            Bound::Excluded(from) => table.range.largest() <= from,
-            Bound::Unbounded => false,
-        };
-        let first = run.partition_point(|table| ends_below(table));
-        let behind = |table: &TableRef| is_behind(table.range.smallest(), to);
+        let first = run.partition_point(|table| table.range.ends_below(from));
+        let behind = |table: &TableRef| is_behind(&table.range.first, to);
         for table in run[first..].iter().take_while(|table| !behind(table)) {
             let blob_bytes = table.blobs.iter().map(|blob| blob.bytes).sum();
-            let begins_before = is_below(table.range.smallest(), from);
-            if begins_before || is_behind(table.range.largest(), to) {
+            let begins_before = is_below(&table.range.first, from);
+            if begins_before || is_behind(&table.range.last, to) {
                 let (part, of) = self.share(cf, table, (from, to))?;
                 let share = |n: u64| u128::from(n) * u128::from(part) / u128::from(of.max(1));
                 let whole = |n: u128| u64::try_from(n).unwrap_or(u64::MAX);
@@ -122,8 +116,11 @@ impl Tables {
         }
         let (part, open) = self.open(table)?;
         let at = |key: &[u8]| offset_of(&part, key, &open.source);
-        let begin = part.lower().map_or(Ok(0), at)?;
-        let end = part.upper().map_or(Ok(open.table.data_end()), at)?;
+        let begin = part.limits().lower().map_or(Ok(0), at)?;
+        let end = part
+            .limits()
+            .upper()
+            .map_or(Ok(open.table.data_end()), at)?;
         let low = match from {
             Bound::Included(key) | Bound::Excluded(key) => at(key)?,
             Bound::Unbounded => begin,
@@ -141,8 +138,8 @@ impl Tables {
 fn share_in_pm(part: &PmPart, (from, to): KeyBounds<'_>) -> (u64, u64) {
     let (table, cf) = (part.table(), part.cf());
     let at = |key: &[u8]| table.approximate_bytes_before(cf, key);
-    let begin = at(part.lower().unwrap_or_default());
-    let end = match (part.upper(), cf.0.checked_add(1)) {
+    let begin = at(part.limits().lower().unwrap_or_default());
+    let end = match (part.limits().upper(), cf.0.checked_add(1)) {
         (Some(upper), _) => at(upper),
         (None, Some(next)) => table.approximate_bytes_before(CfId(next), b""),
         (None, None) => table.meta().bytes,

@@ -148,7 +148,7 @@ impl TableSource {
         let run = &self.run;
         let is_past = |(at, _): &(usize, AnyPart)| match direction {
             Direction::Forward => run[*at].range.ends_before(key),
-            Direction::Reverse => key < run[*at].range.smallest(),
+            Direction::Reverse => *key < *run[*at].range.first,
         };
         while self.covers.front().is_some_and(is_past) {
             self.covers.pop_front();
@@ -159,13 +159,13 @@ impl TableSource {
         };
         let mut covering = over(key)?;
         if direction == Direction::Reverse {
-            return Some(covering.0.to_vec());
+            return Some(covering.start.to_vec());
         }
         // Those that begin where others end count as one.
-        while let Some(next) = over(covering.1) {
+        while let Some(next) = over(covering.end) {
             covering = next;
         }
-        Some(covering.1.to_vec())
+        Some(covering.end.to_vec())
     }
 
     /// Whether a range tombstone of its table, at or below `seqno`, is newer than the entry at which it
@@ -177,7 +177,8 @@ impl TableSource {
         // If its table has any, it is the last that was entered.
         let (key, last) = (cursor.key(), self.covers.back());
         last.is_some_and(|(at, part)| {
-            *at == self.at && part.covered(key.user_key, seqno) > Some(key.seqno)
+            let covering = part.covering(key.user_key, seqno);
+            *at == self.at && covering.is_some_and(|t| t.seqno > key.seqno)
         })
     }
 
@@ -228,7 +229,7 @@ impl TableSource {
             (Direction::Forward, Some(key)) => run.partition_point(|t| t.range.ends_before(key)),
             (Direction::Reverse, None) => run.len().wrapping_sub(1),
             (Direction::Reverse, Some(key)) => run
-                .partition_point(|t| t.range.smallest() <= key)
+                .partition_point(|t| *t.range.first <= *key)
                 .wrapping_sub(1),
         };
         self.enter(first, direction, true)?;

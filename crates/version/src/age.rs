@@ -96,7 +96,7 @@ fn moved(place: Place, whole: &Arc<TableRef>, edit: &VersionEdit) -> Option<Arc<
         if part.is_none_or(|part| part.range != table.range) {
             continue;
         }
-        let is_first = table.range.smallest() == whole.range.smallest();
+        let is_first = table.range.first == whole.range.first;
         let is_last = table.range.end() == whole.range.end();
         match (is_first, is_last) {
             (true, true) => return None,
@@ -122,7 +122,7 @@ fn removed<'a>(before: &'a Version, change: &Change) -> Option<Placed<'a>> {
         return None;
     };
     let mut references = before.references(*file).iter();
-    let found = references.find(|(at, t)| at == place && *t.range.smallest() == **smallest);
+    let found = references.find(|(at, t)| at == place && t.range.first == *smallest);
     found.map(|(at, table)| (*at, table))
 }
 
@@ -193,7 +193,7 @@ fn check_ends(one: Placed<'_>, other: Placed<'_>) -> Result<(), Impossible> {
         true => (one, other),
         false => (other, one),
     };
-    let ends = [lower.1.range.smallest(), lower.1.range.largest()];
+    let ends = [&*lower.1.range.first, &lower.1.range.last];
     let mut common = ends.into_iter().filter(|key| lower.1.surely_has(key));
     let reversed = upper.1.largest_seqno <= lower.1.smallest_seqno
         && common.any(|key| upper.1.surely_has(key));

@@ -215,7 +215,7 @@ impl Change {
         Change::TableRemoved {
             place,
             file: table.file,
-            smallest: table.range.smallest().into(),
+            smallest: table.range.first.clone(),
         }
     }
 }

@@ -1,8 +1,6 @@
 //! Tables in persistent memory: what a version knows of one beside the references to it.
 
-use thermocline_base::{FileId, PmFamily, PmTableMeta};
-
-use crate::range::KeyRange;
+use thermocline_base::{FileId, PmTableMeta};
 
 /// A table in persistent memory, which owns zones of the region. References name it by `file`, as they
 /// name tables on SSD; several families, and several parts of each, may be referred to.
@@ -19,11 +17,4 @@ pub struct PmTableInfo {
     pub file: FileId,
     /// What it is.
     pub meta: PmTableMeta,
-}
-
-impl From<&PmFamily> for KeyRange {
-    /// Where its keys lie.
-    fn from(family: &PmFamily) -> KeyRange {
-        KeyRange::new(&family.smallest, &family.largest, family.open)
-    }
 }

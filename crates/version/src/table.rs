@@ -2,9 +2,7 @@
 
 use std::fmt;
 
-use thermocline_base::{CfId, FileId, SeqNo};
-
-use crate::range::KeyRange;
+use thermocline_base::{CfId, FileId, KeyRange, SeqNo};
 
 /// The number of a partition, which is a range of keys of a column family: see
 /// [`crate::partitions`].
@@ -76,15 +74,15 @@ pub struct BlobBytes {
 /// A table, or the part of it within limits.
 ///
 /// ```
-/// use thermocline_base::{FileId, SeqNo};
-/// use thermocline_version::{KeyRange, TableRef};
+/// use thermocline_base::{FileId, KeyRange, SeqNo};
+/// use thermocline_version::TableRef;
 /// let table = TableRef {
 ///     file: FileId(7),
 ///     file_bytes: 4096,
 ///     bytes: 4096,
 ///     entries: 100,
 ///     deletes: 10,
-///     range: KeyRange::inclusive("a", "m"),
+///     range: KeyRange::inclusive("a", "m").owned(),
 ///     limited_below: false,
 ///     limited_above: false,
 ///     smallest_seqno: SeqNo(5),
@@ -93,7 +91,7 @@ pub struct BlobBytes {
 /// };
 /// let part = table.part(None, Some(b"g")).unwrap();
 /// assert_eq!(part.limits(), (None, Some(&b"g"[..])));
-/// assert_eq!(part.range, KeyRange::until("a", "g"));
+/// assert_eq!(part.range, KeyRange::until("a", "g").owned());
 /// assert!(table.part(Some(b"x"), None).is_none());
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -131,8 +129,8 @@ impl TableRef {
 
     /// The first key of the part and the first key behind it, where it is limited.
     pub fn limits(&self) -> (Option<&[u8]>, Option<&[u8]>) {
-        let lower = self.limited_below.then(|| self.range.smallest());
-        let upper = self.limited_above.then(|| self.range.largest());
+        let lower = self.limited_below.then_some(&*self.range.first);
+        let upper = self.limited_above.then_some(&*self.range.last);
         (lower, upper)
     }
 
@@ -140,7 +138,7 @@ impl TableRef {
     /// and blob references are those of the whole: whoever cuts estimates the shares.
     pub fn part(&self, lower: Option<&[u8]>, upper: Option<&[u8]>) -> Option<TableRef> {
         let range = self.range.cut(lower, upper);
-        let below = lower.is_some_and(|lower| lower > self.range.smallest());
+        let below = lower.is_some_and(|lower| *lower > *self.range.first);
         let above = upper.is_some_and(|upper| !self.range.ends_before(upper));
         (!range.is_empty()).then(|| TableRef {
             range,
@@ -180,13 +178,16 @@ impl TableRef {
         let neighbours = self.file == other.file
             && self.limited_above
             && other.limited_below
-            && self.range.largest() == other.range.smallest();
+            && self.range.last == other.range.first;
         if !neighbours {
             return None;
         }
-        let (from, to) = (self.range.smallest(), other.range.largest());
+        let first = self.range.first.clone();
         let mut both = TableRef {
-            range: KeyRange::new(from, to, other.range.is_open()),
+            range: KeyRange {
+                first,
+                ..other.range.clone()
+            },
             limited_above: other.limited_above,
             entries: self.entries.saturating_add(other.entries),
             deletes: self.deletes.saturating_add(other.deletes),
@@ -210,8 +211,8 @@ impl TableRef {
     /// Whether `key` is one of the table's that this reference surely has: an end of its range that
     /// is not made by a limit or by a range tombstone.
     pub(crate) fn surely_has(&self, key: &[u8]) -> bool {
-        let first = !self.limited_below && self.range.smallest() == key;
-        first || !self.range.is_open() && self.range.largest() == key
+        let first = !self.limited_below && *self.range.first == *key;
+        first || !self.range.open && *self.range.last == *key
     }
 }
 

@@ -1,11 +1,11 @@
 //! Every small history, and many large ones, against an oracle that reads every key at every moment
 //! before and after.
 
-use thermocline_base::{Kind, SeqNo};
+use thermocline_base::{Kind, RangeTombstone, SeqNo};
 use thermocline_testkit::{Replay, Rng, seeds};
 
 use super::{Below, Decision, Moments, Retain};
-use crate::{Head, RangeTombstone};
+use crate::Head;
 
 /// Keys are single letters from 'a' on.
 type Key = u8;

@@ -2,14 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
-use thermocline_base::SeqNo;
+use thermocline_base::{RangeTombstone, SeqNo};
 
 use super::{Below, Moments};
-use crate::RangeTombstone;
 
 /// The same tombstones, those of one seqno joined where they touch: tables have them in pieces. By
 /// start, then newest first.
-pub(super) fn joined(mut tombstones: Vec<RangeTombstone>) -> Vec<RangeTombstone> {
+pub fn joined(mut tombstones: Vec<RangeTombstone>) -> Vec<RangeTombstone> {
     tombstones.retain(|t| t.start < t.end);
     tombstones.sort_unstable_by(|a, b| (a.seqno, &a.start).cmp(&(b.seqno, &b.start)));
     tombstones.dedup_by(|next, last| {
@@ -23,9 +22,10 @@ pub(super) fn joined(mut tombstones: Vec<RangeTombstone>) -> Vec<RangeTombstone>
     tombstones
 }
 
-/// Which tombstones cover a key that only moves forwards.
+/// Which tombstones cover a key that only moves forwards: all of them, since a merge asks for the oldest that is newer
+/// than an entry, where readers ask [`RangeTombstones`](thermocline_base::RangeTombstones) for the newest.
 #[derive(Debug)]
-pub(super) struct Cover {
+pub(super) struct Sweep {
     by_start: Vec<RangeTombstone>,
     by_end: Vec<usize>,
     /// How many have begun at or before the key.
@@ -36,12 +36,12 @@ pub(super) struct Cover {
     over: BTreeSet<(SeqNo, usize)>,
 }
 
-impl Cover {
+impl Sweep {
     /// Of tombstones by start.
-    pub fn new(by_start: Vec<RangeTombstone>) -> Cover {
+    pub fn new(by_start: Vec<RangeTombstone>) -> Sweep {
         let mut by_end: Vec<usize> = (0..by_start.len()).collect();
         by_end.sort_unstable_by(|a, b| by_start[*a].end.cmp(&by_start[*b].end));
-        Cover {
+        Sweep {
             by_start,
             by_end,
             begun: 0,

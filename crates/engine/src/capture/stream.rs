@@ -5,15 +5,14 @@ use std::path::PathBuf;
 
 use thermocline_base::options::Options;
 use thermocline_base::planted::{Bug, active};
-use thermocline_base::{CfId, Result, SeqNo};
-use thermocline_compaction::RangeTombstone;
+use thermocline_base::{CfId, RangeTombstone, Result, SeqNo};
 use thermocline_compaction::output::Cutter;
 use thermocline_compaction::retain::Moments;
 use thermocline_copies::Captured;
 use thermocline_jobs::sink::FileSink;
-use thermocline_jobs::source::{GenerationInput, Input, LastDeletes, RunInput, tombstones};
+use thermocline_jobs::source::{CHUNK, Input, LastDeletes, RunInput, tombstones};
 use thermocline_jobs::{Outputs, Recipe, below};
-use thermocline_memtable::Cover;
+use thermocline_memtable::{Cover, Versions};
 use thermocline_sst::{Creation, Identity};
 use thermocline_version::{Change, Level, Place, State, Version};
 
@@ -74,7 +73,7 @@ fn stream(
         let newest_first = capture.generations.iter();
         let inputs = newest_first.filter_map(|m| {
             let first = capture.first_of(m, cf)?;
-            Some(GenerationInput::as_of(m, cf, seqno).within(first, None))
+            Some(Versions::new(m, cf, CHUNK).as_of(seqno).within(first, None))
         });
         let inputs = inputs.map(Input::Generation);
         let inputs = last.into_iter().map(Input::Last).chain(inputs);

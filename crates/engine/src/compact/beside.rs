@@ -15,8 +15,8 @@
 
 use std::collections::BTreeSet;
 
-use thermocline_base::CfId;
 use thermocline_base::planted::{Bug, active};
+use thermocline_base::{CfId, KeyRange};
 use thermocline_policy::pick::{Along, Held};
 use thermocline_version::{Joined, Level, Place, TableRef, Version};
 
@@ -31,9 +31,7 @@ fn at(level: Level, key: &[u8]) -> Held {
     let level = usize::from(level.0);
     Held {
         levels: level..=level,
-        first: key.to_vec(),
-        last: key.to_vec(),
-        open: false,
+        range: KeyRange::inclusive(key, key).owned(),
         seqnos: Held::ANY_AGE,
         stays: true,
     }
@@ -44,9 +42,7 @@ fn all_of(place: Place, table: &TableRef) -> Held {
     let level = usize::from(place.level.0);
     Held {
         levels: level..=level,
-        first: table.range.smallest().to_vec(),
-        last: table.range.largest().to_vec(),
-        open: table.range.is_open(),
+        range: table.range.clone(),
         seqnos: Held::ANY_AGE,
         stays: true,
     }

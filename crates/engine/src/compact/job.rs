@@ -200,7 +200,7 @@ impl Compactor {
         let compactions = &common.compactions;
         let moments = common.moments_of_merge();
         let levels = Levels::of(&job.version, job.cf, None);
-        let starts = partitioner.starts_within(&job.version, job.cf, &job.holds().range());
+        let starts = partitioner.starts_within(&job.version, job.cf, &job.holds().range.borrowed());
         let runs = job.runs.iter().cloned();
         let inputs = runs.map(|run| RunInput::new(&common.catalog.table_files, job.cf, run, read));
         let inputs: Vec<RunInput<'_>> = inputs.collect();

@@ -2,6 +2,7 @@
 
 use std::ops::Bound;
 
+use thermocline_base::bounds::KeyBounds;
 use thermocline_base::{CfId, KeyRange, Result, SeqNo, limits};
 use thermocline_policy::pick::{Manual, pick_range};
 
@@ -10,8 +11,8 @@ use super::shape::Levels;
 use crate::store::Compactor;
 use crate::sync::{lock, read, wait};
 
-/// The first key, and the last one, or the first behind.
-fn keys_of((from, to): (Bound<&[u8]>, Bound<&[u8]>)) -> (Vec<u8>, Vec<u8>, bool) {
+/// The keys that there can be in a range.
+fn keys_of((from, to): KeyBounds<'_>) -> KeyRange<Vec<u8>> {
     let first = match from {
         Bound::Unbounded => Vec::new(),
         Bound::Included(key) => key.to_vec(),
@@ -25,25 +26,20 @@ fn keys_of((from, to): (Bound<&[u8]>, Bound<&[u8]>)) -> (Vec<u8>, Vec<u8>, bool)
         }
     };
     match to {
-        Bound::Unbounded => (first, vec![u8::MAX; limits::KEY_LEN_MAX], false),
-        Bound::Included(key) => (first, key.to_vec(), false),
-        Bound::Excluded(key) => (first, key.to_vec(), true),
+        Bound::Unbounded => KeyRange::inclusive(first, vec![u8::MAX; limits::KEY_LEN_MAX]),
+        Bound::Included(key) => KeyRange::inclusive(first, key.to_vec()),
+        Bound::Excluded(key) => KeyRange::until(first, key.to_vec()),
     }
 }
 
 impl Compactor {
     /// As [`Engine::compact`](crate::Engine::compact), of what lies in tables.
-    pub fn compact_range(&self, cf: CfId, range: (Bound<&[u8]>, Bound<&[u8]>)) -> Result<()> {
-        let (first, last, open) = keys_of(range);
-        if first > last || first == last && open {
+    pub fn compact_range(&self, cf: CfId, range: KeyBounds<'_>) -> Result<()> {
+        let range = keys_of(range);
+        if range.is_empty() {
             return Ok(());
         }
-        let range = match open {
-            true => KeyRange::until(&first, &last),
-            false => KeyRange::inclusive(&first, &last),
-        };
-        let range = &range;
-        let compacted = self.compact_jobs(cf, range);
+        let compacted = self.compact_jobs(cf, &range.borrowed());
         // What became due meanwhile met the jobs of this one, and was put off.
         self.common.want_compaction();
         compacted?;
@@ -57,7 +53,7 @@ impl Compactor {
         }
     }
 
-    fn compact_jobs(&self, cf: CfId, range: &KeyRange<'_>) -> Result<()> {
+    fn compact_jobs(&self, cf: CfId, range: &KeyRange<&[u8]>) -> Result<()> {
         let visible = SeqNo(self.common.commits.ring.visible());
         let before = self.common.catalog.next_file();
         loop {
@@ -92,7 +88,7 @@ impl Compactor {
 #[cfg(test)]
 impl Compactor {
     /// Begins the first job that a range needs.
-    pub fn take_range(&self, cf: CfId, range: &KeyRange<'_>) -> Option<Job> {
+    pub fn take_range(&self, cf: CfId, range: &KeyRange<&[u8]>) -> Option<Job> {
         let mut jobs = lock(&self.common.compactions.jobs);
         let version = self.common.catalog.version();
         let before = self.common.catalog.next_file();

@@ -51,7 +51,7 @@ impl<'v> Levels<'v> {
         let refs: Vec<Vec<&Arc<TableRef>>> = refs.collect();
         let table = |table: &&'v Arc<TableRef>| Table {
             file: table.file,
-            range: range_of(table),
+            range: table.range.borrowed(),
             bytes: table.bytes,
             smallest_seqno: table.smallest_seqno,
             largest_seqno: table.largest_seqno,
@@ -175,7 +175,7 @@ impl Shape {
     /// flush would.
     pub fn internal_cutter(&self, levels: &Levels<'_>, starts: Vec<Vec<u8>>) -> Cutter<'static> {
         let below = levels.refs.iter().skip(1).find(|level| !level.is_empty());
-        let begins = below.into_iter().flatten().map(|t| t.range.smallest());
+        let begins = below.into_iter().flatten().map(|t| &*t.range.first);
         let cuts = begins.map(<[u8]>::to_vec).collect();
         // On both sides of an evacuation's front are other seqnos: what comes behind it is newer than what lies there
         // now, and older than some of what lies before.
@@ -207,13 +207,13 @@ impl Shape {
         &self,
         levels: &Levels<'v>,
         to: usize,
-        range: &KeyRange<'_>,
+        range: &KeyRange<&[u8]>,
         bounds: Vec<Vec<u8>>,
         starts: Vec<Vec<u8>>,
     ) -> Cutter<'v> {
         let next = levels.refs.get(to + 1);
         let grandparents = next.into_iter().flatten().map(|table| Grandparent {
-            range: range_of(table),
+            range: table.range.borrowed(),
             bytes: table.bytes,
         });
         let grandparents = grandparents.filter(|g| g.range.overlaps(range)).collect();
@@ -261,14 +261,5 @@ impl Shape {
             debt.1 += pending_bytes(&state, &self.pick_options(&levels));
         }
         (debt.0 as u64, debt.1)
-    }
-}
-
-/// Where the keys of a table lie.
-pub(crate) fn range_of(table: &TableRef) -> KeyRange<'_> {
-    KeyRange {
-        first: table.range.smallest(),
-        last: table.range.largest(),
-        open: table.range.is_open(),
     }
 }

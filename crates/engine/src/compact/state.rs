@@ -112,7 +112,7 @@ impl Jobs {
     pub(super) fn meets(&self, cf: CfId, holds: &Held) -> bool {
         let of_family = self.running.iter().filter(|job| job.cf == cf);
         let mut held = of_family.flat_map(|job| &job.holds);
-        held.any(|held| held.meets(&holds.levels, &holds.range()))
+        held.any(|held| held.meets(&holds.levels, &holds.range))
     }
 }
 

@@ -18,12 +18,13 @@
 
 pub(crate) mod passed;
 
+use thermocline_base::numbers::first_bytes;
 use thermocline_base::{Result, SeqNo};
 use thermocline_memtable::Direction;
 use thermocline_observe::count::Count;
 
 use super::covering::Edge;
-use super::source::{First, Reader, prefix};
+use super::source::{First, Reader};
 use super::walk::Walk;
 use crate::sync::{Arc, try_lock};
 use passed::{GAP_COUNTS, NOTED_AFTER, behind};
@@ -40,7 +41,7 @@ impl Walk {
     fn is_before_gaps(&self, first: First) -> bool {
         let begins = match first {
             First::Memtable(_, head) => head.prefix,
-            First::Run(i) => prefix(self.runs[i].key().unwrap_or_default()),
+            First::Run(i) => first_bytes(self.runs[i].key().unwrap_or_default()),
         };
         self.passed.near.is_some_and(|near| match self.direction {
             Direction::Forward => begins < near,
@@ -65,7 +66,7 @@ impl Walk {
                 return None;
             }
             let next = gaps.next(key, reader.direction, reader.seqno);
-            let next = next.map_or(far, prefix);
+            let next = next.map_or(far, first_bytes);
             near = match reader.direction {
                 Direction::Forward => near.min(next),
                 Direction::Reverse => near.max(next),

@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 use std::ops::Bound;
 
+use thermocline_base::numbers::first_bytes;
 use thermocline_base::size::index;
 use thermocline_base::{CfId, Result, SeqNo};
 use thermocline_catalog::view::not_before;
@@ -47,8 +48,7 @@ pub(super) struct Source {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Head {
     pub(super) at: PmOff,
-    /// The first eight bytes of its key, as a number that orders like them (shorter keys padded
-    /// with zeros): most comparisons end here, without touching the record.
+    /// Of its key ([`first_bytes`]): most comparisons end here, without touching the record.
     pub(super) prefix: u64,
 }
 
@@ -56,7 +56,7 @@ impl Head {
     pub(super) fn of(record: &RecordRef<'_>) -> Head {
         Head {
             at: record.at,
-            prefix: prefix(record.key),
+            prefix: first_bytes(record.key),
         }
     }
 
@@ -82,14 +82,6 @@ impl Head {
             order => Ok(order),
         }
     }
-}
-
-/// The first eight bytes of a key, as a number.
-pub(super) fn prefix(key: &[u8]) -> u64 {
-    let mut prefix = [0; 8];
-    let n = key.len().min(8);
-    prefix[..n].copy_from_slice(&key[..n]);
-    u64::from_be_bytes(prefix)
 }
 
 /// Which source has what comes first.

@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 use std::ops::Bound;
 
+use thermocline_base::numbers::first_bytes;
 use thermocline_base::size::index;
 use thermocline_base::{Kind, Result};
 use thermocline_memtable::Direction;
@@ -13,7 +14,7 @@ use thermocline_tables::{TableSource, Tables, place, sources};
 use super::covering::Covering;
 use super::gaps::passed::Passed;
 use super::place::Place;
-use super::source::{First, Head, Reader, Source, first_chunk, prefix};
+use super::source::{First, Head, Reader, Source, first_chunk};
 use crate::families::table::Family;
 use crate::store::Moment;
 use crate::sync::Arc;
@@ -254,7 +255,7 @@ impl Walk {
             First::Memtable(i, _) => i,
             First::Run(_) => self.sources.len(),
         };
-        let prefix = prefix(&self.key);
+        let prefix = first_bytes(&self.key);
         let generations = self.sources.iter_mut().zip(&self.at.view.memtables);
         for (i, (source, memtable)) in generations.enumerate().skip(newest) {
             let Some(head) = source.head else { continue };
@@ -300,7 +301,7 @@ impl Walk {
             let sooner = match first {
                 None => true,
                 Some(First::Memtable(of, head)) => {
-                    let order = head.cmp_key(&memtables[of], prefix(key), key)?;
+                    let order = head.cmp_key(&memtables[of], first_bytes(key), key)?;
                     self.is_sooner(order.reverse())
                 }
                 Some(First::Run(of)) => self.is_sooner(Some(key).cmp(&self.runs[of].key())),

@@ -42,8 +42,7 @@
 use std::cell::Cell;
 
 use thermocline_base::planted::{Bug, active};
-use thermocline_base::{CfId, KeyRange, Result, SeqNo};
-use thermocline_compaction::RangeTombstone;
+use thermocline_base::{CfId, KeyRange, RangeTombstone, Result, SeqNo};
 use thermocline_compaction::output::Cutter;
 use thermocline_compaction::retain::RangesBelow;
 use thermocline_jobs::below;
@@ -139,7 +138,7 @@ impl Evacuator {
         let (ends, version, picked) = self.picker.hold_along_flush(cf, |levels, running| {
             let options = self.common.compactions.shape.pick_options(levels);
             let tables = levels.version.tables_of(cf);
-            let largest = tables.map(|(_, table)| table.range.largest()).max();
+            let largest = tables.map(|(_, table)| &*table.range.last).max();
             let range = match end {
                 Some(end) => KeyRange::until(from, end),
                 // Behind the last key of all tables nobody holds anything.
@@ -222,7 +221,7 @@ impl<'a> Along<'a> {
         let ends = [Some(&self.from), self.end.as_ref()].into_iter().flatten();
         let bounds = ends.filter(|key| !key.is_empty()).cloned().collect();
         let to = usize::from(self.to.0);
-        shape.sinking_cutter(&levels, to, &self.holds.range(), bounds, starts)
+        shape.sinking_cutter(&levels, to, &self.holds.range.borrowed(), bounds, starts)
     }
 
     pub fn write_options(&self, shape: &Shape) -> WriteOptions {

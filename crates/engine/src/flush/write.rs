@@ -2,13 +2,12 @@
 
 use std::cell::Cell;
 
-use thermocline_base::{CfId, Error, Result, SeqNo};
-use thermocline_compaction::RangeTombstone;
+use thermocline_base::{CfId, Error, RangeTombstone, Result, SeqNo};
 use thermocline_compaction::retain::Moments;
 use thermocline_jobs::sink::{FileSink, PmSink, Scale, TableSink};
-use thermocline_jobs::source::{GenerationInput, Input, LastDeletes, tombstones};
+use thermocline_jobs::source::{CHUNK, Input, LastDeletes, tombstones};
 use thermocline_jobs::{Counting, Outputs, Recipe, below};
-use thermocline_memtable::{Cover, Memtable};
+use thermocline_memtable::{Cover, Memtable, Versions};
 use thermocline_sst::Creation;
 use thermocline_tables::Promise;
 use thermocline_version::{Level, Place, Version};
@@ -167,7 +166,7 @@ impl FlushWriter {
         });
         range_tombstones.extend(along::tombstones_of(&runs)?);
         let newest_first = flush.generations.iter().rev();
-        let inputs = newest_first.map(|m| GenerationInput::new(m, cf).within(from, to));
+        let inputs = newest_first.map(|m| Versions::new(m, cf, CHUNK).within(from, to));
         let inputs = inputs.map(Input::Generation);
         let inputs = last.into_iter().map(Input::Last).chain(inputs);
         let inputs = inputs.chain(along::inputs_of(runs));
@@ -242,7 +241,8 @@ impl Flush<'_> {
         let covers: Vec<(Cover, &[u8])> = covers.map(|cover| (cover, from)).collect();
         let (mut all, mut last) = tombstones::of(&covers, self.generations, &self.version, cf)?;
         if to.is_some() {
-            all = all.iter().filter_map(|t| t.cut(None, to)).collect();
+            let cut = |t: &RangeTombstone| Some(t.borrowed().cut(None, to)?.owned());
+            all = all.iter().filter_map(cut).collect();
             // The greatest key that there can be lies behind.
             last = None;
         }

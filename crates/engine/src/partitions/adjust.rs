@@ -35,7 +35,7 @@ impl Room {
         if self.0 == 0 {
             return false;
         }
-        let keys = table.range.smallest().len() + table.range.largest().len();
+        let keys = table.range.first.len() + table.range.last.len();
         let one = 128 + keys + 16 * table.blobs.len();
         self.0 = self.0.saturating_sub(3 * one);
         true
@@ -335,7 +335,7 @@ fn restored(
 /// A split that is wrong on purpose: what lies from `key` on is lost.
 fn forget_parts(changes: &mut Vec<Change>, key: &[u8]) {
     changes.retain(|change| match change {
-        Change::TableAdded { table, .. } => table.range.smallest() != key,
+        Change::TableAdded { table, .. } => *table.range.first != *key,
         _ => true,
     });
 }

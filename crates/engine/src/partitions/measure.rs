@@ -86,11 +86,11 @@ impl Measuring<'_> {
         (from, to): (&[u8], Option<&[u8]>),
     ) -> u64 {
         let range = &table.range;
-        let begins_behind = to.is_some_and(|to| range.smallest() >= to);
+        let begins_behind = to.is_some_and(|to| *range.first >= *to);
         if begins_behind || range.ends_before(from) {
             return 0;
         }
-        let within = |key: &&[u8]| range.smallest() < *key && !range.ends_before(key);
+        let within = |key: &&[u8]| *range.first < **key && !range.ends_before(key);
         let low = Some(from).filter(within);
         let high = to.filter(within);
         let keys: Vec<&[u8]> = low.into_iter().chain(high).collect();

@@ -120,7 +120,7 @@ fn middle(
         .filter(|(level, _)| levels.contains(level));
     let within = levels.flat_map(|(_, tables)| tables.overlapping(from, to));
     let within: Vec<&TableRef> = within.map(|table| &**table).collect();
-    let firsts = within.iter().map(|table| table.range.smallest());
+    let firsts = within.iter().map(|table| &*table.range.first);
     let firsts: Vec<&[u8]> = firsts.collect();
     let below = |key: &[u8]| {
         let part = (&size.start[..], Some(key));

@@ -128,7 +128,7 @@ fn all(partitions: &Partitions) -> Vec<PartitionSize> {
 /// The places of the partitions into which a reference reaches: at least one.
 fn reach(sizes: &[PartitionSize], table: &TableRef) -> Range<usize> {
     let range = &table.range;
-    let first = sizes.partition_point(|size| *size.start <= *range.smallest());
+    let first = sizes.partition_point(|size| *size.start <= *range.first);
     let end = sizes.partition_point(|size| !range.ends_before(&size.start));
     first.saturating_sub(1)..end.max(first).max(1)
 }

@@ -512,7 +512,7 @@ fn shares_are_of_what_reaches_into_a_partition() {
         let version = version(&engine);
         let overlaps = |size: &PartitionSize, table: &TableRef| {
             let ends = size.end.as_deref();
-            let below = ends.is_none_or(|end| table.range.smallest() < end);
+            let below = ends.is_none_or(|end| *table.range.first < *end);
             below && !table.range.ends_before(&size.start)
         };
         for (_, table) in version.tables() {
@@ -565,7 +565,7 @@ fn what_is_not_known_is_shared_alike_and_never_too_much_for_a_number() {
             bytes: u64::MAX - 7,
             entries: u64::MAX - 7,
             deletes: 0,
-            range: thermocline_version::KeyRange::inclusive(key(0), key(9)),
+            range: KeyRange::inclusive(key(0), key(9)).owned(),
             limited_below: false,
             limited_above: false,
             smallest_seqno: seqno,
@@ -626,7 +626,7 @@ fn a_merge_leaves_parts_alone_that_a_job_takes() {
     let merged = |engine: &Engine| {
         let inner = &engine.inner;
         let cf = CfId::DEFAULT;
-        let left = KeyRange::until(b"", b"\0\0\0\0\0\0\0\x08");
+        let left = KeyRange::until(&b""[..], b"\0\0\0\0\0\0\0\x08");
         let job = inner.compactor.take_range(cf, &left).expect("there is one");
         assert!(engine.merge_partition(cf, &key(8)).unwrap());
         let before = jobs(engine);
@@ -809,7 +809,7 @@ fn compactions_end_tables_where_partitions_begin() {
     let begins = |at: u64| {
         tables
             .iter()
-            .any(|(_, table)| table.range.smallest() == key(at))
+            .any(|(_, table)| *table.range.first == key(at))
     };
     assert!([207, 213, 219].into_iter().any(begins));
 }
@@ -984,7 +984,7 @@ fn the_part_is_compacted_that_reads_pay_for() {
     let level0 = version.family(cf).unwrap().level(Level::ZERO).unwrap();
     let left: Vec<_> = level0
         .iter()
-        .map(|table| table.range.smallest().to_vec())
+        .map(|table| table.range.first.to_vec())
         .collect();
     assert_eq!(left, [key(0)]);
 }

@@ -23,6 +23,19 @@ pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<usize> {
     usize::try_from(u32::from_le_bytes(field.try_into().ok()?)).ok()
 }
 
+fn varint(bytes: &[u8], at: &mut usize) -> Option<usize> {
+    let mut n = 0u64;
+    for shift in (0..63).step_by(7) {
+        let byte = *bytes.get(*at)?;
+        *at += 1;
+        n |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return usize::try_from(n).ok();
+        }
+    }
+    None
+}
+
 pub(crate) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     let field = bytes.get(at..at.checked_add(8)?)?;
     Some(u64::from_le_bytes(field.try_into().ok()?))

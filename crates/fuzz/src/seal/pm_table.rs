@@ -2,7 +2,7 @@
 
 use thermocline_base::checksum::{crc32c, hash64_seeded, seeded};
 
-use super::{DB_ID, put, u16_at, u32_at};
+use super::{DB_ID, put, u16_at, u32_at, varint};
 
 /// The table of all samples.
 pub const TABLE: u64 = 7;
@@ -104,25 +104,25 @@ impl Piece<'_> {
         let mut value = u32_at(self.bytes, group + 8)?;
         let count = usize::from(*self.bytes.get(group + 12)?);
         let mut at = group + 13;
-        self.varint(&mut at)?;
+        varint(self.bytes, &mut at)?;
         for n in 0..count.min(16) {
             if at >= end {
                 return None;
             }
             let tag = *self.bytes.get(at)?;
             at += 1;
-            let lead = self.varint(&mut at)?;
+            let lead = varint(self.bytes, &mut at)?;
             let rest = match n {
                 0 => lead.saturating_sub(stripped),
-                _ => self.varint(&mut at)?,
+                _ => varint(self.bytes, &mut at)?,
             };
-            self.varint(&mut at)?;
+            varint(self.bytes, &mut at)?;
             let (kind, place) = (tag & 15, tag & !15);
             let mut inline = 0;
             if kind != 2 && place == 0 {
-                inline = self.varint(&mut at)?;
+                inline = varint(self.bytes, &mut at)?;
             } else if place == 32 {
-                let len = self.varint(&mut at)?;
+                let len = varint(self.bytes, &mut at)?;
                 let crc = self.crc(value, value, value.checked_add(len)?)?;
                 put(self.bytes, at, crc)?;
                 value += len;
@@ -133,18 +133,5 @@ impl Piece<'_> {
             at = at.checked_add(rest)?.checked_add(inline)?;
         }
         Some(())
-    }
-
-    fn varint(&self, at: &mut usize) -> Option<usize> {
-        let mut n = 0u64;
-        for shift in (0..63).step_by(7) {
-            let byte = *self.bytes.get(*at)?;
-            *at += 1;
-            n |= u64::from(byte & 0x7f) << shift;
-            if byte < 0x80 {
-                return usize::try_from(n).ok();
-            }
-        }
-        None
     }
 }

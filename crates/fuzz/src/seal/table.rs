@@ -2,7 +2,7 @@
 
 use thermocline_base::checksum::{crc32c, seeded};
 
-use super::{DB_ID, mixed, put, u32_at, usize_at};
+use super::{DB_ID, mixed, put, u32_at, usize_at, varint};
 
 /// The file of all samples.
 pub const FILE: u64 = 7;
@@ -63,19 +63,6 @@ fn index_or_data(bytes: &mut [u8], at: usize, len: usize) -> Option<()> {
         }
     }
     Some(())
-}
-
-fn varint(bytes: &[u8], at: &mut usize) -> Option<usize> {
-    let mut n = 0u64;
-    for shift in (0..63).step_by(7) {
-        let byte = *bytes.get(*at)?;
-        *at += 1;
-        n |= u64::from(byte & 0x7f) << shift;
-        if byte < 0x80 {
-            return usize::try_from(n).ok();
-        }
-    }
-    None
 }
 
 /// Where the blocks lie that an index block points to, as far as it can be read: none if it is compressed.

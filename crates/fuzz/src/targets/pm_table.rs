@@ -227,7 +227,8 @@ fn walk(table: &Arc<PmTable>, cf: CfId, sound: bool) -> Result<u64> {
     for (key, seqno) in keys.iter().step_by(1 + keys.len() / 60) {
         let found = part.get(key, *seqno, true)?;
         let answer = found.as_ref().map(|found| (found.seqno, found.kind));
-        let covered = part.covered(key, *seqno).filter(|over| over > seqno);
+        let covering = part.covering(key, *seqno).map(|t| t.seqno);
+        let covered = covering.filter(|over| over > seqno);
         let expected = covered.unwrap_or(*seqno);
         assert!(
             !sound || answer.is_some_and(|(own, _)| own == expected),

@@ -270,13 +270,16 @@ fn within_limits(part: &TablePart, source: &Source, entries: &[Entry], sound: bo
     let mut more = cursor.first()?;
     while more && count <= entries.len() {
         assert!(
-            limited.holds(cursor.key().user_key),
+            limited.limits().hold(cursor.key().user_key),
             "a part reaches over its limits"
         );
         count += 1;
         more = cursor.next()?;
     }
-    let expected = entries.iter().filter(|e| limited.holds(&e.key)).count();
+    let expected = entries
+        .iter()
+        .filter(|e| limited.limits().hold(&e.key))
+        .count();
     assert!(
         !sound || count == expected,
         "a part has {count} entries, not {expected}"

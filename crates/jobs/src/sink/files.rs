@@ -3,14 +3,14 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use thermocline_base::{CfId, FileId, Kind, Result, SeqNo};
+use thermocline_base::{CfId, FileId, Kind, Result};
 use thermocline_catalog::Catalog;
 use thermocline_env::Storage;
 use thermocline_sst::{
     Identity, KeyRef, TOMBSTONES_LEN_MAX, TableMeta, TableWriter, Value, WriteOptions,
 };
 use thermocline_tables::dram_of;
-use thermocline_version::{BlobBytes, FileKind, KeyRange, Place, TableRef};
+use thermocline_version::{BlobBytes, FileKind, Place, TableRef};
 
 use super::TableSink;
 use crate::outputs::Outputs;
@@ -139,17 +139,12 @@ impl TableSink for FileSink<'_> {
 /// If the table has no entry. A sink begins a table with its first entry.
 pub fn reference(file: FileId, meta: TableMeta) -> TableRef {
     let of = meta.properties;
-    let (smallest, largest) = of.smallest.zip(of.largest).expect("a table has an entry");
+    let range = of.range().expect("a table has an entry").owned();
     let (smallest_seqno, largest_seqno) = of.seqnos.expect("a table has an entry");
     let blobs = of.blobs.iter().map(|blob| BlobBytes {
         file: blob.file,
         bytes: blob.bytes,
     });
-    let range = match largest.seqno {
-        // A range tombstone reaches furthest.
-        SeqNo::MAX => KeyRange::until(smallest.user_key, largest.user_key),
-        _ => KeyRange::inclusive(smallest.user_key, largest.user_key),
-    };
     TableRef {
         file,
         file_bytes: meta.bytes,

@@ -266,7 +266,7 @@ fn references(
             bytes,
             entries: family.entries + family.range_tombstones,
             deletes: family.deletes + family.range_tombstones,
-            range: family.into(),
+            range: family.range.owned(),
             limited_below: false,
             limited_above: false,
             smallest_seqno: family.seqnos.0,

@@ -3,8 +3,8 @@
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
-use thermocline_base::{CfId, Error, Result, SeqNo};
-use thermocline_compaction::{Head, RangeTombstone};
+use thermocline_base::{CfId, Error, RangeTombstone, Result, SeqNo};
+use thermocline_compaction::Head;
 use thermocline_env::File;
 use thermocline_level0::PmPart;
 use thermocline_sst::{
@@ -38,7 +38,7 @@ impl<'a> RunInput<'a> {
         mut tables: Vec<Arc<TableRef>>,
         read: &'a Cell<u64>,
     ) -> RunInput<'a> {
-        tables.sort_by(|a, b| a.range.smallest().cmp(b.range.smallest()));
+        tables.sort_by(|a, b| a.range.first.cmp(&b.range.first));
         RunInput {
             files,
             cf,

@@ -15,8 +15,8 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use thermocline_base::bounds::behind;
-use thermocline_base::{CfId, Kind, Result, SeqNo};
-use thermocline_compaction::{Head, RangeTombstone};
+use thermocline_base::{CfId, Kind, RangeTombstone, Result, SeqNo};
+use thermocline_compaction::Head;
 use thermocline_memtable::{Cover, Direction, Fragment, Memtable};
 use thermocline_version::Version;
 
@@ -101,9 +101,7 @@ pub fn of(
 /// A key that is not below any key there is; `None` if there is none.
 fn greatest(generations: &[Arc<Memtable>], version: &Version, cf: CfId) -> Result<Option<Vec<u8>>> {
     let tables = version.tables_of(cf);
-    let mut greatest = tables
-        .map(|(_, table)| table.range.largest().to_vec())
-        .max();
+    let mut greatest = tables.map(|(_, table)| table.range.last.to_vec()).max();
     for memtable in generations {
         let mut last = Vec::new();
         let (all, back) = (Bound::Unbounded, Direction::Reverse);

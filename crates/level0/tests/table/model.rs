@@ -190,9 +190,9 @@ fn check_meta(table: &PmTable, model: &Model) {
             let starts = starts.chain(entries.clone().map(|place| (&place.1, true)));
             (starts, ends.chain(entries.map(|place| (&place.1, false))))
         };
-        assert_eq!(Some(&family.smallest), keys().0.map(|key| key.0).min());
+        assert_eq!(Some(&family.range.first), keys().0.map(|key| key.0).min());
         let largest = keys().1.map(|(key, open)| (key, !open)).max();
-        assert_eq!(Some((&family.largest, !family.open)), largest);
+        assert_eq!(Some((&family.range.last, !family.range.open)), largest);
     }
 }
 

@@ -129,7 +129,7 @@ impl Memory {
     }
 
     /// Whether a slice with these keys stayed last time.
-    pub(super) fn was_kept(&self, family: CfId, range: &KeyRange<'_>) -> bool {
+    pub(super) fn was_kept(&self, family: CfId, range: &KeyRange<&[u8]>) -> bool {
         let mut kept = self.kept.iter().filter(|(cf, _)| *cf == family);
         kept.any(|(_, first)| range.first <= &first[..] && !range.ends_before(first))
     }

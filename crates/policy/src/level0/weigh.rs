@@ -53,7 +53,7 @@ pub(super) fn staying_bytes(family: &Family<'_>) -> u64 {
 }
 
 /// Bytes of tables, of all levels, whose keys are such.
-fn bytes_where(levels: &[Vec<Table<'_>>], such: impl Fn(&KeyRange<'_>) -> bool) -> u64 {
+fn bytes_where(levels: &[Vec<Table<'_>>], such: impl Fn(&KeyRange<&[u8]>) -> bool) -> u64 {
     let tables = levels.iter().flatten();
     let found = tables.filter(|table| such(&table.range));
     found.map(|table| table.bytes).sum()
@@ -128,7 +128,7 @@ fn divide_reads(
     rates: &[(PartitionRate, Option<Vec<u8>>)],
 ) {
     for (rate, end) in rates.iter().filter(|(rate, _)| rate.reads > 0.0) {
-        let lies_there = |range: &KeyRange<'_>| {
+        let lies_there = |range: &KeyRange<&[u8]>| {
             let begins_behind = end.as_ref().is_some_and(|end| range.first >= &end[..]);
             !begins_behind && !range.ends_before(&rate.start)
         };

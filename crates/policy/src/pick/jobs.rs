@@ -20,7 +20,7 @@ fn seqnos_of(tables: &[Table<'_>], places: &[usize]) -> RangeInclusive<SeqNo> {
 }
 
 /// Adds to `places` of level 0 all older tables that the hull of all overlaps.
-fn with_older<'a>(tables: &[Table<'a>], places: &mut Vec<usize>) -> Option<KeyRange<'a>> {
+fn with_older<'a>(tables: &[Table<'a>], places: &mut Vec<usize>) -> Option<KeyRange<&'a [u8]>> {
     loop {
         let hull = hull_of(tables, places)?;
         let newest = *places.iter().min()?;
@@ -61,7 +61,7 @@ pub(super) fn job(
         true => Vec::new(),
         false => overlapped(lower, &hull).collect(),
     };
-    let all = hull_of(lower, &overlapped).map_or(hull, |range| hull.hull(&range));
+    let all = hull_of(lower, &overlapped).map_or(hull, |range| hull.hull(range));
     let seqnos = match from {
         0 => seqnos_of(upper, &inputs),
         _ => Held::ANY_AGE,
@@ -76,9 +76,7 @@ pub(super) fn job(
     }
     let holds = Held {
         levels: from..=to,
-        first: all.first.to_vec(),
-        last: all.last.to_vec(),
-        open: all.open,
+        range: all.owned(),
         seqnos,
         stays: reason == Reason::Internal,
     };
@@ -124,7 +122,7 @@ fn is_trivial(
 }
 
 /// Whether a table in level `to` would overlap few enough bytes of the next one.
-fn is_light(state: &State<'_>, options: &PickOptions, to: usize, range: &KeyRange<'_>) -> bool {
+fn is_light(state: &State<'_>, options: &PickOptions, to: usize, range: &KeyRange<&[u8]>) -> bool {
     let below = state.level(to + 1);
     let bytes: u64 = below[overlapped(below, range)]
         .iter()
@@ -227,7 +225,7 @@ pub(super) fn of_level(
 /// With those tables of its level that overlap no more of the next one than it does already: they
 /// would otherwise be merged with the same tables once more.
 pub(super) fn widened(state: &State<'_>, options: &PickOptions, first: Job) -> Job {
-    let within = overlapped(state.level(first.from), &first.holds.range());
+    let within = overlapped(state.level(first.from), &first.holds.range.borrowed());
     let wide = job(
         state,
         options,
@@ -305,7 +303,7 @@ pub enum Manual {
 pub fn pick_range(
     state: &State<'_>,
     options: &PickOptions,
-    range: &KeyRange<'_>,
+    range: &KeyRange<&[u8]>,
     rewrite_before: FileId,
 ) -> Manual {
     let base = Scores::new(state, options).base_level();
@@ -366,7 +364,12 @@ fn rewrite(
 }
 
 /// Whether a deeper level has something in `range`.
-fn is_above(state: &State<'_>, options: &PickOptions, level: usize, range: &KeyRange<'_>) -> bool {
+fn is_above(
+    state: &State<'_>,
+    options: &PickOptions,
+    level: usize,
+    range: &KeyRange<&[u8]>,
+) -> bool {
     let mut below = level + 1..=options.last_level;
     below.any(|deeper| !overlapped(state.level(deeper), range).is_empty())
 }

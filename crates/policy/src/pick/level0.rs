@@ -41,7 +41,7 @@ pub struct Slice<'a> {
     /// Of these, those in persistent memory that no running job takes.
     pub pm: Vec<usize>,
     /// Where its keys lie.
-    pub range: KeyRange<'a>,
+    pub range: KeyRange<&'a [u8]>,
     /// Tables among those that a read may have to ask.
     pub runs: usize,
     /// Tables in files that a read may have to ask, but for those that a job takes down, and with what running jobs may
@@ -71,7 +71,7 @@ pub fn level0_slices<'a>(state: &State<'a>) -> Vec<Slice<'a>> {
         let sinks = |n: &usize| down.iter().any(|held| held.may_take(&tables[*n]));
         let files = others.iter().filter(|n| !tables[**n].in_pm && !sinks(n));
         let files: Vec<usize> = files.copied().collect();
-        let coming = within.iter().filter(|held| held.range().overlaps(&range));
+        let coming = within.iter().filter(|held| held.range.overlaps(&range));
         Some(Slice {
             runs: deepest(tables, &pm).map_or(pm.len().min(1), |(depth, _)| depth),
             files: depth_of(tables, &files) + coming.count(),
@@ -180,7 +180,7 @@ pub fn pick_spill(
     let cursor = cursors.of(0);
     let job = jobs::of_level0(state, &limited, 0, &wanted, &cursor, Reason::Spill)?;
     let base = state.level(Scores::new(state, options).base_level());
-    let below = &base[overlapped(base, &job.holds.range())];
+    let below = &base[overlapped(base, &job.holds.range.borrowed())];
     let overlapped: u64 = below.iter().map(|table| table.bytes).sum();
     let runs = options.level0_tables as u128;
     let pays = u128::from(overlapped) * runs.saturating_sub(1) > u128::from(job.bytes) * runs;
@@ -221,7 +221,7 @@ pub struct Along {
 /// let along = |below| {
 ///     let levels = [level0.clone(), vec![table(1, b"a", b"z", below)]];
 ///     let options = PickOptions { last_level: 1, ..PickOptions::default() };
-///     let range = KeyRange::until(b"a", b"n");
+///     let range = KeyRange::until(&b"a"[..], b"n");
 ///     pick_along(&State { levels: &levels, running: &[] }, &options, &range, 10, false).unwrap()
 /// };
 /// // Much lies below: it becomes files of level 0, over the one that is there.
@@ -235,7 +235,7 @@ pub struct Along {
 pub fn pick_along(
     state: &State<'_>,
     options: &PickOptions,
-    range: &KeyRange<'_>,
+    range: &KeyRange<&[u8]>,
     bytes: u64,
     must: bool,
 ) -> Option<Along> {
@@ -283,7 +283,7 @@ fn on_top(state: &State<'_>, places: &[usize]) -> Vec<usize> {
     }
 }
 
-fn to_files(state: &State<'_>, range: &KeyRange<'_>, inputs: Vec<usize>) -> Option<Along> {
+fn to_files(state: &State<'_>, range: &KeyRange<&[u8]>, inputs: Vec<usize>) -> Option<Along> {
     let taken = || inputs.iter().map(|n| &state.level(0)[*n]);
     let oldest = taken().map(|table| table.smallest_seqno).min()?;
     free(
@@ -292,9 +292,7 @@ fn to_files(state: &State<'_>, range: &KeyRange<'_>, inputs: Vec<usize>) -> Opti
             to: 0,
             holds: Held {
                 levels: 0..=0,
-                first: range.first.to_vec(),
-                last: range.last.to_vec(),
-                open: range.open,
+                range: range.owned(),
                 // What is written with it is newer than all that there is.
                 seqnos: oldest..=SeqNo::MAX,
                 stays: false,
@@ -308,7 +306,7 @@ fn to_files(state: &State<'_>, range: &KeyRange<'_>, inputs: Vec<usize>) -> Opti
 /// If nothing of these is in a job.
 fn to_base(
     state: &State<'_>,
-    range: &KeyRange<'_>,
+    range: &KeyRange<&[u8]>,
     base: usize,
     inputs: &[usize],
 ) -> Option<Along> {
@@ -318,7 +316,7 @@ fn to_base(
     }
     let lower = state.level(base);
     let places: Vec<usize> = overlapped(lower, range).collect();
-    let hull = hull_of(lower, &places).map_or(*range, |below| below.hull(range));
+    let hull = hull_of(lower, &places).map_or(*range, |below| below.hull(*range));
     free(
         state,
         Along {
@@ -327,9 +325,7 @@ fn to_base(
             overlapped: places,
             holds: Held {
                 levels: 0..=base,
-                first: hull.first.to_vec(),
-                last: hull.last.to_vec(),
-                open: hull.open,
+                range: hull.owned(),
                 seqnos: Held::ANY_AGE,
                 stays: false,
             },

@@ -224,7 +224,7 @@ pub fn level0_gaps(state: &State<'_>, options: &PickOptions) -> Gaps {
     let (tables, base) = (state.level(0), Scores::new(state, options).base_level());
     let below = state.level(base);
     let hulls = slices(tables).into_iter();
-    let hulls: Vec<KeyRange<'_>> = hulls.filter_map(|slice| hull_of(tables, &slice)).collect();
+    let hulls: Vec<KeyRange<&[u8]>> = hulls.filter_map(|slice| hull_of(tables, &slice)).collect();
     let mut gaps = Gaps::default();
     for n in 0..=hulls.len() {
         let from = n.checked_sub(1).map_or(0, |before| {

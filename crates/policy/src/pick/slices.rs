@@ -8,15 +8,15 @@ use thermocline_base::KeyRange;
 use super::state::Table;
 
 /// The places in a level from 1 on of the tables that overlap `range`.
-pub(super) fn overlapped(tables: &[Table<'_>], range: &KeyRange<'_>) -> std::ops::Range<usize> {
+pub(super) fn overlapped(tables: &[Table<'_>], range: &KeyRange<&[u8]>) -> std::ops::Range<usize> {
     let first = tables.partition_point(|table| table.range.ends_before(range.first));
     let len = tables[first..].partition_point(|table| !range.ends_before(table.range.first));
     first..first + len
 }
 
-pub(super) fn hull_of<'a>(tables: &[Table<'a>], places: &[usize]) -> Option<KeyRange<'a>> {
+pub(super) fn hull_of<'a>(tables: &[Table<'a>], places: &[usize]) -> Option<KeyRange<&'a [u8]>> {
     let ranges = places.iter().map(|n| tables[*n].range);
-    ranges.reduce(|a, b| a.hull(&b))
+    ranges.reduce(KeyRange::hull)
 }
 
 /// The slices of level 0: the smallest sets of tables whose hulls do not overlap, in key order. Each is
@@ -25,12 +25,12 @@ pub(super) fn hull_of<'a>(tables: &[Table<'a>], places: &[usize]) -> Option<KeyR
 pub(super) fn slices(tables: &[Table<'_>]) -> Vec<Vec<usize>> {
     let mut places: Vec<usize> = (0..tables.len()).collect();
     places.sort_by(|a, b| tables[*a].range.first.cmp(tables[*b].range.first));
-    let mut slices: Vec<(KeyRange<'_>, Vec<usize>)> = Vec::new();
+    let mut slices: Vec<(KeyRange<&[u8]>, Vec<usize>)> = Vec::new();
     for n in places {
         let range = tables[n].range;
         match slices.last_mut() {
             Some((hull, slice)) if hull.overlaps(&range) => {
-                *hull = hull.hull(&range);
+                *hull = hull.hull(range);
                 slice.push(n);
             }
             _ => slices.push((range, vec![n])),
@@ -80,12 +80,12 @@ pub(super) fn depths(tables: &[Table<'_>], slice: &[usize]) -> (usize, usize) {
 pub fn runs(newest_first: &[Table<'_>]) -> Vec<Range<usize>> {
     let mut runs: Vec<Range<usize>> = Vec::new();
     // Of the last run, by first key.
-    let mut within: BTreeMap<&[u8], KeyRange<'_>> = BTreeMap::new();
+    let mut within: BTreeMap<&[u8], KeyRange<&[u8]>> = BTreeMap::new();
     for (n, table) in newest_first.iter().enumerate() {
         let first = table.range.first;
         let mut neighbours = within.range(..=first).next_back().into_iter();
         let mut behind = within.range(first..).take(1);
-        let meets = |range: &KeyRange<'_>| range.overlaps(&table.range);
+        let meets = |range: &KeyRange<&[u8]>| range.overlaps(&table.range);
         let overlaps = neighbours.any(|(_, r)| meets(r)) || behind.any(|(_, r)| meets(r));
         match runs.last_mut().filter(|_| !overlaps) {
             Some(run) => run.end = n + 1,

@@ -14,7 +14,7 @@ pub struct Table<'a> {
     /// The number of its file. Later files have larger ones.
     pub file: FileId,
     /// Where its keys lie.
-    pub range: KeyRange<'a>,
+    pub range: KeyRange<&'a [u8]>,
     /// Its bytes.
     pub bytes: u64,
     /// No entry is older.
@@ -79,12 +79,8 @@ impl Default for PickOptions {
 pub struct Held {
     /// The levels, from that of its inputs to that of its output.
     pub levels: RangeInclusive<usize>,
-    /// The first key.
-    pub first: Vec<u8>,
-    /// The last key, or the first behind it.
-    pub last: Vec<u8>,
-    /// Whether `last` is outside.
-    pub open: bool,
+    /// The keys.
+    pub range: KeyRange,
     /// The seqnos of what it takes of level 0; [`Held::ANY_AGE`] if it minds all that lies there.
     pub seqnos: RangeInclusive<SeqNo>,
     /// Whether what lies in persistent memory stays there.
@@ -95,19 +91,14 @@ impl Held {
     /// Of whatever is in level 0, or comes there.
     pub const ANY_AGE: RangeInclusive<SeqNo> = SeqNo(0)..=SeqNo::MAX;
 
-    /// The keys.
-    pub fn range(&self) -> KeyRange<'_> {
-        KeyRange {
-            first: &self.first,
-            last: &self.last,
-            open: self.open,
-        }
-    }
-
     /// Whether it holds a key of `range` in one of `levels`.
-    pub fn meets(&self, levels: &RangeInclusive<usize>, range: &KeyRange<'_>) -> bool {
+    pub fn meets(
+        &self,
+        levels: &RangeInclusive<usize>,
+        range: &KeyRange<impl AsRef<[u8]>>,
+    ) -> bool {
         let apart = self.levels.end() < levels.start() || levels.end() < self.levels.start();
-        !apart && self.range().overlaps(range)
+        !apart && self.range.overlaps(range)
     }
 
     /// Whether it may take a table of level 0: those are newer that have come since it was picked, and those are
@@ -117,7 +108,7 @@ impl Held {
         self.levels.contains(&0)
             && table.smallest_seqno <= *self.seqnos.end()
             && !above
-            && self.range().overlaps(&table.range)
+            && self.range.overlaps(&table.range)
     }
 
     pub(super) fn is_within_level0(&self) -> bool {
@@ -126,7 +117,7 @@ impl Held {
 
     /// Whether two jobs cannot run at the same time.
     pub fn collides(&self, other: &Held) -> bool {
-        self.meets(&other.levels, &other.range()) && !self.is_above(other) && !other.is_above(self)
+        self.meets(&other.levels, &other.range) && !self.is_above(other) && !other.is_above(self)
     }
 
     /// Whether it changes nothing but what lies in level 0 above all that the other takes there.

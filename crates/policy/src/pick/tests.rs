@@ -91,7 +91,7 @@ fn any_sequence_of_jobs_keeps_levels_and_age_and_ends() {
                     spills += u32::from(job.reason == Reason::Spill);
                     let held = &job.holds;
                     let meets = |other: &Running| {
-                        held.meets(&other.job.holds.levels, &other.job.holds.range())
+                        held.meets(&other.job.holds.levels, &other.job.holds.range)
                     };
                     above += u32::from(store.running.iter().any(meets));
                     trivial += u32::from(job.trivial);
@@ -147,7 +147,7 @@ fn a_range_that_is_compacted_ends_in_one_level_without_needless_tombstones() {
             rng.next_u64().to_le_bytes()[0],
         );
         let (first, last) = ([a.min(b)], [a.max(b)]);
-        let range = KeyRange::inclusive(&first, &last);
+        let range: KeyRange<&[u8]> = KeyRange::inclusive(&first, &last);
         let before = store.next_file + 1;
         // Somebody else's job may run already.
         let other = store.with_state(|state| pick(state, &options, &store.cursors));
@@ -291,7 +291,7 @@ fn runs_are_as_long_as_they_can_be() {
         let table = |rng: &mut Rng| {
             let first = rng.below(39);
             let last = (first + 1 + rng.below(4)).min(39);
-            let range = match rng.one_in(2) {
+            let range: KeyRange<&[u8]> = match rng.one_in(2) {
                 true => KeyRange::inclusive(&keys[first], &keys[last]),
                 false => KeyRange::until(&keys[first], &keys[last]),
             };

@@ -246,7 +246,7 @@ impl Run {
                 running: &running,
             };
             let bounds = &self.store.keys.bounds;
-            let range = KeyRange::until(&bounds[from], &bounds[to]);
+            let range = KeyRange::until(&bounds[from][..], &bounds[to]);
             pick_along(&state, &seen.options, &range, bytes, must)?
         };
         let mut edit = Edit::default();

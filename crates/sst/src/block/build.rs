@@ -2,6 +2,7 @@
 
 use thermocline_base::limits;
 use thermocline_base::numbers::len32;
+use thermocline_base::varint::varint_len;
 
 use crate::format::entry::{self, ENTRY_HEAD_MAX};
 use crate::key::KeyRef;
@@ -59,7 +60,7 @@ impl BlockBuilder {
         let mut entry = Vec::with_capacity(ENTRY_HEAD_MAX);
         entry::encode(&mut entry, shared, &[], tag, key.seqno.0, &[]);
         // The lengths were written as zeros, in one byte each.
-        let more = |len: usize| varint_len(len) - 1;
+        let more = |len: usize| varint_len(len as u64) - 1;
         let rest = key.user_key.len() - shared;
         let entry = entry.len() + more(rest) + more(value.len()) + rest + value.len();
         self.len() + usize::from(restart) * 4 + entry
@@ -99,11 +100,6 @@ impl BlockBuilder {
         self.last.clear();
         taken
     }
-}
-
-fn varint_len(n: usize) -> usize {
-    let bits = usize::BITS - (n | 1).leading_zeros();
-    bits.div_ceil(7) as usize
 }
 
 /// How many bytes both begin with.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use thermocline_base::checksum::{crc32c, seeded};
-use thermocline_base::{BlobRef, CfId, FileId, Kind, Result, SeqNo, Steps};
+use thermocline_base::{BlobRef, CfId, FileId, Kind, RangeTombstone, Result, SeqNo, Steps};
 use thermocline_env::sim::SimFs;
 use thermocline_env::{File, OpenMode, Storage};
 use thermocline_sst::{
@@ -73,31 +73,13 @@ impl Entry {
     }
 }
 
-/// A range tombstone that is kept.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Tombstone {
-    pub start: Vec<u8>,
-    pub end: Vec<u8>,
-    pub seqno: SeqNo,
-}
-
-impl From<thermocline_sst::RangeTombstone<'_>> for Tombstone {
-    fn from(t: thermocline_sst::RangeTombstone<'_>) -> Tombstone {
-        Tombstone {
-            start: t.start.to_vec(),
-            end: t.end.to_vec(),
-            seqno: t.seqno,
-        }
-    }
-}
-
 /// What a table holds: the model.
 #[derive(Debug, Clone, Default)]
 pub struct Contents {
     /// In order.
     pub entries: Vec<Entry>,
     /// In order.
-    pub tombstones: Vec<Tombstone>,
+    pub tombstones: Vec<RangeTombstone>,
 }
 
 impl Contents {
@@ -140,7 +122,8 @@ impl Contents {
             .entries
             .iter()
             .find(|e| e.key == key && e.seqno <= seqno);
-        let covers = |t: &&Tombstone| &t.start[..] <= key && key < &t.end[..] && t.seqno <= seqno;
+        let covers =
+            |t: &&RangeTombstone| &t.start[..] <= key && key < &t.end[..] && t.seqno <= seqno;
         let tombstone = self.tombstones.iter().filter(covers).map(|t| t.seqno).max();
         match (entry, tombstone) {
             (Some(e), t) if t.is_none_or(|t| t <= e.seqno) => {
@@ -155,14 +138,14 @@ impl Contents {
     /// What of it lies within limits.
     pub fn limited(&self, lower: Option<&[u8]>, upper: Option<&[u8]>) -> Contents {
         let within = |key: &[u8]| lower.is_none_or(|l| l <= key) && upper.is_none_or(|u| key < u);
-        let cut = |t: &Tombstone| Tombstone {
+        let cut = |t: &RangeTombstone| RangeTombstone {
             start: lower.map_or(&t.start[..], |l| l.max(&t.start)).to_vec(),
             end: upper.map_or(&t.end[..], |u| u.min(&t.end)).to_vec(),
             seqno: t.seqno,
         };
         let tombstones = self.tombstones.iter().map(cut).filter(|t| t.start < t.end);
-        let mut tombstones: Vec<Tombstone> = tombstones.collect();
-        let order = |t: &Tombstone| (t.start.clone(), Reverse((t.seqno, t.end.clone())));
+        let mut tombstones: Vec<RangeTombstone> = tombstones.collect();
+        let order = |t: &RangeTombstone| (t.start.clone(), Reverse((t.seqno, t.end.clone())));
         tombstones.sort_by_key(order);
         tombstones.dedup_by_key(|t| (t.start.clone(), t.seqno));
         Contents {
@@ -177,7 +160,7 @@ impl Contents {
     }
 }
 
-pub fn add_range(writer: &mut TableWriter, t: &Tombstone) -> Result<()> {
+pub fn add_range(writer: &mut TableWriter, t: &RangeTombstone) -> Result<()> {
     let start = KeyRef::new(&t.start, t.seqno);
     writer.add(start, Kind::RangeDelete, Value::Inline(&t.end))
 }
@@ -236,7 +219,7 @@ pub fn random_contents(rng: &mut Rng, n: usize) -> Contents {
         let (start, end) = (random_key(rng, key_len), random_key(rng, key_len));
         let seqno = SeqNo(rng.below(4 * n + 1) as u64);
         if start < end {
-            tombstones.push(Tombstone { start, end, seqno });
+            tombstones.push(RangeTombstone { start, end, seqno });
         }
     }
     tombstones.sort_by(|a, b| a.start.cmp(&b.start).then(b.seqno.cmp(&a.seqno)));
@@ -311,7 +294,7 @@ pub fn read_all(storage: &dyn Storage, file: u64) -> Result<Contents> {
     }
     back.reverse();
     assert_eq!(entries, back, "forward and back differ");
-    let tombstones = part.range_tombstones().map(Tombstone::from).collect();
+    let tombstones = part.range_tombstones().map(RangeTombstone::owned).collect();
     Ok(Contents {
         entries,
         tombstones,

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use thermocline_base::{CfId, Error, ErrorKind, FileId};
+use thermocline_base::{CfId, Error, ErrorKind, FileId, RangeTombstone};
 use thermocline_env::{OpenMode, Storage};
 use thermocline_sst::{
     Compression, Identity, KeyRef, TableWriter, Value, WriteOptions, open_table, verify_table,
@@ -34,7 +34,7 @@ pub fn sample(seed: u64, options: WriteOptions) -> (Contents, Vec<u8>) {
         })
         .collect();
     if contents.tombstones.is_empty() {
-        contents.tombstones.push(Tombstone {
+        contents.tombstones.push(RangeTombstone {
             start: b"a".to_vec(),
             end: b"key0003".to_vec(),
             seqno: thermocline_base::SeqNo(77),

@@ -1,6 +1,6 @@
 //! The ends of the ranges: nothing, one, the longest.
 
-use thermocline_base::{FileId, Kind, SeqNo};
+use thermocline_base::{FileId, Kind, RangeTombstone, SeqNo};
 use thermocline_env::OpenMode;
 use thermocline_sst::{Compression, TablePart, TableWriter, WriteOptions, get, verify_table};
 use thermocline_testkit::Rng;
@@ -53,7 +53,7 @@ fn an_empty_table_has_nothing_and_says_so() {
 
 #[test]
 fn a_table_of_range_tombstones_only_covers_without_reading() {
-    let tombstone = Tombstone {
+    let tombstone = RangeTombstone {
         start: b"b".to_vec(),
         end: b"d".to_vec(),
         seqno: SeqNo(5),
@@ -170,7 +170,7 @@ fn a_real_file() {
 /// order was.
 #[test]
 fn the_tombstones_of_a_part_are_in_order() {
-    let range = |start: &[u8], end: &[u8], seqno| Tombstone {
+    let range = |start: &[u8], end: &[u8], seqno| RangeTombstone {
         start: start.to_vec(),
         end: end.to_vec(),
         seqno: SeqNo(seqno),
@@ -190,7 +190,7 @@ fn the_tombstones_of_a_part_are_in_order() {
     contents.write(&fs, 7, WriteOptions::default()).unwrap();
     let (table, _) = open(&fs, 7).unwrap();
     let part = TablePart::limited(table, Some(b"f"), Some(b"n"));
-    let cut: Vec<Tombstone> = part.range_tombstones().map(Tombstone::from).collect();
+    let cut: Vec<RangeTombstone> = part.range_tombstones().map(RangeTombstone::owned).collect();
     let expected = [
         range(b"f", b"n", 9),
         range(b"f", b"k", 5),

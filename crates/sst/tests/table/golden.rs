@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use thermocline_base::{BlobRef, CfId, FileId, Kind, SeqNo};
+use thermocline_base::{BlobRef, CfId, FileId, Kind, RangeTombstone, SeqNo};
 use thermocline_env::{OpenMode, Storage};
 use thermocline_sst::{
     BlobFile, BlobWriter, Compression, Creation, WriteOptions, read_blob, verify_table,
@@ -240,7 +240,7 @@ fn everything() -> Contents {
         blob(Kind::Merge, 69_999),
         empty(b"z", 1, Kind::Merge),
     ];
-    let tombstone = |start: &[u8], end: &[u8], seqno| Tombstone {
+    let tombstone = |start: &[u8], end: &[u8], seqno| RangeTombstone {
         start: start.to_vec(),
         end: end.to_vec(),
         seqno: SeqNo(seqno),
@@ -324,7 +324,7 @@ fn a_table_of_two_levels_is_the_golden() {
 /// Of range tombstones, keys that stand before are not written again; this came later than the others.
 #[test]
 fn a_table_whose_range_tombstones_share_keys_is_the_golden() {
-    let range = |start: &[u8], end: &[u8], seqno| Tombstone {
+    let range = |start: &[u8], end: &[u8], seqno| RangeTombstone {
         start: start.to_vec(),
         end: end.to_vec(),
         seqno: SeqNo(seqno),

@@ -1,6 +1,6 @@
 //! Random tables under random options against the model: lookups, every move of cursors, parts.
 
-use thermocline_base::SeqNo;
+use thermocline_base::{RangeTombstone, SeqNo};
 use thermocline_env::{OpenMode, Storage};
 use thermocline_sst::{FileSource, KeyRef, Move, SyncCursor, TablePart, get, verify_table};
 use thermocline_testkit::{Replay, Rng, seeds};
@@ -48,7 +48,7 @@ pub fn random_tables(all: impl IntoIterator<Item = u64>) -> [u64; 3] {
             let (lower, upper) = (lower.as_deref(), upper.as_deref());
             let part = TablePart::limited(whole.table().clone(), lower, upper);
             let limited = contents.limited(lower, upper);
-            let cut: Vec<_> = part.range_tombstones().map(Tombstone::from).collect();
+            let cut: Vec<_> = part.range_tombstones().map(RangeTombstone::owned).collect();
             assert_eq!(cut, limited.tombstones);
             looked_up += look_up(&mut rng, &part, &limited, &source);
             moved += walk(&mut rng, &part, &limited, &source);

@@ -2,12 +2,11 @@
 
 use std::path::Path;
 
-use thermocline_base::{BlobRef, ErrorKind, FileId, Kind, SeqNo};
+use thermocline_base::{BlobRef, ErrorKind, FileId, Kind, RangeTombstone, SeqNo};
 use thermocline_env::{OpenMode, Storage};
 use thermocline_sst::{
-    BLOB_FILES_MAX, Compression, FILTER_KEYS_MAX, FileSource, KeyRef, RangeTombstone,
-    TOMBSTONES_LEN_MAX, TablePart, TableWriter, Value, WriteOptions, get, open_table,
-    tombstone_cuts,
+    BLOB_FILES_MAX, Compression, FILTER_KEYS_MAX, FileSource, KeyRef, TOMBSTONES_LEN_MAX,
+    TablePart, TableWriter, Value, WriteOptions, get, open_table, tombstone_cuts,
 };
 
 use crate::common::*;
@@ -188,18 +187,14 @@ fn more_range_tombstones_than_a_table_takes_are_refused() {
 #[test]
 fn overlapping_range_tombstones_with_long_keys_are_written() {
     let key = |n: usize| [&n.to_be_bytes()[..], &[b'k'; 65_000]].concat();
-    let list: Vec<Tombstone> = (0..100)
-        .map(|n| Tombstone {
+    let list: Vec<RangeTombstone> = (0..100)
+        .map(|n| RangeTombstone {
             start: key(n),
             end: key(150 + n * 37 % 100),
             seqno: SeqNo(n as u64),
         })
         .collect();
-    let borrowed = list.iter().map(|t| RangeTombstone {
-        start: &t.start,
-        end: &t.end,
-        seqno: t.seqno,
-    });
+    let borrowed = list.iter().map(RangeTombstone::borrowed);
     let all = Contents {
         entries: Vec::new(),
         tombstones: list.clone(),

@@ -1,7 +1,7 @@
 //! What only a check of the whole table finds: properties that say other things than what is there, and
 //! blocks that are pointed to more than once. And what a check takes, whatever it finds.
 
-use thermocline_base::{BlobRef, ErrorKind, FileId, Kind, SeqNo};
+use thermocline_base::{BlobRef, ErrorKind, FileId, Kind, RangeTombstone, SeqNo};
 use thermocline_env::{OpenMode, Storage};
 use thermocline_sst::{Compression, FAULTS_MAX, TablePart, Verified, WriteOptions, verify_table};
 
@@ -34,7 +34,7 @@ fn contents() -> Contents {
     });
     Contents {
         entries: entries.collect(),
-        tombstones: vec![Tombstone {
+        tombstones: vec![RangeTombstone {
             start: b"a".to_vec(),
             end: b"z".to_vec(),
             seqno: SeqNo(20),

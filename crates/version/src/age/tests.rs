@@ -1,8 +1,7 @@
-use thermocline_base::{FileId, SeqNo};
+use thermocline_base::{FileId, KeyRange, SeqNo};
 
 use super::*;
 use crate::fixture::{at, state};
-use crate::range::KeyRange;
 
 fn table(file: u64, first: &str, last: &str, smallest: u64, largest: u64) -> Arc<TableRef> {
     Arc::new(TableRef {
@@ -11,7 +10,7 @@ fn table(file: u64, first: &str, last: &str, smallest: u64, largest: u64) -> Arc
         bytes: 10,
         entries: 1,
         deletes: 0,
-        range: KeyRange::inclusive(first, last),
+        range: KeyRange::inclusive(first, last).owned(),
         limited_below: false,
         limited_above: false,
         smallest_seqno: SeqNo(smallest),

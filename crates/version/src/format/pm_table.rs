@@ -1,6 +1,6 @@
 //! The bytes of what is said of tables in persistent memory, as [`super`] draws them.
 
-use thermocline_base::{CfId, FileId, PmBlob, PmFamily, PmTableMeta, SeqNo};
+use thermocline_base::{CfId, FileId, KeyRange, PmBlob, PmFamily, PmTableMeta, SeqNo};
 
 use super::fields::{Fields, Unreadable, damaged, len32};
 use crate::pm_table::PmTableInfo;
@@ -24,7 +24,7 @@ pub(super) fn encode(table: &PmTableInfo, bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(&len32(table.families.len()).to_le_bytes());
     for family in &table.families {
         bytes.extend_from_slice(&family.cf.0.to_le_bytes());
-        bytes.push(u8::from(family.open));
+        bytes.push(u8::from(family.range.open));
         numbers(
             bytes,
             &[
@@ -38,7 +38,7 @@ pub(super) fn encode(table: &PmTableInfo, bytes: &mut Vec<u8>) {
                 family.seqnos.1.0,
             ],
         );
-        for key in [&family.smallest, &family.largest] {
+        for key in [&family.range.first, &family.range.last] {
             bytes.extend_from_slice(&len32(key.len()).to_le_bytes());
             bytes.extend_from_slice(key);
         }
@@ -102,9 +102,9 @@ fn family(body: &mut Fields<'_>) -> Result<PmFamily, Unreadable> {
     let [key_bytes, value_bytes] = [body.u64()?, body.u64()?];
     let seqnos = (SeqNo(body.u64()?), SeqNo(body.u64()?));
     let len = body.len32()?;
-    let smallest = body.take(len)?.to_vec();
+    let first = body.take(len)?.to_vec();
     let len = body.len32()?;
-    let largest = body.take(len)?.to_vec();
+    let last = body.take(len)?.to_vec();
     Ok(PmFamily {
         cf,
         entries,
@@ -114,8 +114,6 @@ fn family(body: &mut Fields<'_>) -> Result<PmFamily, Unreadable> {
         key_bytes,
         value_bytes,
         seqnos,
-        smallest,
-        largest,
-        open,
+        range: KeyRange { first, last, open },
     })
 }

@@ -1,9 +1,8 @@
 //! The bytes of table references, as [`super`] draws them.
 
-use thermocline_base::{CfId, FileId, SeqNo};
+use thermocline_base::{CfId, FileId, KeyRange, SeqNo};
 
 use super::fields::{Fields, Unreadable, damaged, len32};
-use crate::range::KeyRange;
 use crate::table::{BlobBytes, Level, PartitionId, Place, TableRef};
 
 const WHOLE: u8 = 1;
@@ -32,7 +31,7 @@ pub(super) fn decode_place(body: &mut Fields<'_>) -> Result<Place, Unreadable> {
 pub(super) fn encode(table: &TableRef, bytes: &mut Vec<u8>) {
     bytes.push(if table.is_part() { PART } else { WHOLE });
     let flags = [
-        (table.range.is_open(), OPEN),
+        (table.range.open, OPEN),
         (table.limited_below, LIMITED_BELOW),
         (table.limited_above, LIMITED_ABOVE),
     ];
@@ -48,7 +47,7 @@ pub(super) fn encode(table: &TableRef, bytes: &mut Vec<u8>) {
     ] {
         bytes.extend_from_slice(&number.to_le_bytes());
     }
-    for key in [table.range.smallest(), table.range.largest()] {
+    for key in [&table.range.first, &table.range.last] {
         bytes.extend_from_slice(&len32(key.len()).to_le_bytes());
         bytes.extend_from_slice(key);
     }
@@ -110,7 +109,11 @@ pub(super) fn decode(body: &mut Fields<'_>) -> Result<TableRef, Unreadable> {
         },
         entries,
         deletes,
-        range: KeyRange::new(smallest, largest, open),
+        range: KeyRange {
+            first: smallest.into(),
+            last: largest.into(),
+            open,
+        },
         limited_below: below,
         limited_above: above,
         smallest_seqno,

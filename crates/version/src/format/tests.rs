@@ -2,11 +2,10 @@ use super::change::{CRITICAL, tag};
 use super::*;
 use std::sync::Arc;
 
-use thermocline_base::{CfId, FileId, PmBlob, PmFamily, PmTableMeta, SeqNo};
+use thermocline_base::{CfId, FileId, KeyRange, PmBlob, PmFamily, PmTableMeta, SeqNo};
 
 use crate::edit::{Change, NextIds, StoredRate, VersionEdit};
 use crate::pm_table::PmTableInfo;
-use crate::range::KeyRange;
 use crate::table::{BlobBytes, Level, PartitionId, Place, TableRef};
 
 const HEADER: Header = Header {
@@ -159,7 +158,7 @@ fn table() -> TableRef {
         bytes: 10,
         entries: 11,
         deletes: u64::MAX,
-        range: KeyRange::inclusive("a", "c\0"),
+        range: KeyRange::inclusive("a", "c\0").owned(),
         limited_below: false,
         limited_above: false,
         smallest_seqno: SeqNo(12),
@@ -178,9 +177,11 @@ fn pm_table() -> PmTableInfo {
         key_bytes: 100,
         value_bytes: u64::MAX,
         seqnos: (SeqNo(5), SeqNo(6)),
-        smallest: smallest.into(),
-        largest: largest.into(),
-        open,
+        range: KeyRange {
+            first: smallest.into(),
+            last: largest.into(),
+            open,
+        },
     };
     PmTableInfo {
         file: FileId(20),

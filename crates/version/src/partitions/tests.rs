@@ -1,12 +1,11 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use thermocline_base::{CfId, FileId, SeqNo};
+use thermocline_base::{CfId, FileId, KeyRange, SeqNo};
 
 use super::*;
 use crate::edit::{Change, VersionEdit};
 use crate::fixture::{at, state};
-use crate::range::KeyRange;
 use crate::state::State;
 use crate::table::{BlobBytes, TableRef};
 use crate::version::Joined;
@@ -88,7 +87,7 @@ fn table(file: u64, first: u8, last: u8, seqno: u64) -> TableRef {
         bytes: 1000,
         entries: 100,
         deletes: 3,
-        range: KeyRange::inclusive([first], [last]),
+        range: KeyRange::inclusive([first], [last]).owned(),
         limited_below: false,
         limited_above: false,
         smallest_seqno: SeqNo(seqno),
@@ -327,7 +326,7 @@ fn parts_in_a_row_become_one_as_far_as_they_may() {
             .joined_at(CF, &keys, |_, whole| may(&whole.range));
         let shown = |j: &Joined| {
             let range = &j.whole.range;
-            (j.parts.len(), range.smallest()[0], range.largest()[0])
+            (j.parts.len(), range.first[0], range.last[0])
         };
         let shown: Vec<_> = all.iter().map(shown).collect();
         let changes = all.into_iter().flat_map(Joined::changes).collect();
@@ -339,7 +338,7 @@ fn parts_in_a_row_become_one_as_far_as_they_may() {
     assert_eq!(joined(&[20, 40], &|_| true), [(2, 10, 30), (2, 30, 50)]);
     assert_eq!(joined(&[25, 60], &|_| true), []);
     // A job works from 30 on, up to 40.
-    let beside = |range: &KeyRange| range.ends_before(&[30]) || range.smallest() >= &[40][..];
+    let beside = |range: &KeyRange| range.ends_before(&[30]) || *range.first >= [40][..];
     assert_eq!(
         joined(&[20, 30, 40, 50], &beside),
         [(2, 10, 30), (2, 40, 60)]

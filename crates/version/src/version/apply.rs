@@ -34,8 +34,8 @@ impl Version {
         }
         let insert = |references: &mut Vec<(Place, Arc<TableRef>)>| {
             // Several families of a PM table may begin with the same key.
-            let first = (table.range.smallest(), place);
-            let key = |(at, other): &(Place, Arc<TableRef>)| (other.range.smallest(), *at) < first;
+            let first = (&*table.range.first, place);
+            let key = |(at, other): &(Place, Arc<TableRef>)| (&*other.range.first, *at) < first;
             let at = references.partition_point(key);
             references.insert(at, (place, Arc::clone(table)));
         };
@@ -87,8 +87,7 @@ impl Version {
         smallest: &[u8],
     ) -> Result<(), Impossible> {
         let found = self.references(file).iter();
-        let mut found =
-            found.filter(|(at, table)| *at == place && table.range.smallest() == smallest);
+        let mut found = found.filter(|(at, table)| *at == place && *table.range.first == *smallest);
         let Some((_, table)) = found.next().cloned() else {
             let what = "removed table";
             let got = format!(
@@ -170,7 +169,7 @@ impl Version {
             }
         }
         // Parts of one table do not overlap, so they begin with different keys.
-        let same = |other: &TableRef| other.range.smallest() == table.range.smallest();
+        let same = |other: &TableRef| other.range.first == table.range.first;
         let stays = |(at, other): &(Place, Arc<TableRef>)| *at != place || !same(other);
         if let Some(references) = self.pm_references_mut(table.file) {
             return references.retain(stays);
@@ -352,10 +351,10 @@ fn check_table(table: &TableRef) -> Result<(), Impossible> {
         "one that holds keys",
         table,
     )?;
-    let longest = range.smallest().len().max(range.largest().len());
+    let longest = range.first.len().max(range.last.len());
     let most = limits::KEY_LEN_MAX;
     must(longest <= most, "length of a table's key", most, longest)?;
-    let closed = table.limited_above && !range.is_open();
+    let closed = table.limited_above && !range.open;
     must(
         !closed,
         "key range of a part of a table",

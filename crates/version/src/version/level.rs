@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::ops::Bound;
 use std::sync::Arc;
 
+use thermocline_base::bounds::is_behind;
 use thermocline_base::{FileId, SeqNo};
 
 use crate::chunked::{Chunked, Position};
@@ -23,7 +24,7 @@ pub struct LevelTables {
 /// What level 0 is ordered by, newest first. Tables of one age do not overlap.
 fn age(table: &TableRef) -> (Reverse<SeqNo>, Reverse<SeqNo>, &[u8], FileId) {
     let (smallest, largest) = (table.smallest_seqno, table.largest_seqno);
-    let first = table.range.smallest();
+    let first = &*table.range.first;
     (Reverse(largest), Reverse(smallest), first, table.file)
 }
 
@@ -94,7 +95,7 @@ impl LevelTables {
         };
         self.tables
             .iter_from(first)
-            .take_while(move |table| !ordered || !table.range.begins_behind(to))
+            .take_while(move |table| !ordered || !is_behind(&table.range.first, to))
             .filter(move |table| table.range.reaches_into(from, to))
     }
 
@@ -103,20 +104,20 @@ impl LevelTables {
         &'a self,
         table: &'a TableRef,
     ) -> impl Iterator<Item = &'a Arc<TableRef>> + Clone {
-        let largest = table.range.largest();
-        let to = match table.range.is_open() {
+        let largest = &*table.range.last;
+        let to = match table.range.open {
             true => Bound::Excluded(largest),
             false => Bound::Included(largest),
         };
-        self.overlapping(Bound::Included(table.range.smallest()), to)
+        self.overlapping(Bound::Included(&table.range.first), to)
     }
 
     /// Where a table stands or would stand.
     fn position(&self, table: &TableRef) -> Position {
         match self.level > Level::ZERO {
             true => {
-                let first = table.range.smallest();
-                self.tables.position(|other| other.range.smallest() < first)
+                let first = &*table.range.first;
+                self.tables.position(|other| *other.range.first < *first)
             }
             false => self.tables.position(|other| age(other) < age(table)),
         }

@@ -190,7 +190,7 @@ impl Version {
         self.levels_of(cf).flat_map(move |(level, tables)| {
             let place = Place::new(cf, level);
             let over = tables.may_have(key);
-            let over = over.filter(move |table| table.range.smallest() < key);
+            let over = over.filter(move |table| *table.range.first < *key);
             over.map(move |table| (place, table))
         })
     }
@@ -234,7 +234,7 @@ impl Version {
             // Of each file that which goes on, if its next part is joined, too.
             let mut open: BTreeMap<FileId, Joined> = BTreeMap::new();
             for key in keys {
-                for right in tables.may_have(key).filter(|t| t.range.smallest() == key) {
+                for right in tables.may_have(key).filter(|t| *t.range.first == *key) {
                     let going = open.remove(&right.file);
                     let goes_on = |going: &Joined| going.whole.joined(right).is_some();
                     let going = match going {

@@ -8,7 +8,6 @@ use super::Version;
 use super::named::PmEntry;
 use crate::impossible::{Impossible, must, possible_seqno};
 use crate::pm_table::PmTableInfo;
-use crate::range::KeyRange;
 use crate::table::{BlobBytes, Level, Place, TableRef};
 
 impl Version {
@@ -100,9 +99,9 @@ impl Version {
         )?;
         let own = (table.smallest_seqno, table.largest_seqno);
         let (smallest, largest) = family.seqnos;
-        let range = KeyRange::from(family);
+        let range = &family.range;
         must(
-            own == family.seqnos && table.range.is_within(&range),
+            own == family.seqnos && table.range.is_within(range),
             what,
             format_args!("{range}, seqnos {smallest} to {largest}"),
             format_args!("{table} in {place}"),
@@ -175,10 +174,10 @@ fn check_meta(file: FileId, table: &PmTableMeta) -> Result<(), Impossible> {
 }
 
 fn check_family(family: &PmFamily) -> Result<(), Impossible> {
-    let (range, cf) = (KeyRange::from(family), family.cf.0);
+    let (range, cf) = (&family.range, family.cf.0);
     let what = "key range of a family in a PM table";
     must(!range.is_empty(), what, "one that holds keys", cf)?;
-    let longest = range.smallest().len().max(range.largest().len());
+    let longest = range.first.len().max(range.last.len());
     let most = limits::KEY_LEN_MAX;
     must(longest <= most, "length of a PM table's key", most, longest)?;
     let (smallest, largest) = family.seqnos;

@@ -2,13 +2,12 @@ mod pm;
 
 use std::ops::Bound;
 
-use thermocline_base::limits;
+use thermocline_base::{KeyRange, limits};
 
 use super::*;
 use crate::edit::{Change, NextIds, VersionEdit};
 use crate::fixture::{at, state};
 use crate::format;
-use crate::range::KeyRange;
 use crate::state::State;
 use crate::table::{BlobBytes, PartitionId};
 use thermocline_base::SeqNo;
@@ -21,7 +20,7 @@ fn table(file: u64, first: &str, last: &str, seqnos: u64) -> TableRef {
         bytes: 1000 + file,
         entries: 100,
         deletes: 7,
-        range: KeyRange::inclusive(first, last),
+        range: KeyRange::inclusive(first, last).owned(),
         limited_below: false,
         limited_above: false,
         smallest_seqno: SeqNo(seqnos),
@@ -148,15 +147,15 @@ fn what_cannot_be_is_refused_and_named() {
         (place(0, 1, 1), "partition of a table"),
         (place(0, 0, 8), "level of a table"),
         (
-            with(&|t| t.range = KeyRange::inclusive("b", "a")),
+            with(&|t| t.range = KeyRange::inclusive("b", "a").owned()),
             "key range of a table",
         ),
         (
-            with(&|t| t.range = KeyRange::until("b", "b")),
+            with(&|t| t.range = KeyRange::until("b", "b").owned()),
             "key range of a table",
         ),
         (
-            with(&|t| t.range = KeyRange::inclusive("", &long)),
+            with(&|t| t.range = KeyRange::inclusive("", &long).owned()),
             "length of a table's key",
         ),
         (

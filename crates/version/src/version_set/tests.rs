@@ -1,8 +1,7 @@
-use thermocline_base::{CfId, PmFamily, PmTableMeta, SeqNo};
+use thermocline_base::{CfId, KeyRange, PmFamily, PmTableMeta, SeqNo};
 
 use super::*;
 use crate::pm_table::PmTableInfo;
-use crate::range::KeyRange;
 use crate::table::{Level, Place, TableRef};
 
 struct World {
@@ -52,7 +51,7 @@ fn table(file: FileId) -> TableRef {
         bytes: 10,
         entries: 1,
         deletes: 0,
-        range: KeyRange::inclusive("a", "b"),
+        range: KeyRange::inclusive("a", "b").owned(),
         limited_below: false,
         limited_above: false,
         smallest_seqno: SeqNo(file.0),
@@ -237,9 +236,11 @@ fn a_table_in_persistent_memory_waits_for_the_last_version_that_refers_to_it() {
                 key_bytes: 10,
                 value_bytes: 10,
                 seqnos,
-                smallest: reference.range.smallest().into(),
-                largest: reference.range.largest().into(),
-                open: reference.range.is_open(),
+                range: KeyRange {
+                    first: reference.range.first.to_vec(),
+                    last: reference.range.last.to_vec(),
+                    open: reference.range.open,
+                },
             }],
             blobs: vec![],
         },

@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use thermocline_base::{CfId, FileId, PmFamily, PmTableMeta, SeqNo, Steps};
+use thermocline_base::{CfId, FileId, KeyRange, PmFamily, PmTableMeta, SeqNo, Steps};
 use thermocline_env::Storage;
 use thermocline_env::sim::SimFs;
 use thermocline_env::simulated::SeededRandom;
 use thermocline_version::{
-    BlobBytes, Change, KeyRange, Level, NextIds, Place, PmTableInfo, State, TableRef, VersionEdit,
+    BlobBytes, Change, Level, NextIds, Place, PmTableInfo, State, TableRef, VersionEdit,
 };
 
 pub const DB_ID: [u8; 16] = *b"0123456789abcdef";
@@ -195,9 +195,7 @@ fn some_pm_table(file: FileId, owner: u64, random: &SeededRandom) -> PmTableInfo
                 key_bytes: 100,
                 value_bytes: 1000,
                 seqnos,
-                smallest: format!("key{}", random.below(500)).into(),
-                largest: "key999".into(),
-                open: true,
+                range: KeyRange::until(format!("key{}", random.below(500)).into(), "key999".into()),
             }],
             blobs: vec![],
         },
@@ -212,7 +210,7 @@ fn reference_to(table: &PmTableInfo) -> TableRef {
         bytes: table.meta.bytes,
         entries: family.entries + family.range_tombstones,
         deletes: family.deletes + family.range_tombstones,
-        range: family.into(),
+        range: family.range.owned(),
         limited_below: false,
         limited_above: false,
         smallest_seqno: family.seqnos.0,
@@ -241,7 +239,7 @@ fn some_table(file: FileId, blobs: &[FileId], random: &SeededRandom) -> TableRef
         },
         entries: 100 + random.below(100),
         deletes: random.below(100),
-        range: KeyRange::inclusive(a.clone().min(b.clone()), a.max(b)),
+        range: KeyRange::inclusive(a.clone().min(b.clone()), a.max(b)).owned(),
         limited_below,
         limited_above: false,
         smallest_seqno: SeqNo(seqno),

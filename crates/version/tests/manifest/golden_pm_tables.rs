@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use thermocline_base::{CfId, FileId, PmBlob, PmFamily, PmTableMeta, SeqNo};
+use thermocline_base::{CfId, FileId, KeyRange, PmBlob, PmFamily, PmTableMeta, SeqNo};
 use thermocline_version::{
-    Change, KeyRange, Level, Manifest, NextIds, Place, PmTableInfo, State, TableRef, VersionEdit,
+    Change, Level, Manifest, NextIds, Place, PmTableInfo, State, TableRef, VersionEdit,
 };
 
 use crate::common::{dir, fresh, storage};
@@ -22,9 +22,11 @@ fn pm_table() -> PmTableInfo {
         key_bytes: 0x1000,
         value_bytes: 0x2_0000,
         seqnos: (SeqNo(seqnos.0), SeqNo(seqnos.1)),
-        smallest: keys.0.into(),
-        largest: keys.1.into(),
-        open: keys.2,
+        range: KeyRange {
+            first: keys.0.into(),
+            last: keys.1.into(),
+            open: keys.2,
+        },
     };
     PmTableInfo {
         file: FileId(3),
@@ -56,7 +58,7 @@ fn reference() -> TableRef {
         bytes: 0x1_4000,
         entries: 0x102,
         deletes: 0x12,
-        range: KeyRange::inclusive("apple", "plum"),
+        range: KeyRange::inclusive("apple", "plum").owned(),
         limited_below: false,
         limited_above: false,
         smallest_seqno: SeqNo(5),

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use thermocline_base::{CfId, FileId, SeqNo};
+use thermocline_base::{CfId, FileId, KeyRange, SeqNo};
 use thermocline_version::{
-    BlobBytes, BlobFile, Change, KeyRange, Level, Manifest, NextIds, PartitionId, Place, State,
-    TableRef, VersionEdit, format,
+    BlobBytes, BlobFile, Change, Level, Manifest, NextIds, PartitionId, Place, State, TableRef,
+    VersionEdit, format,
 };
 
 use crate::common::{dir, fresh, storage};
@@ -20,7 +20,7 @@ fn table() -> TableRef {
         bytes: 0x10_0000,
         entries: 1000,
         deletes: 10,
-        range: KeyRange::inclusive("apple", "plum"),
+        range: KeyRange::inclusive("apple", "plum").owned(),
         limited_below: false,
         limited_above: false,
         smallest_seqno: SeqNo(1),
@@ -46,7 +46,7 @@ fn with_tables() -> VersionEdit {
     let metadata = Place::new(CfId::METADATA, Level::ZERO);
     let open = TableRef {
         file: FileId(4),
-        range: KeyRange::until("", "\0\x07"),
+        range: KeyRange::until("", "\0\x07").owned(),
         blobs: vec![],
         ..table()
     };
@@ -193,7 +193,7 @@ fn check(state: &State) {
     );
     assert_eq!(tables[1].0.cf, CfId::METADATA);
     assert_eq!(tables[1].0.partition, PartitionId::WHOLE);
-    assert_eq!(tables[1].1.range, KeyRange::until("", "\0\x07"));
+    assert_eq!(tables[1].1.range, KeyRange::until("", "\0\x07").owned());
     let blob = BlobFile {
         bytes: 0x20_0000,
         references: 0,

@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use thermocline_base::{CfId, FileId, SeqNo, Steps};
-use thermocline_version::{
-    Change, KeyRange, Level, Manifest, NextIds, Place, TableRef, VersionEdit, format,
-};
+use thermocline_base::{CfId, FileId, KeyRange, SeqNo, Steps};
+use thermocline_version::{Change, Level, Manifest, NextIds, Place, TableRef, VersionEdit, format};
 
 use crate::common::{created, dir, fresh, storage};
 
@@ -27,7 +25,8 @@ fn table(n: u64, job: u64) -> TableRef {
         range: KeyRange::inclusive(
             format!("{n:030} the first key"),
             format!("{n:030} the last key"),
-        ),
+        )
+        .owned(),
         limited_below: false,
         limited_above: false,
         smallest_seqno: SeqNo(1 + job),
@@ -86,7 +85,7 @@ fn twenty_thousand_tables_are_kept_over_switches_and_restarts() {
     assert_eq!(read, state);
     let level = read.version().level(PLACE).unwrap();
     assert_eq!(level.len() as u64, TABLES);
-    let key = table(700, 1).range.smallest().to_vec();
+    let key = table(700, 1).range.first.to_vec();
     let found: Vec<_> = level.may_have(&key).map(|t| t.file).collect();
     assert_eq!(found, [table(700, 1).file]);
     drop(manifest);
@@ -110,7 +109,7 @@ fn one_edit_adds_a_hundred_tables_with_the_longest_keys() {
         key
     };
     let wide = |n: u64| TableRef {
-        range: KeyRange::inclusive(key(n, b'a'), key(n, b'z')),
+        range: KeyRange::inclusive(key(n, b'a'), key(n, b'z')).owned(),
         ..table(n, 0)
     };
     let changes = (0..100).map(|n| Change::TableAdded {

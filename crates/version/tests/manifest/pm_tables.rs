@@ -3,10 +3,8 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use thermocline_base::{CfId, FileId, PmBlob, PmFamily, PmTableMeta, SeqNo};
-use thermocline_version::{
-    BlobBytes, Change, KeyRange, Level, PartitionId, Place, PmTableInfo, TableRef,
-};
+use thermocline_base::{CfId, FileId, KeyRange, PmBlob, PmFamily, PmTableMeta, SeqNo};
+use thermocline_version::{BlobBytes, Change, Level, PartitionId, Place, PmTableInfo, TableRef};
 
 use crate::tables::points_of;
 
@@ -18,7 +16,7 @@ pub fn is_sound(table: &PmTableInfo) -> bool {
     table.zones > 0
         && table.bytes <= table.zone_bytes
         && families.is_sorted_by(|a, b| a.cf < b.cf)
-        && families.iter().all(|f| !points_of(&f.into()).is_empty())
+        && families.iter().all(|f| !points_of(&f.range).is_empty())
         && families.iter().all(|f| f.deletes <= f.entries)
         && sum(|f| f.entries) == table.entries
         && table.seqnos.1.0 < 1 << 63
@@ -35,7 +33,7 @@ pub fn may_refer(table: &PmTableInfo, place: Place, to: &TableRef) -> bool {
     };
     place.level == Level::ZERO
         && (to.smallest_seqno, to.largest_seqno) == family.seqnos
-        && points_of(&to.range).is_subset(&points_of(&KeyRange::from(family)))
+        && points_of(&to.range).is_subset(&points_of(&family.range))
         && to.blobs.iter().all(blob)
 }
 
@@ -59,7 +57,7 @@ pub fn reference(table: &PmTableInfo, n: usize) -> Change {
             bytes: 50,
             entries: family.entries,
             deletes: family.deletes,
-            range: family.into(),
+            range: family.range.owned(),
             limited_below: false,
             limited_above: false,
             smallest_seqno: family.seqnos.0,
@@ -88,9 +86,11 @@ pub fn change() -> impl Strategy<Value = Change> {
                 key_bytes: 5,
                 value_bytes: 50,
                 seqnos,
-                smallest: vec![first],
-                largest: vec![first + more],
-                open,
+                range: KeyRange {
+                    first: vec![first],
+                    last: vec![first + more],
+                    open,
+                },
             };
             let families: Vec<PmFamily> = families.into_iter().map(family).collect();
             let blob = |(file, bytes)| PmBlob {

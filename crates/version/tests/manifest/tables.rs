@@ -8,10 +8,10 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use thermocline_base::{CfId, FileId, SeqNo};
+use thermocline_base::{CfId, FileId, KeyRange, SeqNo};
 use thermocline_version::{
-    BlobBytes, Change, FileKind, KeyRange, Level, PartitionId, Place, PmTableInfo, TableRef,
-    Version, VersionEdit,
+    BlobBytes, Change, FileKind, Level, PartitionId, Place, PmTableInfo, TableRef, Version,
+    VersionEdit,
 };
 
 use crate::pm_tables;
@@ -47,12 +47,13 @@ fn points(from: Bound<&[u8]>, to: Bound<&[u8]>) -> BTreeSet<u32> {
     (from..to).collect()
 }
 
-pub fn points_of(range: &KeyRange) -> BTreeSet<u32> {
-    let to = match range.is_open() {
-        true => Bound::Excluded(range.largest()),
-        false => Bound::Included(range.largest()),
+pub fn points_of(range: &KeyRange<impl AsRef<[u8]>>) -> BTreeSet<u32> {
+    let range = range.borrowed();
+    let to = match range.open {
+        true => Bound::Excluded(range.last),
+        false => Bound::Included(range.last),
     };
-    points(Bound::Included(range.smallest()), to)
+    points(Bound::Included(range.first), to)
 }
 
 fn overlap(a: &TableRef, b: &TableRef) -> bool {
@@ -114,7 +115,7 @@ impl ModelTables {
             } => {
                 let before = self.references.len();
                 let is_it = |(at, table): &Placed| {
-                    at == place && table.file == *file && table.range.smallest() == &**smallest
+                    at == place && table.file == *file && table.range.first == *smallest
                 };
                 self.references.retain(|placed| !is_it(placed));
                 self.references.len() < before
@@ -194,7 +195,7 @@ impl ModelTables {
             && table.file.0 < next
             && self.kind(table.file) != Some(FileKind::Blob)
             && !points_of(&table.range).is_empty()
-            && (table.range.is_open() || !table.limited_above)
+            && (table.range.open || !table.limited_above)
             && table.smallest_seqno <= table.largest_seqno
             && table.largest_seqno.0 < 1 << 63
             && table.deletes <= table.entries
@@ -246,8 +247,8 @@ impl ModelTables {
                     false => (&table, &other.1),
                 };
                 let ends = |t: &TableRef| {
-                    let first = (!t.limited_below).then(|| t.range.smallest().to_vec());
-                    let last = (!t.range.is_open()).then(|| t.range.largest().to_vec());
+                    let first = (!t.limited_below).then(|| t.range.first.to_vec());
+                    let last = (!t.range.open).then(|| t.range.last.to_vec());
                     first.into_iter().chain(last).collect::<BTreeSet<_>>()
                 };
                 let common = !ends(upper).is_disjoint(&ends(lower));
@@ -287,7 +288,7 @@ impl ModelTables {
     pub fn in_order(&self) -> Vec<Placed> {
         let mut all = self.references.clone();
         all.sort_by_key(|(place, table)| {
-            let key = table.range.smallest().to_vec();
+            let key = table.range.first.to_vec();
             let seqnos = (Reverse(table.largest_seqno), Reverse(table.smallest_seqno));
             let age = (place.level == Level(0)).then_some(seqnos);
             (*place, age, key, table.file)
@@ -309,7 +310,7 @@ impl ModelTables {
         for (file, _) in self.files() {
             let references = all.iter().filter(|(_, t)| t.file == file);
             let mut references: Vec<_> = references.cloned().collect();
-            references.sort_by_key(|(_, t)| t.range.smallest().to_vec());
+            references.sort_by_key(|(_, t)| t.range.first.to_vec());
             prop_assert_eq!(version.references(file), &references);
             prop_assert_eq!(version.file(file), self.kind(file));
         }
@@ -323,10 +324,10 @@ impl ModelTables {
         for (table, got) in version.pm_tables() {
             let references = all.iter().filter(|(_, t)| t.file == table.file);
             let mut references: Vec<_> = references.cloned().collect();
-            references.sort_by_key(|(_, t)| t.range.smallest().to_vec());
+            references.sort_by_key(|(_, t)| t.range.first.to_vec());
             let same = got.iter().all(|placed| references.contains(placed));
             prop_assert!(same && got.len() == references.len(), "{:?}", got);
-            prop_assert!(got.is_sorted_by_key(|(_, t)| t.range.smallest()));
+            prop_assert!(got.is_sorted_by_key(|(_, t)| &t.range.first));
             prop_assert_eq!(version.file(table.file), None);
         }
         for (file, bytes) in &self.blobs {
@@ -432,8 +433,10 @@ fn table() -> impl Strategy<Value = TableRef> {
                     entries: entries + 3,
                     deletes,
                     range: match open || above {
-                        true => KeyRange::until(a.min(b), a.max(b)),
-                        false => KeyRange::inclusive(a.min(b), if odd { a } else { a.max(b) }),
+                        true => KeyRange::until(a.min(b), a.max(b)).owned(),
+                        false => {
+                            KeyRange::inclusive(a.min(b), if odd { a } else { a.max(b) }).owned()
+                        }
                     },
                     limited_below: below,
                     limited_above: above,

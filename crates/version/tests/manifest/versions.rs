@@ -5,11 +5,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use thermocline_base::{CfId, FileId, SeqNo};
+use thermocline_base::{CfId, FileId, KeyRange, SeqNo};
 use thermocline_env::simulated::SeededRandom;
 use thermocline_version::{
-    BlobBytes, Change, FileKind, Hold, KeyRange, Level, Place, State, TableRef, Version,
-    VersionEdit, VersionSet,
+    BlobBytes, Change, FileKind, Hold, Level, Place, State, TableRef, Version, VersionEdit,
+    VersionSet,
 };
 
 use crate::common::created;
@@ -166,7 +166,7 @@ impl World {
             bytes: 100,
             entries: 10,
             deletes: 1,
-            range: KeyRange::inclusive([a], [b]),
+            range: KeyRange::inclusive([a], [b]).owned(),
             limited_below: false,
             limited_above: false,
             smallest_seqno: SeqNo(self.seqno),

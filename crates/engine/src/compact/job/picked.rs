@@ -9,7 +9,7 @@ use thermocline_policy::pick::{self, Held};
 use thermocline_tables::Promise;
 use thermocline_version::{Change, Level, Place, State, TableRef, Version, VersionEdit};
 
-use crate::compact::shape::{Levels, Shape, range_of};
+use crate::compact::shape::{Levels, Shape};
 use crate::compact::state::{Jobs, Running};
 use crate::compact::told::Begun;
 use crate::sync::Arc;
@@ -157,12 +157,12 @@ impl Job {
         };
         let is_input = |table: &Arc<TableRef>| self.inputs.iter().any(|(_, input)| input == table);
         let beside = beside.iter().filter(|table| !is_input(table));
-        let range = self.holds().range();
+        let range = self.holds().range.borrowed();
         below(
             deeper
                 .chain(beside)
                 .copied()
-                .filter(|table| range_of(table).overlaps(&range)),
+                .filter(|table| table.range.overlaps(&range)),
         )
     }
 
@@ -179,7 +179,7 @@ impl Job {
         shape.sinking_cutter(
             levels,
             self.picked.to,
-            &self.holds().range(),
+            &self.holds().range.borrowed(),
             vec![],
             starts,
         )
@@ -223,7 +223,7 @@ pub(crate) fn without_inputs(inputs: &[(Place, Arc<TableRef>)], outputs: &Output
     let mut changes = Vec::new();
     for (place, table) in inputs {
         let end = outputs.ended_at.as_deref();
-        if end.is_some_and(|end| table.range.smallest() >= end) {
+        if end.is_some_and(|end| *table.range.first >= *end) {
             // Nothing of it was written anew.
             continue;
         }

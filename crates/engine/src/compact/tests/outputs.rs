@@ -4,8 +4,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use thermocline_base::{Kind, SeqNo};
-use thermocline_compaction::RangeTombstone;
+use thermocline_base::{Kind, RangeTombstone, SeqNo};
 use thermocline_compaction::merge::Source;
 use thermocline_compaction::output::Cutter;
 use thermocline_compaction::retain::{Moments, RangesBelow};
@@ -94,8 +93,8 @@ fn contents(engine: &Engine, tables: &[Arc<TableRef>]) -> All {
             &read,
         );
         for tombstone in run.tombstones().unwrap() {
-            assert!(tombstone.start.as_slice() >= table.range.smallest());
-            assert!(tombstone.end.as_slice() <= table.range.largest());
+            assert!(*tombstone.start >= *table.range.first);
+            assert!(*tombstone.end <= *table.range.last);
             all.tombstones.push(tombstone);
         }
         let mut input = Input::Run(Box::new(run));
@@ -184,10 +183,7 @@ fn range_tombstones_are_cut_where_tables_are() {
             .collect();
         tables_max = tables_max.max(written.len());
         for pair in written.windows(2) {
-            assert!(
-                pair[0].range.ends_before(pair[1].range.smallest()),
-                "{pair:?}"
-            );
+            assert!(pair[0].range.ends_before(&pair[1].range.first), "{pair:?}");
         }
         let found = contents(&engine, &written);
         all.entries.sort_by(|a, b| (&a.0, b.1).cmp(&(&b.0, a.1)));

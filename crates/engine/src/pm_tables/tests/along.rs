@@ -40,11 +40,7 @@ fn level0(engine: &Engine) -> Vec<(bool, u16, u16)> {
     let tables = level0.flat_map(|(_, tables)| tables.iter());
     let tables = tables.map(|table| {
         let in_pm = version.pm_table(table.file).is_some();
-        (
-            in_pm,
-            key(table.range.smallest()),
-            key(table.range.largest()),
-        )
+        (in_pm, key(&table.range.first), key(&table.range.last))
     });
     tables.collect()
 }
@@ -158,7 +154,7 @@ fn nothing_is_taken_along_that_a_job_holds() {
         let inner = &engine.inner;
         let before = done(&engine).reasons;
         let job = {
-            let all = KeyRange::inclusive(b"", &[0xff; 4]);
+            let all = KeyRange::inclusive(&b""[..], &[0xff; 4]);
             inner.compactor.take_range(CfId::DEFAULT, &all).unwrap()
         };
         let held = pm_bytes(&engine);

@@ -11,7 +11,7 @@ fn job_of_any_kind(store: &Store, options: &PickOptions, rng: &mut Rng) -> Optio
     let of_range = |rng: &mut Rng| {
         let (a, b) = (rng.below(256), rng.below(256));
         let [first, last] = [a.min(b), a.max(b)].map(|key| [u8::try_from(key).unwrap()]);
-        let range = KeyRange::inclusive(&first, &last);
+        let range: KeyRange<&[u8]> = KeyRange::inclusive(&first, &last);
         let before = FileId(store.next_file + 1);
         match store.with_state(|state| pick_range(state, options, &range, before)) {
             Manual::Job(job) => Some(*job),
@@ -75,7 +75,7 @@ impl Seen {
 
 /// Whether a job holds keys there.
 fn meets(held: &Held, job: &Job) -> bool {
-    held.meets(&job.holds.levels, &job.holds.range())
+    held.meets(&job.holds.levels, &job.holds.range)
 }
 
 /// Begins or ends something, or changes the shape.
@@ -169,14 +169,12 @@ fn no_range_goes_below_what_a_spill_joins_over_it() {
             levels: &levels,
             running,
         };
-        let range = KeyRange::until(b"f", b"p");
+        let range: KeyRange<&[u8]> = KeyRange::until(b"f", b"p");
         pick_along(&state, &options, &range, 10, false)
     };
     let spill = |(smallest, largest): (u64, u64)| Held {
         levels: 0..=0,
-        first: b"b".to_vec(),
-        last: b"w".to_vec(),
-        open: false,
+        range: KeyRange::inclusive("b", "w").owned(),
         seqnos: SeqNo(smallest)..=SeqNo(largest),
         stays: false,
     };
@@ -214,7 +212,7 @@ fn what_stays_may_keep_more_from_being_taken_along() {
             last_level: 1,
             ..SMALL
         };
-        let range = KeyRange::until(b"a", b"z");
+        let range: KeyRange<&[u8]> = KeyRange::until(b"a", b"z");
         let along = pick_along(&state, &options, &range, 10, false);
         along.map(|along| (along.to, along.inputs))
     };

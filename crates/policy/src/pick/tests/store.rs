@@ -45,11 +45,12 @@ impl OwnedTable {
         let seqnos = || self.entries.iter().map(|(_, seqno)| SeqNo(*seqno));
         let (range, (smallest_seqno, largest_seqno)) = match (&self.part, &self.end) {
             (Some(part), _) => {
-                let (first, last, open) = (&part.first, &part.last, part.open);
+                let (first, last, open) = (&part.first[..], &part.last[..], part.open);
                 (KeyRange { first, last, open }, part.seqnos)
             }
             (None, end) => {
-                let (first, last) = (&self.entries[0].0, &self.entries[self.entries.len() - 1].0);
+                let last = &self.entries[self.entries.len() - 1].0;
+                let (first, last) = (&self.entries[0].0[..], &last[..]);
                 let range = match end {
                     Some(end) => KeyRange::until(first, end),
                     None => KeyRange::inclusive(first, last),

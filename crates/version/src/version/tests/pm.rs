@@ -1,6 +1,6 @@
 //! Tables in persistent memory, and references to them.
 
-use thermocline_base::{PmBlob, PmFamily, PmTableMeta};
+use thermocline_base::{KeyRange, PmBlob, PmFamily, PmTableMeta};
 
 use super::*;
 use crate::pm_table::PmTableInfo;
@@ -17,9 +17,7 @@ fn info(file: u64, first: &str, last: &str, seqnos: u64) -> PmTableInfo {
         key_bytes: 500,
         value_bytes: 5000,
         seqnos,
-        smallest: first.into(),
-        largest: last.into(),
-        open: false,
+        range: KeyRange::inclusive(first.into(), last.into()),
     };
     PmTableInfo {
         file: FileId(file),
@@ -177,7 +175,7 @@ fn what_cannot_be_of_a_table_in_persistent_memory_is_refused_and_named() {
             "seqnos of a PM table",
         ),
         (
-            with(&|t| t.meta.families[0].largest = b"a".into()),
+            with(&|t| t.meta.families[0].range.last = b"a".into()),
             "key range of a family in a PM table",
         ),
         (

@@ -31,7 +31,7 @@ impl Flushing {
 }
 
 /// Of level 0 what overlaps the range, as places.
-fn of_range(level0: &[Table<'_>], range: &KeyRange<'_>) -> Vec<usize> {
+fn of_range(level0: &[Table<'_>], range: &KeyRange<&[u8]>) -> Vec<usize> {
     let places = 0..level0.len();
     places
         .filter(|n| level0[*n].range.overlaps(range))
@@ -85,7 +85,7 @@ impl Store {
         let tables = self.levels.iter().flatten();
         let largest = tables.map(|table| table.meta().range.last.to_vec()).max();
         let last = largest.unwrap_or_default().max(from.clone());
-        let range = match &to {
+        let range: KeyRange<&[u8]> = match &to {
             Some(to) => KeyRange::until(&from, to),
             None => KeyRange::inclusive(&from, &last),
         };
@@ -99,16 +99,14 @@ impl Store {
         };
         let inputs = picked.inputs.iter().map(|n| self.levels[0][*n].meta());
         let inputs: Vec<_> = inputs.map(|table| table.range).collect();
-        let whole = |range: &KeyRange<'_>| Held {
+        let whole = |range: &KeyRange<&[u8]>| Held {
             levels: 0..=0,
-            first: range.first.to_vec(),
-            last: range.last.to_vec(),
-            open: range.open,
+            range: range.owned(),
             seqnos: Held::ANY_AGE,
             stays: true,
         };
         let own = std::iter::once(picked.holds.clone());
-        let reaches = |table: &&KeyRange<'_>| table.hull(&range) != range;
+        let reaches = |table: &&KeyRange<&[u8]>| table.hull(range) != range;
         self.flushing = Some(Flushing {
             holds: inputs.iter().map(whole).chain(own).collect(),
             cut: inputs.iter().filter(reaches).count(),
@@ -126,7 +124,7 @@ impl Store {
         &self,
         state: &State<'_>,
         options: &PickOptions,
-        (range, must): (&KeyRange<'_>, bool),
+        (range, must): (&KeyRange<&[u8]>, bool),
         picked: Option<&Along>,
     ) {
         let level0 = state.level(0);
@@ -155,8 +153,8 @@ impl Store {
         assert_eq!(picked.holds.levels, 0..=picked.to);
         let lower = picked.overlapped.iter();
         let lower = lower.map(|n| state.level(picked.to)[*n].range);
-        let hull = lower.fold(*range, |a, b| a.hull(&b));
-        assert_eq!(picked.holds.range(), hull);
+        let hull = lower.fold(*range, KeyRange::hull);
+        assert_eq!(picked.holds.range, hull.owned());
         let overlapped = self.ids(picked.to, &picked.overlapped);
         let takes = [self.ids(0, &picked.inputs), overlapped].concat();
         assert!(
@@ -233,9 +231,7 @@ impl Store {
         let levels = (0..self.levels.len()).filter(|n| self.levels[*n].iter().any(reaches));
         let at = |level: usize| Held {
             levels: level..=level,
-            first: key.clone(),
-            last: key.clone(),
-            open: false,
+            range: KeyRange::inclusive(&key, &key).owned(),
             seqnos: Held::ANY_AGE,
             stays: true,
         };
