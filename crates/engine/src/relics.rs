@@ -20,7 +20,6 @@ use thermocline_base::CfId;
 use thermocline_memtable::Memtable;
 use thermocline_tables::Tables;
 
-use crate::flush::Extent;
 use crate::store::FamilyChanges;
 use crate::sync::{Arc, MutexGuard, lock};
 use crate::write::writer::Writer;
@@ -36,7 +35,7 @@ impl FamilyChanges {
         }
         let flushing = lock(&self.common.turns.flushing);
         if self.memtables.seal_active().is_ok() {
-            let _ = self.flusher.flush_holding(&flushing, Extent::All);
+            let _ = self.flusher.flush_holding(&flushing);
         }
         Some(flushing)
     }

@@ -37,7 +37,6 @@ use thermocline_observe::cause::StallCause;
 use thermocline_runtime::Job;
 
 use crate::busy::busy;
-use crate::flush::Extent;
 use crate::store::Admission;
 use crate::sync::{Ordering, lock};
 
@@ -142,7 +141,7 @@ impl Admission {
         if self.evacuator.to_flush().is_empty() {
             self.memtables.seal_active()?;
         }
-        match self.flusher.flush_holding(&flushing, Extent::All) {
+        match self.flusher.flush_holding(&flushing) {
             Ok(0) if self.reclaimer.yield_kept()? => return Ok(()),
             Ok(0) => {}
             Ok(_) => return Ok(()),

@@ -3,18 +3,14 @@
 //! Below a share of persistent memory they stay where they are: reads find them in DRAM and persistent memory, and what is
 //! overwritten there dies there, without ever having been written to the SSD. Where flushing is due all sealed memtables are
 //! taken at once: a few wide runs of level 0 are cheaper to read and to compact than many narrow ones. With shapes `ssd` and
-//! `pm-tables` the share is nothing: flushing is due as soon as one is sealed.
-//!
-//! With `tiered` memtables have what tables in persistent memory leave of the share, and a small one at least. Nothing becomes a
-//! table while there is room for it as it is. What is taken then is the oldest, about as much as the small share: what it becomes
-//! must lie beside it until all of it is named, and so must what is written meanwhile. Where there is no room for that, what is
-//! taken leaves persistent memory, and then all is taken, as while flushes skip level 0.
+//! `pm-tables` the share is nothing: flushing is due as soon as one is sealed. With `tiered` it is small, since the rest is for
+//! the tables that they become; while flushes skip level 0, it is the usual one.
 
 use std::fmt;
 
 use crate::tuning::{
     CROWDED_INDEX_BYTES_MIN, CROWDED_PARTS, CROWDED_SHARE_PARTS, DESCRIPTORS_SHORT,
-    KEPT_YIELD_TIMES, TAKES_ROOM,
+    KEPT_YIELD_TIMES,
 };
 
 /// DRAM of a store, and of all stores of its runtime, in bytes.
@@ -78,10 +74,8 @@ pub struct Sealed {
     pub sealed_percent: u64,
     /// What of it they may take where none do, in percent.
     pub alone_percent: u64,
-    /// Persistent memory of tables, where memtables may have what those leave.
-    pub tables: Option<u64>,
-    /// Whether flushes skip level 0 in persistent memory.
-    pub skips: bool,
+    /// Persistent memory of tables, where flushes skip level 0 there.
+    pub skipped_tables: Option<u64>,
     /// Places for further memtables.
     pub descriptors_free: usize,
     /// DRAM.
@@ -191,28 +185,14 @@ impl Sealed {
         usual_bytes(self.pm_bytes, self.sealed_percent)
     }
 
-    /// As the options say.
+    /// As the options say. Where flushes skip level 0, memtables have what its tables leave of persistent memory.
     fn bytes_due(&self) -> u64 {
         let usual = self.usual_bytes();
-        let Some(tables) = self.tables else {
+        let Some(tables) = self.skipped_tables else {
             return usual.max(1);
         };
         let all = self.pm_bytes / 100 * self.alone_percent;
         all.saturating_sub(tables).max(usual).max(1)
-    }
-
-    /// Bytes that a flush which is due takes at least, of the oldest memtables; `u64::MAX` if it takes all. Who flushes by hand
-    /// flushes all.
-    pub fn takes_bytes(&self) -> u64 {
-        let usual = self.usual_bytes().max(1);
-        match self.tables {
-            Some(tables) if self.automatic && !self.skips => {
-                // What would not stay leaves as a whole.
-                let stays = self.bytes + tables + TAKES_ROOM * usual <= self.pm_bytes;
-                if stays { usual } else { u64::MAX }
-            }
-            _ => u64::MAX,
-        }
     }
 
     /// Whether a flush is due, why, and the numbers on which that is decided.
@@ -230,8 +210,7 @@ impl Sealed {
     ///     pm_bytes: 1000,
     ///     sealed_percent: 15,
     ///     alone_percent: 50,
-    ///     tables: None,
-    ///     skips: false,
+    ///     skipped_tables: None,
     ///     descriptors_free: 60,
     ///     dram,
     /// };
@@ -239,11 +218,9 @@ impl Sealed {
     /// sealed.bytes = 150;
     /// let because = sealed.plan().because.unwrap();
     /// assert_eq!(because.to_string(), "flush: 150 bytes are sealed, of 150");
-    /// assert_eq!(sealed.takes_bytes(), u64::MAX);
-    /// // Where memtables have what tables leave, no more is taken than must be.
-    /// sealed.tables = Some(100);
+    /// // While flushes skip level 0, memtables have what its tables leave.
+    /// sealed.skipped_tables = Some(100);
     /// assert_eq!(sealed.plan().sealed_bytes_due, 400);
-    /// assert_eq!(sealed.takes_bytes(), 150);
     /// ```
     pub fn plan(&self) -> FlushPlan {
         let mut plan = FlushPlan {
@@ -275,23 +252,6 @@ pub fn yields_kept(descriptors_free: usize) -> bool {
 /// What a flush takes at least, where it need not be more: this part of persistent memory.
 pub fn usual_bytes(pm_bytes: u64, sealed_percent: u64) -> u64 {
     pm_bytes / 100 * sealed_percent
-}
-
-/// How many of the oldest memtables, or of the indexes that several share, have `least` bytes together; all, if they have less.
-///
-/// ```
-/// use thermocline_policy::flush::taken;
-/// assert_eq!(taken([40, 70, 90], 100), 2);
-/// assert_eq!(taken([40, 70, 90], u64::MAX), 3);
-/// ```
-pub fn taken(oldest_first: impl IntoIterator<Item = u64>, least: u64) -> usize {
-    let mut before = 0u64;
-    let is_wanted = |bytes: &u64| {
-        let wanted = before < least;
-        before = before.saturating_add(*bytes);
-        wanted
-    };
-    oldest_first.into_iter().take_while(is_wanted).count()
 }
 
 fn because(plan: &FlushPlan, dram_short: bool) -> Option<Because> {
@@ -338,7 +298,7 @@ mod tests {
         let dram = (0u64..3000, 1u64..3000, 1u64..=90, 0u64..9000, 1u64..9000);
         (waits, pm, dram).prop_map(|(waits, pm, dram)| {
             let (memtables, memtables_due, bytes, blob_bytes, blob_bytes_due) = waits;
-            let (pm_bytes, sealed_percent, tables, descriptors_free) = pm;
+            let (pm_bytes, sealed_percent, skipped_tables, descriptors_free) = pm;
             let (used, limit, percent, held_by_all, budget) = dram;
             Sealed {
                 automatic: true,
@@ -350,8 +310,7 @@ mod tests {
                 pm_bytes,
                 sealed_percent,
                 alone_percent: 50,
-                tables,
-                skips: false,
+                skipped_tables,
                 descriptors_free,
                 dram: Dram {
                     used,
@@ -377,20 +336,9 @@ mod tests {
                 ..sealed
             };
             prop_assert!(!plan.due || larger.plan().due);
-            // Room that tables leave never makes a flush due earlier.
-            let usual = Sealed { tables: None, ..sealed };
+            // Skipping level 0 never makes flushes smaller.
+            let usual = Sealed { skipped_tables: None, ..sealed };
             prop_assert!(plan.sealed_bytes_due >= usual.plan().sealed_bytes_due);
-        }
-
-        #[test]
-        fn no_more_memtables_are_taken_than_are_asked_for(
-            oldest_first in proptest::collection::vec(1u64..500, 0..12),
-            least in 1u64..3000,
-        ) {
-            let taken = taken(oldest_first.iter().copied(), least);
-            let bytes: u64 = oldest_first[..taken].iter().sum();
-            prop_assert!(bytes >= least || taken == oldest_first.len());
-            prop_assert!(taken == 0 || bytes - oldest_first[taken - 1] < least);
         }
 
         #[test]

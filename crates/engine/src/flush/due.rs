@@ -52,28 +52,21 @@ impl FlushDue {
         self.numbers_of_sealed().plan()
     }
 
-    /// Bytes that a flush which is due takes at least, of the oldest memtables.
-    pub fn takes_bytes(&self) -> u64 {
-        self.numbers_of_sealed().takes_bytes()
-    }
-
     /// What waits to be flushed.
     fn numbers_of_sealed(&self) -> Sealed {
-        let waits = self.common.sealed();
+        let (memtables, bytes, blob_bytes) = self.common.sealed_bytes();
         let skips = self.common.compactions.costs.bypasses() && !self.pressure.is_relieving();
-        let beside_tables = skips || self.common.options.level0.shape().evacuates_by_range();
         Sealed {
             automatic: self.common.options.flush.automatic,
-            memtables: waits.memtables,
+            memtables,
             memtables_due: index(self.common.options.flush.generations),
-            bytes: waits.bytes,
-            blob_bytes: waits.blob_bytes,
+            bytes,
+            blob_bytes,
             blob_bytes_due: self.common.options.blob.generation_bytes,
             pm_bytes: self.common.space.usage().limit_bytes,
             sealed_percent: self.common.options.sealed_percent(),
             alone_percent: self.common.options.flush.pm_percent,
-            tables: beside_tables.then(|| self.common.pm_tables_use().bytes),
-            skips,
+            skipped_tables: skips.then(|| self.common.pm_tables_use().bytes),
             descriptors_free: self.common.space.generations().free(),
             dram: self.common.dram(),
         }

@@ -5,7 +5,6 @@ use thermocline_catalog::view::Front;
 use thermocline_jobs::Outputs;
 use thermocline_memtable::Memtable;
 use thermocline_observe::count::Count;
-use thermocline_policy::flush;
 use thermocline_policy::rewrite::RewritePlan;
 use thermocline_version::{Change, Evacuation};
 
@@ -37,14 +36,14 @@ impl Evacuator {
         }
     }
 
-    /// Takes the oldest sealed generations that were not flushed, of `least` bytes together, or all if they have less; or of
-    /// those the ones that an evacuation has left. From here on none of them is merged.
-    pub(super) fn take(&self, least: u64) -> Taken {
+    /// Takes the sealed generations that were not flushed, or of those the ones that an evacuation has left: from
+    /// here on none of them is merged.
+    pub(super) fn take(&self) -> Taken {
         let _turn = self.common.merges.turn_for_flush();
         let taken = {
             // A batch that is being committed is in the view before it is visible.
             let _writer = lock(&self.memtables.writer);
-            self.taken_now(least)
+            self.taken_now()
         };
         let newest = taken.generations.last().map_or(0, |m| m.generation());
         lock(&self.common.reclaim).taken = newest;
@@ -52,17 +51,11 @@ impl Evacuator {
     }
 
     /// What a flush takes, for whoever holds the writer's lock.
-    pub(super) fn taken_now(&self, least: u64) -> Taken {
+    pub(super) fn taken_now(&self) -> Taken {
         let mut generations = self.sealed_unflushed();
         let front = self.common.catalog.view().front().cloned();
-        match &front {
-            Some(front) => generations.retain(|m| front.takes(m)),
-            None => {
-                let reclaim = lock(&self.common.reclaim);
-                let bytes = |id| reclaim.zone_bytes(id);
-                let own = |m: &Arc<Memtable>| m.homes().iter().map(|h| bytes(h.generation())).sum();
-                generations.truncate(flush::taken(generations.iter().map(own), least));
-            }
+        if let Some(front) = &front {
+            generations.retain(|m| front.takes(m));
         }
         Taken { generations, front }
     }
@@ -156,7 +149,7 @@ impl Evacuator {
         let taken = {
             // A batch that is being committed is in the view before it is visible.
             let _writer = lock(&self.memtables.writer);
-            self.taken_now(u64::MAX)
+            self.taken_now()
         };
         self.flush_writer.rewrite_plan_of(&taken)
     }

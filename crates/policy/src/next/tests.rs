@@ -21,8 +21,7 @@ fn sealed(bytes: u64) -> Sealed {
             pm_bytes: 1000,
             sealed_percent: 50,
             alone_percent: 50,
-            tables: None,
-            skips: false,
+            skipped_tables: None,
             descriptors_free: 60,
             dram: Dram {
                 used: 0,

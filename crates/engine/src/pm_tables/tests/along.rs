@@ -8,7 +8,6 @@ use thermocline_version::Level;
 
 use super::costs::{done, plan, read, settle, with};
 use super::*;
-use crate::flush::Extent;
 use crate::tests::version_of;
 
 fn tiered(set: impl FnOnce(&mut Options)) -> (Machine, Engine) {
@@ -27,7 +26,7 @@ fn flush(engine: &Engine, keys: impl Iterator<Item = u16>, value: &[u8]) {
         put(engine, CfId::DEFAULT, &n.to_be_bytes(), value);
     }
     engine.inner.memtables.seal_active().unwrap();
-    engine.inner.flusher.flush_sealed(Extent::All).unwrap();
+    engine.inner.flusher.flush_sealed().unwrap();
 }
 
 /// The references of level 0, newest first: whether each lies in persistent memory, and its keys.
